@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CAIRN_HPP
+#define CAIRN_CAIRN_HPP
+
+// Everything that needs no optional dependency.
+#include <cairn/comm/solo.hpp>
+#include <cairn/comm/thread_group.hpp>
+#include <cairn/error.hpp>
+#include <cairn/load.hpp>
+#include <cairn/object_store/file.hpp>
+#include <cairn/object_store/memory.hpp>
+#include <cairn/save.hpp>
+#include <cairn/state/state_dict.hpp>
+#include <cairn/state/stateful.hpp>
+#include <cairn/tensor/containers.hpp>
+#include <cairn/tensor/mesh.hpp>
+#include <cairn/tensor/sharded_tensor.hpp>
+
+#endif

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_COMPLETION_HPP
+#define CAIRN_COMPLETION_HPP
+
+#include <cairn/error.hpp>
+
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace cairn {
+
+/// The empty result of an operation that only succeeds or fails.
+struct done_t {};
+
+/// How a backend reports that one operation has ended.
+///
+/// Call it exactly once, from any thread, inside or after the call that received it:
+/// `done(result)` or `done.fail(exception_ptr)`. A completion that is destroyed without having
+/// been called reports @ref errc::abandoned, so a backend that forgets it cannot hang a save.
+/// Move-only. Not to be called from two threads at once.
+template <class T>
+class completion {
+    struct base {
+        virtual ~base() = default;
+        virtual void invoke(std::exception_ptr, std::optional<T>) noexcept = 0;
+    };
+    template <class F>
+    struct holder final : base {
+        explicit holder(F f) : f_(std::move(f)) {}
+        void invoke(std::exception_ptr e, std::optional<T> r) noexcept override {
+            f_(std::move(e), std::move(r));
+        }
+        F f_;
+    };
+
+public:
+    /// @param f  Called as `f(exception_ptr, optional<T>)`: one of the two is set. Must not throw.
+    template <class F>
+        requires(!std::is_same_v<std::remove_cvref_t<F>, completion> &&
+                 std::is_invocable_v<F&, std::exception_ptr, std::optional<T>>)
+    explicit completion(F f) : impl_(std::make_unique<holder<F>>(std::move(f))) {}
+    completion(completion&&) noexcept = default;
+    completion& operator=(completion&& other) noexcept {
+        if (this != std::addressof(other)) {
+            abandon();
+            impl_ = std::move(other.impl_);
+        }
+        return *this;
+    }
+    ~completion() { abandon(); }
+
+    void operator()(T result) { finish(nullptr, std::optional<T>(std::move(result))); }
+    void operator()()
+        requires std::is_same_v<T, done_t>
+    {
+        finish(nullptr, done_t{});
+    }
+    void fail(std::exception_ptr e) { finish(std::move(e), std::nullopt); }
+
+private:
+    void finish(std::exception_ptr e, std::optional<T> r) noexcept {
+        if (auto f = std::move(impl_)) f->invoke(std::move(e), std::move(r));
+    }
+    void abandon() noexcept {
+        if (impl_)
+            finish(std::make_exception_ptr(error(errc::abandoned,
+                                                 {.remedy = "the backend must call its completion"})),
+                   std::nullopt);
+    }
+
+    std::unique_ptr<base> impl_;
+};
+
+/// Starts an operation with `start(completion<T>)` and blocks the calling thread until it ends.
+///
+/// @return What the operation completed with.
+/// @throws what it failed with, or what `start` itself threw. Never returns before the completion
+/// was called or dropped, so that what it refers to may live on the caller's stack.
+template <class T, class Start>
+T await_completion(Start&& start) {
+    struct shared {
+        std::mutex m;
+        std::condition_variable cv;
+        bool ended = false;
+        std::exception_ptr failure;
+        std::optional<T> result;
+    };
+    auto const s = std::make_shared<shared>();
+    completion<T> done([s](std::exception_ptr e, std::optional<T> r) {
+        std::lock_guard lock(s->m);
+        s->failure = std::move(e);
+        s->result = std::move(r);
+        s->ended = true;
+        s->cv.notify_all();
+    });
+    std::exception_ptr thrown;
+    try {
+        std::forward<Start>(start)(std::move(done));
+    } catch (...) {
+        thrown = std::current_exception();
+    }
+    std::unique_lock lock(s->m);
+    s->cv.wait(lock, [&] { return s->ended; });
+    if (thrown) std::rethrow_exception(thrown);
+    if (s->failure) std::rethrow_exception(s->failure);
+    return std::move(*s->result);
+}
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_DETAIL_EXCHANGE_HPP
+#define CAIRN_DETAIL_EXCHANGE_HPP
+
+#include <cairn/comm/concepts.hpp>
+#include <cairn/detail/failures.hpp>
+
+#include <exception>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// The exchanges of one save or load, blocking the calling thread, with each rank's failures
+/// travelling beside its data. What a member throws is a failure of the exchange itself.
+template <Communicator Comm>
+class exchange {
+public:
+    exchange(Comm& comm, int root, deadline by) : comm_(comm), root_(root), by_(by) {}
+
+    int rank() const { return comm_.rank(); }
+    int size() const { return comm_.size(); }
+    int root() const { return root_; }
+    bool coordinator() const { return rank() == root_; }
+
+    /// Everybody's outcome, in rank order, on the coordinator; empty elsewhere.
+    std::vector<outcome> gather(const outcome& mine) {
+        return decode(await_completion<std::vector<message>>([&](auto done) {
+            comm_.gather(encode_outcome(mine.failures, mine.payload), root_, by_, std::move(done));
+        }));
+    }
+    /// The coordinator's outcome for this rank.
+    /// @param all  One per rank on the coordinator; ignored elsewhere.
+    outcome scatter(const std::vector<outcome>& all) {
+        std::vector<message> ms;
+        for (auto const& o : all) ms.push_back(encode_outcome(o.failures, o.payload));
+        return decode_outcome(await_completion<message>([&](auto done) {
+            comm_.scatter(std::move(ms), root_, by_, std::move(done));
+        }));
+    }
+    /// The coordinator's outcome, on every rank.
+    outcome broadcast(const outcome& mine) {
+        message m;
+        if (coordinator()) m = encode_outcome(mine.failures, mine.payload);
+        return decode_outcome(await_completion<message>(
+            [&](auto done) { comm_.broadcast(std::move(m), root_, by_, std::move(done)); }));
+    }
+    /// Everybody's outcome on every rank.
+    std::vector<outcome> all_gather(const outcome& mine) {
+        return decode(await_completion<std::vector<message>>([&](auto done) {
+            comm_.all_gather(encode_outcome(mine.failures, mine.payload), by_, std::move(done));
+        }));
+    }
+
+    /// Runs this rank's part of a step; what it throws becomes this rank's failure.
+    template <class F>
+    outcome attempt(F&& f) {
+        outcome o;
+        try {
+            o.payload = f();
+        } catch (...) {
+            o.failures.push_back(failure_from(std::current_exception(), rank()));
+        }
+        return o;
+    }
+
+private:
+    static std::vector<outcome> decode(const std::vector<message>& ms) {
+        std::vector<outcome> out;
+        for (auto const& m : ms) out.push_back(decode_outcome(m));
+        return out;
+    }
+
+    Comm& comm_;
+    int root_;
+    deadline by_;
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_DETAIL_FLATTENED_OR_ERROR_HPP
+#define CAIRN_DETAIL_FLATTENED_OR_ERROR_HPP
+
+#include <cairn/state/flatten.hpp>
+
+#include <concepts>
+#include <exception>
+#include <optional>
+#include <type_traits>
+
+namespace cairn {
+
+/// What `save` and `load` take: a `Stateful`, or a `state_dict`.
+template <class State>
+concept Savable = std::same_as<std::remove_cvref_t<State>, state_dict> ||
+                  Stateful<std::remove_cvref_t<State>>;
+
+namespace detail {
+
+/// A state's leaves, or why it has none. A rank whose own state is unusable must still take part
+/// in the first exchange, or the others would wait for it.
+struct flattened_or_error {
+    template <class State>
+    explicit flattened_or_error(State& state) {
+        try {
+            flat.emplace(flatten(state));
+        } catch (...) {
+            refused = std::current_exception();
+        }
+    }
+
+    const flat_state& leaves() const noexcept { return flat ? flat->leaves : none; }
+    flat_state& leaves() noexcept { return flat ? flat->leaves : none; }
+
+    /// Copies every object now, so that no code of the user's runs later on another thread.
+    void freeze_objects() {
+        for (auto& leaf : leaves()) {
+            if (auto* o = leaf.object(); o != nullptr && o->get && !refused) {
+                try {
+                    o->get = [v = o->get()] { return v; };
+                } catch (...) {
+                    refused = std::current_exception();
+                }
+            }
+        }
+    }
+
+    std::optional<flattened> flat;
+    flat_state none;
+    std::exception_ptr refused;
+};
+
+}  // namespace detail
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_DETAIL_WIRE_HPP
+#define CAIRN_DETAIL_WIRE_HPP
+
+#include <cairn/error.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cairn::detail {
+
+/// Builds cairn's own compact binary: little-endian fixed integers, LEB128 varints (signed ones
+/// zigzag), length-prefixed strings.
+class wire_writer {
+public:
+    std::vector<std::byte> out;
+
+    void u8(std::uint8_t v) { out.push_back(std::byte{v}); }
+    void u32(std::uint32_t v) { fixed(v); }
+    void u64(std::uint64_t v) { fixed(v); }
+    void varint(std::uint64_t v) {
+        while (v >= 0x80) {
+            u8(static_cast<std::uint8_t>(v | 0x80));
+            v >>= 7;
+        }
+        u8(static_cast<std::uint8_t>(v));
+    }
+    void svarint(std::int64_t v) {
+        varint((static_cast<std::uint64_t>(v) << 1) ^ static_cast<std::uint64_t>(v >> 63));
+    }
+    void raw(std::span<const std::byte> b) { out.insert(out.end(), b.begin(), b.end()); }
+    void bytes(std::span<const std::byte> b) {
+        varint(b.size());
+        raw(b);
+    }
+    void string(std::string_view s) { bytes(std::as_bytes(std::span(s.data(), s.size()))); }
+
+private:
+    template <class T>
+    void fixed(T v) {
+        for (std::size_t i = 0; i < sizeof v; ++i)
+            u8(static_cast<std::uint8_t>(v >> (8 * i)));
+    }
+};
+
+/// Reads what @ref wire_writer wrote. Every read is bounds-checked and throws @ref error with
+/// @ref errc::corrupt; counts are checked against the bytes that are left, so that no input can
+/// make a caller allocate more than a small multiple of its own size.
+class wire_reader {
+public:
+    explicit wire_reader(std::span<const std::byte> in) : in_(in) {}
+
+    std::size_t left() const noexcept { return in_.size() - at_; }
+    std::size_t position() const noexcept { return at_; }
+    std::uint8_t u8() {
+        need(1);
+        return static_cast<std::uint8_t>(in_[at_++]);
+    }
+    std::uint32_t u32() { return fixed<std::uint32_t>(); }
+    std::uint64_t u64() { return fixed<std::uint64_t>(); }
+    std::uint64_t varint() {
+        std::uint64_t v = 0;
+        for (int shift = 0; shift < 64; shift += 7) {
+            auto const b = u8();
+            if (shift == 63 && b > 1) fail("a varint of more than 64 bits");
+            v |= static_cast<std::uint64_t>(b & 0x7f) << shift;
+            if ((b & 0x80) == 0) return v;
+        }
+        fail("a varint of more than 64 bits");
+    }
+    std::int64_t svarint() {
+        auto const v = varint();
+        return static_cast<std::int64_t>(v >> 1) ^ -static_cast<std::int64_t>(v & 1);
+    }
+    /// A count of things that take at least `each` bytes apiece.
+    std::size_t count(std::size_t each = 1) {
+        auto const n = varint();
+        if (n > left() / each) fail("a count that exceeds the data");
+        return static_cast<std::size_t>(n);
+    }
+    std::span<const std::byte> raw(std::size_t n) {
+        need(n);
+        auto const r = in_.subspan(at_, n);
+        at_ += n;
+        return r;
+    }
+    std::span<const std::byte> bytes() { return raw(count()); }
+    std::string string() {
+        auto const b = bytes();
+        return {reinterpret_cast<const char*>(b.data()), b.size()};
+    }
+    [[noreturn]] static void fail(const char* found) {
+        throw error(errc::corrupt, {.found = found});
+    }
+
+private:
+    void need(std::size_t n) const {
+        if (n > left()) fail("fewer bytes than announced");
+    }
+    template <class T>
+    T fixed() {
+        auto const b = raw(sizeof(T));
+        T v = 0;
+        for (std::size_t i = 0; i < sizeof v; ++i)
+            v |= static_cast<T>(static_cast<std::uint8_t>(b[i])) << (8 * i);
+        return v;
+    }
+
+    std::span<const std::byte> in_;
+    std::size_t at_ = 0;
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_ERROR_HPP
+#define CAIRN_ERROR_HPP
+
+#include <boost/system/error_category.hpp>
+#include <boost/system/error_code.hpp>
+#include <boost/system/system_error.hpp>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+using boost::system::error_code;
+
+/// What went wrong, independent of where. One enumerator per remedy the caller can take.
+enum class errc {
+    /// The state asks for a key that the checkpoint does not hold. Remedy: `partial`, or fix the name.
+    missing_key = 1,
+    /// The checkpoint holds a key that the state does not ask for, and `strict` was asked.
+    unexpected_key,
+    /// Stored and wanted shapes differ.
+    shape_mismatch,
+    /// Stored and wanted dtypes differ. Remedy: a conversion policy.
+    dtype_mismatch,
+    /// A tensor was stored where an object is wanted, or the reverse.
+    kind_mismatch,
+    /// The user's state cannot be saved or loaded into (const target, bad view, duplicate name).
+    invalid_state,
+    /// Plans of the ranks contradict each other: bounds, overlap, holes, or two claims on one name.
+    invalid_plan,
+    /// Bytes read do not match the checksum recorded when they were written.
+    checksum_mismatch,
+    /// Bytes cannot be what they claim to be: truncated, malformed, out of bounds.
+    corrupt,
+    /// Well-formed, but of a kind that cairn refuses or does not know (an unknown class, say).
+    unsupported,
+    /// A data file belongs to another save than the metadata that names it.
+    foreign_file,
+    /// There is no checkpoint: the directory or its `.metadata` is missing.
+    not_found,
+    /// A checkpoint stands there and `overwrite` is off, or a name was taken.
+    already_exists,
+    /// Another save committed to the same place while this one ran.
+    concurrent_save,
+    /// The storage failed; the operating system's own code is in the text.
+    io,
+    /// Another rank failed; its own error is listed.
+    rank_failed,
+    /// A backend dropped its completion without calling it.
+    abandoned,
+    /// A deadline passed.
+    timed_out,
+    /// The group can no longer be used: an exchange was cut short.
+    poisoned,
+    /// The save may or may not have been committed; nothing was deleted.
+    outcome_unknown,
+    /// A call that the documentation rules out.
+    invalid_argument,
+};
+
+/// The category of @ref errc. Its name is "cairn".
+inline const boost::system::error_category& category() noexcept;
+inline error_code make_error_code(errc e) noexcept;
+
+/// Where an error happened, and what would mend it; empty members are unknown or not applicable.
+struct error_context {
+    int rank = -1;         ///< The rank that failed; -1 when not known.
+    std::string tensor{};    ///< Fully qualified name of the tensor or object of the state.
+    std::string object{};    ///< Storage object or file, as the storage names it.
+    std::string expected{};  ///< What should have been there.
+    std::string found{};     ///< What was there.
+    std::string remedy{};    ///< What the caller can do.
+};
+
+/// One rank's own failure, as every rank is told of it.
+struct rank_failure {
+    error_code code;
+    error_context where;
+    std::string text;  ///< The failing rank's `what()`.
+};
+
+/// The only exception type that cairn throws for run-time failures.
+///
+/// `code()` is for programs, `what()` for people, `context()` for both. An error that crossed
+/// ranks lists each failed rank's own error in `failures()`, in rank order.
+class error : public boost::system::system_error {
+public:
+    error(error_code ec, error_context where)
+        : system_error(ec), context_(std::move(where)), text_(describe(ec.message(), context_)) {}
+    error(errc e, error_context where) : error(make_error_code(e), std::move(where)) {}
+
+    /// The failures of one or more ranks as one error; its code is the first one's.
+    /// @pre `!failures.empty()`
+    error(std::vector<rank_failure> failures, bool state_modified)
+        : system_error(failures.front().code),
+          context_(failures.front().where),
+          failures_(std::move(failures)),
+          state_modified_(state_modified) {
+        constexpr std::size_t shown = 3;
+        for (std::size_t i = 0; i < failures_.size() && i < shown; ++i) {
+            if (i != 0) text_ += "; ";
+            text_ += failures_[i].text;
+        }
+        if (failures_.size() > shown)
+            text_ += "; and " + std::to_string(failures_.size() - shown) + " more ranks failed";
+        if (state_modified_) text_ += " (part of the state was already overwritten)";
+    }
+
+    const char* what() const noexcept override { return text_.c_str(); }
+    const error_context& context() const noexcept { return context_; }
+    const std::vector<rank_failure>& failures() const noexcept { return failures_; }
+    /// True when a load had begun to write into the user's memory.
+    bool state_modified() const noexcept { return state_modified_; }
+
+    /// This error as one rank's failure; an unset rank is filled in.
+    rank_failure as_failure(int rank) const {
+        rank_failure f{code(), context_, text_};
+        if (f.where.rank < 0) {
+            f.where.rank = rank;
+            f.text = "rank " + std::to_string(rank) + ": " + f.text;
+        }
+        return f;
+    }
+
+private:
+    static std::string describe(std::string what, const error_context& c) {
+        std::string s;
+        if (c.rank >= 0) s += "rank " + std::to_string(c.rank) + ": ";
+        if (!c.tensor.empty()) s += "'" + c.tensor + "'";
+        if (!c.object.empty()) s += (c.tensor.empty() ? "'" : " in '") + c.object + "'";
+        if (!c.tensor.empty() || !c.object.empty()) s += ": ";
+        s += what;
+        if (!c.expected.empty()) s += "; expected " + c.expected;
+        if (!c.found.empty()) s += (c.expected.empty() ? "; found " : ", found ") + c.found;
+        if (!c.remedy.empty()) s += "; " + c.remedy;
+        return s;
+    }
+
+    error_context context_;
+    std::vector<rank_failure> failures_;
+    std::string text_;
+    bool state_modified_ = false;
+};
+
+}  // namespace cairn
+
+template <>
+struct boost::system::is_error_code_enum<cairn::errc> : std::true_type {};
+
+namespace cairn {
+namespace detail {
+
+class error_category_impl final : public boost::system::error_category {
+public:
+    // The id makes codes from two copies of this category equal (one copy per shared object, say).
+    // Without it Boost compares addresses.
+    constexpr error_category_impl() noexcept : error_category(0x8c1f3a5d6b7e2490) {}
+    using error_category::message;  // the other overload stays visible
+    const char* name() const noexcept override { return "cairn"; }
+    std::string message(int ev) const override {
+        switch (static_cast<errc>(ev)) {
+            case errc::missing_key: return "the checkpoint has no such key";
+            case errc::unexpected_key: return "the checkpoint holds a key that nobody asked for";
+            case errc::shape_mismatch: return "shapes differ";
+            case errc::dtype_mismatch: return "dtypes differ";
+            case errc::kind_mismatch: return "a tensor stands where an object is wanted, or the reverse";
+            case errc::invalid_state: return "the state cannot be used";
+            case errc::invalid_plan: return "the ranks' plans contradict each other";
+            case errc::checksum_mismatch: return "bytes fail their checksum";
+            case errc::corrupt: return "malformed or truncated data";
+            case errc::unsupported: return "refused: not something cairn understands";
+            case errc::foreign_file: return "the data file belongs to another save";
+            case errc::not_found: return "there is no checkpoint";
+            case errc::already_exists: return "already exists";
+            case errc::concurrent_save: return "another save committed to the same place";
+            case errc::io: return "storage failed";
+            case errc::rank_failed: return "another rank failed";
+            case errc::abandoned: return "a backend dropped an operation without completing it";
+            case errc::timed_out: return "the deadline passed";
+            case errc::poisoned: return "the group of ranks is no longer usable";
+            case errc::outcome_unknown: return "the save may or may not have been committed";
+            case errc::invalid_argument: return "invalid argument";
+        }
+        return "unknown cairn error";
+    }
+};
+
+}  // namespace detail
+
+inline const boost::system::error_category& category() noexcept {
+    static const detail::error_category_impl instance;
+    return instance;
+}
+
+inline error_code make_error_code(errc e) noexcept { return {static_cast<int>(e), category()}; }
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_LOAD_HPP
+#define CAIRN_LOAD_HPP
+
+#include <cairn/comm/solo.hpp>
+#include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/detail/launch.hpp>
+#include <cairn/detail/parts.hpp>
+#include <cairn/load/load_job.hpp>
+#include <cairn/load/options.hpp>
+#include <cairn/object_store/file.hpp>
+#include <cairn/planner/default_planner.hpp>
+#include <cairn/storage/torch_reader.hpp>
+
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace cairn {
+namespace detail {
+
+/// Runs a load whose leaves (or the reason why there are none) and parts are at hand.
+template <class... Parts>
+load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
+                     const load_options& options, std::tuple<Parts...> parts) {
+    static_assert(count_of<communicator_part, Parts...> <= 1, "load: two communicators");
+    static_assert(count_of<load_planner_part, Parts...> <= 1, "load: two planners");
+    static_assert(count_of<reader_part, Parts...> + count_of<store_part, Parts...> <= 1,
+                  "load: give a StorageReader or an ObjectStore, not both");
+    auto&& comm = part_or<communicator_part>(parts, [] { return solo(); });
+    auto&& planner =
+        part_or<load_planner_part>(parts, [&] { return default_planner(options.planner); });
+    auto&& reader = part_or<reader_part>(parts, [&] {
+        auto&& store = part_or<store_part>(parts, [] { return file_store(); });
+        return torch_reader(share_store(store), options.storage);
+    });
+    load_job(flat.leaves(), flat.refused, id, options, comm, planner, reader).run();
+    if constexpr (requires { { planner.report() } -> std::convertible_to<load_report>; })
+        return planner.report();
+    else
+        return {};
+}
+
+}  // namespace detail
+
+/// Fills a state in place from a checkpoint, on all ranks at once; DCP's `load`.
+///
+/// The state says what is wanted and where it goes: any number of ranks and any layout, whatever
+/// wrote the checkpoint. A wanted key that the checkpoint lacks is an error, a key that nobody
+/// wants is reported; `options.planner` changes that.
+///
+/// @param state    A `Stateful` (`state_dict()` is called, its views are filled, then
+///                 `load_state_dict()` is called with it) or a `state_dict`.
+/// @param id       Which checkpoint: a path for file stores. The same on every rank.
+/// @param options  See @ref load_options.
+/// @param parts    Any of a `Communicator`, a `LoadPlanner`, a `StorageReader` or an
+///                 `ObjectStore`, in any order, as for @ref save.
+/// @throws error on every rank when any rank failed, with each failed rank's own error. Errors of
+///         the plan come before a byte of the user's memory has changed; a later one says
+///         `state_modified()`.
+///
+/// **Lifetimes**: tensors stay where they are until the call returns.
+template <class State, LoadPart... Parts>
+    requires Savable<State>
+load_report load(State&& state, checkpoint_id id, load_options options, Parts&&... parts) {
+    detail::flattened_or_error flat(state);
+    auto report =
+        detail::run_load(flat, id, options, std::tuple<Parts...>(std::forward<Parts>(parts)...));
+    flat.flat->notify_loaded();
+    return report;
+}
+template <class State, LoadPart... Parts>
+    requires Savable<State>
+load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
+    return load(std::forward<State>(state), std::move(id), load_options{},
+                std::forward<Parts>(parts)...);
+}
+
+/// `load` without blocking: reading runs on a thread of its own.
+///
+/// @param state, id, options, parts  As for @ref load; lvalue parts must outlive the operation.
+/// @param token  Any Asio completion token, last.
+///
+/// **Completion signature**: `void(std::exception_ptr, load_report)`, on the token's executor, where
+/// `load_state_dict()` is called too.
+///
+/// **Lifetimes**: the state must stay where it is, and nobody may read or write its tensors, until
+/// the operation completes.
+template <class State, class... PartsAndToken>
+    requires Savable<State> && detail::parts_then_token<detail::load_part_check, PartsAndToken...>
+auto async_load(State& state, checkpoint_id id, load_options options, PartsAndToken&&... rest) {
+    return detail::with_token_last(
+        [&](auto&& token, auto&&... parts) {
+            auto prepare = [&state, id = std::move(id), options = std::move(options)](auto packed) {
+                auto flat = std::make_shared<detail::flattened_or_error>(state);
+                return [flat, id, options, packed = std::move(packed)]() mutable {
+                    auto report = detail::run_load(*flat, id, options, std::move(packed));
+                    return std::pair(std::move(report), [flat] { flat->flat->notify_loaded(); });
+                };
+            };
+            return detail::launch<load_report>(std::move(prepare),
+                                               std::forward<decltype(token)>(token),
+                                               std::forward<decltype(parts)>(parts)...);
+        },
+        std::forward<PartsAndToken>(rest)...);
+}
+template <class State, class... PartsAndToken>
+    requires Savable<State> && detail::parts_then_token<detail::load_part_check, PartsAndToken...>
+auto async_load(State& state, checkpoint_id id, PartsAndToken&&... rest) {
+    return async_load(state, std::move(id), load_options{}, std::forward<PartsAndToken>(rest)...);
+}
+
+}  // namespace cairn
+
+#endif

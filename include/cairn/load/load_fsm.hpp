@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_LOAD_LOAD_FSM_HPP
+#define CAIRN_LOAD_LOAD_FSM_HPP
+
+namespace cairn::detail {
+
+/// The order of a load's steps on one rank, and what follows a failure; no I/O.
+///
+/// The invariants, tested by failing each step in turn:
+/// - nothing of the user's is modified before every rank has agreed that its plan stands;
+/// - all ranks load the metadata that the coordinator read;
+/// - a rank that fails takes part in the next exchange, so that the others learn of it;
+/// - when a data file was missing or foreign because the checkpoint was replaced meanwhile, all
+///   ranks start over together, a bounded number of times.
+class load_fsm {
+public:
+    enum class step {
+        read_metadata,      ///< coordinator only
+        exchange_metadata,  ///< broadcast
+        plan_local,         ///< reset, set up, local plan
+        exchange_plans,     ///< gather
+        plan_global,        ///< coordinator only
+        exchange_global,    ///< scatter
+        finish_plan,        ///< the planner's last word
+        agree,              ///< all-gather: from here on memory changes
+        read,               ///< read into place
+        exchange_results,   ///< all-gather
+        look_again,         ///< coordinator only: was the checkpoint replaced?
+        exchange_restart,   ///< broadcast
+        done,
+    };
+    enum class event {
+        ok,
+        failed,
+        cut_short,  ///< the exchange itself failed
+        moved       ///< a data file was missing or foreign; or: yes, it was replaced
+    };
+    static constexpr int attempts = 3;
+
+    explicit load_fsm(bool coordinator) noexcept : coordinator_(coordinator) { start(); }
+
+    step current() const noexcept { return step_; }
+    bool succeeded() const noexcept { return step_ == step::done && !failed_; }
+    /// True once the user's memory may have changed.
+    bool state_modified() const noexcept { return modified_; }
+
+    step resume(event e) noexcept {
+        using enum step;
+        bool const ok = e == event::ok;
+        if (e == event::cut_short) return fail();
+        switch (step_) {
+            case read_metadata: return go(exchange_metadata);
+            case exchange_metadata: return ok ? go(plan_local) : fail();
+            case plan_local: return go(exchange_plans);
+            case exchange_plans: return go(coordinator_ && ok ? plan_global : exchange_global);
+            case plan_global: return go(exchange_global);
+            case exchange_global: return ok ? go(finish_plan) : fail();
+            case finish_plan: return go(agree);
+            case agree:
+                if (!ok) return fail();
+                modified_ = true;
+                return go(read);
+            case read: return go(exchange_results);
+            case exchange_results:
+                if (e == event::moved && attempt_ < attempts)
+                    return go(coordinator_ ? look_again : exchange_restart);
+                return ok ? go(done) : fail();
+            case look_again: return go(exchange_restart);
+            case exchange_restart:
+                if (e != event::moved) return fail();
+                ++attempt_;
+                start();
+                return step_;
+            case done: return done;
+        }
+        return done;
+    }
+
+private:
+    void start() noexcept { step_ = coordinator_ ? step::read_metadata : step::exchange_metadata; }
+    step go(step s) noexcept { return step_ = s; }
+    step fail() noexcept {
+        failed_ = true;
+        return step_ = step::done;
+    }
+
+    step step_ = step::read_metadata;
+    bool coordinator_;
+    bool failed_ = false;
+    bool modified_ = false;
+    int attempt_ = 1;
+};
+
+}  // namespace cairn::detail
+
+#endif

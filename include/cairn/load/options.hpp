@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_LOAD_OPTIONS_HPP
+#define CAIRN_LOAD_OPTIONS_HPP
+
+#include <cairn/planner/default_planner.hpp>
+#include <cairn/storage/torch_options.hpp>
+
+#include <chrono>
+
+namespace cairn {
+
+/// What `load` and `async_load` can be told besides their parts.
+struct load_options {
+    /// All exchanges with other ranks must have ended this long after the start; 0: no deadline.
+    std::chrono::milliseconds deadline{0};
+    /// The rank that reads the metadata for all. The same on every rank.
+    int coordinator = 0;
+    torch_reader_options storage{};  ///< For the default reader; a reader of your own has its own.
+    planner_options planner{};       ///< For the default planner: strict, partial, dtypes, names.
+};
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_METADATA_METADATA_HPP
+#define CAIRN_METADATA_METADATA_HPP
+
+#include <cairn/tensor/box.hpp>
+#include <cairn/tensor/dtype.hpp>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace cairn {
+
+/// One step of a path through nested mappings (names) and lists (positions).
+/// DCP's planner_data keeps mapping keys as strings and list positions as integers.
+using path_element = std::variant<std::string, std::int64_t>;
+using path = std::vector<path_element>;
+
+/// What is known about the inside of a stored item, so that a reader can fetch part of it
+/// without parsing it. Written by cairn into the native index; unknown for PyTorch's files.
+struct item_layout {
+    std::uint64_t payload_offset = 0;  ///< Of the tensor's bytes, from the item's first byte.
+    std::uint64_t payload_length = 0;  ///< 0 for objects.
+    std::uint32_t payload_crc = 0;     ///< CRC-32 of the payload.
+    std::uint32_t item_crc = 0;        ///< CRC-32 of all bytes of the item.
+    sizes strides{};                     ///< Of the payload, in elements.
+    friend bool operator==(const item_layout&, const item_layout&) = default;
+};
+
+/// Where the bytes of one item are. DCP's `_StorageInfo`.
+struct storage_location {
+    std::string object{};  ///< Name relative to the checkpoint. Empty until written.
+    std::uint64_t offset = 0;
+    std::uint64_t length = 0;
+    std::vector<std::string> transforms{};  ///< DCP's transform_descriptors, outermost first.
+    std::optional<item_layout> layout{};
+    friend bool operator==(const storage_location&, const storage_location&) = default;
+};
+
+/// One stored box of a tensor.
+struct chunk {
+    box where{};
+    storage_location at{};
+    friend bool operator==(const chunk&, const chunk&) = default;
+};
+
+/// DCP's `TensorStorageMetadata`.
+struct tensor_metadata {
+    dtype type = dtype::float32;
+    sizes extents{};
+    bool requires_grad = false;
+    std::vector<chunk> chunks{};
+    friend bool operator==(const tensor_metadata&, const tensor_metadata&) = default;
+};
+
+/// DCP's `BytesStorageMetadata`: any value that is not a tensor.
+struct object_metadata {
+    storage_location at{};
+    friend bool operator==(const object_metadata&, const object_metadata&) = default;
+};
+
+/// What a checkpoint says of itself. DCP's `Metadata`, with the storage data folded into chunks.
+struct metadata {
+    std::map<std::string, std::variant<tensor_metadata, object_metadata>, std::less<>> entries{};
+    /// Flat name → path in the nested state dict. Empty when it was saved without flattening.
+    std::map<std::string, path, std::less<>> paths{};
+    std::string save_id{};  ///< 32 hex digits for cairn's own checkpoints, else empty.
+    /// Sizes of the data files as the coordinator saw them at commit (cairn's own only).
+    std::map<std::string, std::uint64_t, std::less<>> object_sizes{};
+
+    const tensor_metadata* tensor(std::string_view fqn) const {
+        auto const it = entries.find(fqn);
+        return it == entries.end() ? nullptr : std::get_if<tensor_metadata>(&it->second);
+    }
+    const object_metadata* object(std::string_view fqn) const {
+        auto const it = entries.find(fqn);
+        return it == entries.end() ? nullptr : std::get_if<object_metadata>(&it->second);
+    }
+    friend bool operator==(const metadata&, const metadata&) = default;
+};
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_PLANNER_CONCEPTS_HPP
+#define CAIRN_PLANNER_CONCEPTS_HPP
+
+#include <cairn/planner/plan.hpp>
+#include <cairn/state/flat_state.hpp>
+
+#include <concepts>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// Decides who writes what. The protocol is DCP's `SavePlanner`.
+///
+/// Given `p` of type `P&`, `state` a `const flat_state&`, `rank` an `int`, `coordinator` a
+/// `bool`, `plan` a `save_plan`, `all` a `std::vector<save_plan>` in rank order:
+///
+/// | Expression                            | Type                                             |
+/// |---------------------------------------|--------------------------------------------------|
+/// | `p.set_up_save(state, rank, coordinator)` | `void`                                       |
+/// | `p.create_local_save_plan()`          | `save_plan`                                      |
+/// | `p.create_global_save_plan(all)`      | `std::pair<std::vector<save_plan>, metadata>`    |
+/// | `p.finish_save_plan(plan)`            | `save_plan`                                      |
+/// | `p.resolve_data(item)`                | `item_data`                                      |
+///
+/// **Semantics**
+/// - *Order*: set up, local on every rank; global on the coordinator alone; finish on every rank;
+///   then `resolve_data` once for each item of the finished plan. All from one thread at a time.
+/// - *Lifetime*: `state` outlives the save; what `resolve_data` returns stays valid until the
+///   write has completed.
+/// - *Global plan*: one plan per rank in rank order. The metadata names every chunk; locations
+///   are filled in from the write results, matched by (fqn, box).
+/// - *Errors*: throw @ref error. A throw on any rank ends the save on all ranks, before a byte
+///   is written.
+///
+/// **Models**: `default_planner`. **Archetype**: `archetype::save_planner`.
+template <class P>
+concept SavePlanner =
+    std::movable<P> &&
+    requires(P& p, const flat_state& state, std::vector<save_plan> all, save_plan plan,
+             const write_item& item) {
+        { p.set_up_save(state, 0, true) } -> std::same_as<void>;
+        { p.create_local_save_plan() } -> std::same_as<save_plan>;
+        {
+            p.create_global_save_plan(std::move(all))
+        } -> std::same_as<std::pair<std::vector<save_plan>, metadata>>;
+        { p.finish_save_plan(std::move(plan)) } -> std::same_as<save_plan>;
+        { p.resolve_data(item) } -> std::same_as<item_data>;
+    };
+
+/// Decides who reads what. The protocol is DCP's `LoadPlanner`.
+///
+/// Given `p` of type `P&`, `state` a `flat_state&`, `m` a `const metadata&`:
+///
+/// | Expression                               | Type                         |
+/// |------------------------------------------|------------------------------|
+/// | `p.set_up_load(state, m, rank, coordinator)` | `void`                   |
+/// | `p.create_local_load_plan()`             | `load_plan`                  |
+/// | `p.create_global_load_plan(all)`         | `std::vector<load_plan>`     |
+/// | `p.finish_load_plan(plan)`               | `load_plan`                  |
+/// | `p.resolve_tensor(item)`                 | `tensor_view`                |
+/// | `p.commit_tensor(item, view)`            | `void`                       |
+/// | `p.load_object(item, value)`             | `void`                       |
+///
+/// **Semantics**: order, lifetime and errors as for @ref SavePlanner. `resolve_tensor` gives the
+/// window that receives exactly `item.lengths` elements, of the *stored* dtype; `commit_tensor`
+/// is told when it is filled. These two may be called from several threads at once, for
+/// different items; `load_object` from one. Nothing of the user's is modified before
+/// `resolve_tensor` or `load_object`.
+///
+/// **Models**: `default_planner`. **Archetype**: `archetype::load_planner`.
+template <class P>
+concept LoadPlanner =
+    std::movable<P> &&
+    requires(P& p, flat_state& state, const metadata& m, std::vector<load_plan> all,
+             load_plan plan, const read_item& item, tensor_view view, value v) {
+        { p.set_up_load(state, m, 0, true) } -> std::same_as<void>;
+        { p.create_local_load_plan() } -> std::same_as<load_plan>;
+        { p.create_global_load_plan(std::move(all)) } -> std::same_as<std::vector<load_plan>>;
+        { p.finish_load_plan(std::move(plan)) } -> std::same_as<load_plan>;
+        { p.resolve_tensor(item) } -> std::same_as<tensor_view>;
+        { p.commit_tensor(item, view) } -> std::same_as<void>;
+        { p.load_object(item, std::move(v)) } -> std::same_as<void>;
+    };
+
+/// Both directions in one part.
+template <class P>
+concept Planner = SavePlanner<P> && LoadPlanner<P>;
+
+}  // namespace cairn
+
+#endif

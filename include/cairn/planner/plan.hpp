@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_PLANNER_PLAN_HPP
+#define CAIRN_PLANNER_PLAN_HPP
+
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/state/value.hpp>
+#include <cairn/tensor/view.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace cairn {
+
+/// DCP's WriteItemType. The values are part of the wire format.
+enum class item_kind : std::uint8_t { tensor = 1, shard = 2, object = 3 };
+
+/// One thing that one rank will write. DCP's `WriteItem`.
+struct write_item {
+    std::string fqn{};
+    item_kind kind = item_kind::object;
+    // Tensors and shards:
+    dtype type = dtype::float32;
+    bool requires_grad = false;
+    sizes global{};  ///< Extents of the whole tensor.
+    box where{};     ///< The part that this item holds.
+    // Objects: bytes when encoded (0 if not known), and their hash, which tells replicas apart.
+    std::uint64_t object_bytes = 0;
+    std::uint64_t object_hash = 0;
+    /// Index of the leaf and of its shard in the rank's own flat state; meaningless elsewhere.
+    std::uint32_t leaf = 0;
+    std::uint32_t part = 0;
+
+    /// Bytes of content that this item adds to storage.
+    std::uint64_t content_bytes() const noexcept {
+        return kind == item_kind::object
+                   ? object_bytes
+                   : static_cast<std::uint64_t>(where.volume()) * size_of(type);
+    }
+    friend bool operator==(const write_item&, const write_item&) = default;
+};
+
+/// What one rank will write. DCP's `SavePlan`; `storage_data` is the StorageWriter's own word to
+/// itself (a file prefix, say), which travels with the plan.
+struct save_plan {
+    std::vector<write_item> items{};
+    std::vector<std::pair<std::string, path>> paths{};  ///< planner_data of this rank's leaves.
+    std::string storage_data{};
+    friend bool operator==(const save_plan&, const save_plan&) = default;
+};
+
+/// One copy from storage into memory (tensors), or one object to fetch. DCP's `ReadItem`.
+struct read_item {
+    std::string fqn{};
+    item_kind kind = item_kind::object;
+    std::uint32_t leaf = 0;   ///< The destination: leaf of this rank's flat state …
+    std::uint32_t part = 0;   ///< … and which of its shards.
+    std::uint32_t chunk = 0;  ///< The source: position in `tensor_metadata::chunks`.
+    sizes source_offsets{};     ///< Relative to the stored chunk.
+    sizes target_offsets{};     ///< Relative to the destination shard.
+    sizes lengths{};
+    friend bool operator==(const read_item&, const read_item&) = default;
+};
+
+/// What one rank will read. DCP's `LoadPlan`.
+struct load_plan {
+    std::vector<read_item> items{};
+    std::string storage_data{};
+    friend bool operator==(const load_plan&, const load_plan&) = default;
+};
+
+/// What a StorageWriter gets for one item: elements to read, or a plain value to encode.
+/// Both are borrowed until the write completes.
+using item_data = std::variant<const_tensor_view, const value*>;
+
+/// Where one item went. DCP's `WriteResult`.
+struct write_result {
+    std::uint32_t item = 0;  ///< Position in the rank's plan.
+    storage_location at{};
+    friend bool operator==(const write_result&, const write_result&) = default;
+};
+
+/// What one rank's write step reports: where items went, and how long each object became.
+struct write_results {
+    std::vector<write_result> items{};
+    std::map<std::string, std::uint64_t, std::less<>> object_sizes{};
+    friend bool operator==(const write_results&, const write_results&) = default;
+};
+
+}  // namespace cairn
+
+#endif

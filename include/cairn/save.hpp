@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_HPP
+#define CAIRN_SAVE_HPP
+
+#include <cairn/comm/solo.hpp>
+#include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/detail/launch.hpp>
+#include <cairn/detail/parts.hpp>
+#include <cairn/object_store/file.hpp>
+#include <cairn/planner/default_planner.hpp>
+#include <cairn/save/options.hpp>
+#include <cairn/save/save_job.hpp>
+#include <cairn/storage/torch_writer.hpp>
+
+#include <exception>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace cairn {
+namespace detail {
+
+/// Runs a save whose leaves (or the reason why there are none) and parts are at hand.
+template <class... Parts>
+save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
+                     const save_options& options, std::tuple<Parts...> parts) {
+    static_assert(count_of<communicator_part, Parts...> <= 1, "save: two communicators");
+    static_assert(count_of<save_planner_part, Parts...> <= 1, "save: two planners");
+    static_assert(count_of<writer_part, Parts...> + count_of<store_part, Parts...> <= 1,
+                  "save: give a StorageWriter or an ObjectStore, not both");
+    auto&& comm = part_or<communicator_part>(parts, [] { return solo(); });
+    auto&& planner =
+        part_or<save_planner_part>(parts, [&] { return default_planner(options.planner); });
+    auto&& writer = part_or<writer_part>(parts, [&] {
+        auto&& store = part_or<store_part>(parts, [] { return file_store(); });
+        return torch_writer(share_store(store), options.storage);
+    });
+    return save_job(flat.leaves(), flat.refused, id, options, comm, planner, writer).run();
+}
+
+}  // namespace detail
+
+/// Saves a state as one checkpoint, from all ranks at once; DCP's `save`.
+///
+/// @param state    A `Stateful` (`state_dict()` is called once) or a `state_dict`. The same kind of
+///                 call on every rank; keys may differ from rank to rank.
+/// @param id       Which checkpoint: a path for file stores. The same on every rank.
+/// @param options  See @ref save_options.
+/// @param parts    Any of a `Communicator`, a `SavePlanner`, a `StorageWriter` or an
+///                 `ObjectStore` (PyTorch's format over it), in any order. Lvalues are used where
+///                 they are, rvalues are moved in. Without a communicator: one process, no
+///                 exchange (DCP's `no_dist`). Without a store: files.
+/// @return What this rank wrote.
+/// @throws error on every rank when any rank failed, with each failed rank's own error. Whatever
+///         checkpoint stood at `id` before is then still there.
+///
+/// **Lifetimes**: tensors must not change, and must stay where they are, until the call returns.
+///
+/// **Blocking**: the calling thread; never the caller's `io_context`.
+template <class State, SavePart... Parts>
+    requires Savable<State>
+save_report save(State&& state, checkpoint_id id, save_options options, Parts&&... parts) {
+    detail::flattened_or_error const flat(state);
+    return detail::run_save(flat, id, options, std::tuple<Parts...>(std::forward<Parts>(parts)...));
+}
+template <class State, SavePart... Parts>
+    requires Savable<State>
+save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
+    return save(std::forward<State>(state), std::move(id), save_options{},
+                std::forward<Parts>(parts)...);
+}
+
+/// `save` without blocking: the rest of the save runs on a thread of its own.
+///
+/// @param state, id, options, parts  As for @ref save; lvalue parts must outlive the operation.
+/// @param token  Any Asio completion token, last.
+///
+/// **Completion signature**: `void(std::exception_ptr, save_report)`, on the token's executor.
+///
+/// **Lifetimes**: objects of the state are copied inside the initiating call; *tensors* must not
+/// change and must stay where they are until the operation completes.
+///
+/// **Failure**: as @ref save.
+template <class State, class... PartsAndToken>
+    requires Savable<State> && detail::parts_then_token<detail::save_part_check, PartsAndToken...>
+auto async_save(State& state, checkpoint_id id, save_options options, PartsAndToken&&... rest) {
+    return detail::with_token_last(
+        [&](auto&& token, auto&&... parts) {
+            auto prepare = [&state, id = std::move(id), options = std::move(options)](auto packed) {
+                auto flat = std::make_shared<detail::flattened_or_error>(state);
+                flat->freeze_objects();
+                return [flat, id, options, packed = std::move(packed)]() mutable {
+                    return std::pair(detail::run_save(*flat, id, options, std::move(packed)),
+                                     detail::no_epilogue{});
+                };
+            };
+            return detail::launch<save_report>(std::move(prepare),
+                                               std::forward<decltype(token)>(token),
+                                               std::forward<decltype(parts)>(parts)...);
+        },
+        std::forward<PartsAndToken>(rest)...);
+}
+template <class State, class... PartsAndToken>
+    requires Savable<State> && detail::parts_then_token<detail::save_part_check, PartsAndToken...>
+auto async_save(State& state, checkpoint_id id, PartsAndToken&&... rest) {
+    return async_save(state, std::move(id), save_options{}, std::forward<PartsAndToken>(rest)...);
+}
+
+}  // namespace cairn
+
+#endif

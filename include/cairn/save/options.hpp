@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_OPTIONS_HPP
+#define CAIRN_SAVE_OPTIONS_HPP
+
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/planner/default_planner.hpp>
+#include <cairn/storage/torch_options.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace cairn {
+
+/// What `save` and `async_save` can be told besides their parts.
+struct save_options {
+    /// All exchanges with other ranks must have ended this long after the start; 0: no deadline.
+    std::chrono::milliseconds deadline{0};
+    /// The rank that plans for all and commits. The same on every rank.
+    int coordinator = 0;
+    torch_writer_options storage{};  ///< For the default writer; a writer of your own has its own.
+    planner_options planner{};       ///< For the default planner; likewise.
+};
+
+/// What a save tells its caller on each rank.
+struct save_report {
+    std::string save_id{};            ///< 32 hex digits that name this save, in every file of it.
+    std::uint64_t bytes_written = 0;  ///< By this rank.
+    metadata meta{};                  ///< Of the checkpoint; on the coordinator only.
+};
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STATE_BIG_INT_HPP
+#define CAIRN_STATE_BIG_INT_HPP
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// A whole number of any size, as Python has them. Only carried and printed: no arithmetic.
+///
+/// Held as little-endian two's complement with no superfluous bytes, which is also how a pickle
+/// writes it (LONG1); zero has no bytes.
+class big_int {
+public:
+    big_int() = default;
+    explicit big_int(std::int64_t v) {
+        for (int i = 0; i < 8; ++i) bytes_.push_back(static_cast<std::uint8_t>(v >> (8 * i)));
+        trim();
+    }
+    explicit big_int(std::uint64_t v) {
+        for (int i = 0; i < 8; ++i) bytes_.push_back(static_cast<std::uint8_t>(v >> (8 * i)));
+        bytes_.push_back(0);
+        trim();
+    }
+    explicit big_int(std::vector<std::uint8_t> twos_complement) : bytes_(std::move(twos_complement)) {
+        trim();
+    }
+
+    const std::vector<std::uint8_t>& bytes() const noexcept { return bytes_; }
+    bool negative() const noexcept { return !bytes_.empty() && (bytes_.back() & 0x80) != 0; }
+
+    /// The number as `int64_t`, if it fits.
+    std::optional<std::int64_t> as_int64() const noexcept {
+        if (bytes_.size() > 8) return std::nullopt;
+        std::uint64_t v = negative() ? ~std::uint64_t{0} : 0;
+        for (std::size_t i = 0; i < bytes_.size(); ++i) {
+            v &= ~(std::uint64_t{0xff} << (8 * i));
+            v |= std::uint64_t{bytes_[i]} << (8 * i);
+        }
+        return static_cast<std::int64_t>(v);
+    }
+
+    /// Decimal. Costs the square of the number of bytes; callers bound the size.
+    std::string to_string() const {
+        std::vector<std::uint8_t> magnitude = bytes_;
+        if (negative()) {
+            unsigned carry = 1;
+            for (auto& b : magnitude) {
+                carry += static_cast<std::uint8_t>(~b);
+                b = static_cast<std::uint8_t>(carry);
+                carry >>= 8;
+            }
+            if (carry != 0) magnitude.push_back(1);
+        }
+        std::string digits;
+        while (!magnitude.empty()) {
+            unsigned remainder = 0;
+            for (std::size_t i = magnitude.size(); i-- > 0;) {
+                unsigned const v = remainder * 256 + magnitude[i];
+                magnitude[i] = static_cast<std::uint8_t>(v / 10);
+                remainder = v % 10;
+            }
+            digits.push_back(static_cast<char>('0' + remainder));
+            while (!magnitude.empty() && magnitude.back() == 0) magnitude.pop_back();
+        }
+        if (digits.empty()) digits = "0";
+        if (negative()) digits.push_back('-');
+        std::reverse(digits.begin(), digits.end());
+        return digits;
+    }
+
+    friend bool operator==(const big_int&, const big_int&) = default;
+
+private:
+    void trim() {
+        while (!bytes_.empty()) {
+            bool const sign = bytes_.size() > 1 && (bytes_[bytes_.size() - 2] & 0x80) != 0;
+            bool const last_is_sign = (bytes_.back() == 0x00 && !sign) ||
+                                      (bytes_.back() == 0xff && sign);
+            if (!last_is_sign) break;
+            bytes_.pop_back();
+        }
+    }
+
+    std::vector<std::uint8_t> bytes_;
+};
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STATE_VALUE_HPP
+#define CAIRN_STATE_VALUE_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/state/big_int.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace cairn {
+
+/// Whatever a checkpoint holds besides tensors: Python's plain values.
+///
+/// Owns all of it. A dict keeps its insertion order; its keys are values too (Python allows
+/// integers and more), though a state dict's own levels are named by strings.
+class value {
+public:
+    struct none_t {
+        friend bool operator==(none_t, none_t) = default;
+    };
+    using bytes_t = std::vector<std::byte>;
+    using list_t = std::vector<value>;
+    struct tuple_t {
+        std::vector<value> items;
+        friend bool operator==(const tuple_t&, const tuple_t&);
+    };
+    struct dict_t {
+        std::vector<std::pair<value, value>> items;
+        /// The value under a string key, or null.
+        value* find(std::string_view key);
+        const value* find(std::string_view key) const;
+        friend bool operator==(const dict_t&, const dict_t&);
+    };
+    using storage = std::variant<none_t, bool, std::int64_t, big_int, double, std::string, bytes_t,
+                                 list_t, tuple_t, dict_t>;
+
+    value() = default;
+    value(std::nullptr_t) {}
+    value(std::same_as<bool> auto b) : v_(b) {}
+    template <std::integral I>
+        requires(!std::same_as<I, bool>)
+    value(I i) {
+        if constexpr (std::unsigned_integral<I> && sizeof(I) == 8) {
+            if (i > static_cast<I>(INT64_MAX)) {
+                v_ = big_int(static_cast<std::uint64_t>(i));
+                return;
+            }
+        }
+        v_ = static_cast<std::int64_t>(i);
+    }
+    /// Kept as a plain integer when it fits in 64 bits, so that equal numbers compare equal.
+    value(const big_int& i) {
+        if (auto small = i.as_int64())
+            v_ = *small;
+        else
+            v_ = i;
+    }
+    value(std::floating_point auto d) : v_(static_cast<double>(d)) {}
+    value(std::string s) : v_(std::move(s)) {}
+    value(std::string_view s) : v_(std::string(s)) {}
+    value(const char* s) : v_(std::string(s)) {}
+    value(bytes_t b) : v_(std::move(b)) {}
+    value(list_t l) : v_(std::move(l)) {}
+    value(tuple_t t) : v_(std::move(t)) {}
+    value(dict_t d) : v_(std::move(d)) {}
+
+    static value list(std::vector<value> items) { return value(list_t(std::move(items))); }
+    static value tuple(std::vector<value> items) { return value(tuple_t{std::move(items)}); }
+    static value dict(std::vector<std::pair<value, value>> items) {
+        return value(dict_t{std::move(items)});
+    }
+
+    template <class T>
+    bool is() const noexcept {
+        return std::holds_alternative<T>(v_);
+    }
+    template <class T>
+    T* get_if() noexcept {
+        return std::get_if<T>(&v_);
+    }
+    template <class T>
+    const T* get_if() const noexcept {
+        return std::get_if<T>(&v_);
+    }
+    bool is_none() const noexcept { return is<none_t>(); }
+
+    /// The value as a C++ type: bool, an integer in its range, a float (integers convert),
+    /// std::string, bytes_t, list_t, tuple_t, dict_t or value.
+    /// @throws error errc::kind_mismatch, saying what is held.
+    template <class T>
+    T as() const;
+
+    /// `"int"`, `"str"`, … as Python calls it.
+    std::string_view kind_name() const noexcept {
+        constexpr std::string_view names[] = {"None", "bool",  "int",  "int",   "float",
+                                              "str",  "bytes", "list", "tuple", "dict"};
+        return names[v_.index()];
+    }
+
+    const storage& raw() const noexcept { return v_; }
+    storage& raw() noexcept { return v_; }
+    /// Floats compare by bits, so that a NaN equals itself.
+    friend bool operator==(const value& a, const value& b) {
+        if (auto const* x = a.get_if<double>())
+            if (auto const* y = b.get_if<double>()) return std::memcmp(x, y, sizeof *x) == 0;
+        return a.v_ == b.v_;
+    }
+
+private:
+    template <class T>
+    [[noreturn]] void mismatch(std::string_view wanted) const {
+        throw error(errc::kind_mismatch, {.expected = std::string(wanted),
+                                          .found = std::string(kind_name())});
+    }
+
+    storage v_;
+};
+
+inline bool operator==(const value::tuple_t& a, const value::tuple_t& b) {
+    return a.items == b.items;
+}
+inline bool operator==(const value::dict_t& a, const value::dict_t& b) {
+    return a.items == b.items;
+}
+
+inline value* value::dict_t::find(std::string_view key) {
+    for (auto& [k, v] : items)
+        if (auto const* s = k.get_if<std::string>(); s != nullptr && *s == key) return &v;
+    return nullptr;
+}
+inline const value* value::dict_t::find(std::string_view key) const {
+    return const_cast<dict_t*>(this)->find(key);
+}
+
+template <class T>
+T value::as() const {
+    if constexpr (std::same_as<T, value>) {
+        return *this;
+    } else if constexpr (std::same_as<T, bool>) {
+        if (auto const* b = get_if<bool>()) return *b;
+        mismatch<T>("a bool");
+    } else if constexpr (std::integral<T>) {
+        if (auto const* i = get_if<std::int64_t>()) {
+            if (std::in_range<T>(*i)) return static_cast<T>(*i);
+        } else if (auto const* big = get_if<big_int>()) {
+            if constexpr (std::unsigned_integral<T> && sizeof(T) == 8) {
+                if (!big->negative() && big->bytes().size() <= 9) {
+                    std::uint64_t v = 0;
+                    for (std::size_t n = 0; n < 8; ++n)
+                        v |= std::uint64_t{big->bytes()[n]} << (8 * n);
+                    return v;
+                }
+            }
+        } else if (auto const* b = get_if<bool>()) {
+            return static_cast<T>(*b);
+        }
+        mismatch<T>("an integer that fits " + std::to_string(8 * sizeof(T)) + " bits");
+    } else if constexpr (std::floating_point<T>) {
+        if (auto const* d = get_if<double>()) return static_cast<T>(*d);
+        if (auto const* i = get_if<std::int64_t>()) return static_cast<T>(*i);
+        mismatch<T>("a float");
+    } else {
+        if (auto const* t = get_if<T>()) return *t;
+        if constexpr (std::same_as<T, std::string>) mismatch<T>("a str");
+        mismatch<T>("another kind of value");
+    }
+}
+
+}  // namespace cairn
+
+#endif

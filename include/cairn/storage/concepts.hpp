@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_CONCEPTS_HPP
+#define CAIRN_STORAGE_CONCEPTS_HPP
+
+#include <cairn/completion.hpp>
+#include <cairn/planner/plan.hpp>
+
+#include <concepts>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// What `reset` tells a writer or reader: which checkpoint comes next. A path for file stores.
+using checkpoint_id = std::string;
+
+/// Who is calling.
+struct storage_setup {
+    int rank = 0;
+    int world_size = 1;
+    bool coordinator = true;
+    std::string save_id{};  ///< 32 hex digits, the same on all ranks of one save. Empty for loads.
+};
+
+/// Puts the items of a plan somewhere: a checkpoint *format* together with its place.
+/// The protocol is DCP's `StorageWriter`.
+///
+/// Given `w` of type `W&`:
+///
+/// | Expression                            | Who         | Meaning                              |
+/// |---------------------------------------|-------------|--------------------------------------|
+/// | `w.reset(id)`                         | all         | a new save to `id` begins            |
+/// | `w.set_up_writer(setup)`              | all         | who I am                             |
+/// | `w.prepare_local_save_plan(plan)`     | all         | → `save_plan`; may note storage_data |
+/// | `w.prepare_global_save_plan(plans)`   | coordinator | → `std::vector<save_plan>`           |
+/// | `w.write_data(plan, data, done)`      | all         | `done(write_results)`                |
+/// | `w.finish(meta, done)`                | coordinator | `done()`; the checkpoint now exists  |
+/// | `w.abandon()`                         | all         | the save failed; `noexcept`          |
+///
+/// **Semantics**
+/// - *Order*: as in the table; `write_data` after all ranks agreed; `finish` after every rank's
+///   write succeeded, with all locations filled in. `abandon` instead of the rest after a failure
+///   that was agreed before this rank's results were sent; it removes what this rank wrote and
+///   nothing else.
+/// - *Lifetime*: `plan`, `data` (one entry per item) and what they point to live until `done` is
+///   called. `meta` likewise.
+/// - *Completion*: `done` is called exactly once, from any thread, inside the call or later. A
+///   throw before that is a failure too.
+/// - *Durability*: when `write_data` has completed, this rank's bytes survive a crash; when
+///   `finish` has completed, the checkpoint does. Before `finish` a reader sees what stood there
+///   before, or nothing.
+/// - *Overlap*: one save at a time per object.
+/// - *Errors*: @ref error or any exception; the save reports it with the rank.
+///
+/// Not promised: that ranks share the object, or that `write_data` runs on the thread of `reset`.
+/// **Models**: `torch_writer` over any ObjectStore. **Archetype**: `archetype::storage_writer`.
+template <class W>
+concept StorageWriter =
+    std::movable<W> && requires(W& w, checkpoint_id id, storage_setup s, save_plan plan,
+                                std::vector<save_plan> plans, std::span<const item_data> data,
+                                completion<write_results> wrote, const metadata& m,
+                                completion<done_t> done) {
+        { w.reset(id) } -> std::same_as<void>;
+        { w.set_up_writer(s) } -> std::same_as<void>;
+        { w.prepare_local_save_plan(std::move(plan)) } -> std::same_as<save_plan>;
+        { w.prepare_global_save_plan(std::move(plans)) } -> std::same_as<std::vector<save_plan>>;
+        { w.write_data(std::as_const(plan), data, std::move(wrote)) } -> std::same_as<void>;
+        { w.finish(m, std::move(done)) } -> std::same_as<void>;
+        { w.abandon() } noexcept -> std::same_as<void>;
+    };
+
+/// Where the items that a reader fetched go. Plain callables over the planner, so that a reader
+/// can live in a .cpp file.
+struct read_target {
+    /// The window for a tensor item: `item.lengths` elements of the stored dtype. Thread-safe.
+    std::function<tensor_view(const read_item&)> resolve_tensor;
+    /// The window is filled. Thread-safe.
+    std::function<void(const read_item&, tensor_view)> commit_tensor;
+    /// An object was read. Called from one thread at a time.
+    std::function<void(const read_item&, value)> load_object;
+};
+
+/// Fetches the items of a plan. The protocol is DCP's `StorageReader`.
+///
+/// Given `r` of type `R&`:
+///
+/// | Expression                           | Who         | Meaning                               |
+/// |--------------------------------------|-------------|---------------------------------------|
+/// | `r.reset(id)`                        | all         | a new load from `id` begins           |
+/// | `r.read_metadata()`                  | coordinator | → `metadata`                          |
+/// | `r.set_up_reader(meta, setup)`       | all         | the coordinator's metadata, and who I am |
+/// | `r.prepare_local_load_plan(plan)`    | all         | → `load_plan`                         |
+/// | `r.prepare_global_load_plan(plans)`  | coordinator | → `std::vector<load_plan>`            |
+/// | `r.read_data(plan, target, done)`    | all         | `done()` when every item is in place  |
+///
+/// **Semantics**: as for @ref StorageWriter. A reader checks every byte it hands on against a
+/// checksum where one exists; a window whose check fails may hold wrong bytes, but `read_data`
+/// then fails.
+///
+/// **Models**: `torch_reader` over any ObjectStore. **Archetype**: `archetype::storage_reader`.
+template <class R>
+concept StorageReader =
+    std::movable<R> &&
+    requires(R& r, checkpoint_id id, storage_setup s, const metadata& m, load_plan plan,
+             std::vector<load_plan> plans, const read_target& target, completion<done_t> done) {
+        { r.reset(id) } -> std::same_as<void>;
+        { r.read_metadata() } -> std::same_as<metadata>;
+        { r.set_up_reader(m, s) } -> std::same_as<void>;
+        { r.prepare_local_load_plan(std::move(plan)) } -> std::same_as<load_plan>;
+        { r.prepare_global_load_plan(std::move(plans)) } -> std::same_as<std::vector<load_plan>>;
+        { r.read_data(std::as_const(plan), target, std::move(done)) } -> std::same_as<void>;
+    };
+
+}  // namespace cairn
+
+#endif

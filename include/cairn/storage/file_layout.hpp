@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_FILE_LAYOUT_HPP
+#define CAIRN_STORAGE_FILE_LAYOUT_HPP
+
+#include <cairn/format/native/footer.hpp>
+#include <cairn/format/torch/item.hpp>
+#include <cairn/planner/plan.hpp>
+#include <cairn/storage/torch_options.hpp>
+#include <cairn/tensor/layout.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// One item of a plan with its place in a file.
+struct placed_item {
+    std::uint32_t item = 0;  ///< Position in the plan.
+    std::uint64_t offset = 0;
+    std::uint64_t length = 0;
+    std::optional<format::torch::tensor_item> tensor{};  ///< Set for tensors.
+    sizes strides{};                                     ///< Of the payload.
+    std::vector<std::byte> object{};                     ///< The whole item, for objects.
+};
+
+/// One data file: its items in order, then a footer.
+struct placed_file {
+    std::string name{};
+    std::vector<placed_item> items{};
+    std::uint64_t end_of_items = 0;
+};
+
+/// Which items of a plan share a file. DCP's `_split_by_size_and_type`: objects round robin,
+/// tensors by size, the largest first, to the least loaded file. Objects stand last in a file, so
+/// that tensor offsets stay the same from save to save while objects change length.
+inline std::vector<std::vector<std::uint32_t>> split_into_files(const save_plan& plan,
+                                                                const torch_writer_options& o) {
+    auto const n = static_cast<std::uint32_t>(plan.items.size());
+    std::vector<std::vector<std::uint32_t>> files;
+    if (!o.single_file_per_rank) {
+        for (std::uint32_t i = 0; i < n; ++i) files.push_back({i});
+        return files;
+    }
+    auto const count = static_cast<std::size_t>(std::max(1, o.thread_count));
+    files.resize(count);
+    std::vector<std::uint32_t> tensors, objects;
+    for (std::uint32_t i = 0; i < n; ++i)
+        (plan.items[i].kind == item_kind::object ? objects : tensors).push_back(i);
+    if (count > 1) {
+        std::stable_sort(tensors.begin(), tensors.end(), [&](auto a, auto b) {
+            return plan.items[a].content_bytes() > plan.items[b].content_bytes();
+        });
+    }
+    std::vector<std::uint64_t> load(count, 0);
+    for (auto i : tensors) {
+        auto const least = static_cast<std::size_t>(
+            std::min_element(load.begin(), load.end()) - load.begin());
+        load[least] += plan.items[i].content_bytes();
+        files[least].push_back(i);
+    }
+    for (std::size_t k = 0; k < objects.size(); ++k) files[k % count].push_back(objects[k]);
+    return files;
+}
+
+/// How many files `split_into_files` makes for this plan.
+inline std::size_t file_count(const save_plan& plan, const torch_writer_options& o) {
+    return o.single_file_per_rank ? static_cast<std::size_t>(std::max(1, o.thread_count))
+                                  : plan.items.size();
+}
+
+/// The payload keeps the order of a dense tensor's memory (as torch.save does for a transposed
+/// tensor), so that it is written without a copy; anything else is laid out row-major.
+inline sizes payload_strides(const const_tensor_view& v) {
+    return !is_row_major(v) && is_dense(v) ? v.strides : row_major_strides(v.extents);
+}
+
+/// Offsets and lengths of the given items of a plan within one file, before a byte is written.
+inline placed_file place_items(std::string name, const std::vector<std::uint32_t>& which,
+                               std::span<const item_data> data, const torch_writer_options& o) {
+    placed_file f;
+    f.name = std::move(name);
+    f.items.reserve(which.size());
+    std::uint64_t at = 0;
+    for (auto i : which) {
+        placed_item p;
+        p.item = i;
+        if (auto const* view = std::get_if<const_tensor_view>(&data[i])) {
+            bool const big = view->bytes() >= o.payload_alignment;
+            std::uint32_t const align = big ? o.payload_alignment : 64;
+            if (align > 64) at = (at + align - 1) / align * align;
+            p.strides = payload_strides(*view);
+            p.tensor.emplace(format::torch::tensor_spec{
+                view->type, view->extents, p.strides,
+                static_cast<std::uint64_t>(view->elements()), align});
+            p.length = p.tensor->length();
+        } else {
+            p.object = format::torch::encode_object(*std::get<const value*>(data[i]));
+            p.length = p.object.size();
+        }
+        p.offset = at;
+        at += p.length;
+        f.items.push_back(std::move(p));
+    }
+    f.end_of_items = at;
+    return f;
+}
+
+/// A footer of the right size for this file, with checksums of zero.
+inline format::native::file_footer empty_footer(const placed_file& f, std::string save_id) {
+    format::native::file_footer footer;
+    footer.save_id = std::move(save_id);
+    for (auto const& p : f.items) {
+        format::native::footer_item i;
+        i.offset = p.offset;
+        i.length = p.length;
+        if (p.tensor) {
+            i.payload_offset = p.tensor->payload_offset();
+            i.payload_length = p.tensor->payload_length();
+            i.block_crcs.resize((i.payload_length + format::native::block_bytes - 1) /
+                                format::native::block_bytes);
+        }
+        footer.items.push_back(std::move(i));
+    }
+    return footer;
+}
+
+}  // namespace cairn::detail
+
+#endif

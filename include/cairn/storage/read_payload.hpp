@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_READ_PAYLOAD_HPP
+#define CAIRN_STORAGE_READ_PAYLOAD_HPP
+
+#include <cairn/format/crc.hpp>
+#include <cairn/storage/stored_chunk.hpp>
+#include <cairn/tensor/flat_range.hpp>
+#include <cairn/tensor/layout.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// A part of a stored chunk and where it goes: `to.extents == from.lengths`.
+struct payload_part {
+    box from;  ///< Relative to the chunk.
+    tensor_view to;
+};
+
+/// Reorders dimensions so that a dense payload becomes row-major; parts follow.
+inline void make_row_major(stored_payload& p, std::vector<payload_part>& parts) {
+    std::vector<std::size_t> order(p.extents.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) {
+        // A dimension of one element has no place of its own: keep it out of the way, in front.
+        bool const one_a = p.extents[a] == 1, one_b = p.extents[b] == 1;
+        if (one_a != one_b) return one_a;
+        return p.strides[a] > p.strides[b];
+    });
+    auto const permuted = [&](const sizes& s) {
+        sizes r;
+        for (auto d : order) r.push_back(s[d]);
+        return r;
+    };
+    p.extents = permuted(p.extents);
+    p.strides = row_major_strides(p.extents);
+    for (auto& part : parts) {
+        part.from = {permuted(part.from.offsets), permuted(part.from.lengths)};
+        part.to.extents = permuted(part.to.extents);
+        part.to.strides = permuted(part.to.strides);
+    }
+}
+
+/// The flat, half-open range of a row-major chunk's elements that a box touches.
+inline std::pair<std::uint64_t, std::uint64_t> flat_span(const box& b, const sizes& strides) {
+    std::int64_t first = 0, last = 0;
+    for (std::size_t d = 0; d < b.rank(); ++d) {
+        first += b.offsets[d] * strides[d];
+        last += (b.end(d) - 1) * strides[d];
+    }
+    return {static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(last + 1)};
+}
+
+/// Reads the wanted parts of one stored chunk into place and checks every byte that it hands on.
+///
+/// Goes through the payload in slabs of a few MiB. Where cairn wrote it, only the 64 KiB blocks
+/// that hold wanted elements are read, each against its own CRC; else the whole payload is read
+/// once against the zip's CRC. A slab that belongs to one part, contiguous on both sides, is read
+/// straight into the user's memory.
+template <class Handle>
+class payload_reader {
+public:
+    payload_reader(open_file<Handle>& file, std::string fqn, stored_payload p,
+                   std::vector<payload_part> parts)
+        : file_(file), fqn_(std::move(fqn)), p_(std::move(p)), parts_(std::move(parts)) {
+        std::erase_if(parts_, [](const payload_part& part) { return part.from.empty(); });
+    }
+
+    void run() {
+        const_tensor_view const shape(p_.type, p_.extents, p_.strides, nullptr);
+        bool const dense = (is_row_major(shape) || is_dense(shape)) && p_.storage_offset == 0 &&
+                           shape.bytes() == p_.length;
+        if (!dense || p_.big_endian) return read_strided();
+        if (parts_.empty() && !p_.block_crcs.empty()) return;
+        make_row_major(p_, parts_);
+        read_dense();
+    }
+
+private:
+    static constexpr std::uint64_t block = format::native::block_bytes;
+    static constexpr std::uint64_t slab = std::uint64_t{4} << 20;
+
+    [[noreturn]] void bad_checksum(std::uint64_t at, std::uint64_t n) const {
+        throw error(errc::checksum_mismatch,
+                    {.tensor = fqn_, .object = file_.described(),
+                     .expected = "bytes " + std::to_string(p_.at + at) + " to " +
+                                 std::to_string(p_.at + at + n) + " as they were written",
+                     .found = "other bytes",
+                     .remedy = "the file is damaged; load another checkpoint"});
+    }
+
+    void check_blocks(std::uint64_t at, std::span<const std::byte> bytes) const {
+        for (std::uint64_t k = 0; k < bytes.size(); k += block) {
+            auto const n = std::min<std::uint64_t>(block, bytes.size() - k);
+            auto const index = static_cast<std::size_t>((at + k) / block);
+            if (format::crc32(bytes.subspan(static_cast<std::size_t>(k),
+                                            static_cast<std::size_t>(n))) != p_.block_crcs[index])
+                bad_checksum(at + k, n);
+        }
+    }
+
+    void read_dense() {
+        std::uint64_t const element = size_of(p_.type);
+        struct range {
+            std::uint64_t begin, end;
+        };
+        std::vector<range> wanted;
+        bool const by_block = !p_.block_crcs.empty();
+        if (by_block) {
+            for (auto const& part : parts_) {
+                // A box that is not contiguous is taken row group by row group where that skips
+                // whole blocks, else as one span.
+                for_each_span(part.from, [&](std::uint64_t first, std::uint64_t last) {
+                    wanted.push_back({first * element / block * block,
+                                      std::min(p_.length, (last * element + block - 1) / block * block)});
+                });
+            }
+            std::sort(wanted.begin(), wanted.end(),
+                      [](auto const& a, auto const& b) { return a.begin < b.begin; });
+            std::size_t kept = 0;
+            for (std::size_t i = 1; i < wanted.size(); ++i) {
+                if (wanted[i].begin <= wanted[kept].end)
+                    wanted[kept].end = std::max(wanted[kept].end, wanted[i].end);
+                else
+                    wanted[++kept] = wanted[i];
+            }
+            if (!wanted.empty()) wanted.resize(kept + 1);
+        } else {
+            wanted.push_back({0, p_.length});
+        }
+        std::uint32_t crc = 0;
+        std::vector<std::byte> scratch;
+        for (auto const& r : wanted) {
+            for (std::uint64_t at = r.begin; at < r.end;) {
+                auto const n = std::min(slab - at % slab, r.end - at);
+                std::byte* into = direct_target(at, n, element);
+                bool const direct = into != nullptr;
+                if (!direct) {
+                    scratch.resize(static_cast<std::size_t>(std::min(slab, p_.length)));
+                    into = scratch.data();
+                }
+                std::span<std::byte> const bytes(into, static_cast<std::size_t>(n));
+                file_.read(p_.at + at, bytes);
+                if (by_block)
+                    check_blocks(at, bytes);
+                else
+                    crc = format::crc32(bytes, crc);
+                if (!direct) scatter(at, bytes, element);
+                at += n;
+            }
+        }
+        if (!by_block && crc != p_.crc) bad_checksum(0, p_.length);
+    }
+
+    /// Calls f(first, last) for flat element ranges that cover the box. Splits along the outermost
+    /// dimension of more than one index when what lies between two rows is worth skipping.
+    template <class F>
+    void for_each_span(const box& b, F&& f) const {
+        auto const [first, last] = flat_span(b, p_.strides);
+        std::uint64_t const element = size_of(p_.type);
+        std::size_t d = 0;
+        while (d < b.rank() && b.lengths[d] == 1) ++d;
+        bool const holes = d < b.rank() &&
+                           (last - first) != static_cast<std::uint64_t>(b.volume());
+        if (holes) {
+            box row = b;
+            row.lengths[d] = 1;
+            auto const [row_first, row_last] = flat_span(row, p_.strides);
+            auto const stride = static_cast<std::uint64_t>(p_.strides[d]);
+            if ((stride - (row_last - row_first)) * element >= 2 * block) {
+                for (std::int64_t i = 0; i < b.lengths[d]; ++i) {
+                    row.offsets[d] = b.offsets[d] + i;
+                    for_each_span(row, f);
+                }
+                return;
+            }
+        }
+        f(first, last);
+    }
+
+    /// The user's memory for bytes [at, at+n) of the payload, when they all go to one part and are
+    /// contiguous there; else null.
+    std::byte* direct_target(std::uint64_t at, std::uint64_t n, std::uint64_t element) const {
+        if (at % element != 0 || n % element != 0) return nullptr;
+        const payload_part* only = nullptr;
+        std::uint64_t first = 0;
+        for (auto const& part : parts_) {
+            auto const [f, l] = flat_span(part.from, p_.strides);
+            if (l * element <= at || f * element >= at + n) continue;
+            bool const contiguous = l - f == static_cast<std::uint64_t>(part.from.volume());
+            if (only != nullptr || !contiguous || f * element > at || l * element < at + n ||
+                !is_row_major(part.to))
+                return nullptr;
+            only = &part;
+            first = f;
+        }
+        return only == nullptr ? nullptr : only->to.data + (at - first * element);
+    }
+
+    void scatter(std::uint64_t at, std::span<const std::byte> bytes, std::uint64_t element) const {
+        // An element may straddle two slabs only if its size does not divide the slab; all do.
+        auto const begin = static_cast<std::int64_t>(at / element);
+        auto const end = static_cast<std::int64_t>((at + bytes.size()) / element);
+        std::int64_t position = begin;
+        for (auto const& run : boxes_of_flat_range(p_.extents, begin, end)) {
+            const_tensor_view const from(
+                p_.type, run.lengths, bytes.data() + static_cast<std::uint64_t>(position - begin) * element);
+            position += run.volume();
+            for (auto const& part : parts_) {
+                auto const common = intersect(run, part.from);
+                if (common.empty()) continue;
+                copy_elements(subview(from, relative_to(common, run)),
+                              subview(part.to, relative_to(common, part.from)));
+            }
+        }
+    }
+
+    /// Any strides, any byte order: the payload is read whole. Only PyTorch's files have such.
+    void read_strided() {
+        std::vector<std::byte> all(static_cast<std::size_t>(p_.length));
+        file_.read(p_.at, all);
+        if (!p_.block_crcs.empty())
+            check_blocks(0, all);
+        else if (format::crc32(all) != p_.crc)
+            bad_checksum(0, p_.length);
+        std::size_t const element = size_of(p_.type);
+        if (p_.big_endian) {
+            std::size_t const word = info(p_.type).kind == dtype_class::complex ? element / 2 : element;
+            for (std::size_t i = 0; i + word <= all.size(); i += word)
+                std::reverse(all.begin() + static_cast<std::ptrdiff_t>(i),
+                             all.begin() + static_cast<std::ptrdiff_t>(i + word));
+        }
+        const_tensor_view const whole(p_.type, p_.extents, p_.strides,
+                                      all.data() + p_.storage_offset * element);
+        for (auto const& part : parts_) copy_elements(subview(whole, part.from), part.to);
+    }
+
+    open_file<Handle>& file_;
+    std::string fqn_;
+    stored_payload p_;
+    std::vector<payload_part> parts_;
+};
+
+}  // namespace cairn::detail
+
+#endif

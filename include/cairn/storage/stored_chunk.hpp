@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_STORED_CHUNK_HPP
+#define CAIRN_STORAGE_STORED_CHUNK_HPP
+
+#include <cairn/format/native/footer.hpp>
+#include <cairn/format/torch/item.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/object_store/concepts.hpp>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// One data file open for reading. The footer of a file that cairn wrote is read and checked once.
+template <class Handle>
+class open_file {
+public:
+    open_file(Handle h, std::string described)
+        : handle_(std::move(h)), described_(std::move(described)), size_(handle_.size()) {}
+
+    void read(std::uint64_t at, std::span<std::byte> into) {
+        if (at > size_ || into.size() > size_ - at) {
+            throw error(errc::corrupt,
+                        {.object = described_,
+                         .expected = "at least " + std::to_string(at + into.size()) + " bytes",
+                         .found = std::to_string(size_) + " bytes",
+                         .remedy = "the file is truncated"});
+        }
+        if (!into.empty()) handle_.read(at, into);
+    }
+    std::uint64_t size() const noexcept { return size_; }
+    const std::string& described() const noexcept { return described_; }
+
+    /// The footer, which must belong to the save that the metadata names.
+    const format::native::file_footer& footer(const std::string& save_id) {
+        std::lock_guard const lock(m_);
+        if (footer_) return *footer_;
+        std::array<std::byte, format::native::footer_tail_bytes> tail{};
+        if (size_ >= tail.size()) read(size_ - tail.size(), tail);
+        std::uint64_t const length = format::native::footer_length(tail);
+        if (length == 0 || length > size_) {
+            throw error(errc::corrupt, {.object = described_,
+                                        .expected = "a footer, because cairn wrote this checkpoint",
+                                        .found = "none",
+                                        .remedy = "the file is truncated or is not the one that "
+                                                  "the metadata names"});
+        }
+        std::vector<std::byte> bytes(static_cast<std::size_t>(length));
+        read(size_ - length, bytes);
+        auto f = format::native::decode_footer(bytes);
+        if (f.save_id != save_id) {
+            throw error(errc::foreign_file,
+                        {.object = described_, .expected = "a file of save " + save_id,
+                         .found = "a file of save " + f.save_id,
+                         .remedy = "put the checkpoint's own file back"});
+        }
+        footer_ = std::move(f);
+        return *footer_;
+    }
+
+private:
+    Handle handle_;
+    std::string described_;
+    std::uint64_t size_;
+    std::mutex m_;
+    std::optional<format::native::file_footer> footer_;
+};
+
+/// Where a stored chunk's elements lie in a file and what checks them.
+struct stored_payload {
+    dtype type = dtype::float32;
+    sizes extents{};
+    sizes strides{};
+    std::uint64_t storage_offset = 0;  ///< First element, in elements from the payload's start.
+    std::uint64_t at = 0;              ///< Of the payload, in the file.
+    std::uint64_t length = 0;          ///< Of the payload, in bytes.
+    std::uint32_t crc = 0;             ///< Of the whole payload.
+    bool big_endian = false;
+    /// CRCs of its blocks, where cairn wrote it: parts can be checked.
+    std::vector<std::uint32_t> block_crcs{};
+};
+
+/// Looks a chunk up: from the native index and the footer where cairn wrote it, else by parsing
+/// the item. Checks that the item is what the metadata says.
+template <class Handle>
+stored_payload find_payload(open_file<Handle>& file, const std::string& fqn,
+                            const tensor_metadata& t, const chunk& c, const std::string& save_id) {
+    auto const wrong = [&](const char* what, std::string expected, std::string found) {
+        return error(errc::corrupt, {.tensor = fqn, .object = file.described(),
+                                     .expected = what + std::move(expected),
+                                     .found = std::move(found)});
+    };
+    if (!c.at.transforms.empty()) {
+        throw error(errc::unsupported, {.tensor = fqn, .object = file.described(),
+                                        .expected = "an item without stream transforms",
+                                        .found = c.at.transforms.front()});
+    }
+    stored_payload p;
+    p.type = t.type;
+    p.extents = c.where.lengths;
+    if (c.at.layout) {
+        auto const& l = *c.at.layout;
+        p.strides = l.strides;
+        p.at = c.at.offset + l.payload_offset;
+        p.length = l.payload_length;
+        p.crc = l.payload_crc;
+        for (auto const& i : file.footer(save_id).items) {
+            if (i.offset != c.at.offset) continue;
+            if (i.length != c.at.length || i.payload_offset != l.payload_offset ||
+                i.payload_length != l.payload_length)
+                break;
+            p.block_crcs = i.block_crcs;
+            return p;
+        }
+        throw wrong("a footer entry for the item at ", std::to_string(c.at.offset), "none that agrees");
+    }
+    if (c.at.offset > file.size() || c.at.length > file.size() - c.at.offset) {
+        throw wrong("an item up to byte ", std::to_string(c.at.offset + c.at.length),
+                    std::to_string(file.size()) + " bytes");
+    }
+    auto const parsed = format::torch::parse_tensor_item(
+        [&](std::uint64_t offset, std::span<std::byte> into) {
+            file.read(c.at.offset + offset, into);
+        },
+        c.at.length);
+    if (parsed.type != t.type)
+        throw wrong("dtype ", std::string(name_of(t.type)), std::string(name_of(parsed.type)));
+    if (parsed.extents != c.where.lengths)
+        throw wrong("shape ", to_string(c.where.lengths), to_string(parsed.extents));
+    p.strides = parsed.strides;
+    p.storage_offset = parsed.storage_offset;
+    p.at = c.at.offset + parsed.payload_offset;
+    p.length = parsed.payload_length;
+    p.crc = parsed.payload_crc;
+    p.big_endian = parsed.big_endian;
+    return p;
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_TORCH_READER_HPP
+#define CAIRN_STORAGE_TORCH_READER_HPP
+
+#include <cairn/format/native/index.hpp>
+#include <cairn/metadata/check.hpp>
+#include <cairn/storage/claim.hpp>
+#include <cairn/storage/concepts.hpp>
+#include <cairn/storage/read_payload.hpp>
+#include <cairn/storage/torch_options.hpp>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// Reads PyTorch's DCP format from any ObjectStore: DCP's `FileSystemReader`, which checks every
+/// byte against a checksum and reads only what is wanted where cairn wrote the checkpoint.
+///
+/// Each rank has its own. One load at a time. Files are read on `options.thread_count` threads.
+template <ObjectStore Store>
+class torch_reader {
+public:
+    explicit torch_reader(Store store, torch_reader_options options = {})
+        : s_(std::make_unique<state>(std::move(store), options)) {}
+
+    /// Points the store at a checkpoint, if the store knows how; an empty id keeps the place.
+    void reset(const checkpoint_id& id) {
+        if constexpr (RelocatableStore<Store>) {
+            if (!id.empty()) s_->placed.emplace(s_->base.at(id));
+        }
+        s_->meta = {};
+    }
+
+    /// @throws error errc::not_found where there is no checkpoint; errc::corrupt,
+    /// errc::checksum_mismatch, errc::unsupported or errc::invalid_plan if `.metadata` cannot be
+    /// trusted.
+    metadata read_metadata() {
+        auto const name = s_->store().describe(detail::metadata_name);
+        try {
+            auto r = s_->store().open(detail::metadata_name);
+            std::vector<std::byte> bytes(static_cast<std::size_t>(r.size()));
+            if (!bytes.empty()) r.read(0, bytes);
+            auto file = format::native::parse_metadata_file(bytes);
+            check_metadata(file.meta);
+            return std::move(file.meta);
+        } catch (const error& e) {
+            auto where = e.context();
+            if (where.object.empty()) where.object = name;
+            if (e.code() == make_error_code(errc::not_found)) {
+                where.remedy = "a save that did not finish leaves none: is this the directory of a "
+                               "complete checkpoint?";
+            }
+            throw error(e.code(), std::move(where));
+        }
+    }
+
+    void set_up_reader(const metadata& m, const storage_setup&) { s_->meta = m; }
+    load_plan prepare_local_load_plan(load_plan plan) { return plan; }
+    std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan> plans) { return plans; }
+
+    void read_data(const load_plan& plan, const read_target& target, completion<done_t> done) {
+        auto job = std::make_shared<read_job>(plan, target, std::move(done));
+        try {
+            job->files = group_by_file(plan);
+        } catch (...) {
+            return job->done.fail(std::current_exception());
+        }
+        job->left = job->files.size();
+        if (job->left == 0) return job->done(done_t{});
+        for (auto const& [name, groups] : job->files) {
+            boost::asio::post(pool(), [this, job, &name = name, &groups = groups] {
+                try {
+                    if (!job->failed()) read_file(*job, name, groups);
+                } catch (...) {
+                    job->fail(std::current_exception());
+                }
+                job->end_of_file();
+            });
+        }
+    }
+
+    Store& store() noexcept { return s_->store(); }
+
+private:
+    struct state {
+        state(Store st, torch_reader_options o) : base(std::move(st)), options(o) {}
+        Store& store() noexcept { return placed ? *placed : base; }
+        Store base;                     ///< As it was given.
+        std::optional<Store> placed{};  ///< Pointed at the checkpoint, where the store can be.
+        torch_reader_options options;
+        metadata meta{};
+        std::unique_ptr<boost::asio::thread_pool> pool{};  // last: its threads end first
+    };
+    /// All that is wanted of one stored item; `items` are positions in the plan.
+    struct item_group {
+        std::uint64_t offset = 0;
+        const tensor_metadata* tensor = nullptr;
+        const chunk* source = nullptr;
+        const storage_location* object = nullptr;
+        std::vector<std::uint32_t> items{};
+    };
+    using file_groups = std::map<std::string, std::vector<item_group>>;
+    struct read_job {
+        read_job(const load_plan& p, const read_target& t, completion<done_t> d)
+            : plan(p), target(t), done(std::move(d)) {}
+        bool failed() {
+            std::lock_guard const lock(m);
+            return failure != nullptr;
+        }
+        void fail(std::exception_ptr e) {
+            std::lock_guard const lock(m);
+            if (!failure) failure = std::move(e);
+        }
+        void end_of_file() {
+            {
+                std::lock_guard const lock(m);
+                if (--left != 0) return;
+            }
+            if (failure) return done.fail(failure);
+            done(done_t{});
+        }
+        const load_plan& plan;
+        const read_target& target;
+        file_groups files;
+        std::mutex m;
+        std::mutex objects;
+        std::size_t left = 0;
+        std::exception_ptr failure;
+        completion<done_t> done;
+    };
+
+    boost::asio::thread_pool& pool() {
+        if (!s_->pool) {
+            s_->pool = std::make_unique<boost::asio::thread_pool>(
+                static_cast<std::size_t>(std::max(1, s_->options.thread_count)));
+        }
+        return *s_->pool;
+    }
+
+    /// Items by file, in the order of their offsets; items of one chunk together, so that it is
+    /// read once.
+    file_groups group_by_file(const load_plan& plan) const {
+        std::map<std::pair<std::string, std::uint64_t>, item_group> groups;
+        for (std::uint32_t i = 0; i < plan.items.size(); ++i) {
+            auto const& item = plan.items[i];
+            item_group g;
+            const storage_location* at = nullptr;
+            if (item.kind == item_kind::object) {
+                auto const* o = s_->meta.object(item.fqn);
+                if (o == nullptr) throw missing(item.fqn);
+                at = g.object = &o->at;
+            } else {
+                g.tensor = s_->meta.tensor(item.fqn);
+                if (g.tensor == nullptr || item.chunk >= g.tensor->chunks.size())
+                    throw missing(item.fqn);
+                g.source = &g.tensor->chunks[item.chunk];
+                at = &g.source->at;
+            }
+            g.offset = at->offset;
+            groups.try_emplace({at->object, at->offset}, std::move(g)).first->second.items.push_back(i);
+        }
+        file_groups files;
+        for (auto& [key, g] : groups) files[key.first].push_back(std::move(g));
+        return files;
+    }
+
+    static error missing(const std::string& fqn) {
+        return error(errc::missing_key, {.tensor = fqn, .expected = "an item that the metadata names"});
+    }
+
+    void read_file(read_job& job, const std::string& name, const std::vector<item_group>& groups) {
+        if (name.empty() || name.front() == '/' || name.find("..") != std::string::npos) {
+            throw error(errc::corrupt, {.object = name, .expected = "a file name within the checkpoint",
+                                        .found = "a path that leads elsewhere"});
+        }
+        using handle = decltype(s_->store().open(name));
+        detail::open_file<handle> file(s_->store().open(name), s_->store().describe(name));
+        if (auto const it = s_->meta.object_sizes.find(name);
+            it != s_->meta.object_sizes.end() && it->second != file.size()) {
+            throw error(errc::corrupt, {.object = file.described(),
+                                        .expected = std::to_string(it->second) + " bytes",
+                                        .found = std::to_string(file.size()) + " bytes",
+                                        .remedy = "the file is truncated or not the one that the "
+                                                  "metadata names"});
+        }
+        for (auto const& g : groups) {
+            auto const& fqn = job.plan.items[g.items.front()].fqn;
+            try {
+                if (g.tensor != nullptr)
+                    read_tensor(job, file, fqn, g);
+                else
+                    read_object(job, file, fqn, g);
+            } catch (const error& e) {
+                auto where = e.context();
+                if (where.tensor.empty()) where.tensor = fqn;
+                if (where.object.empty()) where.object = file.described();
+                throw error(e.code(), std::move(where));
+            }
+        }
+    }
+
+    template <class File>
+    void read_tensor(read_job& job, File& file, const std::string& fqn, const item_group& g) {
+        auto payload = detail::find_payload(file, fqn, *g.tensor, *g.source, s_->meta.save_id);
+        std::vector<detail::payload_part> parts;
+        std::vector<tensor_view> views;
+        for (auto i : g.items) {
+            auto const& item = job.plan.items[i];
+            views.push_back(job.target.resolve_tensor(item));
+            parts.push_back({box(item.source_offsets, item.lengths), views.back()});
+        }
+        detail::payload_reader(file, fqn, std::move(payload), std::move(parts)).run();
+        for (std::size_t k = 0; k < g.items.size(); ++k)
+            job.target.commit_tensor(job.plan.items[g.items[k]], views[k]);
+    }
+
+    template <class File>
+    void read_object(read_job& job, File& file, const std::string& fqn, const item_group& g) {
+        if (!g.object->transforms.empty()) {
+            throw error(errc::unsupported, {.tensor = fqn, .object = file.described(),
+                                            .expected = "an item without stream transforms",
+                                            .found = g.object->transforms.front()});
+        }
+        if (g.object->offset > file.size() || g.object->length > file.size() - g.object->offset) {
+            throw error(errc::corrupt, {.tensor = fqn, .object = file.described(),
+                                        .expected = "an item up to byte " +
+                                                    std::to_string(g.object->offset + g.object->length),
+                                        .found = std::to_string(file.size()) + " bytes"});
+        }
+        std::vector<std::byte> bytes(static_cast<std::size_t>(g.object->length));
+        file.read(g.object->offset, bytes);
+        if (g.object->layout) {
+            (void)file.footer(s_->meta.save_id);
+            if (format::crc32(bytes) != g.object->layout->item_crc) {
+                throw error(errc::checksum_mismatch, {.tensor = fqn, .object = file.described(),
+                                                      .expected = "the object as it was written",
+                                                      .found = "other bytes"});
+            }
+        }
+        auto v = format::torch::decode_object(bytes);
+        std::lock_guard const lock(job.objects);
+        for (auto i : g.items) job.target.load_object(job.plan.items[i], v);
+    }
+
+    std::unique_ptr<state> s_;
+};
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_WRITE_FILE_HPP
+#define CAIRN_STORAGE_WRITE_FILE_HPP
+
+#include <cairn/format/crc.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/storage/file_layout.hpp>
+#include <cairn/tensor/flat_range.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// Appends to an object through its positional writes: small pieces are gathered, large ones go
+/// straight from where they lie.
+template <class Handle>
+class append_stream {
+public:
+    explicit append_stream(Handle& h) : handle_(h) { small_.reserve(gather_bytes); }
+
+    std::uint64_t position() const noexcept { return at_ + small_.size(); }
+
+    void append(byte_span b) {
+        if (b.size() >= direct_bytes) {
+            flush();
+            handle_.write(at_, b);
+            at_ += b.size();
+            return;
+        }
+        if (small_.size() + b.size() > gather_bytes) flush();
+        small_.insert(small_.end(), b.begin(), b.end());
+    }
+    /// Zero bytes up to an offset; items of PyTorch's format may have gaps between them.
+    void pad_to(std::uint64_t offset) {
+        while (position() < offset) {
+            if (small_.size() == gather_bytes) flush();
+            auto const n = std::min<std::uint64_t>(offset - position(), gather_bytes - small_.size());
+            small_.resize(small_.size() + n);
+        }
+    }
+    void flush() {
+        if (small_.empty()) return;
+        handle_.write(at_, small_);
+        at_ += small_.size();
+        small_.clear();
+    }
+
+private:
+    static constexpr std::size_t gather_bytes = std::size_t{1} << 20;
+    static constexpr std::size_t direct_bytes = std::size_t{64} << 10;
+    Handle& handle_;
+    std::uint64_t at_ = 0;
+    std::vector<std::byte> small_;
+};
+
+/// Hands a tensor's payload, piece by piece in the order in which it is stored, to `sink(bytes)`.
+/// Dense memory is handed on as it lies; anything else goes through a scratch buffer of one piece.
+/// Pieces are multiples of the footer's block size, except the last.
+template <class Sink>
+void for_each_payload_piece(const const_tensor_view& v, Sink&& sink) {
+    constexpr std::uint64_t piece = std::uint64_t{4} << 20;
+    static_assert(piece % format::native::block_bytes == 0);
+    std::uint64_t const total = v.bytes();
+    if (is_row_major(v) || is_dense(v)) {
+        for (std::uint64_t at = 0; at < total; at += piece)
+            sink(byte_span(v.data + at, std::min(piece, total - at)));
+        return;
+    }
+    std::uint64_t const element = size_of(v.type);
+    std::vector<std::byte> scratch(std::min(piece, total));
+    for (std::uint64_t at = 0; at < total; at += piece) {
+        auto const n = std::min(piece, total - at);
+        std::byte* to = scratch.data();
+        for (auto const& b :
+             boxes_of_flat_range(v.extents, static_cast<std::int64_t>(at / element),
+                                 static_cast<std::int64_t>((at + n) / element))) {
+            copy_elements(subview(v, b), tensor_view(v.type, b.lengths, to));
+            to += static_cast<std::uint64_t>(b.volume()) * element;
+        }
+        sink(byte_span(scratch.data(), n));
+    }
+}
+
+/// Writes one data file: items, then the footer; one pass over the bytes serves the block, the
+/// payload and the item checksums. Appends a result per item.
+template <class Handle>
+std::uint64_t write_file(Handle& handle, const placed_file& f, std::span<const item_data> data,
+                         const std::string& save_id, std::vector<write_result>& results) {
+    append_stream<Handle> out(handle);
+    auto footer = empty_footer(f, save_id);
+    for (std::size_t k = 0; k < f.items.size(); ++k) {
+        auto const& p = f.items[k];
+        out.pad_to(p.offset);
+        item_layout layout;
+        if (p.tensor) {
+            auto const& view = std::get<const_tensor_view>(data[p.item]);
+            out.append(p.tensor->prefix());
+            std::uint32_t crc = 0;
+            std::size_t block = 0;
+            for_each_payload_piece(view, [&](byte_span piece) {
+                for (std::size_t at = 0; at < piece.size(); at += format::native::block_bytes) {
+                    auto const b = piece.subspan(
+                        at, std::min<std::size_t>(format::native::block_bytes, piece.size() - at));
+                    auto const c = format::crc32(b);
+                    footer.items[k].block_crcs[block++] = c;
+                    crc = format::crc32_combine(crc, c, b.size());
+                }
+                out.append(piece);
+            });
+            out.append(p.tensor->suffix(crc));
+            layout.payload_offset = p.tensor->payload_offset();
+            layout.payload_length = p.tensor->payload_length();
+            layout.payload_crc = crc;
+            layout.item_crc = p.tensor->item_crc(crc);
+            layout.strides = p.strides;
+        } else {
+            out.append(p.object);
+            layout.item_crc = format::crc32(p.object);
+        }
+        results.push_back({p.item, {f.name, p.offset, p.length, {}, std::move(layout)}});
+    }
+    // A rank without items leaves an empty file, as DCP does.
+    if (!f.items.empty()) out.append(format::native::encode_footer(footer));
+    out.flush();
+    return out.position();
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TENSOR_BOX_HPP
+#define CAIRN_TENSOR_BOX_HPP
+
+#include <cairn/tensor/sizes.hpp>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace cairn {
+
+/// An axis-aligned part of a tensor: where it begins and how long it is in each dimension.
+/// DCP's `ChunkStorageMetadata`. A 0-d box has one element; a box with a zero length is empty.
+struct box {
+    sizes offsets;
+    sizes lengths;
+
+    box() = default;
+    box(sizes at, sizes len) : offsets(std::move(at)), lengths(std::move(len)) {}
+    /// The whole of a tensor of these extents.
+    static box whole(const sizes& extents) { return {sizes(extents.size(), 0), extents}; }
+
+    std::size_t rank() const noexcept { return lengths.size(); }
+    std::int64_t volume() const noexcept { return lengths.product(); }
+    bool empty() const noexcept {
+        return std::any_of(lengths.begin(), lengths.end(), [](auto n) { return n == 0; });
+    }
+    std::int64_t end(std::size_t d) const noexcept { return offsets[d] + lengths[d]; }
+
+    friend bool operator==(const box&, const box&) = default;
+};
+
+/// The common part; empty (some length 0) when there is none. @pre equal ranks
+inline box intersect(const box& a, const box& b) {
+    box r{a.offsets, sizes(a.rank(), 0)};
+    for (std::size_t d = 0; d < a.rank(); ++d) {
+        r.offsets[d] = std::max(a.offsets[d], b.offsets[d]);
+        r.lengths[d] = std::max<std::int64_t>(0, std::min(a.end(d), b.end(d)) - r.offsets[d]);
+    }
+    return r;
+}
+
+inline bool overlaps(const box& a, const box& b) {
+    for (std::size_t d = 0; d < a.rank(); ++d)
+        if (std::min(a.end(d), b.end(d)) <= std::max(a.offsets[d], b.offsets[d])) return false;
+    return true;
+}
+
+/// True when every element of `inner` lies in `outer`; an empty box within bounds counts too.
+inline bool contains(const box& outer, const box& inner) {
+    for (std::size_t d = 0; d < outer.rank(); ++d)
+        if (inner.offsets[d] < outer.offsets[d] || inner.end(d) > outer.end(d)) return false;
+    return true;
+}
+
+/// `inner`, which lies in `outer`, in coordinates that begin at `outer`'s first element.
+inline box relative_to(const box& inner, const box& outer) {
+    box r = inner;
+    for (std::size_t d = 0; d < outer.rank(); ++d) r.offsets[d] -= outer.offsets[d];
+    return r;
+}
+
+/// `[0:4, 2:6]`
+inline std::string to_string(const box& b) {
+    std::string s = "[";
+    for (std::size_t d = 0; d < b.rank(); ++d) {
+        if (d != 0) s += ", ";
+        s += std::to_string(b.offsets[d]) + ":" + std::to_string(b.end(d));
+    }
+    return s + "]";
+}
+
+}  // namespace cairn
+
+#endif

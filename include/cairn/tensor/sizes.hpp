@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TENSOR_SIZES_HPP
+#define CAIRN_TENSOR_SIZES_HPP
+
+#include <boost/container/small_vector.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <string>
+
+namespace cairn {
+
+/// Extents, offsets or strides of a tensor, in elements, one per dimension; empty for 0-d.
+///
+/// Owns its numbers (up to five of them without allocating), so a trait may build one from
+/// temporaries. Implicitly made from any range of integers.
+class sizes : public boost::container::small_vector<std::int64_t, 5> {
+    using base = boost::container::small_vector<std::int64_t, 5>;
+
+public:
+    sizes() = default;
+    sizes(std::initializer_list<std::int64_t> v) : base(v.begin(), v.end()) {}
+    sizes(std::size_t rank, std::int64_t each) : base(rank, each) {}
+    template <class R>
+        requires(!std::derived_from<std::remove_cvref_t<R>, base> && requires(const R& r) {
+            { *std::begin(r) } -> std::convertible_to<std::int64_t>;
+            std::end(r);
+        })
+    sizes(const R& r) {
+        for (auto const& v : r) push_back(static_cast<std::int64_t>(v));
+    }
+
+    /// Product of the numbers; 1 for 0-d. The caller guarantees that it fits.
+    std::int64_t product() const noexcept {
+        std::int64_t p = 1;
+        for (auto v : *this) p *= v;
+        return p;
+    }
+
+    friend bool operator==(const sizes& a, const sizes& b) noexcept {
+        return static_cast<const base&>(a) == static_cast<const base&>(b);
+    }
+    friend bool operator<(const sizes& a, const sizes& b) noexcept {
+        return static_cast<const base&>(a) < static_cast<const base&>(b);
+    }
+};
+
+/// `[4, 6]`
+inline std::string to_string(const sizes& s) {
+    std::string out = "[";
+    for (std::size_t i = 0; i < s.size(); ++i) {
+        if (i != 0) out += ", ";
+        out += std::to_string(s[i]);
+    }
+    return out + "]";
+}
+
+/// Row-major strides of a dense tensor of these extents, as PyTorch computes them: an extent of
+/// 0 counts as 1.
+inline sizes row_major_strides(const sizes& extents) {
+    sizes s(extents.size(), 1);
+    for (std::size_t d = extents.size(); d-- > 1;)
+        s[d - 1] = s[d] * (extents[d] > 1 ? extents[d] : 1);
+    return s;
+}
+
+}  // namespace cairn
+
+#endif

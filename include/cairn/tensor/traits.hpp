@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TENSOR_TRAITS_HPP
+#define CAIRN_TENSOR_TRAITS_HPP
+
+#include <cairn/tensor/box.hpp>
+#include <cairn/tensor/view.hpp>
+
+#include <concepts>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+
+namespace cairn {
+
+/// Tells cairn how to look inside a tensor type it does not own.
+///
+/// Specialise it for your type; the primary template is left undefined so that a forgotten
+/// specialisation reads "incomplete type tensor_traits<Yours>".
+template <class T>
+struct tensor_traits;
+
+/// Views are tensors themselves.
+template <class Byte>
+struct tensor_traits<basic_tensor_view<Byte>> {
+    static basic_tensor_view<Byte> view(const basic_tensor_view<Byte>& v) { return v; }
+};
+
+/// A dense or strided array in memory.
+///
+/// Given `c` of type `const T&` and `t` of type `T&`, and `X = tensor_traits<T>`:
+///
+/// | Expression  | Type                                          | Meaning                       |
+/// |-------------|-----------------------------------------------|-------------------------------|
+/// | `X::view(c)`| convertible to `const_tensor_view`            | a window to save from         |
+/// | `X::view(t)`| convertible to `tensor_view`, else read-only  | a window to load into         |
+///
+/// **Semantics**
+/// - *Lifetime*: elements stay where the view says while an operation given the tensor is
+///   outstanding; extents and strides are copied out at once and may come from temporaries.
+/// - *Cost*: `view` neither blocks nor touches a device.
+/// - *Stability*: two calls on an unmodified tensor give equal views.
+/// - *Read-only*: a type whose `view(t)` gives only a `const_tensor_view` can be saved and is
+///   refused as a load target with @ref errc::invalid_state.
+///
+/// Not required: default construction, copying, comparison, contiguity.
+/// **Models**: `tensor_view`, `const_tensor_view`. **Archetype**: `archetype::tensor`.
+template <class T>
+concept Tensor = requires(const std::remove_cvref_t<T>& c) {
+    { tensor_traits<std::remove_cvref_t<T>>::view(c) } -> std::convertible_to<const_tensor_view>;
+} || requires(std::remove_cvref_t<T>& t) {
+    { tensor_traits<std::remove_cvref_t<T>>::view(t) } -> std::convertible_to<const_tensor_view>;
+};
+
+/// One part of a sharded tensor that this rank holds: which box of the whole, and its memory.
+/// `where.lengths` equals the view's extents. A shard made from a const view is read-only.
+struct shard {
+    box where;
+    const_tensor_view view;
+    std::byte* target = nullptr;  ///< Where a load writes; null for a read-only shard.
+    bool writable = false;
+
+    shard(box w, const tensor_view& v)
+        : where(std::move(w)), view(v), target(v.data), writable(true) {}
+    shard(box w, const const_tensor_view& v) : where(std::move(w)), view(v) {}
+    template <class T>
+        requires(Tensor<T> && !std::derived_from<std::remove_cvref_t<T>, tensor_view> &&
+                 !std::derived_from<std::remove_cvref_t<T>, const_tensor_view>)
+    shard(box w, T&& t)
+        : shard(std::move(w), tensor_traits<std::remove_cvref_t<T>>::view(t)) {}
+
+    /// The window to load into. @pre `writable`
+    tensor_view target_view() const {
+        tensor_view v{view.type, view.extents, view.strides, target, view.where};
+        v.requires_grad = view.requires_grad;
+        return v;
+    }
+};
+
+/// Tells cairn where a rank's pieces of a sharded tensor lie in the whole.
+template <class T>
+struct shard_traits;
+
+/// A tensor of which each rank holds some boxes: none, one or many.
+///
+/// Given `s` of type `T&` or `const T&`, and `X = shard_traits<T>`:
+///
+/// | Expression           | Type                      | Meaning                                  |
+/// |----------------------|---------------------------|------------------------------------------|
+/// | `X::global_sizes(s)` | convertible to `sizes`    | extents of the whole                     |
+/// | `X::shards(s)`       | range of `shard`          | this rank's boxes and their memory       |
+/// | `X::element_type(s)` | `dtype` (optional)        | needed where a rank may hold no shard    |
+///
+/// **Semantics**: as for @ref Tensor. Boxes lie within the whole; those of one rank do not
+/// overlap. Two ranks may hold the same box (a replica): it is written once. All boxes of all
+/// ranks together cover the whole, or the save is refused.
+template <class T>
+concept Sharded = requires(std::remove_cvref_t<T>& s) {
+    { shard_traits<std::remove_cvref_t<T>>::global_sizes(s) } -> std::convertible_to<sizes>;
+    { *std::begin(shard_traits<std::remove_cvref_t<T>>::shards(s)) } -> std::convertible_to<shard>;
+};
+
+}  // namespace cairn
+
+#endif

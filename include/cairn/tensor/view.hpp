@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TENSOR_VIEW_HPP
+#define CAIRN_TENSOR_VIEW_HPP
+
+#include <cairn/tensor/dtype.hpp>
+#include <cairn/tensor/sizes.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace cairn {
+
+/// Where memory can be touched.
+enum class memory_kind : std::uint8_t { host, pinned, cuda };
+
+struct device {
+    memory_kind kind = memory_kind::host;
+    int index = 0;
+    friend bool operator==(const device&, const device&) = default;
+};
+
+/// A strided window on elements that somebody else owns. The window owns its extents and
+/// strides, never the elements: those must stay where they are while an operation that was
+/// given the view is outstanding. `data` is the element at index 0 in every dimension, may be
+/// unaligned, and may be null when the view is empty.
+template <class Byte>
+struct basic_tensor_view {
+    using raw = std::conditional_t<std::is_const_v<Byte>, const void, void>;
+
+    dtype type = dtype::float32;
+    sizes extents;
+    sizes strides;  ///< In elements, as long as `extents`; 0 and negative strides can be saved.
+    Byte* data = nullptr;
+    device where{};
+    bool requires_grad = false;  ///< Carried into `.metadata` for PyTorch; no meaning for cairn.
+
+    basic_tensor_view() = default;
+    basic_tensor_view(dtype t, sizes e, sizes s, raw* d, device w = {})
+        : type(t), extents(std::move(e)), strides(std::move(s)), data(static_cast<Byte*>(d)), where(w) {}
+    /// Dense, row-major.
+    basic_tensor_view(dtype t, sizes e, raw* d, device w = {})
+        : type(t), extents(std::move(e)), strides(row_major_strides(extents)),
+          data(static_cast<Byte*>(d)), where(w) {}
+    /// What can be written can be read.
+    template <class Other>
+        requires(std::is_const_v<Byte> && std::is_same_v<const Other, Byte>)
+    basic_tensor_view(const basic_tensor_view<Other>& v)
+        : type(v.type), extents(v.extents), strides(v.strides), data(v.data), where(v.where),
+          requires_grad(v.requires_grad) {}
+
+    std::int64_t elements() const noexcept { return extents.product(); }
+    std::uint64_t bytes() const noexcept {
+        return static_cast<std::uint64_t>(elements()) * size_of(type);
+    }
+    bool empty() const noexcept { return elements() == 0; }
+};
+
+using tensor_view = basic_tensor_view<std::byte>;
+using const_tensor_view = basic_tensor_view<const std::byte>;
+
+}  // namespace cairn
+
+#endif
