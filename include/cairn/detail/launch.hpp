@@ -70,15 +70,15 @@ auto launch(Prepare prepare, Token&& token, Parts&&... parts) {
 template <class F, class... Args>
 auto with_token_last(F&& f, Args&&... args) {
     auto all = std::forward_as_tuple(std::forward<Args>(args)...);
-    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return [&]<std::size_t... Index>(std::index_sequence<Index...>) {
         return std::forward<F>(f)(std::get<sizeof...(Args) - 1>(std::move(all)),
-                                  std::get<I>(std::move(all))...);
+                                  std::get<Index>(std::move(all))...);
     }(std::make_index_sequence<sizeof...(Args) - 1>());
 }
 
-template <class Check, class Tuple, std::size_t... I>
-constexpr bool all_but_last(std::index_sequence<I...>) {
-    return (true && ... && Check::template is<std::tuple_element_t<I, Tuple>>);
+template <class Check, class Tuple, std::size_t... Index>
+constexpr bool all_but_last(std::index_sequence<Index...>) {
+    return (true && ... && Check::template is<std::tuple_element_t<Index, Tuple>>);
 }
 
 /// Parts as `Check` allows, then one completion token.

@@ -45,11 +45,11 @@ public:
     value() = default;
     value(std::nullptr_t) {}
     value(std::same_as<bool> auto b) : v_(b) {}
-    template <std::integral I>
-        requires(!std::same_as<I, bool>)
-    value(I i) {
-        if constexpr (std::unsigned_integral<I> && sizeof(I) == 8) {
-            if (i > static_cast<I>(INT64_MAX)) {
+    template <std::integral Integer>
+        requires(!std::same_as<Integer, bool>)
+    value(Integer i) {
+        if constexpr (std::unsigned_integral<Integer> && sizeof(Integer) == 8) {
+            if (i > static_cast<Integer>(INT64_MAX)) {
                 v_ = big_int(static_cast<std::uint64_t>(i));
                 return;
             }
@@ -58,8 +58,8 @@ public:
     }
     /// Kept as a plain integer when it fits in 64 bits, so that equal numbers compare equal.
     value(const big_int& i) {
-        if (auto small = i.as_int64())
-            v_ = *small;
+        if (auto fits = i.as_int64())
+            v_ = *fits;
         else
             v_ = i;
     }

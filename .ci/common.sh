@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+# What tests/run and examples/run share. Sourced, from the root of the project.
+
+mkdir -p build/logs
+passed=0
+failed=0
+
+# step NAME COMMAND...: runs it, its output in build/logs/NAME.log; on failure shows the end of it.
+step() {
+    local name=$1 log=build/logs/$1.log start=$SECONDS
+    shift
+    printf '%-34s' "$name"
+    if "$@" >"$log" 2>&1; then
+        printf 'ok      %4d s\n' $((SECONDS - start))
+        return 0
+    fi
+    printf 'FAILED  %4d s   (%s)\n' $((SECONDS - start)) "$log"
+    grep -nE 'error:|ERROR|FAILED:' "$log" | head -n 15 | sed 's/^/    /'
+    tail -n 15 "$log" | sed 's/^/    /'
+    return 1
+}
+
+die() {
+    printf '%s\n' "$*" >&2
+    exit 1
+}
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+apt_install() {
+    command -v apt-get >/dev/null ||
+        die "Missing: $*. These are Debian's names; without apt-get, please install them yourself."
+    [ "$(id -u)" = 0 ] || command -v sudo >/dev/null ||
+        die "Missing: $*. Run 'apt-get install $*' as root; there is no sudo here."
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" ||
+        { as_root apt-get update &&
+          as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; }
+}
+
+# need_commands COMMAND:PACKAGE...: installs the packages of the commands that are not there.
+need_commands() {
+    local pair missing=()
+    for pair in "$@"; do
+        command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
+    done
+    [ ${#missing[@]} = 0 ] || step install-tools apt_install "${missing[@]}" ||
+        die "Could not install ${missing[*]}."
+}
+
+# need_headers HEADER:PACKAGE...: the same for headers; asks the compiler, so g++ must be there.
+need_headers() {
+    local pair missing
+    missing=$(
+        {
+            for pair in "$@"; do
+                printf '#if !__has_include(<%s>)\n%s\n#endif\n' "${pair%%:*}" "${pair#*:}"
+            done
+            printf '%s\n' '#if __has_include(<boost/version.hpp>)' '#include <boost/version.hpp>' \
+                '#if BOOST_VERSION < 108100' 'libboost1.81-dev' '#endif' '#endif'
+        } | g++ -std=c++20 -x c++ -E -P - | grep -E '^lib|^zlib' | tr -d ' ' | sort -u
+    )
+    # shellcheck disable=SC2086
+    [ -z "$missing" ] || step install-libraries apt_install $missing ||
+        die "Could not install $(echo $missing)."
+}
+
+# As many compilers at once as there are cores, and 1.5 GB of memory for each.
+jobs_here() {
+    local cores memory
+    cores=$(nproc)
+    memory=$(awk '/MemAvailable/ { print int($2 / 1500000) }' /proc/meminfo)
+    echo $((memory < 1 ? 1 : memory < cores ? memory : cores))
+}
+
+# configure DIR COMPILER OPTION...: sets a build folder up, or brings an old one up to date.
+configure() {
+    local dir=$1 compiler=$2
+    shift 2
+    if command -v ccache >/dev/null; then compiler="ccache $compiler"; fi
+    if [ -f "$dir/build.ninja" ]; then
+        CXX=$compiler meson setup --reconfigure "$dir" "$@" && return
+        echo "--- once more, from scratch"
+        CXX=$compiler meson setup --wipe "$dir" "$@"
+    else
+        CXX=$compiler meson setup "$dir" "$@"
+    fi
+}
+
+# The optimised build that both scripts leave in build/.
+configure_release() { configure build g++ -Dbuildtype=release -Dwerror=true "$@"; }

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_FORMAT_NATIVE_INDEX_HPP
+#define CAIRN_FORMAT_NATIVE_INDEX_HPP
+
+#include <cairn/detail/wire.hpp>
+#include <cairn/format/crc.hpp>
+#include <cairn/format/torch/metadata_pickle.hpp>
+#include <cairn/metadata/metadata.hpp>
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn::format::native {
+
+namespace impl {
+
+using cairn::detail::wire_reader;
+using cairn::detail::wire_writer;
+
+class encoder {
+public:
+    explicit encoder(const metadata& m) : m_(m) {}
+
+    std::vector<std::byte> run() {
+        w_.u8(1);
+        w_.string(m_.save_id);
+        collect_names();
+        w_.varint(m_.object_sizes.size());
+        for (auto const& [name, size] : m_.object_sizes) {
+            w_.string(name);
+            w_.varint(size);
+        }
+        w_.varint(m_.entries.size());
+        for (auto const& [fqn, entry] : m_.entries) {
+            w_.string(fqn);
+            if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
+                w_.u8(t->requires_grad ? 2 : 1);
+                w_.u8(static_cast<std::uint8_t>(t->type));
+                numbers(t->extents);
+                w_.varint(t->chunks.size());
+                for (auto const& c : t->chunks) {
+                    for (auto n : c.where.offsets) w_.varint(static_cast<std::uint64_t>(n));
+                    for (auto n : c.where.lengths) w_.varint(static_cast<std::uint64_t>(n));
+                    location(c.at);
+                }
+            } else {
+                w_.u8(0);
+                location(std::get<object_metadata>(entry).at);
+            }
+        }
+        w_.varint(m_.paths.size());
+        for (auto const& [fqn, path] : m_.paths) {
+            w_.string(fqn);
+            w_.varint(path.size());
+            for (auto const& e : path) {
+                w_.u8(static_cast<std::uint8_t>(e.index()));
+                if (auto const* s = std::get_if<std::string>(&e))
+                    w_.string(*s);
+                else
+                    w_.svarint(std::get<std::int64_t>(e));
+            }
+        }
+        return std::move(w_.out);
+    }
+
+private:
+    /// Data files are named by number where chunks refer to them.
+    void collect_names() {
+        auto const add = [&](const storage_location& at) {
+            auto const next = static_cast<std::uint32_t>(order_.size());
+            auto const [it, fresh] = names_.try_emplace(at.object, next);
+            if (fresh) order_.push_back(it->first);
+        };
+        for (auto const& [fqn, entry] : m_.entries) {
+            if (auto const* t = std::get_if<tensor_metadata>(&entry))
+                for (auto const& c : t->chunks) add(c.at);
+            else
+                add(std::get<object_metadata>(entry).at);
+        }
+        w_.varint(order_.size());
+        for (auto const& n : order_) w_.string(n);
+    }
+    void numbers(const sizes& s) {
+        w_.varint(s.size());
+        for (auto n : s) w_.svarint(n);
+    }
+    void location(const storage_location& at) {
+        w_.varint(names_.find(at.object)->second);
+        w_.varint(at.offset);
+        w_.varint(at.length);
+        w_.u8(static_cast<std::uint8_t>((at.layout ? 1 : 0) | (at.transforms.empty() ? 0 : 2)));
+        if (!at.transforms.empty()) {
+            w_.varint(at.transforms.size());
+            for (auto const& t : at.transforms) w_.string(t);
+        }
+        if (at.layout) {
+            w_.varint(at.layout->payload_offset);
+            w_.varint(at.layout->payload_length);
+            w_.u32(at.layout->payload_crc);
+            w_.u32(at.layout->item_crc);
+            numbers(at.layout->strides);
+        }
+    }
+
+    const metadata& m_;
+    wire_writer w_;
+    std::map<std::string, std::uint32_t> names_;
+    std::vector<std::string> order_;
+};
+
+class decoder {
+public:
+    explicit decoder(std::span<const std::byte> b) : r_(b) {}
+
+    metadata run() {
+        if (r_.u8() != 1) wire_reader::fail("an index of an unknown version");
+        metadata m;
+        m.save_id = r_.string();
+        for (auto n = r_.count(); n-- > 0;) names_.push_back(r_.string());
+        for (auto n = r_.count(2); n-- > 0;) {
+            auto name = r_.string();
+            m.object_sizes[std::move(name)] = r_.varint();
+        }
+        for (auto n = r_.count(2); n-- > 0;) {
+            auto fqn = r_.string();
+            auto const kind = r_.u8();
+            if (kind > 2) wire_reader::fail("an entry of an unknown kind");
+            if (kind == 0)
+                m.entries[std::move(fqn)] = object_metadata{location()};
+            else
+                m.entries[std::move(fqn)] = tensor(kind == 2);
+        }
+        for (auto n = r_.count(2); n-- > 0;) {
+            auto fqn = r_.string();
+            path p;
+            for (auto k = r_.count(2); k-- > 0;) {
+                if (r_.u8() == 0)
+                    p.emplace_back(r_.string());
+                else
+                    p.emplace_back(r_.svarint());
+            }
+            m.paths[std::move(fqn)] = std::move(p);
+        }
+        if (r_.left() != 0) wire_reader::fail("bytes after the index");
+        return m;
+    }
+
+private:
+    std::int64_t number() {
+        auto const v = r_.varint();
+        if (v > (std::uint64_t{1} << 62)) wire_reader::fail("a number of absurd size");
+        return static_cast<std::int64_t>(v);
+    }
+    sizes numbers(std::size_t n) {
+        sizes s;
+        while (n-- > 0) s.push_back(number());
+        return s;
+    }
+    sizes signed_numbers() {
+        sizes s;
+        auto n = r_.count();
+        if (n > 64) wire_reader::fail("a tensor of more than 64 dimensions");
+        while (n-- > 0) s.push_back(r_.svarint());
+        return s;
+    }
+    tensor_metadata tensor(bool requires_grad) {
+        tensor_metadata t;
+        t.requires_grad = requires_grad;
+        auto const d = r_.u8();
+        if (d >= dtype_count) wire_reader::fail("an unknown dtype");
+        t.type = static_cast<dtype>(d);
+        t.extents = signed_numbers();
+        auto const rank = t.extents.size();
+        for (auto n = r_.count(4); n-- > 0;) {
+            chunk c;
+            c.where.offsets = numbers(rank);
+            c.where.lengths = numbers(rank);
+            c.at = location();
+            t.chunks.push_back(std::move(c));
+        }
+        return t;
+    }
+    storage_location location() {
+        storage_location at;
+        auto const name = r_.varint();
+        if (name >= names_.size()) wire_reader::fail("an unknown file number");
+        at.object = names_[static_cast<std::size_t>(name)];
+        at.offset = r_.varint();
+        at.length = r_.varint();
+        auto const flags = r_.u8();
+        if (flags > 3) wire_reader::fail("unknown flags");
+        if ((flags & 2) != 0)
+            for (auto n = r_.count(); n-- > 0;) at.transforms.push_back(r_.string());
+        if ((flags & 1) != 0) {
+            item_layout l;
+            l.payload_offset = r_.varint();
+            l.payload_length = r_.varint();
+            l.payload_crc = r_.u32();
+            l.item_crc = r_.u32();
+            l.strides = signed_numbers();
+            at.layout = std::move(l);
+        }
+        return at;
+    }
+
+    wire_reader r_;
+    std::vector<std::string> names_;
+};
+
+}  // namespace impl
+
+/// All of a checkpoint's metadata, compactly: what the native index holds, and what ranks send to
+/// each other.
+inline std::vector<std::byte> encode_metadata(const metadata& m) { return impl::encoder(m).run(); }
+inline metadata decode_metadata(std::span<const std::byte> b) { return impl::decoder(b).run(); }
+
+inline constexpr std::string_view index_magic = "cairnidx";
+
+/// What stands in a `.metadata` file.
+struct metadata_file {
+    metadata meta{};
+    bool has_index = false;  ///< cairn wrote it.
+    std::size_t pickle_bytes = 0;
+};
+
+/// The bytes of `.metadata`: PyTorch's pickle, then where PyTorch does not look the native index:
+///
+///     index magic · length of the body u64 · body · CRC-32 of the pickle · CRC-32 of all after it
+///     · length of the index u64 · index magic
+inline std::vector<std::byte> make_metadata_file(const metadata& m) {
+    auto const magic = std::as_bytes(std::span(index_magic.data(), index_magic.size()));
+    auto out = torch::write_metadata_pickle(m);
+    auto const pickle_crc = crc32(out);
+    auto const body = encode_metadata(m);
+    cairn::detail::wire_writer w;
+    w.raw(magic);
+    w.u64(body.size());
+    w.raw(body);
+    w.u32(pickle_crc);
+    w.u32(crc32(w.out));
+    w.u64(w.out.size() + 16);
+    w.raw(magic);
+    out.insert(out.end(), w.out.begin(), w.out.end());
+    return out;
+}
+
+/// Reads `.metadata`: from the native index where cairn wrote one, after checking its CRC and the
+/// pickle's; else from the pickle. Anything after the pickle that is not a sound index is an error,
+/// so that a damaged index is never taken for a file of PyTorch's.
+/// @throws error errc::corrupt, errc::checksum_mismatch, errc::unsupported.
+inline metadata_file parse_metadata_file(std::span<const std::byte> bytes) {
+    using cairn::detail::wire_reader;
+    auto const damaged = [](const char* what) {
+        return error(errc::checksum_mismatch, {.expected = "the index as it was written", .found = what});
+    };
+    auto const is_magic = [](std::span<const std::byte> b) {
+        return std::memcmp(b.data(), index_magic.data(), index_magic.size()) == 0;
+    };
+    metadata_file f;
+    if (bytes.size() >= 40 && is_magic(bytes.last(8))) {
+        auto const length = wire_reader(bytes.last(16)).u64();
+        if (length < 40 || length > bytes.size()) throw damaged("an impossible length");
+        auto const index = bytes.last(static_cast<std::size_t>(length));
+        auto const pickle = bytes.first(bytes.size() - index.size());
+        if (!is_magic(index)) throw damaged("no magic at its start");
+        if (wire_reader(index.subspan(index.size() - 20)).u32() != crc32(index.first(index.size() - 20)))
+            throw damaged("other bytes");
+        wire_reader r(index.subspan(8));
+        auto const body = r.raw(static_cast<std::size_t>(r.u64()));
+        if (r.u32() != crc32(pickle)) throw damaged("a pickle with another checksum");
+        if (r.left() != 20) throw damaged("a body of another length");
+        f.meta = decode_metadata(body);
+        f.has_index = true;
+        f.pickle_bytes = pickle.size();
+        return f;
+    }
+    f.meta = torch::parse_metadata_pickle(bytes, &f.pickle_bytes);
+    if (f.pickle_bytes != bytes.size()) throw damaged("other bytes after the pickle");
+    return f;
+}
+
+/// Checks that the pickle, which PyTorch reads, and the index, which cairn reads, say the same.
+/// @throws error errc::corrupt naming what differs.
+inline void check_pickle_agrees(std::span<const std::byte> bytes) {
+    auto const f = parse_metadata_file(bytes);
+    if (!f.has_index) return;
+    auto const pickle = torch::parse_metadata_pickle(bytes);
+    auto stripped = f.meta;
+    stripped.save_id.clear();
+    stripped.object_sizes.clear();
+    for (auto& [fqn, entry] : stripped.entries) {
+        if (auto* t = std::get_if<tensor_metadata>(&entry))
+            for (auto& c : t->chunks) c.at.layout.reset();
+        else
+            std::get<object_metadata>(entry).at.layout.reset();
+        auto const it = pickle.entries.find(fqn);
+        if (it == pickle.entries.end() || it->second != entry)
+            throw error(errc::corrupt, {.tensor = fqn, .expected = "the pickle to say what the index says",
+                                        .found = "something else"});
+    }
+    if (stripped.entries.size() != pickle.entries.size() || stripped.paths != pickle.paths)
+        throw error(errc::corrupt, {.expected = "the pickle to name what the index names",
+                                    .found = "other keys or paths"});
+}
+
+}  // namespace cairn::format::native
+
+#endif

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_FORMAT_PICKLE_READER_HPP
+#define CAIRN_FORMAT_PICKLE_READER_HPP
+
+#include <cairn/format/pickle/tree.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cairn::format::pickle {
+
+/// Reads one pickle of protocol 2 to 5 into a @ref tree, with the opcodes that PyTorch's
+/// checkpoints use (docs/format.md). Every other opcode is an error; nothing is imported or called.
+///
+/// Time and memory are linear in the bytes read: each opcode makes at most one node.
+class reader {
+public:
+    /// @param bytes  May go on after the pickle's STOP. Must outlive the tree.
+    static tree read(std::span<const std::byte> bytes) { return reader(bytes).run(); }
+
+private:
+    explicit reader(std::span<const std::byte> in) : in_(in) {}
+
+    tree run() {
+        if (u8() != 0x80) malformed("no protocol mark at its start");
+        if (auto const p = u8(); p < 2 || p > 5) malformed("protocol " + std::to_string(p));
+        while (!stopped_) step(u8());
+        t_.source_bytes = at_;
+        return std::move(t_);
+    }
+
+    void step(std::uint8_t op) {
+        switch (op) {
+            case 0x95: {  // FRAME: the length must fit, its effect is nil
+                if (u64() > in_.size() - at_) malformed("a frame longer than the data");
+                return;
+            }
+            case '.': t_.root = pop(); stopped_ = true; return;
+            case 'N': return push(t_.add(node_kind::none));
+            case 0x88: return push(t_.add(node_kind::boolean, 1));
+            case 0x89: return push(t_.add(node_kind::boolean, 0));
+            case 'K': return integer(u8());
+            case 'M': return integer(static_cast<std::int64_t>(little(2)));
+            case 'J': return integer(static_cast<std::int32_t>(little(4)));
+            case 0x8a: return big(u8());
+            case 0x8b: return big(length(little(4)));
+            case 'G': return real();
+            case 0x8c: return text(node_kind::string, u8());
+            case 'U': return text(node_kind::string, u8());
+            case 'X': return text(node_kind::string, length(little(4)));
+            case 'T': return text(node_kind::string, length(little(4)));
+            case 0x8d: return text(node_kind::string, length(u64()));
+            case 'C': return text(node_kind::bytes, u8());
+            case 'B': return text(node_kind::bytes, length(little(4)));
+            case 0x8e: return text(node_kind::bytes, length(u64()));
+            case 0x96: return text(node_kind::bytes, length(u64()));
+            case ')': return push(t_.add_container(node_kind::tuple));
+            case ']': return push(t_.add_container(node_kind::list));
+            case '}': return push(t_.add_container(node_kind::dict));
+            case 0x8f: return push(t_.add_container(node_kind::set));
+            case 't': return push(t_.add_container(node_kind::tuple, pop_to_mark()));
+            case 0x91: return push(t_.add_container(node_kind::set, pop_to_mark()));
+            case 0x85: return push(t_.add_container(node_kind::tuple, pop_n(1)));
+            case 0x86: return push(t_.add_container(node_kind::tuple, pop_n(2)));
+            case 0x87: return push(t_.add_container(node_kind::tuple, pop_n(3)));
+            case 'a': return extend(node_kind::list, pop_n(1));
+            case 'e': return extend(node_kind::list, pop_to_mark());
+            case 0x90: return extend(node_kind::set, pop_to_mark());
+            case 's': return extend(node_kind::dict, pop_n(2));
+            case 'u': return extend(node_kind::dict, pop_to_mark());
+            case '(': marks_.push_back(stack_.size()); return;
+            case '0': (void)pop(); return;
+            case '1': (void)pop_to_mark(); return;
+            case '2': return push(top());
+            case 'c': return global();
+            case 0x93: return stack_global();
+            case 'R': return call();
+            case 0x81: return call();
+            case 0x92: return new_object_ex();
+            case 'b': return build();
+            case 'Q': return push(t_.add_container(node_kind::persistent, pop_n(1)));
+            case 'h': return get(u8());
+            case 'j': return get(little(4));
+            case 'q': return put(u8());
+            case 'r': return put(little(4));
+            case 0x94: return put(memo_next_);
+            default: malformed("opcode " + std::to_string(op) + " at byte " + std::to_string(at_ - 1));
+        }
+    }
+
+    std::uint8_t u8() {
+        if (at_ >= in_.size()) malformed("no STOP before the end of the data");
+        return static_cast<std::uint8_t>(in_[at_++]);
+    }
+    std::uint64_t little(int n) {
+        std::uint64_t v = 0;
+        for (int i = 0; i < n; ++i) v |= std::uint64_t{u8()} << (8 * i);
+        return v;
+    }
+    std::uint64_t u64() { return little(8); }
+    std::size_t length(std::uint64_t n) const {
+        if (n > in_.size() - at_) malformed("a length that exceeds the data");
+        return static_cast<std::size_t>(n);
+    }
+    std::string_view take(std::size_t n) {
+        if (n > in_.size() - at_) malformed("a length that exceeds the data");
+        auto const s = std::string_view(reinterpret_cast<const char*>(in_.data()) + at_, n);
+        at_ += n;
+        return s;
+    }
+
+    void push(node_id i) { stack_.push_back(i); }
+    std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
+    node_id top() const {
+        if (stack_.size() <= floor()) malformed("an empty stack");
+        return stack_.back();
+    }
+    node_id pop() {
+        auto const i = top();
+        stack_.pop_back();
+        return i;
+    }
+    std::vector<node_id> pop_n(std::size_t n) {
+        if (stack_.size() - floor() < n) malformed("too few values on the stack");
+        std::vector<node_id> v(stack_.end() - static_cast<std::ptrdiff_t>(n), stack_.end());
+        stack_.resize(stack_.size() - n);
+        return v;
+    }
+    std::vector<node_id> pop_to_mark() {
+        if (marks_.empty()) malformed("no mark on the stack");
+        auto v = pop_n(stack_.size() - marks_.back());
+        marks_.pop_back();
+        return v;
+    }
+
+    void integer(std::int64_t v) { push(t_.add(node_kind::integer, static_cast<std::uint64_t>(v))); }
+    void big(std::size_t n) {
+        auto const digits = take(n);
+        if (n > 8) return push(t_.add_text(node_kind::big_integer, digits));
+        std::uint64_t v = n != 0 && (digits.back() & 0x80) != 0 ? ~std::uint64_t{0} : 0;
+        for (std::size_t i = 0; i < n; ++i) {
+            v &= ~(std::uint64_t{0xff} << (8 * i));
+            v |= std::uint64_t{static_cast<std::uint8_t>(digits[i])} << (8 * i);
+        }
+        push(t_.add(node_kind::integer, v));
+    }
+    void real() {
+        std::uint64_t bits = 0;
+        for (int i = 0; i < 8; ++i) bits = bits << 8 | u8();
+        push(t_.add(node_kind::real, bits));
+    }
+    void text(node_kind k, std::size_t n) { push(t_.add_text(k, take(n))); }
+
+    void extend(node_kind k, const std::vector<node_id>& items) {
+        auto const target = top();
+        // A call that made a mapping (OrderedDict) is filled like one.
+        bool const fits = t_.kind(target) == k ||
+                          (k == node_kind::dict && t_.kind(target) == node_kind::object);
+        if (!fits) malformed("items for something that is no container");
+        if (k == node_kind::dict && items.size() % 2 != 0) malformed("a key without a value");
+        auto& c = t_.children(target);
+        c.insert(c.end(), items.begin(), items.end());
+    }
+
+    void global() {
+        auto const line = [&] {
+            auto const rest = std::string_view(reinterpret_cast<const char*>(in_.data()) + at_,
+                                               in_.size() - at_);
+            auto const n = rest.find('\n');
+            if (n == std::string_view::npos) malformed("a name without an end");
+            at_ += n + 1;
+            return rest.substr(0, n);
+        };
+        auto const module = line();
+        auto const name = line();
+        // The two lines lie side by side in the pickle: one window holds both.
+        push(t_.add_text(node_kind::global,
+                         std::string_view(module.data(), module.size() + 1 + name.size())));
+    }
+    void stack_global() {
+        auto const names = pop_n(2);
+        if (t_.kind(names[0]) != node_kind::string || t_.kind(names[1]) != node_kind::string)
+            malformed("a class name that is no string");
+        push(make_global(t_.text(names[0]), t_.text(names[1])));
+    }
+    node_id make_global(std::string_view module, std::string_view name) {
+        if (module.size() + name.size() > 512) malformed("a class name of more than 512 bytes");
+        // Pickles repeat few classes many times: their names are kept once.
+        std::string joined = std::string(module) + "\n" + std::string(name);
+        for (auto const& g : globals_)
+            if (t_.text(g) == joined) return g;
+        if (globals_.size() >= 256) malformed("more than 256 classes");
+        t_.names.push_back(std::move(joined));
+        auto const id = t_.add_text(node_kind::global, t_.names.back());
+        globals_.push_back(id);
+        return id;
+    }
+    void call() {
+        auto v = pop_n(2);
+        if (t_.kind(v[1]) != node_kind::tuple) malformed("a call whose arguments are no tuple");
+        v.push_back(none());
+        push(t_.add_container(node_kind::object, std::move(v)));
+    }
+    void new_object_ex() {
+        auto v = pop_n(3);
+        if (t_.kind(v[1]) != node_kind::tuple || t_.kind(v[2]) != node_kind::dict ||
+            !t_.children(v[2]).empty())
+            malformed("keyword arguments");
+        v[2] = none();
+        push(t_.add_container(node_kind::object, std::move(v)));
+    }
+    void build() {
+        auto const state = pop();
+        auto const target = top();
+        if (t_.kind(target) != node_kind::object) malformed("a state for something that is no object");
+        t_.children(target)[2] = state;
+    }
+    node_id none() {
+        if (!none_) none_ = t_.add(node_kind::none);
+        return *none_;
+    }
+
+    void get(std::uint64_t key) {
+        if (key >= memo_.size() || memo_[key] == unset) malformed("a memo entry that was never made");
+        push(memo_[key]);
+    }
+    void put(std::uint64_t key) {
+        if (key >= in_.size()) malformed("a memo key beyond the size of the data");
+        if (key >= memo_.size()) memo_.resize(key + 1, unset);
+        memo_[key] = top();
+        ++memo_next_;
+    }
+
+    static constexpr node_id unset = ~node_id{0};
+    std::span<const std::byte> in_;
+    std::size_t at_ = 0;
+    bool stopped_ = false;
+    tree t_;
+    std::vector<node_id> stack_;
+    std::vector<std::size_t> marks_;
+    std::vector<node_id> memo_;
+    std::uint64_t memo_next_ = 0;
+    std::vector<node_id> globals_;
+    std::optional<node_id> none_;
+};
+
+}  // namespace cairn::format::pickle
+
+#endif

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_FORMAT_PICKLE_TO_VALUE_HPP
+#define CAIRN_FORMAT_PICKLE_TO_VALUE_HPP
+
+#include <cairn/format/pickle/tree.hpp>
+#include <cairn/state/value.hpp>
+
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::format::pickle {
+
+/// Turns a tree into a plain value. The only calls that are understood are those that stand for
+/// plain values: `collections.OrderedDict`, `_codecs.encode` (bytes in protocol 2), `torch.Size`.
+/// @throws error errc::unsupported for any other class, naming it; errc::corrupt for nesting deeper
+/// than 200 and for trees that would unfold to far more than their pickle.
+class to_value {
+public:
+    explicit to_value(const tree& t) : t_(t), budget_(64 * t.source_bytes + 4096) {}
+
+    value operator()(node_id i) { return convert(i, 0); }
+
+private:
+    static constexpr int max_depth = 200;
+
+    void spend(std::size_t n) {
+        if (n > budget_) malformed("shared values that unfold without bound");
+        budget_ -= n;
+    }
+
+    value convert(node_id i, int depth) {
+        if (depth > max_depth) malformed("nesting deeper than " + std::to_string(max_depth));
+        spend(sizeof(value));
+        switch (t_.kind(i)) {
+            case node_kind::none: return {};
+            case node_kind::boolean: return t_[i].payload != 0;
+            case node_kind::integer: return static_cast<std::int64_t>(t_[i].payload);
+            case node_kind::big_integer: {
+                auto const s = t_.text(i);
+                spend(s.size());
+                return big_int(std::vector<std::uint8_t>(s.begin(), s.end()));
+            }
+            case node_kind::real: return std::bit_cast<double>(t_[i].payload);
+            case node_kind::string: spend(t_.text(i).size()); return std::string(t_.text(i));
+            case node_kind::bytes: return bytes(t_.text(i));
+            case node_kind::list: return value::list(many(i, 0, depth));
+            case node_kind::tuple: return value::tuple(many(i, 0, depth));
+            case node_kind::dict: return dict(i, 0, depth);
+            case node_kind::object: return call(i, depth);
+            case node_kind::set: refuse("a set");
+            case node_kind::global: refuse(t_.class_name(i));
+            case node_kind::persistent:
+                throw error(errc::unsupported,
+                            {.found = "a tensor inside an object",
+                             .remedy = "save tensors as values of a mapping, not inside tuples"});
+        }
+        malformed("an unknown node");
+    }
+
+    [[noreturn]] static void refuse(const std::string& what) {
+        throw error(errc::unsupported,
+                    {.expected = "None, bool, int, float, str, bytes, list, tuple or dict",
+                     .found = what});
+    }
+
+    std::vector<value> many(node_id i, std::size_t from, int depth) {
+        auto const& c = t_.children(i);
+        std::vector<value> v;
+        v.reserve(c.size() - from);
+        for (std::size_t k = from; k < c.size(); ++k) v.push_back(convert(c[k], depth + 1));
+        return v;
+    }
+    value dict(node_id i, std::size_t from, int depth) {
+        auto const& c = t_.children(i);
+        value::dict_t d;
+        for (std::size_t k = from; k + 1 < c.size(); k += 2)
+            d.items.emplace_back(convert(c[k], depth + 1), convert(c[k + 1], depth + 1));
+        return d;
+    }
+    value bytes(std::string_view s) {
+        spend(s.size());
+        auto const* p = reinterpret_cast<const std::byte*>(s.data());
+        return value::bytes_t(p, p + s.size());
+    }
+
+    value call(node_id i, int depth) {
+        auto const& c = t_.children(i);
+        auto const name = t_.class_name(c[0]);
+        auto const& args = t_.children(c[1]);
+        if (name == "collections.OrderedDict" && args.empty()) return dict(i, 3, depth);
+        if (name == "torch.Size" && args.size() == 1) return convert(args[0], depth + 1);
+        if (name == "_codecs.encode" && args.size() == 2 && t_.kind(args[0]) == node_kind::string &&
+            t_.kind(args[1]) == node_kind::string && t_.text(args[1]) == "latin1")
+            return latin1(t_.text(args[0]));
+        // An empty bytes object, in protocol 2.
+        if ((name == "__builtin__.bytes" || name == "builtins.bytes") && args.empty())
+            return value::bytes_t();
+        refuse(name.empty() ? "a call of something that is no class" : name);
+    }
+
+    /// Text of code points up to 255, which protocol 2 writes for bytes.
+    value latin1(std::string_view s) {
+        spend(s.size());
+        value::bytes_t out;
+        for (std::size_t k = 0; k < s.size(); ++k) {
+            auto const b = static_cast<std::uint8_t>(s[k]);
+            if (b < 0x80) {
+                out.push_back(std::byte{b});
+            } else if ((b == 0xc2 || b == 0xc3) && k + 1 < s.size() &&
+                       (static_cast<std::uint8_t>(s[k + 1]) & 0xc0) == 0x80) {
+                out.push_back(static_cast<std::byte>((b << 6) | (static_cast<std::uint8_t>(s[++k]) & 0x3f)));
+            } else {
+                malformed("bytes that are not latin-1");
+            }
+        }
+        return out;
+    }
+
+    const tree& t_;
+    std::size_t budget_;
+};
+
+}  // namespace cairn::format::pickle
+
+#endif

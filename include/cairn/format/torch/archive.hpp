@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_FORMAT_TORCH_ARCHIVE_HPP
+#define CAIRN_FORMAT_TORCH_ARCHIVE_HPP
+
+#include <cairn/format/zip/writer.hpp>
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cairn::format::torch {
+
+/// The records of one torch.save stream as PyTorch 2.14 writes them, with everything but the bytes
+/// of a tensor, whose CRC may be known only later.
+class archive {
+public:
+    static constexpr std::uint64_t alignment = 64;
+
+    /// Appends a small record, header to descriptor.
+    void add(std::string_view name, std::span<const std::byte> bytes) {
+        zip::record r{"archive/" + std::string(name), position(), bytes.size(), crc32(bytes)};
+        zip::local_header(out_, r, alignment);
+        out_.raw(bytes);
+        zip::descriptor(out_, r);
+        records_.push_back(std::move(r));
+    }
+    void add(std::string_view name, std::string_view s) {
+        add(name, std::as_bytes(std::span(s.data(), s.size())));
+    }
+    /// What stands between data.pkl and the tensor's bytes.
+    void add_preamble(std::span<const std::byte> pickle) {
+        add("data.pkl", pickle);
+        add(".format_version", "1");
+        add(".storage_alignment", "64");
+        add("byteorder", "little");
+    }
+    /// Begins the record of a tensor's bytes: its header only.
+    void begin_payload(std::uint64_t size, std::uint64_t payload_alignment) {
+        zip::record r{"archive/data/0", position(), size, 0};
+        zip::local_header(out_, r, payload_alignment);
+        records_.push_back(std::move(r));
+    }
+    /// Goes on after the payload, which stays outside of `out`.
+    void end_payload(std::uint32_t crc) {
+        auto& r = records_.back();
+        r.crc = crc;
+        skipped_ += r.size;
+        zip::descriptor(out_, r);
+    }
+    /// Version, serialization id, directory.
+    void finish(std::uint64_t names_hash) {
+        add("version", "3\n");
+        std::uint64_t combined = 0;
+        for (auto const& r : records_)
+            if (r.size != 0) combined = hash_combine(combined, r.crc);
+        std::array<char, 48> id{};
+        std::snprintf(id.data(), id.size(), "%020llu%020llu",
+                      static_cast<unsigned long long>(names_hash),
+                      static_cast<unsigned long long>(combined));
+        add(".data/serialization_id", std::string_view(id.data(), 40));
+        zip::directory(out_, records_, position());
+    }
+
+    std::uint64_t position() const noexcept { return out_.out.size() + skipped_; }
+    std::vector<std::byte> take() { return std::move(out_.out); }
+
+private:
+    static std::uint64_t hash_combine(std::uint64_t seed, std::uint64_t v) {
+        return seed ^ (v + 0x9e3779b9 + (seed << 6) + (seed >> 2));
+    }
+    detail::wire_writer out_;
+    std::vector<zip::record> records_;
+    std::uint64_t skipped_ = 0;
+};
+
+/// PyTorch hashes the set of record names with libstdc++'s std::hash; it depends on the set only.
+inline constexpr std::uint64_t tensor_names_hash = 15728199511854643026ULL;
+inline constexpr std::uint64_t object_names_hash = 2908468677762923104ULL;
+
+}  // namespace cairn::format::torch
+
+#endif

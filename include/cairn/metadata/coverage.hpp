@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_METADATA_COVERAGE_HPP
+#define CAIRN_METADATA_COVERAGE_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/tensor/box.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+/// Checks that boxes lie within a tensor, do not overlap and together cover it; DCP's
+/// `_validate_global_plan`. Sorted sweep over the dimension of most distinct starts.
+/// @param who  Names the claimant of box `i` ("rank 3") for errors.
+/// @throws error errc::invalid_plan naming the tensor and the boxes.
+inline void check_coverage(const std::string& fqn, const sizes& extents, std::span<const box> boxes,
+                           const std::function<std::string(std::size_t)>& who = {}) {
+    auto const name = [&](std::size_t i) {
+        return to_string(boxes[i]) + (who ? " of " + who(i) : std::string());
+    };
+    box const whole = box::whole(extents);
+    std::uint64_t covered = 0;
+    for (std::size_t i = 0; i < boxes.size(); ++i) {
+        bool fits = boxes[i].rank() == extents.size() && boxes[i].offsets.size() == extents.size();
+        for (std::size_t d = 0; fits && d < extents.size(); ++d)
+            fits = boxes[i].lengths[d] >= 0 && boxes[i].offsets[d] >= 0;
+        if (!fits || !contains(whole, boxes[i])) {
+            throw error(errc::invalid_plan, {.tensor = fqn, .expected = "chunks within " + to_string(extents),
+                                             .found = name(i)});
+        }
+        covered += static_cast<std::uint64_t>(boxes[i].volume());
+    }
+    // Sort along the dimension that tells most boxes apart.
+    std::size_t dim = 0, best = 0;
+    for (std::size_t d = 0; d < extents.size(); ++d) {
+        std::vector<std::int64_t> starts;
+        for (auto const& b : boxes) starts.push_back(b.offsets[d]);
+        std::sort(starts.begin(), starts.end());
+        auto const distinct =
+            static_cast<std::size_t>(std::unique(starts.begin(), starts.end()) - starts.begin());
+        if (distinct > best) {
+            best = distinct;
+            dim = d;
+        }
+    }
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < boxes.size(); ++i)
+        if (!boxes[i].empty()) order.push_back(i);
+    if (extents.empty()) {
+        if (order.size() > 1)
+            throw error(errc::invalid_plan, {.tensor = fqn, .expected = "one chunk of a 0-d tensor",
+                                             .found = std::to_string(order.size())});
+    } else {
+        std::sort(order.begin(), order.end(), [&](auto a, auto b) {
+            return boxes[a].offsets[dim] < boxes[b].offsets[dim];
+        });
+        std::multimap<std::int64_t, std::size_t> active;  // by end
+        for (auto i : order) {
+            active.erase(active.begin(), active.upper_bound(boxes[i].offsets[dim]));
+            for (auto const& [end, j] : active) {
+                if (overlaps(boxes[i], boxes[j])) {
+                    throw error(errc::invalid_plan,
+                                {.tensor = fqn, .expected = "chunks that do not overlap",
+                                 .found = name(j) + " and " + name(i)});
+                }
+            }
+            active.emplace(boxes[i].end(dim), i);
+        }
+    }
+    if (covered != static_cast<std::uint64_t>(extents.product())) {
+        throw error(errc::invalid_plan,
+                    {.tensor = fqn,
+                     .expected = "chunks that cover all " + std::to_string(extents.product()) +
+                                 " elements of " + to_string(extents),
+                     .found = std::to_string(covered) + " elements in " +
+                              std::to_string(boxes.size()) + " chunks",
+                     .remedy = "some rank's shard is missing from the state"});
+    }
+}
+
+}  // namespace cairn
+
+#endif

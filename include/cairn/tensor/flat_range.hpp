@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TENSOR_FLAT_RANGE_HPP
+#define CAIRN_TENSOR_FLAT_RANGE_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/tensor/box.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// The elements `[begin, end)` of a tensor in row-major order, as the least number of boxes: how
+/// FSDP's flat parameters and ZeRO's partitions lie in the whole.
+///
+/// Each box is one run of the flat range and the boxes are in its order, so box k of flat memory
+/// begins at the sum of the volumes before it. At most `2 * rank - 1` boxes; none for an empty
+/// range.
+/// @throws error invalid_argument when the range leaves the tensor.
+inline std::vector<box> boxes_of_flat_range(const sizes& extents, std::int64_t begin,
+                                            std::int64_t end) {
+    bool fits = 0 <= begin && begin <= end;
+    const bool has_zero = std::find(extents.begin(), extents.end(), 0) != extents.end();
+    std::int64_t total = has_zero ? 0 : 1;
+    for (auto n : extents) {
+        if (n < 0) fits = false;
+        if (!fits || total == 0) continue;
+        if (total > std::numeric_limits<std::int64_t>::max() / n) fits = false;
+        else total *= n;
+    }
+    if (!fits || end > total)
+        throw error(errc::invalid_argument,
+                    {.expected = "a range of elements within " + to_string(extents),
+                     .found = "[" + std::to_string(begin) + ", " + std::to_string(end) + ")"});
+    std::vector<box> out;
+    if (begin == end) return out;
+    const sizes strides = row_major_strides(extents);
+    for (std::int64_t at = begin; at < end;) {
+        // The outermost dimension along which a whole slice starts here and ends in the range:
+        // no box that starts here reaches further.
+        std::size_t level = 0;
+        while (level < extents.size() &&
+               (at % strides[level] != 0 || end - at < strides[level]))
+            ++level;
+        box b{sizes(extents.size(), 0), sizes(extents.size(), 1)};
+        std::int64_t rest = at;
+        for (std::size_t d = 0; d < extents.size(); ++d) {
+            b.offsets[d] = rest / strides[d];
+            rest %= strides[d];
+            if (d == level)
+                b.lengths[d] = std::min(extents[d] - b.offsets[d], (end - at) / strides[d]);
+            else if (d > level)
+                b.lengths[d] = extents[d];
+        }
+        at += b.volume();
+        out.push_back(std::move(b));
+    }
+    return out;
+}
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TENSOR_SHARDED_TENSOR_HPP
+#define CAIRN_TENSOR_SHARDED_TENSOR_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/tensor/flat_range.hpp>
+#include <cairn/tensor/layout.hpp>
+#include <cairn/tensor/mesh.hpp>
+#include <cairn/tensor/runs.hpp>
+#include <cairn/tensor/traits.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// A ready-made sharded tensor: the whole's extents, and this rank's boxes with their memory.
+/// Owns no elements. A rank may hold no shard.
+struct sharded_view {
+    sizes global{};
+    dtype type = dtype::float32;
+    std::vector<shard> shards{};
+};
+
+template <>
+struct shard_traits<sharded_view> {
+    static const sizes& global_sizes(const sharded_view& s) { return s.global; }
+    static const std::vector<shard>& shards(const sharded_view& s) { return s.shards; }
+    static dtype element_type(const sharded_view& s) { return s.type; }
+};
+
+/// The parts of one local array as shards: box `where` of the whole is box `local` of the array.
+/// @throws error invalid_argument when a box leaves the whole or the array.
+template <class Byte>
+sharded_view local_shards(const sizes& global, const std::vector<placed_box>& boxes,
+                          const basic_tensor_view<Byte>& local) {
+    sharded_view out{global, local.type, {}};
+    out.shards.reserve(boxes.size());
+    for (const placed_box& p : boxes) {
+        if (p.where.rank() != global.size() || p.where.offsets.size() != global.size() ||
+            p.where.lengths != p.local.lengths || !contains(box::whole(global), p.where))
+            throw error(errc::invalid_argument,
+                        {.expected = "a box within " + to_string(global) + ", as long as " +
+                                     to_string(p.local.lengths),
+                         .found = "offsets " + to_string(p.where.offsets) + ", lengths " +
+                                  to_string(p.where.lengths)});
+        out.shards.emplace_back(p.where, subview(local, p.local));
+    }
+    return out;
+}
+
+/// The same for boxes that are packed as @ref pack_boxes says and fill the local array.
+/// @throws error also shape_mismatch when the array is larger or smaller than the boxes.
+template <class Byte>
+sharded_view local_shards(const sizes& global, const std::vector<box>& boxes,
+                          const basic_tensor_view<Byte>& local) {
+    const std::vector<placed_box> placed = pack_boxes(boxes);
+    if (placed.empty()) {
+        if (!local.empty())
+            throw error(errc::shape_mismatch, {.expected = "an empty local tensor, for no boxes",
+                                               .found = to_string(local.extents)});
+        return {global, local.type, {}};
+    }
+    if (const sizes expected = local_extents(placed); expected != local.extents)
+        throw error(errc::shape_mismatch, {.expected = "a local tensor of " + to_string(expected),
+                                           .found = to_string(local.extents)});
+    return local_shards(global, placed, local);
+}
+
+/// A DTensor: `local` is what `rank` holds of a tensor of extents `global` on a mesh. On a rank
+/// outside the mesh `local` is empty, and there is no shard.
+/// @throws error shape_mismatch when `local` is not as long as DTensor would have it.
+template <class Byte>
+sharded_view shard_by_mesh(const basic_tensor_view<Byte>& local, const sizes& global,
+                           const device_mesh& mesh, const std::vector<placement>& placements,
+                           int rank) {
+    try {
+        return local_shards(global, boxes_of(global, mesh, placements, rank), local);
+    } catch (const error& e) {
+        error_context where = e.context();
+        where.rank = rank;
+        throw error(e.code(), std::move(where));
+    }
+}
+
+namespace detail {
+template <class Byte>
+sharded_view flat_shards(const sizes& extents, std::int64_t begin, std::int64_t end, Byte* memory,
+                         dtype type, device where) {
+    sharded_view out{extents, type, {}};
+    std::int64_t at = 0;
+    for (box& b : boxes_of_flat_range(extents, begin, end)) {
+        basic_tensor_view<Byte> v(
+            type, b.lengths, memory + at * static_cast<std::int64_t>(size_of(type)), where);
+        at += b.volume();
+        out.shards.emplace_back(std::move(b), v);
+    }
+    return out;
+}
+}  // namespace detail
+
+/// A flat range `[begin, end)` of a tensor's elements that lies in one piece of memory.
+/// @throws error invalid_argument when the range leaves the tensor.
+inline sharded_view flat_shards(const sizes& extents, std::int64_t begin, std::int64_t end,
+                                void* memory, dtype type, device where = {}) {
+    return detail::flat_shards(extents, begin, end, static_cast<std::byte*>(memory), type, where);
+}
+/// Read-only memory: shards to save from.
+inline sharded_view flat_shards(const sizes& extents, std::int64_t begin, std::int64_t end,
+                                const void* memory, dtype type, device where = {}) {
+    return detail::flat_shards(extents, begin, end, static_cast<const std::byte*>(memory), type,
+                               where);
+}
+
+}  // namespace cairn
+
+#endif

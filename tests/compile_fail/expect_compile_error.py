@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A compile-fail test that cannot pass by accident.
+
+Compiles FILE twice. With BASELINE defined it must compile, so that a typo cannot make it pass;
+without, it must fail, and the compiler's words must match every `// expect: REGEX` line.
+
+Usage: expect_compile_error.py FILE -- COMPILER...
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+
+def compiles(command: list[str], *more: str) -> tuple[bool, str]:
+    run = subprocess.run([*command, "-fsyntax-only", *more], capture_output=True, text=True)
+    return run.returncode == 0, run.stdout + run.stderr
+
+
+def main() -> str:
+    source, dashes, *command = sys.argv[1:]
+    assert dashes == "--"
+    expected = re.findall(r"^// expect: (.+)$", pathlib.Path(source).read_text(), re.MULTILINE)
+    if not expected:
+        return "no line says '// expect: ...'"
+    good, text = compiles(command, "-DBASELINE", source)
+    if not good:
+        return f"must compile with BASELINE defined, but:\n{text}"
+    good, text = compiles(command, source)
+    if good:
+        return "compiles, but must not"
+    missing = [regex for regex in expected if not re.search(regex, text)]
+    if missing:
+        return f"the compiler does not say {missing}, but:\n{text}"
+    return ""
+
+
+sys.exit(main() or 0)

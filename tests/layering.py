@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks who includes whom under include/cairn, and that include/meson.build lists every header.
+
+Usage: layering.py PROJECT_ROOT
+"""
+import pathlib
+import re
+import sys
+
+# Folder (or file at the top) -> what its headers may include besides their own folder.
+# detail/ is nobody's own: what a detail header includes counts as included by whoever includes it.
+MAY_INCLUDE = {
+    "error.hpp": set(),
+    "completion.hpp": {"error.hpp"},
+    "tensor": {"error.hpp"},
+    "metadata": {"error.hpp", "tensor"},
+    "state": {"error.hpp", "tensor", "metadata"},
+    "format": {"error.hpp", "tensor", "metadata", "state/value.hpp", "state/big_int.hpp"},
+    "planner": {"error.hpp", "tensor", "metadata", "state"},
+    "object_store": {"error.hpp", "completion.hpp"},
+    "comm": {"error.hpp", "completion.hpp"},
+    "storage": {"error.hpp", "completion.hpp", "tensor", "metadata", "state", "planner", "format",
+                "object_store"},
+}
+EVERYTHING = set(MAY_INCLUDE)
+MAY_INCLUDE["save"] = EVERYTHING
+MAY_INCLUDE["load"] = EVERYTHING
+MAY_INCLUDE["detail"] = EVERYTHING
+MAY_INCLUDE["save.hpp"] = EVERYTHING | {"save"}
+MAY_INCLUDE["load.hpp"] = EVERYTHING | {"load"}
+MAY_INCLUDE["cairn.hpp"] = EVERYTHING | {"save.hpp", "load.hpp"}
+
+# Usable from .cu files and small tools: whatever they reach, directly or not, is free of these.
+PLAIN = {"error.hpp", "tensor", "metadata", "state", "planner", "format"}
+NOT_PLAIN = re.compile(r"boost/asio|cuda|nccl|mpi\.h")
+
+
+def place(header: str) -> str:
+    """The folder of a header, or its name at the top."""
+    return header.split("/")[0]
+
+
+class house:
+    def __init__(self, include_dir: pathlib.Path):
+        self.headers = {}  # name below cairn/ -> (includes of cairn, other includes)
+        for file in sorted((include_dir / "cairn").rglob("*.hpp")):
+            names = re.findall(r'^ *# *include *[<"]([^>"]+)[>"]', file.read_text(), re.MULTILINE)
+            own = [n.removeprefix("cairn/") for n in names if n.startswith("cairn/")]
+            self.headers[str(file.relative_to(include_dir / "cairn"))] = (
+                own, [n for n in names if not n.startswith("cairn/")])
+
+    def reached(self, header: str, through=lambda name: True) -> dict[str, str]:
+        """Each header that `header` includes -> via which; goes on where `through` says so."""
+        found, todo = {}, [header]
+        while todo:
+            current = todo.pop()
+            for name in self.headers.get(current, ([], []))[0]:
+                if name in found:
+                    continue
+                found[name] = current
+                if through(name):
+                    todo.append(name)
+        return found
+
+    def problems(self):
+        for header, (own, _) in self.headers.items():
+            here = place(header)
+            if here not in MAY_INCLUDE:
+                yield f"{header}: '{here}' has no place in the house: add it to MAY_INCLUDE"
+                continue
+            allowed = MAY_INCLUDE[here] | {here, "detail"}
+            for name in own:
+                if name not in self.headers:
+                    yield f"{header}: <cairn/{name}> does not exist"
+            for name, via in self.reached(header, lambda n: place(n) == "detail").items():
+                if place(name) not in allowed and name not in allowed:
+                    way = "" if via == header else f" (through {via})"
+                    yield f"{header} must not include <cairn/{name}>{way}"
+            if here in PLAIN:
+                for name in [header, *self.reached(header)]:
+                    for other in self.headers.get(name, ([], []))[1]:
+                        if NOT_PLAIN.search(other):
+                            yield f"{header} must stay plain, but reaches <{other}> (in {name})"
+            if header in self.reached(header):
+                yield f"{header} includes itself in the end"
+
+
+def unlisted(root: pathlib.Path, headers):
+    listed = re.findall(r"'(cairn/[^']+\.hpp)'", (root / "include/meson.build").read_text())
+    there = ["cairn/" + h for h in headers]
+    for name in sorted(set(there) - set(listed)):
+        yield f"include/meson.build does not list '{name}'"
+    for name in sorted(set(listed) - set(there)):
+        yield f"include/meson.build lists '{name}', which does not exist"
+    if listed != sorted(set(listed)):
+        yield "include/meson.build: the list is not sorted, or names a header twice"
+
+
+def main() -> int:
+    root = pathlib.Path(sys.argv[1])
+    h = house(root / "include")
+    found = [*h.problems(), *unlisted(root, h.headers)]
+    print("\n".join(found) or f"{len(h.headers)} headers, each in its place")
+    return 1 if found else 0
+
+
+sys.exit(main())

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cairn/tensor/layout.hpp>
+
+#include "oracle.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace cairn;
+
+bool has_code(const error& e, errc c) { return e.code() == make_error_code(c); }
+
+const std::byte* element(const const_tensor_view& v, const sizes& at) {
+    return v.data + oracle::dot(at, v.strides) * static_cast<std::int64_t>(size_of(v.type));
+}
+
+const_tensor_view view_of(dtype t, sizes extents, sizes strides) {
+    return {t, std::move(extents), std::move(strides), nullptr};
+}
+
+/// Memory in which a view of these extents lies somewhere, with strides of a random layout.
+struct scattered {
+    scattered(std::mt19937& random, dtype t, const sizes& extents, bool may_repeat)
+        : strides(extents.size(), 0) {
+        std::vector<std::size_t> order(extents.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        if (oracle::pick(random, 0, 1) != 0) std::shuffle(order.begin(), order.end(), random);
+        const bool gaps = oracle::pick(random, 0, 1) != 0;
+        const bool flips = oracle::pick(random, 0, 1) != 0;
+        std::int64_t next = gaps ? oracle::pick(random, 1, 3) : 1;
+        std::int64_t first = 0;
+        for (std::size_t k = order.size(); k-- > 0;) {
+            const std::size_t d = order[k];
+            if (may_repeat && oracle::pick(random, 0, 7) == 0) continue;  // stride 0
+            strides[d] = next;
+            next *= std::max<std::int64_t>(extents[d], 1) + (gaps ? oracle::pick(random, 0, 2) : 0);
+            if (flips && oracle::pick(random, 0, 1) != 0) {
+                first += strides[d] * (extents[d] - 1);
+                strides[d] = -strides[d];
+            }
+        }
+        if (extents.product() == 0) first = 0;
+        const std::size_t skew = static_cast<std::size_t>(oracle::pick(random, 0, 3));
+        memory.resize(static_cast<std::size_t>(next) * size_of(t) + skew);
+        for (auto& b : memory) b = static_cast<std::byte>(random());
+        at = memory.data() + skew + static_cast<std::size_t>(first) * size_of(t);
+    }
+
+    sizes strides;
+    std::vector<std::byte> memory;
+    std::byte* at = nullptr;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(layout)
+
+BOOST_AUTO_TEST_CASE(row_major_is_what_pytorch_calls_contiguous) {
+    BOOST_TEST(is_row_major(view_of(dtype::f32, {}, {})));
+    BOOST_TEST(is_row_major(view_of(dtype::f32, {2, 3}, {3, 1})));
+    BOOST_TEST(is_row_major(view_of(dtype::f32, {2, 1, 3}, {3, 99, 1})));
+    BOOST_TEST(is_row_major(view_of(dtype::f32, {0, 3}, {7, 7})));
+    BOOST_TEST(!is_row_major(view_of(dtype::f32, {2, 3}, {1, 2})));
+    BOOST_TEST(!is_row_major(view_of(dtype::f32, {2, 3}, {4, 1})));
+    BOOST_TEST(!is_row_major(view_of(dtype::f32, {3}, {-1})));
+    BOOST_TEST(!is_row_major(view_of(dtype::f32, {3}, {0})));
+}
+
+BOOST_AUTO_TEST_CASE(dense_fills_memory_in_any_order) {
+    BOOST_TEST(is_dense(view_of(dtype::f32, {}, {})));
+    BOOST_TEST(is_dense(view_of(dtype::f32, {2, 3}, {1, 2})));             // transposed
+    BOOST_TEST(is_dense(view_of(dtype::f32, {2, 3, 4, 5}, {60, 1, 15, 3})));  // channels last
+    BOOST_TEST(is_dense(view_of(dtype::f32, {2, 1, 3}, {1, 0, 2})));
+    BOOST_TEST(is_dense(view_of(dtype::f32, {0, 3}, {7, 7})));
+    BOOST_TEST(!is_dense(view_of(dtype::f32, {2, 3}, {1, 3})));   // a hole
+    BOOST_TEST(!is_dense(view_of(dtype::f32, {2, 3}, {1, 1})));   // overlap
+    BOOST_TEST(!is_dense(view_of(dtype::f32, {2, 3}, {0, 1})));   // repeats
+    BOOST_TEST(!is_dense(view_of(dtype::f32, {2, 3}, {-3, 1})));  // memory before `data`
+}
+
+BOOST_AUTO_TEST_CASE(dense_agrees_with_a_list_of_offsets) {
+    std::mt19937 random(5);
+    int dense = 0;
+    for (int round = 0; round < 2000; ++round) {
+        sizes extents;
+        sizes strides;
+        for (auto rank = oracle::pick(random, 1, 3); rank > 0; --rank) {
+            extents.push_back(oracle::pick(random, 1, 3));
+            strides.push_back(oracle::pick(random, -2, 6));
+        }
+        std::set<std::int64_t> offsets;
+        oracle::for_each_index(extents, [&](const sizes& i) {
+            offsets.insert(oracle::dot(i, strides));
+        });
+        const auto n = extents.product();
+        const bool expected = static_cast<std::int64_t>(offsets.size()) == n &&
+                              *offsets.begin() == 0 && *offsets.rbegin() == n - 1;
+        dense += expected;
+        BOOST_TEST_REQUIRE(is_dense(view_of(dtype::u8, extents, strides)) == expected,
+                           to_string(extents) << to_string(strides));
+    }
+    BOOST_TEST(dense > 100);
+}
+
+BOOST_AUTO_TEST_CASE(copies_agree_with_the_oracle) {
+    std::mt19937 random(1);
+    for (int round = 0; round < 3000; ++round) {
+        const auto type = static_cast<dtype>(round % dtype_count);
+        sizes extents;
+        for (auto rank = oracle::pick(random, 0, 4); rank > 0; --rank)
+            extents.push_back(oracle::pick(random, round % 10 == 0 ? 0 : 1, 6));
+        scattered source(random, type, extents, true);
+        scattered target(random, type, extents, false);
+        const const_tensor_view from(type, extents, source.strides, source.at);
+        const tensor_view to(type, extents, target.strides, target.at);
+        std::vector<std::byte> expected = target.memory;
+        oracle::for_each_index(extents, [&](const sizes& i) {
+            std::byte* base = expected.data() + (element(to, i) - target.memory.data());
+            std::copy_n(element(from, i), size_of(type), base);
+        });
+        copy_elements(from, to);
+        BOOST_TEST_REQUIRE((target.memory == expected),
+                           name_of(type) << " " << to_string(extents) << " from strides "
+                                         << to_string(source.strides) << " to "
+                                         << to_string(target.strides));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(large_transpose_crosses_tile_edges) {
+    constexpr std::int64_t rows = 77;
+    constexpr std::int64_t columns = 131;
+    std::vector<std::int32_t> from(rows * columns);
+    std::iota(from.begin(), from.end(), 0);
+    std::vector<std::int32_t> to(from.size(), -1);
+    copy_elements({dtype::i32, sizes{columns, rows}, sizes{1, columns}, from.data()},
+                  {dtype::i32, sizes{columns, rows}, to.data()});
+    for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t c = 0; c < columns; ++c)
+            BOOST_TEST_REQUIRE(to[static_cast<std::size_t>(c * rows + r)] == r * columns + c);
+}
+
+BOOST_AUTO_TEST_CASE(empty_copies_touch_no_memory) {
+    copy_elements({dtype::f64, sizes{3, 0}, nullptr}, {dtype::f64, sizes{3, 0}, nullptr});
+}
+
+BOOST_AUTO_TEST_CASE(copies_refuse_what_they_cannot_do) {
+    std::vector<float> a(4);
+    std::vector<float> b(4);
+    const tensor_view to(dtype::f32, sizes{2, 2}, b.data());
+    const auto copy = [&](const_tensor_view from, tensor_view target) {
+        return [=] { copy_elements(from, target); };
+    };
+    const auto is = [](errc c) { return [c](const error& e) { return has_code(e, c); }; };
+    const const_tensor_view good(dtype::f32, sizes{2, 2}, a.data());
+    BOOST_CHECK_EXCEPTION(copy({dtype::i32, sizes{2, 2}, a.data()}, to)(), error,
+                          is(errc::dtype_mismatch));
+    BOOST_CHECK_EXCEPTION(copy({dtype::f32, sizes{4}, a.data()}, to)(), error,
+                          is(errc::shape_mismatch));
+    BOOST_CHECK_EXCEPTION(
+        copy({dtype::f32, sizes{2, 2}, a.data(), device{memory_kind::cuda, 0}}, to)(), error,
+        is(errc::invalid_argument));
+    BOOST_CHECK_EXCEPTION(copy(good, {dtype::f32, sizes{2, 2}, sizes{0, 1}, b.data()})(), error,
+                          is(errc::invalid_argument));
+    BOOST_CHECK_EXCEPTION(copy(good, {dtype::f32, sizes{2, 2}, sizes{1}, b.data()})(), error,
+                          is(errc::invalid_argument));
+    BOOST_TEST((b == std::vector<float>(4)));
+}
+
+BOOST_AUTO_TEST_CASE(subview_shows_the_elements_of_its_box) {
+    std::vector<std::int16_t> memory(60);
+    std::iota(memory.begin(), memory.end(), std::int16_t{0});
+    const const_tensor_view v(dtype::i16, sizes{3, 4, 5}, sizes{5, 15, 1}, memory.data());
+    const box part(sizes{1, 2, 0}, sizes{2, 1, 3});
+    const const_tensor_view s = subview(v, part);
+    BOOST_TEST((s.extents == part.lengths));
+    oracle::for_each_index(part.lengths, [&](const sizes& i) {
+        BOOST_TEST(element(s, i) == element(v, oracle::plus(i, part.offsets)));
+    });
+    const auto bad = [](const error& e) { return has_code(e, errc::invalid_argument); };
+    BOOST_CHECK_EXCEPTION(subview(v, box(sizes{0, 0, 3}, sizes{1, 1, 3})), error, bad);
+    BOOST_CHECK_EXCEPTION(subview(v, box(sizes{-1, 0, 0}, sizes{1, 1, 1})), error, bad);
+    BOOST_CHECK_EXCEPTION(subview(v, box(sizes{0, 0, 0}, sizes{1, -1, 1})), error, bad);
+    BOOST_CHECK_EXCEPTION(subview(v, box(sizes{0, 0}, sizes{1, 1})), error, bad);
+    BOOST_CHECK_EXCEPTION(subview(v, box(sizes{INT64_MAX, 0, 0}, sizes{INT64_MAX, 1, 1})), error,
+                          bad);
+}
+
+BOOST_AUTO_TEST_CASE(empty_subview_of_nothing) {
+    const tensor_view v(dtype::f32, sizes{0, 6}, nullptr);
+    BOOST_TEST(subview(v, box(sizes{0, 2}, sizes{0, 4})).data == nullptr);
+}
+
+BOOST_AUTO_TEST_CASE(subview_keeps_device_and_gradient) {
+    float x[4] = {};
+    tensor_view v(dtype::f32, sizes{4}, x, device{memory_kind::cuda, 3});
+    v.requires_grad = true;
+    const tensor_view s = subview(v, box(sizes{1}, sizes{2}));
+    BOOST_TEST((s.where == v.where));
+    BOOST_TEST(s.requires_grad);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cairn/tensor/sizes.hpp>
+
+#include <cairn/tensor/dtype.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <array>
+#include <cstddef>
+#include <set>
+#include <string>
+#include <vector>
+
+using namespace cairn;
+
+BOOST_AUTO_TEST_SUITE(sizes_and_dtypes)
+
+BOOST_AUTO_TEST_CASE(from_any_range_of_integers) {
+    const std::vector<int> v{2, 3};
+    const std::array<std::size_t, 2> a{2, 3};
+    const long c[] = {2, 3};
+    BOOST_TEST((sizes(v) == sizes{2, 3}));
+    BOOST_TEST((sizes(a) == sizes{2, 3}));
+    BOOST_TEST((sizes(c) == sizes{2, 3}));
+    BOOST_TEST((sizes(2, 3) == sizes{3, 3}));
+    BOOST_TEST((sizes{2, 3} < sizes{3}));
+    BOOST_TEST(sizes{}.product() == 1);
+    BOOST_TEST((sizes{4, 0, 2}).product() == 0);
+    BOOST_TEST(to_string(sizes{4, 6}) == "[4, 6]");
+    BOOST_TEST(to_string(sizes{}) == "[]");
+}
+
+BOOST_AUTO_TEST_CASE(row_major_strides_as_pytorch) {
+    BOOST_TEST((row_major_strides({}) == sizes{}));
+    BOOST_TEST((row_major_strides({2, 3, 4}) == sizes{12, 4, 1}));
+    BOOST_TEST((row_major_strides({5, 0, 4}) == sizes{4, 4, 1}));
+    BOOST_TEST((row_major_strides({3, 1, 2}) == sizes{2, 2, 1}));
+}
+
+BOOST_AUTO_TEST_CASE(names_and_numbers_of_dtypes_are_one_to_one) {
+    std::set<std::string> names;
+    for (int i = 0; i < dtype_count; ++i) {
+        const auto d = static_cast<dtype>(i);
+        names.emplace(name_of(d));
+        const auto back = dtype_from_name(name_of(d));
+        BOOST_TEST_REQUIRE(back.has_value());
+        BOOST_TEST((*back == d));
+    }
+    BOOST_TEST(names.size() == static_cast<std::size_t>(dtype_count));
+    BOOST_TEST(!dtype_from_name("float"));
+    BOOST_TEST(name_of(dtype::complex32) == "complex32");  // the last: the table is in step
+    BOOST_TEST(size_of(dtype::complex128) == 16U);
+    BOOST_TEST(size_of(dtype::boolean) == 1U);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
