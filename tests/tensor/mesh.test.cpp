@@ -29,7 +29,8 @@ std::vector<indices> chunks(const indices& list, std::int64_t n) {
 }
 
 /// DTensor's splitting of one dimension, on lists of indices.
-indices split_list(const indices& held, const placement& p, std::int64_t parts, std::int64_t which) {
+indices split_list(const indices& held, const placement& p, std::int64_t parts,
+                   std::int64_t which) {
     const auto w = static_cast<std::size_t>(which);
     const auto* strided = std::get_if<strided_shard_along>(&p);
     if (strided == nullptr) return chunks(held, parts)[w];

@@ -34,7 +34,8 @@ BOOST_AUTO_TEST_CASE(combinations_are_row_major_and_packed) {
 }
 
 BOOST_AUTO_TEST_CASE(packing_finds_the_places_again) {
-    const auto placed = detail::boxes_of_runs({{{5, 2}, {0, 1}}, {{0, 4}}, {{3, 3}, {9, 1}, {7, 1}}});
+    const auto placed =
+        detail::boxes_of_runs({{{5, 2}, {0, 1}}, {{0, 4}}, {{3, 3}, {9, 1}, {7, 1}}});
     std::vector<box> boxes;
     for (const auto& p : placed) boxes.push_back(p.where);
     BOOST_TEST((pack_boxes(boxes) == placed));

@@ -12,11 +12,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 namespace cairn {
 
 /// True when the elements lie one after the other in row-major order, as PyTorch's
-/// `is_contiguous()`: the stride of an extent of 1 does not matter, nor any stride of an empty view.
+/// `is_contiguous()`: the stride of an extent of 1 does not matter, nor any of an empty view.
 template <class Byte>
 bool is_row_major(const basic_tensor_view<Byte>& v) {
     if (v.empty()) return true;
@@ -167,31 +168,21 @@ inline paired_nest make_nest(const const_tensor_view& from, const tensor_view& t
 template <std::size_t Size>
 void copy_strided(const std::byte* from, std::byte* to, std::int64_t n, std::int64_t from_step,
                   std::int64_t to_step) {
-    for (std::int64_t i = 0; i < n; ++i) {
-        std::memcpy(to + i * to_step, from + i * from_step, Size);
-    }
+    for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * to_step, from + i * from_step, Size);
 }
 
-/// Transposes in tiles by way of a buffer: each cache line of either side is touched once, in
-/// one go, so that strides of a power of two do not make lines evict each other.
+/// Transposes in tiles, so that each cache line of either side is fetched once.
 template <std::size_t Size>
 void copy_tiled(const std::byte* from, std::byte* to, const paired_loop& outer,
                 const paired_loop& inner) {
     constexpr std::int64_t tile = 32;
-    constexpr auto size = static_cast<std::int64_t>(Size);
-    std::byte buffer[tile * tile * Size];
     for (std::int64_t i = 0; i < outer.count; i += tile)
         for (std::int64_t j = 0; j < inner.count; j += tile) {
             const std::int64_t rows = std::min(tile, outer.count - i);
             const std::int64_t columns = std::min(tile, inner.count - j);
-            const std::byte* f = from + i * outer.from + j * inner.from;
-            std::byte* t = to + i * outer.to + j * inner.to;
-            for (std::int64_t c = 0; c < columns; ++c)
-                copy_strided<Size>(f + c * inner.from, buffer + c * size, rows, outer.from,
-                                   tile * size);
-            for (std::int64_t r = 0; r < rows; ++r)
-                copy_strided<Size>(buffer + r * tile * size, t + r * outer.to, columns, size,
-                                   inner.to);
+            for (std::int64_t r = i; r < i + rows; ++r)
+                copy_strided<Size>(from + r * outer.from + j * inner.from,
+                                   to + r * outer.to + j * inner.to, columns, inner.from, inner.to);
         }
 }
 

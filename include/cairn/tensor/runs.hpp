@@ -100,8 +100,9 @@ inline std::vector<placed_box> pack_boxes(const std::vector<box>& boxes) {
             if (b.rank() != rank || b.offsets.size() != rank)
                 refuse("boxes of different ranks");
             const detail::run r{b.offsets[d], b.lengths[d]};
-            const auto before = [](const auto& a, const auto& x) { return a.first.begin < x.begin; };
-            auto it = std::lower_bound(known.begin(), known.end(), r, before);
+            auto it = std::lower_bound(
+                known.begin(), known.end(), r,
+                [](const auto& a, const detail::run& x) { return a.first.begin < x.begin; });
             if (it != known.end() && it->first.begin == r.begin) {
                 if (it->first.length != r.length) refuse(to_string(b));
                 continue;

@@ -55,10 +55,10 @@ public:
             }
         }
         w_.varint(m_.paths.size());
-        for (auto const& [fqn, path] : m_.paths) {
+        for (auto const& [fqn, steps] : m_.paths) {
             w_.string(fqn);
-            w_.varint(path.size());
-            for (auto const& e : path) {
+            w_.varint(steps.size());
+            for (auto const& e : steps) {
                 w_.u8(static_cast<std::uint8_t>(e.index()));
                 if (auto const* s = std::get_if<std::string>(&e))
                     w_.string(*s);

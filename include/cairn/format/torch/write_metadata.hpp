@@ -49,16 +49,16 @@ private:
             p_.none();
         } else {
             mapping(m.paths.size(), [&] {
-                for (auto const& [fqn, path] : m.paths) {
+                for (auto const& [fqn, steps] : m.paths) {
                     name(fqn);
-                    p_.begin_tuple(path.size());
-                    for (auto const& e : path) {
+                    p_.begin_tuple(steps.size());
+                    for (auto const& e : steps) {
                         if (auto const* i = std::get_if<std::int64_t>(&e))
                             p_.integer(*i);
                         else
                             name(std::get<std::string>(e));
                     }
-                    p_.end_tuple(path.size());
+                    p_.end_tuple(steps.size());
                 }
             });
         }

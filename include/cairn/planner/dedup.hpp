@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_PLANNER_DEDUP_HPP
+#define CAIRN_PLANNER_DEDUP_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/planner/plan.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+namespace detail {
+
+inline std::string rank_name(std::size_t r) { return "rank " + std::to_string(r); }
+
+[[noreturn]] inline void conflict(const std::string& fqn, std::size_t a, const std::string& of_a,
+                                  std::size_t b, const std::string& of_b, std::string remedy = {}) {
+    throw error(errc::invalid_plan, {.tensor = fqn, .expected = of_a + " as on " + rank_name(a),
+                                     .found = of_b + " on " + rank_name(b),
+                                     .remedy = std::move(remedy)});
+}
+
+/// What the first rank that named a key said of it; every later one must agree.
+struct claim_on_key {
+    std::size_t rank;
+    const write_item* item;
+
+    void check(const write_item& other, std::size_t rank_of_other) const {
+        auto const kind = [](const write_item& i) {
+            return i.kind == item_kind::object ? "an object" : "a tensor";
+        };
+        bool const object = item->kind == item_kind::object;
+        if (object != (other.kind == item_kind::object))
+            conflict(item->fqn, rank, kind(*item), rank_of_other, kind(other));
+        if (object) {
+            if (item->object_hash != other.object_hash)
+                conflict(item->fqn, rank, "the value", rank_of_other, "another value",
+                         "wrap a value that differs between ranks in per_rank()");
+            return;
+        }
+        if (item->type != other.type)
+            conflict(item->fqn, rank, "dtype " + std::string(name_of(item->type)), rank_of_other,
+                     "dtype " + std::string(name_of(other.type)));
+        if (item->global != other.global)
+            conflict(item->fqn, rank, "shape " + to_string(item->global), rank_of_other,
+                     "shape " + to_string(other.global));
+    }
+};
+
+}  // namespace detail
+
+/// Keeps one copy of each item that several ranks list; DCP's `dedup_save_plans`.
+///
+/// Items are the same when name and box are. In the order in which they are first seen, rank by
+/// rank, each goes to the least loaded of the ranks that have it, the lowest on a tie. Load counts
+/// the bytes that a rank really writes, where DCP counts the full tensor for every shard.
+/// O(total items) but for the hashing.
+/// @throws error errc::invalid_plan naming both ranks when they contradict each other.
+inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
+                                               bool save_to_lowest_rank = false) {
+    struct entry {
+        std::uint64_t bytes;
+        std::vector<std::pair<std::uint32_t, std::uint32_t>> holders;  // rank, position
+    };
+    using key = std::tuple<std::string_view, const sizes*, const sizes*>;
+    struct key_hash {
+        std::size_t operator()(const key& k) const {
+            auto h = std::hash<std::string_view>()(std::get<0>(k));
+            for (auto const* s : {std::get<1>(k), std::get<2>(k)})
+                for (auto n : *s) h = (h ^ static_cast<std::size_t>(n)) * 1099511628211ULL;
+            return h;
+        }
+    };
+    struct key_equal {
+        bool operator()(const key& a, const key& b) const {
+            return std::get<0>(a) == std::get<0>(b) && *std::get<1>(a) == *std::get<1>(b) &&
+                   *std::get<2>(a) == *std::get<2>(b);
+        }
+    };
+    std::unordered_map<std::string_view, detail::claim_on_key> claims;
+    std::unordered_map<key, std::size_t, key_hash, key_equal> known;
+    std::vector<entry> entries;
+    for (std::uint32_t r = 0; r < plans.size(); ++r) {
+        for (std::uint32_t i = 0; i < plans[r].items.size(); ++i) {
+            auto const& item = plans[r].items[i];
+            auto const claim = claims.try_emplace(item.fqn, detail::claim_on_key{r, &item}).first;
+            claim->second.check(item, r);
+            key const k{item.fqn, &item.where.offsets, &item.where.lengths};
+            auto const [it, fresh] = known.try_emplace(k, entries.size());
+            if (fresh) entries.push_back({std::max<std::uint64_t>(1, item.content_bytes()), {}});
+            auto& holders = entries[it->second].holders;
+            if (!holders.empty() && holders.back().first == r) {
+                throw error(errc::invalid_plan,
+                            {.rank = static_cast<int>(r), .tensor = item.fqn,
+                             .expected = "each box once", .found = to_string(item.where) + " twice"});
+            }
+            holders.emplace_back(r, i);
+        }
+    }
+    std::vector<std::uint64_t> load(plans.size(), 0);
+    std::vector<std::vector<bool>> keep(plans.size());
+    for (std::size_t r = 0; r < plans.size(); ++r) keep[r].resize(plans[r].items.size());
+    for (auto const& e : entries) {
+        auto const chosen = save_to_lowest_rank
+                                ? e.holders.front()
+                                : *std::min_element(e.holders.begin(), e.holders.end(),
+                                                    [&](auto const& a, auto const& b) {
+                                                        return load[a.first] < load[b.first];
+                                                    });
+        load[chosen.first] += e.bytes;
+        keep[chosen.first][chosen.second] = true;
+    }
+    for (std::size_t r = 0; r < plans.size(); ++r) {
+        std::vector<write_item> items;
+        for (std::size_t i = 0; i < plans[r].items.size(); ++i)
+            if (keep[r][i]) items.push_back(plans[r].items[i]);
+        plans[r].items = std::move(items);
+    }
+    return plans;
+}
+
+}  // namespace cairn
+
+#endif

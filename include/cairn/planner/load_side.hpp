@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_PLANNER_LOAD_SIDE_HPP
+#define CAIRN_PLANNER_LOAD_SIDE_HPP
+
+#include <cairn/planner/options.hpp>
+#include <cairn/planner/report.hpp>
+#include <cairn/planner/reshard.hpp>
+#include <cairn/planner/save_side.hpp>
+#include <cairn/tensor/convert.hpp>
+#include <cairn/tensor/layout.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// The loading half of the default planner.
+class load_side {
+public:
+    explicit load_side(const planner_options& o) : options_(std::addressof(o)) {}
+
+    void set_up(flat_state& state, const metadata& m, int rank) {
+        state_ = &state;
+        stored_ = &m;
+        rank_ = rank;
+        report_ = {};
+        buffers_.clear();
+    }
+
+    /// @throws error for the first of the problems that `report()` lists, naming how many there are.
+    load_plan create_local() {
+        load_plan plan;
+        std::set<std::string, std::less<>> asked;
+        for (std::uint32_t i = 0; i < state_->size(); ++i) {
+            auto const& leaf = (*state_)[i];
+            auto name = options_->rename ? options_->rename(leaf.fqn) : leaf.fqn;
+            if (auto const* o = leaf.object(); o != nullptr && o->per_rank)
+                name = per_rank_name(name, options_->per_rank_source ? options_->per_rank_source(rank_)
+                                                                    : rank_);
+            asked.insert(name);
+            auto const it = stored_->entries.find(name);
+            if (it == stored_->entries.end()) {
+                report_.missing.push_back(name);
+                if (!options_->partial) note_missing(leaf, name);
+            } else if (auto const* t = leaf.tensor()) {
+                add_tensor(plan, leaf, *t, name, it->second, i);
+            } else {
+                add_object(plan, *leaf.object(), name, it->second, i);
+            }
+        }
+        for (auto const& [fqn, entry] : stored_->entries)
+            if (asked.find(fqn) == asked.end()) report_.unexpected.push_back(fqn);
+        if (!problems_.empty()) refuse();
+        return plan;
+    }
+
+    /// With `strict`, a key that no rank asked for is an error.
+    std::vector<load_plan> create_global(std::vector<load_plan> all) const {
+        if (!options_->strict || report_.unexpected.empty()) return all;
+        std::set<std::string_view> asked;
+        for (auto const& p : all)
+            for (auto const& i : p.items) asked.insert(i.fqn);
+        for (auto const& fqn : report_.unexpected) {
+            auto const* t = stored_->tensor(fqn);
+            // Tensors without elements need no item: this rank's word has to do.
+            if (asked.count(fqn) == 0 && (t == nullptr || t->extents.product() != 0 || all.size() == 1))
+                throw error(errc::unexpected_key,
+                            {.tensor = fqn, .expected = "no key that the state does not hold",
+                             .remedy = "load without strict, or add the key to the state"});
+        }
+        return all;
+    }
+
+    tensor_view resolve(const read_item& item) {
+        auto const& leaf = *state_->at(item.leaf).tensor();
+        auto const whole = leaf.shards.at(item.part).target_view();
+        auto const target = subview(whole, box(item.target_offsets, item.lengths));
+        auto const stored = stored_->tensor(item.fqn)->type;
+        if (stored == leaf.type) return target;
+        // A conversion reads into memory of its own and converts at commit.
+        auto const bytes = static_cast<std::size_t>(item.lengths.product()) * size_of(stored);
+        auto buffer = std::make_unique<std::byte[]>(std::max<std::size_t>(1, bytes));
+        tensor_view const v(stored, item.lengths, buffer.get());
+        std::lock_guard const lock(*m_);
+        buffers_.emplace(v.data, std::pair(std::move(buffer), target));
+        return v;
+    }
+
+    void commit(const tensor_view& v) {
+        std::unique_ptr<std::byte[]> keep;
+        tensor_view target;
+        {
+            std::lock_guard const lock(*m_);
+            auto const it = buffers_.find(v.data);
+            if (it == buffers_.end()) return;
+            keep = std::move(it->second.first);
+            target = it->second.second;
+            buffers_.erase(it);
+        }
+        convert_elements(v, target);
+    }
+
+    void load_object(const read_item& item, value v) {
+        auto& leaf = state_->at(item.leaf);
+        try {
+            leaf.object()->set(std::move(v));
+        } catch (const error& e) {
+            auto where = e.context();
+            if (where.tensor.empty()) where.tensor = item.fqn;
+            throw error(e.code(), std::move(where));
+        }
+    }
+
+    const load_report& report() const noexcept { return report_; }
+
+private:
+    void add_tensor(load_plan& plan, const flat_leaf& leaf, const tensor_leaf& t,
+                    const std::string& name,
+                    const std::variant<tensor_metadata, object_metadata>& entry,
+                    std::uint32_t index) {
+        check_leaf(leaf, t);
+        auto const* stored = std::get_if<tensor_metadata>(&entry);
+        if (stored == nullptr) return wrong_kind(name, "a tensor", "an object");
+        if (!t.writable) {
+            report_.read_only.push_back(name);
+            problems_.emplace_back(errc::invalid_state,
+                                   error_context{.tensor = name, .expected = "memory to load into",
+                                                 .found = "a const tensor"});
+            return;
+        }
+        if (stored->extents != t.global) {
+            report_.shapes.push_back({name, stored->extents, t.global});
+            problems_.emplace_back(errc::shape_mismatch,
+                                   error_context{.tensor = name,
+                                                 .expected = to_string(t.global) + " as in the state",
+                                                 .found = to_string(stored->extents) +
+                                                          " in the checkpoint"});
+            return;
+        }
+        if (stored->type != t.type) {
+            dtype_difference const d{name, stored->type, t.type};
+            if (options_->dtypes == dtype_policy::refuse || !can_convert(stored->type, t.type)) {
+                report_.dtypes.push_back(d);
+                problems_.emplace_back(
+                    errc::dtype_mismatch,
+                    error_context{.tensor = name,
+                                  .expected = std::string(name_of(t.type)) + " as in the state",
+                                  .found = std::string(name_of(stored->type)) + " in the checkpoint",
+                                  .remedy = "ask for dtype_policy::convert"});
+                return;
+            }
+            report_.converted.push_back(d);
+        }
+        std::vector<box> wanted;
+        for (auto const& s : t.shards) wanted.push_back(s.where);
+        for (auto& item : create_read_items(name, index, stored->chunks, wanted))
+            plan.items.push_back(std::move(item));
+    }
+
+    void add_object(load_plan& plan, const object_leaf& o, const std::string& name,
+                    const std::variant<tensor_metadata, object_metadata>& entry,
+                    std::uint32_t index) {
+        if (std::holds_alternative<tensor_metadata>(entry))
+            return wrong_kind(name, "an object", "a tensor");
+        if (!o.set) {
+            report_.read_only.push_back(name);
+            problems_.emplace_back(errc::invalid_state,
+                                   error_context{.tensor = name, .expected = "a value to load into",
+                                                 .found = "a const value"});
+            return;
+        }
+        read_item i;
+        i.fqn = name;
+        i.kind = item_kind::object;
+        i.leaf = index;
+        plan.items.push_back(std::move(i));
+    }
+
+    void wrong_kind(const std::string& name, std::string wanted, std::string stored) {
+        report_.kinds.push_back(name);
+        problems_.emplace_back(errc::kind_mismatch,
+                               error_context{.tensor = name, .expected = wanted + " as in the state",
+                                             .found = stored + " in the checkpoint"});
+    }
+
+    void note_missing(const flat_leaf& leaf, const std::string& name) {
+        auto const* o = leaf.object();
+        bool const own = o != nullptr && o->per_rank;
+        problems_.emplace_back(
+            errc::missing_key,
+            error_context{.tensor = name,
+                          .remedy = own ? "the checkpoint was saved by fewer ranks: say whose value "
+                                          "to take with per_rank_source, or load with partial"
+                                        : "load with partial, or correct the name" + nearest(name)});
+    }
+
+    /// A stored key that ends or begins alike is probably what was meant.
+    std::string nearest(const std::string& name) const {
+        for (auto const& [fqn, entry] : stored_->entries)
+            if (fqn.ends_with("." + name) || name.ends_with("." + fqn))
+                return " (the checkpoint has '" + fqn + "')";
+        return {};
+    }
+
+    [[noreturn]] void refuse() {
+        auto problems = std::move(problems_);
+        problems_.clear();
+        if (problems.size() == 1) throw error(problems[0].first, problems[0].second);
+        auto first = problems[0].second;
+        std::string rest;
+        constexpr std::size_t shown = 4;
+        for (std::size_t i = 1; i < problems.size() && i < shown; ++i)
+            rest += "; also " + std::string(error(problems[i].first, problems[i].second).what());
+        if (problems.size() > shown)
+            rest += "; and " + std::to_string(problems.size() - shown) + " more";
+        first.remedy += rest;
+        throw error(problems[0].first, std::move(first));
+    }
+
+    const planner_options* options_;
+    flat_state* state_ = nullptr;
+    const metadata* stored_ = nullptr;
+    int rank_ = 0;
+    load_report report_;
+    std::vector<std::pair<errc, error_context>> problems_;
+    std::unique_ptr<std::mutex> m_ = std::make_unique<std::mutex>();
+    std::map<std::byte*, std::pair<std::unique_ptr<std::byte[]>, tensor_view>> buffers_;
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_PLANNER_REPORT_HPP
+#define CAIRN_PLANNER_REPORT_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/tensor/dtype.hpp>
+#include <cairn/tensor/sizes.hpp>
+
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+struct shape_difference {
+    std::string fqn{};
+    sizes stored{}, wanted{};
+};
+struct dtype_difference {
+    std::string fqn{};
+    dtype stored = dtype::float32, wanted = dtype::float32;
+};
+
+/// How what a rank wants and what the checkpoint holds differ. Names are the checkpoint's.
+struct load_report {
+    std::vector<std::string> missing{};     ///< Wanted, not in the checkpoint.
+    std::vector<std::string> unexpected{};  ///< In the checkpoint, not wanted by this rank.
+    std::vector<shape_difference> shapes{};
+    std::vector<dtype_difference> dtypes{};     ///< Refused.
+    std::vector<dtype_difference> converted{};  ///< Converted, because it was asked for.
+    std::vector<std::string> kinds{};           ///< A tensor here and an object there.
+    std::vector<std::string> read_only{};       ///< Wanted into const memory.
+};
+
+}  // namespace cairn
+
+#endif

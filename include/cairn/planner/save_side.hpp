@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_PLANNER_SAVE_SIDE_HPP
+#define CAIRN_PLANNER_SAVE_SIDE_HPP
+
+#include <cairn/planner/global_plan.hpp>
+#include <cairn/planner/object_hash.hpp>
+#include <cairn/planner/options.hpp>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// The name under which one rank's own value is kept: PyTorch sees an ordinary object.
+inline std::string per_rank_name(const std::string& fqn, int rank) {
+    return fqn + "." + std::to_string(rank);
+}
+
+/// Checks that a tensor leaf is what a save or load can work with.
+/// @throws error errc::invalid_state naming the tensor.
+inline void check_leaf(const flat_leaf& leaf, const tensor_leaf& t) {
+    auto const bad = [&](std::string expected, std::string found) {
+        return error(errc::invalid_state, {.tensor = leaf.fqn, .expected = std::move(expected),
+                                           .found = std::move(found)});
+    };
+    for (auto n : t.global)
+        if (n < 0) throw bad("extents of 0 or more", to_string(t.global));
+    for (auto const& s : t.shards) {
+        auto const& v = s.view;
+        if (s.where.rank() != t.global.size() || s.where.offsets.size() != t.global.size() ||
+            !contains(box::whole(t.global), s.where))
+            throw bad("a shard within " + to_string(t.global), to_string(s.where));
+        if (v.extents != s.where.lengths)
+            throw bad("memory of " + to_string(s.where.lengths), to_string(v.extents));
+        if (v.strides.size() != v.extents.size())
+            throw bad("one stride per dimension", to_string(v.strides));
+        if (v.type != t.type)
+            throw bad(std::string(name_of(t.type)) + " in every shard", std::string(name_of(v.type)));
+        if (v.data == nullptr && !v.empty()) throw bad("memory", "a null pointer");
+        if (v.where.kind == memory_kind::cuda)
+            throw bad("memory that the host can read", "device memory without a stager");
+    }
+}
+
+/// The saving half of the default planner.
+class save_side {
+public:
+    explicit save_side(const planner_options& o) : options_(std::addressof(o)) {}
+
+    void set_up(const flat_state& state, int rank) {
+        state_ = &state;
+        rank_ = rank;
+        values_.clear();
+    }
+
+    save_plan create_local() {
+        save_plan plan;
+        for (std::uint32_t i = 0; i < state_->size(); ++i) {
+            auto const& leaf = (*state_)[i];
+            auto name = options_->rename ? options_->rename(leaf.fqn) : leaf.fqn;
+            auto steps = name == leaf.fqn ? leaf.path : path{path_element(name)};
+            std::vector<write_item> items;
+            if (auto const* t = leaf.tensor()) {
+                items = tensor_items(leaf, *t, name, i);
+            } else {
+                auto const& o = *leaf.object();
+                if (o.per_rank) {
+                    name = per_rank_name(name, rank_);
+                    steps.emplace_back(std::to_string(rank_));
+                }
+                items.push_back(object_item(leaf, o, name, i));
+            }
+            if (options_->create_items) items = options_->create_items(leaf, std::move(items));
+            for (auto& item : items) plan.items.push_back(std::move(item));
+            plan.paths.emplace_back(std::move(name), std::move(steps));
+        }
+        return plan;
+    }
+
+    std::pair<std::vector<save_plan>, metadata> create_global(std::vector<save_plan> all) const {
+        all = options_->dedup ? options_->dedup(std::move(all))
+                             : dedup_save_plans(std::move(all), options_->dedup_save_to_lowest_rank);
+        auto m = create_global_metadata(all);
+        return {std::move(all), std::move(m)};
+    }
+
+    item_data resolve(const write_item& item) const {
+        auto const& leaf = state_->at(item.leaf);
+        if (item.kind == item_kind::object) return &values_.at(item.part);
+        return leaf.tensor()->shards.at(item.part).view;
+    }
+
+private:
+    std::vector<write_item> tensor_items(const flat_leaf& leaf, const tensor_leaf& t,
+                                         const std::string& name, std::uint32_t index) const {
+        check_leaf(leaf, t);
+        std::vector<write_item> items;
+        for (std::uint32_t part = 0; part < t.shards.size(); ++part) {
+            write_item w;
+            w.fqn = name;
+            w.kind = t.sharded ? item_kind::shard : item_kind::tensor;
+            w.type = t.type;
+            w.requires_grad = t.requires_grad;
+            w.global = t.global;
+            w.where = t.shards[part].where;
+            w.leaf = index;
+            w.part = part;
+            items.push_back(std::move(w));
+        }
+        return items;
+    }
+
+    write_item object_item(const flat_leaf& leaf, const object_leaf& o, const std::string& name,
+                           std::uint32_t index) {
+        if (!o.get)
+            throw error(errc::invalid_state, {.tensor = leaf.fqn, .expected = "a value to save"});
+        write_item w;
+        w.fqn = name;
+        w.leaf = index;
+        w.part = static_cast<std::uint32_t>(values_.size());
+        values_.push_back(o.get());
+        object_digest const digest(values_.back());
+        w.object_bytes = digest.bytes();
+        w.object_hash = digest.hash();
+        return w;
+    }
+
+
+    const planner_options* options_;
+    const flat_state* state_ = nullptr;
+    int rank_ = 0;
+    std::deque<value> values_;
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles the C++ in README.md and docs/, and follows the links between files.
+
+A block with an #include is a program of its own. The others of a page make one translation unit
+after preamble.hpp: those that begin with `template` or `struct` at namespace scope, the rest as
+the body of one function.
+
+Usage: check_documents.py PROJECT_ROOT -- COMPILER...
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).parent
+
+
+def blocks(page: pathlib.Path):
+    """(line, text) of each block of C++."""
+    text = page.read_text()
+    for match in re.finditer(r"^```cpp\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        yield text.count("\n", 0, match.start()) + 2, match[1]
+
+
+def programs(page: pathlib.Path):
+    outside, inside = "", ""
+    for line, text in blocks(page):
+        numbered = f'#line {line} "{page.name}"\n{text}'
+        if "#include" in text:
+            yield numbered
+        elif re.match(r"template\b|struct\b", text):
+            outside += numbered
+        else:
+            inside += numbered
+    if outside or inside:
+        yield f'#include "preamble.hpp"\n{outside}void page() {{\n{inside}}}\n'
+
+
+def compile_problem(source: str, command: list[str]) -> str:
+    run = subprocess.run([*command, f"-I{HERE}", "-fsyntax-only", "-x", "c++", "-"],
+                         input=source, capture_output=True, text=True)
+    return "" if run.returncode == 0 else run.stderr
+
+
+def dead_links(page: pathlib.Path):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        if not (page.parent / target).exists():
+            yield f"{page.name}: a link leads nowhere: {target}"
+
+
+def main() -> int:
+    root, dashes, *command = sys.argv[1:]
+    assert dashes == "--"
+    pages = sorted([*pathlib.Path(root).glob("*.md"), *pathlib.Path(root).glob("docs/**/*.md")])
+    found, compiled = [], 0
+    for page in pages:
+        found.extend(dead_links(page))
+        for source in programs(page):
+            compiled += 1
+            if problem := compile_problem(source, command):
+                found.append(problem)
+    print("\n".join(found) or f"{len(pages)} pages, {compiled} translation units")
+    return 1 if found else 0
+
+
+sys.exit(main())

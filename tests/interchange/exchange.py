@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What cairn saves PyTorch loads, and what PyTorch saves cairn loads, bit for bit.
+
+    exchange.py BUILD GOLDEN
+
+BUILD holds tools/cairn and tests/interchange/mixed; GOLDEN the samples that PyTorch wrote. Prints one line a
+check and `N passed, N failed`.
+"""
+import json, os, subprocess, sys, tempfile, warnings
+
+warnings.filterwarnings("ignore")
+os.environ["USE_LIBUV"] = "0"
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+import torch.multiprocessing as mp
+from torch.distributed.checkpoint.default_planner import _EmptyStateDictLoadPlanner
+from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
+
+BUILD, GOLDEN = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+MIXED, CAIRN = f"{BUILD}/tests/interchange/mixed", f"{BUILD}/tools/cairn"
+passed = failed = 0
+
+
+def check(name, ok, why=""):
+    global passed, failed
+    passed, failed = passed + bool(ok), failed + (not ok)
+    print(("ok      " if ok else "FAILED  ") + name + (f": {why}" if why and not ok else ""), flush=True)
+
+
+def run(*args):
+    r = subprocess.run(args, capture_output=True, text=True)
+    return r.returncode, (r.stdout + r.stderr).strip()
+
+
+def raw(t):
+    t = t.detach().contiguous().reshape(-1)
+    return bytes(t.view(torch.uint8).tolist()) if t.numel() else b""
+
+
+def tensor(spec):
+    dtype = getattr(torch, spec["dtype"])
+    data = bytearray.fromhex(spec["hex"])
+    if not data: return torch.empty(spec["shape"], dtype=dtype)
+    return torch.frombuffer(data, dtype=torch.uint8).view(dtype).reshape(spec["shape"]).clone()
+
+
+def load_all(path):
+    """The whole checkpoint without a template, as PyTorch's own tools load it."""
+    sd = {}
+    _load_state_dict(sd, storage_reader=dcp.FileSystemReader(path), planner=_EmptyStateDictLoadPlanner(), no_dist=True)
+    return sd
+
+
+def flatten(d, prefix=()):
+    if isinstance(d, dict):
+        for k, v in d.items(): yield from flatten(v, prefix + (str(k),))
+    elif isinstance(d, list) and any(isinstance(x, (torch.Tensor, dict, list)) for x in d):
+        for i, v in enumerate(d): yield from flatten(v, prefix + (str(i),))
+    else:
+        yield ".".join(prefix), d
+
+
+def plain(v):
+    if isinstance(v, bytes): return {"bytes": v.hex()}
+    if isinstance(v, tuple): return {"tuple": [plain(x) for x in v]}
+    if isinstance(v, list): return [plain(x) for x in v]
+    if isinstance(v, dict): return {str(k): plain(x) for k, x in v.items()}
+    return v
+
+
+def compare(flat, tensors, objects):
+    for k, spec in tensors.items():
+        if k not in flat: return f"{k} is missing"
+        t = flat[k]
+        if str(t.dtype) != "torch." + spec["dtype"] or list(t.shape) != spec["shape"]:
+            return f"{k}: {t.dtype} {list(t.shape)}"
+        if raw(t) != bytes.fromhex(spec["hex"]): return f"{k}: other bytes"
+    for k, v in objects.items():
+        if k not in flat: return f"{k} is missing"
+        if plain(flat[k]) != v: return f"{k}: {plain(flat[k])!r} instead of {v!r}"
+    extra = set(flat) - set(tensors) - set(objects)
+    return f"unexpected {sorted(extra)}" if extra else None
+
+
+EXTRA = {"step": 12345, "huge": 2**80, "ratio": 1.5, "name": "héllo", "none": None, "flag": True, "raw": b"\x00\xff",
+         "pair": (1, (2.5, "x")), "list": [1, 2, 3], "groups": [{"lr": 0.1, "betas": (0.9, 0.999)}]}
+
+
+def nested(tensors):
+    """The state dict as PyTorch's user would have it: dotted names stay flat keys."""
+    return {**tensors, "extra": EXTRA}
+
+
+def shard_rank(rank, world, port, path, specs):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=world)
+    mesh = init_device_mesh("cpu", (world,))
+    plain_dtypes = (torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.int64, torch.float16)
+    out = {}
+    for i, (k, spec) in enumerate(specs.items()):
+        t = tensor(spec)
+        if t.dtype in plain_dtypes and t.ndim:
+            place = [Replicate()] if i % 3 == 0 else [Shard(i % t.ndim)]
+            t = distribute_tensor(t, mesh, place)
+        out[k] = t
+    dcp.save(nested(out), checkpoint_id=path)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def golden_cases():
+    for version in sorted(os.listdir(GOLDEN)):
+        if version.startswith("torch-"):
+            for case in sorted(os.listdir(f"{GOLDEN}/{version}")):
+                yield f"{version}/{case}"
+
+
+def main():
+    code, out = run(MIXED, "describe")
+    specs = json.loads(out)["tensors"]
+    known = {k: s for k, s in specs.items() if hasattr(torch, s["dtype"])}
+    objects = {k: plain(v) for k, v in flatten({"extra": EXTRA})}
+    with tempfile.TemporaryDirectory() as tmp:
+        for n in (1, 2, 4, 7):
+            d = f"{tmp}/cairn{n}"
+            code, out = run(MIXED, "save", d, str(n))
+            check(f"cairn saves on {n} ranks", code == 0, out)
+            try:
+                why = compare(dict(flatten(load_all(d))), specs, objects)
+            except Exception as e:
+                why = f"{type(e).__name__}: {e}"
+            check(f"PyTorch loads what {n} ranks of cairn saved", why is None, why)
+            for m in (1, 3, 5):
+                code, out = run(MIXED, "load", d, str(m))
+                check(f"cairn loads {n} ranks' on {m}", code == 0, out)
+        try:
+            d = f"{tmp}/torch1"
+            dcp.save(nested({k: tensor(s) for k, s in specs.items()}), checkpoint_id=d, no_dist=True)
+            for m in (1, 2, 3, 7):
+                code, out = run(MIXED, "load", d, str(m))
+                check(f"cairn loads one process of PyTorch's on {m}", code == 0, out)
+            for i, world in enumerate((2, 4)):
+                d = f"{tmp}/torch{world}"
+                mp.spawn(shard_rank, args=(world, 29710 + i, d, specs), nprocs=world)
+                for m in (1, 3, 4):
+                    code, out = run(MIXED, "load", d, str(m))
+                    check(f"cairn loads {world} processes of PyTorch's on {m}", code == 0, out)
+        except Exception as e:
+            check("PyTorch saves", False, f"{type(e).__name__}: {e}")
+        for case in golden_cases():
+            with open(f"{GOLDEN}/{case}/expected.json") as f:
+                want = json.load(f)
+            for n in (1, 3, 5):
+                d = f"{tmp}/{case}-{n}"
+                os.makedirs(os.path.dirname(d), exist_ok=True)
+                code, out = run(CAIRN, "reshard", f"{GOLDEN}/{case}/checkpoint", d, "--ranks", str(n))
+                if code != 0:
+                    check(f"cairn re-shards {case} onto {n}", False, out)
+                    continue
+                try:
+                    why = compare(dict(flatten(load_all(d))), want["tensors"], want["objects"])
+                except Exception as e:
+                    why = f"{type(e).__name__}: {e}"
+                check(f"PyTorch loads {case} after cairn re-sharded it onto {n}", why is None, why)
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
