@@ -114,7 +114,7 @@ private:
 
     static std::vector<cairn::box> boxes(const tensor_spec& t, int rank, int ranks) {
         using namespace cairn;
-        device_mesh const line(ranks);
+        auto const line = device_mesh::line(ranks);
         switch (t.layout) {
             case 1: return boxes_of(t.extents, line, {shard_along{0}}, rank);
             case 2: return boxes_of(t.extents, line, {shard_along{1}}, rank);
@@ -124,7 +124,7 @@ private:
             }
             case 4:
                 if (ranks % 2 == 0)
-                    return boxes_of(t.extents, device_mesh(sizes{2, ranks / 2}),
+                    return boxes_of(t.extents, device_mesh::grid({2, ranks / 2}),
                                     {shard_along{0}, shard_along{1}}, rank);
                 return boxes_of(t.extents, line, {shard_along{1}}, rank);
             default: return {box::whole(t.extents)};

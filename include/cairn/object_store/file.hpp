@@ -36,7 +36,7 @@ public:
     /// A file that is being written. Destroyed unfinished, it removes the file.
     class writer {
     public:
-        writer(detail::unique_fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+        writer(detail::unique_fd fd, std::string name) : fd_(std::move(fd)), path_(std::move(name)) {}
         writer(writer&&) noexcept = default;
         writer& operator=(writer&&) = delete;
         ~writer() {
@@ -57,7 +57,7 @@ public:
 
     class reader {
     public:
-        reader(detail::unique_fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+        reader(detail::unique_fd fd, std::string name) : fd_(std::move(fd)), path_(std::move(name)) {}
         void read(std::uint64_t at, std::span<std::byte> into) {
             detail::read_all(fd_.get(), at, into, path_);
         }
@@ -69,21 +69,21 @@ public:
     };
 
     writer create(std::string_view name, std::uint64_t size) {
-        auto const path = full(name);
-        make_directories(path.parent_path());
-        detail::unique_fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-        if (fd.get() < 0) detail::fail(errno, path.string(), "cannot create it");
+        auto const file = full(name);
+        make_directories(file.parent_path());
+        detail::unique_fd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+        if (fd.get() < 0) detail::fail(errno, file.string(), "cannot create it");
         int const raw = fd.get();
-        writer w(std::move(fd), path.string());  // removes the file if there is no room for it
-        if (size != 0) detail::reserve_space(raw, path.string(), size);
+        writer w(std::move(fd), file.string());  // removes the file if there is no room for it
+        if (size != 0) detail::reserve_space(raw, file.string(), size);
         return w;
     }
 
     void publish(std::string_view name, byte_span b, std::optional<object_tag> if_match) {
         static std::atomic<unsigned> counter{0};
-        auto const path = full(name);
-        make_directories(path.parent_path());
-        auto const temporary = path.string() + ".tmp." + std::to_string(::getpid()) + "." +
+        auto const file = full(name);
+        make_directories(file.parent_path());
+        auto const temporary = file.string() + ".tmp." + std::to_string(::getpid()) + "." +
                                std::to_string(counter++);
         detail::unique_fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
         if (fd.get() < 0) detail::fail(errno, temporary, "cannot create it");
@@ -97,13 +97,13 @@ public:
                 detail::fail(errno, dir_.string(), "cannot lock it");
             if (if_match && tag(name) != *if_match) {
                 throw error(errc::concurrent_save,
-                            {.object = path.string(),
+                            {.object = file.string(),
                              .expected = if_match->text.empty() ? "none" : "version " + if_match->text,
                              .found = "another version",
                              .remedy = "another job saves to the same place"});
             }
-            if (::rename(temporary.c_str(), path.c_str()) != 0)
-                detail::fail(errno, path.string(), "cannot rename to it");
+            if (::rename(temporary.c_str(), file.c_str()) != 0)
+                detail::fail(errno, file.string(), "cannot rename to it");
         } catch (...) {
             ::unlink(temporary.c_str());
             throw;
@@ -112,18 +112,18 @@ public:
     }
 
     reader open(std::string_view name) {
-        auto const path = full(name);
-        detail::unique_fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-        if (fd.get() < 0) detail::fail(errno, path.string(), "cannot open it");
-        return {std::move(fd), path.string()};
+        auto const file = full(name);
+        detail::unique_fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+        if (fd.get() < 0) detail::fail(errno, file.string(), "cannot open it");
+        return {std::move(fd), file.string()};
     }
 
     object_tag tag(std::string_view name) {
         struct ::stat s {};
-        auto const path = full(name);
-        if (::stat(path.c_str(), &s) != 0) {
+        auto const file = full(name);
+        if (::stat(file.c_str(), &s) != 0) {
             if (errno == ENOENT || errno == ENOTDIR) return {};
-            detail::fail(errno, path.string(), "cannot look at it");
+            detail::fail(errno, file.string(), "cannot look at it");
         }
         return {std::to_string(s.st_ino) + "-" + std::to_string(s.st_size) + "-" +
                 std::to_string(s.st_mtim.tv_sec) + "." + std::to_string(s.st_mtim.tv_nsec)};
@@ -145,9 +145,9 @@ public:
     }
 
     void remove(std::string_view name) {
-        auto const path = full(name);
-        if (::unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR)
-            detail::fail(errno, path.string(), "cannot remove it");
+        auto const file = full(name);
+        if (::unlink(file.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR)
+            detail::fail(errno, file.string(), "cannot remove it");
     }
 
     /// Also the parent, which names the directory.

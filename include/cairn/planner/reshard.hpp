@@ -23,7 +23,7 @@ namespace cairn {
 /// @param wanted  Boxes of this rank's shards; an item's `part` is the position here.
 /// @return One item per pair that shares elements, by `part`, then by chunk. Empty boxes need none.
 inline std::vector<read_item> create_read_items(const std::string& fqn, std::uint32_t leaf,
-                                                std::span<const chunk> stored,
+                                                std::span<const cairn::chunk> stored,
                                                 std::span<const box> wanted) {
     std::vector<read_item> out;
     auto const meet = [&](std::uint32_t c, std::uint32_t p) {

@@ -208,7 +208,7 @@ private:
         for (auto& [name, size] : results.object_sizes) meta_.object_sizes.emplace(name, size);
     }
 
-    chunk* chunk_of(const write_item& item) {
+    cairn::chunk* chunk_of(const write_item& item) {
         if (chunks_.empty()) {
             for (auto& [fqn, entry] : meta_.entries) {
                 if (auto* t = std::get_if<tensor_metadata>(&entry))
@@ -281,7 +281,7 @@ private:
     std::vector<save_plan> plans_;
     std::vector<std::byte> my_plan_;
     metadata meta_;
-    std::map<std::pair<std::string, std::pair<sizes, sizes>>, chunk*> chunks_;
+    std::map<std::pair<std::string, std::pair<sizes, sizes>>, cairn::chunk*> chunks_;
     std::vector<rank_failure> failures_;
     save_report report_;
 };

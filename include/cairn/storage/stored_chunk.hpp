@@ -92,7 +92,7 @@ struct stored_payload {
 /// the item. Checks that the item is what the metadata says.
 template <class Handle>
 stored_payload find_payload(open_file<Handle>& file, const std::string& fqn,
-                            const tensor_metadata& t, const chunk& c, const std::string& save_id) {
+                            const tensor_metadata& t, const cairn::chunk& c, const std::string& save_id) {
     auto const wrong = [&](const char* what, std::string expected, std::string found) {
         return error(errc::corrupt, {.tensor = fqn, .object = file.described(),
                                      .expected = what + std::move(expected),

@@ -178,7 +178,7 @@ private:
         t.extents = signed_numbers();
         auto const rank = t.extents.size();
         for (auto n = r_.count(4); n-- > 0;) {
-            chunk c;
+            cairn::chunk c;
             c.where.offsets = numbers(rank);
             c.where.lengths = numbers(rank);
             c.at = location();

@@ -194,7 +194,7 @@ private:
         if (t_.kind(chunks) != kind::list) bad("chunks that are no list");
         for (auto c : t_.children(chunks)) {
             auto const box_members = instance(c, "ChunkStorageMetadata");
-            chunk x;
+            cairn::chunk x;
             x.where = {size(member(box_members, "offsets")), size(member(box_members, "sizes"))};
             if (x.where.offsets.size() != t.extents.size() || x.where.lengths.size() != t.extents.size())
                 throw error(errc::corrupt, {.tensor = fqn, .expected = "chunks of " + std::to_string(t.extents.size()) + " dimensions",

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STATE_FLATTEN_HPP
+#define CAIRN_STATE_FLATTEN_HPP
+
+#include <cairn/state/flat_state.hpp>
+#include <cairn/state/state_dict.hpp>
+#include <cairn/state/stateful.hpp>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// The leaves of a state, and what keeps them alive.
+struct flattened {
+    flat_state leaves{};
+
+    /// Tells every Stateful that it is filled, inner ones first.
+    void notify_loaded() {
+        for (auto& [put, dict] : notify) put(dict);
+    }
+
+    std::vector<state_dict> keep{};
+    std::vector<std::pair<std::function<void(const state_dict&)>, state_dict>> notify{};
+};
+
+namespace detail {
+
+/// Walks a state dict by DCP's rules (`_traverse.py`, `_nested_dict.py`): mappings are entered and
+/// their keys become strings; a list is entered only if a tensor or a mapping is in it at some
+/// depth; everything else is a leaf. An empty mapping leaves nothing behind.
+class flattener {
+public:
+    explicit flattener(flattened& out) : out_(out) {}
+
+    void walk(const state_dict& d) {
+        for (auto const& [key, n] : d) {
+            at_.emplace_back(key);
+            walk(n);
+            at_.pop_back();
+        }
+    }
+
+private:
+    void walk(const node& n) {
+        if (at_.size() > 200)
+            throw error(errc::invalid_state, {.tensor = name(), .found = "nesting deeper than 200"});
+        auto const& c = n.raw();
+        if (auto const* d = std::get_if<1>(&c)) {
+            walk(**d);
+        } else if (auto const* l = std::get_if<2>(&c)) {
+            walk_list(*l);
+        } else if (auto const* t = std::get_if<3>(&c)) {
+            add(**t);
+        } else if (auto const* o = std::get_if<4>(&c)) {
+            walk_object(*o);
+        } else if (auto const* s = std::get_if<5>(&c)) {
+            out_.keep.push_back((*s)->get());
+            state_dict const inner = out_.keep.back();
+            walk(inner);
+            out_.notify.emplace_back((*s)->put, inner);
+        } else {
+            throw error(errc::invalid_state, {.tensor = name(), .found = "an empty entry"});
+        }
+    }
+
+    /// DCP's `_is_terminal`, for lists of nodes.
+    static bool terminal(const state_list& l) {
+        for (auto const& n : l) {
+            auto const& c = n.raw();
+            if (c.index() == 1 || c.index() == 3 || c.index() == 5) return false;
+            if (auto const* inner = std::get_if<2>(&c); inner != nullptr && !terminal(**inner))
+                return false;
+            if (auto const* o = std::get_if<4>(&c); o != nullptr && !leaf((*o)->get(), true))
+                return false;
+        }
+        return true;
+    }
+    /// Whether a value is a leaf; an empty mapping is none.
+    static bool leaf(const value& v, bool inside_list) {
+        if (v.is<value::dict_t>()) return false;
+        if (auto const* l = v.get_if<value::list_t>())
+            for (auto const& x : *l)
+                if (!leaf(x, true)) return false;
+        (void)inside_list;
+        return true;
+    }
+
+    void walk_list(const std::shared_ptr<state_list>& l) {
+        if (terminal(*l)) {
+            object_leaf o;
+            o.get = [l] { return list_value(*l); };
+            o.set = [l](value v) { set_list(*l, v); };
+            return add(std::move(o));
+        }
+        for (std::size_t i = 0; i < l->size(); ++i) {
+            at_.emplace_back(static_cast<std::int64_t>(i));
+            walk((*l)[i]);
+            at_.pop_back();
+        }
+    }
+    static value list_value(const state_list& l) {
+        value::list_t out;
+        for (auto const& n : l) {
+            if (auto const* inner = std::get_if<2>(&n.raw()))
+                out.push_back(list_value(**inner));
+            else
+                out.push_back(n.as_value());
+        }
+        return out;
+    }
+    static void set_list(const state_list& l, const value& v) {
+        auto const* items = v.get_if<value::list_t>();
+        if (items == nullptr || items->size() != l.size())
+            throw error(errc::kind_mismatch, {.expected = "a list of " + std::to_string(l.size()),
+                                              .found = std::string(v.kind_name())});
+        for (std::size_t i = 0; i < l.size(); ++i) {
+            if (auto const* inner = std::get_if<2>(&l[i].raw()))
+                set_list(**inner, (*items)[i]);
+            else if (auto const* o = std::get_if<4>(&l[i].raw()); o != nullptr && (*o)->set)
+                (*o)->set((*items)[i]);
+        }
+    }
+
+    void walk_object(const std::shared_ptr<object_node>& o) {
+        if (o->tree != nullptr && !o->per_rank) return walk_value(o, *o->tree);
+        object_leaf x;
+        x.get = [o] { return o->get(); };
+        if (o->set) x.set = [o](value v) { o->set(v); };
+        x.per_rank = o->per_rank;
+        add(std::move(x));
+    }
+    void walk_value(const std::shared_ptr<object_node>& owner, value& v) {
+        if (at_.size() > 200)
+            throw error(errc::invalid_state, {.tensor = name(), .found = "nesting deeper than 200"});
+        if (auto* d = v.get_if<value::dict_t>()) {
+            for (auto& [key, x] : d->items) {
+                at_.emplace_back(key_name(key));
+                walk_value(owner, x);
+                at_.pop_back();
+            }
+            return;
+        }
+        if (auto* l = v.get_if<value::list_t>(); l != nullptr && !leaf(v, false)) {
+            for (std::size_t i = 0; i < l->size(); ++i) {
+                at_.emplace_back(static_cast<std::int64_t>(i));
+                walk_value(owner, (*l)[i]);
+                at_.pop_back();
+            }
+            return;
+        }
+        object_leaf x;
+        x.get = [owner, &v] { return v; };
+        x.set = [owner, &v](value loaded) { v = std::move(loaded); };
+        add(std::move(x));
+    }
+
+    /// Python's `str(key)`.
+    std::string key_name(const value& key) const {
+        if (auto const* s = key.get_if<std::string>()) return *s;
+        if (auto const* i = key.get_if<std::int64_t>()) return std::to_string(*i);
+        if (auto const* b = key.get_if<bool>()) return *b ? "True" : "False";
+        if (key.is_none()) return "None";
+        if (auto const* i = key.get_if<big_int>()) return i->to_string();
+        throw error(errc::invalid_state, {.tensor = name(), .expected = "keys that are str or int",
+                                          .found = std::string(key.kind_name())});
+    }
+
+    std::string name() const {
+        std::string s;
+        for (auto const& e : at_) {
+            if (!s.empty() || &e != &at_.front()) s += '.';
+            if (auto const* key = std::get_if<std::string>(&e))
+                s += *key;
+            else
+                s += std::to_string(std::get<std::int64_t>(e));
+        }
+        return s;
+    }
+
+    template <class Leaf>
+    void add(Leaf l) {
+        flat_leaf f;
+        f.fqn = name();
+        f.path = at_;
+        f.what = std::move(l);
+        auto const [it, fresh] = seen_.try_emplace(f.fqn, out_.leaves.size());
+        if (!fresh)
+            throw error(errc::invalid_state,
+                        {.tensor = f.fqn, .expected = "one entry of this name",
+                         .found = "two paths that join to it, of " +
+                                  std::to_string(out_.leaves[it->second].path.size()) + " and " +
+                                  std::to_string(at_.size()) + " parts",
+                         .remedy = "rename one: dots in keys join like levels"});
+        out_.leaves.push_back(std::move(f));
+    }
+
+    flattened& out_;
+    path at_;
+    std::map<std::string, std::size_t> seen_;
+};
+
+}  // namespace detail
+
+/// The leaves of a state dict; DCP's `flatten_state_dict`.
+/// @throws error errc::invalid_state for two entries of one flat name and for keys without a name.
+inline flattened flatten(state_dict& d) {
+    flattened f;
+    f.keep.push_back(d);
+    detail::flattener(f).walk(d);
+    return f;
+}
+inline flattened flatten(const state_dict& d) {
+    state_dict copy = d;
+    return flatten(copy);
+}
+/// The leaves of a Stateful, whose `state_dict()` is called once.
+template <Stateful S>
+    requires(!std::same_as<std::remove_cvref_t<S>, state_dict>)
+flattened flatten(S& s) {
+    flattened f;
+    f.keep.push_back(s.state_dict());
+    state_dict const d = f.keep.back();
+    detail::flattener(f).walk(d);
+    f.notify.emplace_back([&s](const state_dict& filled) { s.load_state_dict(filled); }, d);
+    return f;
+}
+
+}  // namespace cairn
+
+#endif

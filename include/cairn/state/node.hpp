@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STATE_NODE_HPP
+#define CAIRN_STATE_NODE_HPP
+
+#include <cairn/state/flat_state.hpp>
+#include <cairn/state/make_leaf.hpp>
+#include <cairn/state/per_rank.hpp>
+#include <cairn/state/stateful.hpp>
+#include <cairn/state/value_traits.hpp>
+
+#include <concepts>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace cairn {
+
+class node;
+class state_dict;
+
+/// Nodes by position: a list of a state dict.
+using state_list = std::vector<node>;
+
+namespace detail {
+
+/// A value of the state: owned here, or reached by reference.
+struct object_node {
+    value owned{};
+    value* tree = nullptr;  ///< Where the value lies, if it lies somewhere as a `value`.
+    std::function<value()> get{};
+    std::function<void(const value&)> set{};  ///< Empty: read-only.
+    bool per_rank = false;
+};
+/// A Stateful of the user's, borrowed.
+struct stateful_node {
+    std::function<state_dict()> get;
+    std::function<void(const state_dict&)> put;
+};
+
+template <class R>
+concept NamedRange = requires(R& r) {
+    { std::begin(r)->first } -> std::convertible_to<std::string>;
+    std::begin(r)->second;
+};
+template <class T>
+concept StateElement = Tensor<T> || Sharded<T> || std::same_as<std::remove_cvref_t<T>, state_dict>;
+template <class R>
+concept ElementRange = requires(R& r) { requires StateElement<decltype(*std::begin(r))>; };
+
+template <class T>
+inline constexpr bool is_reference_wrapper = false;
+template <class T>
+inline constexpr bool is_reference_wrapper<std::reference_wrapper<T>> = true;
+template <class T>
+inline constexpr bool is_per_rank = false;
+template <class T>
+inline constexpr bool is_per_rank<per_rank_t<T>> = true;
+
+/// A variable whose meaning is not said: would its value be saved, or should it be loaded into?
+template <class T>
+concept AmbiguousScalar =
+    std::is_lvalue_reference_v<T> && !std::is_const_v<std::remove_reference_t<T>> &&
+    (std::is_arithmetic_v<std::remove_cvref_t<T>> || std::same_as<std::remove_cvref_t<T>, std::string>);
+
+}  // namespace detail
+
+/// One entry of a state dict: a nested dict, a list, a tensor, a value, or a Stateful.
+///
+/// Made from whatever the state holds. Tensors, sharded tensors and Statefuls that are lvalues are
+/// borrowed and must outlive the verb; rvalues are moved in. Values are copied; a scalar that a load
+/// shall write into is given as `std::ref(step)`. Copies of a node share what it holds.
+class node {
+public:
+    using content = std::variant<std::monostate, std::shared_ptr<state_dict>,
+                                 std::shared_ptr<state_list>, std::shared_ptr<tensor_leaf>,
+                                 std::shared_ptr<detail::object_node>,
+                                 std::shared_ptr<detail::stateful_node>>;
+
+    node() = default;
+    template <class T>
+        requires(!std::same_as<std::remove_cvref_t<T>, node>)
+    node(T&& t) : c_(make(std::forward<T>(t))) {
+        static_assert(!detail::AmbiguousScalar<T>,
+                      "cairn: a mutable scalar says how it is meant: std::ref(x) to be loaded into, "
+                      "cairn::value(x) to be saved as it is now");
+    }
+
+    bool is_dict() const noexcept { return c_.index() == 1; }
+    bool is_list() const noexcept { return c_.index() == 2; }
+    bool is_tensor() const noexcept { return c_.index() == 3; }
+    bool is_object() const noexcept { return c_.index() == 4; }
+
+    /// @throws error errc::kind_mismatch when it is something else
+    state_dict& as_dict() const { return *held<std::shared_ptr<state_dict>>("a state dict"); }
+    const tensor_leaf& as_tensor() const {
+        return *held<std::shared_ptr<tensor_leaf>>("a tensor");
+    }
+    /// The value as it is now; after a load, the loaded one.
+    value as_value() const {
+        return held<std::shared_ptr<detail::object_node>>("a value")->get();
+    }
+
+    const content& raw() const noexcept { return c_; }
+
+private:
+    template <class Pointer>
+    const Pointer& held(const char* wanted) const {
+        if (auto const* p = std::get_if<Pointer>(&c_)) return *p;
+        throw error(errc::kind_mismatch, {.expected = wanted});
+    }
+
+    template <class T>
+    static content make(T&& t);
+    template <class T>
+    static std::shared_ptr<detail::object_node> make_reference(T& t);
+
+    content c_;
+};
+
+}  // namespace cairn
+
+#endif

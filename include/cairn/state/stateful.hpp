@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STATE_STATEFUL_HPP
+#define CAIRN_STATE_STATEFUL_HPP
+
+#include <concepts>
+#include <type_traits>
+
+namespace cairn {
+
+class state_dict;
+
+/// An object of the user's that knows its own state; DCP's `Stateful`.
+///
+/// Given `s` of type `S&` and `d` a `const state_dict&`:
+///
+/// | Expression             | Type                        | Meaning                               |
+/// |------------------------|-----------------------------|---------------------------------------|
+/// | `s.state_dict()`       | convertible to `state_dict` | views and references to what it holds |
+/// | `s.load_state_dict(d)` | any                         | they are filled; rebuild what follows |
+///
+/// **Semantics**
+/// - *Lifetime*: the verb keeps what `state_dict()` returned until it ends. Memory that its views
+///   and references point to outlives the verb.
+/// - *Calls*: `state_dict()` once, inside the initiating call. `load_state_dict()` once, after a
+///   load has succeeded on all ranks, with the very dictionary that was filled: values that were
+///   given by value have their loaded ones there.
+/// - *Nesting*: a `Stateful` may be a value inside a state dict; inner ones are told before outer.
+/// - *Errors*: what either throws ends the verb on all ranks (`state_dict()`) or on this one.
+///
+/// Not required: copying, default construction, thread safety.
+/// **Archetype**: `archetype::stateful`.
+template <class S>
+concept Stateful = requires(std::remove_cvref_t<S>& s, const cairn::state_dict& d) {
+    { s.state_dict() } -> std::convertible_to<cairn::state_dict>;
+    s.load_state_dict(d);
+};
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STATE_VALUE_TRAITS_HPP
+#define CAIRN_STATE_VALUE_TRAITS_HPP
+
+#include <cairn/state/value.hpp>
+
+#include <concepts>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// How a C++ object becomes a plain value and back. Specialise it for scalars and small structs of
+/// your own that a state dict refers to with `std::ref`.
+template <class T>
+struct value_traits;
+
+template <class T>
+    requires std::is_arithmetic_v<T>
+struct value_traits<T> {
+    static value to_value(const T& t) { return t; }
+    static void from_value(T& t, const value& v) { t = v.template as<T>(); }
+};
+template <>
+struct value_traits<std::string> {
+    static value to_value(const std::string& s) { return s; }
+    static void from_value(std::string& s, const value& v) { s = v.as<std::string>(); }
+};
+template <>
+struct value_traits<value> {
+    static value to_value(const value& v) { return v; }
+    static void from_value(value& to, const value& v) { to = v; }
+};
+template <>
+struct value_traits<std::vector<std::byte>> {
+    static value to_value(const std::vector<std::byte>& b) { return b; }
+    static void from_value(std::vector<std::byte>& b, const value& v) { b = v.as<value::bytes_t>(); }
+};
+
+/// A type that a state dict can hold by reference as an object.
+template <class T>
+concept ValueLike = requires(T& t, const T& c, const value& v) {
+    { value_traits<T>::to_value(c) } -> std::convertible_to<value>;
+    value_traits<T>::from_value(t, v);
+};
+
+}  // namespace cairn
+
+#endif
