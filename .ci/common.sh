@@ -27,14 +27,21 @@ die() {
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
+apt_get() { as_root env DEBIAN_FRONTEND=noninteractive apt-get "$@"; }
 apt_install() {
+    apt_get install -y --no-install-recommends "$@" ||
+        { apt_get update && apt_get install -y --no-install-recommends "$@"; }
+}
+
+# install STEP PACKAGE...
+install() {
+    local name=$1
+    shift
     command -v apt-get >/dev/null ||
         die "Missing: $*. These are Debian's names; without apt-get, please install them yourself."
     [ "$(id -u)" = 0 ] || command -v sudo >/dev/null ||
-        die "Missing: $*. Run 'apt-get install $*' as root; there is no sudo here."
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" ||
-        { as_root apt-get update &&
-          as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; }
+        die "Missing: $*. There is no sudo here; as root: apt-get install $*"
+    step "$name" apt_install "$@" || die "Could not install: $*."
 }
 
 # need_commands COMMAND:PACKAGE...: installs the packages of the commands that are not there.
@@ -43,8 +50,7 @@ need_commands() {
     for pair in "$@"; do
         command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
     done
-    [ ${#missing[@]} = 0 ] || step install-tools apt_install "${missing[@]}" ||
-        die "Could not install ${missing[*]}."
+    [ ${#missing[@]} = 0 ] || install install-tools "${missing[@]}"
 }
 
 # need_headers HEADER:PACKAGE...: the same for headers; asks the compiler, so g++ must be there.
@@ -60,8 +66,7 @@ need_headers() {
         } | g++ -std=c++20 -x c++ -E -P - | grep -E '^lib|^zlib' | tr -d ' ' | sort -u
     )
     # shellcheck disable=SC2086
-    [ -z "$missing" ] || step install-libraries apt_install $missing ||
-        die "Could not install $(echo $missing)."
+    [ -z "$missing" ] || install install-libraries $missing
 }
 
 # As many compilers at once as there are cores, and 1.5 GB of memory for each.

@@ -25,7 +25,7 @@ sharded my_part(int rank, int size);
 }  // namespace mine
 
 extern std::vector<float> weights;
-extern std::int64_t step;
+extern std::int64_t step, seed;
 extern cairn::thread_group::member ranks;
 extern cairn::tensor_view local;
 extern cairn::device_mesh mesh;

@@ -145,7 +145,7 @@ private:
                                                           " in the checkpoint"});
             return;
         }
-        if (stored->type != t.type) {
+        if (stored->type != t.type && !t.shards.empty()) {
             dtype_difference const d{name, stored->type, t.type};
             if (options_->dtypes == dtype_policy::refuse || !can_convert(stored->type, t.type)) {
                 report_.dtypes.push_back(d);

@@ -91,7 +91,9 @@ public:
     item_data resolve(const write_item& item) const {
         auto const& leaf = state_->at(item.leaf);
         if (item.kind == item_kind::object) return &values_.at(item.part);
-        return leaf.tensor()->shards.at(item.part).view;
+        auto const& t = *leaf.tensor();
+        if (t.shards.empty()) return const_tensor_view(t.type, t.global, nullptr);
+        return t.shards.at(item.part).view;
     }
 
 private:
@@ -99,14 +101,17 @@ private:
                                          const std::string& name, std::uint32_t index) const {
         check_leaf(leaf, t);
         std::vector<write_item> items;
-        for (std::uint32_t part = 0; part < t.shards.size(); ++part) {
+        // A tensor without elements has an item too, whoever holds its no shards: it has a name.
+        bool const nothing = t.shards.empty() && t.global.product() == 0;
+        std::size_t const parts = nothing ? 1 : t.shards.size();
+        for (std::uint32_t part = 0; part < parts; ++part) {
             write_item w;
             w.fqn = name;
             w.kind = t.sharded ? item_kind::shard : item_kind::tensor;
             w.type = t.type;
             w.requires_grad = t.requires_grad;
             w.global = t.global;
-            w.where = t.shards[part].where;
+            w.where = nothing ? box::whole(t.global) : t.shards[part].where;
             w.leaf = index;
             w.part = part;
             items.push_back(std::move(w));

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// What PyTorch wrote, loaded whole and by rows on several ranks, against what it holds.
+#include "support/whole.hpp"
+
+#include <boost/json/src.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+namespace {
+
+fs::path const golden = CAIRN_GOLDEN;
+
+std::string slurp(const fs::path& p) {
+    std::ifstream f(p, std::ios::binary);
+    return {std::istreambuf_iterator<char>(f), {}};
+}
+
+std::string hex(const std::vector<std::byte>& b) {
+    std::string s;
+    for (auto x : b) {
+        s += "0123456789abcdef"[static_cast<unsigned>(x) >> 4];
+        s += "0123456789abcdef"[static_cast<unsigned>(x) & 15];
+    }
+    return s;
+}
+
+/// The JSON of expected.json for a value; integers beyond 64 bits as their double, like the parser.
+json::value plain(const cairn::value& v) {
+    using cairn::value;
+    if (v.is_none()) return nullptr;
+    if (auto const* b = v.get_if<bool>()) return *b;
+    if (auto const* i = v.get_if<std::int64_t>()) return *i;
+    if (auto const* i = v.get_if<cairn::big_int>()) return std::stod(i->to_string());
+    if (auto const* d = v.get_if<double>()) return *d;
+    if (auto const* s = v.get_if<std::string>()) return json::string(*s);
+    if (auto const* b = v.get_if<value::bytes_t>()) return json::object{{"bytes", hex(*b)}};
+    json::array items;
+    if (auto const* l = v.get_if<value::list_t>()) {
+        for (auto const& x : *l) items.push_back(plain(x));
+        return items;
+    }
+    if (auto const* t = v.get_if<value::tuple_t>()) {
+        for (auto const& x : t->items) items.push_back(plain(x));
+        return json::object{{"tuple", items}};
+    }
+    json::object o;
+    for (auto const& [k, x] : v.get_if<value::dict_t>()->items) o[k.as<std::string>()] = plain(x);
+    return o;
+}
+
+std::vector<fs::path> cases() {
+    std::vector<fs::path> out;
+    for (auto const& e : fs::recursive_directory_iterator(golden))
+        if (e.path().filename() == "expected.json") out.push_back(e.path().parent_path());
+    return out;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(golden_samples)
+
+BOOST_AUTO_TEST_CASE(are_all_there) { BOOST_TEST(cases().size() >= 12u); }
+
+BOOST_AUTO_TEST_CASE(load_whole_as_pytorch_says) {
+    for (auto const& dir : cases()) {
+        BOOST_TEST_CONTEXT(dir) {
+            auto const w = support::load_whole(cairn::file_store(), (dir / "checkpoint").string());
+            auto const want = json::parse(slurp(dir / "expected.json"));
+            auto const& tensors = want.at("tensors").as_object();
+            BOOST_TEST(w.tensors.size() == tensors.size());
+            for (auto const& [key, x] : tensors) {
+                BOOST_TEST_CONTEXT(key) {
+                    auto const it = w.tensors.find(std::string(key));
+                    BOOST_REQUIRE((it != w.tensors.end()));
+                    auto const& t = it->second;
+                    BOOST_TEST(cairn::name_of(t.type) == std::string_view(x.at("dtype").as_string()));
+                    cairn::sizes shape;
+                    for (auto const& n : x.at("shape").as_array()) shape.push_back(n.as_int64());
+                    BOOST_TEST((t.extents == shape));
+                    BOOST_TEST(hex(t.bytes) == std::string_view(x.at("hex").as_string()));
+                }
+            }
+            auto const& objects = want.at("objects").as_object();
+            BOOST_TEST(w.objects.size() == objects.size());
+            for (auto const& [key, x] : objects) {
+                auto const it = w.objects.find(std::string(key));
+                BOOST_REQUIRE((it != w.objects.end()));
+                BOOST_TEST(plain(it->second) == x, key);
+            }
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(load_by_rows_on_other_numbers_of_ranks) {
+    for (auto const& dir : cases()) {
+        auto const id = (dir / "checkpoint").string();
+        auto const w = support::load_whole(cairn::file_store(), id);
+        cairn::torch_reader reader{cairn::file_store()};
+        reader.reset(id);
+        auto const m = reader.read_metadata();
+        for (int n : {1, 2, 3, 5, 8}) {
+            cairn::run_ranks(n, [&](cairn::thread_group::member& me) {
+                support::rows r(m, me.rank(), n);
+                cairn::load(r, id, me);
+                if (!r.equals(w)) throw std::runtime_error(dir.string() + ": rows differ");
+            });
+        }
+        BOOST_TEST(!m.entries.empty());
+    }
+}
+
+BOOST_AUTO_TEST_CASE(crafted_variants_are_accepted_or_refused_as_told) {
+    auto const reference = support::load_whole(cairn::file_store(), (golden / "crafted/A_min").string());
+    for (auto const& e : fs::directory_iterator(golden / "crafted")) {
+        auto const name = e.path().filename().string();
+        BOOST_TEST_CONTEXT(name) {
+            auto const load = [&] { return support::load_whole(cairn::file_store(), e.path().string()); };
+            if (name[0] == 'B' || name[0] == 'D') {
+                BOOST_CHECK_EXCEPTION(load(), cairn::error, [](const cairn::error& x) {
+                    return x.code() == cairn::make_error_code(cairn::errc::corrupt);
+                });
+            } else if (name[0] == 'C') {
+                BOOST_CHECK_EXCEPTION(load(), cairn::error, [](const cairn::error& x) {
+                    return x.code() == cairn::make_error_code(cairn::errc::checksum_mismatch);
+                });
+            } else {
+                BOOST_TEST(load().tensors.size() == reference.tensors.size());
+            }
+        }
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
