@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+
+int main(int argc, char** argv) {
+    CLI::App app{"Looks at, checks, compares and re-shards checkpoints of cairn and PyTorch DCP."};
+    app.require_subcommand(1);
+    std::string a, b, fqn;
+    bool json = false, raw = false;
+    int ranks = 0, dim = 0;
+
+    auto* const ls = app.add_subcommand("ls", "names, dtypes, shapes, chunks, bytes, files");
+    ls->add_option("CKPT", a, "a checkpoint's directory")->required();
+    ls->add_flag("--json", json, "one JSON list");
+
+    auto* const cat = app.add_subcommand("cat", "one tensor or object");
+    cat->add_option("CKPT", a, "a checkpoint's directory")->required();
+    cat->add_option("FQN", fqn, "its name")->required();
+    auto* const raw_flag = cat->add_flag("--raw", raw, "little-endian row-major bytes of a tensor");
+    cat->add_flag("--json", json, "JSON (the default)")->excludes(raw_flag);
+
+    auto* const verify = app.add_subcommand("verify", "read everything, check everything");
+    verify->add_option("CKPT", a, "a checkpoint's directory")->required();
+
+    auto* const diff = app.add_subcommand("diff", "compare two checkpoints by name");
+    diff->add_option("A", a, "a checkpoint's directory")->required();
+    diff->add_option("B", b, "another's")->required();
+
+    auto* const reshard = app.add_subcommand("reshard", "load on N ranks, save on N ranks");
+    reshard->add_option("SRC", a, "a checkpoint's directory")->required();
+    reshard->add_option("DST", b, "where the new one goes")->required();
+    reshard->add_option("--ranks", ranks, "how many ranks")->required()->check(CLI::Range(1, 4096));
+    reshard->add_option("--dim", dim, "which dimension is split")->check(CLI::Range(0, 63));
+
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::CallForHelp& e) {
+        return app.exit(e);
+    } catch (const CLI::ParseError& e) {
+        std::cerr << "cairn: " << e.what() << " (cairn --help says more)\n";
+        return tool::could_not_run;
+    }
+    try {
+        if (ls->parsed()) return tool::ls(a, json);
+        if (cat->parsed()) return tool::cat(a, fqn, raw);
+        if (verify->parsed()) return tool::verify(a);
+        if (diff->parsed()) return tool::diff(a, b);
+        return tool::reshard(a, b, ranks, dim);
+    } catch (const std::bad_alloc&) {
+        std::cerr << "cairn: out of memory\n";
+    } catch (const std::exception& e) {
+        std::cerr << "cairn: " << e.what() << "\n";
+    }
+    return tool::could_not_run;
+}

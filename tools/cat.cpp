@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint.hpp"
+#include "json.hpp"
+
+#include <cairn/tensor/convert.hpp>
+
+#include <cstring>
+#include <iostream>
+
+namespace tool {
+
+namespace {
+
+constexpr std::uint64_t piece_bytes = std::uint64_t{64} << 20;
+constexpr std::int64_t printable = 100000;
+
+/// One element as JSON; complex numbers as [real, imaginary].
+std::string element(const std::byte* at, cairn::dtype type) {
+    using namespace cairn;
+    auto const as = [&]<class T>(dtype wanted) {
+        T t{};
+        convert_elements(const_tensor_view(type, {}, at), tensor_view(wanted, {}, &t));
+        return t;
+    };
+    switch (info(type).kind) {
+        case dtype_class::boolean: return std::to_integer<int>(*at) != 0 ? "true" : "false";
+        case dtype_class::integer:
+            if (type == dtype::uint64) {
+                std::uint64_t u = 0;
+                std::memcpy(&u, at, sizeof u);
+                return std::to_string(u);
+            }
+            return std::to_string(as.template operator()<std::int64_t>(dtype::int64));
+        case dtype_class::floating: return number(as.template operator()<double>(dtype::float64));
+        case dtype_class::complex: {
+            auto const c = as.template operator()<std::complex<double>>(dtype::complex128);
+            return "[" + number(c.real()) + ", " + number(c.imag()) + "]";
+        }
+    }
+    return "null";
+}
+
+/// Nested lists, as the shape has it.
+void print(const std::byte*& at, const cairn::tensor_metadata& t, std::size_t d) {
+    if (d == t.extents.size()) {
+        std::cout << element(at, t.type);
+        at += cairn::size_of(t.type);
+        return;
+    }
+    std::cout << '[';
+    for (std::int64_t i = 0; i < t.extents[d]; ++i) {
+        if (i != 0) std::cout << ", ";
+        print(at, t, d + 1);
+    }
+    std::cout << ']';
+}
+
+}  // namespace
+
+int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
+    auto const m = read_metadata(checkpoint);
+    if (m.object(fqn) != nullptr) {
+        if (raw)
+            throw cairn::error(cairn::errc::kind_mismatch,
+                               {.tensor = fqn, .expected = "a tensor", .found = "an object",
+                                .remedy = "leave --raw out"});
+        std::cout << json(load_object(checkpoint, fqn)) << '\n';
+        return fine;
+    }
+    auto const* t = m.tensor(fqn);
+    if (t == nullptr)
+        throw cairn::error(cairn::errc::missing_key,
+                           {.tensor = fqn, .object = checkpoint, .remedy = "cairn ls lists the names"});
+    if (raw) {
+        for (auto const& b : row_pieces(*t, piece_bytes)) {
+            auto const piece = load_box(checkpoint, fqn, *t, b);
+            std::cout.write(reinterpret_cast<const char*>(piece.bytes.data()),
+                            static_cast<std::streamsize>(piece.bytes.size()));
+        }
+        std::cout.flush();
+        if (!std::cout)
+            throw cairn::error(cairn::errc::io, {.tensor = fqn, .found = "standard output was closed"});
+        return fine;
+    }
+    if (t->extents.product() > printable)
+        throw cairn::error(cairn::errc::invalid_argument,
+                           {.tensor = fqn, .expected = "at most " + std::to_string(printable) + " elements to print",
+                            .found = std::to_string(t->extents.product()), .remedy = "use --raw"});
+    auto const whole = load_box(checkpoint, fqn, *t, cairn::box::whole(t->extents));
+    std::cout << "{\"dtype\": " << json_string(cairn::name_of(t->type)) << ", \"shape\": " << to_string(t->extents)
+              << ", \"data\": ";
+    auto const* at = whole.bytes.data();
+    print(at, *t, 0);
+    std::cout << "}\n";
+    return fine;
+}
+
+}  // namespace tool

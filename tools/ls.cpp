@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint.hpp"
+#include "json.hpp"
+
+#include <iostream>
+#include <set>
+
+namespace tool {
+
+int ls(const std::string& checkpoint, bool as_json) {
+    auto const m = read_metadata(checkpoint);
+    bool first = true;
+    if (as_json) std::cout << "[";
+    for (auto const& [fqn, entry] : m.entries) {
+        std::set<std::string> files;
+        std::uint64_t bytes = 0;
+        std::size_t chunks = 0;
+        std::string type = "object", shape;
+        if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry)) {
+            type = cairn::name_of(t->type);
+            shape = to_string(t->extents);
+            chunks = t->chunks.size();
+            bytes = static_cast<std::uint64_t>(t->extents.product()) * cairn::size_of(t->type);
+            for (auto const& c : t->chunks) files.insert(c.at.object);
+        } else {
+            auto const& at = std::get<cairn::object_metadata>(entry).at;
+            bytes = at.length;
+            files.insert(at.object);
+        }
+        if (!as_json) {
+            std::cout << fqn << "  " << type;
+            if (!shape.empty()) std::cout << ' ' << shape << "  " << chunks << (chunks == 1 ? " chunk" : " chunks");
+            std::cout << "  " << bytes << " bytes ";
+            for (auto const& f : files) std::cout << ' ' << f;
+            std::cout << '\n';
+            continue;
+        }
+        std::cout << (first ? "\n" : ",\n") << " {\"fqn\": " << json_string(fqn) << ", \"kind\": "
+                  << (shape.empty() ? "\"object\"" : "\"tensor\", \"dtype\": " + json_string(type) +
+                                                         ", \"shape\": " + shape + ", \"chunks\": " +
+                                                         std::to_string(chunks))
+                  << ", \"bytes\": " << bytes << ", \"files\": [";
+        bool first_file = true;
+        for (auto const& f : files) {
+            std::cout << (first_file ? "" : ", ") << json_string(f);
+            first_file = false;
+        }
+        std::cout << "]}";
+        first = false;
+    }
+    if (as_json) std::cout << "\n]\n";
+    return fine;
+}
+
+}  // namespace tool

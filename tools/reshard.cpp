@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint.hpp"
+
+#include <deque>
+#include <iostream>
+
+namespace tool {
+
+/// An object as it was stored, whatever is in it: flattening does not enter it.
+struct opaque {
+    cairn::value v{};
+};
+
+}  // namespace tool
+
+template <>
+struct cairn::value_traits<tool::opaque> {
+    static value to_value(const tool::opaque& o) { return o.v; }
+    static void from_value(tool::opaque& o, const value& v) { o.v = v; }
+};
+
+namespace tool {
+
+namespace {
+
+/// One rank's part of a whole checkpoint, every tensor split along one dimension as DTensor's
+/// `Shard` splits it; tensors without that dimension are replicated.
+class part {
+public:
+    part(const cairn::metadata& m, int rank, int ranks, int dim) {
+        for (auto const& [fqn, entry] : m.entries) {
+            auto const* t = std::get_if<cairn::tensor_metadata>(&entry);
+            if (t == nullptr) {
+                dict_[fqn] = std::ref(values_.emplace_back());
+                continue;
+            }
+            auto where = cairn::box::whole(t->extents);
+            if (static_cast<std::size_t>(dim) < t->extents.size())
+                where = boxes_of(t->extents, cairn::device_mesh::line(ranks), {cairn::shard_along{dim}}, rank).at(0);
+            auto& bytes = memory_.emplace_back(static_cast<std::size_t>(where.volume()) * cairn::size_of(t->type));
+            cairn::tensor_view v(t->type, where.lengths, bytes.data());
+            v.requires_grad = t->requires_grad;
+            dict_[fqn] = cairn::sharded_view{t->extents, t->type, {cairn::shard(where, v)}};
+        }
+    }
+    cairn::state_dict& dict() { return dict_; }
+
+private:
+    std::deque<std::vector<std::byte>> memory_;
+    std::deque<opaque> values_;
+    cairn::state_dict dict_;
+};
+
+/// The usual planner, but for the paths of the nested state dict, which are the source's.
+class same_paths {
+public:
+    explicit same_paths(const cairn::metadata& m) : m_(&m) {}
+    void set_up_save(const cairn::flat_state& s, int rank, bool c) { usual_.set_up_save(s, rank, c); }
+    cairn::save_plan create_local_save_plan() {
+        auto plan = usual_.create_local_save_plan();
+        plan.paths.assign(m_->paths.begin(), m_->paths.end());
+        return plan;
+    }
+    auto create_global_save_plan(std::vector<cairn::save_plan> all) {
+        return usual_.create_global_save_plan(std::move(all));
+    }
+    cairn::save_plan finish_save_plan(cairn::save_plan p) { return p; }
+    cairn::item_data resolve_data(const cairn::write_item& i) { return usual_.resolve_data(i); }
+
+private:
+    const cairn::metadata* m_;
+    cairn::default_planner usual_;
+};
+
+}  // namespace
+
+int reshard(const std::string& from, const std::string& to, int ranks, int dim) {
+    auto const m = read_metadata(from);
+    cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
+        part mine(m, me.rank(), ranks, dim);
+        cairn::load(mine.dict(), from, me);
+        cairn::save(mine.dict(), to, me, same_paths(m));
+    });
+    std::cout << from << " re-sharded onto " << ranks << (ranks == 1 ? " rank: " : " ranks: ") << to << '\n';
+    return fine;
+}
+
+}  // namespace tool
