@@ -28,7 +28,8 @@ struct parameter {
 
 /// torch's names and shapes of GPT-2's 148 parameters; Conv1D keeps inputs × outputs.
 std::vector<parameter> gpt2() {
-    std::vector<parameter> p{{"transformer.wte.weight", {50257, 768}}, {"transformer.wpe.weight", {1024, 768}}};
+    std::vector<parameter> p{{"transformer.wte.weight", {50257, 768}},
+                             {"transformer.wpe.weight", {1024, 768}}};
     for (int i = 0; i < 12; ++i) {
         auto const h = "transformer.h." + std::to_string(i) + ".";
         auto const add = [&](const char* name, cairn::sizes weight, std::int64_t bias) {
@@ -71,8 +72,11 @@ public:
             names_.push_back(cairn::value(p.name));
         }
         using cairn::value;
-        groups_ = value::list({value::dict({{"lr", 6e-4}, {"betas", value::tuple({0.9, 0.95})},
-                                            {"eps", 1e-8}, {"weight_decay", 0.1}, {"params", value::list(names_)}})});
+        groups_ = value::list({value::dict({{"lr", 6e-4},
+                                            {"betas", value::tuple({0.9, 0.95})},
+                                            {"eps", 1e-8},
+                                            {"weight_decay", 0.1},
+                                            {"params", value::list(names_)}})});
     }
     cairn::state_dict state_dict() {
         cairn::state_dict sd;
@@ -113,14 +117,20 @@ private:
     void add(const std::string& fqn, const cairn::sizes& shape, bool filled) {
         auto where = cairn::box::whole(shape);
         if (!shape.empty())
-            where = boxes_of(shape, cairn::device_mesh::line(ranks_), {cairn::shard_along{0}}, rank_).at(0);
-        std::uint64_t const row = shape.empty() ? 1 : static_cast<std::uint64_t>(shape.product() / shape[0]);
-        tensors_.push_back({fqn, std::vector<float>(static_cast<std::size_t>(where.volume())),
-                            shape.empty() ? 0 : static_cast<std::uint64_t>(where.offsets[0]) * row, {}});
+            where =
+                boxes_of(shape, cairn::device_mesh::line(ranks_), {cairn::shard_along{0}}, rank_)
+                    .at(0);
+        std::uint64_t const row =
+            shape.empty() ? 1 : static_cast<std::uint64_t>(shape.product() / shape[0]);
+        tensors_.push_back({fqn,
+                            std::vector<float>(static_cast<std::size_t>(where.volume())),
+                            shape.empty() ? 0 : static_cast<std::uint64_t>(where.offsets[0]) * row,
+                            {}});
         auto& t = tensors_.back();
         auto const seed = hash(fqn);
         if (filled)
-            for (std::size_t i = 0; i < t.memory.size(); ++i) t.memory[i] = content(seed, t.first + i);
+            for (std::size_t i = 0; i < t.memory.size(); ++i)
+                t.memory[i] = content(seed, t.first + i);
         cairn::tensor_view const v(cairn::dtype::float32, where.lengths, t.memory.data());
         t.view = {shape, cairn::dtype::float32, {cairn::shard(where, v)}};
         step = filled ? 12345 : 0;
@@ -170,7 +180,9 @@ void print_list(const char* name, const std::vector<double>& v) {
 int main(int argc, char** argv) {
     arguments a;
     if (!parse(argc, argv, a)) {
-        std::fprintf(stderr, "usage: gpt2 save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--deadline S]\n");
+        std::fprintf(stderr,
+                     "usage: gpt2 save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
+                     "[--deadline S]\n");
         return 2;
     }
     auto const ranks = static_cast<std::size_t>(a.ranks);
@@ -196,7 +208,9 @@ int main(int argc, char** argv) {
                     o.deadline = limit;
                     cairn::load(s, a.dir + "/s0", o, me);
                 }
-                times[rank].push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+                times[rank].push_back(
+                    std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+                        .count());
             }
             if (a.check) wrong[rank] = s.wrong();
         });
@@ -207,13 +221,16 @@ int main(int argc, char** argv) {
     std::vector<double> slowest(static_cast<std::size_t>(a.steps), 0);
     std::uint64_t total = 0, bad = 0;
     for (std::size_t r = 0; r < ranks; ++r) {
-        for (std::size_t k = 0; k < slowest.size(); ++k) slowest[k] = std::max(slowest[k], times[r][k]);
+        for (std::size_t k = 0; k < slowest.size(); ++k)
+            slowest[k] = std::max(slowest[k], times[r][k]);
         total += bytes[r];
         bad += wrong[r];
     }
     rusage u{};
     getrusage(RUSAGE_SELF, &u);
-    auto const seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+    auto const seconds = [](const timeval& t) {
+        return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+    };
     std::printf("{\"mode\": \"%s\", \"ranks\": %d, \"bytes\": %llu, ", a.mode.c_str(), a.ranks,
                 static_cast<unsigned long long>(total));
     print_list("times", slowest);

@@ -14,7 +14,8 @@ int main() {
             cairn::tensor_view(cairn::dtype::float32, {2, 3}, rows.data()), {8, 3},
             cairn::device_mesh::line(4), {cairn::shard_along{0}}, ranks.rank());
         std::int64_t step = 100;
-        cairn::state_dict state{{"model", cairn::state_dict{{"weight", weight}}}, {"step", std::ref(step)}};
+        cairn::state_dict state{{"model", cairn::state_dict{{"weight", weight}}},
+                                {"step", std::ref(step)}};
 
         cairn::save(state, "ckpt/step_100", ranks);
 

@@ -13,7 +13,9 @@ struct part {
     cairn::sharded_view view;
 
     part(int dim, int rank, int ranks) {
-        auto const box = boxes_of({8, 6}, cairn::device_mesh::line(ranks), {cairn::shard_along{dim}}, rank).at(0);
+        auto const box =
+            boxes_of({8, 6}, cairn::device_mesh::line(ranks), {cairn::shard_along{dim}}, rank)
+                .at(0);
         memory.resize(static_cast<std::size_t>(box.volume()));
         cairn::tensor_view const local(cairn::dtype::float64, box.lengths, memory.data());
         view = {{8, 6}, cairn::dtype::float64, {cairn::shard(box, local)}};
@@ -21,13 +23,15 @@ struct part {
     /// The matrix's element (i, j) is 10 i + j.
     double& at(std::int64_t i, std::int64_t j) {
         auto const& where = view.shards[0].where;
-        return memory[static_cast<std::size_t>((i - where.offsets[0]) * where.lengths[1] + j - where.offsets[1])];
+        return memory[static_cast<std::size_t>((i - where.offsets[0]) * where.lengths[1] + j -
+                                               where.offsets[1])];
     }
     template <class F>
     void each(F&& f) {
         auto const& where = view.shards[0].where;
         for (auto i = where.offsets[0]; i < where.end(0); ++i)
-            for (auto j = where.offsets[1]; j < where.end(1); ++j) f(at(i, j), static_cast<double>(10 * i + j));
+            for (auto j = where.offsets[1]; j < where.end(1); ++j)
+                f(at(i, j), static_cast<double>(10 * i + j));
     }
 };
 

@@ -25,7 +25,8 @@ int main() {
 
     trainer fresh{{{"weight", {0, 0, 0}}, {"bias", {0}}}, 0, ""};
     cairn::load(fresh, "ckpt/one_process");
-    bool const ok = fresh.parameters == t.parameters && fresh.step == 7 && fresh.run == "baseline" && fresh.told == 1;
+    bool const ok = fresh.parameters == t.parameters && fresh.step == 7 &&
+                    fresh.run == "baseline" && fresh.told == 1;
     std::printf("one process: %s\n", ok ? "as saved" : "something differs");
     return ok ? 0 : 1;
 }

@@ -25,8 +25,12 @@ private:
 
 template <>
 struct cairn::tensor_traits<mine::matrix> {
-    static tensor_view view(mine::matrix& m) { return {dtype::f64, {m.rows(), m.columns()}, m.data()}; }
-    static const_tensor_view view(const mine::matrix& m) { return {dtype::f64, {m.rows(), m.columns()}, m.data()}; }
+    static tensor_view view(mine::matrix& m) {
+        return {dtype::f64, {m.rows(), m.columns()}, m.data()};
+    }
+    static const_tensor_view view(const mine::matrix& m) {
+        return {dtype::f64, {m.rows(), m.columns()}, m.data()};
+    }
 };
 
 int main() {

@@ -19,7 +19,9 @@ class my_store {
         int versions = 0;
     };
     std::shared_ptr<shared> s_ = std::make_shared<shared>();
-    static cairn::error no(cairn::errc e, std::string_view n) { return {e, {.object = std::string(n)}}; }
+    static cairn::error no(cairn::errc e, std::string_view n) {
+        return {e, {.object = std::string(n)}};
+    }
 
 public:
     struct writer {
@@ -31,7 +33,8 @@ public:
         }
         void finish(bool) {
             std::lock_guard lock(s->m);
-            if (!s->objects.try_emplace(name, std::move(data)).second) throw no(cairn::errc::already_exists, name);
+            if (!s->objects.try_emplace(name, std::move(data)).second)
+                throw no(cairn::errc::already_exists, name);
         }
     };
     struct reader {
@@ -42,7 +45,9 @@ public:
         }
         std::uint64_t size() const { return data.size(); }
     };
-    writer create(std::string_view n, std::uint64_t size) { return {s_, std::string(n), bytes(size)}; }
+    writer create(std::string_view n, std::uint64_t size) {
+        return {s_, std::string(n), bytes(size)};
+    }
     void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> match) {
         if (match && tag(n) != *match) throw no(cairn::errc::concurrent_save, n);
         std::lock_guard lock(s_->m);
@@ -58,7 +63,8 @@ public:
         std::lock_guard lock(s_->m);
         auto const it = s_->objects.find(n);
         if (it == s_->objects.end()) return {};
-        return {std::to_string(cairn::format::crc32(it->second)) + "/" + std::to_string(it->second.size())};
+        return {std::to_string(cairn::format::crc32(it->second)) + "/" +
+                std::to_string(it->second.size())};
     }
     std::vector<cairn::object_info> list() {
         std::lock_guard lock(s_->m);
@@ -80,8 +86,10 @@ int main() {
     int wrong = 0;
     auto const run = [&](cairn::thread_group::member& ranks, bool save) {
         std::vector<float> rows(4, save ? static_cast<float>(ranks.rank()) : -1.0f);
-        cairn::state_dict state{{"w", cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {1, 4}, rows.data()), {3, 4},
-                                                           cairn::device_mesh::line(3), {cairn::shard_along{0}}, ranks.rank())}};
+        cairn::state_dict state{
+            {"w", cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {1, 4}, rows.data()),
+                                       {3, 4}, cairn::device_mesh::line(3), {cairn::shard_along{0}},
+                                       ranks.rank())}};
         if (save) {
             cairn::save(state, "run/step_1", ranks, store);
             return;

@@ -9,7 +9,9 @@
 /// Saves all but the frozen part of a model; everything else is the default planner's.
 class without_frozen {
 public:
-    void set_up_save(const cairn::flat_state& state, int rank, bool c) { usual_.set_up_save(state, rank, c); }
+    void set_up_save(const cairn::flat_state& state, int rank, bool c) {
+        usual_.set_up_save(state, rank, c);
+    }
     cairn::save_plan create_local_save_plan() {
         auto plan = usual_.create_local_save_plan();
         std::erase_if(plan.items, [](auto const& i) { return i.fqn.starts_with("model.frozen."); });
@@ -28,7 +30,9 @@ static_assert(cairn::SavePlanner<without_frozen>);
 
 int main() {
     std::vector<float> head{1, 2}, base{3, 4};
-    cairn::state_dict state{{"model", cairn::state_dict{{"head", head}, {"frozen", cairn::state_dict{{"base", base}}}}}};
+    cairn::state_dict state{
+        {"model",
+         cairn::state_dict{{"head", head}, {"frozen", cairn::state_dict{{"base", base}}}}}};
     cairn::save(state, "ckpt/own_planner", without_frozen{});
 
     // Load under another name, and leave alone what the checkpoint does not have.

@@ -51,8 +51,9 @@ outcome run(const char* title, const job& j) {
                 if (rank == 0) {
                     out.losses.push_back(loss);
                     if (t.step % 20 == 0 || t.step == j.until) {
-                        std::printf("\r  step %3lld of %lld, loss %.4f", static_cast<long long>(t.step),
-                                    static_cast<long long>(j.until), loss);
+                        std::printf("\r  step %3lld of %lld, loss %.4f",
+                                    static_cast<long long>(t.step), static_cast<long long>(j.until),
+                                    loss);
                         std::fflush(stdout);
                     }
                 }
@@ -87,25 +88,34 @@ int main(int argc, char** argv) {
     std::ifstream file(path, std::ios::binary);
     std::string const text{std::istreambuf_iterator<char>(file), {}};
     if (text.size() < 1000 || steps < 4) {
-        std::fprintf(stderr, "train_charlm: needs a text of at least 1000 bytes (found %zu in %s) and 4 steps\n",
-                     text.size(), path.c_str());
+        std::fprintf(
+            stderr,
+            "train_charlm: needs a text of at least 1000 bytes (found %zu in %s) and 4 steps\n",
+            text.size(), path.c_str());
         return 2;
     }
     charlm::corpus const corpus(text);
     std::int64_t const half = steps / 2;
     try {
         std::filesystem::remove_all(dir);
-        auto const whole = run("1. Four ranks, without a break", {&corpus, dir + "/whole", 4, steps, half});
-        auto const first = run("2. The same, but stopped half-way", {&corpus, dir + "/stopped", 4, half, half});
+        auto const whole =
+            run("1. Four ranks, without a break", {&corpus, dir + "/whole", 4, steps, half});
+        auto const first =
+            run("2. The same, but stopped half-way", {&corpus, dir + "/stopped", 4, half, half});
         auto const checkpoint = dir + "/stopped/step_" + std::to_string(half);
-        auto const again = run("3. Resumed on four ranks", {&corpus, dir + "/resumed", 4, steps, half, checkpoint});
-        auto const three = run("4. Resumed on three ranks", {&corpus, dir + "/three", 3, steps, steps, checkpoint});
+        auto const again = run("3. Resumed on four ranks",
+                               {&corpus, dir + "/resumed", 4, steps, half, checkpoint});
+        auto const three = run("4. Resumed on three ranks",
+                               {&corpus, dir + "/three", 3, steps, steps, checkpoint});
         std::printf("What came of it\n");
         std::vector<double> const rest(whole.losses.begin() + half, whole.losses.end());
         bool ok = check(whole.losses.front() > whole.losses.back(), "the model learns");
-        ok &= check(again.losses == rest, "the loss curve after resuming on 4 ranks is bit-identical");
-        ok &= check(again.loaded == first.saved.back(), "the state after loading on 4 ranks is bit-identical");
-        ok &= check(three.loaded == first.saved.back(), "the state after loading on 3 ranks is bit-identical");
+        ok &= check(again.losses == rest,
+                    "the loss curve after resuming on 4 ranks is bit-identical");
+        ok &= check(again.loaded == first.saved.back(),
+                    "the state after loading on 4 ranks is bit-identical");
+        ok &= check(three.loaded == first.saved.back(),
+                    "the state after loading on 3 ranks is bit-identical");
         return ok ? 0 : 1;
     } catch (const std::exception& e) {
         std::fprintf(stderr, "train_charlm: %s\n", e.what());

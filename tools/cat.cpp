@@ -69,8 +69,9 @@ int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
     }
     auto const* t = m.tensor(fqn);
     if (t == nullptr)
-        throw cairn::error(cairn::errc::missing_key,
-                           {.tensor = fqn, .object = checkpoint, .remedy = "cairn ls lists the names"});
+        throw cairn::error(
+            cairn::errc::missing_key,
+            {.tensor = fqn, .object = checkpoint, .remedy = "cairn ls lists the names"});
     if (raw) {
         for (auto const& b : row_pieces(*t, piece_bytes)) {
             auto const piece = load_box(checkpoint, fqn, *t, b);
@@ -79,16 +80,20 @@ int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
         }
         std::cout.flush();
         if (!std::cout)
-            throw cairn::error(cairn::errc::io, {.tensor = fqn, .found = "standard output was closed"});
+            throw cairn::error(cairn::errc::io,
+                               {.tensor = fqn, .found = "standard output was closed"});
         return fine;
     }
     if (t->extents.product() > printable)
-        throw cairn::error(cairn::errc::invalid_argument,
-                           {.tensor = fqn, .expected = "at most " + std::to_string(printable) + " elements to print",
-                            .found = std::to_string(t->extents.product()), .remedy = "use --raw"});
+        throw cairn::error(
+            cairn::errc::invalid_argument,
+            {.tensor = fqn,
+             .expected = "at most " + std::to_string(printable) + " elements to print",
+             .found = std::to_string(t->extents.product()),
+             .remedy = "use --raw"});
     auto const whole = load_box(checkpoint, fqn, *t, cairn::box::whole(t->extents));
-    std::cout << "{\"dtype\": " << json_string(cairn::name_of(t->type)) << ", \"shape\": " << to_string(t->extents)
-              << ", \"data\": ";
+    std::cout << "{\"dtype\": " << json_string(cairn::name_of(t->type))
+              << ", \"shape\": " << to_string(t->extents) << ", \"data\": ";
     auto const* at = whole.bytes.data();
     print(at, *t, 0);
     std::cout << "}\n";

@@ -29,7 +29,9 @@ struct loaded_box {
 /// Loads a box of a tensor, row-major.
 inline loaded_box load_box(const std::string& checkpoint, const std::string& fqn,
                            const cairn::tensor_metadata& t, const cairn::box& where) {
-    loaded_box out{std::vector<std::byte>(static_cast<std::size_t>(where.volume()) * cairn::size_of(t.type)), where};
+    loaded_box out{
+        std::vector<std::byte>(static_cast<std::size_t>(where.volume()) * cairn::size_of(t.type)),
+        where};
     cairn::tensor_view const v(t.type, where.lengths, out.bytes.data());
     cairn::sharded_view piece{t.extents, t.type, {cairn::shard(where, v)}};
     cairn::state_dict sd{{fqn, piece}};
@@ -50,7 +52,8 @@ inline std::vector<cairn::box> row_pieces(const cairn::tensor_metadata& t, std::
     if (t.extents.empty() || t.extents[0] == 0) return {cairn::box::whole(t.extents)};
     auto const total = static_cast<std::uint64_t>(t.extents.product()) * cairn::size_of(t.type);
     auto const row = total / static_cast<std::uint64_t>(t.extents[0]);
-    auto const rows = static_cast<std::int64_t>(std::max<std::uint64_t>(1, limit / std::max<std::uint64_t>(1, row)));
+    auto const rows = static_cast<std::int64_t>(
+        std::max<std::uint64_t>(1, limit / std::max<std::uint64_t>(1, row)));
     std::vector<cairn::box> out;
     for (std::int64_t at = 0; at < t.extents[0]; at += rows) {
         auto b = cairn::box::whole(t.extents);

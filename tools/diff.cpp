@@ -22,8 +22,10 @@ double largest_difference(const loaded_box& a, const loaded_box& b, cairn::dtype
     auto const n = static_cast<std::size_t>(a.where.volume()) * (complex ? 2 : 1);
     std::vector<double> x(n), y(n);
     auto const wide = complex ? dtype::complex128 : dtype::float64;
-    convert_elements(const_tensor_view(type, a.where.lengths, a.bytes.data()), tensor_view(wide, a.where.lengths, x.data()));
-    convert_elements(const_tensor_view(type, b.where.lengths, b.bytes.data()), tensor_view(wide, b.where.lengths, y.data()));
+    convert_elements(const_tensor_view(type, a.where.lengths, a.bytes.data()),
+                     tensor_view(wide, a.where.lengths, x.data()));
+    convert_elements(const_tensor_view(type, b.where.lengths, b.bytes.data()),
+                     tensor_view(wide, b.where.lengths, y.data()));
     double most = 0;
     for (std::size_t i = 0; i < n; ++i) {
         if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
@@ -36,11 +38,13 @@ double largest_difference(const loaded_box& a, const loaded_box& b, cairn::dtype
 bool same_tensor(const std::string& fqn, const std::string& pa, const cairn::tensor_metadata& a,
                  const std::string& pb, const cairn::tensor_metadata& b) {
     if (a.extents != b.extents) {
-        std::cout << fqn << ": shape " << to_string(a.extents) << " and " << to_string(b.extents) << '\n';
+        std::cout << fqn << ": shape " << to_string(a.extents) << " and " << to_string(b.extents)
+                  << '\n';
         return false;
     }
     if (a.type != b.type) {
-        std::cout << fqn << ": dtype " << cairn::name_of(a.type) << " and " << cairn::name_of(b.type) << '\n';
+        std::cout << fqn << ": dtype " << cairn::name_of(a.type) << " and "
+                  << cairn::name_of(b.type) << '\n';
         return false;
     }
     std::uint64_t bytes = 0;
@@ -52,7 +56,8 @@ bool same_tensor(const std::string& fqn, const std::string& pa, const cairn::ten
         most = std::max(most, largest_difference(x, y, a.type));
     }
     if (bytes != 0)
-        std::cout << fqn << ": " << bytes << " bytes differ, largest difference " << number(most) << '\n';
+        std::cout << fqn << ": " << bytes << " bytes differ, largest difference " << number(most)
+                  << '\n';
     return bytes == 0;
 }
 

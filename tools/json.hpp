@@ -70,7 +70,8 @@ inline std::string json(const cairn::value& v) {
     std::string s = "{";
     for (auto const& [k, x] : v.get_if<value::dict_t>()->items) {
         auto const* key = k.get_if<std::string>();
-        s += (s.size() > 1 ? ", " : "") + json_string(key != nullptr ? *key : json(k)) + ": " + json(x);
+        s += (s.size() > 1 ? ", " : "") + json_string(key != nullptr ? *key : json(k)) + ": " +
+             json(x);
     }
     return s + "}";
 }

@@ -29,16 +29,18 @@ int ls(const std::string& checkpoint, bool as_json) {
         }
         if (!as_json) {
             std::cout << fqn << "  " << type;
-            if (!shape.empty()) std::cout << ' ' << shape << "  " << chunks << (chunks == 1 ? " chunk" : " chunks");
+            if (!shape.empty())
+                std::cout << ' ' << shape << "  " << chunks << (chunks == 1 ? " chunk" : " chunks");
             std::cout << "  " << bytes << " bytes ";
             for (auto const& f : files) std::cout << ' ' << f;
             std::cout << '\n';
             continue;
         }
         std::cout << (first ? "\n" : ",\n") << " {\"fqn\": " << json_string(fqn) << ", \"kind\": "
-                  << (shape.empty() ? "\"object\"" : "\"tensor\", \"dtype\": " + json_string(type) +
-                                                         ", \"shape\": " + shape + ", \"chunks\": " +
-                                                         std::to_string(chunks))
+                  << (shape.empty()
+                          ? "\"object\""
+                          : "\"tensor\", \"dtype\": " + json_string(type) +
+                                ", \"shape\": " + shape + ", \"chunks\": " + std::to_string(chunks))
                   << ", \"bytes\": " << bytes << ", \"files\": [";
         bool first_file = true;
         for (auto const& f : files) {

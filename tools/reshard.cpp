@@ -36,8 +36,11 @@ public:
             }
             auto where = cairn::box::whole(t->extents);
             if (static_cast<std::size_t>(dim) < t->extents.size())
-                where = boxes_of(t->extents, cairn::device_mesh::line(ranks), {cairn::shard_along{dim}}, rank).at(0);
-            auto& bytes = memory_.emplace_back(static_cast<std::size_t>(where.volume()) * cairn::size_of(t->type));
+                where = boxes_of(t->extents, cairn::device_mesh::line(ranks),
+                                 {cairn::shard_along{dim}}, rank)
+                            .at(0);
+            auto& bytes = memory_.emplace_back(static_cast<std::size_t>(where.volume()) *
+                                               cairn::size_of(t->type));
             cairn::tensor_view v(t->type, where.lengths, bytes.data());
             v.requires_grad = t->requires_grad;
             dict_[fqn] = cairn::sharded_view{t->extents, t->type, {cairn::shard(where, v)}};
@@ -55,7 +58,9 @@ private:
 class same_paths {
 public:
     explicit same_paths(const cairn::metadata& m) : m_(&m) {}
-    void set_up_save(const cairn::flat_state& s, int rank, bool c) { usual_.set_up_save(s, rank, c); }
+    void set_up_save(const cairn::flat_state& s, int rank, bool c) {
+        usual_.set_up_save(s, rank, c);
+    }
     cairn::save_plan create_local_save_plan() {
         auto plan = usual_.create_local_save_plan();
         plan.paths.assign(m_->paths.begin(), m_->paths.end());
@@ -81,7 +86,8 @@ int reshard(const std::string& from, const std::string& to, int ranks, int dim) 
         cairn::load(mine.dict(), from, me);
         cairn::save(mine.dict(), to, me, same_paths(m));
     });
-    std::cout << from << " re-sharded onto " << ranks << (ranks == 1 ? " rank: " : " ranks: ") << to << '\n';
+    std::cout << from << " re-sharded onto " << ranks << (ranks == 1 ? " rank: " : " ranks: ") << to
+              << '\n';
     return fine;
 }
 

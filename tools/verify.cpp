@@ -46,7 +46,8 @@ public:
                 attempt(fqn, [&] { check_object(std::get<cairn::object_metadata>(entry)); });
         }
         if (!native_) {
-            std::cout << "not checked: PyTorch wrote this checkpoint, so no checksum covers .metadata, the\n"
+            std::cout << "not checked: PyTorch wrote this checkpoint, so no checksum covers "
+                         ".metadata, the\n"
                          "  zip headers, or whether the data files belong to this save\n";
         }
         return done();
@@ -66,7 +67,8 @@ private:
     }
     int done() const {
         std::cout << items_ << " items, " << bytes_ << " bytes, " << files_.size() << " files: "
-                  << (findings_ == 0 ? "all fine" : std::to_string(findings_) + " findings") << '\n';
+                  << (findings_ == 0 ? "all fine" : std::to_string(findings_) + " findings")
+                  << '\n';
         return findings_ == 0 ? fine : finding;
     }
 
@@ -78,24 +80,32 @@ private:
     void check_size(const std::string& name, std::uint64_t size) {
         auto const found = open(name).size();
         if (found != size)
-            throw cairn::error(cairn::errc::corrupt, {.object = name, .expected = std::to_string(size) + " bytes",
+            throw cairn::error(cairn::errc::corrupt, {.object = name,
+                                                      .expected = std::to_string(size) + " bytes",
                                                       .found = std::to_string(found)});
         if (size != 0) (void)open(name).footer(meta_.save_id);
     }
 
-    /// CRC of a range of a file, read piece by piece; blocks against the footer's, if there are any.
+    /// CRC of a range of a file, read piece by piece; blocks against the footer's, if there are
+    /// any.
     std::uint32_t crc_of(file& f, std::uint64_t at, std::uint64_t length,
                          const std::vector<std::uint32_t>& blocks = {}) {
-        std::vector<std::byte> buffer(static_cast<std::size_t>(std::min<std::uint64_t>(length, 4 << 20)));
+        std::vector<std::byte> buffer(
+            static_cast<std::size_t>(std::min<std::uint64_t>(length, 4 << 20)));
         std::uint32_t crc = 0;
         for (std::uint64_t done = 0; done < length;) {
-            auto const n = static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), length - done));
+            auto const n =
+                static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), length - done));
             std::span<std::byte> const piece(buffer.data(), n);
             f.read(at + done, piece);
             crc = cairn::format::crc32(piece, crc);
-            for (std::size_t k = 0; !blocks.empty() && k < n; k += cairn::format::native::block_bytes) {
-                auto const block = piece.subspan(k, std::min<std::size_t>(cairn::format::native::block_bytes, n - k));
-                if (cairn::format::crc32(block) != blocks[static_cast<std::size_t>((done + k) / cairn::format::native::block_bytes)])
+            for (std::size_t k = 0; !blocks.empty() && k < n;
+                 k += cairn::format::native::block_bytes) {
+                auto const block = piece.subspan(
+                    k, std::min<std::size_t>(cairn::format::native::block_bytes, n - k));
+                if (cairn::format::crc32(block) !=
+                    blocks[static_cast<std::size_t>((done + k) /
+                                                    cairn::format::native::block_bytes)])
                     throw mismatch(f, "a block as it was written");
             }
             done += n;
@@ -104,36 +114,47 @@ private:
         return crc;
     }
     static cairn::error mismatch(const file& f, const char* expected) {
-        return cairn::error(cairn::errc::checksum_mismatch, {.object = f.described(), .expected = expected,
-                                                             .found = "other bytes"});
+        return cairn::error(
+            cairn::errc::checksum_mismatch,
+            {.object = f.described(), .expected = expected, .found = "other bytes"});
     }
 
-    void check_tensor(const std::string& fqn, const cairn::tensor_metadata& t, const cairn::chunk& c) {
+    void check_tensor(const std::string& fqn, const cairn::tensor_metadata& t,
+                      const cairn::chunk& c) {
         ++items_;
         auto& f = open(c.at.object);
         auto const p = cairn::detail::find_payload(f, fqn, t, c, meta_.save_id);
-        if (crc_of(f, p.at, p.length, p.block_crcs) != p.crc) throw mismatch(f, "the tensor as it was written");
+        if (crc_of(f, p.at, p.length, p.block_crcs) != p.crc)
+            throw mismatch(f, "the tensor as it was written");
         if (!c.at.layout) return;
-        if (crc_of(f, c.at.offset, c.at.length) != c.at.layout->item_crc) throw mismatch(f, "the item as it was written");
+        if (crc_of(f, c.at.offset, c.at.length) != c.at.layout->item_crc)
+            throw mismatch(f, "the item as it was written");
         bytes_ -= c.at.length;
         // What PyTorch will read of it must be what the index says.
         auto const as_torch = cairn::format::torch::parse_tensor_item(
-            [&](std::uint64_t at, std::span<std::byte> into) { f.read(c.at.offset + at, into); }, c.at.length);
-        if (as_torch.type != t.type || as_torch.extents != c.where.lengths || as_torch.payload_crc != p.crc ||
-            c.at.offset + as_torch.payload_offset != p.at || as_torch.strides != p.strides)
-            throw cairn::error(cairn::errc::corrupt, {.object = f.described(), .expected = "the item that the index describes",
-                                                      .found = "another"});
+            [&](std::uint64_t at, std::span<std::byte> into) { f.read(c.at.offset + at, into); },
+            c.at.length);
+        if (as_torch.type != t.type || as_torch.extents != c.where.lengths ||
+            as_torch.payload_crc != p.crc || c.at.offset + as_torch.payload_offset != p.at ||
+            as_torch.strides != p.strides)
+            throw cairn::error(cairn::errc::corrupt,
+                               {.object = f.described(),
+                                .expected = "the item that the index describes",
+                                .found = "another"});
     }
     void check_object(const cairn::object_metadata& o) {
         ++items_;
         auto& f = open(o.at.object);
         if (o.at.offset > f.size() || o.at.length > f.size() - o.at.offset)
-            throw cairn::error(cairn::errc::corrupt, {.object = f.described(), .expected = "an item of " + std::to_string(o.at.length) + " bytes",
-                                                      .found = "the end of the file"});
+            throw cairn::error(cairn::errc::corrupt,
+                               {.object = f.described(),
+                                .expected = "an item of " + std::to_string(o.at.length) + " bytes",
+                                .found = "the end of the file"});
         std::vector<std::byte> bytes(static_cast<std::size_t>(o.at.length));
         f.read(o.at.offset, bytes);
         bytes_ += bytes.size();
-        if (o.at.layout && cairn::format::crc32(bytes) != o.at.layout->item_crc) throw mismatch(f, "the object as it was written");
+        if (o.at.layout && cairn::format::crc32(bytes) != o.at.layout->item_crc)
+            throw mismatch(f, "the object as it was written");
         (void)cairn::format::torch::decode_object(bytes);
     }
 

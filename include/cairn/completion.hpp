@@ -68,8 +68,8 @@ private:
     }
     void abandon() noexcept {
         if (impl_)
-            finish(std::make_exception_ptr(error(errc::abandoned,
-                                                 {.remedy = "the backend must call its completion"})),
+            finish(std::make_exception_ptr(
+                       error(errc::abandoned, {.remedy = "the backend must call its completion"})),
                    std::nullopt);
     }
 

@@ -17,7 +17,8 @@ using boost::system::error_code;
 
 /// What went wrong, independent of where. One enumerator per remedy the caller can take.
 enum class errc {
-    /// The state asks for a key that the checkpoint does not hold. Remedy: `partial`, or fix the name.
+    /// The state asks for a key that the checkpoint does not hold. Remedy: `partial`, or fix the
+    /// name.
     missing_key = 1,
     /// The checkpoint holds a key that the state does not ask for, and `strict` was asked.
     unexpected_key,
@@ -166,7 +167,8 @@ public:
             case errc::unexpected_key: return "the checkpoint holds a key that nobody asked for";
             case errc::shape_mismatch: return "shapes differ";
             case errc::dtype_mismatch: return "dtypes differ";
-            case errc::kind_mismatch: return "a tensor stands where an object is wanted, or the reverse";
+            case errc::kind_mismatch:
+                return "a tensor stands where an object is wanted, or the reverse";
             case errc::invalid_state: return "the state cannot be used";
             case errc::invalid_plan: return "the ranks' plans contradict each other";
             case errc::checksum_mismatch: return "bytes fail their checksum";

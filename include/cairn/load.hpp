@@ -82,8 +82,8 @@ load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
 /// @param state, id, options, parts  As for @ref load; lvalue parts must outlive the operation.
 /// @param token  Any Asio completion token, last.
 ///
-/// **Completion signature**: `void(std::exception_ptr, load_report)`, on the token's executor, where
-/// `load_state_dict()` is called too.
+/// **Completion signature**: `void(std::exception_ptr, load_report)`, on the token's executor,
+/// where `load_state_dict()` is called too.
 ///
 /// **Lifetimes**: the state must stay where it is, and nobody may read or write its tensors, until
 /// the operation completes.

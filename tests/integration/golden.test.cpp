@@ -81,7 +81,8 @@ BOOST_AUTO_TEST_CASE(load_whole_as_pytorch_says) {
                     auto const it = w.tensors.find(std::string(key));
                     BOOST_REQUIRE((it != w.tensors.end()));
                     auto const& t = it->second;
-                    BOOST_TEST(cairn::name_of(t.type) == std::string_view(x.at("dtype").as_string()));
+                    BOOST_TEST(cairn::name_of(t.type) ==
+                               std::string_view(x.at("dtype").as_string()));
                     cairn::sizes shape;
                     for (auto const& n : x.at("shape").as_array()) shape.push_back(n.as_int64());
                     BOOST_TEST((t.extents == shape));
@@ -118,11 +119,14 @@ BOOST_AUTO_TEST_CASE(load_by_rows_on_other_numbers_of_ranks) {
 }
 
 BOOST_AUTO_TEST_CASE(crafted_variants_are_accepted_or_refused_as_told) {
-    auto const reference = support::load_whole(cairn::file_store(), (golden / "crafted/A_min").string());
+    auto const reference =
+        support::load_whole(cairn::file_store(), (golden / "crafted/A_min").string());
     for (auto const& e : fs::directory_iterator(golden / "crafted")) {
         auto const name = e.path().filename().string();
         BOOST_TEST_CONTEXT(name) {
-            auto const load = [&] { return support::load_whole(cairn::file_store(), e.path().string()); };
+            auto const load = [&] {
+                return support::load_whole(cairn::file_store(), e.path().string());
+            };
             if (name[0] == 'B' || name[0] == 'D') {
                 BOOST_CHECK_EXCEPTION(load(), cairn::error, [](const cairn::error& x) {
                     return x.code() == cairn::make_error_code(cairn::errc::corrupt);

@@ -78,7 +78,8 @@ struct holder {
                 strides[order[k]] = step;
                 step *= std::max<std::int64_t>(1, b.lengths[order[k]]);
             }
-            memory.emplace_back(static_cast<std::size_t>(step) * cairn::size_of(t.type) + 1, std::byte{0xee});
+            memory.emplace_back(static_cast<std::size_t>(step) * cairn::size_of(t.type) + 1,
+                                std::byte{0xee});
             cairn::tensor_view v(t.type, b.lengths, strides, memory.back().data());
             if (fill && !b.empty()) copy_elements(cairn::const_tensor_view(subview(dense, b)), v);
             view.shards.emplace_back(b, v);
@@ -90,7 +91,8 @@ struct holder {
             std::vector<std::byte> got(static_cast<std::size_t>(s.view.bytes())), want(got.size());
             if (s.where.empty()) continue;
             copy_elements(s.view, cairn::tensor_view(t.type, s.where.lengths, got.data()));
-            copy_elements(subview(dense, s.where), cairn::tensor_view(t.type, s.where.lengths, want.data()));
+            copy_elements(subview(dense, s.where),
+                          cairn::tensor_view(t.type, s.where.lengths, want.data()));
             if (got != want) return false;
         }
         return true;
@@ -101,7 +103,8 @@ tensor random_tensor(engine& e, std::size_t index, int from, int to) {
     tensor t;
     t.name = "t" + std::to_string(index);
     t.type = static_cast<cairn::dtype>(below(e, cairn::dtype_count));
-    for (int d = below(e, 5); d > 0; --d) t.extents.push_back(below(e, 9) == 0 ? 0 : 1 + below(e, 8));
+    for (int d = below(e, 5); d > 0; --d)
+        t.extents.push_back(below(e, 9) == 0 ? 0 : 1 + below(e, 8));
     t.dense.resize(static_cast<std::size_t>(t.extents.product()) * cairn::size_of(t.type));
     for (auto& b : t.dense) b = static_cast<std::byte>(e());
     t.from = layout(e, t.extents, from);
@@ -132,7 +135,8 @@ BOOST_AUTO_TEST_CASE(any_layout_loads_into_any_other) {
             cairn::state_dict sd;
             held.reserve(tensors.size());
             for (auto const& t : tensors) {
-                held.emplace_back(t, t.from[static_cast<std::size_t>(me.rank())], seed + pairs, true);
+                held.emplace_back(t, t.from[static_cast<std::size_t>(me.rank())], seed + pairs,
+                                  true);
                 sd[t.name] = held.back().view;
             }
             cairn::save(sd, "p", options, me, store);
@@ -153,7 +157,8 @@ BOOST_AUTO_TEST_CASE(any_layout_loads_into_any_other) {
         for (auto n : bad) wrong += n;
         pairs += per_save;
     }
-    std::cout << "property: " << pairs << " pairs of layouts, seed " << seed << ", " << wrong << " wrong\n";
+    std::cout << "property: " << pairs << " pairs of layouts, seed " << seed << ", " << wrong
+              << " wrong\n";
     BOOST_TEST(wrong == 0u);
     BOOST_TEST(pairs >= wanted);
 }

@@ -49,16 +49,18 @@ inline std::vector<tensor_spec> tensors() {
 
 inline cairn::value objects() {
     using cairn::value;
-    return value::dict({{"step", 12345},
-                        {"huge", cairn::big_int(std::vector<std::uint8_t>{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1})},
-                        {"ratio", 1.5},
-                        {"name", "h\xc3\xa9llo"},
-                        {"none", nullptr},
-                        {"flag", true},
-                        {"raw", value::bytes_t{std::byte{0}, std::byte{0xff}}},
-                        {"pair", value::tuple({1, value::tuple({2.5, "x"})})},
-                        {"list", value::list({1, 2, 3})},
-                        {"groups", value::list({value::dict({{"lr", 0.1}, {"betas", value::tuple({0.9, 0.999})}})})}});
+    return value::dict(
+        {{"step", 12345},
+         {"huge", cairn::big_int(std::vector<std::uint8_t>{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1})},
+         {"ratio", 1.5},
+         {"name", "h\xc3\xa9llo"},
+         {"none", nullptr},
+         {"flag", true},
+         {"raw", value::bytes_t{std::byte{0}, std::byte{0xff}}},
+         {"pair", value::tuple({1, value::tuple({2.5, "x"})})},
+         {"list", value::list({1, 2, 3})},
+         {"groups",
+          value::list({value::dict({{"lr", 0.1}, {"betas", value::tuple({0.9, 0.999})}})})}});
 }
 
 /// One rank's part of the mixed state: owns its memory, hands out sharded views.
@@ -141,7 +143,8 @@ private:
                 std::int64_t flat = 0;
                 for (std::size_t d = 0; d < at.size(); ++d) flat += at[d] * strides[d];
                 for (std::size_t k = 0; k < element; ++k)
-                    out.push_back(content(p.spec.fqn, static_cast<std::uint64_t>(flat) * element + k));
+                    out.push_back(
+                        content(p.spec.fqn, static_cast<std::uint64_t>(flat) * element + k));
                 for (std::size_t d = at.size(); d-- > 0;) {
                     if (++at[d] < b.end(d)) break;
                     at[d] = b.offsets[d];

@@ -34,8 +34,8 @@ BOOST_AUTO_TEST_CASE(takes_the_steps_in_dcps_order) {
     bool ok = false;
     auto const c = run(true, 99, event::ok, &ok);
     BOOST_TEST(ok);
-    BOOST_TEST((c == std::vector{open, plan_local, exchange_plans, plan_global, exchange_global, write,
-                                 exchange_results, commit, exchange_verdict}));
+    BOOST_TEST((c == std::vector{open, plan_local, exchange_plans, plan_global, exchange_global,
+                                 write, exchange_results, commit, exchange_verdict}));
     auto const r = run(false, 99, event::ok, &ok);
     BOOST_TEST(ok);
     BOOST_TEST((r == std::vector{open, plan_local, exchange_plans, exchange_global, write,

@@ -92,8 +92,10 @@ public:
             auto const& all = w.tensors.at(fqn);
             std::size_t at = 0;
             if (!p.global.empty() && p.where.lengths[0] != 0)
-                at = static_cast<std::size_t>(p.where.offsets[0]) * (p.bytes.size() / static_cast<std::size_t>(p.where.lengths[0]));
-            if (!std::equal(p.bytes.begin(), p.bytes.end(), all.bytes.begin() + static_cast<std::ptrdiff_t>(at)))
+                at = static_cast<std::size_t>(p.where.offsets[0]) *
+                     (p.bytes.size() / static_cast<std::size_t>(p.where.lengths[0]));
+            if (!std::equal(p.bytes.begin(), p.bytes.end(),
+                            all.bytes.begin() + static_cast<std::ptrdiff_t>(at)))
                 return false;
         }
         return true;

@@ -240,9 +240,10 @@ public:
                                 if (!raw->calls[r].here)
                                     missing += (missing.empty() ? "rank " : ", rank ") +
                                                std::to_string(r);
-                            fail_all(*raw, lock,
-                                     error(errc::timed_out, {.expected = "every rank in time",
-                                                             .found = missing + " did not arrive"}));
+                            fail_all(
+                                *raw, lock,
+                                error(errc::timed_out, {.expected = "every rank in time",
+                                                        .found = missing + " did not arrive"}));
                             lock.lock();
                         }
                     }

@@ -74,7 +74,8 @@ inline constexpr std::size_t count_of =
 template <class Tag, class... Parts>
 constexpr std::size_t index_of() {
     std::size_t i = 0, found = sizeof...(Parts);
-    ((Tag::template is<std::remove_cvref_t<Parts>> ? (found = i < found ? i : found, ++i) : ++i), ...);
+    ((Tag::template is<std::remove_cvref_t<Parts>> ? (found = i < found ? i : found, ++i) : ++i),
+     ...);
     return found;
 }
 
@@ -100,7 +101,9 @@ public:
         p.prefix_ = std::move(id) + "/";
         return p;
     }
-    auto create(std::string_view name, std::uint64_t size) { return base_->create(full(name), size); }
+    auto create(std::string_view name, std::uint64_t size) {
+        return base_->create(full(name), size);
+    }
     void publish(std::string_view name, byte_span b, std::optional<object_tag> match) {
         base_->publish(full(name), b, std::move(match));
     }

@@ -61,7 +61,8 @@ private:
                 plan_ = planner_.finish_load_plan(decode_load_plan(my_plan_));
                 return std::vector<std::byte>();
             });
-            case agree: return exchanged([&] { return collect_failures(exchange_.all_gather(mine_)); });
+            case agree:
+                return exchanged([&] { return collect_failures(exchange_.all_gather(mine_)); });
             case read: return worked([&] { return read_items(); });
             case exchange_results: return moved_if_replaced(
                 exchanged([&] { return collect_failures(exchange_.all_gather(mine_)); }));
@@ -106,7 +107,8 @@ private:
     std::vector<std::byte> global_plan() {
         std::vector<load_plan> plans;
         for (auto const& o : everybody_) plans.push_back(decode_load_plan(o.payload));
-        plans_ = reader_.prepare_global_load_plan(planner_.create_global_load_plan(std::move(plans)));
+        plans_ =
+            reader_.prepare_global_load_plan(planner_.create_global_load_plan(std::move(plans)));
         if (plans_.size() != static_cast<std::size_t>(exchange_.size())) {
             throw error(errc::invalid_plan,
                         {.expected = std::to_string(exchange_.size()) + " plans, one per rank",
@@ -124,7 +126,8 @@ private:
             for (int r = 0; r < exchange_.size(); ++r) {
                 outcome o;
                 o.failures = failures;
-                if (failures.empty()) o.payload = encode_load_plan(plans_[static_cast<std::size_t>(r)]);
+                if (failures.empty())
+                    o.payload = encode_load_plan(plans_[static_cast<std::size_t>(r)]);
                 all.push_back(std::move(o));
             }
         }

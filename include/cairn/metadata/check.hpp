@@ -24,7 +24,9 @@ inline void check_metadata(const metadata& m) {
     std::map<std::string_view, std::vector<range>> files;
     auto const note = [&](const std::string& fqn, const storage_location& at) {
         if (at.length == 0 || at.offset + at.length < at.offset)
-            throw error(errc::corrupt, {.tensor = fqn, .object = at.object, .expected = "an item of some bytes",
+            throw error(errc::corrupt, {.tensor = fqn,
+                                        .object = at.object,
+                                        .expected = "an item of some bytes",
                                         .found = std::to_string(at.length)});
         files[at.object].push_back({at.offset, at.offset + at.length, &fqn});
     };
@@ -41,12 +43,15 @@ inline void check_metadata(const metadata& m) {
         }
     }
     for (auto& [name, ranges] : files) {
-        std::sort(ranges.begin(), ranges.end(), [](auto const& a, auto const& b) { return a.begin < b.begin; });
+        std::sort(ranges.begin(), ranges.end(),
+                  [](auto const& a, auto const& b) { return a.begin < b.begin; });
         for (std::size_t i = 1; i < ranges.size(); ++i)
             if (ranges[i].begin < ranges[i - 1].end)
-                throw error(errc::corrupt, {.tensor = *ranges[i].fqn, .object = std::string(name),
-                                            .expected = "bytes of its own",
-                                            .found = "bytes that '" + *ranges[i - 1].fqn + "' claims too"});
+                throw error(errc::corrupt,
+                            {.tensor = *ranges[i].fqn,
+                             .object = std::string(name),
+                             .expected = "bytes of its own",
+                             .found = "bytes that '" + *ranges[i - 1].fqn + "' claims too"});
     }
 }
 

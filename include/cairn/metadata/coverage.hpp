@@ -32,7 +32,8 @@ inline void check_coverage(const std::string& fqn, const sizes& extents, std::sp
         for (std::size_t d = 0; fits && d < extents.size(); ++d)
             fits = boxes[i].lengths[d] >= 0 && boxes[i].offsets[d] >= 0;
         if (!fits || !contains(whole, boxes[i])) {
-            throw error(errc::invalid_plan, {.tensor = fqn, .expected = "chunks within " + to_string(extents),
+            throw error(errc::invalid_plan, {.tensor = fqn,
+                                             .expected = "chunks within " + to_string(extents),
                                              .found = name(i)});
         }
         covered += static_cast<std::uint64_t>(boxes[i].volume());

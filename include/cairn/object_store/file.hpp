@@ -36,7 +36,8 @@ public:
     /// A file that is being written. Destroyed unfinished, it removes the file.
     class writer {
     public:
-        writer(detail::unique_fd fd, std::string name) : fd_(std::move(fd)), path_(std::move(name)) {}
+        writer(detail::unique_fd fd, std::string name)
+            : fd_(std::move(fd)), path_(std::move(name)) {}
         writer(writer&&) noexcept = default;
         writer& operator=(writer&&) = delete;
         ~writer() {
@@ -57,7 +58,8 @@ public:
 
     class reader {
     public:
-        reader(detail::unique_fd fd, std::string name) : fd_(std::move(fd)), path_(std::move(name)) {}
+        reader(detail::unique_fd fd, std::string name)
+            : fd_(std::move(fd)), path_(std::move(name)) {}
         void read(std::uint64_t at, std::span<std::byte> into) {
             detail::read_all(fd_.get(), at, into, path_);
         }
@@ -85,7 +87,8 @@ public:
         make_directories(file.parent_path());
         auto const temporary = file.string() + ".tmp." + std::to_string(::getpid()) + "." +
                                std::to_string(counter++);
-        detail::unique_fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+        detail::unique_fd fd(
+            ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
         if (fd.get() < 0) detail::fail(errno, temporary, "cannot create it");
         try {
             detail::write_all(fd.get(), 0, b, temporary);
@@ -96,11 +99,12 @@ public:
             if (lock.get() < 0 || ::flock(lock.get(), LOCK_EX) != 0)
                 detail::fail(errno, dir_.string(), "cannot lock it");
             if (if_match && tag(name) != *if_match) {
-                throw error(errc::concurrent_save,
-                            {.object = file.string(),
-                             .expected = if_match->text.empty() ? "none" : "version " + if_match->text,
-                             .found = "another version",
-                             .remedy = "another job saves to the same place"});
+                throw error(
+                    errc::concurrent_save,
+                    {.object = file.string(),
+                     .expected = if_match->text.empty() ? "none" : "version " + if_match->text,
+                     .found = "another version",
+                     .remedy = "another job saves to the same place"});
             }
             if (::rename(temporary.c_str(), file.c_str()) != 0)
                 detail::fail(errno, file.string(), "cannot rename to it");

@@ -75,7 +75,8 @@ public:
 
     class reader {
     public:
-        reader(std::shared_ptr<const object> o, std::string name) : o_(std::move(o)), name_(std::move(name)) {}
+        reader(std::shared_ptr<const object> o, std::string name)
+            : o_(std::move(o)), name_(std::move(name)) {}
         void read(std::uint64_t at, std::span<std::byte> into) const {
             if (at > o_->bytes.size() || into.size() > o_->bytes.size() - at) {
                 throw error(errc::corrupt, {.object = name_,
@@ -102,7 +103,8 @@ public:
         auto full = key(name);
         std::lock_guard const lock(s_->m);
         if (if_match && tag_of(full) != *if_match)
-            throw error(errc::concurrent_save, {.object = describe(name), .found = "another version"});
+            throw error(errc::concurrent_save,
+                        {.object = describe(name), .found = "another version"});
         s_->objects[std::move(full)] =
             std::make_shared<object>(object{byte_vector(b.begin(), b.end()), ++s_->versions});
     }
@@ -140,7 +142,8 @@ private:
     }
     object_tag tag_of(const std::string& full) const {
         auto const it = s_->objects.find(full);
-        return it == s_->objects.end() ? object_tag{} : object_tag{std::to_string(it->second->version)};
+        return it == s_->objects.end() ? object_tag{}
+                                       : object_tag{std::to_string(it->second->version)};
     }
 
     std::shared_ptr<state> s_;

@@ -73,8 +73,8 @@ inline void read_all(int fd, std::uint64_t at, std::span<std::byte> into, const 
         }
         if (n == 0)
             throw error(errc::corrupt, {.object = path,
-                                        .expected = std::to_string(into.size()) + " more bytes at " +
-                                                    std::to_string(at),
+                                        .expected = std::to_string(into.size()) +
+                                                    " more bytes at " + std::to_string(at),
                                         .found = "the end of the file"});
         into = into.subspan(static_cast<std::size_t>(n));
         at += static_cast<std::uint64_t>(n);
@@ -111,7 +111,8 @@ inline void reserve_space(int fd, const std::string& path, std::uint64_t size) {
         struct ::statvfs v {};
         std::string room = "less";
         if (::fstatvfs(fd, &v) == 0)
-            room = std::to_string(static_cast<std::uint64_t>(v.f_bavail) * v.f_frsize) + " bytes free";
+            room =
+                std::to_string(static_cast<std::uint64_t>(v.f_bavail) * v.f_frsize) + " bytes free";
         throw error(errc::io, {.object = path,
                                .expected = std::to_string(size) + " bytes of space",
                                .found = std::string(std::strerror(e)) + ", " + room,

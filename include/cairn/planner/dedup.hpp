@@ -97,9 +97,10 @@ inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
             if (fresh) entries.push_back({std::max<std::uint64_t>(1, item.content_bytes()), {}});
             auto& holders = entries[it->second].holders;
             if (!holders.empty() && holders.back().first == r) {
-                throw error(errc::invalid_plan,
-                            {.rank = static_cast<int>(r), .tensor = item.fqn,
-                             .expected = "each box once", .found = to_string(item.where) + " twice"});
+                throw error(errc::invalid_plan, {.rank = static_cast<int>(r),
+                                                 .tensor = item.fqn,
+                                                 .expected = "each box once",
+                                                 .found = to_string(item.where) + " twice"});
             }
             holders.emplace_back(r, i);
         }

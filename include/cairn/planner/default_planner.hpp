@@ -22,7 +22,8 @@ public:
 
     void set_up_save(const flat_state& state, int rank, bool) { save_.set_up(state, rank); }
     save_plan create_local_save_plan() { return save_.create_local(); }
-    std::pair<std::vector<save_plan>, metadata> create_global_save_plan(std::vector<save_plan> all) {
+    std::pair<std::vector<save_plan>, metadata> create_global_save_plan(
+        std::vector<save_plan> all) {
         return save_.create_global(std::move(all));
     }
     save_plan finish_save_plan(save_plan plan) { return plan; }

@@ -35,7 +35,8 @@ public:
         buffers_.clear();
     }
 
-    /// @throws error for the first of the problems that `report()` lists, naming how many there are.
+    /// @throws error for the first of the problems that `report()` lists, naming how many there
+    /// are.
     load_plan create_local() {
         load_plan plan;
         std::set<std::string, std::less<>> asked;
@@ -43,8 +44,8 @@ public:
             auto const& leaf = (*state_)[i];
             auto name = options_->rename ? options_->rename(leaf.fqn) : leaf.fqn;
             if (auto const* o = leaf.object(); o != nullptr && o->per_rank)
-                name = per_rank_name(name, options_->per_rank_source ? options_->per_rank_source(rank_)
-                                                                    : rank_);
+                name = per_rank_name(
+                    name, options_->per_rank_source ? options_->per_rank_source(rank_) : rank_);
             asked.insert(name);
             auto const it = stored_->entries.find(name);
             if (it == stored_->entries.end()) {
@@ -71,7 +72,8 @@ public:
         for (auto const& fqn : report_.unexpected) {
             auto const* t = stored_->tensor(fqn);
             // Tensors without elements need no item: this rank's word has to do.
-            if (asked.count(fqn) == 0 && (t == nullptr || t->extents.product() != 0 || all.size() == 1))
+            if (asked.count(fqn) == 0 &&
+                (t == nullptr || t->extents.product() != 0 || all.size() == 1))
                 throw error(errc::unexpected_key,
                             {.tensor = fqn, .expected = "no key that the state does not hold",
                              .remedy = "load without strict, or add the key to the state"});
@@ -138,11 +140,11 @@ private:
         }
         if (stored->extents != t.global) {
             report_.shapes.push_back({name, stored->extents, t.global});
-            problems_.emplace_back(errc::shape_mismatch,
-                                   error_context{.tensor = name,
-                                                 .expected = to_string(t.global) + " as in the state",
-                                                 .found = to_string(stored->extents) +
-                                                          " in the checkpoint"});
+            problems_.emplace_back(
+                errc::shape_mismatch,
+                error_context{.tensor = name,
+                              .expected = to_string(t.global) + " as in the state",
+                              .found = to_string(stored->extents) + " in the checkpoint"});
             return;
         }
         if (stored->type != t.type && !t.shards.empty()) {
@@ -151,10 +153,11 @@ private:
                 report_.dtypes.push_back(d);
                 problems_.emplace_back(
                     errc::dtype_mismatch,
-                    error_context{.tensor = name,
-                                  .expected = std::string(name_of(t.type)) + " as in the state",
-                                  .found = std::string(name_of(stored->type)) + " in the checkpoint",
-                                  .remedy = "ask for dtype_policy::convert"});
+                    error_context{
+                        .tensor = name,
+                        .expected = std::string(name_of(t.type)) + " as in the state",
+                        .found = std::string(name_of(stored->type)) + " in the checkpoint",
+                        .remedy = "ask for dtype_policy::convert"});
                 return;
             }
             report_.converted.push_back(d);
@@ -187,7 +190,8 @@ private:
     void wrong_kind(const std::string& name, std::string wanted, std::string stored) {
         report_.kinds.push_back(name);
         problems_.emplace_back(errc::kind_mismatch,
-                               error_context{.tensor = name, .expected = wanted + " as in the state",
+                               error_context{.tensor = name,
+                                             .expected = wanted + " as in the state",
                                              .found = stored + " in the checkpoint"});
     }
 
@@ -196,10 +200,11 @@ private:
         bool const own = o != nullptr && o->per_rank;
         problems_.emplace_back(
             errc::missing_key,
-            error_context{.tensor = name,
-                          .remedy = own ? "the checkpoint was saved by fewer ranks: say whose value "
-                                          "to take with per_rank_source, or load with partial"
-                                        : "load with partial, or correct the name" + nearest(name)});
+            error_context{
+                .tensor = name,
+                .remedy = own ? "the checkpoint was saved by fewer ranks: say whose value "
+                                "to take with per_rank_source, or load with partial"
+                              : "load with partial, or correct the name" + nearest(name)});
     }
 
     /// A stored key that ends or begins alike is probably what was meant.

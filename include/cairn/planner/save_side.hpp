@@ -39,7 +39,8 @@ inline void check_leaf(const flat_leaf& leaf, const tensor_leaf& t) {
         if (v.strides.size() != v.extents.size())
             throw bad("one stride per dimension", to_string(v.strides));
         if (v.type != t.type)
-            throw bad(std::string(name_of(t.type)) + " in every shard", std::string(name_of(v.type)));
+            throw bad(std::string(name_of(t.type)) + " in every shard",
+                      std::string(name_of(v.type)));
         if (v.data == nullptr && !v.empty()) throw bad("memory", "a null pointer");
         if (v.where.kind == memory_kind::cuda)
             throw bad("memory that the host can read", "device memory without a stager");
@@ -82,8 +83,9 @@ public:
     }
 
     std::pair<std::vector<save_plan>, metadata> create_global(std::vector<save_plan> all) const {
-        all = options_->dedup ? options_->dedup(std::move(all))
-                             : dedup_save_plans(std::move(all), options_->dedup_save_to_lowest_rank);
+        all = options_->dedup
+                  ? options_->dedup(std::move(all))
+                  : dedup_save_plans(std::move(all), options_->dedup_save_to_lowest_rank);
         auto m = create_global_metadata(all);
         return {std::move(all), std::move(m)};
     }

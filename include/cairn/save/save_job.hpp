@@ -144,7 +144,8 @@ private:
             for (int r = 0; r < exchange_.size(); ++r) {
                 outcome o;
                 o.failures = failures;
-                if (failures.empty()) o.payload = encode_save_plan(plans_[static_cast<std::size_t>(r)]);
+                if (failures.empty())
+                    o.payload = encode_save_plan(plans_[static_cast<std::size_t>(r)]);
                 all.push_back(std::move(o));
             }
         }
@@ -213,7 +214,8 @@ private:
             for (auto& [fqn, entry] : meta_.entries) {
                 if (auto* t = std::get_if<tensor_metadata>(&entry))
                     for (auto& c : t->chunks)
-                        chunks_.emplace(std::pair(fqn, std::pair(c.where.offsets, c.where.lengths)), &c);
+                        chunks_.emplace(std::pair(fqn, std::pair(c.where.offsets, c.where.lengths)),
+                                        &c);
             }
         }
         auto const it =
@@ -224,7 +226,8 @@ private:
     void check_all_placed() const {
         auto const check = [](const std::string& fqn, const storage_location& at) {
             if (at.object.empty()) {
-                throw error(errc::invalid_plan, {.tensor = fqn, .expected = "a place for every chunk",
+                throw error(errc::invalid_plan, {.tensor = fqn,
+                                                 .expected = "a place for every chunk",
                                                  .found = "one that no rank wrote"});
             }
         };

@@ -27,7 +27,8 @@ public:
         bytes_.push_back(0);
         trim();
     }
-    explicit big_int(std::vector<std::uint8_t> twos_complement) : bytes_(std::move(twos_complement)) {
+    explicit big_int(std::vector<std::uint8_t> twos_complement)
+        : bytes_(std::move(twos_complement)) {
         trim();
     }
 

@@ -47,7 +47,8 @@ public:
 private:
     void walk(const node& n) {
         if (at_.size() > 200)
-            throw error(errc::invalid_state, {.tensor = name(), .found = "nesting deeper than 200"});
+            throw error(errc::invalid_state,
+                        {.tensor = name(), .found = "nesting deeper than 200"});
         auto const& c = n.raw();
         if (auto const* d = std::get_if<1>(&c)) {
             walk(**d);
@@ -135,7 +136,8 @@ private:
     }
     void walk_value(const std::shared_ptr<object_node>& owner, value& v) {
         if (at_.size() > 200)
-            throw error(errc::invalid_state, {.tensor = name(), .found = "nesting deeper than 200"});
+            throw error(errc::invalid_state,
+                        {.tensor = name(), .found = "nesting deeper than 200"});
         if (auto* d = v.get_if<value::dict_t>()) {
             for (auto& [key, x] : d->items) {
                 at_.emplace_back(key_name(key));

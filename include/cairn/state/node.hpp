@@ -65,15 +65,16 @@ inline constexpr bool is_per_rank<per_rank_t<T>> = true;
 template <class T>
 concept AmbiguousScalar =
     std::is_lvalue_reference_v<T> && !std::is_const_v<std::remove_reference_t<T>> &&
-    (std::is_arithmetic_v<std::remove_cvref_t<T>> || std::same_as<std::remove_cvref_t<T>, std::string>);
+    (std::is_arithmetic_v<std::remove_cvref_t<T>> ||
+     std::same_as<std::remove_cvref_t<T>, std::string>);
 
 }  // namespace detail
 
 /// One entry of a state dict: a nested dict, a list, a tensor, a value, or a Stateful.
 ///
 /// Made from whatever the state holds. Tensors, sharded tensors and Statefuls that are lvalues are
-/// borrowed and must outlive the verb; rvalues are moved in. Values are copied; a scalar that a load
-/// shall write into is given as `std::ref(step)`. Copies of a node share what it holds.
+/// borrowed and must outlive the verb; rvalues are moved in. Values are copied; a scalar that a
+/// load shall write into is given as `std::ref(step)`. Copies of a node share what it holds.
 class node {
 public:
     using content = std::variant<std::monostate, std::shared_ptr<state_dict>,
@@ -85,9 +86,10 @@ public:
     template <class T>
         requires(!std::same_as<std::remove_cvref_t<T>, node>)
     node(T&& t) : c_(make(std::forward<T>(t))) {
-        static_assert(!detail::AmbiguousScalar<T>,
-                      "cairn: a mutable scalar says how it is meant: std::ref(x) to be loaded into, "
-                      "cairn::value(x) to be saved as it is now");
+            static_assert(
+                !detail::AmbiguousScalar<T>,
+                "cairn: a mutable scalar says how it is meant: std::ref(x) to be loaded into, "
+                "cairn::value(x) to be saved as it is now");
     }
 
     bool is_dict() const noexcept { return c_.index() == 1; }

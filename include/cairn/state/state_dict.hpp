@@ -34,7 +34,9 @@ public:
             if (k == key) return &n;
         return nullptr;
     }
-    const node* find(std::string_view key) const { return const_cast<state_dict*>(this)->find(key); }
+    const node* find(std::string_view key) const {
+        return const_cast<state_dict*>(this)->find(key);
+    }
     bool contains(std::string_view key) const { return find(key) != nullptr; }
     /// @throws error errc::missing_key
     const node& at(std::string_view key) const {

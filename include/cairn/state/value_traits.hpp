@@ -36,7 +36,9 @@ struct value_traits<value> {
 template <>
 struct value_traits<std::vector<std::byte>> {
     static value to_value(const std::vector<std::byte>& b) { return b; }
-    static void from_value(std::vector<std::byte>& b, const value& v) { b = v.as<value::bytes_t>(); }
+    static void from_value(std::vector<std::byte>& b, const value& v) {
+        b = v.as<value::bytes_t>();
+    }
 };
 
 /// A type that a state dict can hold by reference as an object.

@@ -183,7 +183,8 @@ private:
             std::vector<std::byte> bytes(static_cast<std::size_t>(r.size()));
             r.read(0, bytes);
             auto const old = format::native::parse_metadata_file(bytes).meta;
-            for_each_location(old, [&](const storage_location& at) { old_names_.insert(at.object); });
+            for_each_location(old,
+                              [&](const storage_location& at) { old_names_.insert(at.object); });
             for (auto const& [name, size] : old.object_sizes) old_names_.insert(name);
         } catch (const error& e) {
             old_names_.clear();

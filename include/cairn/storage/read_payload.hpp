@@ -117,8 +117,9 @@ private:
                 // A box that is not contiguous is taken row group by row group where that skips
                 // whole blocks, else as one span.
                 for_each_span(part.from, [&](std::uint64_t first, std::uint64_t last) {
-                    wanted.push_back({first * element / block * block,
-                                      std::min(p_.length, (last * element + block - 1) / block * block)});
+                    wanted.push_back(
+                        {first * element / block * block,
+                         std::min(p_.length, (last * element + block - 1) / block * block)});
                 });
             }
             std::sort(wanted.begin(), wanted.end(),
@@ -210,7 +211,8 @@ private:
         std::int64_t position = begin;
         for (auto const& run : boxes_of_flat_range(p_.extents, begin, end)) {
             const_tensor_view const from(
-                p_.type, run.lengths, bytes.data() + static_cast<std::uint64_t>(position - begin) * element);
+                p_.type, run.lengths,
+                bytes.data() + static_cast<std::uint64_t>(position - begin) * element);
             position += run.volume();
             for (auto const& part : parts_) {
                 auto const common = intersect(run, part.from);
@@ -231,7 +233,8 @@ private:
             bad_checksum(0, p_.length);
         std::size_t const element = size_of(p_.type);
         if (p_.big_endian) {
-            std::size_t const word = info(p_.type).kind == dtype_class::complex ? element / 2 : element;
+            std::size_t const word =
+                info(p_.type).kind == dtype_class::complex ? element / 2 : element;
             for (std::size_t i = 0; i + word <= all.size(); i += word)
                 std::reverse(all.begin() + static_cast<std::ptrdiff_t>(i),
                              all.begin() + static_cast<std::ptrdiff_t>(i + word));

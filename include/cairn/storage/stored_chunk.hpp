@@ -92,7 +92,8 @@ struct stored_payload {
 /// the item. Checks that the item is what the metadata says.
 template <class Handle>
 stored_payload find_payload(open_file<Handle>& file, const std::string& fqn,
-                            const tensor_metadata& t, const cairn::chunk& c, const std::string& save_id) {
+                            const tensor_metadata& t, const cairn::chunk& c,
+                            const std::string& save_id) {
     auto const wrong = [&](const char* what, std::string expected, std::string found) {
         return error(errc::corrupt, {.tensor = fqn, .object = file.described(),
                                      .expected = what + std::move(expected),
@@ -120,7 +121,8 @@ stored_payload find_payload(open_file<Handle>& file, const std::string& fqn,
             p.block_crcs = i.block_crcs;
             return p;
         }
-        throw wrong("a footer entry for the item at ", std::to_string(c.at.offset), "none that agrees");
+        throw wrong("a footer entry for the item at ", std::to_string(c.at.offset),
+                    "none that agrees");
     }
     if (c.at.offset > file.size() || c.at.length > file.size() - c.at.offset) {
         throw wrong("an item up to byte ", std::to_string(c.at.offset + c.at.length),

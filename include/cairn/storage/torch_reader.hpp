@@ -168,7 +168,8 @@ private:
                 at = &g.source->at;
             }
             g.offset = at->offset;
-            groups.try_emplace({at->object, at->offset}, std::move(g)).first->second.items.push_back(i);
+            groups.try_emplace({at->object, at->offset}, std::move(g))
+                .first->second.items.push_back(i);
         }
         file_groups files;
         for (auto& [key, g] : groups) files[key.first].push_back(std::move(g));
@@ -176,12 +177,14 @@ private:
     }
 
     static error missing(const std::string& fqn) {
-        return error(errc::missing_key, {.tensor = fqn, .expected = "an item that the metadata names"});
+        return error(errc::missing_key,
+                     {.tensor = fqn, .expected = "an item that the metadata names"});
     }
 
     void read_file(read_job& job, const std::string& name, const std::vector<item_group>& groups) {
         if (name.empty() || name.front() == '/' || name.find("..") != std::string::npos) {
-            throw error(errc::corrupt, {.object = name, .expected = "a file name within the checkpoint",
+            throw error(errc::corrupt, {.object = name,
+                                        .expected = "a file name within the checkpoint",
                                         .found = "a path that leads elsewhere"});
         }
         using handle = decltype(s_->store().open(name));
@@ -233,10 +236,12 @@ private:
                                             .found = g.object->transforms.front()});
         }
         if (g.object->offset > file.size() || g.object->length > file.size() - g.object->offset) {
-            throw error(errc::corrupt, {.tensor = fqn, .object = file.described(),
-                                        .expected = "an item up to byte " +
-                                                    std::to_string(g.object->offset + g.object->length),
-                                        .found = std::to_string(file.size()) + " bytes"});
+            throw error(errc::corrupt,
+                        {.tensor = fqn,
+                         .object = file.described(),
+                         .expected = "an item up to byte " +
+                                     std::to_string(g.object->offset + g.object->length),
+                         .found = std::to_string(file.size()) + " bytes"});
         }
         std::vector<std::byte> bytes(static_cast<std::size_t>(g.object->length));
         file.read(g.object->offset, bytes);

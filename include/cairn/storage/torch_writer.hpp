@@ -66,7 +66,8 @@ public:
                 names.push_back(file_name(static_cast<int>(rank), static_cast<int>(n)));
         }
         check_names(names);
-        names = s_->hold.take(s_->store(), s_->setup.save_id, std::move(names), s_->options.overwrite);
+        names =
+            s_->hold.take(s_->store(), s_->setup.save_id, std::move(names), s_->options.overwrite);
         std::size_t at = 0;
         for (std::size_t rank = 0; rank < plans.size(); ++rank) {
             detail::wire_writer w;
@@ -85,9 +86,10 @@ public:
             auto const names = decode_names(plan.storage_data);
             auto const split = detail::split_into_files(plan, s_->options);
             if (names.size() != split.size()) {
-                throw error(errc::invalid_plan, {.expected = std::to_string(split.size()) + " file names",
-                                                 .found = std::to_string(names.size()),
-                                                 .remedy = "give all ranks equal writer options"});
+                throw error(errc::invalid_plan,
+                            {.expected = std::to_string(split.size()) + " file names",
+                             .found = std::to_string(names.size()),
+                             .remedy = "give all ranks equal writer options"});
             }
             for (std::size_t n = 0; n < split.size(); ++n)
                 job->files.push_back(detail::place_items(names[n], split[n], data, s_->options));

@@ -39,7 +39,8 @@ public:
     void pad_to(std::uint64_t offset) {
         while (position() < offset) {
             if (small_.size() == gather_bytes) flush();
-            auto const n = std::min<std::uint64_t>(offset - position(), gather_bytes - small_.size());
+            auto const n =
+                std::min<std::uint64_t>(offset - position(), gather_bytes - small_.size());
             small_.resize(small_.size() + n);
         }
     }

@@ -80,8 +80,12 @@ template <> struct dtype_of_impl<std::uint32_t> { static constexpr dtype value =
 template <> struct dtype_of_impl<std::uint16_t> { static constexpr dtype value = dtype::uint16; };
 template <> struct dtype_of_impl<std::uint8_t> { static constexpr dtype value = dtype::uint8; };
 template <> struct dtype_of_impl<bool> { static constexpr dtype value = dtype::boolean; };
-template <> struct dtype_of_impl<std::complex<double>> { static constexpr dtype value = dtype::complex128; };
-template <> struct dtype_of_impl<std::complex<float>> { static constexpr dtype value = dtype::complex64; };
+template <> struct dtype_of_impl<std::complex<double>> {
+    static constexpr dtype value = dtype::complex128;
+};
+template <> struct dtype_of_impl<std::complex<float>> {
+    static constexpr dtype value = dtype::complex64;
+};
 // clang-format on
 
 template <class T>

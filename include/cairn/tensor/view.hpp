@@ -38,7 +38,11 @@ struct basic_tensor_view {
 
     basic_tensor_view() = default;
     basic_tensor_view(dtype t, sizes e, sizes s, raw* d, device w = {})
-        : type(t), extents(std::move(e)), strides(std::move(s)), data(static_cast<Byte*>(d)), where(w) {}
+        : type(t),
+          extents(std::move(e)),
+          strides(std::move(s)),
+          data(static_cast<Byte*>(d)),
+          where(w) {}
     /// Dense, row-major.
     basic_tensor_view(dtype t, sizes e, raw* d, device w = {})
         : type(t), extents(std::move(e)), strides(row_major_strides(extents)),

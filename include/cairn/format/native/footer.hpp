@@ -69,7 +69,8 @@ inline std::uint64_t footer_length(std::span<const std::byte> tail) {
 
 /// @param bytes  Exactly the footer.
 inline file_footer decode_footer(std::span<const std::byte> bytes) {
-    if (bytes.size() < footer_tail_bytes + 4) cairn::detail::wire_reader::fail("a footer cut short");
+    if (bytes.size() < footer_tail_bytes + 4)
+        cairn::detail::wire_reader::fail("a footer cut short");
     auto const body = bytes.first(bytes.size() - footer_tail_bytes - 4);
     auto const crc = cairn::detail::wire_reader(bytes.subspan(body.size(), 4)).u32();
     if (crc != crc32(body))

@@ -257,7 +257,8 @@ inline std::vector<std::byte> make_metadata_file(const metadata& m) {
 inline metadata_file parse_metadata_file(std::span<const std::byte> bytes) {
     using cairn::detail::wire_reader;
     auto const damaged = [](const char* what) {
-        return error(errc::checksum_mismatch, {.expected = "the index as it was written", .found = what});
+        return error(errc::checksum_mismatch,
+                     {.expected = "the index as it was written", .found = what});
     };
     auto const is_magic = [](std::span<const std::byte> b) {
         return std::memcmp(b.data(), index_magic.data(), index_magic.size()) == 0;
@@ -269,7 +270,8 @@ inline metadata_file parse_metadata_file(std::span<const std::byte> bytes) {
         auto const index = bytes.last(static_cast<std::size_t>(length));
         auto const pickle = bytes.first(bytes.size() - index.size());
         if (!is_magic(index)) throw damaged("no magic at its start");
-        if (wire_reader(index.subspan(index.size() - 20)).u32() != crc32(index.first(index.size() - 20)))
+        if (wire_reader(index.subspan(index.size() - 20)).u32() !=
+            crc32(index.first(index.size() - 20)))
             throw damaged("other bytes");
         wire_reader r(index.subspan(8));
         auto const body = r.raw(static_cast<std::size_t>(r.u64()));
@@ -301,7 +303,8 @@ inline void check_pickle_agrees(std::span<const std::byte> bytes) {
             std::get<object_metadata>(entry).at.layout.reset();
         auto const it = pickle.entries.find(fqn);
         if (it == pickle.entries.end() || it->second != entry)
-            throw error(errc::corrupt, {.tensor = fqn, .expected = "the pickle to say what the index says",
+            throw error(errc::corrupt, {.tensor = fqn,
+                                        .expected = "the pickle to say what the index says",
                                         .found = "something else"});
     }
     if (stripped.entries.size() != pickle.entries.size() || stripped.paths != pickle.paths)

@@ -88,7 +88,8 @@ private:
             case 'q': return put(u8());
             case 'r': return put(little(4));
             case 0x94: return put(memo_next_);
-            default: malformed("opcode " + std::to_string(op) + " at byte " + std::to_string(at_ - 1));
+            default:
+                malformed("opcode " + std::to_string(op) + " at byte " + std::to_string(at_ - 1));
         }
     }
 
@@ -137,7 +138,9 @@ private:
         return v;
     }
 
-    void integer(std::int64_t v) { push(t_.add(node_kind::integer, static_cast<std::uint64_t>(v))); }
+    void integer(std::int64_t v) {
+        push(t_.add(node_kind::integer, static_cast<std::uint64_t>(v)));
+    }
     void big(std::size_t n) {
         auto const digits = take(n);
         if (n > 8) return push(t_.add_text(node_kind::big_integer, digits));
@@ -216,7 +219,8 @@ private:
     void build() {
         auto const state = pop();
         auto const target = top();
-        if (t_.kind(target) != node_kind::object) malformed("a state for something that is no object");
+        if (t_.kind(target) != node_kind::object)
+            malformed("a state for something that is no object");
         t_.children(target)[2] = state;
     }
     node_id none() {
@@ -225,7 +229,8 @@ private:
     }
 
     void get(std::uint64_t key) {
-        if (key >= memo_.size() || memo_[key] == unset) malformed("a memo entry that was never made");
+        if (key >= memo_.size() || memo_[key] == unset)
+            malformed("a memo entry that was never made");
         push(memo_[key]);
     }
     void put(std::uint64_t key) {

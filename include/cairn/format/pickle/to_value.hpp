@@ -111,7 +111,8 @@ private:
                 out.push_back(std::byte{b});
             } else if ((b == 0xc2 || b == 0xc3) && k + 1 < s.size() &&
                        (static_cast<std::uint8_t>(s[k + 1]) & 0xc0) == 0x80) {
-                out.push_back(static_cast<std::byte>((b << 6) | (static_cast<std::uint8_t>(s[++k]) & 0x3f)));
+                out.push_back(
+                    static_cast<std::byte>((b << 6) | (static_cast<std::uint8_t>(s[++k]) & 0x3f)));
             } else {
                 malformed("bytes that are not latin-1");
             }

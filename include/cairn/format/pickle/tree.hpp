@@ -27,7 +27,8 @@ enum class node_kind : std::uint8_t {
 /// What a pickle describes, as plain data: nothing is executed, calls stay calls.
 ///
 /// Strings and bytes are windows on the pickle, which must outlive the tree. A node may be the
-/// child of many (the pickle's memo) and even of itself: whoever walks a tree bounds depth and size.
+/// child of many (the pickle's memo) and even of itself: whoever walks a tree bounds depth and
+/// size.
 class tree {
 public:
     struct node {

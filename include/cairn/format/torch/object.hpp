@@ -130,12 +130,14 @@ struct item_records {
         bool version = false;
         for (auto const& e : r.entries) {
             if (e.name.starts_with("data/")) continue;
-            if (e.size > limit) zip::malformed("a record '" + e.name + "' of " + std::to_string(e.size) + " bytes");
+            if (e.size > limit)
+                zip::malformed("a record '" + e.name + "' of " + std::to_string(e.size) + " bytes");
             std::vector<std::byte> bytes(static_cast<std::size_t>(e.size));
             source(e.data, bytes);
             if (crc32(bytes) != e.crc)
-                throw error(errc::checksum_mismatch, {.expected = "record '" + e.name + "' as it was written",
-                                                      .found = "other bytes"});
+                throw error(errc::checksum_mismatch,
+                            {.expected = "record '" + e.name + "' as it was written",
+                             .found = "other bytes"});
             if (e.name == "version") version = true;
             if (e.name == "data.pkl") r.pickle = std::move(bytes);
             else if (e.name == "byteorder") r.big_endian = bytes.size() == 3;
@@ -150,7 +152,8 @@ struct item_records {
 /// The value in an object's item.
 inline value decode_object(std::span<const std::byte> item) {
     read_at const source = [item](std::uint64_t at, std::span<std::byte> into) {
-        if (at > item.size() || into.size() > item.size() - at) zip::malformed("an offset beyond its end");
+        if (at > item.size() || into.size() > item.size() - at)
+            zip::malformed("an offset beyond its end");
         if (!into.empty()) std::memcpy(into.data(), item.data() + at, into.size());
     };
     auto const r = item_records::read(source, item.size(), item.size());

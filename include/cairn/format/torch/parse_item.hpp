@@ -41,7 +41,8 @@ public:
         } else {
             args_ = args(i);
         }
-        if (name_ != "torch._utils._rebuild_tensor_v2" && name_ != "torch._utils._rebuild_tensor_v3")
+        if (name_ != "torch._utils._rebuild_tensor_v2" &&
+            name_ != "torch._utils._rebuild_tensor_v3")
             refuse(name_.empty() ? "a call of no class" : name_);
         v3_ = name_.ends_with("v3");
         if (args_.size() < (v3_ ? 7u : 6u)) refuse(name_ + " with too few arguments");
@@ -116,7 +117,8 @@ private:
         for (std::size_t d = 0; d < p.extents.size(); ++d) {
             auto const steps = static_cast<std::uint64_t>(p.extents[d] - 1);
             auto const stride = static_cast<std::uint64_t>(p.strides[d]);
-            if (steps != 0 && stride > elements / steps) pickle::malformed("strides beyond the storage");
+            if (steps != 0 && stride > elements / steps)
+                pickle::malformed("strides beyond the storage");
             last += steps * stride;
             if (last >= elements) break;
         }
@@ -144,8 +146,9 @@ inline parsed_tensor parse_tensor_item(const read_at& source, std::uint64_t leng
     for (auto const& e : r.entries) {
         if (e.name != record) continue;
         if (e.size != storage_bytes) {
-            throw error(errc::corrupt, {.expected = "a storage of " + std::to_string(storage_bytes) + " bytes",
-                                        .found = std::to_string(e.size) + " bytes"});
+            throw error(errc::corrupt,
+                        {.expected = "a storage of " + std::to_string(storage_bytes) + " bytes",
+                         .found = std::to_string(e.size) + " bytes"});
         }
         p.payload_offset = e.data;
         p.payload_length = e.size;

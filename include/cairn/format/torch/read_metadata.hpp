@@ -27,7 +27,8 @@ public:
         auto const top = instance(t_.root, "Metadata");
         read_locations(member(top, "storage_data"));
         read_entries(member(top, "state_dict_metadata"));
-        if (auto const p = find(top, "planner_data"); p && t_.kind(*p) != kind::none) read_paths(*p);
+        if (auto const p = find(top, "planner_data"); p && t_.kind(*p) != kind::none)
+            read_paths(*p);
         if (used_ != locations_.size()) bad("a place for something that is not in the state dict");
         return std::move(m_);
     }
@@ -38,7 +39,8 @@ private:
     using key = std::pair<std::string, sizes>;
 
     [[noreturn]] static void bad(std::string found) {
-        throw error(errc::corrupt, {.expected = "the metadata of a checkpoint", .found = std::move(found)});
+        throw error(errc::corrupt,
+                    {.expected = "the metadata of a checkpoint", .found = std::move(found)});
     }
 
     /// The last part of the class name, if its module is one of DCP's.
@@ -59,7 +61,8 @@ private:
         return short_class(t_.children(i)[0]);
     }
     [[noreturn]] void refuse(id i, std::string_view wanted) const {
-        auto const name = t_.kind(i) == kind::object ? t_.class_name(t_.children(i)[0]) : std::string();
+        auto const name =
+            t_.kind(i) == kind::object ? t_.class_name(t_.children(i)[0]) : std::string();
         if (!name.empty())
             throw error(errc::unsupported, {.expected = "class " + std::string(wanted),
                                             .found = "class " + name});
@@ -80,11 +83,12 @@ private:
                 if (t_.kind(d[k]) == kind::string) m.named[t_.text(d[k])] = d[k + 1];
             return m;
         }
-        static constexpr std::array<std::pair<std::string_view, std::array<std::string_view, 4>>, 3> forms{{
-            {"ChunkStorageMetadata", {"offsets", "sizes", "", ""}},
-            {"MetadataIndex", {"fqn", "offset", "index", ""}},
-            {"_StorageInfo", {"relative_path", "offset", "length", "transform_descriptors"}},
-        }};
+        static constexpr std::array<std::pair<std::string_view, std::array<std::string_view, 4>>, 3>
+            forms{{
+                {"ChunkStorageMetadata", {"offsets", "sizes", "", ""}},
+                {"MetadataIndex", {"fqn", "offset", "index", ""}},
+                {"_StorageInfo", {"relative_path", "offset", "length", "transform_descriptors"}},
+            }};
         auto const& args = t_.children(c[1]);
         for (auto const& [name, names] : forms)
             if (name == wanted)
@@ -152,7 +156,8 @@ private:
             at.object = string(member(info, "relative_path"));
             at.offset = static_cast<std::uint64_t>(number(member(info, "offset")));
             at.length = static_cast<std::uint64_t>(number(member(info, "length")));
-            if (auto const t = find(info, "transform_descriptors"); t && t_.kind(*t) != kind::none) {
+            if (auto const t = find(info, "transform_descriptors");
+                t && t_.kind(*t) != kind::none) {
                 if (t_.kind(*t) != kind::list) bad("transform descriptors that are no list");
                 for (auto c : t_.children(*t)) at.transforms.push_back(string(c));
             }
@@ -164,7 +169,8 @@ private:
     storage_location take(const std::string& fqn, const sizes& offset, bool whole) {
         auto const it = locations_.find({key{fqn, offset}, whole});
         if (it == locations_.end())
-            throw error(errc::corrupt, {.tensor = fqn, .expected = "a place for the chunk at " + to_string(offset),
+            throw error(errc::corrupt, {.tensor = fqn,
+                                        .expected = "a place for the chunk at " + to_string(offset),
                                         .found = "none"});
         ++used_;
         return std::move(it->second);
@@ -196,9 +202,13 @@ private:
             auto const box_members = instance(c, "ChunkStorageMetadata");
             cairn::chunk x;
             x.where = {size(member(box_members, "offsets")), size(member(box_members, "sizes"))};
-            if (x.where.offsets.size() != t.extents.size() || x.where.lengths.size() != t.extents.size())
-                throw error(errc::corrupt, {.tensor = fqn, .expected = "chunks of " + std::to_string(t.extents.size()) + " dimensions",
-                                            .found = to_string(x.where)});
+            if (x.where.offsets.size() != t.extents.size() ||
+                x.where.lengths.size() != t.extents.size())
+                throw error(
+                    errc::corrupt,
+                    {.tensor = fqn,
+                     .expected = "chunks of " + std::to_string(t.extents.size()) + " dimensions",
+                     .found = to_string(x.where)});
             x.at = take(fqn, x.where.offsets, false);
             t.chunks.push_back(std::move(x));
         }
@@ -218,7 +228,9 @@ private:
         }
         auto const name = t_.class_name(*type);
         auto const d = dtype_from_name(name.starts_with("torch.") ? name.substr(6) : name);
-        if (!d) throw error(errc::unsupported, {.expected = "a dtype of a dense tensor", .found = name});
+        if (!d)
+            throw error(errc::unsupported,
+                        {.expected = "a dtype of a dense tensor", .found = name});
         t.type = *d;
         t.requires_grad = t_.kind(*grad) == kind::boolean && t_[*grad].payload != 0;
     }
@@ -227,7 +239,8 @@ private:
         auto const& d = dict(i);
         for (std::size_t k = 0; k + 1 < d.size(); k += 2) {
             auto const fqn = string(d[k]);
-            if (m_.entries.find(fqn) == m_.entries.end()) bad("a path for '" + fqn + "', which is not there");
+            if (m_.entries.find(fqn) == m_.entries.end())
+                bad("a path for '" + fqn + "', which is not there");
             if (t_.kind(d[k + 1]) != kind::tuple) bad("a path that is no tuple");
             path p;
             std::string joined;

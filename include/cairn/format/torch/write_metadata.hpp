@@ -102,7 +102,8 @@ private:
         remembered(names_, s, [&] { p_.string(s); });
     }
     void global(std::string_view mod, std::string_view cls) {
-        remembered(globals_, std::string(mod) + "." + std::string(cls), [&] { p_.global(mod, cls); });
+        remembered(globals_, std::string(mod) + "." + std::string(cls),
+                   [&] { p_.global(mod, cls); });
     }
     /// cls.__new__(cls)
     void begin_instance(std::string_view mod, std::string_view cls) {

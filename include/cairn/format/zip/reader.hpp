@@ -32,7 +32,8 @@ struct entry {
 };
 
 [[noreturn]] inline void malformed(std::string found) {
-    throw error(errc::corrupt, {.expected = "a zip as torch.save writes it", .found = std::move(found)});
+    throw error(errc::corrupt,
+                {.expected = "a zip as torch.save writes it", .found = std::move(found)});
 }
 
 /// Reads the directory of a stored-only zip that ends exactly at `length`.
@@ -86,7 +87,8 @@ private:
         if (l.u32() != 0x07064b50) return x;
         (void)l.u32();
         auto const at = l.u64();
-        if (at > length_ - 42 || length_ - 42 - at != 56) malformed("a misplaced 64-bit end record");
+        if (at > length_ - 42 || length_ - 42 - at != 56)
+            malformed("a misplaced 64-bit end record");
         std::array<std::byte, 56> end64{};
         source_(at, end64);
         detail::wire_reader e(end64);
@@ -142,7 +144,8 @@ private:
     }
 
     void locate(entry& e) const {
-        if (e.header > length_ || length_ - e.header < 30) malformed("a record outside of the item");
+        if (e.header > length_ || length_ - e.header < 30)
+            malformed("a record outside of the item");
         std::array<std::byte, 30> h{};
         source_(e.header, h);
         detail::wire_reader r(h);
@@ -150,7 +153,8 @@ private:
         (void)r.raw(22);
         e.data = e.header + 30 + u16(r);
         e.data += u16(r);
-        if (e.data > length_ || e.size > length_ - e.data) malformed("a record outside of the item");
+        if (e.data > length_ || e.size > length_ - e.data)
+            malformed("a record outside of the item");
     }
 
     const read_at& source_;
