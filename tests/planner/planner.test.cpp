@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cairn/planner/default_planner.hpp>
+#include <cairn/planner/plan_codec.hpp>
+
+#include <cairn/cairn.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+#include <vector>
+
+namespace {
+
+using cairn::box;
+using cairn::chunk;
+using cairn::errc;
+
+std::vector<chunk> chunks_1d(const std::vector<std::int64_t>& lengths) {
+    std::vector<chunk> out;
+    std::int64_t at = 0;
+    for (auto n : lengths) {
+        out.push_back({box({at}, {n}), {}});
+        at += n;
+    }
+    return out;
+}
+
+cairn::write_item item(const std::string& fqn, box where, cairn::sizes global) {
+    cairn::write_item w;
+    w.fqn = fqn;
+    w.kind = cairn::item_kind::shard;
+    w.where = std::move(where);
+    w.global = std::move(global);
+    return w;
+}
+cairn::write_item object(const std::string& fqn, std::uint64_t hash) {
+    cairn::write_item w;
+    w.fqn = fqn;
+    w.object_bytes = 10;
+    w.object_hash = hash;
+    return w;
+}
+cairn::save_plan plan(std::vector<cairn::write_item> items) {
+    cairn::save_plan p;
+    p.items = std::move(items);
+    return p;
+}
+auto code_is(errc e) {
+    return [e](const cairn::error& x) { return x.code() == cairn::make_error_code(e); };
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(planner)
+
+// DCP's test_planner: 16 elements in chunks of 8 and 8, wanted [4, 15).
+BOOST_AUTO_TEST_CASE(read_items_of_a_box_across_two_chunks) {
+    auto const stored = chunks_1d({8, 8});
+    std::vector<box> const wanted{box({4}, {7})};
+    auto const items = cairn::create_read_items("w", 0, stored, wanted);
+    BOOST_REQUIRE(items.size() == 2u);
+    BOOST_TEST((items[0].source_offsets == cairn::sizes{4}));
+    BOOST_TEST((items[0].target_offsets == cairn::sizes{0}));
+    BOOST_TEST((items[0].lengths == cairn::sizes{4}));
+    BOOST_TEST((items[1].source_offsets == cairn::sizes{0}));
+    BOOST_TEST((items[1].target_offsets == cairn::sizes{4}));
+    BOOST_TEST((items[1].lengths == cairn::sizes{3}));
+}
+
+BOOST_AUTO_TEST_CASE(read_items_cover_each_wanted_element_once) {
+    for (auto const& [from, to] :
+         std::vector<std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>>{
+             {{2, 2, 2, 2, 2, 2, 2, 2}, {4, 4, 4, 4}},
+             {{4, 4, 4, 4}, {6, 5, 5}},
+             {{16}, {1, 0, 15}}}) {
+        auto const stored = chunks_1d(from);
+        std::vector<box> wanted;
+        for (auto const& c : chunks_1d(to)) wanted.push_back(c.where);
+        std::vector<int> seen(16, 0);
+        for (auto const& i : cairn::create_read_items("w", 0, stored, wanted)) {
+            BOOST_TEST(stored[i.chunk].where.offsets[0] + i.source_offsets[0] ==
+                       wanted[i.part].offsets[0] + i.target_offsets[0]);
+            for (std::int64_t k = 0; k < i.lengths[0]; ++k)
+                ++seen[static_cast<std::size_t>(wanted[i.part].offsets[0] + i.target_offsets[0] +
+                                                k)];
+        }
+        BOOST_TEST(seen == std::vector<int>(16, 1), boost::test_tools::per_element());
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_scalar_is_one_item) {
+    std::vector<chunk> const stored{{box(), {}}};
+    std::vector<box> const wanted{box()};
+    BOOST_TEST(cairn::create_read_items("s", 0, stored, wanted).size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(replicas_go_to_the_least_loaded_rank_once) {
+    std::vector<cairn::save_plan> all;
+    for (int r = 0; r < 3; ++r)
+        all.push_back(plan({item("a", box({0}, {8}), {8}), item("b", box({0}, {8}), {8}),
+                            item("c", box({0}, {8}), {8})}));
+    auto const spread = cairn::dedup_save_plans(all);
+    for (auto const& p : spread) BOOST_TEST(p.items.size() == 1u);
+    auto const lowest = cairn::dedup_save_plans(all, true);
+    BOOST_TEST(lowest[0].items.size() == 3u);
+    BOOST_TEST(lowest[2].items.empty());
+}
+
+BOOST_AUTO_TEST_CASE(contradictions_name_both_ranks) {
+    auto const refused = [](std::vector<cairn::save_plan> all) {
+        BOOST_CHECK_EXCEPTION(cairn::create_global_metadata(
+                                  cairn::dedup_save_plans(std::move(all))),
+                              cairn::error, [](const cairn::error& e) {
+                                  std::string const s = e.what();
+                                  return e.code() == cairn::make_error_code(errc::invalid_plan) &&
+                                         s.find("rank 0") != s.npos && s.find("rank 1") != s.npos;
+                              });
+    };
+    auto other_dtype = item("w", box({4}, {4}), {8});
+    other_dtype.type = cairn::dtype::int64;
+    refused({plan({item("w", box({0}, {4}), {8})}), plan({other_dtype})});
+    refused({plan({item("w", box({0}, {4}), {8})}), plan({item("w", box({4}, {4}), {9})})});
+    refused({plan({item("w", box({0}, {5}), {8})}), plan({item("w", box({4}, {4}), {8})})});
+    refused({plan({object("o", 1)}), plan({object("o", 2)})});
+    refused({plan({object("o", 1)}), plan({item("o", box({0}, {4}), {4})})});
+}
+
+BOOST_AUTO_TEST_CASE(holes_and_bounds_are_refused) {
+    BOOST_CHECK_EXCEPTION(
+        cairn::create_global_metadata(std::vector{plan({item("w", box({0}, {4}), {8})})}),
+        cairn::error, code_is(errc::invalid_plan));
+    BOOST_CHECK_EXCEPTION(
+        cairn::create_global_metadata(std::vector{plan({item("w", box({4}, {8}), {8})})}),
+        cairn::error, code_is(errc::invalid_plan));
+}
+
+BOOST_AUTO_TEST_CASE(load_reports_what_differs) {
+    cairn::memory_store store;
+    std::vector<float> w(4, 1), extra(2, 2);
+    cairn::state_dict saved{{"w", w}, {"extra", extra}, {"o", 1}};
+    cairn::save(saved, "c", store);
+
+    std::vector<float> other(5);
+    std::vector<double> wide(4);
+    cairn::state_dict shape{{"w", other}}, dtype{{"w", wide}}, missing{{"v", w}}, kind{{"o", w}},
+        ok{{"w", w}};
+    BOOST_CHECK_EXCEPTION(cairn::load(shape, "c", store), cairn::error,
+                          code_is(errc::shape_mismatch));
+    BOOST_CHECK_EXCEPTION(cairn::load(dtype, "c", store), cairn::error,
+                          code_is(errc::dtype_mismatch));
+    BOOST_CHECK_EXCEPTION(cairn::load(missing, "c", store), cairn::error,
+                          code_is(errc::missing_key));
+    BOOST_CHECK_EXCEPTION(cairn::load(kind, "c", store), cairn::error,
+                          code_is(errc::kind_mismatch));
+    BOOST_TEST(cairn::load(ok, "c", store).unexpected.size() == 2u);
+    cairn::load_options o;
+    o.planner.strict = true;
+    BOOST_CHECK_EXCEPTION(cairn::load(ok, "c", o, store), cairn::error,
+                          code_is(errc::unexpected_key));
+    o.planner.strict = false;
+    o.planner.dtypes = cairn::dtype_policy::convert;
+    BOOST_TEST(cairn::load(dtype, "c", o, store).converted.size() == 1u);
+    BOOST_TEST(wide[3] == 1.0);
+    std::vector<float> const constant(4);
+    cairn::state_dict read_only{{"w", constant}};
+    BOOST_CHECK_EXCEPTION(cairn::load(read_only, "c", store), cairn::error,
+                          code_is(errc::invalid_state));
+}
+
+BOOST_AUTO_TEST_CASE(per_rank_values_come_back_by_rank) {
+    cairn::memory_store store;
+    auto const run = [&](int n, bool save, const cairn::load_options& o) {
+        std::vector<int> got(static_cast<std::size_t>(n), -1);
+        cairn::run_ranks(n, [&](cairn::thread_group::member& me) {
+            int seed = save ? 100 + me.rank() : -1;
+            cairn::state_dict sd{{"rng", cairn::per_rank(std::ref(seed))}};
+            if (save)
+                cairn::save(sd, "c", me, store);
+            else
+                cairn::load(sd, "c", o, me, store);
+            got[static_cast<std::size_t>(me.rank())] = seed;
+        });
+        return got;
+    };
+    run(2, true, {});
+    BOOST_TEST((run(2, false, {}) == std::vector<int>{100, 101}));
+    BOOST_CHECK_EXCEPTION(run(3, false, {}), cairn::error, code_is(errc::missing_key));
+    cairn::load_options o;
+    o.planner.per_rank_source = [](int rank) { return rank % 2; };
+    BOOST_TEST((run(3, false, o) == std::vector<int>{100, 101, 100}));
+}
+
+BOOST_AUTO_TEST_CASE(plans_survive_the_wire_and_damage_never_crashes) {
+    auto p = plan({item("w", box({0, 2}, {4, 1}), {8, 3}), object("o", 77)});
+    p.paths = {{"w", {std::string("w")}}, {"o", {std::string("o"), std::int64_t{3}}}};
+    p.storage_data = "x";
+    auto const bytes = cairn::encode_save_plan(p);
+    BOOST_TEST((cairn::decode_save_plan(bytes) == p));
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        auto b = bytes;
+        b[i] ^= std::byte{0x55};
+        try {
+            (void)cairn::decode_save_plan(b);
+        } catch (const cairn::error& e) {
+            BOOST_TEST((e.code() == cairn::make_error_code(errc::corrupt)));
+        }
+        BOOST_CHECK_EXCEPTION(cairn::decode_save_plan(std::span(bytes).first(i)), cairn::error,
+                              code_is(errc::corrupt));
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cairn/state/flatten.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using cairn::value;
+
+std::vector<std::string> names(const cairn::flattened& f) {
+    std::vector<std::string> out;
+    for (auto const& l : f.leaves) out.push_back(l.fqn);
+    return out;
+}
+
+struct app {
+    std::vector<float> w{1, 2};
+    int told = 0;
+    cairn::state_dict state_dict() { return {{"model", cairn::state_dict{{"w", w}}}}; }
+    void load_state_dict(const cairn::state_dict&) { ++told; }
+};
+
+struct move_only {
+    std::unique_ptr<float[]> data = std::make_unique<float[]>(3);
+};
+
+}  // namespace
+
+template <>
+struct cairn::tensor_traits<move_only> {
+    static tensor_view view(move_only& m) {
+        return {dtype::f32, std::vector<int>{3}, m.data.get()};
+    }
+    static const_tensor_view view(const move_only& m) {
+        return {dtype::f32, std::vector<int>{3}, m.data.get()};
+    }
+};
+
+BOOST_AUTO_TEST_SUITE(state)
+
+BOOST_AUTO_TEST_CASE(flattens_by_dcps_rules) {
+    std::vector<float> t(2);
+    cairn::state_dict sd{
+        {"t", t},
+        {"empty", cairn::state_dict{}},
+        {"plain", value::list({1, 2})},
+        {"none_in_it", value::list({})},
+        {"pair", value::tuple({1, value::dict({{"a", 1}})})},
+        {"groups", value::list({value::dict({{"lr", 0.1}, {"p", value::list({1})}}), 5})},
+        {"ints", value::dict({{0, value::dict({{"step", 1}})}})}};
+    auto const f = cairn::flatten(sd);
+    BOOST_TEST(
+        names(f) == (std::vector<std::string>{"t", "plain", "none_in_it", "pair", "groups.0.lr",
+                                              "groups.0.p", "groups.1", "ints.0.step"}),
+        boost::test_tools::per_element());
+    // List positions stay integers in the path, mapping keys become strings.
+    BOOST_TEST((f.leaves[4].path ==
+                cairn::path{std::string("groups"), std::int64_t{0}, std::string("lr")}));
+    BOOST_TEST((f.leaves[7].path ==
+                cairn::path{std::string("ints"), std::string("0"), std::string("step")}));
+}
+
+BOOST_AUTO_TEST_CASE(two_paths_of_one_name_are_refused) {
+    cairn::state_dict sd{{"a.b", 1}, {"a", cairn::state_dict{{"b", 2}}}};
+    BOOST_CHECK_THROW(cairn::flatten(sd), cairn::error);
+}
+
+BOOST_AUTO_TEST_CASE(a_stateful_stands_beside_plain_values) {
+    app a;
+    cairn::state_dict sd{{"app", a}, {"step", 3}};
+    auto f = cairn::flatten(sd);
+    BOOST_TEST(names(f) == (std::vector<std::string>{"app.model.w", "step"}),
+               boost::test_tools::per_element());
+    f.notify_loaded();
+    BOOST_TEST(a.told == 1);
+}
+
+BOOST_AUTO_TEST_CASE(references_are_loaded_in_place_and_misfits_are_errors) {
+    int step = 1;
+    std::string name = "x";
+    cairn::state_dict sd{
+        {"step", std::ref(step)}, {"name", std::ref(name)}, {"fixed", std::cref(step)}};
+    auto f = cairn::flatten(sd);
+    f.leaves[0].object()->set(7);
+    f.leaves[1].object()->set("y");
+    BOOST_TEST(step == 7);
+    BOOST_TEST(name == "y");
+    BOOST_CHECK_THROW(f.leaves[0].object()->set("text"), cairn::error);
+    BOOST_CHECK_THROW(f.leaves[0].object()->set(std::int64_t{1} << 40), cairn::error);
+    BOOST_TEST(!f.leaves[2].object()->set);
+}
+
+BOOST_AUTO_TEST_CASE(rvalues_are_owned_and_const_is_read_only) {
+    std::vector<float> const constant(2);
+    cairn::state_dict sd{
+        {"owned", std::vector<float>{1, 2, 3}}, {"moved", move_only{}}, {"c", constant}};
+    cairn::state_dict copy = sd;
+    sd = {};
+    auto const f = cairn::flatten(copy);
+    BOOST_TEST(f.leaves[0].tensor()->shards[0].view.elements() == 3);
+    BOOST_TEST((f.leaves[1].tensor()->global == cairn::sizes{3}));
+    BOOST_TEST(f.leaves[1].tensor()->writable);
+    BOOST_TEST(!f.leaves[2].tensor()->writable);
+}
+
+BOOST_AUTO_TEST_CASE(a_loaded_value_sits_where_it_was_given) {
+    cairn::state_dict sd{
+        {"a", cairn::state_dict{{"b", value::list({value::dict({{"lr", 1.0}})})}}}};
+    auto f = cairn::flatten(sd);
+    BOOST_TEST(f.leaves[0].fqn == "a.b.0.lr");
+    f.leaves[0].object()->set(2.0);
+    BOOST_TEST(
+        (sd.at("a").as_dict().at("b").as_value() == value::list({value::dict({{"lr", 2.0}})})));
+}
+
+BOOST_AUTO_TEST_CASE(maps_and_lists_of_tensors_nest) {
+    std::map<std::string, std::vector<double>> m{{"x", {1}}, {"y", {2}}};
+    std::vector<std::vector<double>> l{{1}, {2}};
+    cairn::state_dict sd{{"m", m}, {"l", l}};
+    BOOST_TEST(names(cairn::flatten(sd)) == (std::vector<std::string>{"m.x", "m.y", "l.0", "l.1"}),
+               boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(numbers_of_any_size_print_in_full) {
+    using cairn::big_int;
+    std::vector<std::uint8_t> two_to_80(11, 0);
+    two_to_80[10] = 1;
+    BOOST_TEST(big_int(two_to_80).to_string() == "1208925819614629174706176");
+    BOOST_TEST(big_int(std::int64_t{-1}).to_string() == "-1");
+    BOOST_TEST(big_int(INT64_MIN).to_string() == "-9223372036854775808");
+    BOOST_TEST(big_int(~std::uint64_t{0}).to_string() == "18446744073709551615");
+    BOOST_TEST(value(~std::uint64_t{0}).as<std::uint64_t>() == ~std::uint64_t{0});
+    BOOST_CHECK_THROW(value(300).as<std::uint8_t>(), cairn::error);
+    BOOST_CHECK_THROW(value(-1).as<unsigned>(), cairn::error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

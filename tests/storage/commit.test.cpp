@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stood there before survives every failure; what is not ours is never touched.
+#include "support/fault_store.hpp"
+#include "support/whole.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <iostream>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+/// Two ranks save a tensor of one value; rank `faulty` does so over a failing store.
+void save_value(cairn::memory_store base, float v, int faulty = -1, int fail_at = -1,
+                int* calls = nullptr) {
+    cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+        std::vector<float> rows(4, v);
+        cairn::state_dict sd{
+            {"w", cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {2, 2}, rows.data()),
+                                       {4, 2}, cairn::device_mesh::line(2),
+                                       {cairn::shard_along{0}}, me.rank())},
+            {"step", static_cast<int>(v)}};
+        support::fault_store<cairn::memory_store> store(base, me.rank() == faulty ? fail_at : -1);
+        try {
+            cairn::save(sd, "c", me, store);
+        } catch (...) {
+            if (calls != nullptr && me.rank() == faulty) *calls = store.calls();
+            throw;
+        }
+        if (calls != nullptr && me.rank() == faulty) *calls = store.calls();
+    });
+}
+
+float loaded(cairn::memory_store base) {
+    auto const w = support::load_whole(base, "c");
+    float f = 0;
+    std::memcpy(&f, w.tensors.at("w").bytes.data(), sizeof f);
+    BOOST_TEST(w.objects.at("step").as<int>() == static_cast<int>(f));
+    return f;
+}
+
+std::set<std::string> names(const cairn::memory_store& base) {
+    auto place = base.at("c");
+    std::set<std::string> out;
+    for (auto const& i : place.list()) out.insert(i.name);
+    return out;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(commit)
+
+BOOST_AUTO_TEST_CASE(an_overwrite_replaces_files_and_leaves_strangers) {
+    cairn::memory_store store;
+    store.publish("c/notes.txt", {}, std::nullopt);
+    save_value(store, 1);
+    BOOST_TEST((names(store) == std::set<std::string>{".metadata", "__0_0.distcp", "__1_0.distcp",
+                                                      "notes.txt"}));
+    save_value(store, 2);
+    BOOST_TEST(loaded(store) == 2.0f);
+    auto const after = names(store);
+    BOOST_TEST(after.size() == 4u);
+    BOOST_TEST(after.count("notes.txt") == 1u);
+    BOOST_TEST(after.count("__0_0.distcp") == 0u);
+    save_value(store, 3);
+    BOOST_TEST(loaded(store) == 3.0f);
+    BOOST_TEST(names(store).size() == 4u);
+}
+
+BOOST_AUTO_TEST_CASE(each_operation_failed_in_turn_on_each_rank_harms_nothing) {
+    int tried = 0;
+    for (int rank : {0, 1}) {
+        int total = 0;
+        {
+            cairn::memory_store store;
+            save_value(store, 1);
+            save_value(store, 2, rank, -1, &total);
+        }
+        BOOST_REQUIRE(total > 2);
+        for (int k = 0; k < total; ++k) {
+            BOOST_TEST_CONTEXT("rank " << rank << ", operation " << k) {
+                cairn::memory_store store;
+                store.publish("c/notes.txt", {}, std::nullopt);
+                save_value(store, 1);
+                ++tried;
+                bool failed = false;
+                try {
+                    save_value(store, 2, rank, k);
+                } catch (const cairn::error& e) {
+                    failed = true;
+                    BOOST_TEST(e.failures().size() >= 1u);
+                    BOOST_TEST(std::string(e.what()).find("injected") != std::string::npos);
+                }
+                // Either it failed and the old one stands, or the new one is complete.
+                BOOST_TEST(loaded(store) == (failed ? 1.0f : 2.0f));
+                BOOST_TEST(names(store).count("notes.txt") == 1u);
+                save_value(store, 3);
+                BOOST_TEST(loaded(store) == 3.0f);
+            }
+        }
+    }
+    std::cout << "commit: " << tried << " failures injected\n";
+    BOOST_TEST(tried > 8);
+}
+
+BOOST_AUTO_TEST_CASE(overwrite_off_refuses) {
+    cairn::memory_store store;
+    save_value(store, 1);
+    std::vector<float> w(2);
+    cairn::state_dict sd{{"w", w}};
+    cairn::save_options o;
+    o.storage.overwrite = false;
+    BOOST_CHECK_EXCEPTION(cairn::save(sd, "c", o, store), cairn::error, [](const auto& e) {
+        return e.code() == cairn::make_error_code(cairn::errc::already_exists);
+    });
+    BOOST_TEST(loaded(store) == 1.0f);
+}
+
+BOOST_AUTO_TEST_CASE(a_second_job_that_committed_meanwhile_is_noticed) {
+    cairn::memory_store store;
+    save_value(store, 1);
+    auto place = store.at("c");
+    cairn::detail::claim<cairn::memory_store> hold;
+    hold.take(place, "00000000000000000000000000000001", {"__0_0.distcp"}, true);
+    save_value(store, 2);
+    BOOST_CHECK_EXCEPTION(hold.publish(place, {}), cairn::error, [](const auto& e) {
+        return e.code() == cairn::make_error_code(cairn::errc::concurrent_save);
+    });
+    BOOST_TEST(loaded(store) == 2.0f);
+}
+
+BOOST_AUTO_TEST_CASE(options_name_and_split_files) {
+    cairn::memory_store store;
+    std::vector<float> a(3, 1), b(5, 2);
+    cairn::state_dict sd{{"a", a}, {"b", b}, {"step", 1}};
+    cairn::save_options o;
+    o.storage.single_file_per_rank = false;
+    o.storage.file_name = [](int rank, int n) {
+        return "r" + std::to_string(rank) + "-" + std::to_string(n) + ".bin";
+    };
+    cairn::save(sd, "c", o, store);
+    BOOST_TEST(
+        (names(store) == std::set<std::string>{".metadata", "r0-0.bin", "r0-1.bin", "r0-2.bin"}));
+    a.assign(3, 0);
+    cairn::load(sd, "c", store);
+    BOOST_TEST(a[2] == 1.0f);
+    o.storage.file_name = [](int, int) { return std::string("same"); };
+    BOOST_CHECK_THROW(cairn::save(sd, "d", o, store), cairn::error);
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_without_items_leaves_an_empty_file) {
+    cairn::memory_store store;
+    cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+        std::vector<float> w(2, 1);
+        cairn::state_dict sd;
+        if (me.rank() == 0) sd["w"] = w;
+        cairn::save(sd, "c", me, store);
+    });
+    auto place = store.at("c");
+    BOOST_TEST(place.open("__1_0.distcp").size() == 0u);
+    BOOST_TEST(support::load_whole(store, "c").tensors.size() == 1u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
