@@ -9,10 +9,7 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -163,7 +160,9 @@ public:
             for (auto const& [fqn, entry] : index.as_object())
                 m.entries[std::string(fqn)] = parse(fqn, entry.as_object());
             return m;
-        } catch (const boost::system::system_error& e) {  // Boost.JSON's: not what we wrote
+        } catch (const cairn::error&) {
+            throw;
+        } catch (const std::exception& e) {  // Boost.JSON's: not what we wrote
             throw wrong(cairn::errc::corrupt, index_name, e.what());
         }
     }

@@ -12,7 +12,7 @@ using event = fsm::event;
 BOOST_AUTO_TEST_SUITE(load_fsm)
 
 BOOST_AUTO_TEST_CASE(takes_the_steps_in_order) {
-    using enum step;
+    using enum cairn::detail::load_fsm::step;
     fsm f(true);
     std::vector<step> taken;
     while (f.current() != done) {

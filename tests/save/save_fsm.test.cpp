@@ -30,7 +30,7 @@ bool has(const std::vector<step>& v, step s) { return std::find(v.begin(), v.end
 BOOST_AUTO_TEST_SUITE(save_fsm)
 
 BOOST_AUTO_TEST_CASE(takes_the_steps_in_dcps_order) {
-    using enum step;
+    using enum cairn::detail::save_fsm::step;
     bool ok = false;
     auto const c = run(true, 99, event::ok, &ok);
     BOOST_TEST(ok);
