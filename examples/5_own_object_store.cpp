@@ -16,7 +16,6 @@ class my_store {
     struct shared {
         std::mutex m;
         std::map<std::string, bytes, std::less<>> objects;
-        int versions = 0;
     };
     std::shared_ptr<shared> s_ = std::make_shared<shared>();
     static cairn::error no(cairn::errc e, std::string_view n) {
@@ -49,8 +48,8 @@ public:
         return {s_, std::string(n), bytes(size)};
     }
     void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> match) {
-        if (match && tag(n) != *match) throw no(cairn::errc::concurrent_save, n);
         std::lock_guard lock(s_->m);
+        if (match && version(n) != *match) throw no(cairn::errc::concurrent_save, n);
         s_->objects[std::string(n)] = bytes(b.begin(), b.end());
     }
     reader open(std::string_view n) {
@@ -61,6 +60,9 @@ public:
     }
     cairn::object_tag tag(std::string_view n) {
         std::lock_guard lock(s_->m);
+        return version(n);
+    }
+    cairn::object_tag version(std::string_view n) const {
         auto const it = s_->objects.find(n);
         if (it == s_->objects.end()) return {};
         return {std::to_string(cairn::format::crc32(it->second)) + "/" +
