@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TEST_CONFORMANCE_OBJECT_STORE_HPP
+#define CAIRN_TEST_CONFORMANCE_OBJECT_STORE_HPP
+
+#include <cairn/object_store/concepts.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace cairn::conformance {
+
+/// What an ObjectStore promises beyond its syntax. Call it from a Boost.Test case of your own:
+///
+///     BOOST_AUTO_TEST_CASE(my_store_keeps_its_word) {
+///         cairn::conformance::check_object_store([] { return my_store(...); });
+///     }
+///
+/// @param make  Returns a store of an empty place, a new one at each call.
+template <class Make>
+void check_object_store(Make make) {
+    auto const pattern = [](std::size_t n) {
+        byte_vector b(n);
+        for (std::size_t i = 0; i < n; ++i) b[i] = static_cast<std::byte>(i * 31 + n);
+        return b;
+    };
+    auto const put = [](auto& s, const char* name, const byte_vector& b) {
+        auto h = s.create(name, b.size());
+        h.write(0, b);
+        h.finish(true);
+    };
+    auto const get = [](auto& s, const char* name) {
+        auto r = s.open(name);
+        byte_vector b(static_cast<std::size_t>(r.size()));
+        r.read(0, b);
+        return b;
+    };
+    auto const code_is = [](errc e) {
+        return [e](const error& x) { return x.code() == make_error_code(e); };
+    };
+
+    BOOST_TEST_CONTEXT("what was written is read") {
+        auto s = make();
+        for (std::size_t n :
+             {std::size_t{0}, std::size_t{1}, std::size_t{4097}, std::size_t{5} << 20}) {
+            auto const name = "n" + std::to_string(n);
+            put(s, name.c_str(), pattern(n));
+            BOOST_TEST((get(s, name.c_str()) == pattern(n)));
+        }
+        auto r = s.open("n4097");
+        byte_vector part(100);
+        r.read(4000, std::span(part).first(97));
+        BOOST_TEST(std::equal(part.begin(), part.begin() + 97, pattern(4097).begin() + 4000));
+        BOOST_CHECK_EXCEPTION(r.read(4000, part), error, code_is(errc::corrupt));
+        auto const all = s.list();
+        BOOST_TEST(all.size() == 4u);
+        BOOST_TEST(std::count_if(all.begin(), all.end(), [](const object_info& i) {
+                       return i.name == "n4097" && i.size == 4097;
+                   }) == 1);
+    }
+    BOOST_TEST_CONTEXT("disjoint ranges from several threads") {
+        auto s = make();
+        auto const want = pattern(8 * 65536);
+        auto h = s.create("o", want.size());
+        std::vector<std::thread> threads;
+        for (std::size_t t = 0; t < 8; ++t)
+            threads.emplace_back(
+                [&, t] { h.write(t * 65536, std::span(want).subspan(t * 65536, 65536)); });
+        for (auto& t : threads) t.join();
+        h.finish(true);
+        BOOST_TEST((get(s, "o") == want));
+    }
+    BOOST_TEST_CONTEXT("create is exclusive") {
+        auto s = make();
+        put(s, "o", pattern(10));
+        auto const again = [&] { put(s, "o", pattern(11)); };
+        BOOST_CHECK_EXCEPTION(again(), error, code_is(errc::already_exists));
+        BOOST_TEST((get(s, "o") == pattern(10)));
+        std::atomic<int> winners{0};
+        std::vector<std::thread> threads;
+        for (int t = 0; t < 8; ++t) {
+            threads.emplace_back([&] {
+                try {
+                    put(s, "raced", pattern(3));
+                    ++winners;
+                } catch (const error&) {  // somebody else won
+                }
+            });
+        }
+        for (auto& t : threads) t.join();
+        BOOST_TEST(winners == 1);
+    }
+    BOOST_TEST_CONTEXT("an unfinished object goes") {
+        auto s = make();
+        { auto h = s.create("o", 10); h.write(0, pattern(10)); }
+        BOOST_CHECK_NO_THROW(put(s, "o", pattern(5)));
+        BOOST_TEST((get(s, "o") == pattern(5)));
+    }
+    BOOST_TEST_CONTEXT("publish replaces one version") {
+        auto s = make();
+        BOOST_TEST(s.tag("m").text.empty());
+        s.publish("m", pattern(3), object_tag{});
+        auto const first = s.tag("m");
+        BOOST_TEST(!first.text.empty());
+        s.publish("m", pattern(4), first);
+        BOOST_TEST((get(s, "m") == pattern(4)));
+        BOOST_TEST((s.tag("m") != first));
+        BOOST_CHECK_EXCEPTION(s.publish("m", pattern(5), first), error,
+                              code_is(errc::concurrent_save));
+        BOOST_CHECK_EXCEPTION(s.publish("m", pattern(5), object_tag{}), error,
+                              code_is(errc::concurrent_save));
+        BOOST_TEST((get(s, "m") == pattern(4)));
+        s.publish("m", pattern(6), std::nullopt);
+        auto const before = s.tag("m");
+        std::atomic<int> winners{0};
+        std::vector<std::thread> threads;
+        for (int t = 0; t < 8; ++t) {
+            threads.emplace_back([&, t] {
+                try {
+                    s.publish("m", pattern(static_cast<std::size_t>(100 + t)), before);
+                    ++winners;
+                } catch (const error&) {  // somebody else won
+                }
+            });
+        }
+        for (auto& t : threads) t.join();
+        BOOST_TEST(winners == 1);
+    }
+    BOOST_TEST_CONTEXT("absent objects") {
+        auto s = make();
+        BOOST_CHECK_EXCEPTION((void)s.open("none").size(), error, code_is(errc::not_found));
+        BOOST_CHECK_NO_THROW(s.remove("none"));
+        put(s, "o", pattern(1));
+        s.remove("o");
+        s.sync();
+        BOOST_TEST(s.list().empty());
+        BOOST_TEST(!s.describe("o").empty());
+    }
+}
+
+}  // namespace cairn::conformance
+
+#endif

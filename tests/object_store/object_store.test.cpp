@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/object_store.hpp"
+
+#include <cairn/object_store/file.hpp>
+#include <cairn/object_store/memory.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A directory of this test's own, removed at the end.
+struct scratch {
+    fs::path dir;
+    int n = 0;
+    scratch() {
+        std::string name = (fs::temp_directory_path() / "cairn-test-XXXXXX").string();
+        dir = ::mkdtemp(name.data());
+    }
+    ~scratch() { fs::remove_all(dir); }
+    fs::path next() { return dir / ("place" + std::to_string(n++)); }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(object_store)
+
+BOOST_AUTO_TEST_CASE(memory_store_keeps_its_word) {
+    cairn::conformance::check_object_store([] { return cairn::memory_store(); });
+    cairn::conformance::check_object_store([] { return cairn::memory_store().at("a").at("b"); });
+}
+
+BOOST_AUTO_TEST_CASE(file_store_keeps_its_word) {
+    scratch s;
+    cairn::conformance::check_object_store([&] { return cairn::file_store(s.next()); });
+}
+
+BOOST_AUTO_TEST_CASE(names_stay_in_their_place) {
+    scratch s;
+    cairn::file_store files(s.next());
+    cairn::memory_store memory;
+    for (auto const* name : {"", "/etc/x", "../x", "a/../../x"}) {
+        BOOST_CHECK_THROW(files.create(name, 1), cairn::error);
+        BOOST_CHECK_THROW(memory.create(name, 1), cairn::error);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_place_that_cannot_be_is_an_error_that_names_it) {
+    scratch s;
+    std::ofstream(s.dir / "file") << "x";
+    cairn::file_store store(s.dir / "file" / "below");
+    BOOST_CHECK_EXCEPTION(store.create("o", 1), cairn::error, [](const cairn::error& e) {
+        return std::string(e.what()).find("below") != std::string::npos;
+    });
+}
+
+BOOST_AUTO_TEST_CASE(a_full_disk_leaves_nothing_behind) {
+    scratch s;
+    cairn::file_store store(s.next());
+    auto const size = std::uint64_t{1} << 60;  // more than any disk has
+    BOOST_CHECK_EXCEPTION(store.create("o", size), cairn::error, [](const cairn::error& e) {
+        return e.code() == cairn::make_error_code(cairn::errc::io);
+    });
+    BOOST_TEST(store.list().empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
