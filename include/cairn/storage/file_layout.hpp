@@ -52,8 +52,9 @@ inline std::vector<std::vector<std::uint32_t>> split_into_files(const save_plan&
     for (std::uint32_t i = 0; i < n; ++i)
         (plan.items[i].kind == item_kind::object ? objects : tensors).push_back(i);
     if (count > 1) {
-        std::stable_sort(tensors.begin(), tensors.end(), [&](auto a, auto b) {
-            return plan.items[a].content_bytes() > plan.items[b].content_bytes();
+        std::sort(tensors.begin(), tensors.end(), [&](auto a, auto b) {
+            auto const x = plan.items[a].content_bytes(), y = plan.items[b].content_bytes();
+            return x != y ? x > y : a < b;
         });
     }
     std::vector<std::uint64_t> load(count, 0);

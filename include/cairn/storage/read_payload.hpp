@@ -27,11 +27,12 @@ struct payload_part {
 inline void make_row_major(stored_payload& p, std::vector<payload_part>& parts) {
     std::vector<std::size_t> order(p.extents.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) {
+    std::sort(order.begin(), order.end(), [&](auto a, auto b) {
         // A dimension of one element has no place of its own: keep it out of the way, in front.
         bool const one_a = p.extents[a] == 1, one_b = p.extents[b] == 1;
         if (one_a != one_b) return one_a;
-        return p.strides[a] > p.strides[b];
+        if (one_a) return a < b;
+        return p.strides[a] != p.strides[b] ? p.strides[a] > p.strides[b] : a < b;
     });
     auto const permuted = [&](const sizes& s) {
         sizes r;

@@ -78,10 +78,10 @@ public:
         }
         job->left = job->files.size();
         if (job->left == 0) return job->done(done_t{});
-        for (auto const& [name, groups] : job->files) {
-            boost::asio::post(pool(), [this, job, &name = name, &groups = groups] {
+        for (auto const& file : job->files) {
+            boost::asio::post(pool(), [this, job, &file] {
                 try {
-                    if (!job->failed()) read_file(*job, name, groups);
+                    if (!job->failed()) read_file(*job, file.first, file.second);
                 } catch (...) {
                     job->fail(std::current_exception());
                 }
