@@ -61,9 +61,9 @@ BOOST_AUTO_TEST_CASE(flattens_by_dcps_rules) {
         boost::test_tools::per_element());
     // List positions stay integers in the path, mapping keys become strings.
     BOOST_TEST((f.leaves[4].path ==
-                cairn::path{std::string("groups"), std::int64_t{0}, std::string("lr")}));
+                cairn::key_path{std::string("groups"), std::int64_t{0}, std::string("lr")}));
     BOOST_TEST((f.leaves[7].path ==
-                cairn::path{std::string("ints"), std::string("0"), std::string("step")}));
+                cairn::key_path{std::string("ints"), std::string("0"), std::string("step")}));
 }
 
 BOOST_AUTO_TEST_CASE(two_paths_of_one_name_are_refused) {

@@ -4,6 +4,8 @@
 
 #include <cairn/comm/concepts.hpp>
 
+#include <exception>
+#include <string>
 #include <utility>
 #include <vector>
 

@@ -5,12 +5,16 @@
 #include <cairn/comm/concepts.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,7 +24,11 @@ namespace cairn {
 /// Threads of one process as ranks.
 ///
 /// Each rank's thread has its own @ref member. A member that is destroyed while others still count
-/// on it ends their exchanges with @ref errc::rank_failed: a rank that throws hangs nobody.
+/// on it ends their exchanges with @ref errc::rank_failed: a rank that throws hangs nobody. After
+/// any exchange that failed on all ranks the group is poisoned.
+///
+/// Completions are called on the thread of whoever ended the exchange: the last rank to arrive, a
+/// rank that leaves, or the group's timer, which exists once a deadline was used. No lock is held.
 class thread_group {
     enum class kind { gather, scatter, broadcast, all_gather, barrier };
     struct call {
@@ -31,31 +39,123 @@ class thread_group {
         /// Called without the lock, with everybody's input or the failure.
         std::function<void(std::exception_ptr, const std::vector<call>&)> end{};
     };
-    struct state {
-        explicit state(int n) : calls(static_cast<std::size_t>(n)), gone(calls.size(), false) {}
-        std::mutex m;
-        std::condition_variable changed;
+    using guard = std::unique_lock<std::mutex>;
+
+    /// Where the ranks meet. Ranks call in one order with one exchange outstanding each, so the
+    /// exchange under way is the same for all who have arrived: no sequence numbers.
+    struct meeting {
+        explicit meeting(int n) : calls(static_cast<std::size_t>(n)), gone(calls.size(), false) {}
+
+        std::mutex m{};
+        std::condition_variable changed{};
         std::vector<call> calls;
         std::vector<bool> gone;
         std::size_t arrived = 0;
-        deadline by = no_deadline;
-        std::exception_ptr poison;
+        deadline by = no_deadline;            ///< The earliest of those who arrived.
+        std::optional<std::string> poison{};  ///< Why it can no longer be used.
         bool stop = false;
-        std::thread timer;
+        std::thread timer{};
 
-        ~state() {
-            {
-                std::lock_guard const lock(m);
-                stop = true;
+        /// Ends the exchange under way, with everybody's input.
+        void complete(guard& lock) {
+            auto const all = take();
+            lock.unlock();
+            for (auto const& c : all) c.end(nullptr, all);
+        }
+        /// Ends it with a failure on all ranks that arrived, and poisons the group.
+        void fail(guard& lock, const error& e) {
+            poison = e.what();
+            auto const all = take();
+            lock.unlock();
+            for (auto const& c : all)
+                if (c.here) c.end(std::make_exception_ptr(e), all);
+        }
+        void leave(std::size_t rank) {
+            guard lock(m);
+            gone[rank] = true;
+            if (arrived != 0) fail(lock, somebody_left());
+        }
+
+        bool anybody_left() const {
+            return std::find(gone.begin(), gone.end(), true) != gone.end();
+        }
+        error somebody_left() const {
+            auto const first = std::find(gone.begin(), gone.end(), true) - gone.begin();
+            return {
+                errc::rank_failed,
+                {.rank = static_cast<int>(first),
+                 .found = ranks([this](std::size_t r) { return gone[r]; }) + " left the group"}};
+        }
+        error different_calls() const {
+            constexpr const char* names[] = {"gather", "scatter", "broadcast", "all_gather",
+                                             "barrier"};
+            std::string found;
+            for (std::size_t r = 0; r < calls.size(); ++r) {
+                auto const& c = calls[r];
+                if (!c.here) continue;
+                found += (found.empty() ? "rank " : ", rank ") + std::to_string(r) + " in " +
+                         names[static_cast<std::size_t>(c.what)];
+                if (c.what != kind::all_gather && c.what != kind::barrier)
+                    found += " with root " + std::to_string(c.root);
             }
-            changed.notify_all();
-            if (timer.joinable()) {
-                if (timer.get_id() == std::this_thread::get_id())
-                    timer.detach();
-                else
-                    timer.join();
+            return {errc::invalid_argument,
+                    {.expected = "all ranks to call the same exchange", .found = std::move(found)}};
+        }
+        error too_late() const {
+            return {errc::timed_out,
+                    {.expected = "every rank in time",
+                     .found = ranks([this](std::size_t r) { return !calls[r].here; }) +
+                              " did not arrive",
+                     .remedy = "make a new group"}};
+        }
+        /// The timer's thread: keeps the deadline of whichever exchange is under way.
+        void keep_deadlines() {
+            guard lock(m);
+            while (!stop) {
+                if (by == no_deadline) {
+                    changed.wait(lock);
+                } else if (std::chrono::steady_clock::now() < by) {
+                    changed.wait_until(lock, deadline(by));
+                } else {
+                    fail(lock, too_late());
+                    lock.lock();
+                }
             }
         }
+
+    private:
+        std::vector<call> take() {
+            arrived = 0;
+            by = no_deadline;
+            return std::exchange(calls, std::vector<call>(calls.size()));
+        }
+        template <class Predicate>
+        std::string ranks(Predicate&& which) const {
+            std::string s;
+            for (std::size_t r = 0; r < calls.size(); ++r)
+                if (which(r)) s += (s.empty() ? "rank " : ", rank ") + std::to_string(r);
+            return s;
+        }
+    };
+
+    /// What the group and its members share; the timer outlives it only to return.
+    struct shared {
+        explicit shared(int n) : at(std::make_shared<meeting>(n)) {}
+        shared(shared&&) = delete;
+        ~shared() {
+            {
+                std::lock_guard const lock(at->m);
+                at->stop = true;
+            }
+            at->changed.notify_all();
+            if (!at->timer.joinable()) return;
+            // A completion that the timer called may have held the last member.
+            if (at->timer.get_id() == std::this_thread::get_id())
+                at->timer.detach();
+            else
+                at->timer.join();
+        }
+        std::shared_ptr<meeting> at;
     };
 
 public:
@@ -63,233 +163,243 @@ public:
     class member {
     public:
         member(member&&) noexcept = default;
-        member& operator=(member&&) noexcept = default;
+        member& operator=(member&& other) noexcept {
+            if (this != std::addressof(other)) {
+                leave();
+                s_ = std::move(other.s_);
+                rank_ = other.rank_;
+                size_ = other.size_;
+            }
+            return *this;
+        }
         ~member() { leave(); }
 
         int rank() const noexcept { return rank_; }
-        int size() const noexcept { return static_cast<int>(s_->calls.size()); }
+        int size() const noexcept { return size_; }
 
         void gather(message m, int root, deadline d, completion<std::vector<message>> done) {
-            if (!valid_root(root, done)) return;
-            bool const mine = rank_ == root;
-            start(kind::gather, root, one(std::move(m)), d, std::move(done),
-                  [mine](const std::vector<call>& all) {
-                      std::vector<message> out;
-                      if (mine)
-                          for (auto const& c : all) out.push_back(c.in[0]);
-                      return out;
+            start(kind::gather, root, one(std::move(m)), d, std::move(done), wrong_root(root),
+                  [mine = rank_ == root](const std::vector<call>& all) {
+                      return mine ? everybodys(all) : std::vector<message>();
                   });
         }
         void scatter(std::vector<message> ms, int root, deadline d, completion<message> done) {
-            if (!valid_root(root, done)) return;
-            if (rank_ == root && ms.size() != s_->calls.size()) {
-                return done.fail(std::make_exception_ptr(
-                    error(errc::invalid_argument,
-                          {.rank = rank_,
-                           .expected = std::to_string(size()) + " messages, one per rank",
-                           .found = std::to_string(ms.size())})));
-            }
-            start(kind::scatter, root, std::move(ms), d, std::move(done),
+            auto wrong = wrong_root(root);
+            if (rank_ == root && ms.size() != static_cast<std::size_t>(size_))
+                wrong = error(errc::invalid_argument,
+                              {.rank = rank_,
+                               .expected = std::to_string(size_) + " messages, one per rank",
+                               .found = std::to_string(ms.size())});
+            start(kind::scatter, root, std::move(ms), d, std::move(done), wrong,
                   [me = static_cast<std::size_t>(rank_),
-                   root = static_cast<std::size_t>(root)](const std::vector<call>& all) {
-                      return all[root].in[me];
+                   from = static_cast<std::size_t>(root)](const std::vector<call>& all) {
+                      return all[from].in[me];
                   });
         }
         void broadcast(message m, int root, deadline d, completion<message> done) {
-            if (!valid_root(root, done)) return;
-            start(kind::broadcast, root, one(std::move(m)), d, std::move(done),
-                  [root = static_cast<std::size_t>(root)](const std::vector<call>& all) {
-                      return all[root].in[0];
+            start(kind::broadcast, root, one(std::move(m)), d, std::move(done), wrong_root(root),
+                  [from = static_cast<std::size_t>(root)](const std::vector<call>& all) {
+                      return all[from].in[0];
                   });
         }
         void all_gather(message m, deadline d, completion<std::vector<message>> done) {
-            start(kind::all_gather, 0, one(std::move(m)), d, std::move(done),
-                  [](const std::vector<call>& all) {
-                      std::vector<message> out;
-                      for (auto const& c : all) out.push_back(c.in[0]);
-                      return out;
-                  });
+            start(kind::all_gather, 0, one(std::move(m)), d, std::move(done), {},
+                  [](const std::vector<call>& all) { return everybodys(all); });
         }
         void barrier(deadline d, completion<done_t> done) {
-            start(kind::barrier, 0, {}, d, std::move(done),
+            start(kind::barrier, 0, {}, d, std::move(done), {},
                   [](const std::vector<call>&) { return done_t{}; });
         }
 
-        /// Says that this rank takes part in no more exchanges.
+        /// Says that this rank takes part in no more exchanges; one that is under way fails.
         void leave() noexcept {
-            if (!s_) return;
-            auto const s = std::move(s_);
-            std::unique_lock lock(s->m);
-            s->gone[static_cast<std::size_t>(rank_)] = true;
-            if (s->arrived != 0 && !s->poison)
-                fail_all(*s, lock, make_gone(*s));
+            if (auto const s = std::move(s_)) s->at->leave(static_cast<std::size_t>(rank_));
         }
 
     private:
         friend class thread_group;
-        member(std::shared_ptr<state> s, int rank) : s_(std::move(s)), rank_(rank) {}
+        member(std::shared_ptr<shared> s, int rank, int size)
+            : s_(std::move(s)), rank_(rank), size_(size) {}
 
         static std::vector<message> one(message m) {
             std::vector<message> v;
             v.push_back(std::move(m));
             return v;
         }
+        static std::vector<message> everybodys(const std::vector<call>& all) {
+            std::vector<message> out;
+            for (auto const& c : all) out.push_back(c.in[0]);
+            return out;
+        }
+        std::optional<error> wrong_root(int root) const {
+            if (root >= 0 && root < size_) return {};
+            return error(errc::invalid_argument,
+                         {.rank = rank_,
+                          .expected = "a root from 0 to " + std::to_string(size_ - 1),
+                          .found = std::to_string(root)});
+        }
         template <class T>
-        bool valid_root(int root, completion<T>& done) const {
-            if (root >= 0 && root < size()) return true;
-            done.fail(std::make_exception_ptr(error(
-                errc::invalid_argument, {.rank = rank_,
-                                         .expected = "a root below " + std::to_string(size()),
-                                         .found = std::to_string(root)})));
-            return false;
+        void refuse(completion<T>& done, errc code, const char* expected, std::string found,
+                    std::string remedy = {}) const {
+            done.fail(std::make_exception_ptr(error(code, {.rank = rank_,
+                                                           .expected = expected,
+                                                           .found = std::move(found),
+                                                           .remedy = std::move(remedy)})));
+        }
+
+        /// @param wrong  What is wrong with this rank's call: the others wait for a call that
+        /// cannot come, so it is everybody's failure.
+        /// @param pick   Makes this rank's result of everybody's calls.
+        template <class T, class Pick>
+        void start(kind what, int root, std::vector<message> in, deadline d, completion<T> done,
+                   const std::optional<error>& wrong, Pick pick) {
+            auto const s = s_;  // a completion may end this member
+            if (!s) return refuse(done, errc::invalid_argument, "a member", "one that has left");
+            guard lock(s->at->m);
+            auto& at = *s->at;
+            if (at.poison) {
+                auto why = *at.poison;
+                lock.unlock();
+                if (wrong) return done.fail(std::make_exception_ptr(*wrong));
+                return refuse(done, errc::poisoned, "", std::move(why), "make a new group");
+            }
+            auto& mine = at.calls[static_cast<std::size_t>(rank_)];
+            if (mine.here) {
+                lock.unlock();
+                return refuse(done, errc::invalid_argument, "one exchange at a time", "two");
+            }
+            mine = {true, what, root, std::move(in), end_of(std::move(done), pick)};
+            ++at.arrived;
+            if (wrong) return at.fail(lock, *wrong);
+            for (auto const& c : at.calls)
+                if (c.here && (c.what != what || c.root != root))
+                    return at.fail(lock, at.different_calls());
+            if (at.anybody_left()) return at.fail(lock, at.somebody_left());
+            if (at.arrived == at.calls.size()) return at.complete(lock);
+            if (d != no_deadline) watch(s->at, lock, d);
         }
 
         template <class T, class Pick>
-        void start(kind what, int root, std::vector<message> in, deadline d, completion<T> done,
-                   Pick pick) {
-            auto shared_done = std::make_shared<completion<T>>(std::move(done));
-            auto end = [shared_done, pick](std::exception_ptr e, const std::vector<call>& all) {
+        static auto end_of(completion<T> done, Pick pick) {
+            auto const to = std::make_shared<completion<T>>(std::move(done));
+            return [to, pick](std::exception_ptr e, const std::vector<call>& all) {
+                std::optional<T> result;
+                try {
+                    if (!e) result.emplace(pick(all));
+                } catch (...) {  // no memory for the copy
+                    e = std::current_exception();
+                }
                 if (e)
-                    shared_done->fail(e);
+                    to->fail(std::move(e));
                 else
-                    (*shared_done)(pick(all));
+                    (*to)(std::move(*result));
             };
-            auto const s = s_;  // a completion may end this member
-            std::unique_lock lock(s->m);
-            if (s->poison) {
-                auto why = describe(s->poison);
-                lock.unlock();
-                return end(std::make_exception_ptr(
-                               error(errc::poisoned, {.rank = rank_, .found = std::move(why),
-                                                      .remedy = "make a new group"})),
-                           {});
-            }
-            auto& mine = s->calls[static_cast<std::size_t>(rank_)];
-            if (mine.here) {
-                lock.unlock();
-                return end(std::make_exception_ptr(
-                               error(errc::invalid_argument,
-                                     {.rank = rank_, .expected = "one exchange at a time",
-                                      .found = "a second one"})),
-                           {});
-            }
-            mine = {true, what, root, std::move(in), std::move(end)};
-            ++s->arrived;
-            for (auto const& c : s->calls) {
-                if (!c.here || (c.what == what && (c.root == root))) continue;
-                return fail_all(*s, lock,
-                                error(errc::invalid_plan,
-                                      {.rank = rank_,
-                                       .expected = "all ranks to call the same exchange",
-                                       .found = "different ones"}));
-            }
-            if (std::find(s->gone.begin(), s->gone.end(), true) != s->gone.end())
-                return fail_all(*s, lock, make_gone(*s));
-            if (s->arrived < s->calls.size()) {
-                if (d != no_deadline) watch(s, d);
-                return;
-            }
-            auto const all = std::exchange(s->calls, std::vector<call>(s->calls.size()));
-            s->arrived = 0;
-            s->by = no_deadline;
-            lock.unlock();
-            for (auto const& c : all) c.end(nullptr, all);
         }
 
-        static std::string describe(const std::exception_ptr& e) {
-            try {
-                std::rethrow_exception(e);
-            } catch (const std::exception& x) {
-                return x.what();
+        /// Sees to it that the exchange under way ends at `d`.
+        static void watch(const std::shared_ptr<meeting>& at, guard& lock, deadline d) {
+            at->by = std::min(at->by, d);
+            if (!at->timer.joinable()) {
+                try {
+                    at->timer = std::thread([at] { at->keep_deadlines(); });
+                } catch (const std::system_error& e) {
+                    return at->fail(lock, error(errc::io, {.expected = "a thread for deadlines",
+                                                           .found = e.what()}));
+                }
             }
-        }
-        static error make_gone(const state& s) {
-            std::string who;
-            int first = -1;
-            for (std::size_t r = 0; r < s.gone.size(); ++r) {
-                if (!s.gone[r]) continue;
-                if (first < 0) first = static_cast<int>(r);
-                who += (who.empty() ? "rank " : ", rank ") + std::to_string(r);
-            }
-            return error(errc::rank_failed, {.rank = first, .found = who + " left the group"});
-        }
-        static void fail_all(state& s, std::unique_lock<std::mutex>& lock, const error& e) {
-            auto const p = std::make_exception_ptr(e);
-            s.poison = p;
-            auto const all = std::exchange(s.calls, std::vector<call>(s.calls.size()));
-            s.arrived = 0;
-            s.by = no_deadline;
-            lock.unlock();
-            for (auto const& c : all)
-                if (c.here) c.end(p, all);
-        }
-        /// Sees to it that the exchange under way ends at `d`. Called with the lock held.
-        static void watch(const std::shared_ptr<state>& s, deadline d) {
-            s->by = std::min(s->by, d);
-            if (!s->timer.joinable()) {
-                s->timer = std::thread([raw = s.get()] {
-                    std::unique_lock lock(raw->m);
-                    while (!raw->stop) {
-                        if (raw->by == no_deadline) {
-                            raw->changed.wait(lock);
-                        } else if (std::chrono::steady_clock::now() < raw->by) {
-                            raw->changed.wait_until(lock, deadline(raw->by));
-                        } else {
-                            std::string missing;
-                            for (std::size_t r = 0; r < raw->calls.size(); ++r)
-                                if (!raw->calls[r].here)
-                                    missing += (missing.empty() ? "rank " : ", rank ") +
-                                               std::to_string(r);
-                            fail_all(
-                                *raw, lock,
-                                error(errc::timed_out, {.expected = "every rank in time",
-                                                        .found = missing + " did not arrive"}));
-                            lock.lock();
-                        }
-                    }
-                });
-            }
-            s->changed.notify_all();
+            at->changed.notify_all();
         }
 
-        std::shared_ptr<state> s_;
+        std::shared_ptr<shared> s_;
         int rank_;
+        int size_;
     };
 
-    /// @pre `n >= 1`
-    explicit thread_group(int n) : s_(std::make_shared<state>(n)) {}
+    /// @throws error errc::invalid_argument unless `n >= 1`
+    explicit thread_group(int n) {
+        if (n < 1) throw no_rank("1 rank or more", n);
+        handed_out_.resize(static_cast<std::size_t>(n));
+        s_ = std::make_shared<shared>(n);
+    }
+    thread_group(thread_group&&) noexcept = default;
+    thread_group& operator=(thread_group&&) = delete;
+    /// Ranks that nobody asked for cannot arrive any more.
+    ~thread_group() {
+        for (std::size_t r = 0; s_ && r < handed_out_.size(); ++r)
+            if (!handed_out_[r]) s_->at->leave(r);
+    }
 
-    /// Rank `r`'s end. Call once per rank.
-    member rank(int r) { return member(s_, r); }
+    /// Rank `r`'s end; there is one of each.
+    /// @throws error errc::invalid_argument if it was taken, or there is no such rank.
+    member rank(int r) {
+        auto const n = static_cast<int>(handed_out_.size());
+        if (r < 0 || r >= n) throw no_rank("a rank below " + std::to_string(n), r);
+        auto const taken = handed_out_[static_cast<std::size_t>(r)];
+        if (taken) throw no_rank("a rank that was not taken before", r);
+        handed_out_[static_cast<std::size_t>(r)] = true;
+        return member(s_, r, n);
+    }
 
 private:
-    std::shared_ptr<state> s_;
+    static error no_rank(std::string expected, int found) {
+        return {errc::invalid_argument,
+                {.expected = std::move(expected), .found = std::to_string(found)}};
+    }
+
+    std::vector<bool> handed_out_;
+    std::shared_ptr<shared> s_;
 };
 static_assert(Communicator<thread_group::member>);
 
+namespace detail {
+
+/// Whether a rank failed only because another one did.
+inline bool is_echo(const std::exception_ptr& e) {
+    try {
+        std::rethrow_exception(e);
+    } catch (const error& x) {
+        return x.code() == make_error_code(errc::rank_failed) ||
+               x.code() == make_error_code(errc::poisoned);
+    } catch (...) {
+        return false;
+    }
+}
+
+}  // namespace detail
+
 /// Runs `f(member&)` on `n` threads, one per rank of a new group, and waits for all.
-/// @throws the exception of the lowest rank that threw one of its own, if any did.
+/// @throws what the lowest rank threw among those that failed by themselves, not because another
+/// rank had; what the lowest rank threw if there are none of those.
 template <class F>
 void run_ranks(int n, F&& f) {
     thread_group group(n);
     std::vector<std::exception_ptr> failures(static_cast<std::size_t>(n));
-    std::vector<std::thread> threads;
     std::vector<thread_group::member> members;
     for (int r = 0; r < n; ++r) members.push_back(group.rank(r));
-    for (int r = 0; r < n; ++r) {
-        threads.emplace_back([&f, &failure = failures[static_cast<std::size_t>(r)],
-                              me = std::move(members[static_cast<std::size_t>(r)])]() mutable {
-            try {
-                f(me);
-            } catch (...) {
-                failure = std::current_exception();
-            }
-            me.leave();
-        });
+    std::vector<std::thread> threads;
+    std::exception_ptr not_started;
+    for (std::size_t r = 0; r < members.size() && !not_started; ++r) {
+        try {
+            threads.emplace_back(
+                [&f, &failure = failures[r], me = std::move(members[r])]() mutable {
+                    try {
+                        f(me);
+                    } catch (...) {
+                        failure = std::current_exception();
+                    }
+                    me.leave();
+                });
+        } catch (...) {
+            not_started = std::current_exception();
+        }
     }
+    members.clear();  // those that got no thread leave, so that the others do not wait for them
     for (auto& t : threads) t.join();
+    if (not_started) std::rethrow_exception(not_started);
+    std::exception_ptr first;
     for (auto const& e : failures)
-        if (e) std::rethrow_exception(e);
+        if (e && (!first || (detail::is_echo(first) && !detail::is_echo(e)))) first = e;
+    if (first) std::rethrow_exception(first);
 }
 
 }  // namespace cairn

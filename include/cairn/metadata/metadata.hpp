@@ -17,7 +17,7 @@ namespace cairn {
 /// One step of a path through nested mappings (names) and lists (positions).
 /// DCP's planner_data keeps mapping keys as strings and list positions as integers.
 using path_element = std::variant<std::string, std::int64_t>;
-using path = std::vector<path_element>;
+using key_path = std::vector<path_element>;
 
 /// What is known about the inside of a stored item, so that a reader can fetch part of it
 /// without parsing it. Written by cairn into the native index; unknown for PyTorch's files.
@@ -66,7 +66,7 @@ struct object_metadata {
 struct metadata {
     std::map<std::string, std::variant<tensor_metadata, object_metadata>, std::less<>> entries{};
     /// Flat name → path in the nested state dict. Empty when it was saved without flattening.
-    std::map<std::string, path, std::less<>> paths{};
+    std::map<std::string, key_path, std::less<>> paths{};
     std::string save_id{};  ///< 32 hex digits for cairn's own checkpoints, else empty.
     /// Sizes of the data files as the coordinator saw them at commit (cairn's own only).
     std::map<std::string, std::uint64_t, std::less<>> object_sizes{};

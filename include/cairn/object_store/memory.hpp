@@ -4,12 +4,15 @@
 
 #include <cairn/object_store/concepts.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,49 +30,81 @@ class memory_store {
     };
     struct state {
         std::mutex m;
-        std::map<std::string, std::shared_ptr<object>, std::less<>> objects;
-        std::set<std::string, std::less<>> begun;
+        std::map<std::string, std::shared_ptr<const object>, std::less<>> objects;
+        /// Names under `create`, and the number of the handle that has each.
+        std::map<std::string, std::uint64_t, std::less<>> begun;
         std::uint64_t versions = 0;
     };
 
 public:
     memory_store() : s_(std::make_shared<state>()) {}
 
+    /// The place `id` within this one: its object `x` is this store's `id/x`.
     memory_store at(std::string id) const {
+        while (!id.empty() && id.back() == '/') id.pop_back();
         memory_store m(*this);
         m.prefix_ += std::move(id) + "/";
         return m;
     }
 
+    /// An object that is being written; seen by nobody before `finish`.
     class writer {
     public:
-        writer(std::shared_ptr<state> s, std::string name, std::uint64_t size)
-            : s_(std::move(s)), name_(std::move(name)), bytes_(static_cast<std::size_t>(size)) {}
+        writer(std::shared_ptr<state> s, std::string key, std::uint64_t number, byte_vector bytes)
+            : s_(std::move(s)), key_(std::move(key)), number_(number), bytes_(std::move(bytes)) {}
         writer(writer&&) noexcept = default;
-        writer& operator=(writer&&) = delete;
-        ~writer() {
-            if (!s_) return;
-            std::lock_guard const lock(s_->m);
-            s_->begun.erase(name_);
+        writer& operator=(writer&& other) noexcept {
+            if (this != std::addressof(other)) {
+                discard();
+                s_ = std::move(other.s_);
+                key_ = std::move(other.key_);
+                number_ = other.number_;
+                bytes_ = std::move(other.bytes_);
+            }
+            return *this;
         }
+        ~writer() { discard(); }
+
         /// Ranges of one object that do not meet may be written from several threads.
         void write(std::uint64_t at, byte_span b) {
-            if (at + b.size() > bytes_.size()) {
-                std::lock_guard const lock(s_->m);
-                bytes_.resize(static_cast<std::size_t>(at) + b.size());
-            }
+            if (!s_ || at > bytes_.size() || b.size() > bytes_.size() - at)
+                throw error(errc::invalid_argument,
+                            {.object = "memory:" + key_,
+                             .expected = "bytes within the " + std::to_string(bytes_.size()) +
+                                         " that were asked for, before finish",
+                             .found = std::to_string(b.size()) + " at " + std::to_string(at)});
             if (!b.empty()) std::memcpy(bytes_.data() + at, b.data(), b.size());
         }
+        /// @throws error errc::io if somebody removed the object meanwhile.
         void finish(bool) {
             auto const s = std::move(s_);
+            if (!s)
+                throw error(errc::invalid_argument, {.object = "memory:" + key_,
+                                                     .expected = "one finish",
+                                                     .found = "a second one"});
+            auto const made = std::make_shared<object>(object{std::move(bytes_), 0});
             std::lock_guard const lock(s->m);
-            s->begun.erase(name_);
-            s->objects[name_] = std::make_shared<object>(object{std::move(bytes_), ++s->versions});
+            auto const it = s->begun.find(key_);
+            if (it == s->begun.end() || it->second != number_)
+                throw error(errc::io, {.object = "memory:" + key_,
+                                       .found = "it was removed while being written"});
+            made->version = ++s->versions;
+            s->begun.erase(it);
+            s->objects[key_] = made;
         }
 
     private:
+        void discard() noexcept {
+            auto const s = std::move(s_);
+            if (!s) return;
+            std::lock_guard const lock(s->m);
+            auto const it = s->begun.find(key_);
+            if (it != s->begun.end() && it->second == number_) s->begun.erase(it);
+        }
+
         std::shared_ptr<state> s_;
-        std::string name_;
+        std::string key_;
+        std::uint64_t number_;
         byte_vector bytes_;
     };
 
@@ -94,19 +129,33 @@ public:
 
     writer create(std::string_view name, std::uint64_t size) {
         auto full = key(name);
+        byte_vector bytes;
+        if (size > bytes.max_size()) throw no_room(name, size);
+        try {
+            bytes.resize(static_cast<std::size_t>(size));
+        } catch (const std::bad_alloc&) {
+            throw no_room(name, size);
+        }
         std::lock_guard const lock(s_->m);
-        if (s_->objects.count(full) != 0 || !s_->begun.insert(full).second)
+        auto const number = s_->versions + 1;
+        if (s_->objects.count(full) != 0 || !s_->begun.try_emplace(full, number).second)
             throw error(errc::already_exists, {.object = describe(name)});
-        return {s_, std::move(full), size};
+        s_->versions = number;
+        return {s_, std::move(full), number, std::move(bytes)};
     }
+    /// An object that is being created under the name loses it, as a file would.
     void publish(std::string_view name, byte_span b, std::optional<object_tag> if_match) {
         auto full = key(name);
+        auto const fresh = std::make_shared<object>(object{byte_vector(b.begin(), b.end()), 0});
         std::lock_guard const lock(s_->m);
         if (if_match && tag_of(full) != *if_match)
-            throw error(errc::concurrent_save,
-                        {.object = describe(name), .found = "another version"});
-        s_->objects[std::move(full)] =
-            std::make_shared<object>(object{byte_vector(b.begin(), b.end()), ++s_->versions});
+            throw error(errc::concurrent_save, {.object = describe(name),
+                                                .expected = words(*if_match),
+                                                .found = words(tag_of(full)),
+                                                .remedy = "another job saves to the same place"});
+        fresh->version = ++s_->versions;
+        s_->begun.erase(full);
+        s_->objects[std::move(full)] = fresh;
     }
     reader open(std::string_view name) {
         std::lock_guard const lock(s_->m);
@@ -128,17 +177,34 @@ public:
     }
     void remove(std::string_view name) {
         std::lock_guard const lock(s_->m);
-        s_->objects.erase(key(name));
+        auto const full = key(name);
+        s_->objects.erase(full);
+        s_->begun.erase(full);
     }
     void sync() {}
     std::string describe(std::string_view name) { return "memory:" + prefix_ + std::string(name); }
 
 private:
     std::string key(std::string_view name) const {
-        if (name.empty() || name.front() == '/' || name.find("..") != std::string_view::npos)
-            throw error(errc::invalid_argument, {.object = std::string(name),
-                                                 .expected = "a relative name without '..'"});
+        bool bad = name.empty() || name.find('\0') != name.npos;
+        for (std::size_t at = 0; !bad && at <= name.size();) {
+            auto const part = name.substr(at, name.find('/', at) - at);
+            bad = part.empty() || part == "." || part == "..";
+            at += part.size() + 1;
+        }
+        if (bad)
+            throw error(errc::invalid_argument,
+                        {.object = "memory:" + prefix_ + std::string(name),
+                         .expected = "a relative name without '.', '..' or empty parts"});
         return prefix_ + std::string(name);
+    }
+    error no_room(std::string_view name, std::uint64_t size) {
+        return {errc::io, {.object = describe(name),
+                           .expected = std::to_string(size) + " bytes of memory",
+                           .found = "less"}};
+    }
+    static std::string words(const object_tag& t) {
+        return t.text.empty() ? std::string("no object") : "version " + t.text;
     }
     object_tag tag_of(const std::string& full) const {
         auto const it = s_->objects.find(full);

@@ -5,43 +5,68 @@
 #include <cairn/error.hpp>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 
+/// Files by descriptor: every call finishes its work or throws an @ref error that names the path.
 namespace cairn::detail {
+
+/// The system's words for an errno. Not strerror, which threads share.
+inline std::string system_text(int e) { return boost::system::generic_category().message(e); }
+
+inline constexpr const char* no_space_remedy =
+    "free some space; nothing that stood there was changed";
 
 /// Throws what an errno means: not_found, already_exists, or io with the system's words.
 [[noreturn]] inline void fail(int e, const std::string& path, const char* what) {
-    auto const text = std::string(what) + ": " + std::strerror(e);
+    auto const text = std::string(what) + ": " + system_text(e);
+    std::string remedy;
     if (e == ENOENT) throw error(errc::not_found, {.object = path, .found = text});
     if (e == EEXIST) throw error(errc::already_exists, {.object = path, .found = text});
-    if (e == EACCES || e == EPERM || e == EROFS)
-        throw error(errc::io, {.object = path, .found = text, .remedy = "check the permissions"});
-    if (e == ENOSPC || e == EDQUOT)
-        throw error(errc::io, {.object = path, .found = text,
-                               .remedy = "free some space; nothing that stood there was changed"});
-    throw error(errc::io, {.object = path, .found = text});
+    if (e == EACCES || e == EPERM) remedy = "check the permissions";
+    if (e == EROFS) remedy = "choose a place that is not mounted read-only";
+    if (e == ENOTDIR) remedy = "a file stands where a directory is wanted";
+    if (e == EMFILE || e == ENFILE) remedy = "raise the limit of open files";
+    if (e == ENOSPC || e == EDQUOT) remedy = no_space_remedy;
+    throw error(errc::io, {.object = path, .found = text, .remedy = std::move(remedy)});
 }
 
+/// Repeats a system call that a signal interrupted. @return what it returned.
+template <class F>
+auto retry_interrupted(F&& call) {
+    for (;;) {
+        auto const r = call();
+        if (r >= 0 || errno != EINTR) return r;
+    }
+}
+
+/// Owns a descriptor.
 class unique_fd {
 public:
     explicit unique_fd(int fd) noexcept : fd_(fd) {}
     unique_fd(unique_fd&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
-    unique_fd& operator=(unique_fd&&) = delete;
+    unique_fd& operator=(unique_fd&& o) noexcept {
+        std::swap(fd_, o.fd_);
+        return *this;
+    }
     ~unique_fd() {
         if (fd_ >= 0) ::close(fd_);
     }
     int get() const noexcept { return fd_; }
+    /// What some file systems report only now is not lost. EINTR: Linux has closed it by then.
     void close(const std::string& path) {
         if (int const fd = std::exchange(fd_, -1); fd >= 0 && ::close(fd) != 0 && errno != EINTR)
             fail(errno, path, "cannot close it");
@@ -54,23 +79,23 @@ private:
 inline void write_all(int fd, std::uint64_t at, std::span<const std::byte> b,
                       const std::string& path) {
     while (!b.empty()) {
-        auto const n = ::pwrite(fd, b.data(), b.size(), static_cast<off_t>(at));
-        if (n < 0) {
-            if (errno == EINTR) continue;
-            fail(errno, path, "cannot write it");
-        }
+        auto const n = retry_interrupted(
+            [&] { return ::pwrite(fd, b.data(), b.size(), static_cast<off_t>(at)); });
+        if (n <= 0) fail(n < 0 ? errno : EIO, path, "cannot write it");
         b = b.subspan(static_cast<std::size_t>(n));
         at += static_cast<std::uint64_t>(n);
     }
 }
 
+/// @throws error errc::corrupt if the file ends before `into` is full.
 inline void read_all(int fd, std::uint64_t at, std::span<std::byte> into, const std::string& path) {
+    constexpr auto last = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
     while (!into.empty()) {
-        auto const n = ::pread(fd, into.data(), into.size(), static_cast<off_t>(at));
-        if (n < 0) {
-            if (errno == EINTR) continue;
-            fail(errno, path, "cannot read it");
-        }
+        // An offset that no file can have is past the end of every file.
+        auto const n = at > last - into.size() ? ::ssize_t{0} : retry_interrupted([&] {
+            return ::pread(fd, into.data(), into.size(), static_cast<off_t>(at));
+        });
+        if (n < 0) fail(errno, path, "cannot read it");
         if (n == 0)
             throw error(errc::corrupt, {.object = path,
                                         .expected = std::to_string(into.size()) +
@@ -85,13 +110,27 @@ inline void sync_file(int fd, const std::string& path) {
     if (::fsync(fd) != 0) fail(errno, path, "cannot sync it");
 }
 
-inline std::uint64_t size_of_file(int fd, const std::string& path) {
+inline struct ::stat status_of(int fd, const std::string& path) {
     struct ::stat s {};
     if (::fstat(fd, &s) != 0) fail(errno, path, "cannot look at it");
-    return static_cast<std::uint64_t>(s.st_size);
+    return s;
 }
 
-/// Some file systems cannot sync a directory; then its entries are as durable as it gets.
+inline std::uint64_t size_of_file(int fd, const std::string& path) {
+    return static_cast<std::uint64_t>(status_of(fd, path).st_size);
+}
+
+/// Whether `path` still names the file that `fd` has open.
+inline bool names_it(int fd, const std::string& path) noexcept {
+    struct ::stat mine {};
+    struct ::stat there {};
+    return ::fstat(fd, &mine) == 0 && ::lstat(path.c_str(), &there) == 0 &&
+           mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+}
+
+/// The entries of a directory survive a crash. A directory that does not exist, or that may be
+/// passed but not read, has none of ours to keep; some file systems cannot sync directories, and
+/// keep entries as well as they can.
 inline void sync_directory(const std::string& path) {
     unique_fd const fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (fd.get() < 0) {
@@ -102,23 +141,85 @@ inline void sync_directory(const std::string& path) {
         fail(errno, path, "cannot sync the directory");
 }
 
-/// Reserves the space of a file and sets its length.
-inline void reserve_space(int fd, const std::string& path, std::uint64_t size) {
-    int const e = ::fallocate(fd, 0, 0, static_cast<off_t>(size)) == 0 ? 0 : errno;
-    if (e == 0) return;
-    if (e == EOPNOTSUPP || e == EINVAL || e == ENOSYS) return;  // written without reservation
-    if (e == ENOSPC) {
-        struct ::statvfs v {};
-        std::string room = "less";
-        if (::fstatvfs(fd, &v) == 0)
-            room =
-                std::to_string(static_cast<std::uint64_t>(v.f_bavail) * v.f_frsize) + " bytes free";
-        throw error(errc::io, {.object = path,
-                               .expected = std::to_string(size) + " bytes of space",
-                               .found = std::string(std::strerror(e)) + ", " + room,
-                               .remedy = "free some space; nothing that stood there was changed"});
+/// The directory that names `p`.
+inline std::filesystem::path parent_of(const std::filesystem::path& p) {
+    std::error_code ec;
+    auto const a = std::filesystem::absolute(p, ec).lexically_normal();
+    if (ec) fail(ec.value(), p.string(), "cannot find out where it is");
+    return a.has_filename() ? a.parent_path() : a.parent_path().parent_path();
+}
+
+/// As `mkdir -p`; the names of the directories that it makes survive a crash.
+inline void make_directories(const std::filesystem::path& p) {
+    struct ::stat s {};
+    if (::stat(p.c_str(), &s) == 0) {
+        if (S_ISDIR(s.st_mode)) return;
+        fail(ENOTDIR, p.string(), "cannot make the directory");
     }
-    fail(e, path, "cannot reserve its space");
+    if (errno != ENOENT) fail(errno, p.string(), "cannot look at the directory");
+    auto const parent = parent_of(p);
+    make_directories(parent);
+    if (::mkdir(p.c_str(), 0777) != 0 && errno != EEXIST)  // another rank may have made it
+        fail(errno, p.string(), "cannot make the directory");
+    sync_directory(parent.string());
+}
+
+/// While it lives, no other process of this machine, and no other thread, holds it.
+class directory_lock {
+public:
+    explicit directory_lock(const std::string& path)
+        : fd_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+        if (fd_.get() < 0) fail(errno, path, "cannot open the directory");
+        if (retry_interrupted([&] { return ::flock(fd_.get(), LOCK_EX); }) == 0) return;
+        // NFS locks no descriptor that is open for reading; other file systems know no locks.
+        if (errno != EBADF && errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS)
+            fail(errno, path, "cannot lock it");
+    }
+    directory_lock(directory_lock&&) = delete;
+    /// Not left to close: a forked child that keeps the descriptor would keep the lock.
+    ~directory_lock() { ::flock(fd_.get(), LOCK_UN); }
+
+private:
+    unique_fd fd_;
+};
+
+/// A new file beside `file`. A process before this one, or one on another machine, may have
+/// had the same id and left its own.
+inline std::pair<unique_fd, std::string> make_temporary(const std::string& file) {
+    static std::atomic<unsigned> counter{0};
+    auto const stem = file + ".tmp." + std::to_string(::getpid()) + ".";
+    for (;;) {
+        auto path = stem + std::to_string(counter++);
+        unique_fd fd(retry_interrupted([&] {
+            return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        }));
+        if (fd.get() >= 0) return {std::move(fd), std::move(path)};
+        if (errno != EEXIST) fail(errno, path, "cannot create it");
+    }
+}
+
+/// Gives a new file its length, and its space where the file system can reserve any: a full disk
+/// shows before the data is written.
+/// @throws error errc::io naming the wanted and the free bytes.
+inline void reserve_space(int fd, const std::string& path, std::uint64_t size) {
+    constexpr auto last = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
+    auto const length = static_cast<off_t>(size);
+    if (size == 0) return;
+    int e = EFBIG;
+    if (size <= last)
+        e = retry_interrupted([&] { return ::fallocate(fd, 0, 0, length); }) == 0 ? 0 : errno;
+    if (e == EOPNOTSUPP || e == ENOSYS || e == EINVAL)
+        e = retry_interrupted([&] { return ::ftruncate(fd, length); }) == 0 ? 0 : errno;
+    if (e == 0) return;
+    if (e != ENOSPC && e != EDQUOT && e != EFBIG) fail(e, path, "cannot reserve its space");
+    struct ::statvfs v {};
+    std::string room;
+    if (::fstatvfs(fd, &v) == 0)
+        room = ", " + std::to_string(std::uint64_t{v.f_bavail} * v.f_frsize) + " bytes free";
+    throw error(errc::io, {.object = path,
+                           .expected = std::to_string(size) + " bytes of space",
+                           .found = system_text(e) + room,
+                           .remedy = no_space_remedy});
 }
 
 }  // namespace cairn::detail

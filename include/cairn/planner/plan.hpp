@@ -46,7 +46,7 @@ struct write_item {
 /// itself (a file prefix, say), which travels with the plan.
 struct save_plan {
     std::vector<write_item> items{};
-    std::vector<std::pair<std::string, path>> paths{};  ///< planner_data of this rank's leaves.
+    std::vector<std::pair<std::string, key_path>> paths{};  ///< planner_data of this rank's leaves.
     std::string storage_data{};
     friend bool operator==(const save_plan&, const save_plan&) = default;
 };

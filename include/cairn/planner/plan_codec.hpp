@@ -33,7 +33,7 @@ inline item_kind get_kind(wire_reader& r) {
     if (k < 1 || k > 3) wire_reader::fail("an item of an unknown kind");
     return static_cast<item_kind>(k);
 }
-inline void put(wire_writer& w, const path& p) {
+inline void put(wire_writer& w, const key_path& p) {
     w.varint(p.size());
     for (auto const& e : p) {
         w.u8(static_cast<std::uint8_t>(e.index()));
@@ -43,8 +43,8 @@ inline void put(wire_writer& w, const path& p) {
             w.svarint(std::get<std::int64_t>(e));
     }
 }
-inline path get_path(wire_reader& r) {
-    path p;
+inline key_path get_path(wire_reader& r) {
+    key_path p;
     for (auto n = r.count(2); n-- > 0;) {
         if (r.u8() == 0)
             p.emplace_back(r.string());

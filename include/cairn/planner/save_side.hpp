@@ -63,7 +63,7 @@ public:
         for (std::uint32_t i = 0; i < state_->size(); ++i) {
             auto const& leaf = (*state_)[i];
             auto name = options_->rename ? options_->rename(leaf.fqn) : leaf.fqn;
-            auto steps = name == leaf.fqn ? leaf.path : path{path_element(name)};
+            auto steps = name == leaf.fqn ? leaf.path : key_path{path_element(name)};
             std::vector<write_item> items;
             if (auto const* t = leaf.tensor()) {
                 items = tensor_items(leaf, *t, name, i);

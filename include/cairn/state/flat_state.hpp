@@ -36,7 +36,7 @@ struct object_leaf {
 
 struct flat_leaf {
     std::string fqn;  ///< The path joined by dots.
-    cairn::path path;
+    key_path path;
     std::variant<tensor_leaf, object_leaf> what;
 
     tensor_leaf* tensor() { return std::get_if<tensor_leaf>(&what); }

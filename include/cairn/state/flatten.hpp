@@ -201,7 +201,7 @@ private:
     }
 
     flattened& out_;
-    path at_;
+    key_path at_;
     std::map<std::string, std::size_t> seen_;
 };
 

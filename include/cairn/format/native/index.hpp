@@ -138,7 +138,7 @@ public:
         }
         for (auto n = r_.count(2); n-- > 0;) {
             auto fqn = r_.string();
-            path p;
+            key_path p;
             for (auto k = r_.count(2); k-- > 0;) {
                 if (r_.u8() == 0)
                     p.emplace_back(r_.string());

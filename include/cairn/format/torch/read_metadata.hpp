@@ -242,7 +242,7 @@ private:
             if (m_.entries.find(fqn) == m_.entries.end())
                 bad("a path for '" + fqn + "', which is not there");
             if (t_.kind(d[k + 1]) != kind::tuple) bad("a path that is no tuple");
-            path p;
+            key_path p;
             std::string joined;
             for (auto c : t_.children(d[k + 1])) {
                 if (t_.kind(c) == kind::integer)

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TEST_FUZZ_TARGETS_HPP
+#define CAIRN_TEST_FUZZ_TARGETS_HPP
+
+#include <cairn/format/native/footer.hpp>
+#include <cairn/format/native/index.hpp>
+#include <cairn/format/torch/item.hpp>
+#include <cairn/metadata/check.hpp>
+#include <cairn/planner/plan_codec.hpp>
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+namespace fuzz {
+
+using bytes = std::span<const std::byte>;
+
+/// Each target reads hostile bytes. Only cairn::error may come out of it.
+inline void pickle(bytes b) {
+    auto const t = cairn::format::pickle::reader::read(b);
+    (void)cairn::format::pickle::to_value(t)(t.root);
+}
+inline void metadata(bytes b) {
+    auto const m = cairn::format::torch::parse_metadata_pickle(b);
+    cairn::check_metadata(m);
+}
+inline void index(bytes b) { (void)cairn::format::native::parse_metadata_file(b); }
+/// The index without the checksums in front of it.
+inline void index_body(bytes b) {
+    cairn::check_metadata(cairn::format::native::decode_metadata(b));
+}
+inline void item(bytes b) {
+    (void)cairn::format::torch::parse_tensor_item(
+        [b](std::uint64_t at, std::span<std::byte> into) {
+            if (at > b.size() || into.size() > b.size() - at)
+                cairn::format::zip::malformed("an offset beyond its end");
+            if (!into.empty()) std::memcpy(into.data(), b.data() + at, into.size());
+        },
+        b.size());
+}
+inline void object(bytes b) { (void)cairn::format::torch::decode_object(b); }
+inline void footer(bytes b) {
+    if (b.size() >= cairn::format::native::footer_tail_bytes)
+        (void)cairn::format::native::footer_length(
+            b.last(cairn::format::native::footer_tail_bytes));
+    (void)cairn::format::native::decode_footer(b);
+}
+inline void plan(bytes b) {
+    (void)cairn::decode_save_plan(b);
+}
+
+struct target {
+    std::string_view name;
+    void (*run)(bytes);
+};
+inline constexpr target targets[] = {
+    {"pickle", pickle}, {"metadata", metadata}, {"index", index}, {"index_body", index_body},
+    {"item", item},     {"object", object},     {"footer", footer}, {"plan", plan},
+};
+
+}  // namespace fuzz
+
+#endif
