@@ -26,11 +26,13 @@ EVERYTHING = set(MAY_INCLUDE)
 # Leaves: for somebody else's types, so that nothing of cairn includes them, not even cairn.hpp.
 MAY_INCLUDE["adapters"] = {"error.hpp", "tensor", "state"}
 MAY_INCLUDE["save"] = EVERYTHING
-MAY_INCLUDE["load"] = EVERYTHING
+MAY_INCLUDE["load"] = EVERYTHING | {"load.hpp"}
+MAY_INCLUDE["models"] = EVERYTHING
 MAY_INCLUDE["detail"] = EVERYTHING
 MAY_INCLUDE["save.hpp"] = EVERYTHING | {"save"}
 MAY_INCLUDE["load.hpp"] = EVERYTHING | {"load"}
-MAY_INCLUDE["cairn.hpp"] = EVERYTHING | {"save.hpp", "load.hpp"}
+MAY_INCLUDE["models.hpp"] = EVERYTHING | {"models", "load"}
+MAY_INCLUDE["cairn.hpp"] = EVERYTHING | {"save.hpp", "load.hpp", "models.hpp"}
 
 # Usable from .cu files and small tools: whatever they reach, directly or not, is free of these.
 PLAIN = {"error.hpp", "tensor", "metadata", "state", "planner", "format"}

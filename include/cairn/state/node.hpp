@@ -92,6 +92,9 @@ public:
                 "cairn::value(x) to be saved as it is now");
     }
 
+    /// A tensor that was already seen through its traits.
+    node(std::shared_ptr<tensor_leaf> leaf) : c_(std::move(leaf)) {}
+
     bool is_dict() const noexcept { return c_.index() == 1; }
     bool is_list() const noexcept { return c_.index() == 2; }
     bool is_tensor() const noexcept { return c_.index() == 3; }
@@ -99,12 +102,22 @@ public:
 
     /// @throws error errc::kind_mismatch when it is something else
     state_dict& as_dict() const { return *held<std::shared_ptr<state_dict>>("a state dict"); }
+    state_list& as_list() const { return *held<std::shared_ptr<state_list>>("a list"); }
     const tensor_leaf& as_tensor() const {
         return *held<std::shared_ptr<tensor_leaf>>("a tensor");
     }
     /// The value as it is now; after a load, the loaded one.
     value as_value() const {
         return held<std::shared_ptr<detail::object_node>>("a value")->get();
+    }
+    /// Gives a value to what is held, or to what is referred to.
+    /// @throws error errc::invalid_state if it can only be saved
+    void assign(const value& v) const {
+        auto const& o = held<std::shared_ptr<detail::object_node>>("a value");
+        if (!o->set)
+            throw error(errc::invalid_state,
+                        {.expected = "a value to load into", .found = "a const value"});
+        o->set(v);
     }
 
     const content& raw() const noexcept { return c_; }

@@ -5,6 +5,7 @@
 #include <cairn/state/value.hpp>
 
 #include <concepts>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -46,6 +47,37 @@ template <class T>
 concept ValueLike = requires(T& t, const T& c, const value& v) {
     { value_traits<T>::to_value(c) } -> std::convertible_to<value>;
     value_traits<T>::from_value(t, v);
+};
+
+/// None, or the value.
+template <ValueLike T>
+struct value_traits<std::optional<T>> {
+    static value to_value(const std::optional<T>& o) {
+        return o ? value(value_traits<T>::to_value(*o)) : value();
+    }
+    static void from_value(std::optional<T>& o, const value& v) {
+        if (v.is_none()) return o.reset();
+        if (!o) o.emplace();
+        value_traits<T>::from_value(*o, v);
+    }
+};
+/// A tuple of two, as Adam's `betas`.
+template <ValueLike A, ValueLike B>
+struct value_traits<std::pair<A, B>> {
+    static value to_value(const std::pair<A, B>& p) {
+        return value::tuple(
+            {value_traits<A>::to_value(p.first), value_traits<B>::to_value(p.second)});
+    }
+    static void from_value(std::pair<A, B>& p, const value& v) {
+        auto const* t = v.get_if<value::tuple_t>();
+        auto const* l = v.get_if<value::list_t>();
+        auto const* items = t != nullptr ? &t->items : l;
+        if (items == nullptr || items->size() != 2)
+            throw error(errc::kind_mismatch, {.expected = "a tuple of 2",
+                                              .found = std::string(v.kind_name())});
+        value_traits<A>::from_value(p.first, (*items)[0]);
+        value_traits<B>::from_value(p.second, (*items)[1]);
+    }
 };
 
 }  // namespace cairn

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// ToyModel and Adam, sharded over threads as FSDP shards them; taking turns with PyTorch:
+//     train [--load CKPT] --save CKPT --steps K [--ranks N]
+#include "toy.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <string>
+
+int main(int argc, char** argv) {
+    std::string load, save;
+    int steps = 1, ranks = 4;
+    CLI::App cli("Trains ToyModel on its own, or on from what cairn or PyTorch saved.");
+    cli.add_option("--load", load, "the checkpoint to go on from");
+    cli.add_option("--save", save, "the checkpoint to write")->required();
+    cli.add_option("--steps", steps, "steps to train; 0 saves what was loaded");
+    cli.add_option("--ranks", ranks, "threads as ranks")->check(CLI::PositiveNumber);
+    CLI11_PARSE(cli, argc, argv);
+
+    try {
+        cairn::run_ranks(ranks, [&](auto& me) {
+            toy::model model(me.rank(), me.size());
+            toy::adam optimizer(model.parameters());
+            auto const state = [&] {
+                auto [m, o] = cairn::get_state_dict(model, optimizer);
+                return cairn::state_dict{{"model", m}, {"optimizer", o}};
+            };
+            if (!load.empty()) {
+                auto all = state();
+                cairn::load(all, load, me);
+                cairn::set_state_dict(model, optimizer, all.at("model").as_dict(),
+                                      all.at("optimizer").as_dict());
+            }
+            for (int i = 0; i < steps; ++i) {
+                int const step = static_cast<int>(optimizer.groups[0].parameters[0].second.step);
+                auto const loss = toy::loss_and_gradients(model, step, me);
+                optimizer.step();
+                if (me.rank() == 0) std::printf("step %d loss %.9g\n", step, double{loss});
+            }
+            cairn::save(state(), save, me);
+        });
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "%s\n", e.what());
+        return 1;
+    }
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_MODELS_GET_STATE_DICT_HPP
+#define CAIRN_MODELS_GET_STATE_DICT_HPP
+
+#include <cairn/comm/solo.hpp>
+#include <cairn/models/gather.hpp>
+#include <cairn/models/options.hpp>
+#include <cairn/state/copy_leaf.hpp>
+#include <cairn/state/flatten.hpp>
+#include <cairn/state/model.hpp>
+#include <cairn/state/optimizer.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+namespace detail {
+
+/// The part of a model that options ask for.
+/// @throws error errc::missing_key for a submodule that is none.
+inline model_tensors select(const model_tensors& all, const state_dict_options& options) {
+    auto const below = [](std::string_view fqn, std::string_view prefix) {
+        return fqn.starts_with(prefix) &&
+               (fqn.size() == prefix.size() || fqn[prefix.size()] == '.');
+    };
+    for (auto const& prefix : options.submodules) {
+        auto const hit = [&](const std::string& fqn) { return below(fqn, prefix); };
+        bool const held = std::any_of(all.entries().begin(), all.entries().end(),
+                                      [&](const model_entry& e) { return hit(e.fqn); });
+        if (!held && std::none_of(all.elsewhere().begin(), all.elsewhere().end(), hit))
+            throw error(errc::missing_key,
+                        {.tensor = prefix,
+                         .found = "a submodule prefix that matches none of " +
+                                  std::to_string(all.entries().size()) + " tensors",
+                         .remedy = all.entries().empty()
+                                       ? std::string()
+                                       : "names look like '" + all.entries()[0].fqn + "'"});
+    }
+    model_tensors out;
+    for (auto const& e : all.entries()) {
+        if (options.ignore_frozen_params && !e.buffer && !e.trainable) continue;
+        if (options.submodules.empty() ||
+            std::any_of(options.submodules.begin(), options.submodules.end(),
+                        [&](const std::string& p) { return below(e.fqn, p); }))
+            out.add(e);
+    }
+    for (auto const& name : all.elsewhere()) out.add_elsewhere(name);
+    return out;
+}
+
+/// All tensors of a state dict that may be nested, by dotted name.
+template <class F>
+void for_each_node(const state_dict& d, const std::string& prefix, F&& f) {
+    for (auto const& [key, n] : d) {
+        auto const name = prefix + key;
+        if (n.is_dict()) {
+            for_each_node(n.as_dict(), name + ".", f);
+        } else if (n.is_list()) {
+            auto const& list = n.as_list();
+            for (std::size_t i = 0; i < list.size(); ++i) {
+                if (list[i].is_dict())
+                    for_each_node(list[i].as_dict(), name + "." + std::to_string(i) + ".", f);
+                else
+                    f(name + "." + std::to_string(i), const_cast<node&>(list[i]));
+            }
+        } else {
+            f(name, const_cast<node&>(n));
+        }
+    }
+}
+
+/// full_state_dict and cpu_offload.
+template <Communicator Comm>
+state_dict whole_or_copied(state_dict d, const state_dict_options& options, Comm& comm) {
+    if (!options.full_state_dict && !options.cpu_offload) return d;
+    if (!options.full_state_dict) {
+        for_each_node(d, "", [](const std::string&, node& n) {
+            if (n.is_tensor()) n = node(clone_leaf(n.as_tensor()));
+        });
+        return d;
+    }
+    std::vector<named_leaf> mine;
+    for_each_node(d, "", [&](const std::string& fqn, node& n) {
+        if (n.is_tensor()) mine.push_back({fqn, &n.as_tensor()});
+    });
+    auto gather = options.gather;
+    if (options.cpu_offload) gather.root = 0;
+    auto whole = gather_whole(comm, mine, gather);
+    if (gather.root >= 0 && comm.rank() != gather.root) return {};
+    std::map<std::string, host_tensor*> by_name;
+    for (auto& [fqn, t] : whole) by_name.emplace(fqn, &t);
+    for_each_node(d, "", [&](const std::string& fqn, node& n) {
+        if (!n.is_tensor()) return;
+        n = node(std::move(*by_name.at(fqn)));
+        by_name.erase(fqn);
+    });
+    // Tensors of other ranks alone: pipeline stages.
+    for (auto& [fqn, t] : by_name) d[fqn] = node(std::move(*t));
+    return d;
+}
+
+inline state_dict group_dict(const optimizer_group& g) {
+    state_dict d;
+    for (auto const& h : g.hyperparameters) d[h.name] = node(h.get());
+    return d;
+}
+
+/// DCP's two shapes of an optimizer's state.
+inline state_dict optimizer_dict(const std::vector<optimizer_group>& groups,
+                                 const model_tensors& kept, bool flat) {
+    state_dict out, state;
+    state_list param_groups;
+    for (auto const& g : groups) {
+        value::list_t names;
+        for (auto const& p : g.parameters) {
+            if (kept.find(p.fqn) == nullptr) continue;  // options left it out
+            names.emplace_back(p.fqn);
+            if (flat) {
+                for_each_node(p.state, "state." + p.fqn + ".",
+                              [&](const std::string& name, node& n) { out[name] = n; });
+                for (auto const& h : g.hyperparameters)
+                    out["param_groups." + p.fqn + "." + h.name] = node(h.get());
+            } else if (!p.state.empty()) {
+                state[p.fqn] = node(p.state);
+            }
+        }
+        auto d = group_dict(g);
+        d["params"] = node(value(std::move(names)));
+        param_groups.emplace_back(std::move(d));
+    }
+    if (flat) return out;
+    out["state"] = node(std::move(state));
+    out["param_groups"] = node(std::move(param_groups));
+    return out;
+}
+
+}  // namespace detail
+
+/// A model's tensors by FQN, as PyTorch names them; DCP's `get_model_state_dict`.
+///
+/// Windows on the model's own memory, unless options ask for copies or for whole tensors: a
+/// `load` into it fills the model. A tied weight is there under each of its names.
+///
+/// @param comm  For full_state_dict; all ranks call it.
+template <Model M, class Comm = solo>
+    requires Communicator<std::remove_cvref_t<Comm>>
+state_dict get_model_state_dict(M& model, const state_dict_options& options = {},
+                                Comm&& comm = Comm()) {
+    state_dict d;
+    auto const tensors = detail::select(tensors_of(model, options.names), options);
+    for (auto const& e : tensors.entries()) d[e.fqn] = e.what;
+    return detail::whole_or_copied(std::move(d), options, comm);
+}
+
+/// What optimizers keep, keyed by the FQNs of the parameters; DCP's `get_optimizer_state_dict`.
+///
+/// State that a fresh optimizer has not yet is created first, as zeros; no parameter changes.
+/// Moments are windows on the optimizer's memory, hyperparameters are copies:
+/// `set_optimizer_state_dict` gives them back.
+///
+/// @param optimizers  One, or several: `std::tie(a, b)` or a range.
+template <Model M, class O, class Comm = solo>
+    requires(detail::is_optimizers<O> && Communicator<std::remove_cvref_t<Comm>>)
+state_dict get_optimizer_state_dict(M& model, O&& optimizers,
+                                    const state_dict_options& options = {}, Comm&& comm = Comm()) {
+    auto const all = tensors_of(model, options.names);
+    auto const groups = detail::groups_of(optimizers, all);
+    auto d = detail::optimizer_dict(groups, detail::select(all, options),
+                                    options.flatten_optimizer_state_dict);
+    return detail::whole_or_copied(std::move(d), options, comm);
+}
+
+/// Both; DCP's `get_state_dict`.
+///
+///     auto [model_state, optim_state] = cairn::get_state_dict(model, optimizer);
+///     cairn::state_dict all{{"model", model_state}, {"optimizer", optim_state}};
+///     cairn::save(all, "ckpt", ranks);
+template <Model M, class O, class Comm = solo>
+    requires(detail::is_optimizers<O> && Communicator<std::remove_cvref_t<Comm>>)
+std::pair<state_dict, state_dict> get_state_dict(M& model, O&& optimizers,
+                                                 const state_dict_options& options = {},
+                                                 Comm&& comm = Comm()) {
+    auto m = get_model_state_dict(model, options, comm);
+    auto o = get_optimizer_state_dict(model, optimizers, options, comm);
+    return {std::move(m), std::move(o)};
+}
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_MODELS_GIVEN_STATE_HPP
+#define CAIRN_MODELS_GIVEN_STATE_HPP
+
+#include <cairn/models/options.hpp>
+#include <cairn/state/copy_leaf.hpp>
+#include <cairn/state/flatten.hpp>
+#include <cairn/state/model.hpp>
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// The leaves of a state dict by dotted name, whatever its nesting.
+struct leaves_by_name {
+    explicit leaves_by_name(const state_dict& d) : flat(flatten(d)) {
+        for (auto const& l : flat.leaves) by_name.emplace(l.fqn, &l);
+    }
+    leaves_by_name(leaves_by_name&&) = default;
+
+    const flat_leaf* find(std::string_view name) const {
+        auto const it = by_name.find(name);
+        return it == by_name.end() ? nullptr : it->second;
+    }
+    flattened flat;
+    std::map<std::string, const flat_leaf*, std::less<>> by_name;
+};
+
+/// One key that is to be filled, and what from.
+struct assignment {
+    const flat_leaf* to;
+    const flat_leaf* from;
+};
+
+/// @throws error naming the key
+inline void check(const assignment& a) {
+    auto const* to = a.to->tensor();
+    auto const* from = a.from->tensor();
+    if ((to == nullptr) != (from == nullptr))
+        throw error(errc::kind_mismatch,
+                    {.tensor = a.to->fqn, .expected = to != nullptr ? "a tensor" : "a value",
+                     .found = from != nullptr ? "a tensor" : "a value"});
+    if (to != nullptr) check_alike(a.to->fqn, *from, *to);
+}
+
+inline void carry_out(const std::vector<assignment>& all) {
+    for (auto const& a : all) {
+        if (auto const* t = a.to->tensor())
+            copy_leaf(a.to->fqn, *a.from->tensor(), *t);
+        else if (a.to->object()->set)
+            a.to->object()->set(a.from->object()->get());
+    }
+}
+
+/// `'a', 'b', 'c' and 4 more`
+inline std::string list_keys(const std::vector<std::string>& keys) {
+    std::string s;
+    for (std::size_t i = 0; i < keys.size() && i < 3; ++i)
+        s += (i == 0 ? "'" : ", '") + keys[i] + "'";
+    if (keys.size() > 3) s += " and " + std::to_string(keys.size() - 3) + " more";
+    return s;
+}
+
+/// Whether `name`, or what stands before one of its dots, is one of `names`.
+inline bool lies_at_or_below(std::string_view name,
+                             const std::set<std::string, std::less<>>& names) {
+    for (auto at = name.size(); at != name.npos && at != 0; at = name.rfind('.', at - 1))
+        if (names.count(name.substr(0, at)) != 0) return true;
+    return false;
+}
+
+/// Pairs what is wanted with what is given, all of it checked.
+/// @param known  Says which names may be given without being wanted.
+/// @throws error also, in strict mode, for keys on one side only.
+template <class Known>
+std::vector<assignment> pair_up(const leaves_by_name& wanted, const leaves_by_name& given,
+                                bool strict, const char* of_what, Known&& known) {
+    std::vector<assignment> out;
+    std::vector<std::string> missing, unexpected;
+    for (auto const& [name, to] : wanted.by_name) {
+        if (auto const* from = given.find(name))
+            out.push_back({to, from});
+        else
+            missing.push_back(name);
+    }
+    for (auto const& [name, leaf] : given.by_name)
+        if (wanted.find(name) == nullptr && !known(name)) unexpected.push_back(name);
+    if (strict && !missing.empty())
+        throw error(errc::missing_key, {.tensor = missing.front(),
+                                        .expected = std::string("every key of the ") + of_what,
+                                        .found = "no " + list_keys(missing),
+                                        .remedy = "strict = false leaves them as they are"});
+    if (strict && !unexpected.empty())
+        throw error(errc::unexpected_key, {.tensor = unexpected.front(),
+                                           .expected = std::string("only keys of the ") + of_what,
+                                           .found = list_keys(unexpected),
+                                           .remedy = "strict = false ignores them"});
+    for (auto const& a : out) check(a);
+    return out;
+}
+
+/// Whether two tensors hold the same bits wherever both hold something on this rank.
+inline bool same_content(const tensor_leaf& a, const tensor_leaf& b) {
+    if (same_memory(a, b)) return true;
+    if (a.global != b.global || a.type != b.type) return false;
+    for (auto const& x : a.shards) {
+        for (auto const& y : b.shards) {
+            auto const both = intersect(x.where, y.where);
+            if (both.volume() == 0) continue;
+            host_tensor left(a.type, both.lengths), right(a.type, both.lengths);
+            copy_elements(subview(x.view, relative_to(both, x.where)), left.view());
+            copy_elements(subview(y.view, relative_to(both, y.where)), right.view());
+            if (!(left == right)) return false;
+        }
+    }
+    return true;
+}
+
+/// Two names of one memory must not be given two contents.
+inline void check_tied(const std::vector<assignment>& all, const model_tensors& model) {
+    std::map<std::string_view, const assignment*> by_name;
+    for (auto const& a : all) by_name.emplace(a.to->fqn, &a);
+    for (auto const& a : all) {
+        auto const* e = model.find(a.to->fqn);
+        auto const* first = e == nullptr ? nullptr : model.find(e->id);
+        if (first == nullptr || first == e) continue;
+        auto const b = by_name.find(first->fqn);
+        if (b == by_name.end() ||
+            same_content(*a.from->tensor(), *b->second->from->tensor()))
+            continue;
+        throw error(errc::invalid_state,
+                    {.tensor = a.to->fqn,
+                     .expected = "the content of '" + first->fqn + "', which is the same weight",
+                     .found = "other content",
+                     .remedy = "take one of the two out and set strict = false"});
+    }
+}
+
+}  // namespace cairn::detail
+
+#endif

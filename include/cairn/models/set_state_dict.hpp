@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_MODELS_SET_STATE_DICT_HPP
+#define CAIRN_MODELS_SET_STATE_DICT_HPP
+
+#include <cairn/models/broadcast_state.hpp>
+#include <cairn/models/get_state_dict.hpp>
+#include <cairn/models/match_groups.hpp>
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+namespace detail {
+
+/// Prepares and carries out, or has rank 0's state broadcast in between.
+template <class Prepare, Communicator Comm>
+void set_state(const state_dict& given, const leaves_by_name& wanted,
+               const state_dict_options& options, Comm& comm, Prepare&& prepare) {
+    if (options.broadcast_from_rank0 && !options.full_state_dict)
+        throw error(errc::invalid_argument, {.expected = "full_state_dict",
+                                             .found = "broadcast_from_rank0 without it",
+                                             .remedy = "set both, as in DCP"});
+    if (options.broadcast_from_rank0)
+        broadcast_state(comm, given, wanted, options.gather, prepare);
+    else
+        prepare(given)();
+}
+
+}  // namespace detail
+
+/// Gives a state dict to a model; DCP's `set_model_state_dict`. What `get_model_state_dict` handed
+/// out and a `load` has filled is in place already, and costs nothing.
+///
+/// @param given  By FQN; sharded as the model is, or with whole tensors. With
+///               broadcast_from_rank0 only rank 0's is looked at.
+/// @throws error before anything is changed: missing_key, unexpected_key (strict),
+///         shape_mismatch, dtype_mismatch, invalid_state for a tied weight whose two contents
+///         differ.
+template <Model M, class Comm = solo>
+    requires Communicator<std::remove_cvref_t<Comm>>
+void set_model_state_dict(M& model, const state_dict& given, const state_dict_options& options = {},
+                          Comm&& comm = Comm()) {
+    auto const tensors = detail::select(tensors_of(model, options.names), options);
+    state_dict own;
+    for (auto const& e : tensors.entries()) own[e.fqn] = e.what;
+    detail::leaves_by_name const wanted(own);
+    std::set<std::string, std::less<>> const elsewhere(tensors.elsewhere().begin(),
+                                                       tensors.elsewhere().end());
+    detail::set_state(given, wanted, options, comm, [&](const state_dict& d) {
+        auto const state = std::make_shared<detail::leaves_by_name>(d);
+        auto pairs = detail::pair_up(
+            wanted, *state, options.strict, "model",
+            [&](const std::string& name) { return detail::lies_at_or_below(name, elsewhere); });
+        detail::check_tied(pairs, tensors);
+        return std::function<void()>(
+            [state, pairs = std::move(pairs)] { detail::carry_out(pairs); });
+    });
+}
+
+/// Gives a state dict to optimizers; DCP's `set_optimizer_state_dict`. Both shapes are taken,
+/// nested and flattened. A group takes the hyperparameters of the given group that its parameters
+/// are in; what is kept for a parameter follows it. State of parameters that the model has and
+/// no optimizer is left alone.
+///
+/// @throws error before anything is changed: as for @ref set_model_state_dict; invalid_state for
+///         groups that do not match.
+template <Model M, class O, class Comm = solo>
+    requires(detail::is_optimizers<O> && Communicator<std::remove_cvref_t<Comm>>)
+void set_optimizer_state_dict(M& model, O&& optimizers, const state_dict& given,
+                              const state_dict_options& options = {}, Comm&& comm = Comm()) {
+    auto const all = tensors_of(model, options.names);
+    auto const kept = detail::select(all, options);
+    auto groups = detail::groups_of(optimizers, all);
+    std::set<std::string, std::less<>> others, mine;
+    for (auto const& e : all.entries()) others.insert("state." + e.fqn);
+    for (auto const& e : all.elsewhere()) others.insert("state." + e);
+    for (auto& g : groups) {
+        std::erase_if(g.parameters, [&](auto& p) { return kept.find(p.fqn) == nullptr; });
+        for (auto const& p : g.parameters) {
+            others.erase("state." + p.fqn);
+            mine.insert("state." + p.fqn);
+        }
+    }
+    auto const own = detail::optimizer_dict(groups, kept, false);
+    detail::leaves_by_name const wanted(state_dict{{"state", own.at("state")}});
+    auto const known = [&](const std::string& name) {
+        return name.starts_with("param_groups.") ||
+               (detail::lies_at_or_below(name, others) && !detail::lies_at_or_below(name, mine));
+    };
+    detail::set_state(given, wanted, options, comm, [&](const state_dict& d) {
+        auto const state = std::make_shared<detail::leaves_by_name>(d);
+        auto pairs = detail::pair_up(wanted, *state, options.strict, "optimizers", known);
+        auto values = detail::match_groups(groups, *state, options.strict);
+        return std::function<void()>(
+            [state, pairs = std::move(pairs), values = std::move(values)] {
+                detail::set_all(values);
+                detail::carry_out(pairs);
+            });
+    });
+}
+
+/// Both; DCP's `set_state_dict`.
+template <Model M, class O, class Comm = solo>
+    requires(detail::is_optimizers<O> && Communicator<std::remove_cvref_t<Comm>>)
+void set_state_dict(M& model, O&& optimizers, const state_dict& model_state,
+                    const state_dict& optim_state, const state_dict_options& options = {},
+                    Comm&& comm = Comm()) {
+    set_model_state_dict(model, model_state, options, comm);
+    set_optimizer_state_dict(model, optimizers, optim_state, options, comm);
+}
+
+}  // namespace cairn
+
+#endif

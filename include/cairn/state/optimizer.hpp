@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STATE_OPTIMIZER_HPP
+#define CAIRN_STATE_OPTIMIZER_HPP
+
+#include <cairn/state/model.hpp>
+#include <cairn/state/value_traits.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// Tells cairn what an optimizer of yours keeps: its groups of parameters, their hyperparameters,
+/// and the state of each parameter.
+///
+///     template <> struct cairn::optimizer_traits<mine::adam> {
+///         static void init_state(mine::adam& o) { o.make_missing_moments(); }
+///         static void visit(mine::adam& o, auto& v) {
+///             for (auto& g : o.groups) {
+///                 v.group();
+///                 v.hyperparameter("lr", g.lr);
+///                 for (auto& p : g.parameters)
+///                     v.parameter(*p.tensor, {{"step", cairn::scalar_tensor(p.step)},
+///                                             {"exp_avg", p.m}, {"exp_avg_sq", p.v}});
+///             }
+///         }
+///     };
+template <class O>
+struct optimizer_traits;
+
+/// One hyperparameter of a group: `lr`, `betas`.
+struct hyperparameter {
+    std::string name{};
+    std::function<value()> get{};
+    std::function<void(const value&)> set{};  ///< Empty: a constant.
+};
+
+/// One parameter of an optimizer, by FQN once the model has named it, and what is kept for it.
+struct optimized_parameter {
+    std::string fqn{};
+    tensor_identity id{};
+    state_dict state{};  ///< Empty: nothing is kept (frozen, plain SGD).
+};
+
+/// DCP's entry of `param_groups`.
+struct optimizer_group {
+    std::vector<optimized_parameter> parameters{};
+    std::vector<hyperparameter> hyperparameters{};
+};
+
+/// What `optimizer_traits::visit` talks to.
+class optimizer_visitor {
+public:
+    /// A group begins; what follows belongs to it.
+    void group() { groups_.emplace_back(); }
+
+    /// A parameter of the group: the tensor that the model names.
+    /// @param state  What the optimizer keeps for it, by PyTorch's names.
+    template <class T>
+        requires(Tensor<T> || Sharded<T>)
+    void parameter(T&& t, state_dict state = {}) {
+        auto const leaf = detail::make_leaf(view_of(t));
+        add({{}, detail::identity_of(std::forward<T>(t), *leaf), std::move(state)});
+    }
+    /// The same where the optimizer knows the parameter's FQN.
+    void parameter(std::string_view fqn, state_dict state = {}) {
+        add({std::string(fqn), {}, std::move(state)});
+    }
+    void parameter(const std::string& fqn, state_dict state = {}) {
+        parameter(std::string_view(fqn), std::move(state));
+    }
+    void parameter(const char* fqn, state_dict state = {}) {
+        parameter(std::string_view(fqn), std::move(state));
+    }
+
+    /// A hyperparameter of the group. A mutable lvalue receives the loaded one, when
+    /// `set_optimizer_state_dict` has found it to fit; a constant or an rvalue is only saved.
+    /// Anything with `value_traits`, or a `value`.
+    template <class V>
+    void hyperparameter(std::string name, V&& x) {
+        using plain = std::remove_cvref_t<V>;
+        cairn::hyperparameter h{std::move(name), {}, {}};
+        if constexpr (std::is_lvalue_reference_v<V> && ValueLike<plain>) {
+            h.get = [&x] { return value_traits<plain>::to_value(x); };
+            if constexpr (!std::is_const_v<std::remove_reference_t<V>>)
+                h.set = [&x](const value& v) { value_traits<plain>::from_value(x, v); };
+        } else if constexpr (ValueLike<plain>) {
+            h.get = [v = value_traits<plain>::to_value(x)] { return v; };
+        } else {
+            h.get = [v = value(std::forward<V>(x))] { return v; };
+        }
+        current().hyperparameters.push_back(std::move(h));
+    }
+
+    std::vector<optimizer_group> take() && { return std::move(groups_); }
+
+private:
+    // Only looked at: nothing of an rvalue is kept.
+    template <class T>
+    static T& view_of(T& t) { return t; }
+    void add(optimized_parameter p) { current().parameters.push_back(std::move(p)); }
+    optimizer_group& current() {
+        if (groups_.empty()) group();
+        return groups_.back();
+    }
+
+    std::vector<optimizer_group> groups_;
+};
+
+/// An optimizer of the user's.
+///
+/// Given `o` of type `O&`, `v` an object with the members of @ref optimizer_visitor, and
+/// `X = optimizer_traits<O>`:
+///
+/// | Expression        | Meaning                                                               |
+/// |-------------------|-----------------------------------------------------------------------|
+/// | `X::visit(o, v)`  | calls `v.group`, `v.parameter`, `v.hyperparameter` for all it keeps   |
+/// | `X::init_state(o)`| creates the state that is missing (optional)                          |
+///
+/// **Semantics**
+/// - *init_state*: what the first step would create, as zeros with the parameter's own layout;
+///   changes no parameter and no state that is there. Called before every visit, so that a fresh
+///   optimizer has memory for a load to fill; DCP's `_init_optim_state`.
+/// - *Names*: state and hyperparameters by PyTorch's names, if PyTorch shall read them.
+/// - *Lifetime*: as for @ref Model.
+///
+/// **Archetype**: `archetype::optimizer`.
+template <class O>
+concept Optimizer = requires(std::remove_reference_t<O>& o, optimizer_visitor& v) {
+    optimizer_traits<std::remove_cvref_t<O>>::visit(o, v);
+};
+
+namespace detail {
+
+/// Calls `f` for an optimizer, for each of a tuple (`std::tie(a, b)`), or for each of a range.
+template <class O, class F>
+void for_each_optimizer(O& o, F&& f) {
+    if constexpr (Optimizer<O>) {
+        f(o);
+    } else if constexpr (requires { std::tuple_size<std::remove_cv_t<O>>::value; }) {
+        std::apply([&](auto&... each) { (for_each_optimizer(each, f), ...); }, o);
+    } else {
+        for (auto& each : o) for_each_optimizer(each, f);
+    }
+}
+
+template <class O>
+inline constexpr bool is_optimizers = [] {
+    if constexpr (Optimizer<O>) return true;
+    else if constexpr (requires { std::tuple_size<std::remove_cvref_t<O>>::value; }) return true;
+    else return requires(O& o) { requires Optimizer<decltype(*std::begin(o))>; };
+}();
+
+/// The groups of all optimizers, their parameters named by the model.
+/// @throws error errc::invalid_state for a parameter that the model does not name, and for one
+/// that is in two groups.
+template <class O>
+std::vector<optimizer_group> groups_of(O& optimizers, const model_tensors& model) {
+    optimizer_visitor v;
+    for_each_optimizer(optimizers, [&](auto& o) {
+        using traits = optimizer_traits<std::remove_cvref_t<decltype(o)>>;
+        if constexpr (requires { traits::init_state(o); }) traits::init_state(o);
+        traits::visit(o, v);
+    });
+    auto groups = std::move(v).take();
+    std::map<std::string, std::size_t> seen;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+        for (std::size_t i = 0; i < groups[g].parameters.size(); ++i) {
+            auto& p = groups[g].parameters[i];
+            auto const* e = p.fqn.empty() ? model.find(p.id) : model.find(p.fqn);
+            if (e == nullptr)
+                throw error(errc::invalid_state,
+                            {.tensor = p.fqn,
+                             .expected = "optimizers of the model's parameters",
+                             .found = "parameter " + std::to_string(i) + " of group " +
+                                      std::to_string(g) + ", " + to_string(p.id.global) +
+                                      ", which the model does not name"});
+            p.fqn = e->fqn;
+            auto const [it, fresh] = seen.emplace(p.fqn, g);
+            if (!fresh)
+                throw error(errc::invalid_state,
+                            {.tensor = p.fqn, .expected = "each parameter in one group",
+                             .found = "it in group " + std::to_string(it->second) + " and in " +
+                                      std::to_string(g)});
+        }
+    }
+    return groups;
+}
+
+}  // namespace detail
+
+}  // namespace cairn
+
+#endif

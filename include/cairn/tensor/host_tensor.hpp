@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TENSOR_HOST_TENSOR_HPP
+#define CAIRN_TENSOR_HOST_TENSOR_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/tensor/containers.hpp>
+#include <cairn/tensor/traits.hpp>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// A dense, row-major tensor in host memory of its own: what a load without a template makes, and
+/// what a sharded tensor becomes when it is gathered whole. Starts as zeros.
+class host_tensor {
+public:
+    host_tensor() : host_tensor(dtype::float32, {0}) {}
+    host_tensor(dtype type, sizes extents)
+        : type_(type), extents_(std::move(extents)),
+          bytes_(static_cast<std::size_t>(extents_.product()) * size_of(type)) {}
+
+    dtype type() const noexcept { return type_; }
+    const sizes& extents() const noexcept { return extents_; }
+    std::span<std::byte> bytes() noexcept { return bytes_; }
+    std::span<const std::byte> bytes() const noexcept { return bytes_; }
+
+    tensor_view view() { return {type_, extents_, bytes_.data()}; }
+    const_tensor_view view() const { return {type_, extents_, bytes_.data()}; }
+
+    /// The elements, row-major.
+    /// @throws error errc::dtype_mismatch unless `T` is the element type.
+    template <Element T>
+    std::span<const T> as() const {
+        if (dtype_of<T> != type_)
+            throw error(errc::dtype_mismatch, {.expected = std::string(name_of(dtype_of<T>)),
+                                               .found = std::string(name_of(type_))});
+        return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
+    }
+
+    friend bool operator==(const host_tensor&, const host_tensor&) = default;
+
+private:
+    dtype type_;
+    sizes extents_;
+    std::vector<std::byte> bytes_;
+};
+
+template <>
+struct tensor_traits<host_tensor> {
+    static tensor_view view(host_tensor& t) { return t.view(); }
+    static const_tensor_view view(const host_tensor& t) { return t.view(); }
+};
+
+/// A scalar as a 0-d tensor, which is how PyTorch keeps an optimizer's `step`.
+template <class T>
+    requires Element<std::remove_const_t<T>>
+auto scalar_tensor(T& x) {
+    using window = std::conditional_t<std::is_const_v<T>, const_tensor_view, tensor_view>;
+    return window(dtype_of<std::remove_const_t<T>>, sizes{}, std::addressof(x));
+}
+
+}  // namespace cairn
+
+#endif
