@@ -24,6 +24,7 @@ tensor_leaf plain_leaf(T& t) {
     leaf.global = view.extents;
     leaf.requires_grad = view.requires_grad;
     leaf.shards.emplace_back(box::whole(view.extents), view);
+    if (!writable(std::as_const(t))) leaf.shards.front().forbid_writing();
     leaf.writable = leaf.shards.front().writable;
     return leaf;
 }

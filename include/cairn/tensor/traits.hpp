@@ -33,14 +33,16 @@ struct tensor_traits<basic_tensor_view<Byte>> {
 /// |-------------|-----------------------------------------------|-------------------------------|
 /// | `X::view(c)`| convertible to `const_tensor_view`            | a window to save from         |
 /// | `X::view(t)`| convertible to `tensor_view`, else read-only  | a window to load into         |
+/// | `X::writable(c)` | `bool` (optional)                        | false: read-only after all    |
 ///
 /// **Semantics**
 /// - *Lifetime*: elements stay where the view says while an operation given the tensor is
 ///   outstanding; extents and strides are copied out at once and may come from temporaries.
 /// - *Cost*: `view` neither blocks nor touches a device.
 /// - *Stability*: two calls on an unmodified tensor give equal views.
-/// - *Read-only*: a type whose `view(t)` gives only a `const_tensor_view` can be saved and is
-///   refused as a load target with @ref errc::invalid_state.
+/// - *Read-only*: a type whose `view(t)` gives only a `const_tensor_view`, or a tensor that is not
+///   `writable` (known at run time only; asked after `view`), can be saved and is refused as a
+///   load target with @ref errc::invalid_state.
 ///
 /// Not required: default construction, copying, comparison, contiguity.
 /// **Models**: `tensor_view`, `const_tensor_view`. **Archetype**: `archetype::tensor`.
@@ -50,6 +52,17 @@ concept Tensor = requires(const std::remove_cvref_t<T>& c) {
 } || requires(std::remove_cvref_t<T>& t) {
     { tensor_traits<std::remove_cvref_t<T>>::view(t) } -> std::convertible_to<const_tensor_view>;
 };
+
+namespace detail {
+/// What the optional `writable` of a tensor's traits says.
+template <class T>
+bool writable(const T& t) {
+    if constexpr (requires { { tensor_traits<T>::writable(t) } -> std::convertible_to<bool>; })
+        return tensor_traits<T>::writable(t);
+    else
+        return true;
+}
+}  // namespace detail
 
 /// One part of a sharded tensor that this rank holds: which box of the whole, and its memory.
 /// `where.lengths` equals the view's extents. A shard made from a const view is read-only.
@@ -66,8 +79,15 @@ struct shard {
         requires(Tensor<T> && !std::derived_from<std::remove_cvref_t<T>, tensor_view> &&
                  !std::derived_from<std::remove_cvref_t<T>, const_tensor_view>)
     shard(box w, T&& t)
-        : shard(std::move(w), tensor_traits<std::remove_cvref_t<T>>::view(t)) {}
+        : shard(std::move(w), tensor_traits<std::remove_cvref_t<T>>::view(t)) {
+        if (!detail::writable(std::as_const(t))) forbid_writing();
+    }
 
+    /// From here on a read-only shard.
+    void forbid_writing() noexcept {
+        target = nullptr;
+        writable = false;
+    }
     /// The window to load into. @pre `writable`
     tensor_view target_view() const {
         tensor_view v{view.type, view.extents, view.strides, target, view.where};
