@@ -69,6 +69,16 @@ need_headers() {
     [ -z "$missing" ] || install install-libraries $missing
 }
 
+# need_libraries NAME:PACKAGE...: the same for what the linker wants.
+need_libraries() {
+    local pair file missing=()
+    for pair in "$@"; do
+        file=lib${pair%%:*}.so
+        [ "$(g++ -print-file-name="$file")" != "$file" ] || missing+=("${pair#*:}")
+    done
+    [ ${#missing[@]} = 0 ] || install install-test-libraries "${missing[@]}"
+}
+
 # As many compilers at once as there are cores, and 1.5 GB of memory for each.
 jobs_here() {
     local cores memory
@@ -92,4 +102,7 @@ configure() {
 }
 
 # The optimised build that both scripts leave in build/.
-configure_release() { configure build g++ -Dbuildtype=release -Dwerror=true "$@"; }
+configure_release() {
+    configure build g++ -Dbuildtype=release -Dwerror=true -Dtools=enabled -Dexamples=enabled \
+        -Dbenchmarks=enabled "$@"
+}

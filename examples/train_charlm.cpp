@@ -7,12 +7,12 @@
 
 #include <cairn/cairn.hpp>
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -33,6 +33,15 @@ struct outcome {
     std::vector<std::uint64_t> saved;
 };
 
+/// One line that is written over on a terminal; lines in a log.
+void progress(std::int64_t step, std::int64_t until, double loss) {
+    static bool const terminal = isatty(STDOUT_FILENO) != 0;
+    std::printf("%s  step %3lld of %lld, loss %.4f%s", terminal ? "\r" : "",
+                static_cast<long long>(step), static_cast<long long>(until), loss,
+                terminal && step != until ? "" : "\n");
+    std::fflush(stdout);
+}
+
 outcome run(const char* title, const job& j) {
     outcome out;
     std::vector<std::size_t> bytes(static_cast<std::size_t>(j.ranks));
@@ -50,12 +59,7 @@ outcome run(const char* title, const job& j) {
                 double const loss = t.train();
                 if (rank == 0) {
                     out.losses.push_back(loss);
-                    if (t.step % 20 == 0 || t.step == j.until) {
-                        std::printf("\r  step %3lld of %lld, loss %.4f",
-                                    static_cast<long long>(t.step), static_cast<long long>(j.until),
-                                    loss);
-                        std::fflush(stdout);
-                    }
+                    if (t.step % 20 == 0 || t.step == j.until) progress(t.step, j.until, loss);
                 }
                 if (j.save_every != 0 && t.step % j.save_every == 0) {
                     auto const whole = t.fingerprint();
@@ -63,12 +67,14 @@ outcome run(const char* title, const job& j) {
                     if (rank == 0) out.saved.push_back(whole);
                 }
             }
+        } catch (const charlm::other_rank_left&) {
+            group.leave();  // the other rank tells why
         } catch (...) {
             group.leave();
             throw;
         }
     });
-    std::printf("\n  bytes of parameters and moments owned per rank:");
+    std::printf("  bytes of parameters and moments owned per rank:");
     for (auto b : bytes) std::printf(" %zu", b);
     std::printf("\n");
     return out;
@@ -97,25 +103,24 @@ int main(int argc, char** argv) {
     charlm::corpus const corpus(text);
     std::int64_t const half = steps / 2;
     try {
-        std::filesystem::remove_all(dir);
-        auto const whole =
-            run("1. Four ranks, without a break", {&corpus, dir + "/whole", 4, steps, half});
-        auto const first =
-            run("2. The same, but stopped half-way", {&corpus, dir + "/stopped", 4, half, half});
+        auto const whole = run("1. Trained on four ranks, without a break",
+                               {&corpus, dir + "/whole", 4, steps, half});
+        auto const first = run("2. The same again, saved and stopped half-way",
+                               {&corpus, dir + "/stopped", 4, half, half});
         auto const checkpoint = dir + "/stopped/step_" + std::to_string(half);
-        auto const again = run("3. Resumed on four ranks",
+        auto const again = run("3. Resumed on four ranks from what 2 saved",
                                {&corpus, dir + "/resumed", 4, steps, half, checkpoint});
-        auto const three = run("4. Resumed on three ranks",
+        auto const three = run("4. Resumed on three ranks from what 2 saved",
                                {&corpus, dir + "/three", 3, steps, steps, checkpoint});
-        std::printf("What came of it\n");
+        std::printf("What came of it (checkpoints are in %s)\n", dir.c_str());
         std::vector<double> const rest(whole.losses.begin() + half, whole.losses.end());
         bool ok = check(whole.losses.front() > whole.losses.back(), "the model learns");
         ok &= check(again.losses == rest,
-                    "the loss curve after resuming on 4 ranks is bit-identical");
+                    "the losses after resuming on 4 ranks are bit-identical to those of 1");
         ok &= check(again.loaded == first.saved.back(),
-                    "the state after loading on 4 ranks is bit-identical");
+                    "the state loaded on 4 ranks is bit-identical to what was saved");
         ok &= check(three.loaded == first.saved.back(),
-                    "the state after loading on 3 ranks is bit-identical");
+                    "the state loaded on 3 ranks is bit-identical to what 4 ranks saved");
         return ok ? 0 : 1;
     } catch (const std::exception& e) {
         std::fprintf(stderr, "train_charlm: %s\n", e.what());

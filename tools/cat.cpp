@@ -11,7 +11,7 @@ namespace tool {
 
 namespace {
 
-constexpr std::uint64_t piece_bytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t read_at_once = std::uint64_t{64} << 20;
 constexpr std::int64_t printable = 100000;
 
 /// One element as JSON; complex numbers as [real, imaginary].
@@ -73,7 +73,7 @@ int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
             cairn::errc::missing_key,
             {.tensor = fqn, .object = checkpoint, .remedy = "cairn ls lists the names"});
     if (raw) {
-        for (auto const& b : row_pieces(*t, piece_bytes)) {
+        for (auto const& b : row_pieces(*t, read_at_once)) {
             auto const piece = load_box(checkpoint, fqn, *t, b);
             std::cout.write(reinterpret_cast<const char*>(piece.bytes.data()),
                             static_cast<std::streamsize>(piece.bytes.size()));

@@ -13,7 +13,7 @@ namespace tool {
 
 namespace {
 
-constexpr std::uint64_t piece_bytes = std::uint64_t{32} << 20;
+constexpr std::uint64_t compared_at_once = std::uint64_t{32} << 20;
 
 /// The largest absolute difference of two pieces of one dtype; NaN against a number is infinite.
 double largest_difference(const loaded_box& a, const loaded_box& b, cairn::dtype type) {
@@ -49,7 +49,7 @@ bool same_tensor(const std::string& fqn, const std::string& pa, const cairn::ten
     }
     std::uint64_t bytes = 0;
     double most = 0;
-    for (auto const& piece : row_pieces(a, piece_bytes)) {
+    for (auto const& piece : row_pieces(a, compared_at_once)) {
         auto const x = load_box(pa, fqn, a, piece), y = load_box(pb, fqn, b, piece);
         if (x.bytes == y.bytes) continue;
         for (std::size_t i = 0; i < x.bytes.size(); ++i) bytes += x.bytes[i] != y.bytes[i];
