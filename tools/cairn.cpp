@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -38,6 +39,16 @@ int main(int argc, char** argv) {
     reshard->add_option("--ranks", ranks, "how many ranks")->required()->check(CLI::Range(1, 4096));
     reshard->add_option("--dim", dim, "which dimension is split")->check(CLI::Range(0, 63));
 
+    // CLI11 would only say that a subcommand is required.
+    auto const known = [&](const std::string& name) {
+        auto const all = app.get_subcommands([](CLI::App*) { return true; });
+        return std::any_of(all.begin(), all.end(),
+                           [&](const CLI::App* s) { return s->get_name() == name; });
+    };
+    if (argc > 1 && argv[1][0] != '-' && !known(argv[1])) {
+        std::cerr << "cairn: there is no subcommand '" << argv[1] << "' (cairn --help says more)\n";
+        return tool::could_not_run;
+    }
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& e) {
@@ -47,11 +58,15 @@ int main(int argc, char** argv) {
         return tool::could_not_run;
     }
     try {
-        if (ls->parsed()) return tool::ls(a, json);
-        if (cat->parsed()) return tool::cat(a, fqn, raw);
-        if (verify->parsed()) return tool::verify(a);
-        if (diff->parsed()) return tool::diff(a, b);
-        return tool::reshard(a, b, ranks, dim);
+        int const code = [&] {
+            if (ls->parsed()) return tool::ls(a, json);
+            if (cat->parsed()) return tool::cat(a, fqn, raw);
+            if (verify->parsed()) return tool::verify(a);
+            if (diff->parsed()) return tool::diff(a, b);
+            return tool::reshard(a, b, ranks, dim);
+        }();
+        if (std::cout.flush()) return code;
+        std::cerr << "cairn: standard output was closed or is full\n";
     } catch (const std::bad_alloc&) {
         std::cerr << "cairn: out of memory\n";
     } catch (const std::exception& e) {

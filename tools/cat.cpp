@@ -77,11 +77,8 @@ int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
             auto const piece = load_box(checkpoint, fqn, *t, b);
             std::cout.write(reinterpret_cast<const char*>(piece.bytes.data()),
                             static_cast<std::streamsize>(piece.bytes.size()));
+            if (!std::cout) break;  // nobody reads on; main says so
         }
-        std::cout.flush();
-        if (!std::cout)
-            throw cairn::error(cairn::errc::io,
-                               {.tensor = fqn, .found = "standard output was closed"});
         return fine;
     }
     if (t->extents.product() > printable)

@@ -56,8 +56,10 @@ bool same_tensor(const std::string& fqn, const std::string& pa, const cairn::ten
         most = std::max(most, largest_difference(x, y, a.type));
     }
     if (bytes != 0)
-        std::cout << fqn << ": " << bytes << " bytes differ, largest difference " << number(most)
-                  << '\n';
+        std::cout << fqn << ": " << cairn::name_of(a.type) << ' ' << to_string(a.extents) << ", "
+                  << bytes << " of "
+                  << static_cast<std::uint64_t>(a.extents.product()) * cairn::size_of(a.type)
+                  << " bytes differ, largest difference " << number(most) << '\n';
     return bytes == 0;
 }
 

@@ -30,20 +30,22 @@ public:
         std::vector<std::byte> bytes(static_cast<std::size_t>(reader.size()));
         reader.read(0, bytes);
         cairn::format::native::metadata_file f;
-        if (!attempt(".metadata", [&] { f = cairn::format::native::parse_metadata_file(bytes); }))
-            return done();
+        auto const whole = [&](auto&& check) { return attempt({}, ".metadata", check); };
+        if (!whole([&] { f = cairn::format::native::parse_metadata_file(bytes); })) return done();
         meta_ = f.meta;
         native_ = f.has_index;
-        attempt(".metadata", [&] { cairn::check_metadata(meta_); });
-        if (native_)
-            attempt(".metadata", [&] { cairn::format::native::check_pickle_agrees(bytes); });
+        whole([&] { cairn::check_metadata(meta_); });
+        if (native_) whole([&] { cairn::format::native::check_pickle_agrees(bytes); });
         for (auto const& [name, size] : meta_.object_sizes)
-            attempt(name, [&] { check_size(name, size); });
+            attempt({}, name, [&] { check_size(name, size); });
         for (auto const& [fqn, entry] : meta_.entries) {
-            if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry))
-                for (auto const& c : t->chunks) attempt(fqn, [&] { check_tensor(fqn, *t, c); });
-            else
-                attempt(fqn, [&] { check_object(std::get<cairn::object_metadata>(entry)); });
+            if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry)) {
+                for (auto const& c : t->chunks)
+                    attempt(fqn, c.at.object, [&] { check_tensor(fqn, *t, c); });
+            } else {
+                auto const& o = std::get<cairn::object_metadata>(entry);
+                attempt(fqn, o.at.object, [&] { check_object(o); });
+            }
         }
         if (!native_) {
             std::cout << "not checked: PyTorch wrote this checkpoint, so no checksum covers "
@@ -54,20 +56,26 @@ public:
     }
 
 private:
-    bool attempt(const std::string& what, const std::function<void()>& f) {
+    /// Runs a check; what it throws is a finding about that tensor and file.
+    bool attempt(const std::string& fqn, const std::string& name, const std::function<void()>& f) {
         try {
             f();
             return true;
         } catch (const cairn::error& e) {
             ++findings_;
-            std::string const text = e.what();
-            std::cout << (text.find(what) == std::string::npos ? what + ": " : "") << text << '\n';
+            auto where = e.context();
+            if (where.tensor.empty()) where.tensor = fqn;
+            if (where.object.empty()) where.object = store_.describe(name);
+            std::cout << cairn::error(e.code(), std::move(where)).what() << '\n';
             return false;
         }
     }
     int done() const {
-        std::cout << items_ << " items, " << bytes_ << " bytes, " << files_.size() << " files: "
-                  << (findings_ == 0 ? "all fine" : std::to_string(findings_) + " findings")
+        std::cout << items_ << " items, " << bytes_ << " bytes, " << files_.size()
+                  << (files_.size() == 1 ? " file: " : " files: ")
+                  << (findings_ == 0   ? "all fine"
+                      : findings_ == 1 ? "1 finding"
+                                       : std::to_string(findings_) + " findings")
                   << '\n';
         return findings_ == 0 ? fine : finding;
     }

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// fixtures DIR: writes DIR/base and, beside it, checkpoints that differ from it in one thing each.
+#include <cairn/cairn.hpp>
+
+#include <exception>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct content {
+    std::vector<float> w{0, 1, 2, 3, 4, 5};
+    std::vector<double> wide{0, 1, 2, 3, 4, 5};
+    std::vector<std::int64_t> whole{1, 2, 3};
+    cairn::sizes shape{2, 3};
+    bool as_double = false;
+    bool with_whole = true;
+    cairn::value step = 7;
+};
+
+void save(const std::string& path, const std::function<void(content&)>& change = {}) {
+    content c;
+    if (change) change(c);
+    cairn::state_dict sd{{"step", c.step}};
+    if (c.as_double)
+        sd["w"] = cairn::tensor_view(cairn::dtype::float64, c.shape, c.wide.data());
+    else
+        sd["w"] = cairn::tensor_view(cairn::dtype::float32, c.shape, c.w.data());
+    if (c.with_whole)
+        sd["whole"] = cairn::tensor_view(cairn::dtype::int64, {3}, c.whole.data());
+    cairn::save(sd, path);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 2) {
+        std::cerr << "usage: fixtures DIR\n";
+        return 2;
+    }
+    std::string const dir = argv[1];
+    try {
+        save(dir + "/base");
+        save(dir + "/bytes", [](content& c) {
+            c.w[4] = 4.5f;
+            c.w[5] = 3.0f;
+        });
+        save(dir + "/shape", [](content& c) { c.shape = {3, 2}; });
+        save(dir + "/dtype", [](content& c) { c.as_double = true; });
+        save(dir + "/missing", [](content& c) { c.with_whole = false; });
+        save(dir + "/object", [](content& c) { c.step = cairn::value::tuple({7, "eight"}); });
+        save(dir + "/kind", [](content& c) { c.with_whole = false; });
+        cairn::state_dict kind{{"step", 7}, {"w", 1.5}};
+        cairn::save(kind, dir + "/kind");
+        // Long enough that a reader of its first bytes leaves while the rest is being written.
+        std::vector<float> big(std::size_t{1} << 20, 1.0f);
+        cairn::state_dict many{{"big", big}};
+        cairn::save(many, dir + "/big");
+    } catch (const std::exception& e) {
+        std::cerr << "fixtures: " << e.what() << "\n";
+        return 2;
+    }
+    return 0;
+}

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program cairn against what PyTorch wrote, what cairn wrote, and what is no checkpoint.
+
+Usage: tool.py CAIRN FIXTURES GOLDEN. Prints one line a check and `N passed, N failed`.
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+
+CAIRN, FIXTURES, GOLDEN = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+passed = failed = 0
+# struct's letters of the dtypes that it knows.
+LETTERS = {"float64": "d", "float32": "f", "float16": "e", "int64": "q", "int32": "i", "int16": "h",
+           "int8": "b", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q", "bool": "?"}
+
+
+def check(name, ok, why=""):
+    global passed, failed
+    passed, failed = passed + bool(ok), failed + (not ok)
+    print(("ok      " if ok else "FAILED  ") + name + (f": {why}" if why and not ok else ""))
+
+
+def cairn(*args, **kwargs):
+    return subprocess.run([CAIRN, *map(str, args)], capture_output=True, timeout=300, **kwargs)
+
+
+def said(r):
+    return f"exit {r.returncode}: {r.stdout[:300]!r} {r.stderr[:600]!r}"
+
+
+def one_sentence(r):
+    """One line on stderr that names the program, and nothing else."""
+    lines = r.stderr.decode().splitlines()
+    return len(lines) == 1 and lines[0].startswith("cairn: ") and len(lines[0]) > 20
+
+
+def flat(data):
+    return [x for part in data for x in flat(part)] if isinstance(data, list) else [data]
+
+
+def same_value(a, b):
+    """Equal, and of one type: 1, 1.0 and True are three values."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same_value, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same_value(a[k], b[k]) for k in a)
+    return a == b
+
+
+def golden_cases():
+    cases = sorted(p.parent for p in GOLDEN.glob("torch-*/*/expected.json"))
+    check("the golden samples are there", len(cases) >= 12, f"{len(cases)} in {GOLDEN}")
+    return cases
+
+
+def golden_content(case, name, checkpoint):
+    want = json.loads((case / "expected.json").read_text())
+    wrong = []
+    for fqn, spec in want["tensors"].items():
+        r = cairn("cat", checkpoint, fqn, "--raw")
+        if r.returncode != 0 or r.stdout != bytes.fromhex(spec["hex"]):
+            wrong.append(f"{fqn}: {said(r)}")
+    count = len(want["tensors"])
+    check(f"{name}: cat --raw gives the bytes of {count} tensors", not wrong and count, wrong)
+
+    wrong, count = [], 0
+    for fqn, spec in want["tensors"].items():
+        if spec["dtype"] not in LETTERS:
+            continue
+        count += 1
+        data = bytes.fromhex(spec["hex"])
+        numbers = struct.unpack(f"<{len(data) // struct.calcsize(LETTERS[spec['dtype']])}"
+                                f"{LETTERS[spec['dtype']]}", data)
+        r = cairn("cat", checkpoint, fqn, "--json")
+        shown = json.loads(r.stdout) if r.returncode == 0 else {"data": None}
+        if (shown.get("dtype") != spec["dtype"] or shown.get("shape") != spec["shape"] or
+                not same_value(flat(shown["data"]), list(numbers))):
+            wrong.append(f"{fqn}: {said(r)}")
+    check(f"{name}: cat --json gives the numbers of {count} tensors", not wrong and count, wrong)
+
+    wrong = []
+    for fqn, value in want["objects"].items():
+        r = cairn("cat", checkpoint, fqn, "--json")
+        if r.returncode != 0 or not same_value(json.loads(r.stdout), value):
+            wrong.append(f"{fqn}: {said(r)}, not {value!r}")
+    count = len(want["objects"])
+    check(f"{name}: cat --json gives {count} objects", not wrong and count, wrong)
+
+    r = cairn("ls", checkpoint, "--json")
+    listed = {x["fqn"]: x for x in json.loads(r.stdout)} if r.returncode == 0 else {}
+    check(f"{name}: ls --json names every key and no other",
+          set(listed) == set(want["tensors"]) | set(want["objects"]), said(r))
+    wrong = [fqn for fqn, spec in want["tensors"].items() if fqn not in listed or
+             (listed[fqn]["kind"], listed[fqn].get("dtype"), listed[fqn].get("shape"),
+              listed[fqn]["bytes"]) !=
+             ("tensor", spec["dtype"], spec["shape"], len(spec["hex"]) // 2)]
+    wrong += [fqn for fqn in want["objects"] if listed.get(fqn, {}).get("kind") != "object"]
+    wrong += [fqn for fqn, x in listed.items()
+              if not x["files"] or not all((pathlib.Path(checkpoint) / f).exists()
+                                           for f in x["files"])]
+    check(f"{name}: ls --json tells kinds, dtypes, shapes, bytes and files", not wrong, wrong)
+    r = cairn("ls", checkpoint)
+    check(f"{name}: ls prints a line for each key",
+          r.returncode == 0 and len(r.stdout.decode().splitlines()) == len(listed), said(r))
+
+
+def golden(tmp):
+    for case in golden_cases():
+        name, checkpoint = f"{case.parent.name}/{case.name}", case / "checkpoint"
+        golden_content(case, name, checkpoint)
+        r = cairn("verify", checkpoint)
+        check(f"{name}: verify finds nothing and says what it cannot check",
+              r.returncode == 0 and b"all fine" in r.stdout and b"not checked" in r.stdout, said(r))
+        r = cairn("diff", checkpoint, checkpoint)
+        check(f"{name}: diff with itself", r.returncode == 0 and b"equal" in r.stdout, said(r))
+        for ranks, dim in ((1, 0), (3, 0), (5, 0), (3, 1)):
+            out = tmp / f"{case.parent.name}-{case.name}-{ranks}-{dim}"
+            extra = ["--dim", 1] if dim else []
+            r = cairn("reshard", checkpoint, out, "--ranks", ranks, *extra)
+            if r.returncode == 0:
+                r = cairn("diff", checkpoint, out)
+            check(f"{name}: re-sharded onto {ranks} along {dim}, diff finds nothing",
+                  r.returncode == 0, said(r))
+            r = cairn("verify", out)
+            check(f"{name}: verify of that", r.returncode == 0 and b"all fine" in r.stdout, said(r))
+
+
+def crafted():
+    fqn = "w"
+    whole = cairn("cat", GOLDEN / "crafted/A_min", fqn, "--raw").stdout
+    check("crafted/A_min holds a tensor of 24 bytes", len(whole) == 24)
+    for d in sorted((GOLDEN / "crafted").iterdir()):
+        r, shown = cairn("verify", d), cairn("cat", d, fqn, "--raw")
+        if d.name[0] in "BCD":
+            check(f"crafted/{d.name}: verify finds it, naming tensor and file",
+                  r.returncode == 1 and f"'{fqn}' in '{d}/__0_0.distcp': ".encode() in r.stdout,
+                  said(r))
+            check(f"crafted/{d.name}: cat refuses in one sentence",
+                  shown.returncode == 2 and one_sentence(shown), said(shown))
+        else:
+            check(f"crafted/{d.name}: verify accepts", r.returncode == 0, said(r))
+            check(f"crafted/{d.name}: cat gives the tensor",
+                  shown.returncode == 0 and shown.stdout == whole, said(shown))
+
+
+def differences(tmp):
+    def diff(other):
+        r = cairn("diff", tmp / "base", tmp / other)
+        return r, r.stdout.decode()
+
+    r, out = diff("base")
+    check("diff: equal", r.returncode == 0 and "equal: 3" in out, said(r))
+    r, out = diff("bytes")
+    line = next((x for x in out.splitlines() if x.startswith("w:")), "")
+    check("diff: FQN, dtype, shape, bytes and the largest difference",
+          r.returncode == 1 and "float32" in line and "[2, 3]" in line and "2 of 24 bytes" in line
+          and "largest difference 2.0" in line, said(r))
+    check("diff: only the tensor that differs is named",
+          "whole:" not in out and "step:" not in out and "1 of 3 entries" in out, said(r))
+    r, out = diff("shape")
+    check("diff: shape", r.returncode == 1 and "w: shape [2, 3] and [3, 2]" in out, said(r))
+    r, out = diff("dtype")
+    check("diff: dtype", r.returncode == 1 and "w: dtype float32 and float64" in out, said(r))
+    r, out = diff("missing")
+    check("diff: a key that one lacks",
+          r.returncode == 1 and f"whole: only in {tmp}/base" in out, said(r))
+    r = cairn("diff", tmp / "missing", tmp / "base")
+    check("diff: and the other way round",
+          r.returncode == 1 and f"whole: only in {tmp}/base".encode() in r.stdout, said(r))
+    r, out = diff("object")
+    check("diff: objects", r.returncode == 1 and "step: 7 and " in out and '"tuple"' in out, said(r))
+    r, out = diff("kind")
+    check("diff: a tensor against an object", r.returncode == 1 and "w: a tensor" in out, said(r))
+
+
+def corruption(tmp):
+    good = tmp / "base"
+    r = cairn("verify", good)
+    check("verify: cairn's own, every byte covered",
+          r.returncode == 0 and b"all fine" in r.stdout and b"not checked" not in r.stdout, said(r))
+    whole = cairn("cat", good, "w", "--raw").stdout
+    data = next(good.glob("*.distcp"))
+
+    def damaged(name, change, file=data.name):
+        d = tmp / f"damaged-{name}"
+        shutil.copytree(good, d)
+        content = bytearray((d / file).read_bytes())
+        (d / file).write_bytes(change(content))
+        return d
+
+    def flip(content, at):
+        content[at] ^= 1
+        return content
+
+    at = data.read_bytes().index(whole)
+    d = damaged("payload", lambda c: flip(c, at + 5))
+    r = cairn("verify", d)
+    check("verify: a flipped bit of a tensor, naming tensor and file",
+          r.returncode == 1 and f"'w' in '{d}/{data.name}': ".encode() in r.stdout, said(r))
+    r = cairn("cat", d, "w", "--raw")
+    check("cat: a flipped bit is refused", r.returncode == 2 and one_sentence(r), said(r))
+    r = cairn("cat", d, "whole", "--raw")
+    check("cat: the tensor beside it is read", r.returncode == 0 and len(r.stdout) == 24, said(r))
+    r = cairn("verify", damaged("short", lambda c: c[:-7]))
+    check("verify: a truncated data file is named",
+          r.returncode == 1 and data.name.encode() in r.stdout, said(r))
+    d = damaged("gone", lambda c: c)
+    (d / data.name).unlink()
+    r = cairn("verify", d)
+    check("verify: a missing data file is named",
+          r.returncode == 1 and data.name.encode() in r.stdout, said(r))
+    r = cairn("cat", d, "w")
+    check("cat: a missing data file is named in one sentence",
+          r.returncode == 2 and one_sentence(r) and data.name.encode() in r.stderr, said(r))
+    for name, change in (("half", lambda c: c[: len(c) // 2]), ("cut", lambda c: c[:-1]),
+                         ("empty", lambda c: b""), ("flipped", lambda c: flip(c, len(c) - 40))):
+        d = damaged(f"metadata-{name}", change, ".metadata")
+        r = cairn("verify", d)
+        check(f"verify: a {name} .metadata is a finding",
+              r.returncode == 1 and b".metadata" in r.stdout, said(r))
+        for args in (("ls", d), ("cat", d, "w"), ("diff", good, d),
+                     ("reshard", d, tmp / "never", "--ranks", 2)):
+            r = cairn(*args)
+            check(f"{args[0]}: a {name} .metadata, in one sentence that names it",
+                  r.returncode == 2 and one_sentence(r) and b".metadata" in r.stderr, said(r))
+    check("reshard: nothing was written", not (tmp / "never" / ".metadata").exists())
+    # Another save's data file, whole and sound in itself.
+    d = damaged("foreign", lambda c: next((tmp / "bytes").glob("*.distcp")).read_bytes())
+    r = cairn("verify", d)
+    check("verify: another save's data file", r.returncode == 1 and b"save" in r.stdout, said(r))
+
+
+def refusals(tmp):
+    (tmp / "no metadata").mkdir()
+    (tmp / "file").write_text("not a directory")
+    base = tmp / "base"
+    for what, args, needle in (
+            ("ls: a directory that is not there", ("ls", tmp / "nowhere"), "nowhere"),
+            ("verify: a directory that is not there", ("verify", tmp / "nowhere"), "nowhere"),
+            ("ls: no .metadata", ("ls", tmp / "no metadata"), ".metadata"),
+            ("verify: no .metadata", ("verify", tmp / "no metadata"), ".metadata"),
+            ("ls: a file", ("ls", tmp / "file"), "file"),
+            ("cat: no .metadata", ("cat", tmp / "no metadata", "w"), ".metadata"),
+            ("diff: one is not there", ("diff", base, tmp / "nowhere"), "nowhere"),
+            ("reshard: the source is not there",
+             ("reshard", tmp / "nowhere", tmp / "never", "--ranks", 2), "nowhere"),
+            ("reshard: the target is a file", ("reshard", base, tmp / "file", "--ranks", 2), "file"),
+            ("cat: an unknown key", ("cat", base, "v"), "'v'"),
+            ("cat --raw: an object", ("cat", base, "step", "--raw"), "step"),
+            ("no subcommand", (), "subcommand"),
+            ("an unknown subcommand", ("frobnicate",), "frobnicate"),
+            ("an unknown option", ("ls", base, "--yaml"), "--yaml"),
+            ("ls: no checkpoint", ("ls",), "CKPT"),
+            ("cat: no key", ("cat", base), "FQN"),
+            ("cat: --raw with --json", ("cat", base, "w", "--raw", "--json"), "--raw"),
+            ("reshard: no --ranks", ("reshard", base, tmp / "never"), "--ranks"),
+            ("reshard: --ranks 0", ("reshard", base, tmp / "never", "--ranks", 0), "--ranks"),
+            ("reshard: --ranks two", ("reshard", base, tmp / "never", "--ranks", "two"), "two"),
+            ("reshard: --dim -1", ("reshard", base, tmp / "never", "--ranks", 2, "--dim", -1),
+             "--dim"),
+    ):
+        r = cairn(*args)
+        check(f"{what}: exit 2 and one clear sentence",
+              r.returncode == 2 and one_sentence(r) and needle in r.stderr.decode(), said(r))
+        check(f"{what}: nothing on stdout", r.stdout == b"", said(r))
+    check("no refused command wrote anything", not (tmp / "never").exists())
+    for args in (("--help",), ("cat", "--help")):
+        r = cairn(*args)
+        check(f"{' '.join(args)}: exit 0", r.returncode == 0 and b"CKPT" in r.stdout or
+              b"cat" in r.stdout, said(r))
+
+
+def closed_output(tmp):
+    for args in (("cat", tmp / "big", "big", "--raw"), ("ls", tmp / "base", "--json")):
+        p = subprocess.Popen([CAIRN, *map(str, args)], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(
+                                 signal.SIGPIPE, signal.SIG_DFL))
+        head = p.stdout.read(10)
+        p.stdout.close()
+        err = p.stderr.read()
+        code = p.wait(timeout=60)
+        check(f"{args[0]}: a reader that leaves early", len(head) == 10 and
+              code in (0, 2, -signal.SIGPIPE) and len(err.splitlines()) <= 1, f"{code} {err!r}")
+        # With SIGPIPE ignored, as under some supervisors, the failed write is an error.
+        p = subprocess.Popen([CAIRN, *map(str, args)], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, restore_signals=False)
+        p.stdout.close()
+        err = p.stderr.read()
+        code = p.wait(timeout=60)
+        check(f"{args[0]}: a reader that was never there", code == 2 and err.startswith(b"cairn: ")
+              and len(err.splitlines()) == 1, f"{code} {err!r}")
+    if os.path.exists("/dev/full"):
+        for args in (("ls", tmp / "base"), ("cat", tmp / "base", "w", "--raw"),
+                     ("cat", tmp / "base", "step"), ("verify", tmp / "base"),
+                     ("diff", tmp / "base", tmp / "base")):
+            with open("/dev/full", "wb") as full:
+                r = subprocess.run([CAIRN, *map(str, args)], stdout=full, stderr=subprocess.PIPE)
+            check(f"{args[0]}: a full disk behind stdout is told",
+                  r.returncode == 2 and r.stderr.startswith(b"cairn: "),
+                  f"{r.returncode} {r.stderr!r}")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as d:
+        tmp = pathlib.Path(d)
+        made = subprocess.run([FIXTURES, d], capture_output=True)
+        check("the fixtures are written", made.returncode == 0, made.stderr)
+        golden(tmp)
+        crafted()
+        differences(tmp)
+        corruption(tmp)
+        refusals(tmp)
+        closed_output(tmp)
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+main()
