@@ -176,7 +176,8 @@ def differences(tmp):
     check("diff: and the other way round",
           r.returncode == 1 and f"whole: only in {tmp}/base".encode() in r.stdout, said(r))
     r, out = diff("object")
-    check("diff: objects", r.returncode == 1 and "step: 7 and " in out and '"tuple"' in out, said(r))
+    check("diff: objects",
+          r.returncode == 1 and "step: 7 and " in out and '"tuple"' in out, said(r))
     r, out = diff("kind")
     check("diff: a tensor against an object", r.returncode == 1 and "w: a tensor" in out, said(r))
 
@@ -252,7 +253,8 @@ def refusals(tmp):
             ("diff: one is not there", ("diff", base, tmp / "nowhere"), "nowhere"),
             ("reshard: the source is not there",
              ("reshard", tmp / "nowhere", tmp / "never", "--ranks", 2), "nowhere"),
-            ("reshard: the target is a file", ("reshard", base, tmp / "file", "--ranks", 2), "file"),
+            ("reshard: the target is a file",
+             ("reshard", base, tmp / "file", "--ranks", 2), "file"),
             ("cat: an unknown key", ("cat", base, "v"), "'v'"),
             ("cat --raw: an object", ("cat", base, "step", "--raw"), "step"),
             ("no subcommand", (), "subcommand"),

@@ -9,18 +9,27 @@
 #include <cairn/format/zip/reader.hpp>
 #include <cairn/state/value.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace cairn::format::torch {
 
-/// Pickles a plain value as torch.save does (protocol 2). Containers and strings are remembered in
-/// the memo as CPython's pickler would, which shares equal dict keys and names but no other values.
+/// Pickles a plain value as torch.save does: protocol 2, the bytes of CPython's C pickler.
+///
+/// CPython's memo goes by identity, a value has none. Equal objects are one object, and their
+/// second occurrence a reference to the first, where CPython keeps one: the empty str, a str of
+/// one latin-1 character, bytes of length 0 and 1. So are, as a rule with exceptions, equal str
+/// keys of dicts, which come from literals. All other values are written in full each time;
+/// where Python's program shared them, its bytes are fewer than ours and the content is the same.
 class value_pickler {
 public:
     static std::vector<std::byte> pickle(const value& v) {
@@ -30,6 +39,8 @@ public:
     }
 
 private:
+    using memo = std::map<std::string, std::uint32_t, std::less<>>;
+
     void write(const value& v, int depth) {
         if (depth > 200)
             throw error(errc::invalid_state, {.expected = "a value nested at most 200 deep"});
@@ -41,46 +52,70 @@ private:
     void put(const big_int& b, int) { w_.big(b.bytes()); }
     void put(double d, int) { w_.real(d); }
     void put(const std::string& s, int) {
-        if (s.size() > UINT32_MAX)
-            throw error(errc::invalid_state, {.expected = "a str below 4 GiB"});
-        w_.string(s);
+        if (is_singleton(s)) return once(singletons_, s, [&] { text(s); });
+        text(s);
         w_.put();
     }
-    /// `_codecs.encode("…", "latin1")`
+    void text(const std::string& s) {
+        if (s.size() > UINT32_MAX)
+            throw error(errc::invalid_state, {.expected = "a str or bytes below 4 GiB"});
+        w_.string(s);
+    }
+    /// Whether CPython has one object for all str of this content: up to one latin-1 character.
+    static bool is_singleton(std::string_view utf8) {
+        if (utf8.size() <= 1) return true;
+        auto const lead = static_cast<unsigned char>(utf8[0]);
+        return utf8.size() == 2 && (lead == 0xc2 || lead == 0xc3);
+    }
     void put(const value::bytes_t& b, int) {
-        if (b.empty()) {
-            w_.global("__builtin__", "bytes");
-            w_.put();
-            w_.op(')');
-            w_.op('R');
-            w_.put();
+        if (b.size() > 1) {
+            bytes(b);
             return;
         }
-        std::string latin1;
-        for (auto const x : b) {
-            auto const u = static_cast<unsigned>(x);
-            if (u < 0x80) {
-                latin1.push_back(static_cast<char>(u));
-            } else {
-                latin1.push_back(static_cast<char>(0xc0 | u >> 6));
-                latin1.push_back(static_cast<char>(0x80 | (u & 0x3f)));
+        std::string_view const content(reinterpret_cast<const char*>(b.data()), b.size());
+        auto const it = short_bytes_.find(content);
+        if (it != short_bytes_.end()) return w_.get(it->second);
+        auto const number = bytes(b);
+        short_bytes_.emplace(std::string(content), number);
+    }
+    /// `_codecs.encode("…", "latin1")`; empty: `bytes()`. @return its number in the memo
+    std::uint32_t bytes(const value::bytes_t& b) {
+        if (b.empty()) {
+            once(constants_, "bytes", [&] { w_.global("__builtin__", "bytes"); });
+            w_.op(')');
+        } else {
+            once(constants_, "encode", [&] { w_.global("_codecs", "encode"); });
+            std::string latin1;
+            for (auto const x : b) {
+                auto const u = static_cast<unsigned>(x);
+                if (u < 0x80) {
+                    latin1.push_back(static_cast<char>(u));
+                } else {
+                    latin1.push_back(static_cast<char>(0xc0 | u >> 6));
+                    latin1.push_back(static_cast<char>(0x80 | (u & 0x3f)));
+                }
             }
+            put(latin1, 0);
+            once(constants_, "latin1", [&] { w_.string("latin1"); });
+            w_.op(0x86);
+            w_.put();
         }
-        w_.global("_codecs", "encode");
-        w_.put();
-        w_.string(latin1);
-        w_.put();
-        w_.string("latin1");
-        w_.put();
-        w_.op(0x86);
-        w_.put();
         w_.op('R');
-        w_.put();
+        return w_.put();
     }
     void put(const value::list_t& l, int depth) {
         w_.op(']');
         w_.put();
-        batches(l.size(), 'a', 'e', [&](std::size_t i) { write(l[i], depth + 1); });
+        if (l.size() == 1) {
+            write(l[0], depth + 1);
+            w_.op('a');
+            return;
+        }
+        for (std::size_t at = 0; at < l.size(); at += batch) {
+            w_.mark();
+            for (auto i = at; i < std::min(l.size(), at + batch); ++i) write(l[i], depth + 1);
+            w_.op('e');
+        }
     }
     void put(const value::tuple_t& t, int depth) {
         w_.begin_tuple(t.items.size());
@@ -90,24 +125,40 @@ private:
     void put(const value::dict_t& d, int depth) {
         w_.op('}');
         w_.put();
-        batches(d.items.size(), 's', 'u', [&](std::size_t i) {
-            write(d.items[i].first, depth + 1);
+        auto const item = [&](std::size_t i) {
+            auto const* key = d.items[i].first.get_if<std::string>();
+            if (key != nullptr && !is_singleton(*key))
+                once(keys_, *key, [&] { text(*key); });
+            else
+                write(d.items[i].first, depth + 1);
             write(d.items[i].second, depth + 1);
-        });
-    }
-    /// CPython appends in batches of 1000; a batch of one has an opcode of its own.
-    template <class F>
-    void batches(std::size_t n, char single, char many, F&& item) {
-        for (std::size_t at = 0; at < n; at += 1000) {
-            auto const end = std::min(n, at + 1000);
-            bool const one = end - at == 1;
-            if (!one) w_.mark();
-            for (auto i = at; i < end; ++i) item(i);
-            w_.op(static_cast<std::uint8_t>(one ? single : many));
+        };
+        if (d.items.empty()) return;
+        if (d.items.size() == 1) {
+            item(0);
+            w_.op('s');
+            return;
+        }
+        // A dict of a multiple of 1000 items ends with an empty batch: the C pickler learns that
+        // there is nothing left only by looking.
+        for (std::size_t at = 0; at <= d.items.size(); at += batch) {
+            w_.mark();
+            for (auto i = at; i < std::min(d.items.size(), at + batch); ++i) item(i);
+            w_.op('u');
         }
     }
+    /// Writes and remembers what was not written before, else refers to it.
+    template <class F>
+    void once(memo& m, std::string_view what, F&& write_it) {
+        auto const it = m.find(what);
+        if (it != m.end()) return w_.get(it->second);
+        write_it();
+        m.emplace(std::string(what), w_.put());
+    }
 
+    static constexpr std::size_t batch = 1000;  ///< CPython's BATCHSIZE.
     pickle::writer w_;
+    memo singletons_, short_bytes_, keys_, constants_;
 };
 
 /// The whole item of a value that is no tensor.
