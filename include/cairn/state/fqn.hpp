@@ -14,13 +14,19 @@ namespace cairn {
 /// and a plain model name their parameters alike; DCP's `_get_fqns`.
 struct fqn_rules {
     /// Parts that are dropped wherever they stand.
-    std::vector<std::string> wrappers{"_fsdp_wrapped_module", "_checkpoint_wrapped_module",
-                                      "_orig_mod"};
+    std::vector<std::string> wrappers = usual_wrappers();
     /// Parts that are dropped, once, at the front of what is left: DistributedDataParallel's.
     /// Elsewhere `module` may well be a name that somebody chose.
-    std::vector<std::string> outermost{"module"};
+    std::vector<std::string> outermost = usual_outermost();
     /// Your own rule, applied last; empty: none.
     std::function<std::string(std::string)> rename{};
+
+    // Functions, because g++ 12 crashes on lists here when such options stand in braces in a
+    // template.
+    static std::vector<std::string> usual_wrappers() {
+        return {"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"};
+    }
+    static std::vector<std::string> usual_outermost() { return {"module"}; }
 };
 
 /// @param name  Parts joined by dots, as the module tree has them.

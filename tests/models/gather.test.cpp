@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "../../examples/recipes/toy.hpp"
+
+#include <cairn/comm/thread_group.hpp>
+#include <cairn/models.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+using cairn::box;
+using cairn::errc;
+using cairn::sizes;
+
+namespace {
+
+/// Disjoint boxes that make up a whole, dealt out to ranks; some boxes have two holders.
+struct random_layout {
+    sizes global;
+    std::vector<std::vector<box>> of_rank;
+
+    random_layout(std::mt19937& e, int ranks) : of_rank(static_cast<std::size_t>(ranks)) {
+        for (auto d = e() % 3; d-- > 0;) global.push_back(static_cast<std::int64_t>(e() % 9));
+        std::vector<box> boxes{box::whole(global)};
+        for (auto cuts = e() % 6; cuts-- > 0 && !global.empty();) {
+            auto& b = boxes[e() % boxes.size()];
+            auto const d = e() % global.size();
+            if (b.lengths[d] < 2) continue;
+            auto upper = b;
+            b.lengths[d] =
+                1 + static_cast<std::int64_t>(e() % static_cast<unsigned>(b.lengths[d] - 1));
+            upper.offsets[d] += b.lengths[d];
+            upper.lengths[d] -= b.lengths[d];
+            boxes.push_back(upper);
+        }
+        for (auto const& b : boxes) {
+            auto const r = e() % of_rank.size();
+            of_rank[r].push_back(b);
+            if (e() % 4 == 0 && of_rank.size() > 1) of_rank[(r + 1) % of_rank.size()].push_back(b);
+        }
+    }
+};
+
+std::int32_t element(const sizes& global, const std::vector<std::int64_t>& at) {
+    std::int64_t i = 0;
+    for (std::size_t d = 0; d < global.size(); ++d) i = i * global[d] + at[d];
+    return static_cast<std::int32_t>(i * 7 + 1);
+}
+
+/// The shards of a rank with their memory.
+struct held {
+    held(const sizes& global, const std::vector<box>& boxes) {
+        view.global = global;
+        view.type = cairn::dtype::int32;
+        memory.reserve(boxes.size());
+        for (auto const& b : boxes) {
+            auto& m = memory.emplace_back();
+            std::vector<std::int64_t> at(b.rank(), 0);
+            for (std::int64_t n = 0; n < b.volume(); ++n) {
+                auto rest = n;
+                for (std::size_t d = b.rank(); d-- > 0;) {
+                    at[d] = b.offsets[d] + rest % b.lengths[d];
+                    rest /= b.lengths[d];
+                }
+                m.push_back(element(global, at));
+            }
+            view.shards.emplace_back(
+                b, cairn::tensor_view(cairn::dtype::int32, b.lengths, m.data()));
+        }
+    }
+    std::vector<std::vector<std::int32_t>> memory;
+    cairn::sharded_view view;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(gather)
+
+BOOST_AUTO_TEST_CASE(random_layouts_become_whole) {
+    std::mt19937 e(20261121);
+    for (int round = 0; round < 60; ++round) {
+        int const ranks = 1 + static_cast<int>(e() % 5);
+        random_layout const layout(e, ranks);
+        int const root = static_cast<int>(e() % static_cast<unsigned>(ranks + 1)) - 1;
+        std::size_t const piece = 1 + e() % 200;
+        std::atomic<int> good{0};
+        cairn::run_ranks(ranks, [&](auto& me) {
+            held h(layout.global, layout.of_rank[static_cast<std::size_t>(me.rank())]);
+            auto const whole =
+                cairn::full_tensor(h.view, me, {.root = root, .piece_bytes = piece});
+            if (root >= 0 && me.rank() != root) {
+                good += whole.bytes().empty();
+                return;
+            }
+            bool ok = whole.extents() == layout.global && whole.type() == cairn::dtype::int32;
+            auto const values = whole.template as<std::int32_t>();
+            for (std::size_t i = 0; i < values.size(); ++i)
+                ok = ok && values[i] == static_cast<std::int32_t>(i * 7 + 1);
+            good += ok;
+        });
+        BOOST_TEST(good == ranks);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_does_not_make_a_whole_is_refused_on_all) {
+    std::atomic<int> told{0};
+    auto const expect = [&](auto make, const char* word) {
+        told = 0;
+        cairn::run_ranks(3, [&](auto& me) {
+            held h = make(me.rank());
+            try {
+                (void)cairn::full_tensor(h.view, me);
+            } catch (const cairn::error& x) {
+                told += std::string(x.what()).find(word) != std::string::npos;
+            }
+        });
+        BOOST_TEST(told == 3);
+    };
+    expect([](int r) { return held({6}, {box({r == 2 ? 1 : r * 2}, {2})}); }, "rank");  // overlap
+    expect([](int r) { return held({7}, {box({r * 2}, {2})}); }, "the tensor");         // a hole
+    expect([](int r) { return held({r == 1 ? 6 : 7}, {box({r * 2}, {2})}); }, "rank 1");
+}
+
+BOOST_AUTO_TEST_CASE(whole_parameters_while_a_scope_lives) {
+    toy::model alone;
+    std::atomic<int> good{0};
+    cairn::run_ranks(5, [&](auto& me) {
+        toy::model m(me.rank(), me.size());
+        {
+            cairn::full_params whole(m, me);
+            good += whole.size() == 4u;
+            auto& w = whole.at("net1.weight");
+            auto const values0 = w.template as<float>();
+            good += std::equal(values0.begin(), values0.end(), alone.net1.weight.own.begin());
+            auto* const values = reinterpret_cast<float*>(w.bytes().data());
+            std::iota(values, values + 256, 0.0f);
+        }
+        auto const& p = m.net1.weight;
+        for (auto i = p.begin; i < p.end; ++i)
+            good += p.own[static_cast<std::size_t>(i - p.begin)] == static_cast<float>(i);
+        auto const before = m.net2.weight.own;
+        {
+            cairn::full_params whole(m, me, false);
+            whole.at("net2.weight").bytes()[0] = std::byte{99};
+        }
+        good += m.net2.weight.own == before;
+    });
+    BOOST_TEST(good == 5 + 5 + 256 + 5);
+}
+
+BOOST_AUTO_TEST_CASE(full_state_goes_out_and_comes_back) {
+    for (auto const piece : {std::size_t{50}, std::size_t{1} << 20}) {
+        std::atomic<int> good{0};
+        cairn::run_ranks(4, [&](auto& me) {
+            toy::model m(me.rank(), me.size());
+            toy::adam o(m.parameters());
+            (void)toy::loss_and_gradients(m, 0, me);
+            o.step();
+            auto const moments = o.groups[0].parameters[0].second.exp_avg.own;
+            auto const weights = m.net1.weight.own;
+            // Whole on rank 0 alone.
+            cairn::state_dict_options options{.full_state_dict = true, .cpu_offload = true};
+            options.gather.piece_bytes = piece;
+            auto const [ms, os] = cairn::get_state_dict(m, o, options, me);
+            good += ms.empty() == (me.rank() != 0);
+            if (me.rank() == 0) {
+                auto const& t = ms.at("net1.weight").as_tensor();
+                good += !t.sharded && t.shards[0].view.elements() == 256;
+            }
+            // Back into other, fresh ones, from rank 0.
+            toy::model m2(me.rank(), me.size(), 9);
+            toy::adam o2(m2.parameters());
+            o2.groups[0].lr = 5;
+            cairn::state_dict_options back{.full_state_dict = true, .broadcast_from_rank0 = true};
+            back.gather.piece_bytes = piece;
+            cairn::set_state_dict(m2, o2, ms, os, back, me);
+            good += m2.net1.weight.own == weights;
+            good += o2.groups[0].parameters[0].second.exp_avg.own == moments;
+            good += o2.groups[0].parameters[0].second.step == 1 && o2.groups[0].lr == 0.1;
+            // Whole on every rank, each takes its own.
+            auto const everywhere =
+                cairn::get_model_state_dict(m, {.full_state_dict = true}, me);
+            toy::model m3(me.rank(), me.size(), 11);
+            cairn::set_model_state_dict(m3, everywhere);
+            good += m3.net1.weight.own == weights;
+        });
+        BOOST_TEST(good == 4 + 1 + 4 * 4);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(one_rank_s_refusal_is_everybody_s) {
+    std::atomic<int> told{0}, untouched{0}, needs_both{0};
+    cairn::run_ranks(3, [&](auto& me) {
+        toy::model m(me.rank(), me.size());
+        auto const before = m.net2.weight.own;
+        cairn::state_dict whole;
+        if (me.rank() == 0) {
+            toy::model other(0, 1, 3);
+            whole = cairn::get_model_state_dict(other, {.cpu_offload = true});
+            whole["net2.bias"] = cairn::node(cairn::host_tensor(cairn::dtype::float32, {9}));
+        }
+        try {
+            cairn::set_model_state_dict(
+                m, whole, {.full_state_dict = true, .broadcast_from_rank0 = true}, me);
+        } catch (const cairn::error& e) {
+            std::string const text = e.what();
+            told += text.find("net2.bias") != std::string::npos &&
+                    text.find("[9]") != std::string::npos;
+        }
+        untouched += m.net2.weight.own == before;
+        try {
+            cairn::set_model_state_dict(m, {}, {.broadcast_from_rank0 = true}, me);
+        } catch (const cairn::error& e) {
+            needs_both += e.code() == cairn::make_error_code(errc::invalid_argument);
+        }
+    });
+    BOOST_TEST(told == 3);
+    BOOST_TEST(untouched == 3);
+    BOOST_TEST(needs_both == 3);
+}
+
+BOOST_AUTO_TEST_CASE(pipeline_stages_make_one_state) {
+    std::atomic<int> good{0};
+    cairn::run_ranks(2, [&](auto& me) {
+        auto const mine = static_cast<float>(me.rank());
+        std::map<std::string, std::vector<float>> stage{
+            {"layer" + std::to_string(me.rank()) + ".w", {1.0f + mine}}};
+        auto const d = cairn::get_model_state_dict(stage, {.full_state_dict = true}, me);
+        good += d.size() == 2u;
+        auto const& other = d.at("layer" + std::to_string(1 - me.rank()) + ".w").as_tensor();
+        float x = 0;
+        std::memcpy(&x, other.shards[0].view.data, sizeof x);
+        good += x == 2.0f - mine;
+    });
+    BOOST_TEST(good == 4);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
