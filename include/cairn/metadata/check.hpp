@@ -32,6 +32,11 @@ inline void check_metadata(const metadata& m) {
     };
     for (auto const& [fqn, entry] : m.entries) {
         if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
+            if (!is_possible(t->extents))
+                throw error(errc::corrupt,
+                            {.tensor = fqn,
+                             .expected = "at most " + std::to_string(most_elements) + " elements",
+                             .found = "the shape " + to_string(t->extents)});
             std::vector<box> boxes;
             for (auto const& c : t->chunks) {
                 boxes.push_back(c.where);

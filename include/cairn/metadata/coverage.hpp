@@ -25,13 +25,15 @@ inline void check_coverage(const std::string& fqn, const sizes& extents, std::sp
     auto const name = [&](std::size_t i) {
         return to_string(boxes[i]) + (who ? " of " + who(i) : std::string());
     };
-    box const whole = box::whole(extents);
+    if (!is_possible(extents)) {
+        throw error(errc::invalid_plan,
+                    {.tensor = fqn,
+                     .expected = "at most " + std::to_string(most_elements) + " elements",
+                     .found = to_string(extents)});
+    }
     std::uint64_t covered = 0;
     for (std::size_t i = 0; i < boxes.size(); ++i) {
-        bool fits = boxes[i].rank() == extents.size() && boxes[i].offsets.size() == extents.size();
-        for (std::size_t d = 0; fits && d < extents.size(); ++d)
-            fits = boxes[i].lengths[d] >= 0 && boxes[i].offsets[d] >= 0;
-        if (!fits || !contains(whole, boxes[i])) {
+        if (!lies_within(boxes[i], extents)) {
             throw error(errc::invalid_plan, {.tensor = fqn,
                                              .expected = "chunks within " + to_string(extents),
                                              .found = name(i)});

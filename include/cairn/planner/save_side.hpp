@@ -27,12 +27,13 @@ inline void check_leaf(const flat_leaf& leaf, const tensor_leaf& t) {
         return error(errc::invalid_state, {.tensor = leaf.fqn, .expected = std::move(expected),
                                            .found = std::move(found)});
     };
-    for (auto n : t.global)
-        if (n < 0) throw bad("extents of 0 or more", to_string(t.global));
+    if (!is_possible(t.global))
+        throw bad("extents of 0 or more, of at most " + std::to_string(most_elements) +
+                      " elements",
+                  to_string(t.global));
     for (auto const& s : t.shards) {
         auto const& v = s.view;
-        if (s.where.rank() != t.global.size() || s.where.offsets.size() != t.global.size() ||
-            !contains(box::whole(t.global), s.where))
+        if (!lies_within(s.where, t.global))
             throw bad("a shard within " + to_string(t.global), to_string(s.where));
         if (v.extents != s.where.lengths)
             throw bad("memory of " + to_string(s.where.lengths), to_string(v.extents));

@@ -5,6 +5,7 @@
 #include <cairn/tensor/sizes.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -54,6 +55,17 @@ inline bool contains(const box& outer, const box& inner) {
     return true;
 }
 
+/// Whether a box, whatever is in it, is a part of a tensor of these extents; an empty one within
+/// bounds is. Nothing overflows.
+inline bool lies_within(const box& b, const sizes& extents) noexcept {
+    if (b.rank() != extents.size() || b.offsets.size() != extents.size()) return false;
+    for (std::size_t d = 0; d < extents.size(); ++d)
+        if (b.offsets[d] < 0 || b.lengths[d] < 0 || b.offsets[d] > extents[d] ||
+            b.lengths[d] > extents[d] - b.offsets[d])
+            return false;
+    return true;
+}
+
 /// `inner`, which lies in `outer`, in coordinates that begin at `outer`'s first element.
 inline box relative_to(const box& inner, const box& outer) {
     box r = inner;
@@ -63,10 +75,15 @@ inline box relative_to(const box& inner, const box& outer) {
 
 /// `[0:4, 2:6]`
 inline std::string to_string(const box& b) {
+    // An error may be about a box that no tensor can have.
+    if (b.offsets.size() != b.lengths.size())
+        return "offsets " + to_string(b.offsets) + " with lengths " + to_string(b.lengths);
     std::string s = "[";
     for (std::size_t d = 0; d < b.rank(); ++d) {
         if (d != 0) s += ", ";
-        s += std::to_string(b.offsets[d]) + ":" + std::to_string(b.end(d));
+        std::int64_t const end =
+            b.lengths[d] > 0 && b.offsets[d] > INT64_MAX - b.lengths[d] ? INT64_MAX : b.end(d);
+        s += std::to_string(b.offsets[d]) + ":" + std::to_string(end);
     }
     return s + "]";
 }

@@ -43,7 +43,7 @@ public:
         for (auto const& v : r) push_back(static_cast<std::int64_t>(v));
     }
 
-    /// Product of the numbers; 1 for 0-d. The caller guarantees that it fits.
+    /// Product of the numbers; 1 for 0-d. The caller guarantees that it fits: @ref is_possible.
     std::int64_t product() const noexcept {
         std::int64_t p = 1;
         for (auto v : *this) p *= v;
@@ -57,6 +57,23 @@ public:
         return static_cast<const base&>(a) < static_cast<const base&>(b);
     }
 };
+
+/// No tensor has more elements; bytes of any dtype then fit 63 bits, and no product wraps.
+inline constexpr std::int64_t most_elements = std::int64_t{1} << 58;
+
+/// Whether these can be the extents of a tensor: none negative, at most @ref most_elements even
+/// where an extent of 0 is taken for 1, as it is for strides. Everything that comes from a file or
+/// a user is asked before its product is used.
+inline bool is_possible(const sizes& extents) noexcept {
+    std::int64_t p = 1;
+    for (auto n : extents) {
+        if (n < 0) return false;
+        if (n == 0) continue;
+        if (p > most_elements / n) return false;
+        p *= n;
+    }
+    return true;
+}
 
 /// `[4, 6]`
 inline std::string to_string(const sizes& s) {

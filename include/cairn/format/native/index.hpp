@@ -176,13 +176,7 @@ private:
         if (d >= dtype_count) wire_reader::fail("an unknown dtype");
         t.type = static_cast<dtype>(d);
         t.extents = signed_numbers();
-        std::uint64_t volume = 1;  // no tensor has more than 2^60 elements: products cannot wrap
-        for (auto n : t.extents) {
-            if (n < 0) wire_reader::fail("a negative extent");
-            auto const u = static_cast<std::uint64_t>(n == 0 ? 1 : n);
-            if (volume > (std::uint64_t{1} << 60) / u) wire_reader::fail("a shape of absurd size");
-            volume *= u;
-        }
+        if (!is_possible(t.extents)) wire_reader::fail("a shape of absurd size");
         auto const rank = t.extents.size();
         for (auto n = r_.count(4); n-- > 0;) {
             cairn::chunk c;

@@ -131,13 +131,6 @@ private:
             bad("something that is no shape");
         sizes s;
         for (auto c : t_.children(i)) s.push_back(number(c));
-        // No tensor has more bytes than 2^60; products stay far from overflow.
-        std::uint64_t volume = 1;
-        for (auto n : s) {
-            if (n != 0 && volume > (std::uint64_t{1} << 60) / static_cast<std::uint64_t>(n))
-                bad("a shape of more than 2^60 elements");
-            volume *= n == 0 ? 1 : static_cast<std::uint64_t>(n);
-        }
         return s;
     }
 
@@ -195,6 +188,11 @@ private:
         auto const m = instance(i, "TensorStorageMetadata");
         tensor_metadata t;
         t.extents = size(member(m, "size"));
+        if (!is_possible(t.extents))
+            throw error(errc::corrupt,
+                        {.tensor = fqn,
+                         .expected = "at most " + std::to_string(most_elements) + " elements",
+                         .found = "the shape " + to_string(t.extents)});
         properties(member(m, "properties"), t);
         auto const chunks = member(m, "chunks");
         if (t_.kind(chunks) != kind::list) bad("chunks that are no list");

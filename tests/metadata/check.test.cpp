@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes whose products do not fit are refused, whoever they come from, before they are multiplied.
+#include <cairn/metadata/check.hpp>
+
+#include <cairn/cairn.hpp>
+#include <cairn/format/native/index.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace {
+
+using cairn::sizes;
+namespace format = cairn::format;
+
+constexpr std::int64_t huge = std::int64_t{1} << 62;
+
+/// Each wraps to a small or negative product, or would if zero came last.
+const std::vector<sizes> impossible{{huge, 4, 2},
+                                    {4, huge, 2},
+                                    {huge, 2},
+                                    {huge},
+                                    {huge, 4, 0},
+                                    {0, huge, 4},
+                                    {std::int64_t{1} << 32, std::int64_t{1} << 32},
+                                    {3037000500, 3037000500},
+                                    {cairn::most_elements, 2},
+                                    {INT64_MAX, INT64_MAX, INT64_MAX}};
+
+cairn::metadata one_tensor(const sizes& extents, const cairn::box& where) {
+    cairn::metadata m;
+    cairn::tensor_metadata t;
+    t.extents = extents;
+    cairn::chunk c;
+    c.where = where;
+    c.at = {"__0_0.distcp", 0, 100, {}, {}};
+    t.chunks.push_back(c);
+    m.entries["w"] = t;
+    return m;
+}
+
+template <class F>
+void refuses(F&& f, cairn::errc wanted, bool names_tensor = true) {
+    BOOST_CHECK_EXCEPTION(f(), cairn::error, [&](const cairn::error& e) {
+        BOOST_TEST((!names_tensor || e.context().tensor == "w"), e.what());
+        return e.code() == cairn::make_error_code(wanted);
+    });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(impossible_shapes)
+
+BOOST_AUTO_TEST_CASE(are_told_from_possible_ones) {
+    for (auto const& s : impossible) BOOST_TEST(!cairn::is_possible(s), cairn::to_string(s));
+    for (auto const& s : std::vector<sizes>{{}, {0}, {cairn::most_elements}, {0, 7}, {1, 1, 5},
+                                            {cairn::most_elements, 0, 1}})
+        BOOST_TEST(cairn::is_possible(s), cairn::to_string(s));
+    BOOST_TEST(!cairn::is_possible({-1}));
+    BOOST_TEST(!cairn::is_possible({0, -1}));
+}
+
+BOOST_AUTO_TEST_CASE(in_metadata_are_corrupt) {
+    for (auto const& s : impossible) {
+        BOOST_TEST_CONTEXT(cairn::to_string(s)) {
+            auto const m = one_tensor(s, cairn::box::whole(s));
+            refuses([&] { cairn::check_metadata(m); }, cairn::errc::corrupt);
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(in_a_pickle_or_an_index_are_corrupt) {
+    for (auto const& s : impossible) {
+        BOOST_TEST_CONTEXT(cairn::to_string(s)) {
+            auto const m = one_tensor(s, cairn::box::whole(s));
+            auto const pickle = format::torch::write_metadata_pickle(m);
+            refuses([&] { (void)format::torch::parse_metadata_pickle(pickle); },
+                    cairn::errc::corrupt);
+            auto const index = format::native::encode_metadata(m);
+            refuses([&] { (void)format::native::decode_metadata(index); }, cairn::errc::corrupt,
+                    false);
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(of_chunks_are_refused_too) {
+    for (auto const& b : std::vector<cairn::box>{{{huge}, {huge}},
+                                                 {{1}, {INT64_MAX}},
+                                                 {{INT64_MAX}, {1}},
+                                                 {{-1}, {2}},
+                                                 {{0}, {-8}},
+                                                 {{0, 0}, {8}},
+                                                 {{0}, {9}}}) {
+        BOOST_TEST_CONTEXT(cairn::to_string(b)) {
+            refuses([&] { cairn::check_metadata(one_tensor({8}, b)); }, cairn::errc::invalid_plan);
+        }
+    }
+}
+
+/// 0 where every factor wraps: chunks that "cover" nothing of a tensor that "has" nothing.
+BOOST_AUTO_TEST_CASE(coverage_is_not_fooled_by_a_product_that_wraps_to_zero) {
+    sizes const s{huge, 4, 2};
+    refuses([&] { cairn::check_coverage("w", s, {}); }, cairn::errc::invalid_plan);
+    refuses([&] { cairn::check_metadata(one_tensor(s, {{0, 0, 0}, {0, 0, 0}})); },
+            cairn::errc::corrupt);
+}
+
+BOOST_AUTO_TEST_CASE(of_a_user_are_refused_before_anything_is_written_or_read) {
+    float one = 1;
+    cairn::memory_store store;
+    for (auto const& s : impossible) {
+        BOOST_TEST_CONTEXT(cairn::to_string(s)) {
+            cairn::tensor_view v(cairn::dtype::float32, {}, &one);
+            v.extents = s;
+            v.strides = sizes(s.size(), 0);
+            cairn::state_dict whole{{"w", v}};
+            refuses([&] { cairn::save(whole, "c", store); }, cairn::errc::invalid_state);
+            cairn::sharded_view sharded{s, cairn::dtype::float32, {}};
+            cairn::state_dict none_here{{"w", sharded}};
+            refuses([&] { cairn::save(none_here, "c", store); }, cairn::errc::invalid_state);
+        }
+    }
+    BOOST_TEST(store.at("c").list().empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
