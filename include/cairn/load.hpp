@@ -12,10 +12,13 @@
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/storage/torch_reader.hpp>
 
+#include <concepts>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace cairn {
 namespace detail {
@@ -36,10 +39,14 @@ load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
         return torch_reader(share_store(store), options.storage);
     });
     load_job(flat.leaves(), flat.refused, id, options, comm, planner, reader).run();
+    load_report report;
     if constexpr (requires { { planner.report() } -> std::convertible_to<load_report>; })
-        return planner.report();
-    else
-        return {};
+        report = planner.report();
+    if constexpr (requires {
+                      { reader.unverified() } -> std::convertible_to<std::vector<std::string>>;
+                  })
+        report.unverified = reader.unverified();
+    return report;
 }
 
 }  // namespace detail

@@ -147,6 +147,9 @@ def crafted():
                   shown.returncode == 2 and one_sentence(shown), said(shown))
         else:
             check(f"crafted/{d.name}: verify accepts", r.returncode == 0, said(r))
+            check(f"crafted/{d.name}: verify says what has no checksum",
+                  (b"2 items were written without a checksum" in r.stdout) == (d.name[0] == "L"),
+                  said(r))
             check(f"crafted/{d.name}: cat gives the tensor",
                   shown.returncode == 0 and shown.stdout == whole, said(shown))
 
@@ -292,9 +295,11 @@ def closed_output(tmp):
         check(f"{args[0]}: a reader that leaves early", len(head) == 10 and
               code in (0, 2, -signal.SIGPIPE) and len(err.splitlines()) <= 1, f"{code} {err!r}")
         # With SIGPIPE ignored, as under some supervisors, the failed write is an error.
-        p = subprocess.Popen([CAIRN, *map(str, args)], stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, restore_signals=False)
-        p.stdout.close()
+        nobody, out = os.pipe()
+        os.close(nobody)
+        p = subprocess.Popen([CAIRN, *map(str, args)], stdout=out, stderr=subprocess.PIPE,
+                             restore_signals=False)
+        os.close(out)
         err = p.stderr.read()
         code = p.wait(timeout=60)
         check(f"{args[0]}: a reader that was never there", code == 2 and err.startswith(b"cairn: ")

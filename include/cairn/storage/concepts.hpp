@@ -53,6 +53,9 @@ struct storage_setup {
 ///   `finish` has completed, the checkpoint does. Before `finish` a reader sees what stood there
 ///   before, or nothing.
 /// - *Overlap*: one save at a time per object.
+/// - *In doubt* (optional): `w.committed(save_id)` → `bool`, whether that save's checkpoint stands.
+///   A rank that sent its results and then lost touch asks it: true is success; false, a throw or
+///   no such member is @ref errc::outcome_unknown, and no file is removed.
 /// - *Errors*: @ref error or any exception; the save reports it with the rank.
 ///
 /// Not promised: that ranks share the object, or that `write_data` runs on the thread of `reset`.

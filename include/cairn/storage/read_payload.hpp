@@ -157,7 +157,7 @@ private:
                 at += n;
             }
         }
-        if (!by_block && crc != p_.crc) bad_checksum(0, p_.length);
+        if (!by_block && p_.checked && crc != p_.crc) bad_checksum(0, p_.length);
     }
 
     /// Calls f(first, last) for flat element ranges that cover the box. Splits along the outermost
@@ -230,7 +230,7 @@ private:
         file_.read(p_.at, all);
         if (!p_.block_crcs.empty())
             check_blocks(0, all);
-        else if (format::crc32(all) != p_.crc)
+        else if (p_.checked && format::crc32(all) != p_.crc)
             bad_checksum(0, p_.length);
         std::size_t const element = size_of(p_.type);
         if (p_.big_endian) {

@@ -83,6 +83,7 @@ struct stored_payload {
     std::uint64_t at = 0;              ///< Of the payload, in the file.
     std::uint64_t length = 0;          ///< Of the payload, in bytes.
     std::uint32_t crc = 0;             ///< Of the whole payload.
+    bool checked = true;               ///< False: PyTorch wrote it without checksums.
     bool big_endian = false;
     /// CRCs of its blocks, where cairn wrote it: parts can be checked.
     std::vector<std::uint32_t> block_crcs{};
@@ -142,6 +143,7 @@ stored_payload find_payload(open_file<Handle>& file, const std::string& fqn,
     p.at = c.at.offset + parsed.payload_offset;
     p.length = parsed.payload_length;
     p.crc = parsed.payload_crc;
+    p.checked = parsed.checked;
     p.big_endian = parsed.big_endian;
     return p;
 }

@@ -8,6 +8,7 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/read_payload.hpp>
 #include <cairn/storage/torch_options.hpp>
+#include <cairn/storage/unverified.hpp>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -40,6 +41,7 @@ public:
             if (!id.empty()) s_->placed.emplace(s_->base.at(id));
         }
         s_->meta = {};
+        s_->unverified.reset();
     }
 
     /// @throws error errc::not_found where there is no checkpoint; errc::corrupt,
@@ -65,7 +67,10 @@ public:
         }
     }
 
-    void set_up_reader(const metadata& m, const storage_setup&) { s_->meta = m; }
+    void set_up_reader(const metadata& m, const storage_setup&) {
+        s_->meta = m;
+        s_->unverified.note_metadata(m);
+    }
     load_plan prepare_local_load_plan(load_plan plan) { return plan; }
     std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan> plans) { return plans; }
 
@@ -91,6 +96,8 @@ public:
     }
 
     Store& store() noexcept { return s_->store(); }
+    /// What the last load handed on without a checksum to vouch for it, one line each.
+    std::vector<std::string> unverified() const { return s_->unverified.lines(); }
 
 private:
     struct state {
@@ -100,6 +107,7 @@ private:
         std::optional<Store> placed{};  ///< Pointed at the checkpoint, where the store can be.
         torch_reader_options options;
         metadata meta{};
+        detail::unverified unverified{};
         std::unique_ptr<boost::asio::thread_pool> pool{};  // last: its threads end first
     };
     /// All that is wanted of one stored item; `items` are positions in the plan.
@@ -216,6 +224,7 @@ private:
     template <class File>
     void read_tensor(read_job& job, File& file, const std::string& fqn, const item_group& g) {
         auto payload = detail::find_payload(file, fqn, *g.tensor, *g.source, s_->meta.save_id);
+        if (!payload.checked) s_->unverified.note_item(file.described());
         std::vector<detail::payload_part> parts;
         std::vector<tensor_view> views;
         for (auto i : g.items) {
@@ -253,7 +262,9 @@ private:
                                                       .found = "other bytes"});
             }
         }
-        auto v = format::torch::decode_object(bytes);
+        bool checked = false;
+        auto v = format::torch::decode_object(bytes, &checked);
+        if (!checked) s_->unverified.note_item(file.described());
         std::lock_guard const lock(job.objects);
         for (auto i : g.items) job.target.load_object(job.plan.items[i], v);
     }

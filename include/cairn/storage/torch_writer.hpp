@@ -146,6 +146,16 @@ public:
         s_->hold.release(s_->store());
     }
 
+    /// Whether this save's checkpoint stands: what a rank without a verdict asks. False also where
+    /// a later save has replaced it meanwhile.
+    /// @throws error if `.metadata` is missing or cannot be read.
+    bool committed(const std::string& save_id) {
+        auto r = s_->store().open(detail::metadata_name);
+        std::vector<std::byte> bytes(static_cast<std::size_t>(r.size()));
+        if (!bytes.empty()) r.read(0, bytes);
+        return format::native::parse_metadata_file(bytes).meta.save_id == save_id;
+    }
+
     Store& store() noexcept { return s_->store(); }
     /// What the last `finish` could not tidy up.
     const std::vector<std::string>& warnings() const noexcept { return s_->warnings; }

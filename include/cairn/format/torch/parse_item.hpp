@@ -20,6 +20,7 @@ struct parsed_tensor {
     std::uint64_t payload_offset = 0;  ///< In bytes, from the item's start.
     std::uint64_t payload_length = 0;
     std::uint32_t payload_crc = 0;  ///< The caller checks it: the payload is not read here.
+    bool checked = true;            ///< False: the item has no checksums, nor has its payload.
     bool requires_grad = false;
     bool big_endian = false;
 };
@@ -143,6 +144,7 @@ inline parsed_tensor parse_tensor_item(const read_at& source, std::uint64_t leng
     std::uint64_t storage_bytes = 0;
     auto p = impl::tensor_call(t, t.root).result(record, storage_bytes);
     p.big_endian = r.big_endian;
+    p.checked = r.checked;
     for (auto const& e : r.entries) {
         if (e.name != record) continue;
         if (e.size != storage_bytes) {

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank that lost touch after it sent its results asks the storage, and removes nothing.
+#include "support/fault_store.hpp"
+#include "support/whole.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+/// A member of a group whose n-th broadcast is taken part in, but never heard of. A save has two:
+/// the first names it, the second is the verdict.
+class deaf {
+public:
+    deaf(cairn::thread_group::member& me, int lost) : me_(&me), lost_(lost) {}
+    int rank() const { return me_->rank(); }
+    int size() const { return me_->size(); }
+    void gather(cairn::message m, int root, cairn::deadline d,
+                cairn::completion<std::vector<cairn::message>> done) {
+        me_->gather(std::move(m), root, d, std::move(done));
+    }
+    void scatter(std::vector<cairn::message> ms, int root, cairn::deadline d,
+                 cairn::completion<cairn::message> done) {
+        me_->scatter(std::move(ms), root, d, std::move(done));
+    }
+    void broadcast(cairn::message m, int root, cairn::deadline d,
+                   cairn::completion<cairn::message> done) {
+        if (broadcasts_++ != lost_) return me_->broadcast(std::move(m), root, d, std::move(done));
+        (void)cairn::await_completion<cairn::message>([&](auto heard) {
+            me_->broadcast(std::move(m), root, d, std::move(heard));
+        });
+        done.fail(std::make_exception_ptr(
+            cairn::error(cairn::errc::timed_out, {.found = "a verdict that was dropped"})));
+    }
+    void all_gather(cairn::message m, cairn::deadline d,
+                    cairn::completion<std::vector<cairn::message>> done) {
+        me_->all_gather(std::move(m), d, std::move(done));
+    }
+    void barrier(cairn::deadline d, cairn::completion<cairn::done_t> done) {
+        me_->barrier(d, std::move(done));
+    }
+
+private:
+    cairn::thread_group::member* me_;
+    int lost_;
+    int broadcasts_ = 0;
+};
+static_assert(cairn::Communicator<deaf>);
+
+constexpr int verdict = 1;
+
+/// Three ranks save; what each ended with: nothing, or its error's code.
+std::vector<std::optional<cairn::error>> save(cairn::memory_store base, float v, int deaf_rank,
+                                              int fail_rank = -1, int fail_at = -1) {
+    std::vector<std::optional<cairn::error>> ended(3);
+    cairn::run_ranks(3, [&](cairn::thread_group::member& me) {
+        std::vector<float> rows(2, v);
+        cairn::state_dict sd{
+            {"w", cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {1, 2}, rows.data()),
+                                       {3, 2}, cairn::device_mesh::line(3),
+                                       {cairn::shard_along{0}}, me.rank())}};
+        support::fault_store<cairn::memory_store> store(base,
+                                                        me.rank() == fail_rank ? fail_at : -1);
+        deaf comm(me, me.rank() == deaf_rank ? verdict : -1);
+        try {
+            cairn::save(sd, "c", comm, store);
+        } catch (const cairn::error& e) {
+            ended[static_cast<std::size_t>(me.rank())] = e;
+        }
+    });
+    return ended;
+}
+
+std::size_t data_files(cairn::memory_store base) {
+    std::size_t n = 0;
+    for (auto const& i : base.at("c").list()) n += i.name.ends_with(".distcp");
+    return n;
+}
+
+std::string text(const std::optional<cairn::error>& e) { return e ? e->what() : ""; }
+
+bool is(const std::optional<cairn::error>& e, cairn::errc code) {
+    return e && e->code() == cairn::make_error_code(code);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(outcome_without_a_verdict)
+
+BOOST_AUTO_TEST_CASE(is_success_where_the_metadata_names_this_save) {
+    for (int rank : {0, 1, 2}) {
+        BOOST_TEST_CONTEXT("rank " << rank) {
+            cairn::memory_store store;
+            auto const ended = save(store, 1, rank);
+            for (auto const& e : ended) BOOST_TEST(text(e) == "");
+            auto const again = save(store, 2, rank);  // over what stands there
+            for (auto const& e : again) BOOST_TEST(text(e) == "");
+            BOOST_TEST(support::load_whole(store, "c").tensors.at("w").bytes.size() == 24u);
+            BOOST_TEST(data_files(store) == 3u);
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(is_unknown_where_it_does_not_and_files_stay) {
+    // Find the coordinator's publish: the operation whose failure says so.
+    int publish = -1;
+    for (int k = 0; publish < 0; ++k) {
+        BOOST_REQUIRE(k < 100);
+        cairn::memory_store store;
+        BOOST_REQUIRE((!save(store, 1, -1)[0]));
+        auto const e = save(store, 2, -1, 0, k)[0];
+        if (e && std::string(e->what()).find("into publish") != std::string::npos) publish = k;
+    }
+    cairn::memory_store store;
+    save(store, 1, -1);
+    auto const ended = save(store, 2, 1, 0, publish);
+    BOOST_TEST(is(ended[0], cairn::errc::io), text(ended[0]));
+    BOOST_TEST(is(ended[2], cairn::errc::io));
+    BOOST_TEST(is(ended[1], cairn::errc::outcome_unknown));
+    auto const said = text(ended[1]);
+    BOOST_TEST(said.find("dropped") != std::string::npos, said);
+    BOOST_TEST(said.find("look for save id") != std::string::npos, said);
+    // Ranks 0 and 2 heard that it failed and cleaned up; rank 1 did not and left its file.
+    BOOST_TEST(data_files(store) == 4u);
+    auto const w = support::load_whole(store, "c");
+    float first = 0;
+    std::memcpy(&first, w.tensors.at("w").bytes.data(), sizeof first);
+    BOOST_TEST(first == 1.0f);
+}
+
+BOOST_AUTO_TEST_CASE(committed_tells_saves_apart) {
+    cairn::memory_store store;
+    std::vector<float> w(2, 1);
+    cairn::state_dict sd{{"w", w}};
+    auto const first = cairn::save(sd, "c", store).save_id;
+    cairn::torch_writer writer{store};
+    writer.reset("c");
+    BOOST_TEST(writer.committed(first));
+    BOOST_TEST(!writer.committed("0123456789abcdef0123456789abcdef"));
+    auto const second = cairn::save(sd, "c", store).save_id;
+    BOOST_TEST(writer.committed(second));
+    BOOST_TEST(!writer.committed(first));
+    writer.reset("nowhere");
+    BOOST_CHECK_THROW((void)writer.committed(first), cairn::error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
