@@ -15,6 +15,21 @@ using namespace cairn;
 static_assert(Tensor<tensor_view> && Tensor<const_tensor_view> && !Sharded<tensor_view>);
 
 namespace {
+/// Read-only when it says so: a mapped file, say.
+struct mapped {
+    float x = 1;
+    bool locked = false;
+};
+}  // namespace
+
+template <>
+struct cairn::tensor_traits<mapped> {
+    static tensor_view view(mapped& m) { return {dtype::float32, {}, &m.x}; }
+    static const_tensor_view view(const mapped& m) { return {dtype::float32, {}, &m.x}; }
+    static bool writable(const mapped& m) { return !m.locked; }
+};
+
+namespace {
 /// Uses a sharded tensor by the concept's table alone.
 template <Sharded T>
 std::vector<float> elements_of_shards(T& s) {
@@ -65,6 +80,16 @@ BOOST_AUTO_TEST_CASE(a_shard_of_a_const_tensor_is_read_only) {
     BOOST_TEST(!read_only.writable);
     BOOST_TEST(read_only.target == nullptr);
     BOOST_TEST(read_only.view.data == writable.view.data);
+}
+
+BOOST_AUTO_TEST_CASE(a_tensor_may_be_read_only_at_run_time) {
+    mapped m;
+    BOOST_TEST(shard(box::whole({}), m).writable);
+    m.locked = true;
+    const shard s(box::whole({}), m);
+    BOOST_TEST(!s.writable);
+    BOOST_TEST(s.target == nullptr);
+    BOOST_TEST(static_cast<const void*>(s.view.data) == &m.x);
 }
 
 BOOST_AUTO_TEST_CASE(the_least_sharded_tensor_can_be_read) {

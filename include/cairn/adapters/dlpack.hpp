@@ -114,15 +114,10 @@ basic_tensor_view<Byte> dlpack_view(const DLTensor& t) {
     basic_tensor_view<Byte> v;
     v.type = detail::from_dlpack(t.dtype);
     v.where = detail::from_dlpack(t.device);
-    std::uint64_t elements = 1;
-    for (std::size_t d = 0; d < rank; ++d) {
-        v.extents.push_back(t.shape[d]);
-        const auto n = static_cast<std::uint64_t>(t.shape[d] > 0 ? t.shape[d] : 1);
-        if (t.shape[d] < 0 || elements > (std::uint64_t{1} << 58) / n)
-            throw error(errc::invalid_state, {.expected = "extents of a tensor in memory",
-                                              .found = to_string(v.extents)});
-        elements *= n;
-    }
+    for (std::size_t d = 0; d < rank; ++d) v.extents.push_back(t.shape[d]);
+    if (!is_possible(v.extents))
+        throw error(errc::invalid_state, {.expected = "extents of a tensor in memory",
+                                          .found = to_string(v.extents)});
     // Null for row-major: allowed before DLPack 1.2.
     if (t.strides == nullptr) {
         v.strides = row_major_strides(v.extents);

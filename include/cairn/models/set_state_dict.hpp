@@ -102,6 +102,8 @@ void set_optimizer_state_dict(M& model, O&& optimizers, const state_dict& given,
                 detail::carry_out(pairs);
             });
     });
+    for (auto const& g : groups)
+        for (auto const& f : g.filled) f();
 }
 
 /// Both; DCP's `set_state_dict`.

@@ -57,7 +57,9 @@ tensor_identity identity_of(T&& t, const tensor_leaf& leaf) {
     using plain = std::remove_cvref_t<T>;
     const void* address = nullptr;
     if constexpr (requires { tensor_traits<plain>::identity(t); }) {
-        address = tensor_traits<plain>::identity(t);
+        // what was moved from says nothing any more
+        auto const* kept = static_cast<const plain*>(leaf.keep.get());
+        address = tensor_traits<plain>::identity(kept != nullptr ? *kept : t);
     } else {
         if constexpr (std::is_lvalue_reference_v<T>) address = std::addressof(t);
         for (auto const& s : leaf.shards) {
@@ -174,7 +176,14 @@ private:
     template <class T>
     void add(std::string_view name, T&& t, bool buffer, bool trainable) {
         model_entry e{full(name), {}, {}, buffer, trainable};
-        auto leaf = detail::make_leaf(std::forward<T>(t));
+        std::shared_ptr<tensor_leaf> leaf;
+        try {
+            leaf = detail::make_leaf(std::forward<T>(t));
+        } catch (const error& x) {
+            auto where = x.context();
+            if (where.tensor.empty()) where.tensor = e.fqn;
+            throw error(x.code(), std::move(where));
+        }
         e.id = detail::identity_of(std::forward<T>(t), *leaf);
         e.what = node(std::move(leaf));
         auto const fqn = e.fqn;

@@ -52,6 +52,7 @@ struct optimized_parameter {
 struct optimizer_group {
     std::vector<optimized_parameter> parameters{};
     std::vector<hyperparameter> hyperparameters{};
+    std::vector<std::function<void()>> filled{};  ///< Called when the state has been set.
 };
 
 /// What `optimizer_traits::visit` talks to.
@@ -97,6 +98,22 @@ public:
         }
         current().hyperparameters.push_back(std::move(h));
     }
+
+    /// A hyperparameter that this optimizer has one value of: saved for PyTorch's sake; another
+    /// one that a checkpoint brings is refused with errc::unsupported.
+    void fixed_hyperparameter(std::string name, value only) {
+        cairn::hyperparameter h{std::move(name), [only] { return only; }, {}};
+        h.set = [only](const value& v) {
+            if (!(v == only))
+                throw error(errc::unsupported, {.expected = "the value that the optimizer can do",
+                                                .found = "another " + std::string(v.kind_name())});
+        };
+        current().hyperparameters.push_back(std::move(h));
+    }
+
+    /// `f` is called when `set_optimizer_state_dict` has filled the state that this visit gave:
+    /// for an optimizer that keeps something in another form than PyTorch (a step as an integer).
+    void filled(std::function<void()> f) { current().filled.push_back(std::move(f)); }
 
     std::vector<optimizer_group> take() && { return std::move(groups_); }
 

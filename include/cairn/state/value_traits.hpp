@@ -7,6 +7,7 @@
 #include <concepts>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -77,6 +78,29 @@ struct value_traits<std::pair<A, B>> {
                                               .found = std::string(v.kind_name())});
         value_traits<A>::from_value(p.first, (*items)[0]);
         value_traits<B>::from_value(p.second, (*items)[1]);
+    }
+};
+/// The same for `std::tuple`, of any length.
+template <ValueLike... Ts>
+struct value_traits<std::tuple<Ts...>> {
+    static value to_value(const std::tuple<Ts...>& t) {
+        return std::apply(
+            [](const Ts&... x) { return value::tuple({value(value_traits<Ts>::to_value(x))...}); },
+            t);
+    }
+    static void from_value(std::tuple<Ts...>& t, const value& v) {
+        auto const* given = v.get_if<value::tuple_t>();
+        auto const* l = v.get_if<value::list_t>();
+        auto const* items = given != nullptr ? &given->items : l;
+        if (items == nullptr || items->size() != sizeof...(Ts))
+            throw error(errc::kind_mismatch,
+                        {.expected = "a tuple of " + std::to_string(sizeof...(Ts)),
+                         .found = std::string(v.kind_name())});
+        std::apply(
+            [at = items->begin()](Ts&... x) mutable {
+                (value_traits<Ts>::from_value(x, *at++), ...);
+            },
+            t);
     }
 };
 

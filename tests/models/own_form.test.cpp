@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// An optimizer that keeps things in another form than PyTorch: an integer step, a tuple, a fixed
+// hyperparameter; and parameters that are handles, made anew at each visit.
+#include <cairn/models.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace own_form {
+
+/// A handle on shared elements, as at::Tensor is one.
+struct handle {
+    std::shared_ptr<std::vector<float>> elements{};
+};
+struct module {
+    handle weight{std::make_shared<std::vector<float>>(3)};
+    handle none{std::make_shared<std::vector<float>>()};
+    handle bad{};
+};
+struct optimizer {
+    handle weight{}, none{};
+    int step = 0;
+    std::tuple<double, int, std::string> odd{0.5, 1, "x"};
+    int told = 0;
+};
+
+}  // namespace own_form
+
+template <>
+struct cairn::tensor_traits<own_form::handle> {
+    static tensor_view view(const own_form::handle& h) {
+        if (!h.elements) throw error(errc::unsupported, {.found = "an empty handle"});
+        return {dtype::float32, sizes{static_cast<std::int64_t>(h.elements->size())},
+                h.elements->data()};
+    }
+    static const void* identity(const own_form::handle& h) { return h.elements.get(); }
+};
+template <>
+struct cairn::model_traits<own_form::module> {
+    static void visit(own_form::module& m, auto& v) {
+        v.parameter("weight", own_form::handle(m.weight));
+        v.parameter("none", own_form::handle(m.none));
+        if (m.bad.elements) v.buffer("bad", own_form::handle{});
+    }
+};
+template <>
+struct cairn::optimizer_traits<own_form::optimizer> {
+    static void visit(own_form::optimizer& o, auto& v) {
+        auto const step = std::make_shared<float>(static_cast<float>(o.step));
+        auto leaf = cairn::detail::make_leaf(scalar_tensor(*step));
+        leaf->keep = step;
+        state_dict d;
+        d["step"] = node(std::move(leaf));
+        v.parameter(o.weight, d);
+        v.parameter(o.none);
+        v.hyperparameter("odd", o.odd);
+        v.fixed_hyperparameter("maximize", false);
+        v.filled([&o, step] {
+            o.step = static_cast<int>(*step);
+            ++o.told;
+        });
+    }
+};
+
+BOOST_AUTO_TEST_SUITE(own_form_of_state)
+
+BOOST_AUTO_TEST_CASE(is_told_when_it_was_filled) {
+    own_form::module m;
+    own_form::optimizer from{m.weight, m.none, 7, {2.5, 3, "y"}, 0};
+    own_form::optimizer to{m.weight, m.none};
+    auto const given = cairn::get_optimizer_state_dict(m, from);
+    BOOST_TEST(from.told == 0);
+    cairn::set_optimizer_state_dict(m, to, given);
+    BOOST_TEST(to.step == 7);
+    BOOST_TEST(to.told == 1);
+    BOOST_TEST((to.odd == std::tuple<double, int, std::string>{2.5, 3, "y"}));
+}
+
+BOOST_AUTO_TEST_CASE(handles_are_known_by_their_identity) {
+    own_form::module m;
+    auto const all = cairn::tensors_of(m);
+    BOOST_TEST(all.find("weight")->id.address == m.weight.elements.get());
+    BOOST_TEST(all.find("none")->id.address == m.none.elements.get());
+}
+
+BOOST_AUTO_TEST_CASE(a_fixed_hyperparameter_refuses_another_value) {
+    own_form::module m;
+    own_form::optimizer o{m.weight, m.none, 7};
+    auto const given = cairn::get_optimizer_state_dict(m, o);
+    auto& group = given.at("param_groups").as_list()[0].as_dict();
+    group["maximize"] = cairn::node(cairn::value(true));
+    group["odd"] = cairn::node(cairn::value::tuple({9.0, 9, "z"}));
+    o.step = 1;
+    BOOST_CHECK_EXCEPTION(
+        cairn::set_optimizer_state_dict(m, o, given), cairn::error, [](const cairn::error& e) {
+            return e.code() == cairn::errc::unsupported &&
+                   e.context().tensor.find("maximize") != std::string::npos;
+        });
+    BOOST_TEST(o.step == 1);
+    BOOST_TEST(o.told == 0);
+    BOOST_TEST(std::get<0>(o.odd) == 0.5);
+    group["odd"] = cairn::node(cairn::value::tuple({9.0, 9}));
+    BOOST_CHECK_EXCEPTION(
+        cairn::set_optimizer_state_dict(m, o, given), cairn::error,
+        [](const cairn::error& e) { return e.code() == cairn::errc::kind_mismatch; });
+}
+
+BOOST_AUTO_TEST_CASE(a_tensor_that_cannot_be_seen_is_named) {
+    own_form::module m;
+    m.bad.elements = m.weight.elements;
+    BOOST_CHECK_EXCEPTION(
+        cairn::get_model_state_dict(m), cairn::error, [](const cairn::error& e) {
+            return e.code() == cairn::errc::unsupported && e.context().tensor == "bad";
+        });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
