@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What gpt2.cpp does, by PyTorch's own DCP: the same state, options, and line of JSON.
+
+    gpt2_dcp.py save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check]
+
+N processes on gloo, every tensor a DTensor with Shard(0); DCP's defaults otherwise.
+"""
+import argparse, json, os, resource, sys, tempfile, time, warnings
+
+warnings.filterwarnings("ignore")
+os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+import torch.multiprocessing as mp
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
+
+BLOCK = 1 << 20  # elements that are computed at once, so that temporaries do not count as memory
+
+
+def gpt2():
+    """Names and shapes of GPT-2's 148 parameters."""
+    p = [("transformer.wte.weight", (50257, 768)), ("transformer.wpe.weight", (1024, 768))]
+    for i in range(12):
+        for name, weight, bias in (("ln_1", (768,), 768), ("attn.c_attn", (768, 2304), 2304),
+                                   ("attn.c_proj", (768, 768), 768), ("ln_2", (768,), 768),
+                                   ("mlp.c_fc", (768, 3072), 3072),
+                                   ("mlp.c_proj", (3072, 768), 768)):
+            p += [(f"transformer.h.{i}.{name}.weight", weight),
+                  (f"transformer.h.{i}.{name}.bias", (bias,))]
+    return p + [("transformer.ln_f.weight", (768,)), ("transformer.ln_f.bias", (768,))]
+
+
+def seed_of(fqn):
+    h = 2166136261
+    for c in fqn.encode(): h = ((h ^ c) * 16777619) & 0xFFFFFFFF
+    return h
+
+
+def content(seed, first, n):
+    """The elements [first, first + n): the function of the same name in gpt2.cpp."""
+    index = torch.arange(first, first + n, dtype=torch.int64) & 0xFFFFFFFF
+    bits = ((index ^ seed) * 2654435761) & 0xFFFFFFFF
+    return (bits >> 8).to(torch.float32) * 1e-6
+
+
+def blocks(t, first):
+    """(elements of `t`, where they begin in the whole), a block at a time."""
+    flat = t.view(-1)
+    for i in range(0, flat.numel(), BLOCK): yield flat[i : i + BLOCK], first + i
+
+
+class State:
+    """One rank's rows of everything."""
+
+    def __init__(self, rank, ranks, filled):
+        mesh = init_device_mesh("cpu", (ranks,))
+        self.tensors, self.parts, names = {}, [], []
+        for name, shape in gpt2():
+            self.add("model." + name, shape, rank, ranks, mesh, filled)
+            for moment in ("exp_avg", "exp_avg_sq"):
+                self.add(f"optim.state.{name}.{moment}", shape, rank, ranks, mesh, filled)
+            self.add(f"optim.state.{name}.step", (), rank, ranks, mesh, filled)
+            names.append(name)
+        self.groups = [{"lr": 6e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1,
+                        "params": names}] if filled else \
+                      [{"lr": 0.0, "betas": (0.0, 0.0), "eps": 0.0, "weight_decay": 0.0,
+                        "params": [""] * len(names)}]
+        self.step = 12345 if filled else 0
+
+    def add(self, fqn, shape, rank, ranks, mesh, filled):
+        rows = shape[0] if shape else 1
+        each = -(-rows // ranks) if shape else 1
+        begin = min(rank * each, rows) if shape else 0
+        mine = (min(begin + each, rows) - begin, *shape[1:]) if shape else ()
+        row = torch.Size(shape[1:]).numel()
+        local = torch.zeros(mine, dtype=torch.float32)
+        if filled:
+            for some, first in blocks(local, begin * row):
+                some.copy_(content(seed_of(fqn), first, some.numel()))
+        self.parts.append((fqn, begin * row, local))
+        stride = torch.empty(shape, device="meta").stride()
+        self.tensors[fqn] = local if not shape else DTensor.from_local(
+            local, mesh, [Shard(0)], run_check=False, shape=torch.Size(shape), stride=stride)
+
+    def state_dict(self):
+        return {**self.tensors, "optim.param_groups": self.groups, "step": self.step}
+
+    def bytes(self): return sum(4 * local.numel() for _, _, local in self.parts)
+
+    def wrong(self, loaded):
+        n = int(loaded["step"] != 12345)
+        for fqn, first_of_all, local in self.parts:
+            for some, first in blocks(local, first_of_all):
+                want = content(seed_of(fqn), first, some.numel())
+                n += int((some.view(torch.int32) != want.view(torch.int32)).sum())
+        return n
+
+
+def one_rank(rank, a, rendezvous):
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // a.ranks))
+    store = dist.FileStore(rendezvous, a.ranks)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=a.ranks)
+    state, times, wrong = State(rank, a.ranks, a.mode == "save"), [], 0
+    for k in range(a.steps):
+        sd = state.state_dict()
+        dist.barrier()
+        start = time.perf_counter()
+        if a.mode == "save":
+            path = f"{a.dir}/s{k % 2}"
+            dcp.save(sd, storage_writer=dcp.FileSystemWriter(path, sync_files=bool(a.sync)))
+        else:
+            dcp.load(sd, checkpoint_id=f"{a.dir}/s0")
+        times.append(time.perf_counter() - start)
+    if a.check: wrong = state.wrong(sd)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    mine = (times, state.bytes(), wrong, used.ru_maxrss / 1024, used.ru_utime + used.ru_stime)
+    everyone = [None] * a.ranks
+    dist.all_gather_object(everyone, mine)
+    if rank == 0:
+        slowest = [max(r[0][k] for r in everyone) for k in range(a.steps)]
+        line = {"mode": a.mode, "ranks": a.ranks, "bytes": sum(r[1] for r in everyone),
+                "times": [round(t, 4) for t in slowest], "stalls": [round(t, 4) for t in slowest],
+                "maxrss_mb": round(sum(r[3] for r in everyone), 1),
+                "cpu_s": round(sum(r[4] for r in everyone), 2)}
+        if a.check: line["wrong"] = sum(r[2] for r in everyone)
+        print(json.dumps(line), flush=True)
+    # Nobody closes his sockets while another still waits in a collective.
+    left = dist.PrefixStore("left", store)
+    left.add("ranks", 1)
+    while left.add("ranks", 0) < a.ranks: time.sleep(0.01)
+    dist.destroy_process_group()
+    if any(r[2] for r in everyone): sys.exit(1)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("mode", choices=["save", "load"])
+    p.add_argument("dir")
+    p.add_argument("--ranks", type=int, default=1)
+    p.add_argument("--steps", type=int, default=1)
+    p.add_argument("--sync", type=int, default=1)
+    p.add_argument("--check", action="store_true")
+    a = p.parse_args()
+    with tempfile.TemporaryDirectory() as tmp:
+        mp.spawn(one_rank, args=(a, f"{tmp}/rendezvous"), nprocs=a.ranks)
+
+
+if __name__ == "__main__": main()
