@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A user's project builds against cairn and runs.
+
+    run.py PROJECT_ROOT subproject|installed [BUILD]
+
+subproject: cairn lies in subprojects/, as its wrap would put it there; the program is the README's
+smallest. installed: pkg-config finds what `meson install` of BUILD makes, and nothing else.
+"""
+import os, pathlib, re, shutil, subprocess, sys, tempfile
+
+HERE = pathlib.Path(__file__).parent
+
+
+def run(*command, **how):
+    r = subprocess.run(list(map(str, command)), capture_output=True, text=True, **how)
+    if r.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}: exit {r.returncode}\n{r.stdout}{r.stderr}")
+    return r.stdout
+
+
+def smallest_program(readme: str) -> str:
+    """The first C++ block of the README that is a program."""
+    return next(b for b in re.findall(r"^```cpp\n(.*?)^```$", readme, re.M | re.S)
+                if "int main" in b)
+
+
+TINY = """#include <cairn/cairn.hpp>
+int main() { return cairn::sizes{2, 3}.product() == 6 ? 0 : 1; }
+"""
+
+
+def main():
+    root, how = pathlib.Path(sys.argv[1]), sys.argv[2]
+    with tempfile.TemporaryDirectory() as tmp:
+        app = pathlib.Path(tmp) / "app"
+        shutil.copytree(HERE / "app", app)
+        readme = (root / "README.md").read_text()
+        (app / "trainer.cpp").write_text(smallest_program(readme) if how == "subproject" else TINY)
+        environment = dict(os.environ)
+        if how == "subproject":
+            (app / "subprojects").mkdir()
+            place = app / "subprojects" / "cairn"
+            place.mkdir()
+            for part in ("include", "meson.build", "meson_options.txt"):
+                (place / part).symlink_to(root / part)
+        else:
+            run("meson", "install", "-C", sys.argv[3], "--no-rebuild", "--tags", "devel",
+                "--destdir", f"{tmp}/installed")
+            found = list(pathlib.Path(tmp, "installed").rglob("cairn.pc"))
+            if len(found) != 1: sys.exit(f"expected one cairn.pc, found {found}")
+            environment["PKG_CONFIG_PATH"] = str(found[0].parent)
+            environment["PKG_CONFIG_SYSROOT_DIR"] = f"{tmp}/installed"
+        # -O0: the question is whether it builds.
+        run("meson", "setup", app / "build", app, "-Dbuildtype=debug", env=environment)
+        run("meson", "compile", "-C", app / "build", env=environment)
+        run(app / "build" / "trainer", cwd=tmp)
+        if how == "subproject" and not pathlib.Path(tmp, "ckpt/step_100/.metadata").exists():
+            sys.exit("the program left no checkpoint")
+    print(f"{how}: configured, built, ran")
+
+
+main()
