@@ -127,7 +127,7 @@ public:
     }
 
 private:
-    static std::string describe(std::string what, const error_context& c) {
+    static std::string describe(const std::string& what, const error_context& c) {
         std::string s;
         if (c.rank >= 0) s += "rank " + std::to_string(c.rank) + ": ";
         if (!c.tensor.empty()) s += "'" + c.tensor + "'";

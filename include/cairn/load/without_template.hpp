@@ -116,7 +116,7 @@ private:
         } else {
             n = node(value());
             object_leaf o;
-            o.set = [n](value v) { n.assign(v); };
+            o.set = [n](const value& v) { n.assign(v); };
             leaf.what = std::move(o);
         }
         state.push_back(std::move(leaf));

@@ -84,13 +84,13 @@ public:
     tensor_view resolve(const read_item& item) {
         auto const& leaf = *state_->at(item.leaf).tensor();
         auto const whole = leaf.shards.at(item.part).target_view();
-        auto const target = subview(whole, box(item.target_offsets, item.lengths));
+        auto target = subview(whole, box(item.target_offsets, item.lengths));
         auto const stored = stored_->tensor(item.fqn)->type;
         if (stored == leaf.type) return target;
         // A conversion reads into memory of its own and converts at commit.
         auto const bytes = static_cast<std::size_t>(item.lengths.product()) * size_of(stored);
         auto buffer = std::make_unique<std::byte[]>(std::max<std::size_t>(1, bytes));
-        tensor_view const v(stored, item.lengths, buffer.get());
+        tensor_view v(stored, item.lengths, buffer.get());
         std::lock_guard const lock(*m_);
         buffers_.emplace(v.data, std::pair(std::move(buffer), target));
         return v;
@@ -187,7 +187,7 @@ private:
         plan.items.push_back(std::move(i));
     }
 
-    void wrong_kind(const std::string& name, std::string wanted, std::string stored) {
+    void wrong_kind(const std::string& name, const std::string& wanted, const std::string& stored) {
         report_.kinds.push_back(name);
         problems_.emplace_back(errc::kind_mismatch,
                                error_context{.tensor = name,

@@ -94,7 +94,7 @@ private:
         if (terminal(*l)) {
             object_leaf o;
             o.get = [l] { return list_value(*l); };
-            o.set = [l](value v) { set_list(*l, v); };
+            o.set = [l](const value& v) { set_list(*l, v); };
             return add(std::move(o));
         }
         for (std::size_t i = 0; i < l->size(); ++i) {
@@ -130,7 +130,7 @@ private:
         if (o->tree != nullptr && !o->per_rank) return walk_value(o, *o->tree);
         object_leaf x;
         x.get = [o] { return o->get(); };
-        if (o->set) x.set = [o](value v) { o->set(v); };
+        if (o->set) x.set = [o](value v) { o->set(std::move(v)); };
         x.per_rank = o->per_rank;
         add(std::move(x));
     }

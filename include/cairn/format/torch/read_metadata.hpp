@@ -45,7 +45,7 @@ private:
 
     /// The last part of the class name, if its module is one of DCP's.
     std::string short_class(id i) const {
-        auto const full = t_.class_name(i);
+        auto full = t_.class_name(i);
         for (std::string_view module :
              {"torch.distributed.checkpoint.metadata.", "torch.distributed.checkpoint.filesystem.",
               "torch.distributed._shard.sharded_tensor.metadata.",
