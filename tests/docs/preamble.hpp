@@ -10,6 +10,9 @@
 #include <exception>
 #include <functional>
 #include <iostream>
+#include <map>
+#include <span>
+#include <string>
 #include <vector>
 
 namespace mine {
@@ -22,12 +25,21 @@ struct sharded {
     tensor local;
 };
 sharded my_part(int rank, int size);
+struct adam {};
 }  // namespace mine
+template <>
+struct cairn::optimizer_traits<mine::adam> {
+    static void visit(mine::adam&, auto&) {}
+};
+void print(std::span<const float>);
 
 extern std::vector<float> weights;
 extern std::int64_t step, seed;
 extern cairn::thread_group::member ranks;
 extern cairn::tensor_view local;
+extern cairn::sharded_view my_shards;
+extern std::map<std::string, std::vector<float>> model;
+extern mine::adam optimizer;
 extern cairn::device_mesh mesh;
 extern float* memory;
 extern std::int64_t begin, end;

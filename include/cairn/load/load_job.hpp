@@ -149,6 +149,7 @@ private:
         (void)await_completion<done_t>(
             [&](auto done) { reader_.read_data(plan_, target, std::move(done)); });
         for (auto& [item, v] : objects) planner_.load_object(*item, std::move(v));
+        if constexpr (requires { planner_.finish_load(); }) planner_.finish_load();
         return {};
     }
 

@@ -92,6 +92,8 @@ public:
     }
     void load_object(const read_item& item, value v) { inner_.load_object(item, std::move(v)); }
 
+    void finish_load() { inner_.finish_load(); }
+
     const load_report& report() const noexcept { return inner_.report(); }
     /// The tree, nested as it was saved.
     state_dict take() { return std::move(tree_); }

@@ -62,11 +62,13 @@ concept SavePlanner =
 /// | `p.resolve_tensor(item)`                 | `tensor_view`                |
 /// | `p.commit_tensor(item, view)`            | `void`                       |
 /// | `p.load_object(item, value)`             | `void`                       |
+/// | `p.finish_load()`                        | any; optional                |
 ///
 /// **Semantics**: order, lifetime and errors as for @ref SavePlanner. `resolve_tensor` gives the
 /// window that receives exactly `item.lengths` elements, of the *stored* dtype; `commit_tensor`
 /// is told when it is filled. These two may be called from several threads at once, for
-/// different items; `load_object` from one. Nothing of the user's is modified before
+/// different items; `load_object` from one; `finish_load` when all items of this rank are in place,
+/// and what it throws fails the load. Nothing of the user's is modified before
 /// `resolve_tensor` or `load_object`.
 ///
 /// **Models**: `default_planner`. **Archetype**: `archetype::load_planner`.

@@ -108,14 +108,33 @@ inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
     std::vector<std::uint64_t> load(plans.size(), 0);
     std::vector<std::vector<bool>> keep(plans.size());
     for (std::size_t r = 0; r < plans.size(); ++r) keep[r].resize(plans[r].items.size());
+    std::vector<std::uint32_t> chosen_rank;
     for (auto const& e : entries) {
-        auto const chosen = save_to_lowest_rank
-                                ? e.holders.front()
-                                : *std::min_element(e.holders.begin(), e.holders.end(),
-                                                    [&](auto const& a, auto const& b) {
-                                                        return load[a.first] < load[b.first];
-                                                    });
-        load[chosen.first] += e.bytes;
+        auto chosen = save_to_lowest_rank
+                          ? e.holders.front()
+                          : *std::min_element(e.holders.begin(), e.holders.end(),
+                                              [&](auto const& a, auto const& b) {
+                                                  return load[a.first] < load[b.first];
+                                              });
+        // A tied weight goes where the weight itself went, if it can, and costs nothing there.
+        bool beside = false;
+        for (auto const& h : e.holders) {
+            auto const& item = plans[h.first].items[h.second];
+            if (item.tied_to.empty()) continue;
+            auto const it =
+                known.find(key{item.tied_to, &item.where.offsets, &item.where.lengths});
+            beside = it != known.end() && it->second < chosen_rank.size() &&
+                     chosen_rank[it->second] == h.first;
+            if (beside) {
+                chosen = h;
+                break;
+            }
+        }
+        if (!beside) {
+            load[chosen.first] += e.bytes;
+            plans[chosen.first].items[chosen.second].tied_to.clear();
+        }
+        chosen_rank.push_back(chosen.first);
         keep[chosen.first][chosen.second] = true;
     }
     for (std::size_t r = 0; r < plans.size(); ++r) {

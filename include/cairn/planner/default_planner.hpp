@@ -38,8 +38,10 @@ public:
     }
     load_plan finish_load_plan(load_plan plan) { return plan; }
     tensor_view resolve_tensor(const read_item& item) { return load_.resolve(item); }
-    void commit_tensor(const read_item&, const tensor_view& v) { load_.commit(v); }
+    void commit_tensor(const read_item& item, const tensor_view& v) { load_.commit(item, v); }
     void load_object(const read_item& item, value v) { load_.load_object(item, std::move(v)); }
+
+    void finish_load() { load_.finish(); }
 
     /// How state and checkpoint differ, after `create_local_load_plan`, also if that threw.
     const load_report& report() const noexcept { return load_.report(); }

@@ -6,6 +6,7 @@
 #include <cairn/planner/report.hpp>
 #include <cairn/planner/reshard.hpp>
 #include <cairn/planner/save_side.hpp>
+#include <cairn/planner/tied_leaves.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/layout.hpp>
 
@@ -33,6 +34,7 @@ public:
         rank_ = rank;
         report_ = {};
         buffers_.clear();
+        tied_.reset(state);
     }
 
     /// @throws error for the first of the problems that `report()` lists, naming how many there
@@ -52,6 +54,8 @@ public:
                 report_.missing.push_back(name);
                 if (!options_->partial) note_missing(leaf, name);
             } else if (auto const* t = leaf.tensor()) {
+                auto const* stored = std::get_if<tensor_metadata>(&it->second);
+                if (stored != nullptr && tied_.is_read_already(i, *t, *stored)) continue;
                 add_tensor(plan, leaf, *t, name, it->second, i);
             } else {
                 add_object(plan, *leaf.object(), name, it->second, i);
@@ -86,8 +90,9 @@ public:
         auto const whole = leaf.shards.at(item.part).target_view();
         auto target = subview(whole, box(item.target_offsets, item.lengths));
         auto const stored = stored_->tensor(item.fqn)->type;
-        if (stored == leaf.type) return target;
-        // A conversion reads into memory of its own and converts at commit.
+        if (stored == leaf.type && !tied_.is_second(item.leaf)) return target;
+        // A conversion reads into memory of its own and converts at commit; so does the second
+        // copy of a tied weight, which is only compared.
         auto const bytes = static_cast<std::size_t>(item.lengths.product()) * size_of(stored);
         auto buffer = std::make_unique<std::byte[]>(std::max<std::size_t>(1, bytes));
         tensor_view v(stored, item.lengths, buffer.get());
@@ -96,7 +101,7 @@ public:
         return v;
     }
 
-    void commit(const tensor_view& v) {
+    void commit(const read_item& item, const tensor_view& v) {
         std::unique_ptr<std::byte[]> keep;
         tensor_view target;
         {
@@ -106,9 +111,14 @@ public:
             keep = std::move(it->second.first);
             target = it->second.second;
             buffers_.erase(it);
+            if (tied_.is_second(item.leaf))
+                return tied_.add(item.leaf, std::move(keep), v, target);
         }
         convert_elements(v, target);
     }
+
+    /// Everything is in place: two stored copies of a tied weight must have been equal.
+    void finish() { tied_.compare(); }
 
     void load_object(const read_item& item, value v) {
         auto& leaf = state_->at(item.leaf);
@@ -238,6 +248,7 @@ private:
     std::vector<std::pair<errc, error_context>> problems_;
     std::unique_ptr<std::mutex> m_ = std::make_unique<std::mutex>();
     std::map<std::byte*, std::pair<std::unique_ptr<std::byte[]>, tensor_view>> buffers_;
+    tied_leaves tied_;
 };
 
 }  // namespace cairn::detail

@@ -26,6 +26,9 @@ struct write_item {
     bool requires_grad = false;
     sizes global{};  ///< Extents of the whole tensor.
     box where{};     ///< The part that this item holds.
+    /// The name of an earlier item of this rank's with the same box that is the very same memory
+    /// (a tied weight); empty: none. A writer may store the two once and report one place for both.
+    std::string tied_to{};
     // Objects: bytes when encoded (0 if not known), and their hash, which tells replicas apart.
     std::uint64_t object_bytes = 0;
     std::uint64_t object_hash = 0;

@@ -83,6 +83,7 @@ inline std::vector<std::byte> encode_save_plan(const save_plan& p) {
             detail::put(w, i.global);
             detail::put(w, i.where.offsets);
             detail::put(w, i.where.lengths);
+            w.string(i.tied_to);
         }
     }
     w.varint(p.paths.size());
@@ -115,6 +116,7 @@ inline save_plan decode_save_plan(std::span<const std::byte> b) {
             i.global = detail::get_sizes(r);
             i.where.offsets = detail::get_sizes(r);
             i.where.lengths = detail::get_sizes(r);
+            i.tied_to = r.string();
         }
         p.items.push_back(std::move(i));
     }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -61,6 +62,7 @@ public:
 
     save_plan create_local() {
         save_plan plan;
+        first_of_.clear();
         for (std::uint32_t i = 0; i < state_->size(); ++i) {
             auto const& leaf = (*state_)[i];
             auto name = options_->rename ? options_->rename(leaf.fqn) : leaf.fqn;
@@ -76,6 +78,7 @@ public:
                 }
                 items.push_back(object_item(leaf, o, name, i));
             }
+            for (auto& item : items) tie(item, leaf);
             if (options_->create_items) items = options_->create_items(leaf, std::move(items));
             for (auto& item : items) plan.items.push_back(std::move(item));
             plan.paths.emplace_back(std::move(name), std::move(steps));
@@ -122,6 +125,22 @@ private:
         return items;
     }
 
+    /// Notes when an item is memory that this rank saves under another name already.
+    void tie(write_item& item, const flat_leaf& leaf) {
+        auto const* t = leaf.tensor();
+        if (t == nullptr || t->shards.empty() || item.where.volume() == 0) return;
+        auto const& view = t->shards.at(item.part).view;
+        auto& all = first_of_[view.data];
+        for (auto const& [first, strides] : all) {
+            if (first.type == item.type && first.global == item.global &&
+                first.where == item.where && strides == view.strides) {
+                item.tied_to = first.fqn;
+                return;
+            }
+        }
+        all.emplace_back(item, view.strides);
+    }
+
     write_item object_item(const flat_leaf& leaf, const object_leaf& o, const std::string& name,
                            std::uint32_t index) {
         if (!o.get)
@@ -137,11 +156,12 @@ private:
         return w;
     }
 
-
     const planner_options* options_;
     const flat_state* state_ = nullptr;
     int rank_ = 0;
     std::deque<value> values_;
+    /// By where the elements lie: the first item made of them, and their strides.
+    std::map<const void*, std::vector<std::pair<write_item, sizes>>> first_of_;
 };
 
 }  // namespace cairn::detail

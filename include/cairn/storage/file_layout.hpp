@@ -10,9 +10,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,22 +37,45 @@ struct placed_file {
     std::uint64_t end_of_items = 0;
 };
 
+/// For each item of a plan: which item of the plan it is stored as. Its own position, but for a
+/// tied weight, which is stored once.
+inline std::vector<std::uint32_t> stored_as(const save_plan& plan) {
+    std::vector<std::uint32_t> out(plan.items.size());
+    std::map<std::string_view, std::vector<std::uint32_t>> by_name;
+    for (std::uint32_t i = 0; i < out.size(); ++i) {
+        auto const& item = plan.items[i];
+        out[i] = i;
+        if (item.kind == item_kind::object) continue;
+        auto const it = item.tied_to.empty() ? by_name.end() : by_name.find(item.tied_to);
+        if (it != by_name.end()) {
+            for (auto first : it->second)
+                if (plan.items[first].where == item.where && plan.items[first].type == item.type)
+                    out[i] = first;
+        }
+        if (out[i] == i) by_name[item.fqn].push_back(i);
+    }
+    return out;
+}
+
 /// Which items of a plan share a file. DCP's `_split_by_size_and_type`: objects round robin,
 /// tensors by size, the largest first, to the least loaded file. Objects stand last in a file, so
 /// that tensor offsets stay the same from save to save while objects change length.
 inline std::vector<std::vector<std::uint32_t>> split_into_files(const save_plan& plan,
                                                                 const torch_writer_options& o) {
     auto const n = static_cast<std::uint32_t>(plan.items.size());
+    auto const place = stored_as(plan);
     std::vector<std::vector<std::uint32_t>> files;
     if (!o.single_file_per_rank) {
-        for (std::uint32_t i = 0; i < n; ++i) files.push_back({i});
+        for (std::uint32_t i = 0; i < n; ++i)
+            if (place[i] == i) files.push_back({i});
         return files;
     }
     auto const count = static_cast<std::size_t>(std::max(1, o.thread_count));
     files.resize(count);
     std::vector<std::uint32_t> tensors, objects;
     for (std::uint32_t i = 0; i < n; ++i)
-        (plan.items[i].kind == item_kind::object ? objects : tensors).push_back(i);
+        if (place[i] == i)
+            (plan.items[i].kind == item_kind::object ? objects : tensors).push_back(i);
     if (count > 1) {
         std::sort(tensors.begin(), tensors.end(), [&](auto a, auto b) {
             auto const x = plan.items[a].content_bytes(), y = plan.items[b].content_bytes();
@@ -70,8 +95,11 @@ inline std::vector<std::vector<std::uint32_t>> split_into_files(const save_plan&
 
 /// How many files `split_into_files` makes for this plan.
 inline std::size_t file_count(const save_plan& plan, const torch_writer_options& o) {
-    return o.single_file_per_rank ? static_cast<std::size_t>(std::max(1, o.thread_count))
-                                  : plan.items.size();
+    if (o.single_file_per_rank) return static_cast<std::size_t>(std::max(1, o.thread_count));
+    auto const place = stored_as(plan);
+    std::size_t n = 0;
+    for (std::uint32_t i = 0; i < place.size(); ++i) n += place[i] == i;
+    return n;
 }
 
 /// The payload keeps the order of a dense tensor's memory (as torch.save does for a transposed

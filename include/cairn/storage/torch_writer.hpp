@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -85,6 +86,8 @@ public:
         try {
             auto const names = decode_names(plan.storage_data);
             auto const split = detail::split_into_files(plan, s_->options);
+            job->stored_as = detail::stored_as(plan);
+            check_tied(plan, job->stored_as, data);
             if (names.size() != split.size()) {
                 throw error(errc::invalid_plan,
                             {.expected = std::to_string(split.size()) + " file names",
@@ -178,6 +181,7 @@ private:
         explicit write_job(completion<write_results> d) : done(std::move(d)) {}
         std::mutex m;
         std::vector<detail::placed_file> files;
+        std::vector<std::uint32_t> stored_as;
         std::size_t left = 0;
         std::exception_ptr failure;
         write_results results;
@@ -210,6 +214,22 @@ private:
                              .found = "the same name twice",
                              .remedy = "file_name must use both the rank and the number"});
             }
+        }
+    }
+
+    /// What is stored as one must be one.
+    static void check_tied(const save_plan& plan, const std::vector<std::uint32_t>& stored_as,
+                           std::span<const item_data> data) {
+        for (std::size_t i = 0; i < stored_as.size(); ++i) {
+            if (stored_as[i] == i) continue;
+            auto const* a = std::get_if<const_tensor_view>(&data[i]);
+            auto const* b = std::get_if<const_tensor_view>(&data[stored_as[i]]);
+            if (a == nullptr || b == nullptr || a->data != b->data || a->strides != b->strides)
+                throw error(errc::invalid_plan, {.tensor = plan.items[i].fqn,
+                                                 .expected = "the memory of '" +
+                                                             plan.items[i].tied_to +
+                                                             "', as tied_to says",
+                                                 .found = "other memory"});
         }
     }
 
@@ -250,6 +270,11 @@ private:
             job.failure = std::current_exception();
         }
         if (job.failure) return job.done.fail(job.failure);
+        std::map<std::uint32_t, storage_location> places;
+        for (auto const& r : job.results.items) places.emplace(r.item, r.at);
+        for (std::uint32_t i = 0; i < job.stored_as.size(); ++i)
+            if (job.stored_as[i] != i)
+                job.results.items.push_back({i, places.at(job.stored_as[i])});
         std::sort(job.results.items.begin(), job.results.items.end(),
                   [](auto const& a, auto const& b) { return a.item < b.item; });
         job.done(std::move(job.results));
