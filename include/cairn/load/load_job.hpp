@@ -98,9 +98,11 @@ private:
     std::vector<std::byte> local_plan() {
         if (refused_) std::rethrow_exception(refused_);
         if (!exchange_.coordinator()) reader_.reset(id_);
-        planner_.set_up_load(state_, meta_, exchange_.rank(), exchange_.coordinator());
-        reader_.set_up_reader(meta_, storage_setup{exchange_.rank(), exchange_.size(),
-                                                   exchange_.coordinator(), meta_.save_id});
+        planner_.set_up_load(state_, std::as_const(meta_), exchange_.rank(),
+                             exchange_.coordinator());
+        storage_setup const me{exchange_.rank(), exchange_.size(), exchange_.coordinator(),
+                               meta_.save_id};
+        reader_.set_up_reader(std::as_const(meta_), me);
         return encode_load_plan(reader_.prepare_local_load_plan(planner_.create_local_load_plan()));
     }
 
@@ -146,8 +148,9 @@ private:
         target.load_object = [&objects](const read_item& i, value v) {
             objects.emplace_back(&i, std::move(v));
         };
-        (void)await_completion<done_t>(
-            [&](auto done) { reader_.read_data(plan_, target, std::move(done)); });
+        (void)await_completion<done_t>([&](auto done) {
+            reader_.read_data(std::as_const(plan_), std::as_const(target), std::move(done));
+        });
         for (auto& [item, v] : objects) planner_.load_object(*item, std::move(v));
         if constexpr (requires { planner_.finish_load(); }) planner_.finish_load();
         return {};

@@ -13,6 +13,7 @@
 #include <exception>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,7 +56,10 @@ private:
             case commit: return worked([&] { return commit_metadata(); });
             case exchange_verdict: return exchanged([&] { return verdict(); });
             case resolve: return resolve_outcome();
-            case abandon: writer_.abandon(); return event::ok;
+            case abandon:
+                // A writer that was not reset still knows the files of the save before this one.
+                if (begun_) writer_.abandon();
+                return event::ok;
             case done: return event::ok;
         }
         return event::failed;
@@ -108,9 +112,11 @@ private:
                          .found = "'" + id_ + "'", .remedy = "give all ranks the same id"});
         }
         writer_.reset(id_);
+        begun_ = true;
         planner_.set_up_save(state_, exchange_.rank(), exchange_.coordinator());
-        writer_.set_up_writer(storage_setup{exchange_.rank(), exchange_.size(),
-                                            exchange_.coordinator(), report_.save_id});
+        storage_setup const me{exchange_.rank(), exchange_.size(), exchange_.coordinator(),
+                               report_.save_id};
+        writer_.set_up_writer(me);
         return encode_save_plan(writer_.prepare_local_save_plan(planner_.create_local_save_plan()));
     }
 
@@ -160,7 +166,9 @@ private:
         data.reserve(plan.items.size());
         for (auto const& item : plan.items) data.push_back(planner_.resolve_data(item));
         auto const results = await_completion<write_results>(
-            [&](auto done) { writer_.write_data(plan, data, std::move(done)); });
+            [&, items = std::span<const item_data>(data)](auto done) {
+                writer_.write_data(plan, items, std::move(done));
+            });
         for (auto const& [name, size] : results.object_sizes) report_.bytes_written += size;
         // The finished plan may differ from the one that was scattered: it goes with the results.
         wire_writer w;
@@ -177,7 +185,8 @@ private:
         }
         check_all_placed();
         meta_.save_id = report_.save_id;
-        (void)await_completion<done_t>([&](auto done) { writer_.finish(meta_, std::move(done)); });
+        (void)await_completion<done_t>(
+            [&](auto done) { writer_.finish(std::as_const(meta_), std::move(done)); });
         report_.meta = std::move(meta_);
         return {};
     }
@@ -278,6 +287,7 @@ private:
     Plan& planner_;
     Writer& writer_;
     save_fsm fsm_;
+    bool begun_ = false;  ///< The writer was reset for this save.
     std::string coordinators_id_;
     outcome mine_;
     std::vector<outcome> everybody_;

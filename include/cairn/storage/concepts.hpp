@@ -28,7 +28,7 @@ struct storage_setup {
 /// Puts the items of a plan somewhere: a checkpoint *format* together with its place.
 /// The protocol is DCP's `StorageWriter`.
 ///
-/// Given `w` of type `W&`:
+/// Given `w` of type `W&`, plans to prepare as rvalues, all else as const lvalues:
 ///
 /// | Expression                            | Who         | Meaning                              |
 /// |---------------------------------------|-------------|--------------------------------------|
@@ -42,9 +42,12 @@ struct storage_setup {
 ///
 /// **Semantics**
 /// - *Order*: as in the table; `write_data` after all ranks agreed; `finish` after every rank's
-///   write succeeded, with all locations filled in. `abandon` instead of the rest after a failure
-///   that was agreed before this rank's results were sent; it removes what this rank wrote and
-///   nothing else.
+///   write succeeded, with all locations filled in. `abandon` instead of the rest when the save is
+///   known to have failed, and only after a `reset` for this save that returned; it removes what
+///   this rank wrote since then and nothing else.
+/// - *Commit*: a `finish` that fails has committed nothing, unless it fails with
+///   @ref errc::outcome_unknown: then nobody calls `abandon`, and a writer that has
+///   `w.committed(save_id)` → `bool` is asked how it went.
 /// - *Lifetime*: `plan`, `data` (one entry per item) and what they point to live until `done` is
 ///   called. `meta` likewise.
 /// - *Completion*: `done` is called exactly once, from any thread, inside the call or later. A
@@ -62,8 +65,9 @@ struct storage_setup {
 /// **Models**: `torch_writer` over any ObjectStore. **Archetype**: `archetype::storage_writer`.
 template <class W>
 concept StorageWriter =
-    std::movable<W> && requires(W& w, checkpoint_id id, storage_setup s, save_plan plan,
-                                std::vector<save_plan> plans, std::span<const item_data> data,
+    std::movable<W> && requires(W& w, const checkpoint_id& id, const storage_setup& s,
+                                save_plan plan, std::vector<save_plan> plans,
+                                const std::span<const item_data>& data,
                                 completion<write_results> wrote, const metadata& m,
                                 completion<done_t> done) {
         { w.reset(id) } -> std::same_as<void>;
@@ -88,7 +92,7 @@ struct read_target {
 
 /// Fetches the items of a plan. The protocol is DCP's `StorageReader`.
 ///
-/// Given `r` of type `R&`:
+/// Given `r` of type `R&`, plans to prepare as rvalues, all else as const lvalues:
 ///
 /// | Expression                           | Who         | Meaning                               |
 /// |--------------------------------------|-------------|---------------------------------------|
@@ -105,17 +109,17 @@ struct read_target {
 ///
 /// **Models**: `torch_reader` over any ObjectStore. **Archetype**: `archetype::storage_reader`.
 template <class R>
-concept StorageReader =
-    std::movable<R> &&
-    requires(R& r, checkpoint_id id, storage_setup s, const metadata& m, load_plan plan,
-             std::vector<load_plan> plans, const read_target& target, completion<done_t> done) {
-        { r.reset(id) } -> std::same_as<void>;
-        { r.read_metadata() } -> std::same_as<metadata>;
-        { r.set_up_reader(m, s) } -> std::same_as<void>;
-        { r.prepare_local_load_plan(std::move(plan)) } -> std::same_as<load_plan>;
-        { r.prepare_global_load_plan(std::move(plans)) } -> std::same_as<std::vector<load_plan>>;
-        { r.read_data(std::as_const(plan), target, std::move(done)) } -> std::same_as<void>;
-    };
+concept StorageReader = std::movable<R> &&
+    requires(R& r, const checkpoint_id& id, const storage_setup& s, const metadata& m,
+             load_plan plan, std::vector<load_plan> plans, const read_target& target,
+             completion<done_t> done) {
+    { r.reset(id) } -> std::same_as<void>;
+    { r.read_metadata() } -> std::same_as<metadata>;
+    { r.set_up_reader(m, s) } -> std::same_as<void>;
+    { r.prepare_local_load_plan(std::move(plan)) } -> std::same_as<load_plan>;
+    { r.prepare_global_load_plan(std::move(plans)) } -> std::same_as<std::vector<load_plan>>;
+    { r.read_data(std::as_const(plan), target, std::move(done)) } -> std::same_as<void>;
+};
 
 }  // namespace cairn
 

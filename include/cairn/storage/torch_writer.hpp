@@ -134,6 +134,7 @@ public:
         std::set<std::string> kept;
         for (auto const& [name, size] : meta.object_sizes) kept.insert(name);
         s_->warnings = s_->hold.sweep(s_->store(), kept);
+        s_->created.clear();
         done();
     }
 

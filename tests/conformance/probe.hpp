@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TEST_CONFORMANCE_PROBE_HPP
+#define CAIRN_TEST_CONFORMANCE_PROBE_HPP
+
+#include <cairn/storage/concepts.hpp>
+
+#include <atomic>
+#include <concepts>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace cairn::conformance {
+
+/// One call of the storage protocol, in the order of a save and of a load.
+enum class call {
+    reset, set_up, prepare_local, prepare_global, write, finish, abandon,  // a save's
+    read_metadata, read                                                    // a load's, besides
+};
+inline const char* name_of(call c) {
+    constexpr const char* names[] = {"reset",  "set_up", "prepare_local", "prepare_global", "write",
+                                     "finish", "abandon", "read_metadata", "read"};
+    return names[static_cast<int>(c)];
+}
+
+/// Told before and after each call of each rank. What it throws is that call's failure: before,
+/// the model does not see the call; after, it does, and its result is lost.
+struct watcher {
+    std::function<void(call, int rank)> before = [](call, int) {};
+    std::function<void(call, int rank)> after = [](call, int) {};
+    /// Completions that a model dropped instead of calling them.
+    std::atomic<int> dropped{0};
+};
+
+namespace detail {
+
+/// `done`, seen through: what `then` throws when the operation succeeded is its failure.
+template <class T, class Then>
+completion<T> watched(completion<T> done, watcher& w, Then then) {
+    return completion<T>([done = std::move(done), &w, then](std::exception_ptr e,
+                                                            std::optional<T> r) mutable {
+        try {
+            if (e) std::rethrow_exception(e);
+            then();
+        } catch (const error& x) {
+            if (x.code() == make_error_code(errc::abandoned)) ++w.dropped;
+            return done.fail(std::current_exception());
+        } catch (...) {
+            return done.fail(std::current_exception());
+        }
+        done(std::move(*r));
+    });
+}
+
+}  // namespace detail
+
+/// A StorageWriter, watched.
+template <StorageWriter Writer>
+class probed_writer {
+public:
+    probed_writer(Writer inner, int rank, watcher& w)
+        : inner_(std::move(inner)), rank_(rank), w_(&w) {}
+
+    void reset(const checkpoint_id& id) {
+        around(call::reset, [&] { inner_.reset(id); });
+    }
+    void set_up_writer(const storage_setup& s) {
+        around(call::set_up, [&] { inner_.set_up_writer(s); });
+    }
+    save_plan prepare_local_save_plan(save_plan p) {
+        around(call::prepare_local, [&] { p = inner_.prepare_local_save_plan(std::move(p)); });
+        return p;
+    }
+    std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan> p) {
+        around(call::prepare_global, [&] { p = inner_.prepare_global_save_plan(std::move(p)); });
+        return p;
+    }
+    void write_data(const save_plan& plan, const std::span<const item_data>& data,
+                    completion<write_results> done) {
+        w_->before(call::write, rank_);
+        inner_.write_data(plan, data, detail::watched(std::move(done), *w_, [this] {
+                              w_->after(call::write, rank_);
+                          }));
+    }
+    void finish(const metadata& m, completion<done_t> done) {
+        w_->before(call::finish, rank_);
+        inner_.finish(m, detail::watched(std::move(done), *w_,
+                                         [this] { w_->after(call::finish, rank_); }));
+    }
+    void abandon() noexcept {
+        w_->before(call::abandon, rank_);
+        inner_.abandon();
+        w_->after(call::abandon, rank_);
+    }
+    bool committed(const std::string& save_id)
+        requires requires(Writer& w, const std::string& id) {
+            { w.committed(id) } -> std::same_as<bool>;
+        }
+    {
+        return inner_.committed(save_id);
+    }
+
+private:
+    template <class F>
+    void around(call c, F&& f) {
+        w_->before(c, rank_);
+        f();
+        w_->after(c, rank_);
+    }
+    Writer inner_;
+    int rank_;
+    watcher* w_;
+};
+
+/// A StorageReader, watched.
+template <StorageReader Reader>
+class probed_reader {
+public:
+    probed_reader(Reader inner, int rank, watcher& w)
+        : inner_(std::move(inner)), rank_(rank), w_(&w) {}
+
+    void reset(const checkpoint_id& id) {
+        around(call::reset, [&] { inner_.reset(id); });
+    }
+    metadata read_metadata() {
+        metadata m;
+        around(call::read_metadata, [&] { m = inner_.read_metadata(); });
+        return m;
+    }
+    void set_up_reader(const metadata& m, const storage_setup& s) {
+        around(call::set_up, [&] { inner_.set_up_reader(m, s); });
+    }
+    load_plan prepare_local_load_plan(load_plan p) {
+        around(call::prepare_local, [&] { p = inner_.prepare_local_load_plan(std::move(p)); });
+        return p;
+    }
+    std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan> p) {
+        around(call::prepare_global, [&] { p = inner_.prepare_global_load_plan(std::move(p)); });
+        return p;
+    }
+    void read_data(const load_plan& plan, const read_target& target, completion<done_t> done) {
+        w_->before(call::read, rank_);
+        inner_.read_data(plan, target, detail::watched(std::move(done), *w_, [this] {
+                             w_->after(call::read, rank_);
+                         }));
+    }
+
+private:
+    template <class F>
+    void around(call c, F&& f) {
+        w_->before(c, rank_);
+        f();
+        w_->after(c, rank_);
+    }
+    Reader inner_;
+    int rank_;
+    watcher* w_;
+};
+
+}  // namespace cairn::conformance
+
+#endif

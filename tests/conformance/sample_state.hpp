@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TEST_CONFORMANCE_SAMPLE_STATE_HPP
+#define CAIRN_TEST_CONFORMANCE_SAMPLE_STATE_HPP
+
+#include <cairn/state/state_dict.hpp>
+#include <cairn/tensor/mesh.hpp>
+#include <cairn/tensor/sharded_tensor.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::conformance {
+
+/// One rank's part of a state whose every byte follows from a seed: several dtypes and ranks, 0-d
+/// and empty tensors, whole ones that all ranks hold and ones split along their rows (unevenly;
+/// on many ranks some hold nothing), one in transposed memory, and objects.
+class sample_state {
+public:
+    /// @param strided  False leaves out the tensor in transposed memory.
+    sample_state(int rank, int ranks, int seed, bool strided = true) : rank_(rank), ranks_(ranks) {
+        add("rows", dtype::float32, {7, 3}, true, seed);
+        add("complex", dtype::complex64, {4, 2}, true, seed);
+        add("large", dtype::float32, {50000}, true, seed);
+        add("scalar", dtype::float64, {}, false, seed);
+        add("empty", dtype::int64, {0, 3}, false, seed);
+        add("deep", dtype::bfloat16, {2, 1, 3, 1, 2}, false, seed);
+        add("flags", dtype::boolean, {5}, false, seed);
+        add("odd", dtype::uint8, {3}, false, seed);
+        if (strided) add("transposed", dtype::float32, {3, 4}, false, seed, true);
+        objects_["step"] = objects(seed);
+        objects_["name"] = "run " + std::to_string(seed);
+        objects_["nothing"] = value();
+        objects_["lr"] = 0.5 * seed;
+        objects_["list"] = value::list_t{value(seed), value("two"), value(3.0)};
+    }
+
+    /// Views and references to what this object holds.
+    cairn::state_dict state_dict() {
+        cairn::state_dict d;
+        for (auto& p : parts_) {
+            tensor_view v(p.type, p.where.lengths, p.bytes.data());
+            if (p.transposed) v.strides = {1, p.where.lengths[0]};
+            if (p.sharded)
+                d[p.fqn] = sharded_view{p.global, p.type, {shard(p.where, v)}};
+            else
+                d[p.fqn] = v;
+        }
+        for (auto& [fqn, v] : objects_) d[fqn] = std::ref(v);
+        return d;
+    }
+    void load_state_dict(const cairn::state_dict&) {}
+
+    /// Overwrites every byte and object, to see what a load fills.
+    void wipe() {
+        for (auto& p : parts_) p.bytes.assign(p.bytes.size(), std::byte{0xee});
+        for (auto& [fqn, v] : objects_) v = "wiped";
+    }
+    bool wiped() const {
+        for (auto const& p : parts_)
+            for (auto b : p.bytes)
+                if (b != std::byte{0xee}) return false;
+        for (auto const& [fqn, v] : objects_)
+            if (!(v == value("wiped"))) return false;
+        return true;
+    }
+    /// Names of the entries that differ, bit by bit, from a state of another seed; empty if none.
+    std::string difference(int seed) const {
+        sample_state const want(rank_, ranks_, seed, parts_.back().transposed);
+        std::string names;
+        for (std::size_t i = 0; i < parts_.size(); ++i)
+            if (parts_[i].bytes != want.parts_[i].bytes) names += parts_[i].fqn + " ";
+        for (auto const& [fqn, v] : objects_)
+            if (!(v == want.objects_.at(fqn))) names += fqn + " ";
+        return names;
+    }
+
+private:
+    struct part {
+        std::string fqn{};
+        dtype type = dtype::float32;
+        sizes global{};
+        bool sharded = false;
+        bool transposed = false;
+        box where{};
+        std::vector<std::byte> bytes{};
+    };
+
+    static value objects(int seed) { return value(std::int64_t{1} << 40 | seed); }
+
+    void add(std::string fqn, dtype type, sizes global, bool sharded, int seed,
+             bool transposed = false) {
+        part p{std::move(fqn), type, std::move(global), sharded, transposed, {}, {}};
+        p.where = box::whole(p.global);
+        if (sharded)
+            p.where = boxes_of(p.global, device_mesh::line(ranks_), {shard_along{0}}, rank_).at(0);
+        std::size_t row = size_of(type);
+        for (std::size_t d = 1; d < p.global.size(); ++d)
+            row *= static_cast<std::size_t>(p.global[d]);
+        std::size_t const first =
+            p.global.empty() ? 0 : static_cast<std::size_t>(p.where.offsets[0]) * row;
+        p.bytes.resize(static_cast<std::size_t>(p.where.volume()) * size_of(type));
+        for (std::size_t i = 0; i < p.bytes.size(); ++i) {
+            auto const n = (first + i) * 31 + static_cast<std::size_t>(seed) * 7 + p.fqn.size();
+            p.bytes[i] = static_cast<std::byte>(type == dtype::boolean ? n & 1 : n ^ (n >> 8));
+        }
+        parts_.push_back(std::move(p));
+    }
+
+    int rank_;
+    int ranks_;
+    std::vector<part> parts_;
+    std::map<std::string, value> objects_;
+};
+
+}  // namespace cairn::conformance
+
+#endif
