@@ -2,6 +2,8 @@
 #ifndef CAIRN_TESTS_ARCHETYPE_TENSOR_HPP
 #define CAIRN_TESTS_ARCHETYPE_TENSOR_HPP
 
+#include "stingy.hpp"
+
 #include <cairn/tensor/traits.hpp>
 
 #include <cstddef>
@@ -12,16 +14,6 @@
 
 /// The least that `Tensor` and `Sharded` ask for, and types that miss one requirement each.
 namespace cairn::archetype {
-
-/// Takes away what generic code may not rely on.
-struct stingy {
-    stingy() = default;
-    stingy(stingy&&) = default;
-    stingy& operator=(stingy&&) = delete;
-    void operator&() const = delete;
-    template <class T>
-    void operator,(T&&) const = delete;
-};
 
 /// Movable once made, and nothing else. Its extents are `int`s, made up on every call.
 class tensor : stingy {

@@ -95,6 +95,25 @@ void check_object_store(Make make) {
         for (auto& t : threads) t.join();
         BOOST_TEST(winners == 1);
     }
+    BOOST_TEST_CONTEXT("create is exclusive from the start") {
+        auto s = make();
+        put(s, "there", pattern(2));
+        BOOST_CHECK_EXCEPTION((void)s.create("there", 3), error, code_is(errc::already_exists));
+        auto first = s.create("o", 4);
+        BOOST_CHECK_EXCEPTION((void)s.create("o", 5), error, code_is(errc::already_exists));
+        first.write(0, pattern(4));
+        first.finish(false);
+        BOOST_TEST((get(s, "o") == pattern(4)));
+    }
+    BOOST_TEST_CONTEXT("names with a slash") {
+        auto s = make();
+        put(s, "a/b", pattern(9));
+        put(s, "a/c", pattern(8));
+        BOOST_TEST((get(s, "a/b") == pattern(9)));
+        auto const all = s.list();
+        if constexpr (!RelocatableStore<decltype(s)>) BOOST_TEST(all.size() == 2u);
+        for (auto const& info : all) BOOST_TEST(info.name.starts_with("a/"));
+    }
     BOOST_TEST_CONTEXT("an unfinished object goes") {
         auto s = make();
         { auto h = s.create("o", 10); h.write(0, pattern(10)); }

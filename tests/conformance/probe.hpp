@@ -42,11 +42,13 @@ template <class T, class Then>
 completion<T> watched(completion<T> done, watcher& w, Then then) {
     return completion<T>([done = std::move(done), &w, then](std::exception_ptr e,
                                                             std::optional<T> r) mutable {
+        // A model that throws drops it on the way, as it may.
+        bool const thrown = std::uncaught_exceptions() > 0;
         try {
             if (e) std::rethrow_exception(e);
             then();
         } catch (const error& x) {
-            if (x.code() == make_error_code(errc::abandoned)) ++w.dropped;
+            if (!thrown && x.code() == make_error_code(errc::abandoned)) ++w.dropped;
             return done.fail(std::current_exception());
         } catch (...) {
             return done.fail(std::current_exception());
@@ -81,14 +83,15 @@ public:
     void write_data(const save_plan& plan, const std::span<const item_data>& data,
                     completion<write_results> done) {
         w_->before(call::write, rank_);
-        inner_.write_data(plan, data, detail::watched(std::move(done), *w_, [this] {
-                              w_->after(call::write, rank_);
-                          }));
+        auto seen =
+            detail::watched(std::move(done), *w_, [this] { w_->after(call::write, rank_); });
+        inner_.write_data(plan, data, std::move(seen));
     }
     void finish(const metadata& m, completion<done_t> done) {
         w_->before(call::finish, rank_);
-        inner_.finish(m, detail::watched(std::move(done), *w_,
-                                         [this] { w_->after(call::finish, rank_); }));
+        auto seen =
+            detail::watched(std::move(done), *w_, [this] { w_->after(call::finish, rank_); });
+        inner_.finish(m, std::move(seen));
     }
     void abandon() noexcept {
         w_->before(call::abandon, rank_);
@@ -143,9 +146,8 @@ public:
     }
     void read_data(const load_plan& plan, const read_target& target, completion<done_t> done) {
         w_->before(call::read, rank_);
-        inner_.read_data(plan, target, detail::watched(std::move(done), *w_, [this] {
-                             w_->after(call::read, rank_);
-                         }));
+        auto seen = detail::watched(std::move(done), *w_, [this] { w_->after(call::read, rank_); });
+        inner_.read_data(plan, target, std::move(seen));
     }
 
 private:

@@ -124,7 +124,8 @@ private:
     }
     bool has_checkpoint(place& p) {
         auto r = p.reader();
-        r.reset(p.id());
+        checkpoint_id const id = p.id();
+        r.reset(id);
         try {
             (void)r.read_metadata();
         } catch (const std::exception&) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "archetype/object_store.hpp"
 #include "conformance/object_store.hpp"
+#include "../examples/own_object_store.hpp"
 
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
@@ -39,6 +41,16 @@ BOOST_AUTO_TEST_CASE(memory_store_keeps_its_word) {
 BOOST_AUTO_TEST_CASE(file_store_keeps_its_word) {
     scratch s;
     cairn::conformance::check_object_store([&] { return cairn::file_store(s.next()); });
+}
+
+BOOST_AUTO_TEST_CASE(the_archetypes_keep_their_word) {
+    namespace arch = cairn::archetype;
+    cairn::conformance::check_object_store([] { return arch::object_store({}); });
+    cairn::conformance::check_object_store([] { return arch::relocatable_store({}); });
+}
+
+BOOST_AUTO_TEST_CASE(an_examples_own_store_keeps_its_word) {
+    cairn::conformance::check_object_store([] { return my_store(); });
 }
 
 BOOST_AUTO_TEST_CASE(names_stay_in_their_place) {

@@ -56,6 +56,8 @@ struct object_info {
 /// - *Exclusive*: of two `create` calls on one name, anywhere, at most one succeeds.
 /// - *Visibility*: an object under `create` need not be visible before `finish`. A handle that is
 ///   destroyed unfinished removes what it began, as far as it can.
+/// - *Names*: may contain `/`. `list` gives those too, except that a store with `at` may leave them
+///   to the places that they lie in.
 /// - *publish*: with `if_match` set, replaces only the version of that tag and fails with
 ///   @ref errc::concurrent_save otherwise. Readers see the old or the new bytes, never a mix.
 /// - *Errors*: @ref error with @ref errc::io (the system's text in `found`) and the object named
@@ -83,7 +85,7 @@ concept ObjectStore =
 /// An ObjectStore that can be pointed at another place: `s.at(id)` is the store of that
 /// checkpoint. What `checkpoint_id` needs.
 template <class S>
-concept RelocatableStore = ObjectStore<S> && requires(const S& s, std::string id) {
+concept RelocatableStore = ObjectStore<S> && requires(const S& s, const std::string& id) {
     { s.at(id) } -> std::same_as<S>;
 };
 

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef EXAMPLES_OWN_STORAGE_HPP
+#define EXAMPLES_OWN_STORAGE_HPP
+
+#include <cairn/cairn.hpp>
+
+#include <boost/json.hpp>
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace json = boost::json;
+
+/// The calls that cairn made on one rank, in their order.
+using call_log = std::vector<std::string>;
+
+/// Published in one step when all ranks have written: before that there is no checkpoint.
+inline constexpr char index_name[] = "index.json";
+
+inline cairn::error wrong(cairn::errc why, const std::string& object, std::string found = {}) {
+    return {why, {.object = object, .found = std::move(found)}};
+}
+
+/// The user's name for one rank's file. Every save must get other names: what stands there stays
+/// until the new index has replaced the old one.
+using name_files = std::function<std::string(int rank, const std::string& save_id)>;
+
+/// All places in an index.
+template <class F>
+void for_each_place(const cairn::metadata& m, F&& f) {
+    for (auto const& [fqn, entry] : m.entries) {
+        if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry))
+            for (auto const& c : t->chunks) f(c.at);
+        else
+            f(std::get<cairn::object_metadata>(entry).at);
+    }
+}
+
+// The index: names, dtypes, boxes, and where each box lies.
+
+inline json::object place(const cairn::storage_location& at) {
+    return {{"file", at.object}, {"offset", at.offset}, {"length", at.length}};
+}
+inline json::value describe(
+    const std::variant<cairn::tensor_metadata, cairn::object_metadata>& entry) {
+    if (auto const* o = std::get_if<cairn::object_metadata>(&entry)) return place(o->at);
+    auto const& t = std::get<cairn::tensor_metadata>(entry);
+    json::array chunks;
+    for (auto const& c : t.chunks) {
+        auto chunk = place(c.at);
+        chunk["offsets"] = json::array(c.where.offsets.begin(), c.where.offsets.end());
+        chunk["lengths"] = json::array(c.where.lengths.begin(), c.where.lengths.end());
+        chunks.push_back(std::move(chunk));
+    }
+    return {{"dtype", std::string(cairn::name_of(t.type))},
+            {"extents", json::array(t.extents.begin(), t.extents.end())},
+            {"chunks", std::move(chunks)}};
+}
+inline void write_index(cairn::file_store& to, const cairn::metadata& m) {
+    json::object index;
+    for (auto const& [fqn, entry] : m.entries) index[fqn] = describe(entry);
+    auto const text = json::serialize(index);
+    to.publish(index_name, std::as_bytes(std::span(text)), std::nullopt);
+    to.sync();
+}
+
+inline cairn::storage_location place(const json::object& o) {
+    cairn::storage_location at;
+    at.object = std::string(o.at("file").as_string());
+    at.offset = o.at("offset").to_number<std::uint64_t>();
+    at.length = o.at("length").to_number<std::uint64_t>();
+    return at;
+}
+inline cairn::sizes numbers(const json::value& list) {
+    cairn::sizes s;
+    for (auto const& n : list.as_array()) s.push_back(n.to_number<std::int64_t>());
+    return s;
+}
+inline std::variant<cairn::tensor_metadata, cairn::object_metadata> parse(
+    std::string_view fqn, const json::object& o) {
+    if (o.find("chunks") == o.end()) return cairn::object_metadata{place(o)};
+    cairn::tensor_metadata t;
+    auto const type = cairn::dtype_from_name(std::string(o.at("dtype").as_string()));
+    if (!type) throw wrong(cairn::errc::corrupt, index_name, "an unknown dtype");
+    t.type = *type;
+    t.extents = numbers(o.at("extents"));
+    std::vector<cairn::box> boxes;
+    for (auto const& c : o.at("chunks").as_array()) {
+        auto const& chunk = c.as_object();
+        t.chunks.push_back(
+            {cairn::box{numbers(chunk.at("offsets")), numbers(chunk.at("lengths"))},
+             place(chunk)});
+        boxes.push_back(t.chunks.back().where);
+    }
+    cairn::check_coverage(std::string(fqn), t.extents, boxes);  // the planner trusts metadata
+    return t;
+}
+inline cairn::metadata read_index(cairn::file_store& from) {
+    auto file = from.open(index_name);
+    std::string text(static_cast<std::size_t>(file.size()), '\0');
+    file.read(0, std::as_writable_bytes(std::span(text)));
+    try {
+        cairn::metadata m;
+        auto const index = json::parse(text);
+        for (auto const& [fqn, entry] : index.as_object())
+            m.entries[std::string(fqn)] = parse(fqn, entry.as_object());
+        return m;
+    } catch (const cairn::error&) {
+        throw;
+    } catch (const std::exception& e) {  // Boost.JSON's: not what we wrote
+        throw wrong(cairn::errc::corrupt, index_name, e.what());
+    }
+}
+
+/// Writes each rank's tensors one after the other, without any framing, into a file named by the
+/// user.
+class raw_writer {
+public:
+    raw_writer(name_files file_name, call_log& log)
+        : file_name_(std::move(file_name)), log_(&log) {}
+
+    void reset(cairn::checkpoint_id id) {
+        log_->push_back("reset");
+        store_ = cairn::file_store(std::move(id));
+        created_ = false;
+    }
+    void set_up_writer(const cairn::storage_setup& me) {
+        log_->push_back("set up");
+        me_ = me;
+    }
+    // The file's name travels with the plan, so that the coordinator sees a name given twice.
+    cairn::save_plan prepare_local_save_plan(cairn::save_plan plan) {
+        log_->push_back("prepare local");
+        plan.storage_data = file_name_(me_.rank, me_.save_id);
+        return plan;
+    }
+    std::vector<cairn::save_plan> prepare_global_save_plan(std::vector<cairn::save_plan> plans) {
+        log_->push_back("prepare global");
+        std::set<std::string> names{index_name};
+        for (auto const& p : plans)
+            if (!names.insert(p.storage_data).second)
+                throw wrong(cairn::errc::invalid_plan, p.storage_data, "a file name given twice");
+        return plans;
+    }
+    void write_data(const cairn::save_plan& plan, std::span<const cairn::item_data> data,
+                    cairn::completion<cairn::write_results> done) {
+        log_->push_back("write");
+        cairn::write_results results;
+        cairn::byte_vector bytes;
+        for (std::uint32_t i = 0; i < data.size(); ++i) {
+            auto const at = bytes.size();
+            append(bytes, data[i]);
+            cairn::storage_location where;
+            where.object = plan.storage_data;
+            where.offset = at;
+            where.length = bytes.size() - at;
+            results.items.push_back({i, where});
+        }
+        auto file = store_->create(plan.storage_data, bytes.size());  // throws if it is there
+        created_ = true;
+        file_ = plan.storage_data;
+        file.write(0, bytes);
+        file.finish(true);
+        store_->sync();
+        results.object_sizes[plan.storage_data] = bytes.size();
+        done(std::move(results));
+    }
+    void finish(const cairn::metadata& m, cairn::completion<cairn::done_t> done) {
+        log_->push_back("finish");
+        std::set<std::string> old;
+        if (!store_->tag(index_name).text.empty())
+            for_each_place(read_index(*store_), [&](auto const& at) { old.insert(at.object); });
+        write_index(*store_, m);
+        for_each_place(m, [&](auto const& at) { old.erase(at.object); });
+        for (auto const& name : old) remove(name);
+        done();
+    }
+    void abandon() noexcept {
+        if (created_) remove(file_);
+    }
+
+private:
+    // A file that stays harms nobody: no index names it.
+    void remove(const std::string& name) noexcept {
+        try {
+            store_->remove(name);
+        } catch (const std::exception&) {
+        }
+    }
+    static void append(cairn::byte_vector& out, const cairn::item_data& d) {
+        if (auto const* object = std::get_if<const cairn::value*>(&d)) {
+            auto const b = cairn::format::torch::encode_object(**object);
+            out.insert(out.end(), b.begin(), b.end());
+            return;
+        }
+        auto const& v = std::get<cairn::const_tensor_view>(d);
+        if (v.strides != cairn::row_major_strides(v.extents))
+            throw wrong(cairn::errc::unsupported, "raw file", "a tensor that is not dense");
+        out.insert(out.end(), v.data, v.data + v.bytes());
+    }
+    name_files file_name_;
+    call_log* log_;
+    cairn::storage_setup me_;
+    std::optional<cairn::file_store> store_;
+    bool created_ = false;
+    std::string file_;
+};
+static_assert(cairn::StorageWriter<raw_writer>);
+
+/// Reads what `raw_writer` wrote.
+class raw_reader {
+public:
+    explicit raw_reader(call_log& log) : log_(&log) {}
+
+    void reset(cairn::checkpoint_id id) {
+        log_->push_back("reset");
+        store_ = cairn::file_store(std::move(id));
+    }
+    cairn::metadata read_metadata() {
+        log_->push_back("read metadata");
+        return read_index(*store_);
+    }
+    void set_up_reader(const cairn::metadata& m, const cairn::storage_setup&) {
+        log_->push_back("set up");
+        meta_ = m;
+    }
+    cairn::load_plan prepare_local_load_plan(cairn::load_plan plan) {
+        log_->push_back("prepare local");
+        return plan;
+    }
+    std::vector<cairn::load_plan> prepare_global_load_plan(std::vector<cairn::load_plan> plans) {
+        log_->push_back("prepare global");
+        return plans;
+    }
+    void read_data(const cairn::load_plan& plan, const cairn::read_target& target,
+                   cairn::completion<cairn::done_t> done) {
+        log_->push_back("read");
+        for (auto const& item : plan.items) {
+            if (auto const* o = meta_.object(item.fqn)) {
+                cairn::byte_vector bytes(static_cast<std::size_t>(o->at.length));
+                read(o->at, bytes);
+                target.load_object(item, cairn::format::torch::decode_object(bytes));
+                continue;
+            }
+            auto const& stored = meta_.tensor(item.fqn)->chunks.at(item.chunk);
+            auto const window = target.resolve_tensor(item);
+            if (item.lengths != stored.where.lengths ||
+                window.strides != cairn::row_major_strides(window.extents))
+                throw wrong(cairn::errc::unsupported, stored.at.object,
+                            item.fqn + " in another layout than it was saved in");
+            read(stored.at, {window.data, static_cast<std::size_t>(window.bytes())});
+            target.commit_tensor(item, window);
+        }
+        done();
+    }
+
+private:
+    void read(const cairn::storage_location& at, std::span<std::byte> into) {
+        if (at.length != into.size())
+            throw wrong(cairn::errc::corrupt, at.object, std::to_string(at.length) + " bytes");
+        store_->open(at.object).read(at.offset, into);
+    }
+    call_log* log_;
+    std::optional<cairn::file_store> store_;
+    cairn::metadata meta_;
+};
+static_assert(cairn::StorageReader<raw_reader>);
+
+#endif

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TESTS_ARCHETYPE_OBJECT_STORE_HPP
+#define CAIRN_TESTS_ARCHETYPE_OBJECT_STORE_HPP
+
+#include "stingy.hpp"
+
+#include <cairn/object_store/memory.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+/// The least that `ObjectStore` asks for, and types that miss one requirement each.
+namespace cairn::archetype {
+
+/// A size that only converts.
+class byte_count : stingy {
+public:
+    explicit byte_count(std::uint64_t n) : n_(n) {}
+    operator std::uint64_t() const { return n_; }
+
+private:
+    std::uint64_t n_;
+};
+
+/// Movable once made, and nothing else: handles are never assigned.
+class write_handle : stingy {
+public:
+    explicit write_handle(memory_store::writer w) : inner_(std::move(w)) {}
+    void write(std::uint64_t at, byte_span b) { inner_.write(at, b); }
+    void finish(bool durable) { inner_.finish(durable); }
+
+private:
+    memory_store::writer inner_;
+};
+class read_handle : stingy {
+public:
+    explicit read_handle(memory_store::reader r) : inner_(std::move(r)) {}
+    void read(std::uint64_t at, std::span<std::byte> into) { inner_.read(at, into); }
+    byte_count size() { return byte_count(inner_.size()); }
+
+private:
+    memory_store::reader inner_;
+};
+
+/// Objects in memory that somebody else may share. Cannot be copied or pointed elsewhere.
+class object_store : stingy_part {
+public:
+    explicit object_store(memory_store s) : stingy_part(0), inner_(std::move(s)) {}
+
+    write_handle create(std::string_view n, std::uint64_t size) {
+        return write_handle(inner_.create(flat(n), size));
+    }
+    void publish(std::string_view n, byte_span b, std::optional<object_tag> match) {
+        inner_.publish(flat(n), b, std::move(match));
+    }
+    read_handle open(std::string_view n) { return read_handle(inner_.open(flat(n))); }
+    object_tag tag(std::string_view n) { return inner_.tag(flat(n)); }
+    std::vector<object_info> list() {
+        auto all = inner_.list();
+        for (auto& info : all) std::replace(info.name.begin(), info.name.end(), '|', '/');
+        return all;
+    }
+    void remove(std::string_view n) { inner_.remove(flat(n)); }
+    void sync() { inner_.sync(); }
+    std::string describe(std::string_view n) { return inner_.describe(n); }
+
+private:
+    /// A store that cannot be pointed elsewhere lists all its names, those with a slash too.
+    static std::string flat(std::string_view n) {
+        std::string s(n);
+        std::replace(s.begin(), s.end(), '/', '|');
+        return s;
+    }
+    memory_store inner_;
+};
+static_assert(ObjectStore<object_store> && !RelocatableStore<object_store>);
+
+/// The same, which can be pointed at a place: the least `RelocatableStore`.
+class relocatable_store : public object_store {
+public:
+    explicit relocatable_store(memory_store s) : object_store(s), base_(std::move(s)) {}
+    relocatable_store at(const_lvalue<std::string> id) const {
+        return relocatable_store(base_.at(id.get()));
+    }
+
+private:
+    memory_store base_;
+};
+static_assert(RelocatableStore<relocatable_store>);
+
+// Each hides one member: it is missing there, or of another type.
+struct handle_without_write { void finish(bool); };
+struct handle_write_returns {
+    std::size_t write(std::uint64_t, byte_span);
+    void finish(bool);
+};
+struct handle_without_finish { void write(std::uint64_t, byte_span); };
+struct handle_finish_without_durable {
+    void write(std::uint64_t, byte_span);
+    void finish();
+};
+struct handle_without_read { std::uint64_t size(); };
+struct handle_without_size { void read(std::uint64_t, std::span<std::byte>); };
+struct handle_size_is_text {
+    void read(std::uint64_t, std::span<std::byte>);
+    std::string size();
+};
+template <class Handle>
+struct store_that_creates : object_store {
+    Handle create(std::string_view, std::uint64_t);
+};
+template <class Handle>
+struct store_that_opens : object_store {
+    Handle open(std::string_view);
+};
+struct store_immovable : object_store { store_immovable(store_immovable&&) = delete; };
+struct store_without_create : object_store { void create() = delete; };
+struct store_without_publish : object_store { void publish() = delete; };
+struct store_publish_without_match : object_store { void publish(std::string_view, byte_span); };
+struct store_without_open : object_store { void open() = delete; };
+struct store_without_tag : object_store { void tag() = delete; };
+struct store_tag_is_text : object_store { std::string tag(std::string_view); };
+struct store_without_list : object_store { void list() = delete; };
+struct store_list_of_names : object_store { std::vector<std::string> list(); };
+struct store_without_remove : object_store { void remove() = delete; };
+struct store_remove_returns : object_store { bool remove(std::string_view); };
+struct store_without_sync : object_store { void sync() = delete; };
+struct store_without_describe : object_store { void describe() = delete; };
+struct store_describe_is_view : object_store { std::string_view describe(std::string_view); };
+struct store_at_not_const : object_store { store_at_not_const at(std::string); };
+struct store_at_another : object_store { object_store at(std::string) const; };
+
+static_assert(ObjectStore<store_that_creates<write_handle>>);
+static_assert(ObjectStore<store_that_opens<read_handle>>);
+static_assert(!ObjectStore<store_that_creates<handle_without_write>>);
+static_assert(!ObjectStore<store_that_creates<handle_write_returns>>);
+static_assert(!ObjectStore<store_that_creates<handle_without_finish>>);
+static_assert(!ObjectStore<store_that_creates<handle_finish_without_durable>>);
+static_assert(!ObjectStore<store_that_opens<handle_without_read>>);
+static_assert(!ObjectStore<store_that_opens<handle_without_size>>);
+static_assert(!ObjectStore<store_that_opens<handle_size_is_text>>);
+static_assert(!ObjectStore<store_immovable> && !ObjectStore<store_without_create>);
+static_assert(!ObjectStore<store_without_publish> && !ObjectStore<store_publish_without_match>);
+static_assert(!ObjectStore<store_without_open> && !ObjectStore<store_without_tag>);
+static_assert(!ObjectStore<store_tag_is_text> && !ObjectStore<store_without_list>);
+static_assert(!ObjectStore<store_list_of_names> && !ObjectStore<store_without_remove>);
+static_assert(!ObjectStore<store_remove_returns> && !ObjectStore<store_without_sync>);
+static_assert(!ObjectStore<store_without_describe> && !ObjectStore<store_describe_is_view>);
+static_assert(ObjectStore<store_at_not_const> && !RelocatableStore<store_at_not_const>);
+static_assert(ObjectStore<store_at_another> && !RelocatableStore<store_at_another>);
+
+}  // namespace cairn::archetype
+
+#endif

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The suite for formats, on formats that are not ours: the example's and the archetypes'.
+#include "archetype/storage_reader.hpp"
+#include "archetype/storage_writer.hpp"
+#include "conformance/storage.hpp"
+#include "support/scratch.hpp"
+
+#include "../examples/own_storage.hpp"
+
+#include <boost/json/src.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <filesystem>
+#include <list>
+#include <memory>
+#include <set>
+#include <string>
+
+namespace arch = cairn::archetype;
+
+namespace {
+
+struct raw_place {
+    std::shared_ptr<support::scratch> dir = std::make_shared<support::scratch>();
+    std::shared_ptr<std::list<call_log>> logs = std::make_shared<std::list<call_log>>();
+
+    std::string id() const { return (dir->dir / "c").string(); }
+    raw_writer writer() {
+        return {[](int rank, const std::string& save_id) {
+                    return save_id + "-" + std::to_string(rank) + ".raw";
+                },
+                logs->emplace_back()};
+    }
+    raw_reader reader() { return raw_reader(logs->emplace_back()); }
+    std::set<std::string> names() const {
+        std::set<std::string> out;
+        for (auto const& f : std::filesystem::directory_iterator(id()))
+            out.insert(f.path().filename().string());
+        return out;
+    }
+};
+
+struct shelf_place {
+    std::shared_ptr<arch::shelf> at = std::make_shared<arch::shelf>();
+
+    std::string id() const { return "c"; }
+    auto writer() { return arch::storage_writer(at); }
+    auto reader() { return arch::storage_reader(at); }
+    std::set<std::string> names() { return at->names("c"); }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(own_storage)
+
+BOOST_AUTO_TEST_CASE(an_examples_own_format_keeps_its_word) {
+    cairn::conformance::check_storage([] { return raw_place(); },
+                                      {.reshard = false, .strided = false});
+}
+
+BOOST_AUTO_TEST_CASE(the_archetypes_keep_their_word) {
+    cairn::conformance::check_storage([] { return shelf_place(); });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
