@@ -46,8 +46,7 @@ struct storage_setup {
 ///   known to have failed, and only after a `reset` for this save that returned; it removes what
 ///   this rank wrote since then and nothing else.
 /// - *Commit*: a `finish` that fails has committed nothing, unless it fails with
-///   @ref errc::outcome_unknown: then nobody calls `abandon`, and a writer that has
-///   `w.committed(save_id)` → `bool` is asked how it went.
+///   @ref errc::outcome_unknown: then nobody calls `abandon`.
 /// - *Lifetime*: `plan`, `data` (one entry per item) and what they point to live until `done` is
 ///   called. `meta` likewise.
 /// - *Completion*: `done` is called exactly once, from any thread, inside the call or later. A
