@@ -20,6 +20,17 @@ inline cairn::metadata read_metadata(const std::string& checkpoint) {
     return reader.read_metadata();
 }
 
+/// Whether PyTorch can read it too: cairn may have been told to leave PyTorch's pickle out.
+inline bool has_torch_metadata(const std::string& checkpoint) {
+    cairn::file_store store(checkpoint);
+    auto reader = store.open(".metadata");
+    std::vector<std::byte> bytes(static_cast<std::size_t>(reader.size()));
+    reader.read(0, bytes);
+    return cairn::format::native::parse_metadata_file(bytes).torch_metadata;
+}
+inline constexpr const char* only_cairn =
+    "for cairn only: saved with torch_metadata off, PyTorch cannot load it\n";
+
 /// One tensor's box in host memory.
 struct loaded_box {
     std::vector<std::byte> bytes{};

@@ -50,7 +50,10 @@ int ls(const std::string& checkpoint, bool as_json) {
         std::cout << "]}";
         first = false;
     }
-    if (as_json) std::cout << "\n]\n";
+    if (as_json)
+        std::cout << "\n]\n";
+    else if (!has_torch_metadata(checkpoint))
+        std::cout << only_cairn;
     return fine;
 }
 

@@ -36,6 +36,7 @@ public:
         meta_ = f.meta;
         unverified_.note_metadata(meta_);
         native_ = f.has_index;
+        if (!f.torch_metadata) std::cout << only_cairn;
         whole([&] { cairn::check_metadata(meta_); });
         if (native_) whole([&] { cairn::format::native::check_pickle_agrees(bytes); });
         for (auto const& [name, size] : meta_.object_sizes)

@@ -119,6 +119,18 @@ def shard_rank(rank, world, store_file, path, specs):
     dist.destroy_process_group()
 
 
+def refused_for_its_metadata(tmp):
+    """A checkpoint saved with torch_metadata off: PyTorch says why it cannot load it."""
+    code, out = run(f"{BUILD}/tests/tools/fixtures", f"{tmp}/fixtures")
+    check("cairn saves without PyTorch's pickle", code == 0, out)
+    why = ""
+    try:
+        load_all(f"{tmp}/fixtures/no_pickle")
+    except BaseException as e:  # DCP's CheckpointException is no Exception
+        why = f"{type(e).__name__}: {e}"
+    check("PyTorch refuses it and says why", "torch_metadata off" in why, why or "it was loaded")
+
+
 def golden_cases():
     for version in sorted(os.listdir(GOLDEN)):
         if version.startswith("torch-"):
@@ -144,6 +156,7 @@ def main():
             for m in (1, 3, 5):
                 code, out = run(MIXED, "load", d, str(m))
                 check(f"cairn loads {n} ranks' on {m}", code == 0, out)
+        refused_for_its_metadata(tmp)
         try:
             d = f"{tmp}/torch1"
             whole = nested({k: tensor(s) for k, s in specs.items()})

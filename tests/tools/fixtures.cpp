@@ -54,6 +54,10 @@ int main(int argc, char** argv) {
         save(dir + "/kind", [](content& c) { c.with_whole = false; });
         cairn::state_dict kind{{"step", 7}, {"w", 1.5}};
         cairn::save(kind, dir + "/kind");
+        cairn::state_dict plain{{"step", 7}};
+        cairn::save_options without_pickle;
+        without_pickle.storage.torch_metadata = false;
+        cairn::save(plain, dir + "/no_pickle", without_pickle);
         // Long enough that a reader of its first bytes leaves while the rest is being written.
         std::vector<float> big(std::size_t{1} << 20, 1.0f);
         cairn::state_dict many{{"big", big}};

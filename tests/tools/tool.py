@@ -242,6 +242,25 @@ def corruption(tmp):
     check("verify: another save's data file", r.returncode == 1 and b"save" in r.stdout, said(r))
 
 
+def without_pickle(tmp):
+    """torch_metadata off: cairn reads it, and says that PyTorch cannot."""
+    d, note = tmp / "no_pickle", b"for cairn only"
+    for args in (("ls", d), ("verify", d)):
+        r = cairn(*args)
+        check(f"{args[0]}: without PyTorch's pickle", r.returncode == 0 and note in r.stdout,
+              said(r))
+        r = cairn(args[0], tmp / "base")
+        check(f"{args[0]}: with it, no such note", r.returncode == 0 and note not in r.stdout,
+              said(r))
+    r = cairn("cat", d, "step")
+    check("cat: without PyTorch's pickle", r.returncode == 0 and r.stdout == b"7\n", said(r))
+    r = cairn("ls", d, "--json")
+    check("ls --json: without PyTorch's pickle", len(json.loads(r.stdout)) == 1, said(r))
+    r = cairn("reshard", d, tmp / "with_pickle", "--ranks", 2)
+    check("reshard gives it a pickle", r.returncode == 0 and
+          note not in cairn("verify", tmp / "with_pickle").stdout, said(r))
+
+
 def refusals(tmp):
     (tmp / "no metadata").mkdir()
     (tmp / "file").write_text("not a directory")
@@ -324,6 +343,7 @@ def main():
         crafted()
         differences(tmp)
         corruption(tmp)
+        without_pickle(tmp)
         refusals(tmp)
         closed_output(tmp)
     print(f"{passed} passed, {failed} failed")

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -35,6 +36,8 @@ public:
         report_ = {};
         buffers_.clear();
         tied_.reset(state);
+        older_.clear();
+        in_parts_.reset();
     }
 
     /// @throws error for the first of the problems that `report()` lists, naming how many there
@@ -44,12 +47,13 @@ public:
         std::set<std::string, std::less<>> asked;
         for (std::uint32_t i = 0; i < state_->size(); ++i) {
             auto const& leaf = (*state_)[i];
-            auto name = options_->rename ? options_->rename(leaf.fqn) : leaf.fqn;
+            auto name = stored_name(leaf.fqn);
             if (auto const* o = leaf.object(); o != nullptr && o->per_rank)
                 name = per_rank_name(
                     name, options_->per_rank_source ? options_->per_rank_source(rank_) : rank_);
             asked.insert(name);
             auto const it = stored_->entries.find(name);
+            if (it == stored_->entries.end() && add_older(plan, leaf, i, asked)) continue;
             if (it == stored_->entries.end()) {
                 report_.missing.push_back(name);
                 if (!options_->partial) note_missing(leaf, name);
@@ -123,7 +127,10 @@ public:
     void load_object(const read_item& item, value v) {
         auto& leaf = state_->at(item.leaf);
         try {
-            leaf.object()->set(std::move(v));
+            if (auto const it = older_.find(item.leaf); it != older_.end())
+                it->second->set(v);
+            else
+                leaf.object()->set(std::move(v));
         } catch (const error& e) {
             auto where = e.context();
             if (where.tensor.empty()) where.tensor = item.fqn;
@@ -197,6 +204,42 @@ private:
         plan.items.push_back(std::move(i));
     }
 
+    /// A checkpoint of PyTorch 2.3 or older has one object for this leaf and others; DCP's
+    /// DefaultLoadPlanner looks for its keys too when today's are missing.
+    ///
+    /// The outermost that is stored counts, and none of whose leaves one is stored under its own
+    /// name: so no two items fill one place, whatever the checkpoint says.
+    /// @return Whether there is one: then the first of its leaves asks for it.
+    bool add_older(load_plan& plan, const flat_leaf& leaf, std::uint32_t index,
+                   std::set<std::string, std::less<>>& asked) {
+        if (!leaf.older) return false;
+        const older_leaf* found = nullptr;
+        for (auto const* o = leaf.older.get(); o != nullptr; o = o->outer.get())
+            if (stored_->entries.count(stored_name(o->fqn)) != 0 && !in_parts(*o)) found = o;
+        if (found == nullptr) return false;
+        auto const name = stored_name(found->fqn);
+        if (!asked.insert(name).second && leaf.object()->set) return true;
+        auto const before = plan.items.size();
+        add_object(plan, *leaf.object(), name, stored_->entries.find(name)->second, index);
+        if (plan.items.size() != before) older_.emplace(index, found);
+        return true;
+    }
+    /// Whether a leaf of it is stored under its own name.
+    bool in_parts(const older_leaf& whole) {
+        if (!in_parts_) {
+            in_parts_.emplace();
+            for (auto const& leaf : *state_) {
+                if (!leaf.older || stored_->entries.count(stored_name(leaf.fqn)) == 0) continue;
+                for (auto const* o = leaf.older.get(); o != nullptr; o = o->outer.get())
+                    in_parts_->insert(o);
+            }
+        }
+        return in_parts_->count(&whole) != 0;
+    }
+    std::string stored_name(const std::string& fqn) const {
+        return options_->rename ? options_->rename(fqn) : fqn;
+    }
+
     void wrong_kind(const std::string& name, const std::string& wanted, const std::string& stored) {
         report_.kinds.push_back(name);
         problems_.emplace_back(errc::kind_mismatch,
@@ -245,6 +288,8 @@ private:
     const metadata* stored_ = nullptr;
     int rank_ = 0;
     load_report report_;
+    std::map<std::uint32_t, const older_leaf*> older_;  ///< By leaf: what its item fills.
+    std::optional<std::set<const older_leaf*>> in_parts_;
     std::vector<std::pair<errc, error_context>> problems_;
     std::unique_ptr<std::mutex> m_ = std::make_unique<std::mutex>();
     std::map<std::byte*, std::pair<std::unique_ptr<std::byte[]>, tensor_view>> buffers_;

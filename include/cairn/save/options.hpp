@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace cairn {
 
@@ -27,6 +28,9 @@ struct save_report {
     std::string save_id{};            ///< 32 hex digits that name this save, in every file of it.
     std::uint64_t bytes_written = 0;  ///< By this rank.
     metadata meta{};                  ///< Of the checkpoint; on the coordinator only.
+    /// What the writer could not tidy up, or what a reader of the checkpoint should know; on the
+    /// coordinator only. The checkpoint is complete all the same.
+    std::vector<std::string> warnings{};
 };
 
 }  // namespace cairn

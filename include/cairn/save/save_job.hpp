@@ -188,6 +188,10 @@ private:
         (void)await_completion<done_t>(
             [&](auto done) { writer_.finish(std::as_const(meta_), std::move(done)); });
         report_.meta = std::move(meta_);
+        if constexpr (requires {
+                          { writer_.warnings() } -> std::convertible_to<std::vector<std::string>>;
+                      })
+            report_.warnings = writer_.warnings();
         return {};
     }
 

@@ -34,10 +34,22 @@ struct object_leaf {
     bool per_rank = false;  ///< Each rank has its own; see `per_rank`.
 };
 
+/// What PyTorch up to 2.3 had as one object where several leaves are today: a mapping or list
+/// without a tensor in it. A checkpoint of that age has its name, not theirs.
+struct older_leaf {
+    std::string fqn;
+    /// Gives the loaded object to the leaves; throws @ref error when it does not fit.
+    std::function<void(const value&)> set;
+    /// The container around it, if that has no tensor either. PyTorch stored the outermost of the
+    /// state that was saved; the one that is loaded may be a part of it.
+    std::shared_ptr<const older_leaf> outer{};
+};
+
 struct flat_leaf {
     std::string fqn;  ///< The path joined by dots.
     key_path path;
     std::variant<tensor_leaf, object_leaf> what;
+    std::shared_ptr<const older_leaf> older{};  ///< The innermost; shared by its leaves.
 
     tensor_leaf* tensor() { return std::get_if<tensor_leaf>(&what); }
     const tensor_leaf* tensor() const { return std::get_if<tensor_leaf>(&what); }

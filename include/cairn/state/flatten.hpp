@@ -3,6 +3,7 @@
 #define CAIRN_STATE_FLATTEN_HPP
 
 #include <cairn/state/flat_state.hpp>
+#include <cairn/state/older_keys.hpp>
 #include <cairn/state/state_dict.hpp>
 #include <cairn/state/stateful.hpp>
 
@@ -32,37 +33,50 @@ namespace detail {
 /// Walks a state dict by DCP's rules (`_traverse.py`, `_nested_dict.py`): mappings are entered and
 /// their keys become strings; a list is entered only if a tensor or a mapping is in it at some
 /// depth; everything else is a leaf. An empty mapping leaves nothing behind.
+///
+/// Until PyTorch 2.3 a mapping too was entered only if a tensor is in it at some depth
+/// (`traverse_state_dict_v_2_3`): leaves that were one then know its name.
 class flattener {
 public:
     explicit flattener(flattened& out) : out_(out) {}
 
-    void walk(const state_dict& d) {
+    /// @return Whether there is something in it that made PyTorch 2.3 enter it too.
+    bool walk(const state_dict& d) {
+        bool entered = false;
         for (auto const& [key, n] : d) {
             at_.emplace_back(key);
-            walk(n);
+            entered = walk(n) || entered;
             at_.pop_back();
         }
+        return entered;
     }
 
 private:
-    void walk(const node& n) {
+    bool walk(const node& n) {
         if (at_.size() > 200)
             throw error(errc::invalid_state,
                         {.tensor = name(), .found = "nesting deeper than 200"});
         auto const& c = n.raw();
+        auto const first = out_.leaves.size();
         if (auto const* d = std::get_if<1>(&c)) {
-            walk(**d);
+            if (walk(**d)) return true;
+            were_one(first, [d = *d](const value& v) { older_keys::assign(*d, v); });
+            return false;
         } else if (auto const* l = std::get_if<2>(&c)) {
-            walk_list(*l);
+            return walk_list(*l);
         } else if (auto const* t = std::get_if<3>(&c)) {
             add(**t);
+            return true;
         } else if (auto const* o = std::get_if<4>(&c)) {
             walk_object(*o);
+            return (*o)->per_rank;  // unknown to PyTorch: has a name of its own in any case
         } else if (auto const* s = std::get_if<5>(&c)) {
             out_.keep.push_back((*s)->get());
             state_dict const inner = out_.keep.back();
-            walk(inner);
+            if (!walk(inner))
+                were_one(first, [inner](const value& v) { older_keys::assign(inner, v); });
             out_.notify.emplace_back((*s)->put, inner);
+            return true;  // PyTorch has such at the top only
         } else {
             throw error(errc::invalid_state, {.tensor = name(), .found = "an empty entry"});
         }
@@ -75,32 +89,49 @@ private:
             if (c.index() == 1 || c.index() == 3 || c.index() == 5) return false;
             if (auto const* inner = std::get_if<2>(&c); inner != nullptr && !terminal(**inner))
                 return false;
-            if (auto const* o = std::get_if<4>(&c); o != nullptr && !leaf((*o)->get(), true))
+            if (auto const* o = std::get_if<4>(&c); o != nullptr && !leaf((*o)->get()))
                 return false;
         }
         return true;
     }
     /// Whether a value is a leaf; an empty mapping is none.
-    static bool leaf(const value& v, bool inside_list) {
+    static bool leaf(const value& v) {
         if (v.is<value::dict_t>()) return false;
         if (auto const* l = v.get_if<value::list_t>())
             for (auto const& x : *l)
-                if (!leaf(x, true)) return false;
-        (void)inside_list;
+                if (!leaf(x)) return false;
         return true;
     }
 
-    void walk_list(const std::shared_ptr<state_list>& l) {
+    bool walk_list(const std::shared_ptr<state_list>& l) {
         if (terminal(*l)) {
             object_leaf o;
             o.get = [l] { return list_value(*l); };
-            o.set = [l](const value& v) { set_list(*l, v); };
-            return add(std::move(o));
+            if (older_keys::assignable(*l)) o.set = [l](value v) { older_keys::assign(*l, v); };
+            add(std::move(o));
+            return false;
         }
+        auto const first = out_.leaves.size();
+        bool entered = false;
         for (std::size_t i = 0; i < l->size(); ++i) {
             at_.emplace_back(static_cast<std::int64_t>(i));
-            walk((*l)[i]);
+            entered = walk((*l)[i]) || entered;
             at_.pop_back();
+        }
+        if (!entered) were_one(first, [l](const value& v) { older_keys::assign(*l, v); });
+        return entered;
+    }
+    /// The leaves from `first` on were one object, named as what is being walked.
+    void were_one(std::size_t first, std::function<void(const value&)> set) {
+        if (first == out_.leaves.size()) return;
+        auto const here = std::make_shared<older_leaf>(older_leaf{name(), std::move(set), {}});
+        for (auto i = first; i < out_.leaves.size(); ++i) {
+            auto& outermost = outermost_[i];
+            if (outermost == nullptr)
+                out_.leaves[i].older = here;
+            else if (outermost->outer == nullptr)
+                outermost->outer = here;
+            outermost = here;
         }
     }
     static value list_value(const state_list& l) {
@@ -112,18 +143,6 @@ private:
                 out.push_back(n.as_value());
         }
         return out;
-    }
-    static void set_list(const state_list& l, const value& v) {
-        auto const* items = v.get_if<value::list_t>();
-        if (items == nullptr || items->size() != l.size())
-            throw error(errc::kind_mismatch, {.expected = "a list of " + std::to_string(l.size()),
-                                              .found = std::string(v.kind_name())});
-        for (std::size_t i = 0; i < l.size(); ++i) {
-            if (auto const* inner = std::get_if<2>(&l[i].raw()))
-                set_list(**inner, (*items)[i]);
-            else if (auto const* o = std::get_if<4>(&l[i].raw()); o != nullptr && (*o)->set)
-                (*o)->set((*items)[i]);
-        }
     }
 
     void walk_object(const std::shared_ptr<object_node>& o) {
@@ -138,21 +157,23 @@ private:
         if (at_.size() > 200)
             throw error(errc::invalid_state,
                         {.tensor = name(), .found = "nesting deeper than 200"});
+        auto const first = out_.leaves.size();
+        auto const set = [owner, &v](const value& loaded) { v = loaded; };
         if (auto* d = v.get_if<value::dict_t>()) {
             for (auto& [key, x] : d->items) {
                 at_.emplace_back(key_name(key));
                 walk_value(owner, x);
                 at_.pop_back();
             }
-            return;
+            return were_one(first, set);
         }
-        if (auto* l = v.get_if<value::list_t>(); l != nullptr && !leaf(v, false)) {
+        if (auto* l = v.get_if<value::list_t>(); l != nullptr && !leaf(v)) {
             for (std::size_t i = 0; i < l->size(); ++i) {
                 at_.emplace_back(static_cast<std::int64_t>(i));
                 walk_value(owner, (*l)[i]);
                 at_.pop_back();
             }
-            return;
+            return were_one(first, set);
         }
         object_leaf x;
         x.get = [owner, &v] { return v; };
@@ -160,13 +181,8 @@ private:
         add(std::move(x));
     }
 
-    /// Python's `str(key)`.
     std::string key_name(const value& key) const {
-        if (auto const* s = key.get_if<std::string>()) return *s;
-        if (auto const* i = key.get_if<std::int64_t>()) return std::to_string(*i);
-        if (auto const* b = key.get_if<bool>()) return *b ? "True" : "False";
-        if (key.is_none()) return "None";
-        if (auto const* i = key.get_if<big_int>()) return i->to_string();
+        if (auto s = older_keys::key_name(key)) return *s;
         throw error(errc::invalid_state, {.tensor = name(), .expected = "keys that are str or int",
                                           .found = std::string(key.kind_name())});
     }
@@ -203,6 +219,7 @@ private:
     flattened& out_;
     key_path at_;
     std::map<std::string, std::size_t> seen_;
+    std::map<std::size_t, std::shared_ptr<older_leaf>> outermost_;  ///< By position of the leaf.
 };
 
 }  // namespace detail

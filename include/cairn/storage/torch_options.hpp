@@ -22,6 +22,12 @@ struct torch_writer_options {
     /// Payloads begin at multiples of this many bytes: a power of two from 64 to 32768. With 64,
     /// items are byte-identical to PyTorch 2.14's. Payloads shorter than the alignment use 64.
     std::uint32_t payload_alignment = 4096;
+    /// Off: `.metadata` holds no pickle of PyTorch's, only cairn's index: smaller, and quicker to
+    /// commit where there are millions of chunks. PyTorch then cannot load the checkpoint and says
+    /// why; re-shard it with `cairn reshard` to give it a pickle.
+    bool torch_metadata = true;
+    /// With `torch_metadata`, a save of more chunks than this warns what Python would need.
+    std::uint64_t many_chunks = 4'000'000;
     /// Names the n-th file of a rank, `"__R_N.distcp"` when empty. Names must differ between ranks
     /// and files. Where other files stand in the directory, the save id is added before the ending.
     std::function<std::string(int rank, int n)> file_name{};

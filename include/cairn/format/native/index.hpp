@@ -7,6 +7,7 @@
 #include <cairn/format/torch/metadata_pickle.hpp>
 #include <cairn/metadata/metadata.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -226,17 +227,31 @@ inline constexpr std::string_view index_magic = "cairnidx";
 /// What stands in a `.metadata` file.
 struct metadata_file {
     metadata meta{};
-    bool has_index = false;  ///< cairn wrote it.
+    bool has_index = false;      ///< cairn wrote it.
+    bool torch_metadata = true;  ///< PyTorch can read it too.
     std::size_t pickle_bytes = 0;
 };
+
+/// What stands in the pickle's place when there is none: a pickle of a class that no Python has, so
+/// that PyTorch refuses with "No module named '…'", which says why.
+inline std::span<const std::byte> no_torch_metadata() {
+    static constexpr std::string_view stub =
+        "\x80\x02"
+        "ccairn checkpoint with torch_metadata off: PyTorch cannot load it, cairn can\nMetadata\n.";
+    return std::as_bytes(std::span(stub.data(), stub.size()));
+}
 
 /// The bytes of `.metadata`: PyTorch's pickle, then where PyTorch does not look the native index:
 ///
 ///     index magic · length of the body u64 · body · CRC-32 of the pickle · CRC-32 of all after it
 ///     · length of the index u64 · index magic
-inline std::vector<std::byte> make_metadata_file(const metadata& m) {
+///
+/// @param torch_metadata  False: a stub that PyTorch refuses instead of the pickle.
+inline std::vector<std::byte> make_metadata_file(const metadata& m, bool torch_metadata = true) {
     auto const magic = std::as_bytes(std::span(index_magic.data(), index_magic.size()));
-    auto out = torch::write_metadata_pickle(m);
+    auto const stub = no_torch_metadata();
+    auto out = torch_metadata ? torch::write_metadata_pickle(m)
+                              : std::vector<std::byte>(stub.begin(), stub.end());
     auto const pickle_crc = crc32(out);
     auto const body = encode_metadata(m);
     cairn::detail::wire_writer w;
@@ -280,6 +295,8 @@ inline metadata_file parse_metadata_file(std::span<const std::byte> bytes) {
         if (r.left() != 20) throw damaged("a body of another length");
         f.meta = decode_metadata(body);
         f.has_index = true;
+        auto const stub = no_torch_metadata();
+        f.torch_metadata = !std::equal(pickle.begin(), pickle.end(), stub.begin(), stub.end());
         f.pickle_bytes = pickle.size();
         return f;
     }
@@ -292,7 +309,7 @@ inline metadata_file parse_metadata_file(std::span<const std::byte> bytes) {
 /// @throws error errc::corrupt naming what differs.
 inline void check_pickle_agrees(std::span<const std::byte> bytes) {
     auto const f = parse_metadata_file(bytes);
-    if (!f.has_index) return;
+    if (!f.has_index || !f.torch_metadata) return;
     auto const pickle = torch::parse_metadata_pickle(bytes);
     auto stripped = f.meta;
     stripped.save_id.clear();

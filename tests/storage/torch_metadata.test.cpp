@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// `.metadata` with and without PyTorch's pickle, and the warning about very many chunks.
+#include "support/whole.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace native = cairn::format::native;
+
+std::vector<std::byte> metadata_bytes(cairn::memory_store store) {
+    auto place = store.at("c");
+    auto r = place.open(".metadata");
+    std::vector<std::byte> bytes(static_cast<std::size_t>(r.size()));
+    r.read(0, bytes);
+    return bytes;
+}
+
+struct saved {
+    explicit saved(bool torch_metadata) {
+        cairn::state_dict sd{{"w", w}, {"step", 7}};
+        cairn::save_options o;
+        o.storage.torch_metadata = torch_metadata;
+        report = cairn::save(sd, "c", o, store);
+    }
+    std::vector<float> w{1, 2, 3};
+    cairn::memory_store store;
+    cairn::save_report report;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(torch_metadata)
+
+BOOST_AUTO_TEST_CASE(is_there_by_default) {
+    BOOST_TEST(cairn::torch_writer_options().torch_metadata);
+    saved const s(true);
+    auto const bytes = metadata_bytes(s.store);
+    BOOST_TEST(native::parse_metadata_file(bytes).torch_metadata);
+    BOOST_TEST(cairn::format::torch::parse_metadata_pickle(bytes).entries.size() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(off_leaves_the_pickle_out_and_cairn_loads_the_same) {
+    saved const with(true), without(false);
+    auto const bytes = metadata_bytes(without.store);
+    BOOST_TEST(bytes.size() < metadata_bytes(with.store).size());
+    auto const f = native::parse_metadata_file(bytes);
+    BOOST_TEST(f.has_index);
+    BOOST_TEST(!f.torch_metadata);
+    BOOST_CHECK_NO_THROW(native::check_pickle_agrees(bytes));
+    BOOST_TEST((support::load_whole(with.store, "c") == support::load_whole(without.store, "c")));
+}
+
+BOOST_AUTO_TEST_CASE(off_is_no_pickle_of_pytorchs) {
+    saved const s(false);
+    BOOST_CHECK_THROW((void)cairn::format::torch::parse_metadata_pickle(metadata_bytes(s.store)),
+                      cairn::error);
+}
+
+BOOST_AUTO_TEST_CASE(every_byte_changed_is_noticed) {
+    saved const s(false);
+    auto const bytes = metadata_bytes(s.store);
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        auto damaged = bytes;
+        damaged[i] ^= std::byte{1};
+        BOOST_CHECK_THROW((void)native::parse_metadata_file(damaged), cairn::error);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(very_many_chunks_are_warned_of) {
+    auto const save = [](std::uint64_t many, bool torch) {
+        cairn::memory_store store;
+        std::vector<cairn::save_report> reports(3);
+        cairn::run_ranks(3, [&](cairn::thread_group::member& me) {
+            std::vector<float> row(2);
+            cairn::state_dict sd{
+                {"w", cairn::shard_by_mesh(
+                          cairn::tensor_view(cairn::dtype::f32, {1, 2}, row.data()), {3, 2},
+                          cairn::device_mesh::line(3), {cairn::shard_along{0}}, me.rank())}};
+            cairn::save_options o;
+            o.storage.many_chunks = many;
+            o.storage.torch_metadata = torch;
+            reports[static_cast<std::size_t>(me.rank())] = cairn::save(sd, "c", o, me, store);
+        });
+        return reports[0].warnings;
+    };
+    BOOST_TEST(cairn::torch_writer_options().many_chunks == 4000000u);
+    BOOST_TEST(save(3, true).empty());
+    BOOST_TEST(save(2, false).empty());
+    auto const warnings = save(2, true);
+    BOOST_REQUIRE(warnings.size() == 1u);
+    BOOST_TEST(warnings[0].find("3 chunks") != std::string::npos, warnings[0]);
+    BOOST_TEST(warnings[0].find("torch_metadata = false") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
