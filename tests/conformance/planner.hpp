@@ -70,8 +70,8 @@ saved_content plan_a_save(Make& make, flat_ranks& all) {
         flat_state const& state = all.flat[r]->leaves;
         planners[r].set_up_save(state, static_cast<int>(r), r == 0);
         // Plans travel: what a rank learns is what survives that.
-        plans.push_back(cairn::detail::decode_save_plan(
-            cairn::detail::encode_save_plan(planners[r].create_local_save_plan())));
+        plans.push_back(cairn::decode_save_plan(
+            cairn::encode_save_plan(planners[r].create_local_save_plan())));
     }
     auto [global, meta] = planners[0].create_global_save_plan(std::move(plans));
     saved_content out;
@@ -79,8 +79,8 @@ saved_content plan_a_save(Make& make, flat_ranks& all) {
     BOOST_REQUIRE(global.size() == n);
 
     for (std::size_t r = 0; r < n; ++r) {
-        auto const plan = planners[r].finish_save_plan(cairn::detail::decode_save_plan(
-            cairn::detail::encode_save_plan(global[r])));
+        auto const plan = planners[r].finish_save_plan(cairn::decode_save_plan(
+            cairn::encode_save_plan(global[r])));
         for (auto const& item : plan.items) {
             item_data const data = planners[r].resolve_data(item);
             BOOST_TEST_CONTEXT("rank " << r << ", '" << item.fqn << "'") {
@@ -142,15 +142,15 @@ void plan_a_load(Make& make, const saved_content& s, flat_ranks& all) {
     for (std::size_t r = 0; r < n; ++r) {
         planners.push_back(make());
         planners[r].set_up_load(all.flat[r]->leaves, s.meta, static_cast<int>(r), r == 0);
-        plans.push_back(cairn::detail::decode_load_plan(
-            cairn::detail::encode_load_plan(planners[r].create_local_load_plan())));
+        plans.push_back(cairn::decode_load_plan(
+            cairn::encode_load_plan(planners[r].create_local_load_plan())));
     }
     auto const global = planners[0].create_global_load_plan(std::move(plans));
     BOOST_REQUIRE(global.size() == n);
     std::vector<load_plan> finished;
     for (std::size_t r = 0; r < n; ++r)
         finished.push_back(planners[r].finish_load_plan(
-            cairn::detail::decode_load_plan(cairn::detail::encode_load_plan(global[r]))));
+            cairn::decode_load_plan(cairn::encode_load_plan(global[r]))));
     // Up to here nothing of the user's has changed.
     for (auto const& state : all.states) BOOST_TEST(state->wiped());
 
