@@ -25,6 +25,9 @@ struct sharded {
     tensor local;
 };
 sharded my_part(int rank, int size);
+struct layer {
+    tensor weight, bias;
+};
 struct adam {};
 }  // namespace mine
 template <>

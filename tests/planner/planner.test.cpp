@@ -190,6 +190,33 @@ BOOST_AUTO_TEST_CASE(per_rank_values_come_back_by_rank) {
     BOOST_TEST((run(3, false, o) == std::vector<int>{100, 101, 100}));
 }
 
+BOOST_AUTO_TEST_CASE(strict_counts_what_any_rank_asked_for) {
+    cairn::memory_store store;
+    std::vector<float> w{1, 2}, empty;
+    {
+        cairn::state_dict sd{{"w", w}, {"empty", empty}, {"more", 1}};
+        cairn::save(sd, "c", store);
+    }
+    // Rank 1 alone asks for the tensor without elements, which needs no item.
+    auto const load = [&](bool more) {
+        cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+            std::vector<float> v(2), none;
+            int x = 0;
+            cairn::state_dict sd{{"w", v}};
+            if (me.rank() == 1) sd["empty"] = cairn::node(none);
+            if (me.rank() == 1 && more) sd["more"] = cairn::node(std::ref(x));
+            cairn::load_options o;
+            o.planner.strict = true;
+            cairn::load(sd, "c", o, me, store);
+        });
+    };
+    BOOST_CHECK_NO_THROW(load(true));
+    BOOST_CHECK_EXCEPTION(load(false), cairn::error, [](const cairn::error& e) {
+        return e.code() == cairn::make_error_code(errc::unexpected_key) &&
+               e.context().tensor == "more";
+    });
+}
+
 BOOST_AUTO_TEST_CASE(plans_survive_the_wire_and_damage_never_crashes) {
     auto p = plan({item("w", box({0, 2}, {4, 1}), {8, 3}), object("o", 77)});
     p.paths = {{"w", {std::string("w")}}, {"o", {std::string("o"), std::int64_t{3}}}};

@@ -54,13 +54,15 @@ public:
             asked.insert(name);
             auto const it = stored_->entries.find(name);
             if (it == stored_->entries.end() && add_older(plan, leaf, i, asked)) continue;
+            auto const items = plan.items.size();
             if (it == stored_->entries.end()) {
                 report_.missing.push_back(name);
                 if (!options_->partial) note_missing(leaf, name);
             } else if (auto const* t = leaf.tensor()) {
                 auto const* stored = std::get_if<tensor_metadata>(&it->second);
-                if (stored != nullptr && tied_.is_read_already(i, *t, *stored)) continue;
-                add_tensor(plan, leaf, *t, name, it->second, i);
+                if (stored == nullptr || !tied_.is_read_already(i, *t, *stored))
+                    add_tensor(plan, leaf, *t, name, it->second, i);
+                if (plan.items.size() == items) plan.no_items.push_back(name);
             } else {
                 add_object(plan, *leaf.object(), name, it->second, i);
             }
@@ -75,16 +77,15 @@ public:
     std::vector<load_plan> create_global(std::vector<load_plan> all) const {
         if (!options_->strict || report_.unexpected.empty()) return all;
         std::set<std::string_view> asked;
-        for (auto const& p : all)
+        for (auto const& p : all) {
             for (auto const& i : p.items) asked.insert(i.fqn);
+            asked.insert(p.no_items.begin(), p.no_items.end());
+        }
         for (auto const& fqn : report_.unexpected) {
-            auto const* t = stored_->tensor(fqn);
-            // Tensors without elements need no item: this rank's word has to do.
-            if (asked.count(fqn) == 0 &&
-                (t == nullptr || t->extents.product() != 0 || all.size() == 1))
-                throw error(errc::unexpected_key,
-                            {.tensor = fqn, .expected = "no key that the state does not hold",
-                             .remedy = "load without strict, or add the key to the state"});
+            if (asked.count(fqn) != 0) continue;
+            throw error(errc::unexpected_key,
+                        {.tensor = fqn, .expected = "no key that the state does not hold",
+                         .remedy = "load without strict, or add the key to the state"});
         }
         return all;
     }

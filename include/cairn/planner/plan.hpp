@@ -70,6 +70,8 @@ struct read_item {
 /// What one rank will read. DCP's `LoadPlan`.
 struct load_plan {
     std::vector<read_item> items{};
+    /// Names that were asked for and need no item: no elements, or read under another name.
+    std::vector<std::string> no_items{};
     std::string storage_data{};
     friend bool operator==(const load_plan&, const load_plan&) = default;
 };

@@ -143,6 +143,8 @@ inline std::vector<std::byte> encode_load_plan(const load_plan& p) {
         detail::put(w, i.target_offsets);
         detail::put(w, i.lengths);
     }
+    w.varint(p.no_items.size());
+    for (auto const& fqn : p.no_items) w.string(fqn);
     w.string(p.storage_data);
     return std::move(w.out);
 }
@@ -163,6 +165,7 @@ inline load_plan decode_load_plan(std::span<const std::byte> b) {
         i.lengths = detail::get_sizes(r);
         p.items.push_back(std::move(i));
     }
+    for (auto n = r.count(); n-- > 0;) p.no_items.push_back(r.string());
     p.storage_data = r.string();
     detail::end(r);
     return p;
