@@ -60,6 +60,8 @@ enum class errc {
     outcome_unknown,
     /// A call that the documentation rules out.
     invalid_argument,
+    /// The caller asked for it to end.
+    cancelled,
 };
 
 /// The category of @ref errc. Its name is "cairn".
@@ -179,12 +181,13 @@ public:
             case errc::already_exists: return "already exists";
             case errc::concurrent_save: return "another save committed to the same place";
             case errc::io: return "storage failed";
-            case errc::rank_failed: return "another rank failed";
+            case errc::rank_failed: return "a rank failed";
             case errc::abandoned: return "a backend dropped an operation without completing it";
             case errc::timed_out: return "the deadline passed";
             case errc::poisoned: return "the group of ranks is no longer usable";
             case errc::outcome_unknown: return "the save may or may not have been committed";
             case errc::invalid_argument: return "invalid argument";
+            case errc::cancelled: return "cancelled";
         }
         return "unknown cairn error";
     }

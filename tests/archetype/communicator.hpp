@@ -32,6 +32,7 @@ public:
         inner_.all_gather(std::move(m), d, std::move(done));
     }
     void barrier(deadline d, completion<done_t>&& done) { inner_.barrier(d, std::move(done)); }
+    void cancel() noexcept { inner_.cancel(); }
 
 private:
     thread_group::member inner_;
@@ -67,6 +68,8 @@ struct communicator_all_gather_with_root : communicator {
     void all_gather(message, int, deadline, completion<std::vector<message>>);
 };
 struct communicator_without_barrier : communicator { void barrier() = delete; };
+struct communicator_without_cancel : communicator { void cancel() = delete; };
+struct communicator_cancel_may_throw : communicator { void cancel(); };
 struct communicator_barrier_is_private : private communicator {};
 
 static_assert(!Communicator<communicator_immovable>);
@@ -85,6 +88,8 @@ static_assert(!Communicator<communicator_broadcast_without_deadline>);
 static_assert(!Communicator<communicator_without_all_gather>);
 static_assert(!Communicator<communicator_all_gather_with_root>);
 static_assert(!Communicator<communicator_without_barrier>);
+static_assert(!Communicator<communicator_without_cancel>);
+static_assert(!Communicator<communicator_cancel_may_throw>);
 static_assert(!Communicator<communicator_barrier_is_private>);
 // References are not parts; what is held is.
 static_assert(!Communicator<communicator&> && !Communicator<const communicator>);

@@ -78,6 +78,23 @@ BOOST_AUTO_TEST_CASE(thread_group_keeps_deadlines) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(thread_group_can_be_cancelled) {
+    for (int absent : {0, 2}) {
+        std::latch told(2);
+        BOOST_CHECK_NO_THROW(cairn::run_ranks(3, [&](cairn::thread_group::member& m) {
+            cairn::conformance::check_cancel(
+                m, absent, [&] { told.wait(); }, [&] { told.count_down(); });
+        }));
+    }
+    cairn::solo s;
+    s.cancel();
+    for (auto want : {errc::cancelled, errc::poisoned})
+        BOOST_CHECK_EXCEPTION(
+            (void)await_completion<cairn::done_t>(
+                [&](auto done) { s.barrier(cairn::no_deadline, std::move(done)); }),
+            cairn::error, [&](auto const& e) { return e.code() == cairn::make_error_code(want); });
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_that_throws_hangs_nobody) {
     std::atomic<int> told{0};
     auto const run = [&] {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -187,6 +188,36 @@ void check_deadline(Comm& c, int late, Wait wait, Told told) {
         auto const code = detail::code_of([&] { b.barrier(); });
         detail::expect(code == make_error_code(errc::poisoned), c.rank(), "not poisoned");
     }
+}
+
+/// A rank that waits can be cancelled from another thread; the others, of which `absent` has not
+/// called, do not wait for ever either. For three ranks or more.
+/// @param wait  Called on `absent`: returns when all others have been told (by your own means).
+/// @param told  Called on the others when they have been told.
+template <Communicator Comm, class Wait, class Told>
+void check_cancel(Comm& c, int absent, Wait wait, Told told) {
+    detail::blocking<Comm> b{c};
+    b.barrier();
+    int const canceller = (absent + 1) % c.size();
+    if (c.rank() == absent) {
+        wait();
+    } else {
+        std::thread other;
+        if (c.rank() == canceller)
+            other = std::thread([&] {
+                std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                c.cancel();
+            });
+        auto const code = detail::code_of([&] { b.barrier(); });
+        if (other.joinable()) other.join();
+        told();
+        bool const ok = code == make_error_code(errc::cancelled) ||
+                        (c.rank() != canceller && code == make_error_code(errc::rank_failed));
+        detail::expect(ok, c.rank(), "not cancelled: " + code.message());
+    }
+    for (int again = 0; again < 2; ++again)
+        detail::expect(detail::code_of([&] { b.barrier(); }).failed(), c.rank(),
+                       "a cancelled group goes on");
 }
 
 }  // namespace cairn::conformance

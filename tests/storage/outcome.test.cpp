@@ -43,6 +43,7 @@ public:
     void barrier(cairn::deadline d, cairn::completion<cairn::done_t> done) {
         me_->barrier(d, std::move(done));
     }
+    void cancel() noexcept { me_->cancel(); }
 
 private:
     cairn::thread_group::member* me_;

@@ -4,6 +4,7 @@
 
 #include <cairn/comm/concepts.hpp>
 
+#include <atomic>
 #include <exception>
 #include <string>
 #include <utility>
@@ -14,6 +15,13 @@ namespace cairn {
 /// One process alone: every exchange is with itself and completes at once. DCP's `no_dist`.
 class solo {
 public:
+    solo() = default;
+    solo(solo&& other) noexcept : cancelled_(other.cancelled_.load()) {}
+    solo& operator=(solo&& other) noexcept {
+        cancelled_ = other.cancelled_.load();
+        return *this;
+    }
+
     int rank() const noexcept { return 0; }
     int size() const noexcept { return 1; }
 
@@ -37,17 +45,32 @@ public:
     void all_gather(message m, deadline d, completion<std::vector<message>> done) {
         gather(std::move(m), 0, d, std::move(done));
     }
-    void barrier(deadline, completion<done_t> done) { done(done_t{}); }
+    void barrier(deadline, completion<done_t> done) {
+        if (!cancelled(done)) done(done_t{});
+    }
+    void cancel() noexcept { cancelled_ = 1; }
 
 private:
     template <class T>
-    static bool valid(int root, completion<T>& done) {
+    bool cancelled(completion<T>& done) {
+        int const before = cancelled_;
+        if (before == 0) return false;
+        auto const code = before == 1 ? errc::cancelled : errc::poisoned;
+        cancelled_ = 2;
+        done.fail(std::make_exception_ptr(error(code, {.rank = 0, .remedy = "make a new group"})));
+        return true;
+    }
+    template <class T>
+    bool valid(int root, completion<T>& done) {
+        if (cancelled(done)) return false;
         if (root == 0) return true;
         done.fail(std::make_exception_ptr(
             error(errc::invalid_argument,
                   {.expected = "root 0, the only rank", .found = std::to_string(root)})));
         return false;
     }
+
+    std::atomic<int> cancelled_{0};  ///< 1: the next call says so; 2: it has.
 };
 static_assert(Communicator<solo>);
 

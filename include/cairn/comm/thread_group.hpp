@@ -53,6 +53,7 @@ class thread_group {
         std::size_t arrived = 0;
         deadline by = no_deadline;            ///< The earliest of those who arrived.
         std::optional<std::string> poison{};  ///< Why it can no longer be used.
+        bool cancelled = false;               ///< That is why, and nobody has been told.
         bool stop = false;
         std::thread timer{};
 
@@ -69,6 +70,14 @@ class thread_group {
             lock.unlock();
             for (auto const& c : all)
                 if (c.here) c.end(std::make_exception_ptr(e), all);
+        }
+        void cancel(int rank) {
+            guard lock(m);
+            if (poison) return;
+            error const e(errc::cancelled, {.rank = rank, .remedy = "make a new group"});
+            if (arrived != 0) return fail(lock, e);
+            poison = e.what();
+            cancelled = true;
         }
         void leave(std::size_t rank) {
             guard lock(m);
@@ -211,6 +220,11 @@ public:
                   [](const std::vector<call>&) { return done_t{}; });
         }
 
+        /// From any thread: the exchange under way, or the next one, fails on all ranks, and the
+        /// group is of no more use.
+        void cancel() noexcept {
+            if (auto const s = s_) s->at->cancel(rank_);
+        }
         /// Says that this rank takes part in no more exchanges; one that is under way fails.
         void leave() noexcept {
             if (auto const s = std::move(s_)) s->at->leave(static_cast<std::size_t>(rank_));
@@ -259,9 +273,11 @@ public:
             auto& at = *s->at;
             if (at.poison) {
                 auto why = *at.poison;
+                auto const code =
+                    std::exchange(at.cancelled, false) ? errc::cancelled : errc::poisoned;
                 lock.unlock();
                 if (wrong) return done.fail(std::make_exception_ptr(*wrong));
-                return refuse(done, errc::poisoned, "", std::move(why), "make a new group");
+                return refuse(done, code, "", std::move(why), "make a new group");
             }
             auto& mine = at.calls[static_cast<std::size_t>(rank_)];
             if (mine.here) {

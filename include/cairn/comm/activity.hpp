@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_COMM_ACTIVITY_HPP
+#define CAIRN_COMM_ACTIVITY_HPP
+
+#include <atomic>
+#include <chrono>
+#include <string>
+
+namespace cairn {
+
+/// What a rank is at, for the ranks that wait for it: a communicator that was given one
+/// (`c.share(activity)`) tells a straggler in a long write from one that is stuck.
+///
+/// Written by the rank's own threads, read by the communicator's at any time.
+class activity {
+public:
+    using clock = std::chrono::steady_clock;
+
+    /// A phase begins.
+    /// @param phase  A string literal: kept by address.
+    void enter(const char* phase) noexcept {
+        since_.store(ticks(), std::memory_order_relaxed);
+        phase_.store(phase, std::memory_order_release);
+        advance();
+    }
+    /// Work has gone on.
+    void advance() noexcept { last_.store(ticks(), std::memory_order_relaxed); }
+
+    struct snapshot {
+        std::string phase{};                ///< Empty: none was entered.
+        std::chrono::milliseconds in{0};    ///< Since it was entered …
+        std::chrono::milliseconds idle{0};  ///< … and since work last went on.
+    };
+    snapshot read() const {
+        auto const* const phase = phase_.load(std::memory_order_acquire);
+        if (phase == nullptr) return {};
+        return {phase, ago(since_.load(std::memory_order_relaxed)),
+                ago(last_.load(std::memory_order_relaxed))};
+    }
+
+private:
+    static clock::rep ticks() noexcept { return clock::now().time_since_epoch().count(); }
+    static std::chrono::milliseconds ago(clock::rep t) {
+        return std::chrono::duration_cast<std::chrono::milliseconds>(
+            clock::now() - clock::time_point(clock::duration(t)));
+    }
+
+    std::atomic<const char*> phase_{nullptr};
+    std::atomic<clock::rep> since_{0};
+    std::atomic<clock::rep> last_{0};
+};
+
+}  // namespace cairn
+
+#endif

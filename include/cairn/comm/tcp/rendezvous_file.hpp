@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_COMM_TCP_RENDEZVOUS_FILE_HPP
+#define CAIRN_COMM_TCP_RENDEZVOUS_FILE_HPP
+
+#include <cairn/comm/tcp/environment.hpp>
+#include <cairn/comm/tcp/listener.hpp>
+#include <cairn/comm/tcp/unique_id.hpp>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace cairn::detail {
+
+/// Where rank 0 leaves the group's id for ranks that share nothing but a directory: a file that
+/// only its user can read. It is gone when the group stands, or could not.
+class rendezvous_file {
+public:
+    rendezvous_file(const std::string& directory, const std::string& name)
+        : path_(directory + "/cairn-" + name + ".group") {}
+    rendezvous_file(rendezvous_file&&) = delete;
+    ~rendezvous_file() {
+        if (written_) ::unlink(path_.c_str());
+    }
+
+    /// Takes the place of one that an earlier run has left.
+    void write(const tcp_id& id) {
+        auto const temporary = path_ + "." + std::to_string(::getpid());
+        ::unlink(temporary.c_str());
+        int const fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd < 0) throw failed("a file for the group's id");
+        auto const text = id.text() + "\n";
+        bool const ok =
+            ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+            ::fsync(fd) == 0;
+        int const why = errno;
+        ::close(fd);
+        if (!ok || ::rename(temporary.c_str(), path_.c_str()) != 0) {
+            if (!ok) errno = why;
+            auto e = failed("room for the group's id");
+            ::unlink(temporary.c_str());
+            throw e;
+        }
+        written_ = true;
+    }
+    /// Nothing: it is not there yet, or not whole.
+    /// @throws error errc::invalid_argument if others could have written it
+    std::optional<tcp_id> read() const {
+        int const fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0) return {};
+        struct stat s {};
+        char text[8192];
+        bool const known = ::fstat(fd, &s) == 0;
+        auto const n = known ? ::read(fd, text, sizeof text) : -1;
+        ::close(fd);
+        if (known && (s.st_uid != ::geteuid() || (s.st_mode & 077) != 0))
+            throw error(errc::invalid_argument,
+                        {.object = path_, .expected = "a file of this user's alone (mode 0600)",
+                         .found = "one that others own, or may read or write",
+                         .remedy = "remove it"});
+        if (n <= 0 || text[n - 1] != '\n') return {};
+        return tcp_id::parse({text, static_cast<std::size_t>(n) - 1});
+    }
+
+private:
+    error failed(std::string expected) const {
+        return {errc::io, {.object = path_, .expected = std::move(expected),
+                           .found = std::strerror(errno),
+                           .remedy = "name a directory that all ranks can write to"}};
+    }
+
+    std::string path_;
+    bool written_ = false;
+};
+
+/// The directory in which ranks meet that were started by `e`.
+/// @throws error errc::invalid_argument when several hosts need one that nobody named
+inline std::string rendezvous_directory(const std::string& given, const launch_environment& e) {
+    if (!given.empty()) return given;
+    if (auto const* const d = std::getenv("CAIRN_RENDEZVOUS_DIR"); d != nullptr && *d != '\0')
+        return d;
+    if (!e.one_host)
+        throw error(errc::invalid_argument,
+                    {.expected = "a directory that all hosts share, for ranks that " + e.launcher +
+                                 " started on several",
+                     .found = "none",
+                     .remedy = "set CAIRN_RENDEZVOUS_DIR or tcp_options::directory"});
+    auto const d = "/tmp/cairn-" + std::to_string(::geteuid());
+    struct stat s {};
+    if ((::mkdir(d.c_str(), 0700) != 0 && errno != EEXIST) || ::lstat(d.c_str(), &s) != 0 ||
+        !S_ISDIR(s.st_mode) || s.st_uid != ::geteuid() || (s.st_mode & 022) != 0)
+        throw error(errc::io, {.object = d, .expected = "a directory of this user's alone",
+                               .found = "something else",
+                               .remedy = "remove it, or set CAIRN_RENDEZVOUS_DIR"});
+    return d;
+}
+
+/// Opens rank 0's socket where the id that it was given says.
+inline void listen_as_told(const tcp_id& id, int descriptor) {
+    if (descriptor >= 0) return waiting_listeners::put(id, descriptor);
+    boost::asio::io_context io;
+    tcp_listener listener(io, id.addresses.at(0).port);
+    waiting_listeners::put(id, listener.acceptor().release());
+}
+
+}  // namespace cairn::detail
+
+#endif

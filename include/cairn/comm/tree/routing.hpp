@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_COMM_TREE_ROUTING_HPP
+#define CAIRN_COMM_TREE_ROUTING_HPP
+
+#include <cairn/comm/tree/frame.hpp>
+#include <cairn/comm/tree/topology.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+using tree_entries = std::vector<tree_frame::entry>;
+
+/// What a rank's own call adds to what goes up to rank 0: its part of a gather, or what the root of
+/// a scatter or broadcast has for the others.
+inline tree_entries sent_up(const tree_topology& at, exchange_kind kind, int root,
+                            const std::vector<std::shared_ptr<const message>>& in) {
+    tree_entries up;
+    switch (kind) {
+        case exchange_kind::barrier: return up;
+        case exchange_kind::gather:
+        case exchange_kind::all_gather: up.push_back({at.rank, in.at(0)}); return up;
+        case exchange_kind::broadcast:
+            if (root == at.rank) up.push_back({at.rank, in.at(0)});
+            return up;
+        case exchange_kind::scatter:
+            for (std::size_t r = 0; root == at.rank && r < in.size(); ++r)
+                up.push_back({static_cast<int>(r), in[r]});
+            return up;
+    }
+    return up;
+}
+
+/// Whether an entry on its way down goes to `child` and those below it.
+inline bool goes_to(const tree_topology& at, exchange_kind kind, int root, int child, int entry) {
+    switch (kind) {
+        case exchange_kind::gather: return at.towards(root) == child;
+        case exchange_kind::scatter: return at.towards(entry) == child;
+        default: return true;
+    }
+}
+
+/// A rank's result, of what came down; nothing if it is not all there.
+inline std::optional<std::vector<message>> taken(const tree_topology& at, exchange_kind kind,
+                                                 int root, const tree_entries& all) {
+    std::vector<message> out;
+    bool const each = kind == exchange_kind::all_gather ||
+                      (kind == exchange_kind::gather && root == at.rank);
+    if (each) {
+        std::vector<const message*> by_rank(static_cast<std::size_t>(at.size));
+        for (auto const& e : all)
+            if (e.rank < at.size) by_rank[static_cast<std::size_t>(e.rank)] = e.bytes.get();
+        for (auto const* m : by_rank) {
+            if (m == nullptr) return {};
+            out.push_back(*m);
+        }
+        return out;
+    }
+    if (kind == exchange_kind::barrier || kind == exchange_kind::gather) return out;
+    for (auto const& e : all)
+        if (kind == exchange_kind::broadcast || e.rank == at.rank) out.push_back(*e.bytes);
+    if (out.size() != 1) return {};
+    return out;
+}
+
+}  // namespace cairn::detail
+
+#endif
