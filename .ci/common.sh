@@ -79,6 +79,29 @@ need_libraries() {
     [ ${#missing[@]} = 0 ] || install install-test-libraries "${missing[@]}"
 }
 
+# Where CUDA is but no NCCL: sets CAIRN_NCCL to what lies in .cache/nccl, or, with `fetch`, to
+# PyPI's wheel, which is put there: 305 MB, once. Without CUDA there is nothing to do.
+find_nccl() { # [fetch]
+    local cuda=${CUDA_PATH:-/usr/local/cuda} major
+    [ -z "${CAIRN_NCCL:-}" ] && [ -e "$cuda/include/cuda_runtime_api.h" ] || return 0
+    if echo '#include <nccl.h>' | g++ -I"$cuda/include" -x c++ -fsyntax-only - 2>/dev/null; then
+        return 0
+    fi
+    if [ ! -e .cache/nccl/nvidia/nccl/include/nccl.h ]; then
+        [ "${1:-}" = fetch ] || return 0
+        major=$(printf '#include <cuda_runtime_api.h>\nCUDART_VERSION' |
+            g++ -I"$cuda/include" -x c++ -E -P - | tail -n 1)
+        python3 -c 'import ensurepip, venv' 2>/dev/null || install install-venv python3-venv
+        step nccl fetch_nccl "nvidia-nccl-cu$((major / 1000))" || return 1
+    fi
+    export CAIRN_NCCL=$PWD/.cache/nccl/nvidia/nccl
+}
+fetch_nccl() { # PACKAGE
+    python3 -m venv .cache/nccl-pip &&
+        .cache/nccl-pip/bin/pip install --quiet --no-deps --target .cache/nccl "$1" &&
+        rm -rf .cache/nccl-pip
+}
+
 # As many compilers at once as there are cores, and 1.5 GB of memory for each.
 jobs_here() {
     local cores memory

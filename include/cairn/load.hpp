@@ -89,6 +89,8 @@ load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
 /// @param state, id, options, parts  As for @ref load; lvalue parts must outlive the operation.
 /// @param token  Any Asio completion token, last.
 ///
+/// A communicator that says `blocking_only` (NCCL's) is refused at compile time.
+///
 /// **Completion signature**: `void(std::exception_ptr, load_report)`, on the token's executor,
 /// where `load_state_dict()` is called too.
 ///
@@ -97,6 +99,11 @@ load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
 template <class State, class... PartsAndToken>
     requires Savable<State> && detail::parts_then_token<detail::load_part_check, PartsAndToken...>
 auto async_load(State& state, checkpoint_id id, load_options options, PartsAndToken&&... rest) {
+    static_assert(
+        !detail::one_must_block<PartsAndToken...>,
+        "async_load: this communicator is for blocking verbs only. NCCL needs one order of "
+        "launches on all ranks, which a load in the background cannot keep: call load, or "
+        "give a tcp_group");
     return detail::with_token_last(
         [&](auto&& token, auto&&... parts) {
             auto prepare = [&state, id = std::move(id), options = std::move(options)](auto packed) {

@@ -76,6 +76,8 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 /// @param state, id, options, parts  As for @ref save; lvalue parts must outlive the operation.
 /// @param token  Any Asio completion token, last.
 ///
+/// A communicator that says `blocking_only` (NCCL's) is refused at compile time.
+///
 /// **Completion signature**: `void(std::exception_ptr, save_report)`, on the token's executor.
 ///
 /// **Lifetimes**: objects of the state are copied inside the initiating call; *tensors* must not
@@ -85,6 +87,11 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 template <class State, class... PartsAndToken>
     requires Savable<State> && detail::parts_then_token<detail::save_part_check, PartsAndToken...>
 auto async_save(State& state, checkpoint_id id, save_options options, PartsAndToken&&... rest) {
+    static_assert(
+        !detail::one_must_block<PartsAndToken...>,
+        "async_save: this communicator is for blocking verbs only. NCCL needs one order of "
+        "launches on all ranks, which a save in the background cannot keep: call save, or "
+        "give a tcp_group");
     return detail::with_token_last(
         [&](auto&& token, auto&&... parts) {
             auto prepare = [&state, id = std::move(id), options = std::move(options)](auto packed) {

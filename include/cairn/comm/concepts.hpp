@@ -54,8 +54,10 @@ inline constexpr deadline no_deadline = deadline::max();
 ///   for what this rank is at.
 /// - *Blocking only* (optional): `C::blocking_only`, a `static constexpr bool`: true where an
 ///   exchange must not run beside the trainer's own work, so that `async_save` refuses it.
+/// - *Names ranks* (optional): `C::names_ranks`, a `static constexpr bool`: false where a rank that
+///   waits cannot tell for whom, nor hear of a rank that cancelled: only its deadline ends that.
 ///
-/// **Models**: `solo`, `thread_group::member`, `tcp_group`.
+/// **Models**: `solo`, `thread_group::member`, `tcp_group`, `nccl_group`.
 /// **Archetype**: `archetype::communicator`.
 template <class C>
 concept Communicator =

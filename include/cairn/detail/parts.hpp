@@ -79,6 +79,17 @@ constexpr std::size_t index_of() {
     return found;
 }
 
+/// Whether an exchange over one of these must not run beside the caller's own work.
+template <class Part>
+constexpr bool must_block() {
+    using part = std::remove_cvref_t<Part>;
+    if constexpr (requires { { part::blocking_only } -> std::convertible_to<bool>; })
+        return communicator_part::is<part> && part::blocking_only;
+    return false;
+}
+template <class... Parts>
+inline constexpr bool one_must_block = (false || ... || must_block<Parts>());
+
 /// The part of a kind, or what `fallback()` makes. The fallback's result is returned by value.
 template <class Tag, class Fallback, class... Parts>
 decltype(auto) part_or(std::tuple<Parts...>& parts, Fallback&& fallback) {

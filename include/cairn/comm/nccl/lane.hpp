@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_COMM_NCCL_LANE_HPP
+#define CAIRN_COMM_NCCL_LANE_HPP
+
+#include <cairn/comm/concepts.hpp>
+#include <cairn/comm/nccl/api.hpp>
+#include <cairn/error.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace cairn::detail {
+
+/// A stream of the group's own with its staging memory, and the only place where anybody waits.
+///
+/// The memory, on the device and pinned on the host, is one slice for each rank, and pinned bytes
+/// for a last word (`parting`). All of it is used by one thread, whose device is the
+/// communicator's.
+template <NcclApi Api>
+class nccl_lane {
+public:
+    using device_pointer = typename Api::device_pointer;
+    static constexpr std::size_t parting_bytes = 64;
+
+    /// @param bytes  Of staging; more where a slice would be smaller than 4 KiB.
+    /// @throws error errc::rank_failed with the words of CUDA or NCCL
+    nccl_lane(typename Api::comm comm, std::size_t bytes, const std::atomic<bool>& cancelled)
+        : comm_(comm), cancelled_(cancelled) {
+        check(Api::rank(comm_, rank_), "ask for the rank");
+        check(Api::count(comm_, size_), "ask for the number of ranks");
+        int device = 0;
+        check(Api::device(comm_, device), "ask for the device");
+        check(Api::set_device(device), "use the communicator's device");
+        auto const n = static_cast<std::size_t>(size_);
+        slice_ = std::max<std::size_t>(bytes / n / 4096, 1) * 4096;
+        try {
+            check(Api::create(stream_), "make a stream");
+            ++made_;
+            check(Api::create(event_), "make an event");
+            ++made_;
+            check(Api::allocate_device(device_, slice_ * n), "allocate device memory");
+            ++made_;
+            check(Api::allocate_pinned(host_, slice_ * n + parting_bytes), "allocate host memory");
+            ++made_;
+        } catch (...) {
+            release();
+            throw;
+        }
+    }
+    nccl_lane(nccl_lane&&) = delete;
+    /// What may still be in the stream keeps its memory: to free it would wait for ever. After an
+    /// abort the stream comes to its end soon.
+    ~nccl_lane() {
+        using clock = std::chrono::steady_clock;
+        auto const by = clock::now() + std::chrono::seconds(aborted_ ? 10 : 0);
+        while (stuck_ && Api::query(event_).is != nccl_status::state::ok) {
+            if (clock::now() >= by) return;
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
+        }
+        release();
+    }
+
+    int rank() const noexcept { return rank_; }
+    int size() const noexcept { return size_; }
+    typename Api::comm comm() const noexcept { return comm_; }
+    typename Api::stream stream() const noexcept { return stream_; }
+    std::size_t slice() const noexcept { return slice_; }
+    std::size_t bytes() const noexcept { return slice_ * static_cast<std::size_t>(size_); }
+    device_pointer device(std::size_t at = 0) const { return device_ + at; }
+    std::byte* host(std::size_t at = 0) const noexcept { return host_ + at; }
+    std::byte* parting() const noexcept { return host_ + bytes(); }
+
+    /// Until when `launched` and `wait` wait.
+    void until(deadline by) noexcept { by_ = by; }
+
+    void to_device(std::size_t at, std::size_t n) {
+        if (n != 0) check(Api::to_device(device(at), host(at), n, stream_), "copy to the device");
+    }
+    void to_host(std::size_t at, std::size_t n) {
+        if (n != 0) check(Api::to_host(host(at), device(at), n, stream_), "copy to the host");
+    }
+    /// An operation of NCCL was asked for; a communicator that does not block says later whether
+    /// it is in the stream.
+    void launched(nccl_status s, const char* what) {
+        if (s.is == nccl_status::state::running)
+            poll([this] { return Api::async_error(comm_); }, what);
+        else
+            check(s, what);
+    }
+    /// For all that is in the stream.
+    void wait(const char* what) {
+        check(Api::record(event_, stream_), "record an event");
+        poll([this] { return Api::query(event_); }, what);
+        // Kernels of a communicator with an error end early: what they left is no result.
+        auto const s = Api::async_error(comm_);
+        if (s.is != nccl_status::state::running) check(s, what);
+    }
+    /// What is in the stream may never end. Aborts the communicator if the user allows it.
+    void give_up(bool abort) noexcept {
+        stuck_ = true;
+        if (abort && !aborted_) {
+            (void)Api::abort(comm_);
+            aborted_ = true;
+        }
+        (void)Api::record(event_, stream_);
+    }
+    bool aborted() const noexcept { return aborted_; }
+
+private:
+    void check(const nccl_status& s, const char* what) const {
+        if (s.is == nccl_status::state::ok) return;
+        auto const away = s.is == nccl_status::state::remote;
+        throw error(errc::rank_failed,
+                    {.rank = away ? -1 : rank_,
+                     .expected = std::string("CUDA and NCCL to ") + what,
+                     .found = s.text + (away ? " (another rank, NCCL does not say which)" : ""),
+                     .remedy = remedy});
+    }
+    template <class Query>
+    void poll(Query query, const char* what) {
+        for (int turn = 0;; ++turn) {
+            auto s = query();
+            if (s.is == nccl_status::state::ok) return;
+            if (s.is == nccl_status::state::running) s = Api::async_error(comm_);
+            if (s.is != nccl_status::state::running) check(s, what);
+            if (cancelled_.load(std::memory_order_relaxed))
+                throw error(errc::cancelled, {.rank = rank_, .remedy = remedy});
+            if (by_ != no_deadline && std::chrono::steady_clock::now() >= by_)
+                throw error(errc::timed_out,
+                            {.rank = rank_,
+                             .expected = std::string("all ranks in time to ") + what,
+                             .found = "that some did not arrive; NCCL cannot say which",
+                             .remedy = remedy});
+            if (turn < 50)
+                std::this_thread::yield();
+            else
+                std::this_thread::sleep_for(std::chrono::microseconds(turn < 1000 ? 50 : 1000));
+        }
+    }
+    void release() noexcept {
+        if (made_ > 3) (void)Api::release_pinned(host_);
+        if (made_ > 2) (void)Api::release_device(device_);
+        if (made_ > 1) (void)Api::destroy(event_);
+        if (made_ > 0) (void)Api::destroy(stream_);
+    }
+
+    static constexpr const char* remedy =
+        "abort the ncclComm_t on every rank (ncclCommAbort) and make a new one";
+
+    typename Api::comm comm_;
+    const std::atomic<bool>& cancelled_;
+    int rank_ = 0;
+    int size_ = 1;
+    std::size_t slice_ = 0;
+    deadline by_ = no_deadline;
+    int made_ = 0;  ///< How many of these four there are.
+    typename Api::stream stream_{};
+    typename Api::event event_{};
+    device_pointer device_{};
+    std::byte* host_ = nullptr;
+    bool stuck_ = false;
+    bool aborted_ = false;
+};
+
+}  // namespace cairn::detail
+
+#endif

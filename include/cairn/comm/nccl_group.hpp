@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_COMM_NCCL_GROUP_HPP
+#define CAIRN_COMM_NCCL_GROUP_HPP
+
+#include <cairn/comm/nccl/basic_group.hpp>
+#include <cairn/comm/nccl/cuda_api.hpp>
+
+namespace cairn {
+
+/// Ranks of the trainer's own `ncclComm_t`; see `basic_nccl_group`. Needs the CUDA toolkit and
+/// NCCL (Meson: `cairn_nccl_dep`), and is in no header that includes others.
+using nccl_group = basic_nccl_group<cuda_nccl_api>;
+static_assert(Communicator<nccl_group>);
+
+}  // namespace cairn
+
+#endif

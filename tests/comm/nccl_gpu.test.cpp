@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA and NCCL themselves, one rank. Without a GPU it ends with 77 and says why, which is what
+// tests call skipped.
+#include "conformance/communicator.hpp"
+
+#include <cairn/cairn.hpp>
+#include <cairn/comm/nccl_group.hpp>
+
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+void check(ncclResult_t r, const char* what) {
+    if (r != ncclSuccess)
+        throw std::runtime_error(what + std::string(": ") + ncclGetErrorString(r));
+}
+
+/// A communicator of one rank.
+struct one_rank {
+    ncclComm_t comm = nullptr;
+    explicit one_rank(bool blocking) {
+        ncclUniqueId id{};
+        check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = blocking ? 1 : 0;
+        auto r = ncclCommInitRankConfig(&comm, 1, id, 0, &config);
+        while (r == ncclInProgress) check(ncclCommGetAsyncError(comm, &r), "ncclCommGetAsyncError");
+        check(r, "ncclCommInitRankConfig");
+    }
+    one_rank(one_rank&&) = delete;
+    ~one_rank() {
+        if (comm == nullptr) return;
+        auto r = ncclCommFinalize(comm);
+        while (r == ncclInProgress && ncclCommGetAsyncError(comm, &r) == ncclSuccess) {}
+        ncclCommDestroy(comm);
+    }
+};
+
+void run() {
+    for (bool blocking : {true, false}) {
+        one_rank ranks(blocking), others(blocking);
+        cairn::nccl_group group(ranks.comm), second(others.comm);
+        cairn::conformance::check_communicator(group);
+        cairn::conformance::check_interleaved(group, second);
+
+        cairn::memory_store store;
+        std::vector<float> weights{1, 2, 3};
+        cairn::save(cairn::state_dict{{"weights", weights}}, "step", group, store);
+        std::vector<float> read(3);
+        cairn::load(cairn::state_dict{{"weights", read}}, "step", group, store);
+        if (read != weights) throw std::runtime_error("other weights than those saved");
+
+        cairn::conformance::check_wrong_root(group);
+        second.cancel();
+        auto const code = cairn::conformance::detail::code_of(
+            [&] { cairn::conformance::detail::blocking<cairn::nccl_group>{second}.barrier(); });
+        if (code != cairn::make_error_code(cairn::errc::cancelled))
+            throw std::runtime_error("not cancelled: " + code.message());
+    }
+    // The group aborts when it may.
+    ncclUniqueId id{};
+    check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    ncclComm_t comm = nullptr;
+    check(ncclCommInitRank(&comm, 1, id, 0), "ncclCommInitRank");
+    cairn::nccl_options o;
+    o.abort_on_failure = true;
+    cairn::nccl_group group(comm, o);
+    group.cancel();
+    (void)cairn::conformance::detail::code_of(
+        [&] { cairn::conformance::detail::blocking<cairn::nccl_group>{group}.barrier(); });
+    if (!group.aborted()) throw std::runtime_error("not aborted");
+}
+
+}  // namespace
+
+int main() {
+    int version = 0, devices = 0;
+    check(ncclGetVersion(&version), "ncclGetVersion");
+    std::printf("NCCL %d of nccl.h %d\n", version, NCCL_VERSION_CODE);
+    auto const found = cudaGetDeviceCount(&devices);
+    // 100 no device, 35 and 34 no driver or its stub.
+    if (found == cudaErrorNoDevice || found == cudaErrorInsufficientDriver ||
+        found == cudaErrorStubLibrary) {
+        std::printf("built and linked, not run: no GPU (%s)\n", cudaGetErrorString(found));
+        return 77;
+    }
+    try {
+        run();
+        std::puts("one rank: fine");
+        return 0;
+    } catch (const std::exception& e) {
+        std::printf("%s\n", e.what());
+        return 1;
+    }
+}
