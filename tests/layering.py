@@ -35,9 +35,13 @@ MAY_INCLUDE["models.hpp"] = EVERYTHING | {"models", "load"}
 MAY_INCLUDE["cairn.hpp"] = EVERYTHING | {"save.hpp", "load.hpp", "models.hpp"}
 
 # Leaves too: the only headers that may include theirs, and nothing else of cairn includes them.
-FOREIGN = re.compile(r"cuda|nccl\.h")
-MAY_INCLUDE_FOREIGN = {"comm/nccl/cuda_api.hpp"}
-LEAVES = {"comm/nccl/cuda_api.hpp": {"comm/nccl_group.hpp"}, "comm/nccl_group.hpp": set()}
+FOREIGN = re.compile(r"cuda|nccl\.h|^mpi\.h")
+MAY_INCLUDE_FOREIGN = {"comm/nccl/cuda_api.hpp", "comm/mpi/agree.hpp", "comm/mpi/mailbox.hpp",
+                       "comm/mpi/engine.hpp", "comm/mpi_group.hpp"}
+LEAVES = {"comm/nccl/cuda_api.hpp": {"comm/nccl_group.hpp"}, "comm/nccl_group.hpp": set(),
+          "comm/mpi/agree.hpp": {"comm/mpi/mailbox.hpp"},
+          "comm/mpi/mailbox.hpp": {"comm/mpi/engine.hpp"},
+          "comm/mpi/engine.hpp": {"comm/mpi_group.hpp"}, "comm/mpi_group.hpp": set()}
 
 # Usable from .cu files and small tools: whatever they reach, directly or not, is free of these.
 PLAIN = {"error.hpp", "tensor", "metadata", "state", "planner", "format"}

@@ -89,7 +89,7 @@ load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
 /// @param state, id, options, parts  As for @ref load; lvalue parts must outlive the operation.
 /// @param token  Any Asio completion token, last.
 ///
-/// A communicator that says `blocking_only` (NCCL's) is refused at compile time.
+/// A communicator that says `blocking_only` (NCCL's, serialised MPI's) is refused at compile time.
 ///
 /// **Completion signature**: `void(std::exception_ptr, load_report)`, on the token's executor,
 /// where `load_state_dict()` is called too.
@@ -102,8 +102,8 @@ auto async_load(State& state, checkpoint_id id, load_options options, PartsAndTo
     static_assert(
         !detail::one_must_block<PartsAndToken...>,
         "async_load: this communicator is for blocking verbs only. NCCL needs one order of "
-        "launches on all ranks, which a load in the background cannot keep: call load, or "
-        "give a tcp_group");
+        "launches on all ranks, and MPI_THREAD_SERIALIZED one thread in MPI; a load in the "
+        "background keeps neither: call load, or give a tcp_group");
     return detail::with_token_last(
         [&](auto&& token, auto&&... parts) {
             auto prepare = [&state, id = std::move(id), options = std::move(options)](auto packed) {

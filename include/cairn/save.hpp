@@ -76,7 +76,7 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 /// @param state, id, options, parts  As for @ref save; lvalue parts must outlive the operation.
 /// @param token  Any Asio completion token, last.
 ///
-/// A communicator that says `blocking_only` (NCCL's) is refused at compile time.
+/// A communicator that says `blocking_only` (NCCL's, serialised MPI's) is refused at compile time.
 ///
 /// **Completion signature**: `void(std::exception_ptr, save_report)`, on the token's executor.
 ///
@@ -90,8 +90,8 @@ auto async_save(State& state, checkpoint_id id, save_options options, PartsAndTo
     static_assert(
         !detail::one_must_block<PartsAndToken...>,
         "async_save: this communicator is for blocking verbs only. NCCL needs one order of "
-        "launches on all ranks, which a save in the background cannot keep: call save, or "
-        "give a tcp_group");
+        "launches on all ranks, and MPI_THREAD_SERIALIZED one thread in MPI; a save in the "
+        "background keeps neither: call save, or give a tcp_group");
     return detail::with_token_last(
         [&](auto&& token, auto&&... parts) {
             auto prepare = [&state, id = std::move(id), options = std::move(options)](auto packed) {

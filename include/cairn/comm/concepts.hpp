@@ -57,7 +57,7 @@ inline constexpr deadline no_deadline = deadline::max();
 /// - *Names ranks* (optional): `C::names_ranks`, a `static constexpr bool`: false where a rank that
 ///   waits cannot tell for whom, nor hear of a rank that cancelled: only its deadline ends that.
 ///
-/// **Models**: `solo`, `thread_group::member`, `tcp_group`, `nccl_group`.
+/// **Models**: `solo`, `thread_group::member`, `tcp_group`, `mpi_group`, `nccl_group`.
 /// **Archetype**: `archetype::communicator`.
 template <class C>
 concept Communicator =

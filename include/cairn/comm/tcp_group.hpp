@@ -7,6 +7,7 @@
 #include <cairn/comm/tcp/join.hpp>
 #include <cairn/comm/tcp/link.hpp>
 #include <cairn/comm/tcp/rendezvous_file.hpp>
+#include <cairn/comm/tree/calls.hpp>
 #include <cairn/comm/tree/member.hpp>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -18,7 +19,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -47,7 +47,7 @@ struct tcp_options {
 ///
 /// A rank that dies, leaves or falls silent ends the exchange under way, and the next, on all ranks
 /// with @ref errc::rank_failed and its number. See `group_patience` for how soon.
-class tcp_group {
+class tcp_group : public detail::tree_calls<tcp_group> {
 public:
     /// Rank 0 makes one and passes it on, as with NCCL: `tcp_id::text()` is printable. Listens from
     /// here on; the `tcp_group` of rank 0 that is made of it takes the socket over.
@@ -108,26 +108,6 @@ public:
     int rank() const noexcept { return core_->at.rank; }
     int size() const noexcept { return core_->at.size; }
 
-    void gather(message m, int root, deadline d, completion<std::vector<message>> done) {
-        start(kind::gather, root, one(std::move(m)), d, all_of(std::move(done)));
-    }
-    void scatter(std::vector<message> ms, int root, deadline d, completion<message> done) {
-        if (rank() != root) ms.clear();
-        start(kind::scatter, root, std::move(ms), d, first_of(std::move(done)));
-    }
-    void broadcast(message m, int root, deadline d, completion<message> done) {
-        start(kind::broadcast, root, one(std::move(m)), d, first_of(std::move(done)));
-    }
-    void all_gather(message m, deadline d, completion<std::vector<message>> done) {
-        start(kind::all_gather, 0, one(std::move(m)), d, all_of(std::move(done)));
-    }
-    void barrier(deadline d, completion<done_t> done) {
-        auto const to = std::make_shared<completion<done_t>>(std::move(done));
-        start(kind::barrier, 0, {}, d, [to](member::outcome o) {
-            if (o.failure) return to->fail(std::move(o.failure));
-            (*to)();
-        });
-    }
     /// From any thread: the exchange under way, or the next one, fails on all ranks with
     /// @ref errc::cancelled, and the group is of no more use.
     void cancel() noexcept {
@@ -142,9 +122,9 @@ public:
     }
 
 private:
+    friend class detail::tree_calls<tcp_group>;
     using member = detail::tree_member;
-    using kind = detail::exchange_kind;
-    using ended = std::function<void(member::outcome)>;
+    using ended = detail::tree_ended;
     using clock = std::chrono::steady_clock;
 
     /// All that the thread of the group works with; lives until that has ended.
@@ -293,39 +273,16 @@ private:
         return e == nullptr ? std::string() : e;
     }
 
-    void start(kind k, int root, std::vector<message> in, deadline d, ended done) {
+    void start(detail::exchange_kind k, int root, std::vector<message> in, deadline d,
+               ended done) {
         boost::asio::post(core_->io, [c = core_, k, root, in = std::move(in), d,
                                       done = std::move(done)]() mutable {
-            if (c->decides.busy())
-                return done({std::make_exception_ptr(error(errc::invalid_argument,
-                                                           {.rank = c->at.rank,
-                                                            .expected = "one exchange at a time",
-                                                            .found = "two"})), {}});
+            if (c->decides.busy()) return done(detail::two_at_a_time(c->at.rank));
             c->done = std::move(done);
             c->decides.start(k, root, std::move(in), d, clock::now());
             c->pump();
         });
     }
-    static std::vector<message> one(message m) {
-        std::vector<message> v;
-        v.push_back(std::move(m));
-        return v;
-    }
-    static ended all_of(completion<std::vector<message>> done) {
-        auto const to = std::make_shared<completion<std::vector<message>>>(std::move(done));
-        return [to](member::outcome o) {
-            if (o.failure) return to->fail(std::move(o.failure));
-            (*to)(std::move(o.result));
-        };
-    }
-    static ended first_of(completion<message> done) {
-        auto const to = std::make_shared<completion<message>>(std::move(done));
-        return [to](member::outcome o) {
-            if (o.failure) return to->fail(std::move(o.failure));
-            (*to)(std::move(o.result.front()));
-        };
-    }
-
     void end() noexcept {
         auto const c = std::move(core_);
         if (!c) return;

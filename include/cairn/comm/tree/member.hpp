@@ -49,6 +49,8 @@ public:
 
     bool busy() const noexcept { return call_.here; }
     bool broken() const noexcept { return broken_.has_value(); }
+    /// Which exchange of the group is under way or next, from 0.
+    std::uint64_t round() const noexcept { return round_; }
     void share(std::shared_ptr<const activity> a) { activity_ = std::move(a); }
 
     /// This rank calls an exchange. @pre `!busy()`
