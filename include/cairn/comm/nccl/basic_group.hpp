@@ -4,11 +4,11 @@
 
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/nccl/member.hpp>
+#include <cairn/comm/tree/calls.hpp>
 
 #include <atomic>
 #include <condition_variable>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -40,7 +40,7 @@ namespace cairn {
 /// deadline nor `cancel` reaches into a launch that blocks: NCCL connects ranks in the first ones,
 /// and a communicator made with `ncclConfig_t::blocking = 0` is then polled as well.
 template <NcclApi Api>
-class basic_nccl_group {
+class basic_nccl_group : public detail::tree_calls<basic_nccl_group<Api>> {
 public:
     static constexpr bool blocking_only = true;
     static constexpr bool names_ranks = false;
@@ -75,25 +75,6 @@ public:
     int rank() const noexcept { return core_->rank; }
     int size() const noexcept { return core_->size; }
 
-    void gather(message m, int root, deadline d, completion<std::vector<message>> done) {
-        start({kind::gather, root, one(std::move(m)), d}, all_of(std::move(done)));
-    }
-    void scatter(std::vector<message> ms, int root, deadline d, completion<message> done) {
-        start({kind::scatter, root, std::move(ms), d}, first_of(std::move(done)));
-    }
-    void broadcast(message m, int root, deadline d, completion<message> done) {
-        start({kind::broadcast, root, one(std::move(m)), d}, first_of(std::move(done)));
-    }
-    void all_gather(message m, deadline d, completion<std::vector<message>> done) {
-        start({kind::all_gather, 0, one(std::move(m)), d}, all_of(std::move(done)));
-    }
-    void barrier(deadline d, completion<done_t> done) {
-        auto const to = std::make_shared<completion<done_t>>(std::move(done));
-        start({kind::barrier, 0, {}, d}, [to](std::exception_ptr e, std::vector<message>&&) {
-            if (e) return to->fail(std::move(e));
-            (*to)();
-        });
-    }
     /// From any thread: the exchange under way, or the next one, fails with @ref errc::cancelled on
     /// this rank, and the group is of no more use. The others hear of it when all have come to that
     /// exchange, unless bytes travel already; else their deadlines end it.
@@ -104,8 +85,7 @@ public:
     bool aborted() const noexcept { return core_->aborted; }
 
 private:
-    using kind = detail::exchange_kind;
-    using ended = std::function<void(std::exception_ptr, std::vector<message>&&)>;
+    friend detail::tree_calls<basic_nccl_group>;
     using guard = std::unique_lock<std::mutex>;
 
     /// What the group and its thread share.
@@ -119,13 +99,13 @@ private:
         std::mutex m{};
         std::condition_variable changed{};
         std::optional<detail::nccl_call> call{};
-        ended done{};  ///< Set while an exchange is asked for or under way.
+        detail::tree_ended done{};  ///< Set while an exchange is asked for or under way.
         bool stop = false;
 
-        void run(typename Api::comm comm, const nccl_options& o, completion<done_t> ready) {
+        void run(typename Api::comm comm, const nccl_options& how, completion<done_t> ready) {
             std::optional<detail::nccl_member<Api>> member;
             try {
-                member.emplace(comm, o, cancelled);
+                member.emplace(comm, how, cancelled);
             } catch (...) {
                 return ready.fail(std::current_exception());
             }
@@ -139,56 +119,36 @@ private:
                 auto now = std::move(*call);
                 call.reset();
                 lock.unlock();
-                std::exception_ptr failure;
-                std::vector<message> result;
+                detail::tree_member::outcome o;
                 try {
-                    result = member->run(std::move(now));
+                    o.result = member->run(std::move(now));
                 } catch (...) {
-                    failure = std::current_exception();
+                    o.failure = std::current_exception();
                 }
                 aborted = member->aborted();
                 lock.lock();
                 auto const tell = std::exchange(done, nullptr);
                 lock.unlock();
-                tell(std::move(failure), std::move(result));
+                tell(std::move(o));
                 lock.lock();
             }
         }
     };
 
-    void start(detail::nccl_call call, ended done) {
+    void start(detail::exchange_kind kind, int root, std::vector<message> in, deadline d,
+               detail::tree_ended done) {
         auto const c = core_;
         {
             guard const lock(c->m);
             if (!c->done) {
-                c->call = std::move(call);
+                c->call.emplace();
+                *c->call = {kind, root, std::move(in), d};
                 c->done = std::move(done);
                 c->changed.notify_one();
                 return;
             }
         }
-        done(std::make_exception_ptr(error(errc::invalid_argument,
-                                           {.rank = c->rank, .expected = "one exchange at a time",
-                                            .found = "two"})), {});
-    }
-    static std::vector<message> one(message m) {
-        std::vector<message> v;
-        v.push_back(std::move(m));
-        return v;
-    }
-    static ended all_of(completion<std::vector<message>> done) {
-        auto const to = std::make_shared<completion<std::vector<message>>>(std::move(done));
-        return [to](std::exception_ptr e, std::vector<message>&& result) {
-            if (e) return to->fail(std::move(e));
-            (*to)(std::move(result));
-        };
-    }
-    static ended first_of(completion<message> done) {
-        auto const to = std::make_shared<completion<message>>(std::move(done));
-        return [to](std::exception_ptr e, std::vector<message>&& result) {
-            if (e) return to->fail(std::move(e));
-            (*to)(std::move(result.front()));
-        };
+        done(detail::two_at_a_time(c->rank));
     }
 
     void end() noexcept {
