@@ -3,18 +3,24 @@
 //
 //     gpt2 save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--deadline S]
 //
+// Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
 // `save` alternates between DIR/s0 and DIR/s1, `load` reads DIR/s0. Prints one line of JSON.
+#include "../examples/ranks.hpp"
+
 #include <cairn/cairn.hpp>
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <iostream>
+#include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -175,6 +181,99 @@ void print_list(const char* name, const std::vector<double>& v) {
     std::printf("]");
 }
 
+/// What one rank has to report.
+struct result {
+    std::uint64_t bytes = 0, wrong = 0;
+    double maxrss_kib = 0, cpu_s = 0;
+    std::uint64_t process = 0;
+    std::vector<double> times{};
+
+    cairn::message encode() const {
+        std::vector<double> all{static_cast<double>(bytes), static_cast<double>(wrong), maxrss_kib,
+                                cpu_s, static_cast<double>(process)};
+        all.insert(all.end(), times.begin(), times.end());
+        auto const b = std::as_bytes(std::span(all));
+        return {b.begin(), b.end()};
+    }
+    static result decode(const cairn::message& m) {
+        std::vector<double> all(m.size() / sizeof(double));
+        std::memcpy(all.data(), m.data(), m.size());
+        return {static_cast<std::uint64_t>(all[0]), static_cast<std::uint64_t>(all[1]), all[2],
+                all[3], static_cast<std::uint64_t>(all[4]), {all.begin() + 5, all.end()}};
+    }
+};
+
+std::atomic<bool> wrong_anywhere{false};
+
+void print(const arguments& a, const std::vector<result>& all) {
+    std::vector<double> slowest(static_cast<std::size_t>(a.steps), 0);
+    std::uint64_t bytes = 0, wrong = 0;
+    std::map<std::uint64_t, const result*> processes;  // threads share theirs
+    for (auto const& r : all) {
+        for (std::size_t k = 0; k < slowest.size(); ++k)
+            slowest[k] = std::max(slowest[k], r.times[k]);
+        bytes += r.bytes;
+        wrong += r.wrong;
+        processes[r.process] = &r;
+    }
+    double maxrss = 0, cpu = 0;
+    for (auto const& [pid, r] : processes) {
+        maxrss += r->maxrss_kib / 1024.0;
+        cpu += r->cpu_s;
+    }
+    std::printf("{\"mode\": \"%s\", \"ranks\": %zu, \"bytes\": %llu, ", a.mode.c_str(), all.size(),
+                static_cast<unsigned long long>(bytes));
+    print_list("times", slowest);
+    std::printf(", ");
+    print_list("stalls", slowest);  // a blocking save stalls for as long as it takes
+    std::printf(", \"maxrss_mb\": %.1f, \"cpu_s\": %.2f", maxrss, cpu);
+    if (a.check) std::printf(", \"wrong\": %llu", static_cast<unsigned long long>(wrong));
+    std::printf("}\n");
+}
+
+void run(const arguments& a, cairn::any_communicator& ranks) {
+    result mine;
+    state s(ranks.rank(), ranks.size(), a.mode == "save");
+    mine.bytes = s.bytes();
+    for (int k = 0; k < a.steps; ++k) {
+        (void)cairn::await_completion<cairn::done_t>(
+            [&](auto done) { ranks.barrier(cairn::no_deadline, std::move(done)); });
+        auto const start = std::chrono::steady_clock::now();
+        if (a.mode == "save") {
+            cairn::save_options o;
+            o.deadline = std::chrono::seconds(a.deadline);
+            o.storage.sync_files = a.sync;
+            cairn::save(s, a.dir + (k % 2 == 0 ? "/s0" : "/s1"), o, ranks);
+        } else {
+            cairn::load_options o;
+            o.deadline = std::chrono::seconds(a.deadline);
+            cairn::load(s, a.dir + "/s0", o, ranks);
+        }
+        mine.times.push_back(
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    if (a.check) mine.wrong = s.wrong();
+    if (mine.wrong != 0) wrong_anywhere = true;
+    // Nobody's figures before all have ended: threads share a process.
+    (void)cairn::await_completion<cairn::done_t>(
+        [&](auto done) { ranks.barrier(cairn::no_deadline, std::move(done)); });
+    rusage u{};
+    getrusage(RUSAGE_SELF, &u);
+    auto const seconds = [](const timeval& t) {
+        return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+    };
+    mine.maxrss_kib = static_cast<double>(u.ru_maxrss);
+    mine.cpu_s = seconds(u.ru_utime) + seconds(u.ru_stime);
+    mine.process = static_cast<std::uint64_t>(getpid());
+    auto const got = cairn::await_completion<std::vector<cairn::message>>([&](auto done) {
+        ranks.gather(mine.encode(), 0, cairn::no_deadline, std::move(done));
+    });
+    if (ranks.rank() != 0) return;
+    std::vector<result> all;
+    for (auto const& m : got) all.push_back(result::decode(m));
+    print(a, all);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -185,60 +284,11 @@ int main(int argc, char** argv) {
                      "[--deadline S]\n");
         return 2;
     }
-    auto const ranks = static_cast<std::size_t>(a.ranks);
-    std::vector<std::vector<double>> times(ranks);
-    std::vector<std::uint64_t> bytes(ranks), wrong(ranks);
     try {
-        cairn::run_ranks(a.ranks, [&](cairn::thread_group::member& me) {
-            auto const rank = static_cast<std::size_t>(me.rank());
-            state s(me.rank(), a.ranks, a.mode == "save");
-            bytes[rank] = s.bytes();
-            for (int k = 0; k < a.steps; ++k) {
-                (void)cairn::await_completion<cairn::done_t>(
-                    [&](auto done) { me.barrier(cairn::no_deadline, std::move(done)); });
-                auto const start = std::chrono::steady_clock::now();
-                auto const limit = std::chrono::seconds(a.deadline);
-                if (a.mode == "save") {
-                    cairn::save_options o;
-                    o.deadline = limit;
-                    o.storage.sync_files = a.sync;
-                    cairn::save(s, a.dir + (k % 2 == 0 ? "/s0" : "/s1"), o, me);
-                } else {
-                    cairn::load_options o;
-                    o.deadline = limit;
-                    cairn::load(s, a.dir + "/s0", o, me);
-                }
-                times[rank].push_back(
-                    std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-                        .count());
-            }
-            if (a.check) wrong[rank] = s.wrong();
-        });
+        run_as_ranks(a.ranks, [&](cairn::any_communicator& ranks) { run(a, ranks); });
     } catch (const std::exception& e) {
         std::fprintf(stderr, "gpt2: %s\n", e.what());
         return 1;
     }
-    std::vector<double> slowest(static_cast<std::size_t>(a.steps), 0);
-    std::uint64_t total = 0, bad = 0;
-    for (std::size_t r = 0; r < ranks; ++r) {
-        for (std::size_t k = 0; k < slowest.size(); ++k)
-            slowest[k] = std::max(slowest[k], times[r][k]);
-        total += bytes[r];
-        bad += wrong[r];
-    }
-    rusage u{};
-    getrusage(RUSAGE_SELF, &u);
-    auto const seconds = [](const timeval& t) {
-        return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-    };
-    std::printf("{\"mode\": \"%s\", \"ranks\": %d, \"bytes\": %llu, ", a.mode.c_str(), a.ranks,
-                static_cast<unsigned long long>(total));
-    print_list("times", slowest);
-    std::printf(", ");
-    print_list("stalls", slowest);  // a blocking save stalls for as long as it takes
-    std::printf(", \"maxrss_mb\": %.1f, \"cpu_s\": %.2f", static_cast<double>(u.ru_maxrss) / 1024.0,
-                seconds(u.ru_utime) + seconds(u.ru_stime));
-    if (a.check) std::printf(", \"wrong\": %llu", static_cast<unsigned long long>(bad));
-    std::printf("}\n");
-    return bad == 0 ? 0 : 1;
+    return wrong_anywhere ? 1 : 0;
 }

@@ -11,16 +11,17 @@ import sys
 # detail/ is nobody's own: what a detail header includes counts as included by whoever includes it.
 MAY_INCLUDE = {
     "error.hpp": set(),
+    "activity.hpp": set(),
     "completion.hpp": {"error.hpp"},
     "tensor": {"error.hpp"},
     "metadata": {"error.hpp", "tensor"},
     "state": {"error.hpp", "tensor", "metadata"},
     "format": {"error.hpp", "tensor", "metadata", "state/value.hpp", "state/big_int.hpp"},
-    "planner": {"error.hpp", "tensor", "metadata", "state"},
+    "planner": {"error.hpp", "activity.hpp", "tensor", "metadata", "state"},
     "object_store": {"error.hpp", "completion.hpp"},
-    "comm": {"error.hpp", "completion.hpp"},
-    "storage": {"error.hpp", "completion.hpp", "tensor", "metadata", "state", "planner", "format",
-                "object_store"},
+    "comm": {"error.hpp", "completion.hpp", "activity.hpp"},
+    "storage": {"error.hpp", "completion.hpp", "activity.hpp", "tensor", "metadata", "state",
+                "planner", "format", "object_store"},
 }
 EVERYTHING = set(MAY_INCLUDE)
 # Leaves: for somebody else's types, so that nothing of cairn includes them, not even cairn.hpp.

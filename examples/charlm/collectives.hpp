@@ -2,11 +2,12 @@
 #ifndef CHARLM_COLLECTIVES_HPP
 #define CHARLM_COLLECTIVES_HPP
 
-#include <atomic>
-#include <barrier>
+#include <cairn/comm/any_communicator.hpp>
+
 #include <cstddef>
+#include <cstring>
 #include <span>
-#include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace charlm {
@@ -20,72 +21,53 @@ inline range owned(std::size_t n, std::size_t r, std::size_t ranks) {
     return {n * r / ranks, n * (r + 1) / ranks};
 }
 
-/// A rank stopped because another one had left; not the error to look at.
-struct other_rank_left : std::runtime_error {
-    other_rank_left() : std::runtime_error("another rank left the group") {}
-};
-
-/// What NCCL is to a trainer on GPUs, for threads: every rank calls the same operations in the same
-/// order. Sums go in rank order, so that they come out the same every time.
+/// What NCCL is to a trainer on GPUs: every rank calls the same operations in the same order. Sums
+/// go in rank order, so that they come out the same every time. It has a group of its own, as a
+/// trainer's has nothing to do with the one that checkpoints are saved with.
 class collectives {
 public:
-    explicit collectives(std::size_t ranks)
-        : meet_(static_cast<std::ptrdiff_t>(ranks)), in_(ranks) {}
+    explicit collectives(cairn::any_communicator group) : group_(std::move(group)) {}
 
-    std::size_t ranks() const { return in_.size(); }
+    std::size_t rank() const { return static_cast<std::size_t>(group_.rank()); }
+    std::size_t ranks() const { return static_cast<std::size_t>(group_.size()); }
 
-    /// Everybody's shards, one after the other. @throws other_rank_left
-    std::vector<float> all_gather(std::size_t rank, std::span<const float> mine, std::size_t n) {
+    /// Everybody's shards, one after the other.
+    std::vector<float> all_gather(std::span<const float> mine) {
         std::vector<float> whole;
-        whole.reserve(n);
-        exchange(rank, mine, [&] {
-            for (auto s : in_) whole.insert(whole.end(), s.begin(), s.end());
-        });
+        for (auto const& m : exchange(mine)) whole.insert(whole.end(), m.begin(), m.end());
         return whole;
     }
-
-    /// The sum over all ranks of the elements that this rank owns. @throws other_rank_left
-    std::vector<float> reduce_scatter(std::size_t rank, std::span<const float> whole) {
-        auto const mine = owned(whole.size(), rank, ranks());
+    /// The sum over all ranks of the elements that this rank owns.
+    std::vector<float> reduce_scatter(std::span<const float> whole) {
+        auto const mine = owned(whole.size(), rank(), ranks());
         std::vector<float> sum(mine.size(), 0.0f);
-        exchange(rank, whole, [&] {
-            for (auto s : in_)
-                for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += s[mine.begin + i];
-        });
+        for (auto const& m : exchange(whole))
+            for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += m[mine.begin + i];
         return sum;
     }
-
-    /// The sum of all ranks' numbers. @throws other_rank_left
-    double all_reduce(std::size_t rank, float x) {
-        auto const all = all_gather(rank, std::span(&x, 1), ranks());
+    /// The sum of all ranks' numbers.
+    double all_reduce(float x) {
         double sum = 0;
-        for (auto v : all) sum += static_cast<double>(v);
+        for (auto v : all_gather(std::span(&x, 1))) sum += static_cast<double>(v);
         return sum;
-    }
-
-    /// This rank takes part no more: the others do not wait for it, they throw.
-    void leave() {
-        left_ = true;
-        meet_.arrive_and_drop();
     }
 
 private:
-    /// Shows `mine` to all, and `look`s at what they show. `look` must not throw (it allocates
-    /// nothing): what a rank shows must stay until all have looked.
-    template <class Look>
-    void exchange(std::size_t rank, std::span<const float> mine, Look look) {
-        in_[rank] = mine;
-        meet_.arrive_and_wait();
-        // Whoever left before showing anything left an old span, of memory that may be gone. All
-        // others see that here: nobody leaves between the two meetings.
-        if (left_) throw other_rank_left();
-        look();
-        meet_.arrive_and_wait();
+    /// What each rank has given, in rank order.
+    std::vector<std::vector<float>> exchange(std::span<const float> mine) {
+        auto const bytes = std::as_bytes(mine);
+        auto const got = cairn::await_completion<std::vector<cairn::message>>([&](auto done) {
+            group_.all_gather({bytes.begin(), bytes.end()}, cairn::no_deadline, std::move(done));
+        });
+        std::vector<std::vector<float>> all;
+        for (auto const& m : got) {
+            all.emplace_back(m.size() / sizeof(float));
+            if (!m.empty()) std::memcpy(all.back().data(), m.data(), m.size());
+        }
+        return all;
     }
 
-    std::barrier<> meet_;
-    std::atomic<bool> left_ = false;
-    std::vector<std::span<const float>> in_;
+    cairn::any_communicator group_;
 };
 
 }  // namespace charlm

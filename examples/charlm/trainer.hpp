@@ -39,8 +39,8 @@ public:
     static constexpr std::size_t batch = 96;
     std::int64_t step = 0;
 
-    trainer(const corpus& text, collectives& group, std::size_t rank)
-        : text_(&text), group_(&group), rank_(rank) {
+    trainer(const corpus& text, collectives& group)
+        : text_(&text), group_(&group), rank_(group.rank()) {
         auto const v = static_cast<std::int64_t>(text.vocabulary);
         add("embed.weight", {v, embedding}, 0.3f);
         add("hidden.weight", {context * embedding, hidden}, 0.1f);
@@ -81,8 +81,8 @@ public:
                 loss += learn_one(whole, grads, *text_, text_->position(step, i));
         }  // whole parameters are gone
         ++step;
-        for (auto& [name, p] : parameters_) adam(p, group_->reduce_scatter(rank_, of(grads, name)));
-        return group_->all_reduce(rank_, loss) / batch;
+        for (auto& [name, p] : parameters_) adam(p, group_->reduce_scatter(of(grads, name)));
+        return group_->all_reduce(loss) / batch;
     }
 
     /// A number that stands for every bit of the whole state, the same on any number of ranks.
@@ -90,7 +90,7 @@ public:
         std::uint64_t h = static_cast<std::uint64_t>(step) + 14695981039346656037ULL;
         for (auto& [name, p] : parameters_) {
             for (auto* part : {&p.value, &p.exp_avg, &p.exp_avg_sq}) {
-                for (float f : group_->all_gather(rank_, *part, p.elements())) {
+                for (float f : group_->all_gather(*part)) {
                     std::uint32_t bits = 0;
                     std::memcpy(&bits, &f, sizeof bits);
                     h = (h ^ bits) * 1099511628211ULL;
@@ -124,7 +124,7 @@ private:
     weights gather() {
         weights w;
         for (auto& [name, p] : parameters_)
-            of(w, name) = group_->all_gather(rank_, p.value, p.elements());
+            of(w, name) = group_->all_gather(p.value);
         return w;
     }
     weights zeros() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ToyModel and Adam, sharded over threads as FSDP shards them; taking turns with PyTorch:
 //     train [--load CKPT] --save CKPT --steps K [--ranks N]
+#include "../ranks.hpp"
 #include "toy.hpp"
 
 #include <CLI/CLI.hpp>
@@ -19,7 +20,7 @@ int main(int argc, char** argv) {
     CLI11_PARSE(cli, argc, argv);
 
     try {
-        cairn::run_ranks(ranks, [&](auto& me) {
+        run_as_ranks(ranks, [&](auto& me) {
             toy::model model(me.rank(), me.size());
             toy::adam optimizer(model.parameters());
             auto const state = [&] {

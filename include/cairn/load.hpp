@@ -38,7 +38,7 @@ load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
         auto&& store = part_or<store_part>(parts, [] { return file_store(); });
         return torch_reader(share_store(store), options.storage);
     });
-    load_job(flat.leaves(), flat.refused, id, options, comm, planner, reader).run();
+    auto phases = load_job(flat.leaves(), flat.refused, id, options, comm, planner, reader).run();
     load_report report;
     if constexpr (requires { { planner.report() } -> std::convertible_to<load_report>; })
         report = planner.report();
@@ -46,6 +46,7 @@ load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
                       { reader.unverified() } -> std::convertible_to<std::vector<std::string>>;
                   })
         report.unverified = reader.unverified();
+    report.phases = std::move(phases);
     return report;
 }
 

@@ -277,7 +277,9 @@ BOOST_AUTO_TEST_CASE(two_jobs_at_once_leave_one_whole_checkpoint_and_strangers_a
     for (auto const& [name, content] : strangers)
         BOOST_TEST((after.count(name) == 1 && after.at(name) == content), name);
     // Two data files, the metadata, and what is not ours: no leftovers of 51 saves.
-    BOOST_TEST(after.size() == strangers.size() + 3);
+    std::string names;
+    for (auto const& [name, content] : after) names += name.substr(id.size()) + " ";
+    BOOST_TEST(after.size() == strangers.size() + 3, names);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -83,6 +83,9 @@ public:
         return from_directory(directory, e.run, e.rank, e.size, o);
     }
 
+    /// Whether a launcher that `from_environment` knows has started this process.
+    static bool is_launched() { return !detail::launch_environment::detect().launcher.empty(); }
+
     /// Ranks that share a directory and know their number.
     /// @param name  Of this run: another for each that may go on at the same time.
     static tcp_group from_directory(const std::string& directory, const std::string& name, int rank,

@@ -2,14 +2,14 @@
 #ifndef CAIRN_COMM_THREAD_GROUP_HPP
 #define CAIRN_COMM_THREAD_GROUP_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/comm/concepts.hpp>
+#include <cairn/comm/thread/meeting.hpp>
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -30,142 +30,11 @@ namespace cairn {
 /// Completions are called on the thread of whoever ended the exchange: the last rank to arrive, a
 /// rank that leaves, or the group's timer, which exists once a deadline was used. No lock is held.
 class thread_group {
-    enum class kind { gather, scatter, broadcast, all_gather, barrier };
-    struct call {
-        bool here = false;
-        kind what = kind::barrier;
-        int root = 0;
-        std::vector<message> in{};
-        /// Called without the lock, with everybody's input or the failure.
-        std::function<void(std::exception_ptr, const std::vector<call>&)> end{};
-    };
+    using kind = detail::thread_exchange;
+    using call = detail::thread_call;
+    using meeting = detail::thread_meeting;
+    using shared = detail::thread_shared;
     using guard = std::unique_lock<std::mutex>;
-
-    /// Where the ranks meet. Ranks call in one order with one exchange outstanding each, so the
-    /// exchange under way is the same for all who have arrived: no sequence numbers.
-    struct meeting {
-        explicit meeting(int n) : calls(static_cast<std::size_t>(n)), gone(calls.size(), false) {}
-
-        std::mutex m{};
-        std::condition_variable changed{};
-        std::vector<call> calls;
-        std::vector<bool> gone;
-        std::size_t arrived = 0;
-        deadline by = no_deadline;            ///< The earliest of those who arrived.
-        std::optional<std::string> poison{};  ///< Why it can no longer be used.
-        bool cancelled = false;               ///< That is why, and nobody has been told.
-        bool stop = false;
-        std::thread timer{};
-
-        /// Ends the exchange under way, with everybody's input.
-        void complete(guard& lock) {
-            auto const all = take();
-            lock.unlock();
-            for (auto const& c : all) c.end(nullptr, all);
-        }
-        /// Ends it with a failure on all ranks that arrived, and poisons the group.
-        void fail(guard& lock, const error& e) {
-            poison = e.what();
-            auto const all = take();
-            lock.unlock();
-            for (auto const& c : all)
-                if (c.here) c.end(std::make_exception_ptr(e), all);
-        }
-        void cancel(int rank) {
-            guard lock(m);
-            if (poison) return;
-            error const e(errc::cancelled, {.rank = rank, .remedy = "make a new group"});
-            if (arrived != 0) return fail(lock, e);
-            poison = e.what();
-            cancelled = true;
-        }
-        void leave(std::size_t rank) {
-            guard lock(m);
-            gone[rank] = true;
-            if (arrived != 0) fail(lock, somebody_left());
-        }
-
-        bool anybody_left() const {
-            return std::find(gone.begin(), gone.end(), true) != gone.end();
-        }
-        error somebody_left() const {
-            auto const first = std::find(gone.begin(), gone.end(), true) - gone.begin();
-            return {
-                errc::rank_failed,
-                {.rank = static_cast<int>(first),
-                 .found = ranks([this](std::size_t r) { return gone[r]; }) + " left the group"}};
-        }
-        error different_calls() const {
-            constexpr const char* names[] = {"gather", "scatter", "broadcast", "all_gather",
-                                             "barrier"};
-            std::string found;
-            for (std::size_t r = 0; r < calls.size(); ++r) {
-                auto const& c = calls[r];
-                if (!c.here) continue;
-                found += (found.empty() ? "rank " : ", rank ") + std::to_string(r) + " in " +
-                         names[static_cast<std::size_t>(c.what)];
-                if (c.what != kind::all_gather && c.what != kind::barrier)
-                    found += " with root " + std::to_string(c.root);
-            }
-            return {errc::invalid_argument,
-                    {.expected = "all ranks to call the same exchange", .found = std::move(found)}};
-        }
-        error too_late() const {
-            return {errc::timed_out,
-                    {.expected = "every rank in time",
-                     .found = ranks([this](std::size_t r) { return !calls[r].here; }) +
-                              " did not arrive",
-                     .remedy = "make a new group"}};
-        }
-        /// The timer's thread: keeps the deadline of whichever exchange is under way.
-        void keep_deadlines() {
-            guard lock(m);
-            while (!stop) {
-                if (by == no_deadline) {
-                    changed.wait(lock);
-                } else if (std::chrono::steady_clock::now() < by) {
-                    changed.wait_until(lock, deadline(by));
-                } else {
-                    fail(lock, too_late());
-                    lock.lock();
-                }
-            }
-        }
-
-    private:
-        std::vector<call> take() {
-            arrived = 0;
-            by = no_deadline;
-            return std::exchange(calls, std::vector<call>(calls.size()));
-        }
-        template <class Predicate>
-        std::string ranks(Predicate&& which) const {
-            std::string s;
-            for (std::size_t r = 0; r < calls.size(); ++r)
-                if (which(r)) s += (s.empty() ? "rank " : ", rank ") + std::to_string(r);
-            return s;
-        }
-    };
-
-    /// What the group and its members share; the timer outlives it only to return.
-    struct shared {
-        explicit shared(int n) : at(std::make_shared<meeting>(n)) {}
-        shared(shared&&) = delete;
-        ~shared() {
-            {
-                std::lock_guard const lock(at->m);
-                at->stop = true;
-            }
-            at->changed.notify_all();
-            if (!at->timer.joinable()) return;
-            // A completion that the timer called may have held the last member.
-            if (at->timer.get_id() == std::this_thread::get_id())
-                at->timer.detach();
-            else
-                at->timer.join();
-        }
-        std::shared_ptr<meeting> at;
-    };
 
 public:
     /// One rank's end of the group. Movable; used by one thread at a time.
@@ -224,6 +93,12 @@ public:
         /// group is of no more use.
         void cancel() noexcept {
             if (auto const s = s_) s->at->cancel(rank_);
+        }
+        /// What this rank is at, for those who wait for it.
+        void share(std::shared_ptr<const activity> a) {
+            if (!s_) return;
+            std::lock_guard const lock(s_->at->m);
+            s_->at->shown[static_cast<std::size_t>(rank_)] = std::move(a);
         }
         /// Says that this rank takes part in no more exchanges; one that is under way fails.
         void leave() noexcept {
@@ -314,7 +189,12 @@ public:
 
         /// Sees to it that the exchange under way ends at `d`.
         static void watch(const std::shared_ptr<meeting>& at, guard& lock, deadline d) {
-            at->by = std::min(at->by, d);
+            if (d < at->by) {
+                at->by = d;
+                at->given = std::chrono::ceil<std::chrono::milliseconds>(
+                    std::max(d - std::chrono::steady_clock::now(),
+                             std::chrono::steady_clock::duration(0)));
+            }
             if (!at->timer.joinable()) {
                 try {
                     at->timer = std::thread([at] { at->keep_deadlines(); });

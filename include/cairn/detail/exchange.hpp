@@ -2,10 +2,13 @@
 #ifndef CAIRN_DETAIL_EXCHANGE_HPP
 #define CAIRN_DETAIL_EXCHANGE_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/comm/concepts.hpp>
 #include <cairn/detail/failures.hpp>
 
+#include <chrono>
 #include <exception>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -16,7 +19,15 @@ namespace cairn::detail {
 template <Communicator Comm>
 class exchange {
 public:
-    exchange(Comm& comm, int root, deadline by) : comm_(comm), root_(root), by_(by) {}
+    /// @param patience  For each exchange; 0: for ever.
+    /// @param shown     What this rank is at, for groups that can tell the others.
+    exchange(Comm& comm, int root, std::chrono::milliseconds patience,
+             const std::shared_ptr<activity>& shown)
+        : comm_(comm), root_(root), patience_(patience) {
+        share(shown);
+    }
+    exchange(exchange&&) = delete;
+    ~exchange() { share(nullptr); }
 
     int rank() const { return comm_.rank(); }
     int size() const { return comm_.size(); }
@@ -26,7 +37,7 @@ public:
     /// Everybody's outcome, in rank order, on the coordinator; empty elsewhere.
     std::vector<outcome> gather(const outcome& mine) {
         return decode(await_completion<std::vector<message>>([&](auto done) {
-            comm_.gather(encode_outcome(mine.failures, mine.payload), root_, by_, std::move(done));
+            comm_.gather(encode_outcome(mine.failures, mine.payload), root_, by(), std::move(done));
         }));
     }
     /// The coordinator's outcome for this rank.
@@ -35,7 +46,7 @@ public:
         std::vector<message> ms;
         for (auto const& o : all) ms.push_back(encode_outcome(o.failures, o.payload));
         return decode_outcome(await_completion<message>([&](auto done) {
-            comm_.scatter(std::move(ms), root_, by_, std::move(done));
+            comm_.scatter(std::move(ms), root_, by(), std::move(done));
         }));
     }
     /// The coordinator's outcome, on every rank.
@@ -43,12 +54,12 @@ public:
         message m;
         if (coordinator()) m = encode_outcome(mine.failures, mine.payload);
         return decode_outcome(await_completion<message>(
-            [&](auto done) { comm_.broadcast(std::move(m), root_, by_, std::move(done)); }));
+            [&](auto done) { comm_.broadcast(std::move(m), root_, by(), std::move(done)); }));
     }
     /// Everybody's outcome on every rank.
     std::vector<outcome> all_gather(const outcome& mine) {
         return decode(await_completion<std::vector<message>>([&](auto done) {
-            comm_.all_gather(encode_outcome(mine.failures, mine.payload), by_, std::move(done));
+            comm_.all_gather(encode_outcome(mine.failures, mine.payload), by(), std::move(done));
         }));
     }
 
@@ -71,9 +82,18 @@ private:
         return out;
     }
 
+    deadline by() const {
+        if (patience_.count() == 0) return no_deadline;
+        return std::chrono::steady_clock::now() + patience_;
+    }
+    void share(const std::shared_ptr<activity>& a) {
+        if constexpr (requires { comm_.share(std::shared_ptr<const activity>(a)); })
+            comm_.share(std::shared_ptr<const activity>(a));
+    }
+
     Comm& comm_;
     int root_;
-    deadline by_;
+    std::chrono::milliseconds patience_;
 };
 
 }  // namespace cairn::detail

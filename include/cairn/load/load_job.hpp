@@ -3,6 +3,7 @@
 #define CAIRN_LOAD_LOAD_JOB_HPP
 
 #include <cairn/detail/exchange.hpp>
+#include <cairn/detail/phases.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/load/load_fsm.hpp>
 #include <cairn/load/options.hpp>
@@ -26,17 +27,16 @@ public:
     load_job(flat_state& state, std::exception_ptr refused, const checkpoint_id& id,
              const load_options& options, Comm& comm, Plan& planner, Reader& reader)
         : state_(state), refused_(std::move(refused)), id_(id),
-          exchange_(comm, options.coordinator,
-                    options.deadline.count() == 0
-                        ? no_deadline
-                        : std::chrono::steady_clock::now() + options.deadline),
+          exchange_(comm, options.coordinator, options.deadline, clock_.shown()),
           planner_(planner), reader_(reader), fsm_(exchange_.coordinator()) {}
 
     /// @throws error with every failed rank's own failure.
-    void run() {
+    /// @return How long the ranks took.
+    std::vector<phase_time> run() {
         using step = load_fsm::step;
         while (fsm_.current() != step::done) fsm_.resume(perform(fsm_.current()));
         if (!fsm_.succeeded()) throw error(std::move(failures_), fsm_.state_modified());
+        return std::move(phases_);
     }
 
 private:
@@ -45,27 +45,26 @@ private:
     event perform(load_fsm::step s) {
         using enum load_fsm::step;
         switch (s) {
-            case read_metadata: return worked([&] {
+            case read_metadata: return worked("read metadata", [&] {
                 reader_.reset(id_);
                 return format::native::encode_metadata(reader_.read_metadata());
             });
             case exchange_metadata: return exchanged([&] { return receive_metadata(); });
-            case plan_local: return worked([&] { return local_plan(); });
+            case plan_local: return worked("plan", [&] { return local_plan(); });
             case exchange_plans: return exchanged([&] {
                 everybody_ = exchange_.gather(mine_);
                 return collect_failures(everybody_);
             });
-            case plan_global: return worked([&] { return global_plan(); });
+            case plan_global: return worked("plan for all", [&] { return global_plan(); });
             case exchange_global: return exchanged([&] { return scattered(); });
-            case finish_plan: return worked([&] {
+            case finish_plan: return worked("plan", [&] {
                 plan_ = planner_.finish_load_plan(decode_load_plan(my_plan_));
                 return std::vector<std::byte>();
             });
             case agree:
                 return exchanged([&] { return collect_failures(exchange_.all_gather(mine_)); });
-            case read: return worked([&] { return read_items(); });
-            case exchange_results: return moved_if_replaced(
-                exchanged([&] { return collect_failures(exchange_.all_gather(mine_)); }));
+            case read: return worked("read", [&] { return read_items(); });
+            case exchange_results: return moved_if_replaced(exchanged([&] { return compare(); }));
             case look_again: return look();
             case exchange_restart: return restart();
             case done: return event::ok;
@@ -74,8 +73,10 @@ private:
     }
 
     template <class F>
-    event worked(F&& f) {
+    event worked(const char* phase, F&& f) {
+        clock_.enter(phase);
         mine_ = exchange_.attempt(std::forward<F>(f));
+        clock_.stop();
         return mine_.failures.empty() ? event::ok : event::failed;
     }
     template <class F>
@@ -101,7 +102,7 @@ private:
         planner_.set_up_load(state_, std::as_const(meta_), exchange_.rank(),
                              exchange_.coordinator());
         storage_setup const me{exchange_.rank(), exchange_.size(), exchange_.coordinator(),
-                               meta_.save_id};
+                               meta_.save_id, clock_.shown()};
         reader_.set_up_reader(std::as_const(meta_), me);
         return encode_load_plan(reader_.prepare_local_load_plan(planner_.create_local_load_plan()));
     }
@@ -153,7 +154,21 @@ private:
         });
         for (auto& [item, v] : objects) planner_.load_object(*item, std::move(v));
         if constexpr (requires { planner_.finish_load(); }) planner_.finish_load();
-        return {};
+        clock_.stop();
+        wire_writer w;
+        clock_.put(w);
+        return std::move(w.out);
+    }
+    std::vector<rank_failure> compare() {
+        auto const all = exchange_.all_gather(mine_);
+        auto failures = collect_failures(all);
+        phase_table table;
+        for (std::size_t rank = 0; failures.empty() && rank < all.size(); ++rank) {
+            wire_reader r(all[rank].payload);
+            table.get(r, static_cast<int>(rank));
+        }
+        phases_ = table.take();
+        return failures;
     }
 
     event moved_if_replaced(event e) const {
@@ -190,6 +205,7 @@ private:
     flat_state& state_;
     std::exception_ptr refused_;
     const checkpoint_id& id_;
+    phase_clock clock_;
     exchange<Comm> exchange_;
     Plan& planner_;
     Reader& reader_;
@@ -202,6 +218,7 @@ private:
     load_plan plan_;
     bool replaced_ = false;
     std::vector<rank_failure> failures_;
+    std::vector<phase_time> phases_;
 };
 
 }  // namespace cairn::detail

@@ -11,8 +11,10 @@ namespace cairn {
 
 /// What `load` and `async_load` can be told besides their parts.
 struct load_options {
-    /// All exchanges with other ranks must have ended this long after the start; 0: no deadline.
-    std::chrono::milliseconds deadline{0};
+    /// How long to wait for ranks that do not get on: in each exchange, from its start or from when
+    /// a rank that is missing was last seen to work (it plans, or its bytes move). 0: for ever; a
+    /// rank that dies or falls silent is noticed all the same where ranks are processes.
+    std::chrono::milliseconds deadline = std::chrono::minutes(10);
     /// The rank that reads the metadata for all. The same on every rank.
     int coordinator = 0;
     torch_reader_options storage{};  ///< For the default reader; a reader of your own has its own.

@@ -183,10 +183,6 @@ std::vector<std::byte> pack(const std::vector<shard_range>& ranges, Shard&& shar
     return out;
 }
 
-inline deadline deadline_of(std::chrono::milliseconds d) {
-    return d.count() == 0 ? no_deadline : std::chrono::steady_clock::now() + d;
-}
-
 /// The tensors of all ranks, whole: on every rank, or at the root and nothing elsewhere.
 /// `mine` may differ from rank to rank. Memory beside the result: one piece of each rank.
 /// @throws error on all ranks, with every failed rank's own error.
@@ -194,7 +190,7 @@ template <Communicator Comm>
 std::vector<std::pair<std::string, host_tensor>> gather_whole(
     Comm& comm, const std::vector<named_leaf>& mine, const gather_options& options) {
     bool const all = options.root < 0;
-    exchange<Comm> ex(comm, all ? 0 : options.root, deadline_of(options.deadline));
+    exchange<Comm> ex(comm, all ? 0 : options.root, options.deadline, nullptr);
     auto const everybody =
         ex.all_gather(ex.attempt([&] { return gather_schedule::describe(mine); }));
     if (auto failures = collect_failures(everybody); !failures.empty())

@@ -2,6 +2,7 @@
 #ifndef CAIRN_PLANNER_REPORT_HPP
 #define CAIRN_PLANNER_REPORT_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/error.hpp>
 #include <cairn/tensor/dtype.hpp>
 #include <cairn/tensor/sizes.hpp>
@@ -22,6 +23,7 @@ struct dtype_difference {
 
 /// How what a rank wants and what the checkpoint holds differ. Names are the checkpoint's.
 struct load_report {
+    std::vector<phase_time> phases{};       ///< How long the ranks took, and who took longest.
     std::vector<std::string> missing{};     ///< Wanted, not in the checkpoint.
     std::vector<std::string> unexpected{};  ///< In the checkpoint, not wanted by this rank.
     std::vector<shape_difference> shapes{};

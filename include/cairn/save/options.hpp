@@ -2,6 +2,7 @@
 #ifndef CAIRN_SAVE_OPTIONS_HPP
 #define CAIRN_SAVE_OPTIONS_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/storage/torch_options.hpp>
@@ -15,8 +16,10 @@ namespace cairn {
 
 /// What `save` and `async_save` can be told besides their parts.
 struct save_options {
-    /// All exchanges with other ranks must have ended this long after the start; 0: no deadline.
-    std::chrono::milliseconds deadline{0};
+    /// How long to wait for ranks that do not get on: in each exchange, from its start or from when
+    /// a rank that is missing was last seen to work (it plans, or its bytes move). 0: for ever; a
+    /// rank that dies or falls silent is noticed all the same where ranks are processes.
+    std::chrono::milliseconds deadline = std::chrono::minutes(10);
     /// The rank that plans for all and commits. The same on every rank.
     int coordinator = 0;
     torch_writer_options storage{};  ///< For the default writer; a writer of your own has its own.
@@ -28,6 +31,7 @@ struct save_report {
     std::string save_id{};            ///< 32 hex digits that name this save, in every file of it.
     std::uint64_t bytes_written = 0;  ///< By this rank.
     metadata meta{};                  ///< Of the checkpoint; on the coordinator only.
+    std::vector<phase_time> phases{}; ///< How long the ranks took, and who took longest.
     /// What the writer could not tidy up, or what a reader of the checkpoint should know; on the
     /// coordinator only. The checkpoint is complete all the same.
     std::vector<std::string> warnings{};

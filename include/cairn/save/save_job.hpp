@@ -4,6 +4,7 @@
 
 #include <cairn/detail/exchange.hpp>
 #include <cairn/detail/identity.hpp>
+#include <cairn/detail/phases.hpp>
 #include <cairn/planner/concepts.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/save/options.hpp>
@@ -29,8 +30,8 @@ public:
     save_job(const flat_state& state, std::exception_ptr refused, const checkpoint_id& id,
              const save_options& options, Comm& comm, Plan& planner, Writer& writer)
         : state_(state), refused_(std::move(refused)), id_(id),
-          exchange_(comm, options.coordinator, by(options.deadline)), planner_(planner),
-          writer_(writer), fsm_(exchange_.coordinator()) {}
+          exchange_(comm, options.coordinator, options.deadline, clock_.shown()),
+          planner_(planner), writer_(writer), fsm_(exchange_.coordinator()) {}
 
     /// @throws error with every failed rank's own failure.
     save_report run() {
@@ -47,13 +48,13 @@ private:
         using enum save_fsm::step;
         switch (s) {
             case open: return exchanged([&] { return open_save(); });
-            case plan_local: return worked([&] { return local_plan(); });
+            case plan_local: return worked("plan", [&] { return local_plan(); });
             case exchange_plans: return exchanged([&] { return gathered(); });
-            case plan_global: return worked([&] { return global_plan(); });
+            case plan_global: return worked("plan for all", [&] { return global_plan(); });
             case exchange_global: return exchanged([&] { return scattered(); });
-            case write: return worked([&] { return write_items(); });
+            case write: return worked("write", [&] { return write_items(); });
             case exchange_results: return exchanged([&] { return gathered(); });
-            case commit: return worked([&] { return commit_metadata(); });
+            case commit: return worked("commit", [&] { return commit_metadata(); });
             case exchange_verdict: return exchanged([&] { return verdict(); });
             case resolve: return resolve_outcome();
             case abandon:
@@ -67,8 +68,10 @@ private:
 
     /// This rank's own work: what it throws goes into the next exchange.
     template <class F>
-    event worked(F&& f) {
+    event worked(const char* phase, F&& f) {
+        clock_.enter(phase);
         mine_ = exchange_.attempt(std::forward<F>(f));
+        clock_.stop();
         return outcome_of(mine_.failures);
     }
     static event outcome_of(const std::vector<rank_failure>& failures) {
@@ -115,7 +118,7 @@ private:
         begun_ = true;
         planner_.set_up_save(state_, exchange_.rank(), exchange_.coordinator());
         storage_setup const me{exchange_.rank(), exchange_.size(), exchange_.coordinator(),
-                               report_.save_id};
+                               report_.save_id, clock_.shown()};
         writer_.set_up_writer(me);
         return encode_save_plan(writer_.prepare_local_save_plan(planner_.create_local_save_plan()));
     }
@@ -174,6 +177,8 @@ private:
         wire_writer w;
         w.bytes(encode_save_plan(plan));
         w.bytes(encode_write_results(results));
+        clock_.stop();
+        clock_.put(w);
         return std::move(w.out);
     }
 
@@ -182,6 +187,7 @@ private:
             wire_reader r(everybody_[rank].payload);
             auto const plan = decode_save_plan(r.bytes());
             place(plan, decode_write_results(r.bytes()), static_cast<int>(rank));
+            phases_.get(r, static_cast<int>(rank));
         }
         check_all_placed();
         meta_.save_id = report_.save_id;
@@ -257,8 +263,11 @@ private:
         if (exchange_.coordinator()) {
             o.failures = collect_failures(everybody_);
             if (o.failures.empty()) o.failures = mine_.failures;
+            o.payload = phase_table::encode(phases_.take());
         }
-        return exchange_.broadcast(o).failures;
+        o = exchange_.broadcast(o);
+        if (o.failures.empty()) report_.phases = phase_table::decode(o.payload);
+        return o.failures;
     }
 
     event resolve_outcome() {
@@ -280,13 +289,10 @@ private:
         return event::failed;
     }
 
-    static deadline by(std::chrono::milliseconds d) {
-        return d.count() == 0 ? no_deadline : std::chrono::steady_clock::now() + d;
-    }
-
     const flat_state& state_;
     std::exception_ptr refused_;
     const checkpoint_id& id_;
+    phase_clock clock_;
     exchange<Comm> exchange_;
     Plan& planner_;
     Writer& writer_;
@@ -300,6 +306,7 @@ private:
     metadata meta_;
     std::map<std::pair<std::string, std::pair<sizes, sizes>>, cairn::chunk*> chunks_;
     std::vector<rank_failure> failures_;
+    phase_table phases_;
     save_report report_;
 };
 

@@ -127,13 +127,20 @@ public:
         };
         if (!old_problem_.empty()) warnings.push_back(old_problem_);
         for (auto const& name : old_names_) drop(name);
-        try {
-            for (auto const& info : store.list()) collect_expired(store, info.name, drop);
-            store.remove(intent_);
-            store.sync();
-        } catch (const error& e) {
-            warnings.push_back(e.what());
-        }
+        auto const attempt = [&](auto&& f) {
+            try {
+                f();
+            } catch (const error& e) {
+                // Another save may have tidied up meanwhile.
+                if (e.code() != make_error_code(errc::not_found)) warnings.push_back(e.what());
+            }
+        };
+        attempt([&] { store.remove(intent_); });
+        std::vector<object_info> there;
+        attempt([&] { there = store.list(); });
+        for (auto const& info : there)
+            attempt([&] { collect_expired(store, info.name, drop); });
+        attempt([&] { store.sync(); });
         intent_.clear();
         return warnings;
     }

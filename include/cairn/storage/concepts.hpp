@@ -2,11 +2,13 @@
 #ifndef CAIRN_STORAGE_CONCEPTS_HPP
 #define CAIRN_STORAGE_CONCEPTS_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/completion.hpp>
 #include <cairn/planner/plan.hpp>
 
 #include <concepts>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,6 +25,9 @@ struct storage_setup {
     int world_size = 1;
     bool coordinator = true;
     std::string save_id{};  ///< 32 hex digits, the same on all ranks of one save. Empty for loads.
+    /// Tell it (`advance()`) as bytes move, and the other ranks wait for a long write or read
+    /// beyond their deadline. May be null.
+    std::shared_ptr<activity> at_work{};
 };
 
 /// Puts the items of a plan somewhere: a checkpoint *format* together with its place.

@@ -2,6 +2,7 @@
 #ifndef CAIRN_STORAGE_STORED_CHUNK_HPP
 #define CAIRN_STORAGE_STORED_CHUNK_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/torch/item.hpp>
 #include <cairn/metadata/metadata.hpp>
@@ -23,8 +24,10 @@ namespace cairn::detail {
 template <class Handle>
 class open_file {
 public:
-    open_file(Handle h, std::string described)
-        : handle_(std::move(h)), described_(std::move(described)), size_(handle_.size()) {}
+    /// @param shown  Told of every read; may be null.
+    open_file(Handle h, std::string described, activity* shown = nullptr)
+        : handle_(std::move(h)), described_(std::move(described)), size_(handle_.size()),
+          shown_(shown) {}
 
     void read(std::uint64_t at, std::span<std::byte> into) {
         if (at > size_ || into.size() > size_ - at) {
@@ -35,6 +38,7 @@ public:
                          .remedy = "the file is truncated"});
         }
         if (!into.empty()) handle_.read(at, into);
+        if (shown_ != nullptr) shown_->advance();
     }
     std::uint64_t size() const noexcept { return size_; }
     const std::string& described() const noexcept { return described_; }
@@ -70,6 +74,7 @@ private:
     Handle handle_;
     std::string described_;
     std::uint64_t size_;
+    activity* shown_;
     std::mutex m_;
     std::optional<format::native::file_footer> footer_;
 };

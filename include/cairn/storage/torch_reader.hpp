@@ -67,8 +67,9 @@ public:
         }
     }
 
-    void set_up_reader(const metadata& m, const storage_setup&) {
+    void set_up_reader(const metadata& m, const storage_setup& me) {
         s_->meta = m;
+        s_->at_work = me.at_work;
         s_->unverified.note_metadata(m);
     }
     load_plan prepare_local_load_plan(load_plan plan) { return plan; }
@@ -108,6 +109,7 @@ private:
         torch_reader_options options;
         metadata meta{};
         detail::unverified unverified{};
+        std::shared_ptr<activity> at_work{};
         std::unique_ptr<boost::asio::thread_pool> pool{};  // last: its threads end first
     };
     /// All that is wanted of one stored item; `items` are positions in the plan.
@@ -196,7 +198,8 @@ private:
                                         .found = "a path that leads elsewhere"});
         }
         using handle = decltype(s_->store().open(name));
-        detail::open_file<handle> file(s_->store().open(name), s_->store().describe(name));
+        detail::open_file<handle> file(s_->store().open(name), s_->store().describe(name),
+                                       s_->at_work.get());
         if (auto const it = s_->meta.object_sizes.find(name);
             it != s_->meta.object_sizes.end() && it->second != file.size()) {
             throw error(errc::corrupt, {.object = file.described(),

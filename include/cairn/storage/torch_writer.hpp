@@ -268,7 +268,8 @@ private:
             s_->created.push_back(f.name);
         }
         std::vector<write_result> results;
-        auto const size = detail::write_file(handle, f, data, s_->setup.save_id, results);
+        detail::shown_writes shown(handle, s_->setup.at_work.get());
+        auto const size = detail::write_file(shown, f, data, s_->setup.save_id, results);
         handle.finish(s_->options.sync_files);
         std::lock_guard const lock(job.m);
         job.results.object_sizes.emplace(f.name, size);

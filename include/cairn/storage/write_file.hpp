@@ -2,6 +2,7 @@
 #ifndef CAIRN_STORAGE_WRITE_FILE_HPP
 #define CAIRN_STORAGE_WRITE_FILE_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/format/crc.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/storage/file_layout.hpp>
@@ -15,6 +16,25 @@
 #include <vector>
 
 namespace cairn::detail {
+
+/// Writes to an object in parts, and says so after each.
+template <class Handle>
+class shown_writes {
+public:
+    /// @param to  May be null.
+    shown_writes(Handle& h, activity* to) : handle_(h), to_(to) {}
+    void write(std::uint64_t at, byte_span b) {
+        constexpr std::size_t part = std::size_t{64} << 20;
+        for (std::size_t done = 0; done < b.size(); done += part) {
+            handle_.write(at + done, b.subspan(done, std::min(part, b.size() - done)));
+            if (to_ != nullptr) to_->advance();
+        }
+    }
+
+private:
+    Handle& handle_;
+    activity* to_;
+};
 
 /// Appends to an object through its positional writes: small pieces are gathered, large ones go
 /// straight from where they lie.

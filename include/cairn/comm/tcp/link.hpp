@@ -35,6 +35,7 @@ public:
     explicit tcp_link(tcp_socket::socket s) : socket_(std::move(s)) {
         boost::system::error_code ignored;
         socket_.set_option(tcp_socket::no_delay(true), ignored);
+        keep_from_children(socket_.native_handle());
     }
 
     void start(events e) {

@@ -8,6 +8,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
 
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -69,6 +70,9 @@ inline std::vector<std::string> local_hosts(const std::string& interfaces) {
     return hosts;
 }
 
+/// A program that the process starts must not hold its sockets open.
+inline void keep_from_children(int descriptor) { ::fcntl(descriptor, F_SETFD, FD_CLOEXEC); }
+
 /// A socket that listens at any address of this host, IPv6 and IPv4.
 class tcp_listener {
 public:
@@ -92,6 +96,7 @@ public:
         if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&a), &length) != 0)
             throw error(errc::invalid_argument, {.expected = "a listening socket",
                                                  .found = std::to_string(descriptor)});
+        keep_from_children(descriptor);
         acceptor_.assign(a.ss_family == AF_INET6 ? tcp_socket::v6() : tcp_socket::v4(), descriptor,
                          ec);
         if (ec) throw error(errc::io, {.found = ec.message()});
@@ -111,6 +116,7 @@ public:
 private:
     bool open(const tcp_socket::endpoint& at, boost::system::error_code& ec) {
         acceptor_.open(at.protocol(), ec);
+        if (!ec) keep_from_children(acceptor_.native_handle());
         if (!ec && at.protocol() == tcp_socket::v6())
             acceptor_.set_option(boost::asio::ip::v6_only(false), ec);
         if (!ec) acceptor_.set_option(tcp_socket::acceptor::reuse_address(true), ec);

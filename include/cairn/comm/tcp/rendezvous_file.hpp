@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -105,7 +106,9 @@ inline std::string rendezvous_directory(const std::string& given, const launch_e
 
 /// Opens rank 0's socket where the id that it was given says.
 inline void listen_as_told(const tcp_id& id, int descriptor) {
-    if (descriptor >= 0) return waiting_listeners::put(id, descriptor);
+    // The launcher's socket serves the first group; a later one opens the same port again.
+    static std::atomic<bool> used{false};
+    if (descriptor >= 0 && !used.exchange(true)) return waiting_listeners::put(id, descriptor);
     boost::asio::io_context io;
     tcp_listener listener(io, id.addresses.at(0).port);
     waiting_listeners::put(id, listener.acceptor().release());

@@ -2,6 +2,7 @@
 #ifndef CAIRN_COMM_TREE_FRAME_HPP
 #define CAIRN_COMM_TREE_FRAME_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/comm/concepts.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/wire.hpp>
@@ -169,6 +170,12 @@ struct missing_rank {
     std::string phase{};    ///< With what; see `activity`. Empty: not known.
     std::uint64_t in = 0;    ///< Milliseconds since it entered that phase …
     std::uint64_t idle = 0;  ///< … and since it last got on with it.
+
+    void is_at(const activity::snapshot& a) {
+        phase = a.phase;
+        in = static_cast<std::uint64_t>(a.in.count());
+        idle = static_cast<std::uint64_t>(a.idle.count());
+    }
 };
 
 inline message encode_missing(const std::vector<missing_rank>& all) {

@@ -2,7 +2,7 @@
 #ifndef CAIRN_COMM_TREE_MEMBER_HPP
 #define CAIRN_COMM_TREE_MEMBER_HPP
 
-#include <cairn/comm/activity.hpp>
+#include <cairn/activity.hpp>
 #include <cairn/comm/tree/frame.hpp>
 #include <cairn/comm/tree/inquiry.hpp>
 #include <cairn/comm/tree/patience.hpp>
@@ -253,12 +253,7 @@ private:
         std::vector<missing_rank> found;
         if (!call_.here) {
             missing_rank me{.rank = at_.rank, .answered = true};
-            if (activity_) {
-                auto const a = activity_->read();
-                me.phase = a.phase;
-                me.in = static_cast<std::uint64_t>(a.in.count());
-                me.idle = static_cast<std::uint64_t>(a.idle.count());
-            }
+            if (activity_) me.is_at(activity_->read());
             found.push_back(std::move(me));
         }
         std::set<int> asked;

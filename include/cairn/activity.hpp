@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_COMM_ACTIVITY_HPP
-#define CAIRN_COMM_ACTIVITY_HPP
+#ifndef CAIRN_ACTIVITY_HPP
+#define CAIRN_ACTIVITY_HPP
 
 #include <atomic>
 #include <chrono>
@@ -48,6 +48,14 @@ private:
     std::atomic<const char*> phase_{nullptr};
     std::atomic<clock::rep> since_{0};
     std::atomic<clock::rep> last_{0};
+};
+
+/// One phase of a save or load, over all ranks: who kept the others waiting.
+struct phase_time {
+    std::string phase{};
+    int slowest_rank = 0;
+    std::chrono::microseconds slowest{0};
+    std::chrono::microseconds fastest{0};
 };
 
 }  // namespace cairn

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_DETAIL_PHASES_HPP
+#define CAIRN_DETAIL_PHASES_HPP
+
+#include <cairn/activity.hpp>
+#include <cairn/detail/wire.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// Times this rank's phases, and shows them to those who wait for it.
+class phase_clock {
+public:
+    const std::shared_ptr<activity>& shown() const noexcept { return shown_; }
+
+    /// The phase before ends; work that no other rank waits for has none.
+    /// @param phase  A string literal.
+    void enter(const char* phase) {
+        stop();
+        current_ = phase;
+        since_ = activity::clock::now();
+        shown_->enter(phase);
+    }
+    void stop() {
+        if (current_ == nullptr) return;
+        auto const took = std::chrono::duration_cast<std::chrono::microseconds>(
+            activity::clock::now() - since_);
+        times_.emplace_back(std::exchange(current_, nullptr), took.count());
+    }
+    /// The phases that are over, for the rank that compares.
+    void put(wire_writer& w) const {
+        w.varint(times_.size());
+        for (auto const& [phase, t] : times_) {
+            w.string(phase);
+            w.varint(static_cast<std::uint64_t>(std::max<std::int64_t>(0, t)));
+        }
+    }
+
+private:
+    std::shared_ptr<activity> shown_ = std::make_shared<activity>();
+    const char* current_ = nullptr;
+    activity::clock::time_point since_{};
+    std::vector<std::pair<std::string, std::int64_t>> times_{};
+};
+
+/// All ranks' phases; `get` in the order of ranks.
+class phase_table {
+public:
+    void get(wire_reader& r, int rank) {
+        for (auto n = r.count(2); n-- > 0;) {
+            auto const phase = r.string();
+            std::chrono::microseconds const t(static_cast<std::int64_t>(r.varint() & INT64_MAX));
+            auto const it = std::find_if(all_.begin(), all_.end(),
+                                         [&](auto const& p) { return p.phase == phase; });
+            if (it == all_.end()) {
+                all_.push_back({phase, rank, t, t});
+            } else if (t > it->slowest) {
+                it->slowest = t;
+                it->slowest_rank = rank;
+            } else {
+                it->fastest = std::min(it->fastest, t);
+            }
+        }
+    }
+    std::vector<phase_time> take() { return std::exchange(all_, {}); }
+
+    static std::vector<std::byte> encode(const std::vector<phase_time>& all) {
+        wire_writer w;
+        w.varint(all.size());
+        for (auto const& p : all) {
+            w.string(p.phase);
+            w.varint(static_cast<std::uint64_t>(p.slowest_rank));
+            w.varint(static_cast<std::uint64_t>(p.slowest.count()));
+            w.varint(static_cast<std::uint64_t>(p.fastest.count()));
+        }
+        return std::move(w.out);
+    }
+    static std::vector<phase_time> decode(std::span<const std::byte> b) {
+        wire_reader r(b);
+        std::vector<phase_time> all;
+        for (auto n = r.count(4); n-- > 0;) {
+            phase_time p;
+            p.phase = r.string();
+            p.slowest_rank = static_cast<int>(r.varint() & INT32_MAX);
+            p.slowest =
+                std::chrono::microseconds(static_cast<std::int64_t>(r.varint() & INT64_MAX));
+            p.fastest =
+                std::chrono::microseconds(static_cast<std::int64_t>(r.varint() & INT64_MAX));
+            all.push_back(std::move(p));
+        }
+        return all;
+    }
+
+private:
+    std::vector<phase_time> all_{};
+};
+
+}  // namespace cairn::detail
+
+#endif
