@@ -230,7 +230,7 @@ private:
             // Once is passed on, twice means it.
             end_rest(asked_++ == 0 ? signal : SIGKILL);
             if (code_ == 0) code_ = 128 + signal;
-            wait_for_signals();
+            if (left() > 0) wait_for_signals();
         });
     }
     void wait_for_children() {

@@ -79,7 +79,7 @@ private:
 /// Starts an operation with `start(completion<T>)` and blocks the calling thread until it ends.
 ///
 /// @return What the operation completed with.
-/// @throws what it failed with, or what `start` itself threw. Never returns before the completion
+/// @throws what it failed with, or what `start` itself threw before it completed. Never returns before the completion
 /// was called or dropped, so that what it refers to may live on the caller's stack.
 template <class T, class Start>
 T await_completion(Start&& start) {
@@ -106,7 +106,8 @@ T await_completion(Start&& start) {
     }
     std::unique_lock lock(s->m);
     s->cv.wait(lock, [&] { return s->ended; });
-    if (thrown) std::rethrow_exception(thrown);
+    // What has completed well has happened, whatever its backend throws afterwards: a commit, say.
+    if (thrown && !s->result) std::rethrow_exception(thrown);
     if (s->failure) std::rethrow_exception(s->failure);
     return std::move(*s->result);
 }

@@ -193,11 +193,17 @@ private:
         meta_.save_id = report_.save_id;
         (void)await_completion<done_t>(
             [&](auto done) { writer_.finish(std::as_const(meta_), std::move(done)); });
+        // The checkpoint exists: nothing that fails from here on may undo it.
         report_.meta = std::move(meta_);
         if constexpr (requires {
                           { writer_.warnings() } -> std::convertible_to<std::vector<std::string>>;
-                      })
-            report_.warnings = writer_.warnings();
+                      }) {
+            try {
+                report_.warnings = writer_.warnings();
+            } catch (...) {
+                report_.warnings = {"the writer had warnings that could not be had"};
+            }
+        }
         return {};
     }
 

@@ -55,7 +55,7 @@ struct storage_setup {
 /// - *Lifetime*: `plan`, `data` (one entry per item) and what they point to live until `done` is
 ///   called. `meta` likewise.
 /// - *Completion*: `done` is called exactly once, from any thread, inside the call or later. A
-///   throw before that is a failure too.
+///   throw before that is a failure too; one after it changes nothing.
 /// - *Durability*: when `write_data` has completed, this rank's bytes survive a crash; when
 ///   `finish` has completed, the checkpoint does. Before `finish` a reader sees what stood there
 ///   before, or nothing.
