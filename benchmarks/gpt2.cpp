@@ -2,12 +2,16 @@
 // Saves and loads the state of GPT-2 124M and Adam, 1.49 GB, rows sharded over ranks:
 //
 //     gpt2 save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--deadline S]
+//               [--group tcp|mpi]
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
 // `save` alternates between DIR/s0 and DIR/s1, `load` reads DIR/s0. Prints one line of JSON.
 #include "../examples/ranks.hpp"
 
 #include <cairn/cairn.hpp>
+#ifdef CAIRN_BENCHMARKS_MPI
+#include <cairn/comm/mpi_group.hpp>
+#endif
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -21,6 +25,7 @@
 #include <deque>
 #include <map>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -151,7 +156,7 @@ private:
 struct arguments {
     std::string mode, dir;
     int ranks = 1, steps = 1, deadline = 0;
-    bool sync = true, check = false;
+    bool sync = true, check = false, mpi = false;
 };
 
 bool parse(int argc, char** argv, arguments& a) {
@@ -162,6 +167,12 @@ bool parse(int argc, char** argv, arguments& a) {
         std::string const o = argv[i];
         if (o == "--check") {
             a.check = true;
+            continue;
+        }
+        if (o == "--group" && i + 1 < argc) {
+            std::string const group = argv[++i];
+            a.mpi = group == "mpi";
+            if (!a.mpi && group != "tcp") return false;
             continue;
         }
         if (i + 1 >= argc) return false;
@@ -274,6 +285,22 @@ void run(const arguments& a, cairn::any_communicator& ranks) {
     print(a, all);
 }
 
+#ifdef CAIRN_BENCHMARKS_MPI
+void run_over_mpi(const arguments& a) {
+    struct mpi {
+        mpi() {
+            int level = 0;
+            MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
+        }
+        ~mpi() { MPI_Finalize(); }
+    } const running;
+    cairn::any_communicator ranks{cairn::mpi_group(MPI_COMM_WORLD)};
+    run(a, ranks);
+}
+#else
+void run_over_mpi(const arguments&) { throw std::runtime_error("built without MPI"); }
+#endif
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -281,11 +308,14 @@ int main(int argc, char** argv) {
     if (!parse(argc, argv, a)) {
         std::fprintf(stderr,
                      "usage: gpt2 save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
-                     "[--deadline S]\n");
+                     "[--deadline S] [--group tcp|mpi]\n");
         return 2;
     }
     try {
-        run_as_ranks(a.ranks, [&](cairn::any_communicator& ranks) { run(a, ranks); });
+        if (a.mpi)
+            run_over_mpi(a);
+        else
+            run_as_ranks(a.ranks, [&](cairn::any_communicator& ranks) { run(a, ranks); });
     } catch (const std::exception& e) {
         std::fprintf(stderr, "gpt2: %s\n", e.what());
         return 1;

@@ -79,8 +79,9 @@ private:
 /// Starts an operation with `start(completion<T>)` and blocks the calling thread until it ends.
 ///
 /// @return What the operation completed with.
-/// @throws what it failed with, or what `start` itself threw before it completed. Never returns before the completion
-/// was called or dropped, so that what it refers to may live on the caller's stack.
+/// @throws what it failed with, or what `start` itself threw before it completed. Never returns
+/// before the completion was called or dropped, so that what it refers to may live on the caller's
+/// stack.
 template <class T, class Start>
 T await_completion(Start&& start) {
     struct shared {

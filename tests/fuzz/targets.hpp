@@ -2,6 +2,10 @@
 #ifndef CAIRN_TEST_FUZZ_TARGETS_HPP
 #define CAIRN_TEST_FUZZ_TARGETS_HPP
 
+#include <cairn/comm/tcp/hello.hpp>
+#include <cairn/comm/tree/frame.hpp>
+#include <cairn/detail/failures.hpp>
+#include <cairn/detail/phases.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/item.hpp>
@@ -51,6 +55,20 @@ inline void plan(bytes b) {
     (void)cairn::decode_save_plan(b);
 }
 
+/// What other processes send: frames of the groups, greetings, failures.
+inline void frame(bytes b) { (void)cairn::detail::decode_frame(b); }
+inline void hello(bytes b) {
+    if (b.size() < cairn::detail::hello_head_bytes) return;
+    (void)cairn::detail::decode_hello_head(b.first(cairn::detail::hello_head_bytes));
+    (void)cairn::detail::decode_hello(b.subspan(cairn::detail::hello_head_bytes));
+    (void)cairn::detail::decode_welcome(b.subspan(cairn::detail::hello_head_bytes));
+}
+inline void outcome(bytes b) {
+    (void)cairn::detail::decode_outcome(b);
+    (void)cairn::detail::phase_table::decode(b);
+    (void)cairn::detail::decode_missing(b);
+}
+
 struct target {
     std::string_view name;
     void (*run)(bytes);
@@ -58,6 +76,7 @@ struct target {
 inline constexpr target targets[] = {
     {"pickle", pickle}, {"metadata", metadata}, {"index", index}, {"index_body", index_body},
     {"item", item},     {"object", object},     {"footer", footer}, {"plan", plan},
+    {"frame", frame},   {"hello", hello},       {"outcome", outcome},
 };
 
 }  // namespace fuzz

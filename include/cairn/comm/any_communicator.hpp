@@ -5,6 +5,7 @@
 #include <cairn/activity.hpp>
 #include <cairn/comm/concepts.hpp>
 
+#include <concepts>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -13,7 +14,8 @@
 namespace cairn {
 
 /// A communicator whose kind is chosen at run time; owns it. What it promises is what the one
-/// inside promises. Empty after it was moved from: then it can only be assigned to or destroyed.
+/// inside promises. One that is `blocking_only` is refused: `async_save` could not see it here.
+/// Empty after it was moved from: then it can only be assigned to or destroyed.
 class any_communicator {
     struct base {
         virtual ~base() = default;
@@ -56,10 +58,18 @@ class any_communicator {
         Comm c_;
     };
 
+    template <class Comm>
+    static constexpr bool any_thread() {
+        if constexpr (requires { { Comm::blocking_only } -> std::convertible_to<bool>; })
+            return !Comm::blocking_only;
+        return true;
+    }
+
 public:
     template <class Comm>
         requires(!std::same_as<std::remove_cvref_t<Comm>, any_communicator> &&
-                 !std::is_lvalue_reference_v<Comm> && Communicator<std::remove_cvref_t<Comm>>)
+                 !std::is_lvalue_reference_v<Comm> && Communicator<std::remove_cvref_t<Comm>> &&
+                 any_thread<std::remove_cvref_t<Comm>>())
     any_communicator(Comm&& c)
         : c_(std::make_unique<holder<std::remove_cvref_t<Comm>>>(std::forward<Comm>(c))) {}
 
