@@ -27,9 +27,10 @@ struct mpi_options {
 /// own messages. It has one thread, which polls MPI and calls the completions; they must not block.
 ///
 /// Making one is collective, as MPI_Comm_dup: it waits for all ranks of the communicator, without a
-/// deadline. Destroying one is not: it leaves, waits up to a second for what is on its way, and
-/// frees the duplicate. A group that outlives MPI_Finalize has left there, and does not touch MPI
-/// any more; its calls fail with @ref errc::rank_failed or @ref errc::poisoned.
+/// deadline. Destroying one is not: it leaves, waits up to a second for the others' answers, and
+/// frees the duplicate if they came; else MPI keeps it, for what is still on its way. A group that
+/// outlives MPI_Finalize has left there, and does not touch MPI any more; its calls fail with @ref
+/// errc::rank_failed or @ref errc::poisoned.
 ///
 /// With Open MPI, a rank that dies takes the whole job with it (mpirun ends the others); that is
 /// not the group's doing.
@@ -98,9 +99,10 @@ using mpi_group = basic_mpi_group<MPI_THREAD_MULTIPLE>;
 /// its destructor. Use the blocking verbs, and let no other thread call MPI meanwhile; `async_save`
 /// would poll beside the trainer's own calls, so that this is `blocking_only`.
 ///
-/// Between its exchanges a rank is silent, also while it writes: nothing tells a rank at work from
-/// one that is stuck, so give deadlines in which the slowest can write. A rank that dies outside of
-/// MPI is noticed by the deadline alone.
+/// When it ends, all ranks say goodbye to each other: destroy it on all of them at about the same
+/// time, as happens at the end of a scope. Between its exchanges a rank is silent, also while it
+/// writes: nothing tells a rank at work from one that is stuck, so give deadlines in which the
+/// slowest can write. A rank that dies outside of MPI is noticed by the deadline alone.
 using mpi_serialized_group = basic_mpi_group<MPI_THREAD_SERIALIZED>;
 
 static_assert(Communicator<mpi_group> && Communicator<mpi_serialized_group>);

@@ -38,7 +38,7 @@ public:
         : at(a.where), own_(own), serialized_(serialized),
           decides_(a.where, a.epoch, serialized ? without_beats(patience) : patience,
                    clock::now()),
-          mail_(own, neighbours(a.where), a.epoch) {}
+          mail_(own, peers(a.where, serialized), a.epoch) {}
 
     const tree_topology at;
 
@@ -92,10 +92,14 @@ private:
     using duration = clock::duration;
     static constexpr std::chrono::seconds farewell_{1};
 
-    static std::set<int> neighbours(const tree_topology& t) {
-        auto const c = t.children();
-        std::set<int> n(c.begin(), c.end());
+    /// The neighbours in the tree. Where one of them may not be listening, and so does not pass on
+    /// that the group is broken, all ranks: who finds that tells everybody.
+    static std::set<int> peers(const tree_topology& t, bool all) {
+        std::set<int> n;
+        for (int c : t.children()) n.insert(c);
         if (t.rank != 0) n.insert(t.parent());
+        for (int r = 0; all && r < t.size; ++r)
+            if (r != t.rank) n.insert(r);
         return n;
     }
     /// Between its calls a rank hears and says nothing, however well it is.
@@ -146,17 +150,22 @@ private:
         io_.poll();
         if (silent_) return deliver();
         if (serialized_ && !done_ && !leaving_) return;
-        auto const most = done_ || leaving_ ? std::chrono::microseconds(1000)
-                                            : std::chrono::microseconds(10000);
         bool const news = take_mail();
-        delay_ = news ? duration::zero()
-                      : std::min<duration>(most, std::max<duration>(std::chrono::microseconds(5),
-                                                                    delay_ * 3 / 2));
+        bool const receiving = mail_.receiving() && !decides_.broken();
+        delay_ = news || receiving ? duration::zero() : longer(delay_);
+        if (receiving) std::this_thread::yield();
         auto const now = clock::now();
         if (decides_.wake() <= now) decides_.tick(now);
         post_mail();
         if (leaving_ && ((mail_.parted() && mail_.idle()) || now >= leaving_by_)) stop_speaking();
         deliver();  // the last: from here on the caller may be in MPI
+    }
+    duration longer(duration d) const {
+        using us = std::chrono::microseconds;
+        // What is long moves on only while somebody looks.
+        bool const sending = !mail_.idle() && !decides_.broken();
+        auto const most = sending ? us(50) : done_ || leaving_ ? us(1000) : us(10000);
+        return std::min<duration>(most, std::max<duration>(us(5), d * 3 / 2));
     }
     bool take_mail() {
         auto news = mail_.poll();
@@ -194,12 +203,11 @@ private:
             mail_.send(p.to, std::move(p.frame));
         }
     }
-    /// Those who would pass it on may not be listening: who begins tells everybody.
     void tell_all(const tree_member::post& p) {
         if (std::exchange(told_all_, true)) return;
-        auto const neighbouring = neighbours(at);
-        for (int r = 0; r < at.size; ++r)
-            if (r != at.rank && neighbouring.count(r) == 0) mail_.send(r, p.frame);
+        auto const neighbours = peers(at, false);
+        for (int r : peers(at, true))
+            if (neighbours.count(r) == 0) mail_.send(r, p.frame);
     }
     /// Ends the call under way if its outcome is there.
     void deliver() {
@@ -223,13 +231,14 @@ private:
     void leave() {
         if (leaving_) return;
         leaving_ = true;
-        failed_ = decides_.broken();
         leaving_by_ = clock::now() + farewell_;
         delay_ = {};
         decides_.leave();
+        post_mail();
+        mail_.leave_all();
     }
     void stop_speaking() {
-        clean_ = mail_.close() && !(serialized_ && failed_);
+        clean_ = mail_.close();
         std::lock_guard const lock(m_);
         silent_ = true;
         fell_silent_.notify_all();
@@ -243,8 +252,6 @@ private:
     void free() {
         std::lock_guard const lock(m_);
         if (std::exchange(freed_, true)) return;
-        // What neighbours may still send to it must not reach another communicator, to which MPI
-        // would give the same number.
         if (clean_) MPI_Comm_free(&own_);
     }
     bool freed() {
@@ -273,7 +280,6 @@ private:
     bool ending_ = false;
     std::optional<mpi_mailbox::mail> early_{};
     bool told_all_ = false;  ///< Of the failure, by this rank or by whoever began.
-    bool failed_ = false;    ///< Before it left.
     bool clean_ = false;
 
     std::mutex m_{};

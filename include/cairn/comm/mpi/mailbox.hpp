@@ -59,8 +59,9 @@ private:
 /// Not thread-safe. Errors of MPI are returned by it, not fatal: the communicator's handler says
 /// so.
 ///
-/// Who leaves says so with a frame, and gets one back from each neighbour (`goodbye`): then nothing
-/// is under way any more, in neither direction.
+/// Who leaves says so with a frame to each of its peers, and gets one back (`goodbye`): then
+/// nothing is under way any more, in neither direction. Only then may the communicator be freed:
+/// Open MPI gives its number to the next one, and a straggling message with it.
 class mpi_mailbox {
 public:
     struct mail {
@@ -70,8 +71,9 @@ public:
         std::string broken{};  ///< What is wrong with it, or with the rank.
     };
 
-    mpi_mailbox(MPI_Comm comm, std::set<int> neighbours, std::uint64_t epoch)
-        : comm_(comm), present_(std::move(neighbours)), epoch_(epoch) {}
+    /// @param peers  Who may send to this rank, and hear from it.
+    mpi_mailbox(MPI_Comm comm, std::set<int> peers, std::uint64_t epoch)
+        : comm_(comm), present_(std::move(peers)), epoch_(epoch) {}
 
     void send(int to, std::shared_ptr<const tree_frame> f) {
         if (parting_.count(to) != 0) return;
@@ -91,13 +93,20 @@ public:
         failed_.push_back({.from = to, .broken = mpi_text(code)});
     }
 
-    /// The answer to a neighbour's leave, once all else has been sent to it.
-    void goodbye(int to) {
-        present_.erase(to);
+    /// Nothing is sent to it after this.
+    void leave(int to) {
         auto const f = std::make_shared<tree_frame>();
         f->what = tree_frame::type::leave;
         f->epoch = epoch_;
         send(to, f);
+    }
+    void leave_all() {
+        for (int to : present_) leave(to);
+    }
+    /// The answer to a peer's leave, once all else has been sent to it.
+    void goodbye(int to) {
+        present_.erase(to);
+        leave(to);
     }
 
     /// One step of all that is under way.
@@ -117,7 +126,12 @@ public:
         return news;
     }
 
-    /// All that was sent has gone out.
+    /// A long message is coming in.
+    bool receiving() const noexcept {
+        return std::any_of(in_.begin(), in_.end(),
+                           [](const auto& from) { return !from.second.empty(); });
+    }
+    /// All that was sent has gone out: at once, if it was short.
     bool idle() const noexcept { return out_.empty(); }
     /// Everybody has said goodbye; nothing more comes.
     bool parted() const noexcept { return present_.empty(); }
@@ -219,7 +233,7 @@ private:
     }
 
     MPI_Comm comm_;
-    std::set<int> present_;  ///< Neighbours that have not said goodbye.
+    std::set<int> present_;  ///< Peers that have not said goodbye.
     std::set<int> parting_{};  ///< Those to whom this rank has.
     std::uint64_t epoch_;
     std::list<outgoing> out_{};
