@@ -66,10 +66,11 @@ std::string answer_to(const tcp_id& id, const std::string& bytes) {
     boost::asio::ip::tcp::resolver resolver(io);
     boost::asio::connect(s, resolver.resolve(id.addresses.back().host,
                                              std::to_string(id.addresses.back().port)));
-    boost::asio::write(s, boost::asio::buffer(bytes));
-    s.shutdown(boost::asio::socket_base::shutdown_send);
-    std::string back(4096, '\0');
+    // The group may hang up before it has heard all.
     boost::system::error_code ec;
+    boost::asio::write(s, boost::asio::buffer(bytes), ec);
+    s.shutdown(boost::asio::socket_base::shutdown_send, ec);
+    std::string back(4096, '\0');
     back.resize(boost::asio::read(s, boost::asio::buffer(back), ec));
     return back;
 }

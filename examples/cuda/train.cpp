@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model on a GPU is trained, saved half-way, and a second one goes on from there.
+//     cuda_train [DIR]
+#include "model.hpp"
+
+#include <cairn/cairn.hpp>
+
+#include <cstdio>
+#include <string>
+
+int main(int argc, char** argv) {
+    std::string const dir = argc > 1 ? argv[1] : "ckpt/cuda";
+    if (auto const* const why = gpu::why_not()) {
+        std::printf("no GPU to train on: %s\n", why);
+        return 77;
+    }
+    try {
+        gpu::model first(1 << 20), second(1 << 20);
+        first.train(50);
+        cairn::save(first, dir);
+        first.train(50);
+
+        cairn::load(second, dir);
+        second.train(50);
+        std::printf("step %lld: loss %.9g without a break, %.9g resumed\n",
+                    static_cast<long long>(second.step()), first.loss(), second.loss());
+        return first.loss() == second.loss() && second.step() == 100 ? 0 : 1;
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "cuda_train: %s\n", e.what());
+        return 1;
+    }
+}
