@@ -28,6 +28,15 @@ TINY = """#include <cairn/cairn.hpp>
 int main() { return cairn::sizes{2, 3}.product() == 6 ? 0 : 1; }
 """
 
+OVER_MPI = """#include <cairn/comm/mpi_group.hpp>
+int main(int argc, char** argv) {
+    int provided = 0;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    { cairn::mpi_group ranks(MPI_COMM_WORLD); }
+    return MPI_Finalize();
+}
+"""
+
 
 def main():
     root, how = pathlib.Path(sys.argv[1]), sys.argv[2]
@@ -54,6 +63,13 @@ def main():
         run("meson", "setup", app / "build", app, "-Dbuildtype=debug", env=environment)
         run("meson", "compile", "-C", app / "build", env=environment)
         run(app / "build" / "trainer", cwd=tmp)
+        # What was found when cairn was configured is installed as a package of its own.
+        if how == "installed" and list(found[0].parent.glob("cairn-mpi.pc")):
+            (app / "trainer.cpp").write_text(OVER_MPI)
+            text = (app / "meson.build").read_text()
+            (app / "meson.build").write_text(text.replace("'cairn')", "'cairn-mpi')"))
+            run("meson", "setup", app / "build-mpi", app, "-Dbuildtype=debug", env=environment)
+            run("meson", "compile", "-C", app / "build-mpi", env=environment)
         if how == "subproject" and not pathlib.Path(tmp, "ckpt/step_100/.metadata").exists():
             sys.exit("the program left no checkpoint")
     print(f"{how}: configured, built, ran")
