@@ -26,7 +26,7 @@ namespace detail {
 /// Runs a load whose leaves (or the reason why there are none) and parts are at hand.
 template <class... Parts>
 load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
-                     const load_options& options, std::tuple<Parts...> parts) {
+                     const load_options& options, std::tuple<Parts...>& parts) {
     static_assert(count_of<communicator_part, Parts...> <= 1, "load: two communicators");
     static_assert(count_of<load_planner_part, Parts...> <= 1, "load: two planners");
     static_assert(count_of<reader_part, Parts...> + count_of<store_part, Parts...> <= 1,
@@ -73,8 +73,8 @@ template <class State, LoadPart... Parts>
     requires Savable<State>
 load_report load(State&& state, checkpoint_id id, load_options options, Parts&&... parts) {
     detail::flattened_or_error flat(state);
-    auto report =
-        detail::run_load(flat, id, options, std::tuple<Parts...>(std::forward<Parts>(parts)...));
+    std::tuple<Parts...> all(std::forward<Parts>(parts)...);
+    auto report = detail::run_load(flat, id, options, all);
     flat.flat->notify_loaded();
     return report;
 }
@@ -92,6 +92,9 @@ load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
 ///
 /// A communicator that says `blocking_only` (NCCL's, serialised MPI's) is refused at compile time.
 ///
+/// **Cancellation**: any kind, through the token's slot, cancels the communicator: the load fails
+/// with @ref errc::cancelled at its next exchange, on all ranks. Without a communicator it goes on.
+///
 /// **Completion signature**: `void(std::exception_ptr, load_report)`, on the token's executor,
 /// where `load_state_dict()` is called too.
 ///
@@ -107,10 +110,10 @@ auto async_load(State& state, checkpoint_id id, load_options options, PartsAndTo
         "background keeps neither: call load, or give a tcp_group");
     return detail::with_token_last(
         [&](auto&& token, auto&&... parts) {
-            auto prepare = [&state, id = std::move(id), options = std::move(options)](auto packed) {
+            auto prepare = [&state, id = std::move(id), options = std::move(options)] {
                 auto flat = std::make_shared<detail::flattened_or_error>(state);
-                return [flat, id, options, packed = std::move(packed)]() mutable {
-                    auto report = detail::run_load(*flat, id, options, std::move(packed));
+                return [flat, id, options](auto& all) {
+                    auto report = detail::run_load(*flat, id, options, all);
                     return std::pair(std::move(report), [flat] { flat->flat->notify_loaded(); });
                 };
             };

@@ -24,7 +24,7 @@ namespace detail {
 /// Runs a save whose leaves (or the reason why there are none) and parts are at hand.
 template <class... Parts>
 save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
-                     const save_options& options, std::tuple<Parts...> parts) {
+                     const save_options& options, std::tuple<Parts...>& parts) {
     static_assert(count_of<communicator_part, Parts...> <= 1, "save: two communicators");
     static_assert(count_of<save_planner_part, Parts...> <= 1, "save: two planners");
     static_assert(count_of<writer_part, Parts...> + count_of<store_part, Parts...> <= 1,
@@ -62,7 +62,8 @@ template <class State, SavePart... Parts>
     requires Savable<State>
 save_report save(State&& state, checkpoint_id id, save_options options, Parts&&... parts) {
     detail::flattened_or_error const flat(state);
-    return detail::run_save(flat, id, options, std::tuple<Parts...>(std::forward<Parts>(parts)...));
+    std::tuple<Parts...> all(std::forward<Parts>(parts)...);
+    return detail::run_save(flat, id, options, all);
 }
 template <class State, SavePart... Parts>
     requires Savable<State>
@@ -77,6 +78,9 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 /// @param token  Any Asio completion token, last.
 ///
 /// A communicator that says `blocking_only` (NCCL's, serialised MPI's) is refused at compile time.
+///
+/// **Cancellation**: any kind, through the token's slot, cancels the communicator: the save fails
+/// with @ref errc::cancelled at its next exchange, on all ranks. Without a communicator it goes on.
 ///
 /// **Completion signature**: `void(std::exception_ptr, save_report)`, on the token's executor.
 ///
@@ -94,11 +98,11 @@ auto async_save(State& state, checkpoint_id id, save_options options, PartsAndTo
         "background keeps neither: call save, or give a tcp_group");
     return detail::with_token_last(
         [&](auto&& token, auto&&... parts) {
-            auto prepare = [&state, id = std::move(id), options = std::move(options)](auto packed) {
+            auto prepare = [&state, id = std::move(id), options = std::move(options)] {
                 auto flat = std::make_shared<detail::flattened_or_error>(state);
                 flat->freeze_objects();
-                return [flat, id, options, packed = std::move(packed)]() mutable {
-                    return std::pair(detail::run_save(*flat, id, options, std::move(packed)),
+                return [flat, id, options](auto& all) {
+                    return std::pair(detail::run_save(*flat, id, options, all),
                                      detail::no_epilogue{});
                 };
             };

@@ -2,13 +2,18 @@
 #ifndef CAIRN_DETAIL_LAUNCH_HPP
 #define CAIRN_DETAIL_LAUNCH_HPP
 
+#include <cairn/detail/parts.hpp>
+
+#include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
+#include <boost/asio/cancellation_type.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 
 #include <cstddef>
 #include <exception>
+#include <memory>
 #include <thread>
 #include <tuple>
 #include <type_traits>
@@ -21,27 +26,47 @@ struct no_epilogue {
     void operator()() const {}
 };
 
+/// Work and the parts that it works with, which stay where they are until it has ended.
+template <class Work, class... Parts>
+struct background_work {
+    Work work;
+    std::tuple<Parts...> parts;
+
+    auto operator()() { return work(parts); }
+    /// From any thread.
+    void cancel() noexcept {
+        constexpr auto i = index_of<communicator_part, Parts...>();
+        if constexpr (i < sizeof...(Parts)) std::get<i>(parts).cancel();
+    }
+};
+
 /// An asynchronous operation whose work blocks a thread of its own. Ranks of one process block on
 /// each other, so that a shared pool could starve itself; one thread per outstanding operation
 /// cannot.
 ///
-/// @param prepare  Called inside the initiating call with the parts; returns the work, a callable
-///                 that returns `std::pair<Report, Epilogue>`.
+/// @param prepare  Called inside the initiating call; returns the work, a callable that is given
+///                 the parts and returns `std::pair<Report, Epilogue>`.
 /// **Completion signature**: `void(std::exception_ptr, Report)`.
 template <class Report, class Prepare, class Token, class... Parts>
 auto launch(Prepare prepare, Token&& token, Parts&&... parts) {
     return boost::asio::async_initiate<Token, void(std::exception_ptr, Report)>(
         [](auto handler, Prepare prepare_now, std::tuple<Parts...> packed) {
-            auto executor = boost::asio::get_associated_executor(handler);
-            auto guard = boost::asio::make_work_guard(executor);
-            auto work = prepare_now(std::move(packed));
-            std::thread([work = std::move(work), handler = std::move(handler),
+            auto guard =
+                boost::asio::make_work_guard(boost::asio::get_associated_executor(handler));
+            auto slot = boost::asio::get_associated_cancellation_slot(handler);
+            using task = background_work<decltype(prepare_now()), Parts...>;
+            auto work = std::make_shared<task>(task{prepare_now(), std::move(packed)});
+            if (slot.is_connected())
+                slot.assign([w = std::weak_ptr(work)](boost::asio::cancellation_type) {
+                    if (auto const now = w.lock()) now->cancel();
+                });
+            std::thread([work, slot, handler = std::move(handler),
                          guard = std::move(guard)]() mutable {
-                using result = decltype(work());
                 auto const finish = [&](std::exception_ptr e, Report r, auto epilogue) {
                     boost::asio::post(guard.get_executor(),
-                                      [handler = std::move(handler), e = std::move(e),
+                                      [handler = std::move(handler), slot, e = std::move(e),
                                        r = std::move(r), epilogue = std::move(epilogue)]() mutable {
+                                          if (slot.is_connected()) slot.clear();
                                           if (!e) {
                                               try {
                                                   epilogue();
@@ -54,12 +79,14 @@ auto launch(Prepare prepare, Token&& token, Parts&&... parts) {
                 };
                 std::exception_ptr failure;
                 try {
-                    result r = work();
+                    auto r = (*work)();
+                    work.reset();  // the parts end before the handler is called
                     finish(nullptr, std::move(r.first), std::move(r.second));
                     return;
                 } catch (...) {
                     failure = std::current_exception();
                 }
+                work.reset();
                 finish(failure, Report{}, no_epilogue{});
             }).detach();
         },
