@@ -10,6 +10,7 @@ step() {
     local name=$1 log=build/logs/$1.log start=$SECONDS
     shift
     printf '%-34s' "$name"
+    mkdir -p build/logs
     if "$@" >"$log" 2>&1; then
         printf 'ok      %4d s\n' $((SECONDS - start))
         return 0

@@ -4,6 +4,10 @@
 #define CAIRN_TESTS_DOCS_PREAMBLE_HPP
 
 #include <cairn/cairn.hpp>
+#include <cairn/comm/tcp_group.hpp>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -46,6 +50,7 @@ extern mine::adam optimizer;
 extern cairn::device_mesh mesh;
 extern float* memory;
 extern std::int64_t begin, end;
-extern int rank;
+extern int rank, world_size;
+std::string my_broadcast(const std::string&);
 
 #endif

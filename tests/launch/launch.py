@@ -99,6 +99,15 @@ def figures(name, result, ranks):
           (code, out[-300:], err[-600:]))
 
 
+def conformance():
+    """The suite of the Communicator concept on real processes; 256 MiB in one message once."""
+    rank = f"{BUILD}/tests/launch/conforming_rank"
+    for n, fan_in, largest in ((1, 32, 28), (2, 32, 28), (4, 2, 24), (8, 2, 22), (8, 32, 22)):
+        code, out, err = launch(n, rank, fan_in, 1 << largest)
+        check(f"{n} processes, fan-in {fan_in}: the suite, and 2^{largest} bytes at once",
+              code == 0 and out.count("keeps its word") == n, out + err)
+
+
 def launchers(tmp):
     """One state, saved by four processes, under every launcher."""
     figures("gpt2 saved by 4 processes", launch(4, GPT2, "save", tmp), 4)
@@ -164,6 +173,7 @@ def main():
     output()
     failures()
     signals()
+    conformance()
     with tempfile.TemporaryDirectory() as tmp:
         code, out, err = launch(4, PROCESSES, cwd=tmp)
         check("four processes save and load", code == 0 and out.count("saved and loaded") == 4,
