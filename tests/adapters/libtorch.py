@@ -5,21 +5,17 @@
 
 PROGRAM is libtorch.test.cpp's. Prints one line a check and `N passed, N failed`.
 """
-import subprocess, sys, tempfile, warnings
+import os, sys, tempfile, warnings
 
 warnings.filterwarnings("ignore")
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/../support")
+from checks import check, end
+import checks
 
-passed = failed = 0
 
-
-def check(name, ok, why=""):
-    global passed, failed
-    passed, failed = passed + bool(ok), failed + (not ok)
-    print(("ok      " if ok else "FAILED  ") + name + (f": {why}" if why and not ok else ""),
-          flush=True)
 
 
 class Toy(torch.nn.Module):
@@ -86,8 +82,8 @@ def load(path, seed=9):
 
 
 def run(*args):
-    r = subprocess.run([sys.argv[1], *map(str, args)], capture_output=True, text=True)
-    return r.returncode == 0, (r.stdout + r.stderr).strip()
+    code, out = checks.run(sys.argv[1], *args)
+    return code == 0, out
 
 
 def close(a, b):
@@ -135,8 +131,7 @@ def main():
         dcp.save(state_of(model, upward), checkpoint_id=f"{tmp}/up", no_dist=True)
         ok, out = run("load", f"{tmp}/up", 0, 5)
         check("C++ refuses to maximize", not ok and "maximize" in out, out)
-    print(f"{passed} passed, {failed} failed")
-    return failed != 0
+    return end()
 
 
 sys.exit(main())

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The suite over real sockets, ranks as threads; and who is not let in.
 #include "conformance/communicator.hpp"
+#include "support/scratch.hpp"
 #include "support/tcp_ranks.hpp"
 
 #include <boost/asio/connect.hpp>
 #include <boost/test/unit_test.hpp>
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <latch>
@@ -77,18 +76,6 @@ std::string answer_to(const tcp_id& id, const std::string& bytes) {
 std::string as_text(const cairn::message& m) {
     return {reinterpret_cast<const char*>(m.data()), m.size()};
 }
-
-class directory {
-public:
-    directory() {
-        std::string name = (std::filesystem::temp_directory_path() / "cairn-XXXXXX").string();
-        if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory");
-        path = name;
-    }
-    directory(directory&&) = delete;
-    ~directory() { std::filesystem::remove_all(path); }
-    std::string path;
-};
 
 }  // namespace
 
@@ -275,8 +262,9 @@ BOOST_AUTO_TEST_CASE(ids_are_text) {
 }
 
 BOOST_AUTO_TEST_CASE(ranks_meet_in_a_directory) {
-    directory d;
-    auto const file = d.path + "/cairn-run.group";
+    support::scratch const place;
+    auto const d = place.dir.string();
+    auto const file = d + "/cairn-run.group";
     // What an earlier run has left: nobody listens there.
     tcp_id old{{{"127.0.0.1", 1}}, tcp_id::new_secret()};
     {
@@ -288,7 +276,7 @@ BOOST_AUTO_TEST_CASE(ranks_meet_in_a_directory) {
     for (int r : {2, 1, 0}) {
         ranks.emplace_back([&, r] {
             said[static_cast<std::size_t>(r)] = failure_of([&] {
-                auto g = tcp_group::from_directory(d.path, "run", r, 3, soon(30s));
+                auto g = tcp_group::from_directory(d, "run", r, 3, soon(30s));
                 barrier(g);
             });
         });
@@ -296,18 +284,18 @@ BOOST_AUTO_TEST_CASE(ranks_meet_in_a_directory) {
     }
     for (auto& t : ranks) t.join();
     for (auto const& s : said) BOOST_TEST(s == "");
-    BOOST_TEST(std::filesystem::is_empty(d.path));
+    BOOST_TEST(std::filesystem::is_empty(d));
 
     std::ofstream(file) << old.text() << "\n";
     ::chmod(file.c_str(), 0644);
     auto const open_to_all =
-        failure_of([&] { tcp_group::from_directory(d.path, "run", 1, 2, soon(200ms)); });
+        failure_of([&] { tcp_group::from_directory(d, "run", 1, 2, soon(200ms)); });
     BOOST_TEST(contains(open_to_all, "mode 0600"), open_to_all);
     auto const nowhere =
-        failure_of([&] { tcp_group::from_directory(d.path + "/no", "run", 0, 2, soon(200ms)); });
+        failure_of([&] { tcp_group::from_directory(d + "/no", "run", 0, 2, soon(200ms)); });
     BOOST_TEST(contains(nowhere, "No such file"), nowhere);
     auto const nobody =
-        failure_of([&] { tcp_group::from_directory(d.path, "none", 1, 2, soon(100ms)); });
+        failure_of([&] { tcp_group::from_directory(d, "none", 1, 2, soon(100ms)); });
     BOOST_TEST(contains(nobody, "its address is not known"), nobody);
 }
 

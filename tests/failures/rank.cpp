@@ -18,6 +18,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -46,6 +47,22 @@ struct fault {
         if (action == "throw") throw std::runtime_error("injected at " + here);
     }
 };
+
+/// `done`, which passes by `here` first.
+template <class T>
+cairn::completion<T> past(const fault& f, std::string here, cairn::completion<T> done) {
+    auto const to = std::make_shared<cairn::completion<T>>(std::move(done));
+    return cairn::completion<T>(
+        [to, f = &f, here = std::move(here)](std::exception_ptr e, std::optional<T> r) {
+            try {
+                f->at(here);
+            } catch (...) {
+                e = std::current_exception();
+            }
+            if (e) return to->fail(e);
+            (*to)(std::move(*r));
+        });
+}
 
 /// Fails before or after an exchange of the job, by number.
 class faulty_group {
@@ -83,17 +100,7 @@ private:
     void before() { fault_->at("before exchange " + std::to_string(n_)); }
     template <class T>
     cairn::completion<T> after(cairn::completion<T> done) {
-        auto const to = std::make_shared<cairn::completion<T>>(std::move(done));
-        return cairn::completion<T>([to, f = fault_, n = n_++](std::exception_ptr e,
-                                                              std::optional<T> r) {
-            try {
-                f->at("after exchange " + std::to_string(n));
-            } catch (...) {
-                e = std::current_exception();
-            }
-            if (e) return to->fail(e);
-            (*to)(std::move(*r));
-        });
+        return past(*fault_, "after exchange " + std::to_string(n_++), std::move(done));
     }
     cairn::tcp_group* group_;
     const fault* fault_;
@@ -124,19 +131,7 @@ public:
     void write_data(const cairn::save_plan& p, std::span<const cairn::item_data> d,
                     cairn::completion<cairn::write_results> done) {
         fault_->at("write");
-        auto const to = std::make_shared<cairn::completion<cairn::write_results>>(std::move(done));
-        w_.write_data(p, d,
-                      cairn::completion<cairn::write_results>(
-                          [to, f = fault_](std::exception_ptr e,
-                                           std::optional<cairn::write_results> r) {
-                              try {
-                                  f->at("written");
-                              } catch (...) {
-                                  e = std::current_exception();
-                              }
-                              if (e) return to->fail(e);
-                              (*to)(std::move(*r));
-                          }));
+        w_.write_data(p, d, past(*fault_, "written", std::move(done)));
     }
     void finish(const cairn::metadata& m, cairn::completion<cairn::done_t> done) {
         fault_->at("commit");
@@ -204,7 +199,7 @@ std::vector<std::string> points(const std::string& operation) {
 
 /// Rows over the ranks, one value each that says whose state it is.
 struct state {
-    state(float v, int rank, int ranks) : value(v) {
+    state(float v, int rank, int ranks) {
         auto const where = cairn::boxes_of({rows, 64}, cairn::device_mesh::line(ranks),
                                            {cairn::shard_along{0}}, rank).at(0);
         mine.assign(static_cast<std::size_t>(where.volume()), v);
@@ -220,7 +215,6 @@ struct state {
         return step == static_cast<int>(v);
     }
     static constexpr std::int64_t rows = 1200;
-    float value;
     int step = 0;
     std::vector<float> mine{};
     cairn::sharded_view view{};
@@ -237,14 +231,13 @@ int check(const std::string& dir, const char* name) {
 }
 
 /// The survivors make a group of their own and save with it.
-bool go_on(const std::string& dir, int rank, int size, int victim) {
+void go_on(const std::string& dir, int rank, int size, int victim) {
     cairn::tcp_options o;
     o.join = 30s;
     int const again = rank - (rank > victim);
     auto group = cairn::tcp_group::from_directory(dir, "survivors", again, size - 1, o);
     state s(c, again, size - 1);
     cairn::save(s.dict, dir + "/later", group);
-    return true;
 }
 
 int run(char** argv) {
@@ -280,9 +273,8 @@ int run(char** argv) {
         what = e.what();
     }
     double const ended = now();
-    bool later = false;
-    if (rank != victim) later = go_on(dir, rank, size, victim);
-    std::printf("RESULT %s %.6f %s %s\n", outcome.c_str(), ended, later ? "later" : "-",
+    if (rank != victim) go_on(dir, rank, size, victim);
+    std::printf("RESULT %s %.6f %s %s\n", outcome.c_str(), ended, rank != victim ? "later" : "-",
                 what.c_str());
     return 0;
 }

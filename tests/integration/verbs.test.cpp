@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verbs with move-only parts of a user in every combination, any completion token, bad input.
+#include "support/scratch.hpp"
 #include "support/whole.hpp"
 
 #include <boost/asio/bind_executor.hpp>
@@ -50,15 +51,6 @@ using my_writer = cairn::torch_writer<cairn::memory_store>;
 using my_reader = cairn::torch_reader<cairn::memory_store>;
 static_assert(!std::copy_constructible<my_planner> && !std::copy_constructible<my_writer>);
 static_assert(!std::copy_constructible<my_ranks> && cairn::Communicator<my_ranks>);
-
-struct scratch {
-    fs::path dir;
-    scratch() {
-        std::string name = (fs::temp_directory_path() / "cairn-test-XXXXXX").string();
-        dir = ::mkdtemp(name.data());
-    }
-    ~scratch() { fs::remove_all(dir); }
-};
 
 auto code_is(errc e) {
     return [e](const cairn::error& x) { return x.code() == cairn::make_error_code(e); };
@@ -180,7 +172,7 @@ BOOST_AUTO_TEST_CASE(two_ranks_that_disagree_are_both_named) {
 }
 
 BOOST_AUTO_TEST_CASE(bad_places_are_clear_errors) {
-    scratch s;
+    support::scratch s;
     std::vector<float> w(2);
     cairn::state_dict sd{{"w", w}};
     BOOST_CHECK_EXCEPTION(cairn::load(sd, (s.dir / "none").string()), cairn::error,

@@ -7,7 +7,7 @@
 BUILD holds tools/cairn and tests/interchange/mixed; GOLDEN the samples that PyTorch wrote.
 Prints one line a check and `N passed, N failed`.
 """
-import json, os, subprocess, sys, tempfile, time, warnings
+import json, os, sys, tempfile, time, warnings
 
 warnings.filterwarnings("ignore")
 os.environ["GLOO_SOCKET_IFNAME"] = "lo"
@@ -17,22 +17,13 @@ import torch.distributed.checkpoint as dcp
 import torch.multiprocessing as mp
 from torch.distributed.checkpoint.default_planner import _EmptyStateDictLoadPlanner
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
+sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/../support")
+from checks import check, end, run
 
 BUILD, GOLDEN = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 MIXED, CAIRN = f"{BUILD}/tests/interchange/mixed", f"{BUILD}/tools/cairn"
-passed = failed = 0
 
 
-def check(name, ok, why=""):
-    global passed, failed
-    passed, failed = passed + bool(ok), failed + (not ok)
-    reason = f": {why}" if why and not ok else ""
-    print(("ok      " if ok else "FAILED  ") + name + reason, flush=True)
-
-
-def run(*args):
-    r = subprocess.run(args, capture_output=True, text=True)
-    return r.returncode, (r.stdout + r.stderr).strip()
 
 
 def raw(t):
@@ -189,8 +180,7 @@ def main():
                 except Exception as e:
                     why = f"{type(e).__name__}: {e}"
                 check(f"PyTorch loads {case} after cairn re-sharded it onto {n}", why is None, why)
-    print(f"{passed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
+    sys.exit(end())
 
 
 if __name__ == "__main__":

@@ -11,18 +11,13 @@ must load equal. Prints one line a check and `N passed, N failed`.
 import io, math, os, struct, subprocess, sys, tempfile
 
 import torch
+sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/../support")
+from checks import check, end
 
 BUILD = os.path.abspath(sys.argv[1])
 OBJECTS = f"{BUILD}/tests/interchange/objects"
 SEED, COUNT = 20240229, 2000
-passed = failed = 0
 
-
-def check(name, ok, why=""):
-    global passed, failed
-    passed, failed = passed + bool(ok), failed + (not ok)
-    reason = f": {why}" if why and not ok else ""
-    print(("ok      " if ok else "FAILED  ") + name + reason, flush=True)
 
 
 # The generator of objects.cpp, rule by rule. Values are made fresh, so that nothing is shared
@@ -172,8 +167,7 @@ def main():
         again = recoded([saved(v) for v in some], tmp)
         check("shared objects load equal", all(
             same(torch.load(io.BytesIO(m), weights_only=False), v) for m, v in zip(again, some)))
-    print(f"{passed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
+    sys.exit(end())
 
 
 if __name__ == "__main__":

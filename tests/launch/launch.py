@@ -7,20 +7,15 @@
 Prints one line a check and `N passed, N failed`. What cannot run here is skipped, and says why.
 """
 import json, os, re, shutil, signal, subprocess, sys, tempfile, time
+sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/../support")
+from checks import check, end
 
 BUILD = os.path.abspath(sys.argv[1])
 CAIRN, GPT2 = f"{BUILD}/tools/cairn", f"{BUILD}/benchmarks/gpt2"
 PROCESSES = f"{BUILD}/examples/9_processes"
 TORCH = os.environ.get("CAIRN_TORCH_PYTHON")
 HERE = os.path.dirname(os.path.abspath(__file__))
-passed = failed = 0
 
-
-def check(name, ok, why=""):
-    global passed, failed
-    passed, failed = passed + bool(ok), failed + (not ok)
-    print(("ok      " if ok else "FAILED  ") + name + (f": {why}" if why and not ok else ""),
-          flush=True)
 
 
 def skip(name, why): print(f"skipped {name}: {why}", flush=True)
@@ -182,8 +177,7 @@ def main():
         check("one process alone saves and loads", code == 0 and "rank 0 of 1" in out, out + err)
         hosts(tmp)
     with tempfile.TemporaryDirectory(dir=BUILD) as tmp: launchers(tmp)
-    print(f"{passed} passed, {failed} failed")
-    return failed != 0
+    return end()
 
 
 if __name__ == "__main__":

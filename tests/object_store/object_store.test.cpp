@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "archetype/object_store.hpp"
 #include "conformance/object_store.hpp"
+#include "support/scratch.hpp"
 #include "../examples/own_object_store.hpp"
 
 #include <cairn/object_store/file.hpp>
@@ -17,15 +18,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A directory of this test's own, removed at the end.
-struct scratch {
-    fs::path dir;
+struct scratch : support::scratch {
     int n = 0;
-    scratch() {
-        std::string name = (fs::temp_directory_path() / "cairn-test-XXXXXX").string();
-        dir = ::mkdtemp(name.data());
-    }
-    ~scratch() { fs::remove_all(dir); }
     fs::path next() { return dir / ("place" + std::to_string(n++)); }
 };
 

@@ -13,7 +13,7 @@ happened: all losses of the two must agree within TOLERANCE, relatively (1.4e-6 
 this was written). They cannot be the same:
 the two sides sum in different orders, and Adam's first steps divide small numbers.
 """
-import json, os, re, subprocess, sys, tempfile, warnings
+import json, os, re, sys, tempfile, warnings
 
 warnings.filterwarnings("ignore")
 os.environ["GLOO_SOCKET_IFNAME"] = "lo"
@@ -27,24 +27,15 @@ from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
 
 import gpt2
 import originals
+sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/../support")
+from checks import check, end, run
 
 TOLERANCE = 1e-4
 BUILD = os.path.abspath(sys.argv[1])
 EXAMPLES, TESTS = f"{BUILD}/examples/recipes", f"{BUILD}/tests/recipes"
 RECIPES, KINDS, WORLDS = ("plain", "app", "apart"), ("fsdp1", "fsdp2"), (4, 3, 1, 2)
-passed = failed = 0
 
 
-def check(name, ok, why=""):
-    global passed, failed
-    passed, failed = passed + bool(ok), failed + (not ok)
-    reason = f": {why}" if why and not ok else ""
-    print(("ok      " if ok else "FAILED  ") + name + reason, flush=True)
-
-
-def run(*args):
-    r = subprocess.run([str(a) for a in args], capture_output=True, text=True)
-    return r.returncode, (r.stdout + r.stderr).strip()
 
 
 def losses_in(text):
@@ -267,8 +258,7 @@ def main():
         check_inference(tmp, f"{tmp}/plain-fsdp2-0-0", f"{tmp}/plain-fsdp2-1-0")
         check_keys(dict(zip(KINDS, keys)))
         check_refusals(tmp)
-    print(f"{passed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
+    sys.exit(end())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A full disk, a directory without permission, two jobs at once: what stood there stays, and the
 // error names rank and file.
+#include "support/scratch.hpp"
 #include "support/small_store.hpp"
 #include "support/whole.hpp"
 
@@ -30,24 +31,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class directory {
-public:
-    directory() {
-        std::string name = (fs::temp_directory_path() / "cairn-XXXXXX").string();
-        if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory");
-        path_ = name;
-        fs::permissions(path_, fs::perms(0755));
-    }
-    directory(const directory&) = delete;
-    directory& operator=(const directory&) = delete;
-    ~directory() {
-        std::error_code ignored;
-        fs::remove_all(path_, ignored);
-    }
-    std::string operator/(const char* name) const { return (path_ / name).string(); }
-
-private:
-    fs::path path_;
+/// A directory that others may look into: a test becomes somebody else.
+struct open_scratch : support::scratch {
+    open_scratch() { fs::permissions(dir, fs::perms(0755)); }
+    std::string operator/(const char* name) const { return (dir / name).string(); }
 };
 
 /// Two ranks save `elements` numbers of one value each, and a step.
@@ -169,7 +156,7 @@ BOOST_AUTO_TEST_CASE(a_disk_that_fills_at_any_byte_keeps_the_old_checkpoint) {
 }
 
 BOOST_AUTO_TEST_CASE(a_real_disk_that_is_full) {
-    directory dir;
+    open_scratch const dir;
     auto const mounted = dir / "disk";
     fs::create_directory(mounted);
     auto const code = in_child([&] {
@@ -199,7 +186,7 @@ BOOST_AUTO_TEST_CASE(a_real_disk_that_is_full) {
 }
 
 BOOST_AUTO_TEST_CASE(a_directory_without_permission) {
-    directory dir;
+    open_scratch const dir;
     auto const locked = dir / "locked", old = dir / "old";
     fs::create_directory(locked);
     fs::permissions(locked, fs::perms(0555));
@@ -240,7 +227,7 @@ BOOST_AUTO_TEST_CASE(a_directory_without_permission) {
 
 /// Each round two jobs of two ranks save to one directory at the same moment.
 BOOST_AUTO_TEST_CASE(two_jobs_at_once_leave_one_whole_checkpoint_and_strangers_alone) {
-    directory dir;
+    open_scratch const dir;
     auto const id = dir / "c";
     fs::create_directories(fs::path(id) / "logs");
     std::map<std::string, std::string> strangers;

@@ -3,11 +3,11 @@
 #define CAIRN_TEST_SUPPORT_NCCL_RANKS_HPP
 
 #include "support/fake_nccl.hpp"
+#include "support/on_threads.hpp"
 
 #include <cairn/comm/nccl/basic_group.hpp>
 
 #include <exception>
-#include <thread>
 #include <vector>
 
 namespace support {
@@ -19,26 +19,15 @@ using fake_group = cairn::basic_nccl_group<fake_nccl>;
 template <class F>
 std::vector<std::exception_ptr> try_nccl_ranks(fake_world& world, int n,
                                                const cairn::nccl_options& o, F&& f) {
-    std::vector<std::exception_ptr> failures(static_cast<std::size_t>(n));
-    std::vector<std::thread> threads;
-    for (int r = 0; r < n; ++r) {
-        threads.emplace_back([&, r] {
-            try {
-                fake_group group(world.comm(r), o);
-                f(group);
-            } catch (...) {
-                failures[static_cast<std::size_t>(r)] = std::current_exception();
-            }
-        });
-    }
-    for (auto& t : threads) t.join();
-    return failures;
+    return try_on_threads(n, [&](int r) {
+        fake_group group(world.comm(r), o);
+        f(group);
+    });
 }
 /// @throws what the lowest rank threw
 template <class F>
 void run_nccl_ranks(fake_world& world, int n, const cairn::nccl_options& o, F&& f) {
-    for (auto const& e : try_nccl_ranks(world, n, o, f))
-        if (e) std::rethrow_exception(e);
+    rethrow_first(try_nccl_ranks(world, n, o, f));
 }
 
 }  // namespace support

@@ -2,10 +2,11 @@
 #ifndef CAIRN_TEST_SUPPORT_TCP_RANKS_HPP
 #define CAIRN_TEST_SUPPORT_TCP_RANKS_HPP
 
+#include "support/on_threads.hpp"
+
 #include <cairn/comm/tcp_group.hpp>
 
 #include <exception>
-#include <thread>
 #include <vector>
 
 namespace support {
@@ -14,26 +15,15 @@ namespace support {
 template <class F>
 std::vector<std::exception_ptr> try_tcp_ranks(int n, const cairn::tcp_options& o, F&& f) {
     auto const id = cairn::tcp_group::unique_id(o);
-    std::vector<std::exception_ptr> failures(static_cast<std::size_t>(n));
-    std::vector<std::thread> threads;
-    for (int r = 0; r < n; ++r) {
-        threads.emplace_back([&, r] {
-            try {
-                cairn::tcp_group group(id, r, n, o);
-                f(group);
-            } catch (...) {
-                failures[static_cast<std::size_t>(r)] = std::current_exception();
-            }
-        });
-    }
-    for (auto& t : threads) t.join();
-    return failures;
+    return try_on_threads(n, [&](int r) {
+        cairn::tcp_group group(id, r, n, o);
+        f(group);
+    });
 }
 /// @throws what the lowest rank threw
 template <class F>
 void run_tcp_ranks(int n, const cairn::tcp_options& o, F&& f) {
-    for (auto const& e : try_tcp_ranks(n, o, f))
-        if (e) std::rethrow_exception(e);
+    rethrow_first(try_tcp_ranks(n, o, f));
 }
 
 }  // namespace support

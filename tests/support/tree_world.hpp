@@ -67,7 +67,7 @@ public:
     void settle() {
         while (!ready_.empty()) {
             auto pick = std::uniform_int_distribution<std::size_t>(0, ready_.size() - 1);
-            auto const i = deterministic ? ready_.size() - 1 : pick(random_);
+            auto const i = pick(random_);
             auto const ends = ready_[i];
             auto& queue = links_[ends];
             if (queue.empty()) {
@@ -125,7 +125,6 @@ public:
     }
 
     bool through_bytes = true;
-    bool deterministic = false;
     std::uint64_t frames = 0;
     std::uint64_t bytes = 0;
 

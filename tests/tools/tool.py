@@ -12,18 +12,14 @@ import struct
 import subprocess
 import sys
 import tempfile
+sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/../support")
+from checks import check, end
 
 CAIRN, FIXTURES, GOLDEN = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
-passed = failed = 0
 # struct's letters of the dtypes that it knows.
 LETTERS = {"float64": "d", "float32": "f", "float16": "e", "int64": "q", "int32": "i", "int16": "h",
            "int8": "b", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q", "bool": "?"}
 
-
-def check(name, ok, why=""):
-    global passed, failed
-    passed, failed = passed + bool(ok), failed + (not ok)
-    print(("ok      " if ok else "FAILED  ") + name + (f": {why}" if why and not ok else ""))
 
 
 def cairn(*args, **kwargs):
@@ -346,8 +342,7 @@ def main():
         without_pickle(tmp)
         refusals(tmp)
         closed_output(tmp)
-    print(f"{passed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
+    sys.exit(end())
 
 
 main()

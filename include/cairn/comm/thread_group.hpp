@@ -4,6 +4,7 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/comm/concepts.hpp>
+#include <cairn/comm/exchange_kind.hpp>
 #include <cairn/comm/thread/meeting.hpp>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ namespace cairn {
 /// Completions are called on the thread of whoever ended the exchange: the last rank to arrive, a
 /// rank that leaves, or the group's timer, which exists once a deadline was used. No lock is held.
 class thread_group {
-    using kind = detail::thread_exchange;
+    using kind = detail::exchange_kind;
     using call = detail::thread_call;
     using meeting = detail::thread_meeting;
     using shared = detail::thread_shared;
@@ -56,36 +57,30 @@ public:
         int size() const noexcept { return size_; }
 
         void gather(message m, int root, deadline d, completion<std::vector<message>> done) {
-            start(kind::gather, root, one(std::move(m)), d, std::move(done), wrong_root(root),
+            start(kind::gather, root, one(std::move(m)), d, std::move(done),
                   [mine = rank_ == root](const std::vector<call>& all) {
                       return mine ? everybodys(all) : std::vector<message>();
                   });
         }
         void scatter(std::vector<message> ms, int root, deadline d, completion<message> done) {
-            auto wrong = wrong_root(root);
-            if (rank_ == root && ms.size() != static_cast<std::size_t>(size_))
-                wrong = error(errc::invalid_argument,
-                              {.rank = rank_,
-                               .expected = std::to_string(size_) + " messages, one per rank",
-                               .found = std::to_string(ms.size())});
-            start(kind::scatter, root, std::move(ms), d, std::move(done), wrong,
+            start(kind::scatter, root, std::move(ms), d, std::move(done),
                   [me = static_cast<std::size_t>(rank_),
                    from = static_cast<std::size_t>(root)](const std::vector<call>& all) {
                       return all[from].in[me];
                   });
         }
         void broadcast(message m, int root, deadline d, completion<message> done) {
-            start(kind::broadcast, root, one(std::move(m)), d, std::move(done), wrong_root(root),
+            start(kind::broadcast, root, one(std::move(m)), d, std::move(done),
                   [from = static_cast<std::size_t>(root)](const std::vector<call>& all) {
                       return all[from].in[0];
                   });
         }
         void all_gather(message m, deadline d, completion<std::vector<message>> done) {
-            start(kind::all_gather, 0, one(std::move(m)), d, std::move(done), {},
+            start(kind::all_gather, 0, one(std::move(m)), d, std::move(done),
                   [](const std::vector<call>& all) { return everybodys(all); });
         }
         void barrier(deadline d, completion<done_t> done) {
-            start(kind::barrier, 0, {}, d, std::move(done), {},
+            start(kind::barrier, 0, {}, d, std::move(done),
                   [](const std::vector<call>&) { return done_t{}; });
         }
 
@@ -120,13 +115,6 @@ public:
             for (auto const& c : all) out.push_back(c.in[0]);
             return out;
         }
-        std::optional<error> wrong_root(int root) const {
-            if (root >= 0 && root < size_) return {};
-            return error(errc::invalid_argument,
-                         {.rank = rank_,
-                          .expected = "a root from 0 to " + std::to_string(size_ - 1),
-                          .found = std::to_string(root)});
-        }
         template <class T>
         void refuse(completion<T>& done, errc code, const char* expected, std::string found,
                     std::string remedy = {}) const {
@@ -136,14 +124,13 @@ public:
                                                            .remedy = std::move(remedy)})));
         }
 
-        /// @param wrong  What is wrong with this rank's call: the others wait for a call that
-        /// cannot come, so it is everybody's failure.
         /// @param pick   Makes this rank's result of everybody's calls.
         template <class T, class Pick>
         void start(kind what, int root, std::vector<message> in, deadline d, completion<T> done,
-                   const std::optional<error>& wrong, Pick pick) {
+                   Pick pick) {
             auto const s = s_;  // a completion may end this member
             if (!s) return refuse(done, errc::invalid_argument, "a member", "one that has left");
+            auto const wrong = detail::wrong_call(what, root, in.size(), rank_, size_);
             guard lock(s->at->m);
             auto& at = *s->at;
             if (at.poison) {
@@ -161,6 +148,7 @@ public:
             }
             mine = {true, what, root, std::move(in), end_of(std::move(done), pick)};
             ++at.arrived;
+            // The others wait for a call that cannot come, so it is everybody's failure.
             if (wrong) return at.fail(lock, *wrong);
             for (auto const& c : at.calls)
                 if (c.here && (c.what != what || c.root != root))

@@ -22,7 +22,7 @@ public:
     /// @param patience  For each exchange; 0: for ever.
     /// @param shown     What this rank is at, for groups that can tell the others.
     exchange(Comm& comm, int root, std::chrono::milliseconds patience,
-             const std::shared_ptr<activity>& shown)
+             const std::shared_ptr<activity>& shown = nullptr)
         : comm_(comm), root_(root), patience_(patience) {
         share(shown);
     }

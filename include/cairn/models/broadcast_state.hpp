@@ -49,7 +49,7 @@ template <Communicator Comm>
 void broadcast_state(Comm& comm, const state_dict& given, const leaves_by_name& wanted,
                      const gather_options& options,
                      const std::function<std::function<void()>(state_dict)>& prepare) {
-    exchange<Comm> ex(comm, 0, options.deadline, nullptr);
+    exchange<Comm> ex(comm, 0, options.deadline);
     std::unique_ptr<leaves_by_name> whole;
     auto const header = ex.broadcast(ex.attempt([&] {
         if (!ex.coordinator()) return std::vector<std::byte>();

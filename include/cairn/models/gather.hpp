@@ -190,7 +190,7 @@ template <Communicator Comm>
 std::vector<std::pair<std::string, host_tensor>> gather_whole(
     Comm& comm, const std::vector<named_leaf>& mine, const gather_options& options) {
     bool const all = options.root < 0;
-    exchange<Comm> ex(comm, all ? 0 : options.root, options.deadline, nullptr);
+    exchange<Comm> ex(comm, all ? 0 : options.root, options.deadline);
     auto const everybody =
         ex.all_gather(ex.attempt([&] { return gather_schedule::describe(mine); }));
     if (auto failures = collect_failures(everybody); !failures.empty())

@@ -3,6 +3,7 @@
 #define CAIRN_OBJECT_STORE_FILE_HPP
 
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/names.hpp>
 #include <cairn/object_store/posix_file.hpp>
 
 #include <dirent.h>
@@ -221,16 +222,8 @@ private:
         void operator()(DIR* d) const noexcept { ::closedir(d); }
     };
     std::filesystem::path full(std::string_view name) const {
-        bool bad = name.empty() || name.find('\0') != name.npos;
-        for (std::size_t at = 0; !bad && at <= name.size();) {
-            auto const part = name.substr(at, name.find('/', at) - at);
-            bad = part.empty() || part == "." || part == "..";
-            at += part.size() + 1;
-        }
-        if (bad)
-            throw error(errc::invalid_argument,
-                        {.object = dir_.string() + "/" + std::string(name),
-                         .expected = "a relative name without '.', '..' or empty parts"});
+        if (!detail::is_object_name(name))
+            throw detail::bad_object_name(dir_.string() + "/" + std::string(name));
         return dir_ / name;
     }
 

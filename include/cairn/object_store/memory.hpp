@@ -3,6 +3,7 @@
 #define CAIRN_OBJECT_STORE_MEMORY_HPP
 
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/names.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -186,16 +187,8 @@ public:
 
 private:
     std::string key(std::string_view name) const {
-        bool bad = name.empty() || name.find('\0') != name.npos;
-        for (std::size_t at = 0; !bad && at <= name.size();) {
-            auto const part = name.substr(at, name.find('/', at) - at);
-            bad = part.empty() || part == "." || part == "..";
-            at += part.size() + 1;
-        }
-        if (bad)
-            throw error(errc::invalid_argument,
-                        {.object = "memory:" + prefix_ + std::string(name),
-                         .expected = "a relative name without '.', '..' or empty parts"});
+        if (!detail::is_object_name(name))
+            throw detail::bad_object_name("memory:" + prefix_ + std::string(name));
         return prefix_ + std::string(name);
     }
     error no_room(std::string_view name, std::uint64_t size) {

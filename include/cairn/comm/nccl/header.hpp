@@ -2,7 +2,7 @@
 #ifndef CAIRN_COMM_NCCL_HEADER_HPP
 #define CAIRN_COMM_NCCL_HEADER_HPP
 
-#include <cairn/comm/tree/frame.hpp>
+#include <cairn/comm/exchange_kind.hpp>
 #include <cairn/error.hpp>
 
 #include <array>

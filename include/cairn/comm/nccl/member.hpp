@@ -2,6 +2,7 @@
 #ifndef CAIRN_COMM_NCCL_MEMBER_HPP
 #define CAIRN_COMM_NCCL_MEMBER_HPP
 
+#include <cairn/comm/exchange_kind.hpp>
 #include <cairn/comm/nccl/header.hpp>
 #include <cairn/comm/nccl/lane.hpp>
 #include <cairn/comm/nccl/payload.hpp>
@@ -57,7 +58,7 @@ public:
     /// @return gather at root and all_gather: one per rank; scatter, broadcast: one.
     /// @throws error; the group is poisoned then
     std::vector<message> run(nccl_call call) {
-        auto const refused = what_is_wrong(call);
+        auto const refused = wrong_call(call.kind, call.root, call.in.size(), rank(), size());
         if (poison_) {
             if (refused) throw *refused;
             throw error(errc::poisoned, {.rank = rank(), .found = *poison_,
@@ -206,20 +207,6 @@ private:
         return sizes;
     }
 
-    std::optional<error> what_is_wrong(const nccl_call& call) const {
-        auto const wrong = [this](std::string expected, std::string found) {
-            return error(errc::invalid_argument, {.rank = rank(), .expected = std::move(expected),
-                                                  .found = std::move(found)});
-        };
-        if (call.root < 0 || call.root >= size())
-            return wrong("a root from 0 to " + std::to_string(size() - 1),
-                         std::to_string(call.root));
-        if (call.kind == exchange_kind::scatter && call.root == rank() &&
-            call.in.size() != static_cast<std::size_t>(size()))
-            return wrong(std::to_string(size()) + " messages, one per rank",
-                         std::to_string(call.in.size()));
-        return std::nullopt;
-    }
     error too_much(const std::vector<std::size_t>& sizes, const std::exception& e) const {
         std::string all;
         for (auto const n : sizes) all += (all.empty() ? "" : " + ") + std::to_string(n);

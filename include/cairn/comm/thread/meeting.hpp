@@ -4,6 +4,7 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/comm/concepts.hpp>
+#include <cairn/comm/exchange_kind.hpp>
 #include <cairn/comm/tree/inquiry.hpp>
 
 #include <algorithm>
@@ -22,10 +23,9 @@
 
 namespace cairn::detail {
 
-enum class thread_exchange { gather, scatter, broadcast, all_gather, barrier };
 struct thread_call {
     bool here = false;
-    thread_exchange what = thread_exchange::barrier;
+    exchange_kind what = exchange_kind::barrier;
     int root = 0;
     std::vector<message> in{};
     /// Called without the lock, with everybody's input or the failure.
@@ -89,15 +89,12 @@ struct thread_meeting {
                  .found = ranks([this](std::size_t r) { return gone[r]; }) + " left the group"}};
     }
     error different_calls() const {
-        constexpr const char* names[] = {"gather", "scatter", "broadcast", "all_gather", "barrier"};
         std::string found;
         for (std::size_t r = 0; r < calls.size(); ++r) {
             auto const& c = calls[r];
             if (!c.here) continue;
             found += (found.empty() ? "rank " : ", rank ") + std::to_string(r) + " in " +
-                     names[static_cast<std::size_t>(c.what)];
-            if (c.what != thread_exchange::all_gather && c.what != thread_exchange::barrier)
-                found += " with root " + std::to_string(c.root);
+                     name_of(c.what, c.root);
         }
         return {errc::invalid_argument,
                 {.expected = "all ranks to call the same exchange", .found = std::move(found)}};
@@ -111,13 +108,6 @@ struct thread_meeting {
             missing.push_back(std::move(late));
         }
         return missing;
-    }
-    static error too_late(const std::vector<missing_rank>& missing) {
-        return {errc::timed_out,
-                {.rank = missing.empty() ? -1 : missing[0].rank,
-                 .expected = "every rank in time",
-                 .found = describe(missing),
-                 .remedy = "make a new group"}};
     }
     /// The timer's thread: keeps the deadline of whichever exchange is under way.
     void keep_deadlines() {

@@ -4,6 +4,7 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/comm/concepts.hpp>
+#include <cairn/comm/exchange_kind.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/wire.hpp>
 
@@ -17,16 +18,6 @@
 #include <vector>
 
 namespace cairn::detail {
-
-enum class exchange_kind : std::uint8_t { gather, scatter, broadcast, all_gather, barrier };
-
-inline std::string name_of(exchange_kind k, int root) {
-    constexpr const char* names[] = {"gather", "scatter", "broadcast", "all_gather", "barrier"};
-    std::string s = names[static_cast<std::size_t>(k)];
-    if (k != exchange_kind::all_gather && k != exchange_kind::barrier)
-        s += " with root " + std::to_string(root);
-    return s;
-}
 
 /// What neighbours in the tree say to each other.
 ///

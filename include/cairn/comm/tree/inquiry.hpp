@@ -3,6 +3,7 @@
 #define CAIRN_COMM_TREE_INQUIRY_HPP
 
 #include <cairn/comm/tree/frame.hpp>
+#include <cairn/error.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -82,6 +83,15 @@ inline std::string describe(const std::vector<missing_rank>& missing) {
     }
     if (missing.size() > most) s += ", and " + std::to_string(missing.size() - most) + " more";
     return s;
+}
+
+/// What all ranks of the exchange get.
+inline error too_late(const std::vector<missing_rank>& missing) {
+    return {errc::timed_out,
+            {.rank = missing.empty() ? -1 : missing[0].rank,
+             .expected = "every rank in time",
+             .found = describe(missing),
+             .remedy = "make a new group"}};
 }
 
 }  // namespace cairn::detail

@@ -3,6 +3,7 @@
 #define CAIRN_COMM_TREE_MEMBER_HPP
 
 #include <cairn/activity.hpp>
+#include <cairn/comm/exchange_kind.hpp>
 #include <cairn/comm/tree/frame.hpp>
 #include <cairn/comm/tree/inquiry.hpp>
 #include <cairn/comm/tree/patience.hpp>
@@ -56,7 +57,7 @@ public:
     /// This rank calls an exchange. @pre `!busy()`
     void start(exchange_kind kind, int root, std::vector<message> in, deadline by, time now) {
         now_ = now;
-        auto const wrong = wrong_call(kind, root, in.size());
+        auto const wrong = wrong_call(kind, root, in.size(), at_.rank, at_.size);
         if (broken_) return end(wrong ? outcome{std::make_exception_ptr(*wrong), {}} : refusal());
         call_ = {true, kind, root, {}, by, by == no_deadline ? time::duration(0) : by - now};
         for (auto& m : in) call_.in.push_back(std::make_shared<const message>(std::move(m)));
@@ -170,14 +171,7 @@ private:
         switch (f.what) {
             case arrive: {
                 expect(below && f.round == round_ && arrived_.count(from) == 0);
-                auto const* other = &call_.kind;
-                int root = call_.root;
-                if (!call_.here && !arrived_.empty()) {
-                    other = &arrived_.begin()->second.kind;
-                    root = arrived_.begin()->second.root;
-                }
-                bool const same = (!call_.here && arrived_.empty()) ||
-                                  (f.kind == *other && f.root == root);
+                bool const same = agrees(f);
                 auto const& kept = arrived_.emplace(from, std::move(f)).first->second;
                 if (!same) return break_up(different(from, kept));
                 return advance();
@@ -272,10 +266,7 @@ private:
         if (missing.empty()) return;  // they have called in the meantime
         auto const longer = worth_waiting(missing, inquiry_.given);
         if (longer.count() > 0) return wait_longer(longer);
-        break_up(error(errc::timed_out, {.rank = missing[0].rank,
-                                      .expected = "every rank in time",
-                                      .found = describe(missing),
-                                      .remedy = "make a new group"}));
+        break_up(too_late(missing));
     }
     void wait_longer(std::chrono::milliseconds by) {
         for (int child : children_) send(child, tree_frame::type::wait, in_ms(by));
@@ -308,20 +299,6 @@ private:
             end({std::make_exception_ptr(*broken_), {}});
         }
     }
-    std::optional<error> wrong_call(exchange_kind kind, int root, std::size_t messages) const {
-        if (root < 0 || root >= at_.size)
-            return error(errc::invalid_argument,
-                         {.rank = at_.rank,
-                          .expected = "a root from 0 to " + std::to_string(at_.size - 1),
-                          .found = std::to_string(root)});
-        if (kind == exchange_kind::scatter && root == at_.rank &&
-            messages != static_cast<std::size_t>(at_.size))
-            return error(errc::invalid_argument,
-                         {.rank = at_.rank,
-                          .expected = std::to_string(at_.size) + " messages, one per rank",
-                          .found = std::to_string(messages)});
-        return {};
-    }
     outcome refusal() {
         // A rank that could not hear of another's end in a call of its own hears of it in the next.
         bool const first = !std::exchange(told_, true) &&
@@ -331,6 +308,13 @@ private:
                                                                .found = broken_->what(),
                                                                .remedy = "make a new group"})),
                 {}};
+    }
+    /// Whether a child's exchange is the one that this rank, or else another child, is in.
+    bool agrees(const tree_frame& f) const {
+        if (call_.here) return f.kind == call_.kind && f.root == call_.root;
+        if (arrived_.empty()) return true;
+        auto const& other = arrived_.begin()->second;
+        return f.kind == other.kind && f.root == other.root;
     }
     error different(int child, const tree_frame& f) const {
         auto found = "rank " + std::to_string(child) + " in " + name_of(f.kind, f.root);
