@@ -31,6 +31,7 @@ load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
     static_assert(count_of<load_planner_part, Parts...> <= 1, "load: two planners");
     static_assert(count_of<reader_part, Parts...> + count_of<store_part, Parts...> <= 1,
                   "load: give a StorageReader or an ObjectStore, not both");
+    static_assert(count_of<data_plane_part, Parts...> <= 1, "load: two data planes");
     auto&& comm = part_or<communicator_part>(parts, [] { return solo(); });
     auto&& planner =
         part_or<load_planner_part>(parts, [&] { return default_planner(options.planner); });
@@ -38,7 +39,9 @@ load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
         auto&& store = part_or<store_part>(parts, [] { return file_store(); });
         return torch_reader(share_store(store), options.storage);
     });
-    auto phases = load_job(flat.leaves(), flat.refused, id, options, comm, planner, reader).run();
+    auto&& plane = part_or<data_plane_part>(parts, [] { return no_data_plane(); });
+    load_job job(flat.leaves(), flat.refused, id, options, comm, planner, reader, plane);
+    auto phases = job.run();
     load_report report;
     if constexpr (requires { { planner.report() } -> std::convertible_to<load_report>; })
         report = planner.report();
@@ -47,6 +50,7 @@ load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
                   })
         report.unverified = reader.unverified();
     report.phases = std::move(phases);
+    report.read_once = job.read_once();
     return report;
 }
 
@@ -63,7 +67,9 @@ load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
 /// @param id       Which checkpoint: a path for file stores. The same on every rank.
 /// @param options  See @ref load_options.
 /// @param parts    Any of a `Communicator`, a `LoadPlanner`, a `StorageReader` or an
-///                 `ObjectStore`, in any order, as for @ref save.
+///                 `ObjectStore`, in any order, as for @ref save; and a `DataPlane`, with which
+///                 what all ranks want alike is read by one of them and broadcast to the others,
+///                 see `load_options::read_once`. All ranks give one, or none does.
 /// @throws error on every rank when any rank failed, with each failed rank's own error. Errors of
 ///         the plan come before a byte of the user's memory has changed; a later one says
 ///         `state_modified()`.

@@ -9,6 +9,7 @@
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/item.hpp>
+#include <cairn/load/shared_items.hpp>
 #include <cairn/metadata/check.hpp>
 #include <cairn/planner/plan_codec.hpp>
 
@@ -55,6 +56,13 @@ inline void plan(bytes b) {
     (void)cairn::decode_save_plan(b);
 }
 
+/// What a rank is to read, as the coordinator sends it.
+inline void load(bytes b) {
+    cairn::detail::wire_reader r(b);
+    auto const plan = cairn::decode_load_plan(r.bytes());
+    (void)cairn::detail::get_shared(r, plan, 4);
+}
+
 /// What other processes send: frames of the groups, greetings, failures.
 inline void frame(bytes b) { (void)cairn::detail::decode_frame(b); }
 inline void hello(bytes b) {
@@ -76,6 +84,7 @@ struct target {
 inline constexpr target targets[] = {
     {"pickle", pickle}, {"metadata", metadata}, {"index", index}, {"index_body", index_body},
     {"item", item},     {"object", object},     {"footer", footer}, {"plan", plan},
+    {"load", load},
     {"frame", frame},   {"hello", hello},       {"outcome", outcome},
 };
 

@@ -2,6 +2,7 @@
 // Every combination of a user's parts through the verbs, with parts that can do no more than the
 // concepts say: our templates ask for nothing else.
 #include "archetype/communicator.hpp"
+#include "archetype/data_plane.hpp"
 #include "archetype/load_planner.hpp"
 #include "archetype/object_store.hpp"
 #include "archetype/save_planner.hpp"
@@ -147,6 +148,66 @@ BOOST_AUTO_TEST_CASE(parts_compose_in_every_combination_and_order) {
     try_parts(comm_maker{}, storage_maker{shelf});
     try_parts(comm_maker{}, store_maker{memory});
     BOOST_TEST(combinations == 3 * 6 + 2 * 2);
+}
+
+BOOST_AUTO_TEST_CASE(a_data_plane_goes_with_every_part_of_a_load) {
+    auto const shelf = std::make_shared<arch::shelf>();
+    cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
+        arch::communicator comm(std::move(me));
+        holding from(comm.rank(), 3);
+        auto saved = from.dict();
+        cairn::save(saved, "c", comm, arch::storage_writer(shelf), arch::save_planner());
+    });
+    int combinations = 0;
+    struct comm_maker {
+        arch::communicator operator()(cairn::thread_group& g, cairn::thread_group&, int r) const {
+            return arch::communicator(g.rank(r));
+        }
+    };
+    struct plane_maker {
+        arch::data_plane operator()(cairn::thread_group&, cairn::thread_group& g, int r) const {
+            return arch::data_plane(g.rank(r));
+        }
+    };
+    struct planner_maker {
+        arch::load_planner operator()(cairn::thread_group&, cairn::thread_group&, int) const {
+            return {};
+        }
+    };
+    struct reader_maker {
+        std::shared_ptr<arch::shelf> at;
+        auto operator()(cairn::thread_group&, cairn::thread_group&, int) const {
+            return arch::storage_reader(at);
+        }
+    };
+    auto const once = [&](auto ordered) {
+        ++combinations;
+        cairn::thread_group group(ranks), data(ranks);
+        std::vector<std::thread> threads;
+        std::vector<int> good(ranks, 0);
+        for (int r = 0; r < ranks; ++r) {
+            auto parts = std::apply([&](auto... m) { return std::tuple(m(group, data, r)...); },
+                                    ordered);
+            threads.emplace_back([&, r, parts = std::move(parts)]() mutable {
+                holding to(r, 0);
+                auto loaded = to.dict();
+                auto const report = std::apply(
+                    [&](auto&... p) {
+                        return cairn::load(loaded, "c",
+                                           {.read_once = cairn::read_once_policy::always},
+                                           std::move(p)...);
+                    },
+                    parts);
+                good[static_cast<std::size_t>(r)] =
+                    to.is(r, 3) && to.app.told == 1 && report.read_once.once_bytes == 12;
+            });
+        }
+        for (auto& t : threads) t.join();
+        for (auto g : good) BOOST_TEST(g == 1);
+    };
+    in_every_order(once, std::tuple<>(), comm_maker{}, plane_maker{}, planner_maker{},
+                   reader_maker{shelf});
+    BOOST_TEST(combinations == 24);
 }
 
 BOOST_AUTO_TEST_CASE(a_stateful_alone_and_parts_without_a_communicator) {

@@ -3,6 +3,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cstddef>
 #include <vector>
 
 using fsm = cairn::detail::load_fsm;
@@ -43,6 +44,89 @@ BOOST_AUTO_TEST_CASE(memory_is_untouched_until_all_agreed) {
                 BOOST_TEST(f.state_modified() == agreed);
             }
         }
+    }
+}
+
+namespace {
+
+/// What a load with a trial and a rest that is read once does after each exchange of results.
+event turn(int results) {
+    switch (results) {
+        case 0: return event::to_share;
+        case 1: return event::to_read;
+        case 2: return event::to_share;
+        default: return event::ok;
+    }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(reads_and_broadcasts_take_turns) {
+    using enum cairn::detail::load_fsm::step;
+    for (bool coordinator : {true, false}) {
+        fsm f(coordinator);
+        std::vector<step> taken;
+        int results = 0;
+        while (f.current() != done && taken.size() < 60) {
+            taken.push_back(f.current());
+            f.resume(f.current() == exchange_results ? turn(results++) : event::ok);
+        }
+        std::vector<step> const end{agree, read,  exchange_results, share, exchange_results,
+                                    read,  exchange_results, share, exchange_results};
+        BOOST_REQUIRE(taken.size() > end.size());
+        BOOST_TEST((std::vector(taken.end() - static_cast<std::ptrdiff_t>(end.size()),
+                                taken.end()) == end));
+        BOOST_TEST(f.succeeded());
+    }
+}
+
+BOOST_AUTO_TEST_CASE(each_step_of_the_turns_that_fails_ends_the_load) {
+    for (bool coordinator : {true, false}) {
+        // Up to the end of a good run: coordinators take two steps more.
+        for (std::size_t i = 0; i < (coordinator ? 16u : 14u); ++i) {
+            for (event e : {event::failed, event::cut_short}) {
+                fsm f(coordinator);
+                std::size_t n = 0;
+                int results = 0;
+                bool failed_here = false;
+                while (f.current() != step::done && n < 60) {
+                    auto const s = f.current();
+                    bool const here = n++ == i;
+                    // A rank that failed takes part in the exchange after, which fails for all.
+                    bool const told = failed_here && s == step::exchange_results;
+                    failed_here = here || (failed_here && !told);
+                    f.resume(here ? e : told ? event::failed
+                             : s == step::exchange_results ? turn(results++) : event::ok);
+                    if (here && (s == step::read || s == step::share))
+                        BOOST_TEST((f.current() == (e == event::failed ? step::exchange_results
+                                                                      : step::done)));
+                    if (told) BOOST_TEST((f.current() == step::done));
+                }
+                BOOST_TEST(n < 60u);
+                if (f.state_modified() && n > i) BOOST_TEST(!f.succeeded());
+            }
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_replaced_checkpoint_is_noticed_in_every_turn) {
+    for (int at = 0; at < 4; ++at) {
+        fsm f(false);
+        int results = 0, plans = 0, steps = 0;
+        while (f.current() != step::done && steps++ < 200) {
+            auto const s = f.current();
+            plans += s == step::plan_local;
+            event e = event::ok;
+            if (s == step::exchange_results)
+                e = plans == 1 && results == at ? event::moved : turn(results++);
+            if (s == step::exchange_restart) {
+                e = event::moved;
+                results = 0;
+            }
+            f.resume(e);
+        }
+        BOOST_TEST(plans == 2);
+        BOOST_TEST(f.succeeded());
     }
 }
 

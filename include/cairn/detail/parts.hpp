@@ -3,6 +3,7 @@
 #define CAIRN_DETAIL_PARTS_HPP
 
 #include <cairn/comm/concepts.hpp>
+#include <cairn/comm/data_plane.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/planner/concepts.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -29,7 +30,8 @@ concept SavePart =
 template <class T>
 concept LoadPart =
     Communicator<std::remove_cvref_t<T>> || LoadPlanner<std::remove_cvref_t<T>> ||
-    StorageReader<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>>;
+    StorageReader<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>> ||
+    DataPlane<std::remove_cvref_t<T>>;
 
 namespace detail {
 
@@ -37,6 +39,10 @@ namespace detail {
 struct communicator_part {
     template <class T>
     static constexpr bool is = Communicator<T>;
+};
+struct data_plane_part {
+    template <class T>
+    static constexpr bool is = DataPlane<T>;
 };
 struct save_planner_part {
     template <class T>
@@ -84,7 +90,7 @@ template <class Part>
 constexpr bool must_block() {
     using part = std::remove_cvref_t<Part>;
     if constexpr (requires { { part::blocking_only } -> std::convertible_to<bool>; })
-        return communicator_part::is<part> && part::blocking_only;
+        return (communicator_part::is<part> || data_plane_part::is<part>) && part::blocking_only;
     return false;
 }
 template <class... Parts>

@@ -10,6 +10,8 @@ namespace cairn::detail {
 /// - nothing of the user's is modified before every rank has agreed that its plan stands;
 /// - all ranks load the metadata that the coordinator read;
 /// - a rank that fails takes part in the next exchange, so that the others learn of it;
+/// - what was read once is broadcast only when every rank's read went well; all ranks take the same
+///   turns, to read and to broadcast, until there is no more;
 /// - when a data file was missing or foreign because the checkpoint was replaced meanwhile, all
 ///   ranks start over together, a bounded number of times.
 class load_fsm {
@@ -24,6 +26,7 @@ public:
         finish_plan,        ///< the planner's last word
         agree,              ///< all-gather: from here on memory changes
         read,               ///< read into place
+        share,              ///< broadcast what one rank has read for all
         exchange_results,   ///< all-gather
         look_again,         ///< coordinator only: was the checkpoint replaced?
         exchange_restart,   ///< broadcast
@@ -32,6 +35,8 @@ public:
     enum class event {
         ok,
         failed,
+        to_read,    ///< all ranks are well, and there is more to read …
+        to_share,   ///< … or to broadcast
         cut_short,  ///< the exchange itself failed
         moved       ///< a data file was missing or foreign; or: yes, it was replaced
     };
@@ -60,10 +65,13 @@ public:
                 if (!ok) return fail();
                 modified_ = true;
                 return go(read);
-            case read: return go(exchange_results);
+            case read:
+            case share: return go(exchange_results);
             case exchange_results:
                 if (e == event::moved && attempt_ < attempts)
                     return go(coordinator_ ? look_again : exchange_restart);
+                if (e == event::to_read) return go(read);
+                if (e == event::to_share) return go(share);
                 return ok ? go(done) : fail();
             case look_again: return go(exchange_restart);
             case exchange_restart:

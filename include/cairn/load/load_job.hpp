@@ -6,11 +6,16 @@
 #include <cairn/detail/phases.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/load/load_fsm.hpp>
+#include <cairn/load/load_turns.hpp>
 #include <cairn/load/options.hpp>
+#include <cairn/load/shared_items.hpp>
+#include <cairn/load/shared_reads.hpp>
 #include <cairn/planner/concepts.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/storage/concepts.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <string>
 #include <utility>
@@ -19,25 +24,31 @@
 namespace cairn::detail {
 
 /// Carries out what `load_fsm` decides, on the calling thread. One rank's part of one load.
-template <Communicator Comm, LoadPlanner Plan, StorageReader Reader>
+template <Communicator Comm, LoadPlanner Plan, StorageReader Reader, class Plane>
 class load_job {
 public:
     /// All arguments outlive the job.
     /// @param refused  Why this rank cannot take part; the others are told in its stead.
     load_job(flat_state& state, std::exception_ptr refused, const checkpoint_id& id,
-             const load_options& options, Comm& comm, Plan& planner, Reader& reader)
-        : state_(state), refused_(std::move(refused)), id_(id),
+             const load_options& options, Comm& comm, Plan& planner, Reader& reader,
+             Plane& plane)
+        : state_(state), refused_(std::move(refused)), id_(id), options_(options),
           exchange_(comm, options.coordinator, options.deadline, clock_.shown()),
-          planner_(planner), reader_(reader), fsm_(exchange_.coordinator()) {}
+          planner_(planner), reader_(reader), plane_(plane),
+          turns_(planner, reader, plane, clock_, options.deadline), fsm_(exchange_.coordinator()) {}
 
     /// @throws error with every failed rank's own failure.
     /// @return How long the ranks took.
     std::vector<phase_time> run() {
         using step = load_fsm::step;
         while (fsm_.current() != step::done) fsm_.resume(perform(fsm_.current()));
+        // Others may have got on, and wait for this rank in a broadcast.
+        if constexpr (DataPlane<Plane>)
+            if (cut_short_ && fsm_.state_modified()) plane_.cancel();
         if (!fsm_.succeeded()) throw error(std::move(failures_), fsm_.state_modified());
         return std::move(phases_);
     }
+    const read_once_report& read_once() const noexcept { return turns_.report(); }
 
 private:
     using event = load_fsm::event;
@@ -58,13 +69,12 @@ private:
             case plan_global: return worked("plan for all", [&] { return global_plan(); });
             case exchange_global: return exchanged([&] { return scattered(); });
             case finish_plan: return worked("plan", [&] {
-                plan_ = planner_.finish_load_plan(decode_load_plan(my_plan_));
-                return std::vector<std::byte>();
+                return finished_plan();
             });
-            case agree:
-                return exchanged([&] { return collect_failures(exchange_.all_gather(mine_)); });
-            case read: return worked("read", [&] { return read_items(); });
-            case exchange_results: return moved_if_replaced(exchanged([&] { return compare(); }));
+            case agree: return exchanged([&] { return agreed(); });
+            case read: return worked(turns_.name(), [&] { return turns_.read(plan_); });
+            case share: return worked(turns_.name(), [&] { return turns_.broadcast(plan_); });
+            case exchange_results: return what_next(exchanged([&] { return compare(); }));
             case look_again: return look();
             case exchange_restart: return restart();
             case done: return event::ok;
@@ -85,7 +95,10 @@ private:
             failures_ = f();
             return failures_.empty() ? event::ok : event::failed;
         } catch (...) {
-            failures_ = {failure_from(std::current_exception(), exchange_.rank())};
+            // Why this rank failed says more than what became of the group thereby.
+            cut_short_ = true;
+            failures_ = mine_.failures;
+            failures_.push_back(failure_from(std::current_exception(), exchange_.rank()));
             return event::cut_short;
         }
     }
@@ -104,12 +117,34 @@ private:
         storage_setup const me{exchange_.rank(), exchange_.size(), exchange_.coordinator(),
                                meta_.save_id, clock_.shown()};
         reader_.set_up_reader(std::as_const(meta_), me);
-        return encode_load_plan(reader_.prepare_local_load_plan(planner_.create_local_load_plan()));
+        wire_writer w;
+        w.u8(DataPlane<Plane>);
+        if constexpr (DataPlane<Plane>) {
+            if (plane_.rank() != exchange_.rank() || plane_.size() != exchange_.size())
+                throw not_alike("a data plane of the communicator's ranks",
+                                "rank " + std::to_string(plane_.rank()) + " of " +
+                                    std::to_string(plane_.size()));
+        }
+        w.raw(encode_load_plan(
+            reader_.prepare_local_load_plan(planner_.create_local_load_plan())));
+        return std::move(w.out);
+    }
+    static error not_alike(std::string expected, std::string found) {
+        return {errc::invalid_argument,
+                {.expected = std::move(expected), .found = std::move(found)}};
     }
 
     std::vector<std::byte> global_plan() {
         std::vector<load_plan> plans;
-        for (auto const& o : everybody_) plans.push_back(decode_load_plan(o.payload));
+        for (auto const& o : everybody_) {
+            wire_reader r(o.payload);
+            if ((r.u8() != 0) != DataPlane<Plane>)
+                throw not_alike("a data plane on every rank, or on none",
+                                "one on some, and not on rank " +
+                                    std::to_string(DataPlane<Plane> ? &o - everybody_.data()
+                                                                    : exchange_.rank()));
+            plans.push_back(decode_load_plan(r.raw(r.left())));
+        }
         plans_ =
             reader_.prepare_global_load_plan(planner_.create_global_load_plan(std::move(plans)));
         if (plans_.size() != static_cast<std::size_t>(exchange_.size())) {
@@ -118,6 +153,10 @@ private:
                          .found = std::to_string(plans_.size()),
                          .remedy = "the planner or reader dropped some"});
         }
+        shared_plans_.assign(plans_.size(), {});
+        if constexpr (DataPlane<Plane>)
+            shared_plans_ = find_shared(plans_, meta_, options_.read_once,
+                                        options_.read_once_trial);
         return {};
     }
 
@@ -129,8 +168,12 @@ private:
             for (int r = 0; r < exchange_.size(); ++r) {
                 outcome o;
                 o.failures = failures;
-                if (failures.empty())
-                    o.payload = encode_load_plan(plans_[static_cast<std::size_t>(r)]);
+                if (failures.empty()) {
+                    wire_writer w;
+                    w.bytes(encode_load_plan(plans_[static_cast<std::size_t>(r)]));
+                    put(w, shared_plans_[static_cast<std::size_t>(r)]);
+                    o.payload = std::move(w.out);
+                }
                 all.push_back(std::move(o));
             }
         }
@@ -139,38 +182,46 @@ private:
         return o.failures;
     }
 
-    std::vector<std::byte> read_items() {
-        std::vector<std::pair<const read_item*, value>> objects;
-        read_target target;
-        target.resolve_tensor = [this](const read_item& i) { return planner_.resolve_tensor(i); };
-        target.commit_tensor = [this](const read_item& i, tensor_view v) {
-            planner_.commit_tensor(i, v);
-        };
-        target.load_object = [&objects](const read_item& i, value v) {
-            objects.emplace_back(&i, std::move(v));
-        };
-        (void)await_completion<done_t>([&](auto done) {
-            reader_.read_data(std::as_const(plan_), std::as_const(target), std::move(done));
-        });
-        for (auto& [item, v] : objects) planner_.load_object(*item, std::move(v));
-        if constexpr (requires { planner_.finish_load(); }) planner_.finish_load();
-        clock_.stop();
+    std::vector<std::byte> finished_plan() {
+        wire_reader r(my_plan_);
+        auto sent = decode_load_plan(r.bytes());
+        turns_.shared().reset(get_shared(r, sent, exchange_.size()), sent, meta_, exchange_.rank());
+        plan_ = planner_.finish_load_plan(std::move(sent));
         wire_writer w;
-        clock_.put(w);
+        for (auto const part : turns_.shared().match(plan_)) w.varint(part);
         return std::move(w.out);
     }
+    std::vector<rank_failure> agreed() {
+        auto const all = exchange_.all_gather(mine_);
+        auto failures = collect_failures(all);
+        if (!failures.empty()) return failures;
+        std::vector<std::uint32_t> lacking;
+        for (auto const& o : all)
+            for (wire_reader r(o.payload); r.left() != 0;)
+                lacking.push_back(static_cast<std::uint32_t>(r.varint()));
+        turns_.shared().drop(lacking);
+        return failures;
+    }
+
     std::vector<rank_failure> compare() {
         auto const all = exchange_.all_gather(mine_);
         auto failures = collect_failures(all);
         phase_table table;
         for (std::size_t rank = 0; failures.empty() && rank < all.size(); ++rank) {
             wire_reader r(all[rank].payload);
+            turns_.learn(r);
             table.get(r, static_cast<int>(rank));
         }
         phases_ = table.take();
         return failures;
     }
 
+    event what_next(event e) {
+        e = moved_if_replaced(e);
+        if (e != event::ok || !turns_.shared().advance()) return e;
+        return turns_.shared().current() == shared_reads::turn::read_rest ? event::to_read
+                                                                         : event::to_share;
+    }
     event moved_if_replaced(event e) const {
         if (e != event::failed) return e;
         for (auto const& f : failures_)
@@ -199,24 +250,30 @@ private:
         });
         if (e != event::ok) return e;
         failures_ = before;
+        mine_ = {};
         return !o.payload.empty() && o.payload[0] == std::byte{1} ? event::moved : event::failed;
     }
 
     flat_state& state_;
     std::exception_ptr refused_;
     const checkpoint_id& id_;
+    const load_options& options_;
     phase_clock clock_;
     exchange<Comm> exchange_;
     Plan& planner_;
     Reader& reader_;
+    Plane& plane_;
+    load_turns<Plan, Reader, Plane> turns_;
     load_fsm fsm_;
     metadata meta_;
     outcome mine_;
     std::vector<outcome> everybody_;
     std::vector<load_plan> plans_;
+    std::vector<shared_plan> shared_plans_;
     std::vector<std::byte> my_plan_;
     load_plan plan_;
     bool replaced_ = false;
+    bool cut_short_ = false;
     std::vector<rank_failure> failures_;
     std::vector<phase_time> phases_;
 };

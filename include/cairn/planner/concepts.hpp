@@ -69,7 +69,8 @@ concept SavePlanner =
 /// is told when it is filled. These two may be called from several threads at once, for
 /// different items; `load_object` from one; `finish_load` when all items of this rank are in place,
 /// and what it throws fails the load. Nothing of the user's is modified before
-/// `resolve_tensor` or `load_object`.
+/// `resolve_tensor` or `load_object`. Where a load has a `DataPlane`, some items' bytes come from
+/// another rank, and windows that this rank has read for others are committed when they were sent.
 ///
 /// **Models**: `default_planner`. **Archetype**: `archetype::load_planner`.
 template <class P>

@@ -7,6 +7,7 @@
 #include <cairn/tensor/dtype.hpp>
 #include <cairn/tensor/sizes.hpp>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,17 @@ struct shape_difference {
 struct dtype_difference {
     std::string fqn{};
     dtype stored = dtype::float32, wanted = dtype::float32;
+};
+
+/// What all ranks wanted alike, and whether each read it or one did and sent it to the rest; the
+/// same on all ranks. All 0 without a `DataPlane`.
+struct read_once_report {
+    std::uint64_t shared_bytes = 0;  ///< Wanted alike by all ranks.
+    std::uint64_t once_bytes = 0;    ///< Of these: read by one rank each and broadcast.
+    /// Whether both ways were measured, and how fast they were: bytes a second on the slowest rank.
+    bool measured = false;
+    double each_rate = 0;  ///< Every rank reads.
+    double once_rate = 0;  ///< One reads, the rest get it.
 };
 
 /// How what a rank wants and what the checkpoint holds differ. Names are the checkpoint's.
@@ -34,6 +46,7 @@ struct load_report {
     /// What no checksum vouches for, one line each: PyTorch's `.metadata` has none, some of its
     /// items neither. Empty for what cairn wrote: there every byte that was read is covered.
     std::vector<std::string> unverified{};
+    read_once_report read_once{};
 };
 
 }  // namespace cairn

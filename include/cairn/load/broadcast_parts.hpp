@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_LOAD_BROADCAST_PARTS_HPP
+#define CAIRN_LOAD_BROADCAST_PARTS_HPP
+
+#include <cairn/activity.hpp>
+#include <cairn/comm/data_plane.hpp>
+#include <cairn/completion.hpp>
+#include <cairn/load/pieces.hpp>
+#include <cairn/load/shared_reads.hpp>
+#include <cairn/planner/concepts.hpp>
+#include <cairn/tensor/layout.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// Sends what was read once to those who wait for it: row-major, many small parts together, large
+/// ones in pieces and, where they lie so, without a copy. All ranks make the same broadcasts
+/// whatever happens to one of them, unless the plane itself fails.
+template <DataPlane Plane, LoadPlanner Plan>
+class part_broadcaster {
+public:
+    static constexpr std::uint64_t batch_bytes = std::uint64_t{16} << 20;
+
+    /// All arguments outlive this.
+    /// @param patience  For each broadcast; 0: for ever.
+    part_broadcaster(Plane& plane, Plan& planner, const load_plan& plan, activity& shown,
+                     std::chrono::milliseconds patience)
+        : plane_(plane), planner_(planner), plan_(plan), shown_(shown), patience_(patience) {}
+
+    /// @throws error; what failed on this rank alone, after all broadcasts
+    void run(const std::vector<shared_part*>& parts) {
+        try {
+            for (auto* p : parts) {
+                for_pieces(p->lengths, size_of(p->type), batch_bytes,
+                           [&](const box& b, std::uint64_t bytes, bool last) {
+                               if (!batch_.empty() && (bytes_ + bytes > batch_bytes ||
+                                                       batch_.front().part->reader != p->reader))
+                                   flush();
+                               batch_.push_back({p, b, bytes, last});
+                               bytes_ += bytes;
+                           });
+            }
+            if (!batch_.empty()) flush();
+        } catch (...) {
+            plane_.cancel();
+            throw;
+        }
+        if (failure_) std::rethrow_exception(failure_);
+    }
+
+private:
+    struct piece {
+        shared_part* part;
+        box where;
+        std::uint64_t bytes;
+        bool last;
+    };
+
+    void flush() {
+        int const root = batch_.front().part->reader;
+        bool const mine = root == plane_.rank();
+        for (auto const& p : batch_) attempt([&] { open(*p.part, mine); });
+        if (auto const direct = in_place(); !direct.empty()) {
+            broadcast(direct, root);
+        } else {
+            if (staging_.size() < bytes_) staging_.resize(static_cast<std::size_t>(bytes_));
+            if (mine)
+                each_window([](const tensor_view& staged, const tensor_view& w) {
+                    copy_elements(w, staged);
+                });
+            broadcast({staging_.data(), static_cast<std::size_t>(bytes_)}, root);
+            if (!mine)
+                each_window([](const tensor_view& staged, const tensor_view& w) {
+                    copy_elements(staged, w);
+                });
+        }
+        for (auto const& p : batch_)
+            if (p.last) attempt([&] { close(*p.part); });
+        batch_.clear();
+        bytes_ = 0;
+    }
+
+    /// What fails here must not keep this rank from the broadcasts that the others make: from then
+    /// on it sends what it has and receives into memory of its own.
+    template <class F>
+    void attempt(F&& f) {
+        try {
+            f();
+        } catch (...) {
+            if (!failure_) failure_ = std::current_exception();
+        }
+    }
+    void open(shared_part& p, bool mine) {
+        if (!mine && (failure_ || !p.held.empty())) return;
+        try {
+            if (!mine)
+                for (auto const i : p.items)
+                    p.held.emplace_back(plan_.items[i], planner_.resolve_tensor(plan_.items[i]));
+            check(p);
+        } catch (...) {
+            p.held.clear();
+            throw;
+        }
+    }
+    /// @throws error errc::invalid_plan for windows that are not what the concepts say
+    void check(const shared_part& p) const {
+        if (p.held.size() != p.items.size())
+            throw error(errc::invalid_plan, {.tensor = plan_.items[p.items.front()].fqn,
+                                             .expected = "a reader that commits what it has read"});
+        for (auto const& [item, view] : p.held)
+            if (view.type != p.type || !(view.extents == p.lengths))
+                throw error(errc::invalid_plan,
+                            {.tensor = item.fqn,
+                             .expected = "a window of " + to_string(p.lengths) +
+                                         " elements of the stored dtype",
+                             .found = to_string(view.extents),
+                             .remedy = "the planner's resolve_tensor gives another"});
+    }
+    void close(shared_part& p) {
+        if (!failure_)
+            for (auto const& [item, view] : p.held) planner_.commit_tensor(item, view);
+        p.held.clear();
+    }
+    /// The user's own memory, where the batch is one piece that lies there as it travels.
+    std::span<std::byte> in_place() const {
+        if (batch_.size() != 1 || batch_.front().part->held.size() != 1) return {};
+        auto const w = subview(batch_.front().part->held.front().second, batch_.front().where);
+        if (!is_row_major(w) || w.where.kind == memory_kind::cuda) return {};
+        return {w.data, static_cast<std::size_t>(bytes_)};
+    }
+    template <class Copy>
+    void each_window(Copy copy) {
+        std::byte* at = staging_.data();
+        for (auto const& p : batch_) {
+            attempt([&] {
+                tensor_view const staged(p.part->type, p.where.lengths, at);
+                for (auto const& [item, view] : p.part->held) copy(staged, subview(view, p.where));
+            });
+            at += p.bytes;
+        }
+    }
+    void broadcast(std::span<std::byte> bytes, int root) {
+        auto const by = patience_.count() == 0 ? no_deadline
+                                               : std::chrono::steady_clock::now() + patience_;
+        (void)await_completion<done_t>(
+            [&](auto done) { plane_.broadcast(bytes, root, by, std::move(done)); });
+        shown_.advance();
+    }
+
+    Plane& plane_;
+    Plan& planner_;
+    const load_plan& plan_;
+    activity& shown_;
+    std::chrono::milliseconds patience_;
+    std::vector<piece> batch_{};
+    std::uint64_t bytes_ = 0;
+    std::vector<std::byte> staging_{};
+    std::exception_ptr failure_{};
+};
+
+}  // namespace cairn::detail
+
+#endif

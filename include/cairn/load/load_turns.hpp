@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_LOAD_LOAD_TURNS_HPP
+#define CAIRN_LOAD_LOAD_TURNS_HPP
+
+#include <cairn/completion.hpp>
+#include <cairn/detail/phases.hpp>
+#include <cairn/load/broadcast_parts.hpp>
+#include <cairn/load/shared_reads.hpp>
+#include <cairn/planner/concepts.hpp>
+#include <cairn/storage/concepts.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// In place of a `DataPlane`.
+struct no_data_plane {};
+
+/// What one rank does when memory may change: it reads, and where there is a data plane, it
+/// broadcasts what it read for all, in the turns of `shared_reads`.
+template <LoadPlanner Plan, StorageReader Reader, class Plane>
+class load_turns {
+public:
+    /// All arguments outlive this.
+    load_turns(Plan& planner, Reader& reader, Plane& plane, phase_clock& clock,
+               std::chrono::milliseconds patience)
+        : planner_(planner), reader_(reader), plane_(plane), clock_(clock), patience_(patience) {}
+
+    shared_reads& shared() noexcept { return shared_; }
+    const read_once_report& report() const noexcept { return shared_.report(); }
+
+    /// Of the phase that comes next.
+    const char* name() const {
+        switch (shared_.current()) {
+            case turn::read: return "read";
+            case turn::broadcast: return "broadcast";
+            case turn::read_rest: return "read the rest";
+            default: return "broadcast the rest";
+        }
+    }
+    /// @param plan  The finished one.
+    /// @return What this rank tells the others: its times so far.
+    std::vector<std::byte> read(const load_plan& plan) {
+        if (shared_.none()) {
+            read_some(plan);
+        } else {
+            if (shared_.current() == turn::read) read_some(shared_.own_items(plan));
+            timed(shared_reads::each_read, [&] { read_some(shared_.each_items(plan)); });
+            timed(shared_reads::once_read, [&] { read_some(shared_.items_for_all(plan)); });
+        }
+        return end_of_turn();
+    }
+    std::vector<std::byte> broadcast(const load_plan& plan) {
+        if constexpr (DataPlane<Plane>)
+            timed(shared_reads::once_sent, [&] {
+                part_broadcaster(plane_, planner_, plan, *clock_.shown(), patience_)
+                    .run(shared_.to_send());
+            });
+        return end_of_turn();
+    }
+    /// A rank's times, as `read` and `broadcast` gave them.
+    void learn(wire_reader& r) {
+        shared_reads::times spent;
+        for (auto& t : spent)
+            t = std::chrono::microseconds(static_cast<std::int64_t>(r.varint() & INT64_MAX));
+        shared_.learn(spent);
+    }
+
+private:
+    using turn = shared_reads::turn;
+
+    template <class F>
+    void timed(shared_reads::trial what, F f) {
+        auto const start = std::chrono::steady_clock::now();
+        f();
+        shared_.spent()[what] = std::chrono::duration_cast<std::chrono::microseconds>(
+            std::chrono::steady_clock::now() - start);
+    }
+    void read_some(const load_plan& some) {
+        if (some.items.empty() && !shared_.none()) return;
+        std::vector<std::pair<const read_item*, value>> objects;
+        read_target target;
+        target.resolve_tensor = [this](const read_item& i) { return planner_.resolve_tensor(i); };
+        target.commit_tensor = [this](const read_item& i, tensor_view v) {
+            if (!shared_.hold(i, v)) planner_.commit_tensor(i, v);
+        };
+        target.load_object = [&objects](const read_item& i, value v) {
+            objects.emplace_back(&i, std::move(v));
+        };
+        (void)await_completion<done_t>([&](auto done) {
+            reader_.read_data(some, std::as_const(target), std::move(done));
+        });
+        for (auto& [item, v] : objects) planner_.load_object(*item, std::move(v));
+    }
+    std::vector<std::byte> end_of_turn() {
+        if constexpr (requires { planner_.finish_load(); })
+            if (shared_.last()) planner_.finish_load();
+        clock_.stop();
+        wire_writer w;
+        for (auto const t : shared_.spent()) w.varint(static_cast<std::uint64_t>(t.count()));
+        clock_.put(w);
+        return std::move(w.out);
+    }
+
+    Plan& planner_;
+    Reader& reader_;
+    Plane& plane_;
+    phase_clock& clock_;
+    std::chrono::milliseconds patience_;
+    shared_reads shared_{};
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_LOAD_PIECES_HPP
+#define CAIRN_LOAD_PIECES_HPP
+
+#include <cairn/tensor/box.hpp>
+#include <cairn/tensor/sizes.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace cairn::detail {
+
+/// Cuts a dense array into boxes of at most so many bytes, in row-major order: whole where it fits,
+/// else along the first dimension whose rows do.
+///
+/// @param lengths  None is 0.
+/// @param element  Bytes of one; at most `most`.
+/// @param f        Called as `f(const box&, std::uint64_t bytes, bool last)`.
+template <class F>
+void for_pieces(const sizes& lengths, std::size_t element, std::uint64_t most, F f) {
+    auto row = static_cast<std::uint64_t>(lengths.product()) * element;
+    if (lengths.empty()) return f(box::whole(lengths), row, true);
+    std::size_t dim = 0;
+    for (;; ++dim) {
+        row /= static_cast<std::uint64_t>(lengths[dim]);
+        if (row <= most) break;
+    }
+    auto const rows = static_cast<std::int64_t>(most / row);
+    box piece = box::whole(lengths);
+    for (std::size_t d = 0; d < dim; ++d) piece.lengths[d] = 1;
+    for (bool last = false; !last;) {
+        auto& from = piece.offsets[dim];
+        piece.lengths[dim] = std::min(rows, lengths[dim] - from);
+        last = true;
+        for (std::size_t d = 0; d <= dim; ++d)
+            last = last && piece.offsets[d] + piece.lengths[d] == lengths[d];
+        f(std::as_const(piece), row * static_cast<std::uint64_t>(piece.lengths[dim]), last);
+        from += piece.lengths[dim];
+        for (std::size_t d = dim; d > 0 && piece.offsets[d] == lengths[d]; --d) {
+            piece.offsets[d] = 0;
+            ++piece.offsets[d - 1];
+        }
+    }
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_LOAD_SHARED_ITEMS_HPP
+#define CAIRN_LOAD_SHARED_ITEMS_HPP
+
+#include <cairn/detail/wire.hpp>
+#include <cairn/load/options.hpp>
+#include <cairn/planner/plan.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// What an item asks storage for, wherever it goes.
+struct wanted_part {
+    std::string fqn{};
+    std::uint32_t chunk = 0;
+    sizes offsets{}, lengths{};
+
+    static wanted_part of(const read_item& i) {
+        return {i.fqn, i.chunk, i.source_offsets, i.lengths};
+    }
+    friend bool operator==(const wanted_part&, const wanted_part&) = default;
+    friend bool operator<(const wanted_part& a, const wanted_part& b) {
+        return std::tie(a.fqn, a.chunk, a.offsets, a.lengths) <
+               std::tie(b.fqn, b.chunk, b.offsets, b.lengths);
+    }
+};
+
+/// How one part that all ranks want is read.
+enum class sharing : std::uint8_t {
+    each,   ///< By every rank: the trial of that way.
+    once,   ///< By its reader, who broadcasts it.
+    later,  ///< In the way that the trials show to be faster.
+};
+
+/// A part that all ranks want, as one rank is told of it.
+struct shared_item {
+    std::uint32_t item = 0;  ///< The first of this rank's plan that wants it.
+    std::uint32_t reader = 0;
+    sharing how = sharing::once;
+    friend bool operator==(const shared_item&, const shared_item&) = default;
+};
+
+/// What all ranks want alike, as one rank is told of it: the same parts in the same order on all.
+struct shared_plan {
+    std::uint64_t bytes = 0;  ///< All that they want alike, also where each reads it.
+    std::vector<shared_item> items{};
+};
+
+/// Of a tensor item, as stored; 0 for one that the metadata does not have, or that goes beyond it:
+/// what is wrong with that is the reader's to say.
+inline std::uint64_t bytes_of(const read_item& i, const metadata& m) {
+    auto const* t = i.kind == item_kind::object ? nullptr : m.tensor(i.fqn);
+    if (t == nullptr || i.chunk >= t->chunks.size()) return 0;
+    auto const& have = t->chunks[i.chunk].where.lengths;
+    if (i.lengths.size() != have.size() || i.source_offsets.size() != have.size()) return 0;
+    for (std::size_t d = 0; d < have.size(); ++d)
+        if (i.source_offsets[d] < 0 || i.lengths[d] < 1 || i.lengths[d] > have[d] ||
+            i.source_offsets[d] > have[d] - i.lengths[d])
+            return 0;
+    return static_cast<std::uint64_t>(i.lengths.product()) * size_of(t->type);
+}
+
+/// What the plans of all ranks have in common, in order of storage: by reader, so that each has one
+/// stretch of it, of about the same number of bytes.
+///
+/// Only parts that every rank wants are found, to the byte: replicas. What a part of the ranks
+/// wants alike is read by each of them. Time O(items log items), on the coordinator.
+///
+/// @param trial  Bytes for each trial; see `load_options::read_once_trial`.
+/// @return One per rank; without items where each rank is to read everything.
+inline std::vector<shared_plan> find_shared(const std::vector<load_plan>& plans, const metadata& m,
+                                            read_once_policy policy, std::uint64_t trial) {
+    std::vector<shared_plan> out(plans.size());
+    if (plans.size() < 2) return out;
+    struct found {
+        std::vector<std::uint32_t> items{};  // by rank, from 0 on
+        std::uint64_t bytes = 0;
+        const storage_location* at = nullptr;
+    };
+    std::map<wanted_part, found> all;
+    for (std::uint32_t r = 0; r < plans.size(); ++r) {
+        for (std::uint32_t i = 0; i < plans[r].items.size(); ++i) {
+            auto const& item = plans[r].items[i];
+            auto const n = bytes_of(item, m);
+            if (n == 0) continue;
+            if (r == 0) {
+                auto& f = all[wanted_part::of(item)];
+                if (f.items.empty()) f = {{i}, n, &m.tensor(item.fqn)->chunks[item.chunk].at};
+            } else if (auto const it = all.find(wanted_part::of(item));
+                       it != all.end() && it->second.items.size() == r) {
+                it->second.items.push_back(i);
+            }
+        }
+    }
+    std::vector<const found*> shared;
+    std::uint64_t total = 0;
+    for (auto const& [part, f] : all) {
+        if (f.items.size() != plans.size()) continue;
+        shared.push_back(&f);
+        total += f.bytes;
+    }
+    for (auto& o : out) o.bytes = total;
+    if (policy == read_once_policy::never) return out;
+    std::stable_sort(shared.begin(), shared.end(), [](const found* a, const found* b) {
+        return std::tie(a->at->object, a->at->offset) < std::tie(b->at->object, b->at->offset);
+    });
+
+    std::vector<const found*> of[3];  // by `sharing`
+    if (policy == read_once_policy::always) {
+        of[std::size_t(sharing::once)] = std::move(shared);
+    } else {
+        // Both trials are of ordinary parts: one that is half of everything tells nothing.
+        std::uint64_t tried[2] = {0, 0};
+        for (auto const* f : shared) {
+            auto const way = f->bytes > total / 4 ? 2u : tried[0] < trial ? 0u
+                             : tried[1] < trial ? 1u : 2u;
+            if (way < 2) tried[way] += f->bytes;
+            of[way].push_back(f);
+        }
+        if (total / 4 < trial || std::min(tried[0], tried[1]) < trial || of[2].empty()) return out;
+    }
+    for (std::size_t way = 0; way < 3; ++way) {
+        std::uint64_t sum = 0, done = 0;
+        for (auto const* f : of[way]) sum += f->bytes;
+        for (auto const* f : of[way]) {
+            // Whose stretch the part's middle lies in.
+            auto const reader = static_cast<std::uint32_t>(
+                static_cast<double>(done + f->bytes / 2) / static_cast<double>(sum) *
+                static_cast<double>(plans.size()));
+            done += f->bytes;
+            for (std::size_t r = 0; r < plans.size(); ++r)
+                out[r].items.push_back({f->items[r],
+                                  std::min(reader, static_cast<std::uint32_t>(plans.size() - 1)),
+                                  static_cast<sharing>(way)});
+        }
+    }
+    return out;
+}
+
+inline void put(wire_writer& w, const shared_plan& shared) {
+    w.varint(shared.bytes);
+    w.varint(shared.items.size());
+    for (auto const& s : shared.items) {
+        w.varint(s.item);
+        w.varint(s.reader);
+        w.u8(static_cast<std::uint8_t>(s.how));
+    }
+}
+
+/// @param plan  Of this rank, as the coordinator sent it.
+/// @throws error errc::corrupt for an item that the plan does not have or that is no tensor's, or a
+/// reader that is no rank
+inline shared_plan get_shared(wire_reader& r, const load_plan& plan, int ranks) {
+    shared_plan shared;
+    shared.bytes = r.varint();
+    for (auto n = r.count(3); n-- > 0;) {
+        auto const item = r.varint(), reader = r.varint();
+        auto const how = r.u8();
+        if (item >= plan.items.size()) wire_reader::fail("an item beyond the plan");
+        if (plan.items[static_cast<std::size_t>(item)].kind == item_kind::object)
+            wire_reader::fail("an object to be broadcast");
+        if (reader >= static_cast<std::uint64_t>(ranks))
+            wire_reader::fail("a reader that is no rank");
+        if (how > 2) wire_reader::fail("a part that is read in an unknown way");
+        shared.items.push_back({static_cast<std::uint32_t>(item),
+                                static_cast<std::uint32_t>(reader), static_cast<sharing>(how)});
+    }
+    if (r.left() != 0) wire_reader::fail("bytes after the shared items");
+    return shared;
+}
+
+}  // namespace cairn::detail
+
+#endif

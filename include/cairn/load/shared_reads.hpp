@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_LOAD_SHARED_READS_HPP
+#define CAIRN_LOAD_SHARED_READS_HPP
+
+#include <cairn/load/shared_items.hpp>
+#include <cairn/planner/report.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// A part that all ranks want, on one of them.
+struct shared_part {
+    std::vector<std::uint32_t> items{};  ///< Of the finished plan, all that want it.
+    sizes lengths{};
+    dtype type = dtype::float32;
+    std::uint64_t bytes = 0;
+    int reader = 0;
+    sharing how = sharing::once;
+    /// Windows that are open: at the reader from when it has read them until they have been sent.
+    std::vector<std::pair<read_item, tensor_view>> held{};
+};
+
+/// What one rank reads when, and what it has to send: the same turns on all ranks, from what the
+/// coordinator said and all have agreed on. No I/O.
+class shared_reads {
+public:
+    /// read, broadcast, read the rest, broadcast the rest; what there is none of is left out.
+    enum class turn { read, broadcast, read_rest, broadcast_rest, over };
+    /// What is timed on each rank.
+    enum trial { each_read, once_read, once_sent };
+    using times = std::array<std::chrono::microseconds, 3>;
+
+    turn current() const noexcept { return turn_; }
+    /// Whether no turn follows this one.
+    bool last() const { return after(turn_) == turn::over; }
+    bool none() const noexcept { return parts_.empty(); }
+    times& spent() noexcept { return spent_; }
+
+    /// A plan came from the coordinator.
+    /// @throws error errc::corrupt for parts that `m` does not have
+    void reset(shared_plan shared, const load_plan& sent, const metadata& m, int rank) {
+        parts_.clear();
+        by_part_.clear();
+        spent_ = slowest_ = {};
+        report_ = {};
+        rank_ = rank;
+        turn_ = turn::read;
+        rest_once_ = false;
+        report_.shared_bytes = shared.bytes;
+        for (auto const& s : shared.items) {
+            auto const& item = sent.items[s.item];
+            shared_part p;
+            p.bytes = bytes_of(item, m);
+            if (p.bytes == 0) wire_reader::fail("a shared part that the checkpoint does not have");
+            p.lengths = item.lengths;
+            p.type = m.tensor(item.fqn)->type;
+            p.reader = static_cast<int>(s.reader);
+            p.how = s.how;
+            if (!by_part_.emplace(wanted_part::of(item), parts_.size()).second)
+                wire_reader::fail("a shared part twice");
+            parts_.push_back(std::move(p));
+        }
+    }
+    /// The planner has had its last word.
+    /// @return Positions of the parts that the plan no longer wants.
+    std::vector<std::uint32_t> match(const load_plan& finished) {
+        for (std::uint32_t i = 0; i < finished.items.size(); ++i)
+            if (auto* p = find(finished.items[i])) p->items.push_back(i);
+        std::vector<std::uint32_t> lacking;
+        for (std::uint32_t k = 0; k < parts_.size(); ++k)
+            if (parts_[k].items.empty()) lacking.push_back(k);
+        return lacking;
+    }
+    /// What some rank's plan no longer wants is every rank's own business.
+    void drop(const std::vector<std::uint32_t>& parts) {
+        for (auto k : parts)
+            if (k < parts_.size()) parts_[k].items.clear();
+        std::erase_if(by_part_, [this](auto const& e) { return parts_[e.second].items.empty(); });
+        if (by_part_.empty()) parts_.clear();
+    }
+
+    /// What is nobody else's, or is not read once.
+    load_plan own_items(const load_plan& plan) const {
+        return filtered(plan, [this](const read_item& i) { return find(i) == nullptr; });
+    }
+    /// What every rank reads in this turn although all want it.
+    load_plan each_items(const load_plan& plan) const {
+        return filtered(plan, [this](const read_item& i) {
+            auto const* p = find(i);
+            return p != nullptr && in_turn(*p) && !is_sent(*p);
+        });
+    }
+    /// What this rank reads in this turn for all.
+    load_plan items_for_all(const load_plan& plan) const {
+        return filtered(plan, [this](const read_item& i) {
+            auto const* p = find(i);
+            return p != nullptr && in_turn(*p) && is_sent(*p) && p->reader == rank_;
+        });
+    }
+    /// Keeps what was read for all until it has been sent. From any thread.
+    /// @return Whether the item is such a one.
+    bool hold(const read_item& i, const tensor_view& v) {
+        auto* p = find(i);
+        if (p == nullptr || !is_sent(*p)) return false;
+        std::lock_guard const lock(m_);
+        p->held.emplace_back(i, v);
+        return true;
+    }
+    /// What is broadcast in this turn, in the order of all ranks.
+    std::vector<shared_part*> to_send() {
+        std::vector<shared_part*> out;
+        for (auto& p : parts_)
+            if (!p.items.empty() && in_turn(p) && is_sent(p)) out.push_back(&p);
+        return out;
+    }
+
+    /// Another rank's times.
+    void learn(const times& t) {
+        for (std::size_t k = 0; k < t.size(); ++k) slowest_[k] = std::max(slowest_[k], t[k]);
+    }
+    /// All ranks have ended this turn well, and everybody's times were learnt.
+    /// @return Whether there is another turn.
+    bool advance() {
+        if (turn_ == turn::broadcast || turn_ == turn::broadcast_rest)
+            for (auto const* p : to_send()) report_.once_bytes += p->bytes;
+        if (turn_ == turn::broadcast && has(sharing::each)) decide();
+        turn_ = after(turn_);
+        return turn_ != turn::over;
+    }
+    const read_once_report& report() const noexcept { return report_; }
+
+private:
+    template <class Keep>
+    static load_plan filtered(const load_plan& plan, Keep keep) {
+        load_plan out;
+        out.storage_data = plan.storage_data;
+        for (auto const& i : plan.items)
+            if (keep(i)) out.items.push_back(i);
+        return out;
+    }
+    shared_part* find(const read_item& i) {
+        return const_cast<shared_part*>(std::as_const(*this).find(i));
+    }
+    const shared_part* find(const read_item& i) const {
+        if (i.kind == item_kind::object || by_part_.empty()) return nullptr;
+        auto const it = by_part_.find(wanted_part::of(i));
+        return it == by_part_.end() ? nullptr : &parts_[it->second];
+    }
+    bool has(sharing how) const {
+        return std::any_of(parts_.begin(), parts_.end(), [how](const shared_part& p) {
+            return !p.items.empty() && p.how == how;
+        });
+    }
+    bool in_turn(const shared_part& p) const {
+        bool const rest = turn_ == turn::read_rest || turn_ == turn::broadcast_rest;
+        return rest == (p.how == sharing::later);
+    }
+    bool is_sent(const shared_part& p) const {
+        return p.how == sharing::once || (p.how == sharing::later && rest_once_);
+    }
+    turn after(turn t) const {
+        if (t == turn::read && has(sharing::once)) return turn::broadcast;
+        if ((t == turn::read || t == turn::broadcast) && has(sharing::later))
+            return turn::read_rest;
+        if (t == turn::read_rest && rest_once_) return turn::broadcast_rest;
+        return turn::over;
+    }
+    void decide() {
+        std::uint64_t bytes[2] = {0, 0};
+        for (auto const& p : parts_)
+            if (!p.items.empty() && p.how != sharing::later)
+                bytes[p.how == sharing::once] += p.bytes;
+        auto const rate = [](std::uint64_t n, std::chrono::microseconds t) {
+            return static_cast<double>(n) * 1e6 /
+                   static_cast<double>(std::max<std::int64_t>(1, t.count()));
+        };
+        report_.measured = true;
+        report_.each_rate = rate(bytes[0], slowest_[each_read]);
+        report_.once_rate = rate(bytes[1], slowest_[once_read] + slowest_[once_sent]);
+        rest_once_ = report_.once_rate > report_.each_rate;
+    }
+
+    int rank_ = 0;
+    turn turn_ = turn::read;
+    bool rest_once_ = false;
+    std::vector<shared_part> parts_{};
+    std::map<wanted_part, std::size_t> by_part_{};
+    times spent_{}, slowest_{};
+    read_once_report report_{};
+    std::mutex m_{};
+};
+
+}  // namespace cairn::detail
+
+#endif

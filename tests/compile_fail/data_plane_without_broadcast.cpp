@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: DataPlane
+// expect: broadcast
+#include <cairn/comm/data_plane.hpp>
+
+#include <cstddef>
+#include <span>
+
+struct half_a_plane {
+    int rank() const { return 0; }
+    int size() const { return 1; }
+#ifdef BASELINE
+    void broadcast(std::span<std::byte>, int, cairn::deadline, cairn::completion<cairn::done_t>) {}
+#endif
+    void cancel() noexcept {}
+};
+
+void use(cairn::DataPlane auto&) {}
+void f(half_a_plane& p) { use(p); }

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all ranks want is read once and broadcast.
+#include "odd_planner.hpp"
+#include "replicas.hpp"
+#include "support/counting_store.hpp"
+#include "support/nccl_ranks.hpp"
+
+#include <boost/asio/use_future.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+using namespace replicas;
+
+BOOST_AUTO_TEST_SUITE(read_once)
+
+BOOST_AUTO_TEST_CASE(the_state_is_what_each_rank_would_have_read) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    for (int n : {1, 2, 3, 5, 8}) {
+        for (auto policy : {read_once_policy::always, read_once_policy::never,
+                            read_once_policy::automatic}) {
+            BOOST_TEST_CONTEXT(n << " ranks, policy " << static_cast<int>(policy)) {
+                std::vector<cairn::read_once_report> reports(static_cast<std::size_t>(n));
+                auto const body = [&](auto& comm, auto& plane) {
+                    wanted to(comm.rank(), n);
+                    auto sd = to.dict();
+                    auto const r = cairn::load(sd, "c", how(policy), plane, comm, memory);
+                    must(to.is(from), "a rank has another state");
+                    reports[static_cast<std::size_t>(comm.rank())] = r.read_once;
+                };
+                BOOST_CHECK_NO_THROW(with_planes(n, body));
+                // The group of the control plane does for both.
+                BOOST_CHECK_NO_THROW(cairn::run_ranks(n, [&](member& me) {
+                    cairn::communicator_data_plane plane(me);
+                    body(me, plane);
+                }));
+                // r0 to r4, one tied weight and its second copy, d.
+                std::uint64_t const shared = 5 * 960 + 2 * 200 + 24;
+                for (auto const& r : reports) {
+                    BOOST_TEST(r.shared_bytes == (n == 1 ? 0 : shared));
+                    BOOST_TEST(r.measured == (n > 1 && policy == read_once_policy::automatic));
+                    BOOST_TEST(r.once_bytes == reports[0].once_bytes);
+                    BOOST_TEST(r.each_rate == reports[0].each_rate);
+                    BOOST_TEST(r.once_rate == reports[0].once_rate);
+                }
+                auto const once = reports[0].once_bytes;
+                if (n == 1 || policy == read_once_policy::never) BOOST_TEST(once == 0u);
+                else if (policy == read_once_policy::always) BOOST_TEST(once == shared);
+                else BOOST_TEST((once >= 1000u && once <= shared - 1000u));
+            }
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(storage_gives_each_byte_once) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    cairn::torch_reader reader(memory);
+    reader.reset("c");
+    auto const meta = reader.read_metadata();
+    static constexpr int n = 4;
+    auto const reads = [&](read_once_policy policy, auto check) {
+        support::counting_store<cairn::memory_store> store(memory);
+        with_planes(n, [&](member& me, auto& plane) {
+            wanted to(me.rank(), n);
+            auto sd = to.dict();
+            (void)cairn::load(sd, "c", how(policy), me, plane, store);
+            must(to.is(from), "a rank has another state");
+        });
+        for (auto const& [fqn, entry] : meta.entries) {
+            auto const* t = std::get_if<cairn::tensor_metadata>(&entry);
+            if (t == nullptr) continue;
+            auto const& at = t->chunks.at(0).at;
+            check(fqn, store.reads(at.object, at.offset + at.layout->payload_offset,
+                                   at.layout->payload_length));
+        }
+    };
+    using range = std::pair<int, int>;
+    reads(read_once_policy::always, [](const std::string& fqn, range r) {
+        BOOST_TEST_CONTEXT(fqn) {
+            if (fqn == "s")
+                BOOST_TEST(r.first >= 1);  // by rows: ranks may share a block
+            else
+                BOOST_TEST((r == (fqn == "r5" ? range(2, 2) : range(1, 1))));
+        }
+    });
+    reads(read_once_policy::never, [](const std::string& fqn, range r) {
+        BOOST_TEST_CONTEXT(fqn) {
+            if (fqn != "s") BOOST_TEST((r == (fqn == "r5" ? range(2, 2) : range(n, n))));
+        }
+    });
+}
+
+BOOST_AUTO_TEST_CASE(too_little_is_read_by_all) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    with_planes(3, [&](member& me, auto& plane) {
+        wanted to(me.rank(), 3);
+        auto sd = to.dict();
+        auto const r =
+            cairn::load(sd, "c", how(read_once_policy::automatic, 10'000), me, plane, memory);
+        must(to.is(from) && r.read_once.shared_bytes != 0 && r.read_once.once_bytes == 0 &&
+                 !r.read_once.measured,
+             "it was measured");
+    });
+}
+
+BOOST_AUTO_TEST_CASE(large_parts_travel_in_pieces) {
+    cairn::memory_store memory;
+    // 20 MiB each: more than a batch. One is received as it lies, one transposed.
+    std::int64_t constexpr rows = 5, columns = 1 << 20;
+    auto big = numbers(static_cast<std::size_t>(rows * columns), 0), turned = big;
+    cairn::tensor_view const b(cairn::dtype::float32, {rows, columns}, big.data());
+    cairn::tensor_view const t(cairn::dtype::float32, {columns, rows}, {1, columns}, big.data());
+    cairn::save(cairn::state_dict{{"b", b}, {"t", t}}, "c", memory);
+    with_planes(2, [&](member& me, auto& plane) {
+        std::vector<float> one(big.size()), two(big.size());
+        cairn::tensor_view const v(cairn::dtype::float32, {rows, columns}, one.data());
+        cairn::tensor_view const w(cairn::dtype::float32, {columns, rows}, {1, columns},
+                                   two.data());
+        cairn::state_dict sd{{"b", v}, {"t", w}};
+        (void)cairn::load(sd, "c", how(read_once_policy::always), me, plane, memory);
+        must(one == big && two == big, "other elements");
+    });
+}
+
+/// Fails each operation on storage in turn, on each rank: the error reaches all ranks.
+
+/// The last word of a planner counts: what one rank no longer wants, the rest read as ever.
+
+BOOST_AUTO_TEST_CASE(what_a_planner_changes_in_the_end_is_not_shared) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    for (int odd : {0, 2}) {
+        with_planes(3, [&](member& me, auto& plane) {
+            wanted to(me.rank(), 3);
+            auto sd = to.dict();
+            auto const o = how(read_once_policy::always);
+            odd_planner planner{cairn::default_planner(o.planner)};
+            bool const mine = me.rank() == odd;
+            if (mine) planner.drop = "r0";
+            planner.turn = mine;
+            auto const r = cairn::load(sd, "c", o, me, plane, memory, planner);
+            must(r.read_once.once_bytes == r.read_once.shared_bytes - 960, "it was shared");
+            if (mine) {
+                must(to.replicated[0] == std::vector<float>(to.replicated[0].size()), "r0");
+                to.replicated[0] = from.replicated[0];
+            }
+            must(to.is(from), "a rank has another state");
+        });
+    }
+}
+
+/// Two leaves of one stored tensor: both get it, on readers and on others.
+
+BOOST_AUTO_TEST_CASE(a_part_that_a_rank_wants_twice_reaches_both_places) {
+    cairn::memory_store memory;
+    auto a = numbers(100, 1), b = numbers(100, 1000);
+    cairn::save(cairn::state_dict{{"a", a}, {"b", b}}, "c", memory);
+    with_planes(3, [&](member& me, auto& plane) {
+        std::vector<float> a1(100), a2(100), b1(100);
+        cairn::state_dict sd{{"a", a1}, {"twin", a2}, {"b", b1}};
+        auto o = how(read_once_policy::always);
+        o.planner.rename = [](std::string_view fqn) {
+            return std::string(fqn == "twin" ? "a" : fqn);
+        };
+        auto const r = cairn::load(sd, "c", o, me, plane, memory);
+        must(a1 == a && a2 == a && b1 == b && r.read_once.once_bytes == 800, "another state");
+    });
+}
+
+BOOST_AUTO_TEST_CASE(in_the_background_too) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    with_planes(2, [&](member& me, auto& plane) {
+        wanted to(me.rank(), 2);
+        auto sd = to.dict();
+        auto const r = cairn::async_load(sd, "c", how(read_once_policy::always), me, memory, plane,
+                                         boost::asio::use_future)
+                           .get();
+        must(to.is(from) && r.read_once.once_bytes == r.read_once.shared_bytes, "another state");
+    });
+}
+
+BOOST_AUTO_TEST_CASE(over_nccl) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    for (int n : {2, 4, 8}) {
+        support::fake_world world(n);
+        support::run_nccl_ranks(world, n, {}, [&](support::fake_group& g) {
+            static_assert(cairn::communicator_data_plane<support::fake_group>::blocking_only);
+            cairn::communicator_data_plane plane(g);
+            for (auto policy : {read_once_policy::always, read_once_policy::automatic}) {
+                wanted to(g.rank(), n);
+                auto sd = to.dict();
+                auto const r = cairn::load(sd, "c", how(policy), g, plane, memory);
+                must(to.is(from) && r.read_once.once_bytes >= 1000, "another state");
+            }
+        });
+        for (auto const& rule : world.broken_rules()) BOOST_ERROR("a rule was broken: " + rule);
+        BOOST_TEST(world.in_use() == 0u);
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is read once and broadcast fails on all ranks or on none, and nobody waits for ever.
+#include "odd_planner.hpp"
+#include "replicas.hpp"
+#include "support/counting_store.hpp"
+#include "support/fault_store.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+using namespace replicas;
+using cairn::errc;
+
+namespace {
+
+/// Counts its broadcasts and fails one of them, on this rank alone.
+template <class Inner>
+class bad_plane {
+public:
+    bad_plane(Inner& inner, int fail_at, bool throws) : inner_(&inner), fail_at_(fail_at),
+                                                        throws_(throws) {}
+    int rank() const { return inner_->rank(); }
+    int size() const { return inner_->size(); }
+    void cancel() noexcept { inner_->cancel(); }
+    void broadcast(std::span<std::byte> b, int root, cairn::deadline d,
+                   cairn::completion<cairn::done_t> done) {
+        if (calls_++ != fail_at_) return inner_->broadcast(b, root, d, std::move(done));
+        cairn::error const e(errc::io, {.rank = rank(), .found = "injected into broadcast"});
+        if (throws_) throw e;
+        done.fail(std::make_exception_ptr(e));
+    }
+    int calls() const { return calls_; }
+
+private:
+    Inner* inner_;
+    int fail_at_;
+    bool throws_;
+    int calls_ = 0;
+};
+static_assert(cairn::DataPlane<bad_plane<cairn::communicator_data_plane<member>>>);
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(read_once_failures)
+
+BOOST_AUTO_TEST_CASE(a_failed_read_is_the_error_of_all) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    static constexpr int n = 3;
+    int failed = 0;
+    for (auto policy : {read_once_policy::always, read_once_policy::automatic}) {
+        for (int bad = 0; bad < n; ++bad) {
+            for (int at = 0;; ++at) {
+                std::atomic<int> calls{0};
+                auto const errors = try_with_planes(n, [&](member& me, auto& plane) {
+                    wanted to(me.rank(), n);
+                    auto sd = to.dict();
+                    support::fault_store store(memory, me.rank() == bad ? at : -1);
+                    try {
+                        (void)cairn::load(sd, "c", how(policy), me, plane, store);
+                    } catch (const cairn::error& e) {
+                        must(std::string(e.what()).find("injected") != std::string::npos,
+                             "an error that does not say why");
+                        if (me.rank() == bad) calls = store.calls();
+                        throw;
+                    }
+                    if (me.rank() == bad) calls = store.calls();
+                    must(to.is(from), "a rank has another state");
+                });
+                bool const all = std::all_of(errors.begin(), errors.end(),
+                                             [](auto const& e) { return e != nullptr; });
+                bool const none = std::none_of(errors.begin(), errors.end(),
+                                               [](auto const& e) { return e != nullptr; });
+                BOOST_TEST_CONTEXT("rank " << bad << ", operation " << at) {
+                    BOOST_TEST((all || none));
+                    BOOST_TEST(none == (calls <= at));
+                }
+                if (none) break;
+                for (auto const& e : errors)
+                    BOOST_CHECK_THROW(std::rethrow_exception(e), cairn::error);
+                ++failed;
+            }
+        }
+    }
+    BOOST_TEST(failed > 20);
+}
+
+BOOST_AUTO_TEST_CASE(a_failed_broadcast_is_the_error_of_all) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    static constexpr int n = 3;
+    for (auto policy : {read_once_policy::always, read_once_policy::automatic}) {
+        for (bool throws : {false, true}) {
+            for (bool one_group : {false, true}) {
+                for (int bad = 0; bad < n; ++bad) {
+                    int failed = 0;
+                    for (int at = 0;; ++at) {
+                        std::atomic<int> calls{0};
+                        auto const errors = try_with_planes(n, [&](member& me, auto& apart) {
+                            wanted to(me.rank(), n);
+                            auto sd = to.dict();
+                            cairn::communicator_data_plane same(me);
+                            bad_plane plane(one_group ? same : apart,
+                                            me.rank() == bad ? at : -1, throws);
+                            try {
+                                (void)cairn::load(sd, "c", how(policy), me, plane, memory);
+                            } catch (const cairn::error& e) {
+                                if (me.rank() == bad) calls = plane.calls();
+                                must(e.state_modified(), "memory was said to be as it was");
+                                must(one_group && me.rank() != bad
+                                         ? true
+                                         : std::string(e.what()).find("injected") !=
+                                               std::string::npos,
+                                     "an error that does not say why");
+                                throw;
+                            }
+                            if (me.rank() == bad) calls = plane.calls();
+                            must(to.is(from), "a rank has another state");
+                        });
+                        auto const bad_ones = n - std::count(errors.begin(), errors.end(), nullptr);
+                        BOOST_TEST_CONTEXT("rank " << bad << ", broadcast " << at) {
+                            BOOST_TEST((bad_ones == 0 || bad_ones == n));
+                            BOOST_TEST((bad_ones == 0) == (calls <= at));
+                        }
+                        if (bad_ones == 0) break;
+                        for (auto const& e : errors)
+                            BOOST_CHECK_THROW(std::rethrow_exception(e), cairn::error);
+                        ++failed;
+                    }
+                    BOOST_TEST(failed >= 2);
+                }
+            }
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_checkpoint_that_is_replaced_meanwhile_is_loaded_whole) {
+    for (auto policy : {read_once_policy::always, read_once_policy::automatic}) {
+        cairn::memory_store memory;
+        stored before(0), after(20'000);
+        cairn::save(before.dict(), "c", memory);
+        support::counting_store<cairn::memory_store> store(memory);
+        std::atomic<int> opened{0};
+        store.on_open([&](std::string_view name) {
+            if (!name.ends_with(".distcp") || opened++ != 3) return;
+            cairn::save(after.dict(), "c", memory);
+        });
+        with_planes(3, [&](member& me, auto& plane) {
+            wanted to(me.rank(), 3);
+            auto sd = to.dict();
+            (void)cairn::load(sd, "c", how(policy), me, plane, store);
+            must(to.is(before) || to.is(after), "a rank has another state");
+            must(to.is(after), "the state from before");
+        });
+        BOOST_TEST(opened > 6);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_planner_that_fails_is_the_error_of_all_whoever_reads) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    for (std::string const refuse : {"r0", "r1", "r2", "r3", "r4", "tied_2", "d"}) {
+        for (int bad = 0; bad < 3; ++bad) {
+            auto const errors = try_with_planes(3, [&](member& me, auto& plane) {
+                wanted to(me.rank(), 3);
+                auto sd = to.dict();
+                auto const o = how(read_once_policy::always);
+                odd_planner planner{cairn::default_planner(o.planner)};
+                if (me.rank() == bad) planner.refuse = refuse;
+                (void)cairn::load(sd, "c", o, me, plane, memory, planner);
+            });
+            for (auto const& e : errors) {
+                BOOST_REQUIRE(e);
+                BOOST_CHECK_EXCEPTION(std::rethrow_exception(e), cairn::error, [&](auto const& x) {
+                    // One cause, and the group is as good as before.
+                    return x.failures().size() == 1 && x.failures()[0].where.rank == bad &&
+                           std::string(x.what()).find("no room for " + refuse) !=
+                               std::string::npos;
+                });
+            }
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_plane_on_some_ranks_only_is_refused) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    for (int without : {0, 1}) {
+        auto const errors = try_with_planes(2, [&](member& me, auto& plane) {
+            wanted to(me.rank(), 2);
+            auto sd = to.dict();
+            if (me.rank() == without)
+                (void)cairn::load(sd, "c", how(read_once_policy::always), me, memory);
+            else
+                (void)cairn::load(sd, "c", how(read_once_policy::always), me, memory, plane);
+        });
+        for (auto const& e : errors) {
+            BOOST_REQUIRE(e);
+            BOOST_CHECK_EXCEPTION(std::rethrow_exception(e), cairn::error, [](const auto& x) {
+                return x.code() == cairn::make_error_code(errc::invalid_argument) &&
+                       !x.state_modified();
+            });
+        }
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TESTS_LOAD_REPLICAS_HPP
+#define CAIRN_TESTS_LOAD_REPLICAS_HPP
+
+#include <cairn/cairn.hpp>
+#include <cairn/comm/data_plane.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+/// States of which ranks have much in common, and ranks with data planes to load them.
+namespace replicas {
+
+using cairn::read_once_policy;
+using member = cairn::thread_group::member;
+
+inline constexpr std::int64_t n_rows = 24, n_columns = 10;
+
+inline std::vector<float> numbers(std::size_t n, float from) {
+    std::vector<float> v(n);
+    std::iota(v.begin(), v.end(), from);
+    return v;
+}
+inline cairn::tensor_view matrix(std::vector<float>& v) {
+    return {cairn::dtype::float32, {n_rows, n_columns}, v.data()};
+}
+
+/// What is stored: "r0" to "r5" for all, "s" by rows, two copies of one tied weight, an object.
+struct stored {
+    std::vector<std::vector<float>> replicated{};
+    std::vector<float> s, tied_1, tied_2;
+    std::vector<double> d{1.5, 2.5, 3.5};
+    std::int64_t step = 7;
+
+    explicit stored(float from = 0)
+        : s(numbers(n_rows * n_columns, from + 5000)), tied_1(numbers(50, from + 9000)),
+          tied_2(tied_1) {
+        for (int i = 0; i < 6; ++i)
+            replicated.push_back(numbers(n_rows * n_columns, from + 300 * static_cast<float>(i)));
+    }
+    cairn::state_dict dict() {
+        cairn::state_dict sd;
+        for (std::size_t i = 0; i < replicated.size(); ++i)
+            sd["r" + std::to_string(i)] = matrix(replicated[i]);
+        sd["s"] = matrix(s);
+        sd["tied_1"] = tied_1;
+        sd["tied_2"] = tied_2;
+        sd["d"] = d;
+        sd["step"] = cairn::value(step);
+        return sd;
+    }
+};
+
+/// What one rank of many wants of it: all replicated ones, r1 transposed, r2 converted, one that
+/// every second rank wants, its rows, tied weights as one memory.
+struct wanted {
+    int rank, size;
+    std::vector<std::vector<float>> replicated =
+        std::vector<std::vector<float>>(6, std::vector<float>(n_rows * n_columns));
+    std::vector<double> converted = std::vector<double>(n_rows * n_columns);
+    std::vector<float> rows{}, tied = std::vector<float>(50);
+    std::vector<double> d = std::vector<double>(3);
+    std::int64_t step = 0;
+    cairn::box where{};
+
+    wanted(int r, int n) : rank(r), size(n) {
+        where = cairn::boxes_of({n_rows, n_columns}, cairn::device_mesh::line(n),
+                                {cairn::shard_along{0}}, r)
+                    .at(0);
+        rows.resize(static_cast<std::size_t>(where.volume()));
+    }
+    bool has(std::size_t i) const { return i != 5 || rank % 2 == 0; }
+    cairn::state_dict dict() {
+        cairn::state_dict sd;
+        for (std::size_t i = 0; i < replicated.size(); ++i)
+            if (i != 1 && i != 2 && has(i))
+                sd["r" + std::to_string(i)] = matrix(replicated[i]);
+        sd["r1"] = cairn::tensor_view(cairn::dtype::float32, {n_rows, n_columns}, {1, n_rows},
+                                      replicated[1].data());
+        sd["r2"] = cairn::tensor_view(cairn::dtype::float64, {n_rows, n_columns},
+                                      converted.data());
+        cairn::tensor_view const v(cairn::dtype::float32, where.lengths, rows.data());
+        sd["s"] = cairn::sharded_view{{n_rows, n_columns}, v.type, {cairn::shard(where, v)}};
+        sd["tied_1"] = tied;
+        sd["tied_2"] = tied;
+        sd["d"] = d;
+        sd["step"] = std::ref(step);
+        return sd;
+    }
+    bool is(const stored& from) const {
+        auto transposed = from.replicated[1];
+        for (std::int64_t y = 0; y < n_rows; ++y)
+            for (std::int64_t x = 0; x < n_columns; ++x)
+                transposed[static_cast<std::size_t>(x * n_rows + y)] =
+                    from.replicated[1][static_cast<std::size_t>(y * n_columns + x)];
+        for (std::size_t i = 0; i < replicated.size(); ++i)
+            if (i != 1 && i != 2 && has(i) && replicated[i] != from.replicated[i]) return false;
+        auto const skip = static_cast<std::ptrdiff_t>(where.offsets[0] * n_columns);
+        return replicated[1] == transposed &&
+               std::equal(converted.begin(), converted.end(), from.replicated[2].begin()) &&
+               std::equal(rows.begin(), rows.end(), from.s.begin() + skip) &&
+               tied == from.tied_1 && d == from.d && step == from.step;
+    }
+};
+
+inline cairn::load_options how(read_once_policy p, std::uint64_t trial = 1000) {
+    cairn::load_options o;
+    o.read_once = p;
+    o.read_once_trial = trial;
+    o.planner.dtypes = cairn::dtype_policy::convert;
+    return o;
+}
+
+/// Calls `f(member, plane)` on `n` ranks that have a group of their own for data.
+template <class F>
+std::vector<std::exception_ptr> try_with_planes(int n, F&& f) {
+    cairn::thread_group control(n), data(n);
+    std::vector<std::pair<member, member>> members;
+    for (int r = 0; r < n; ++r) members.emplace_back(control.rank(r), data.rank(r));
+    std::vector<std::exception_ptr> failures(static_cast<std::size_t>(n));
+    std::vector<std::thread> threads;
+    for (int r = 0; r < n; ++r) {
+        auto const i = static_cast<std::size_t>(r);
+        threads.emplace_back([&f, &failure = failures[i], m = std::move(members[i])]() mutable {
+            try {
+                cairn::communicator_data_plane plane(m.second);
+                f(m.first, plane);
+            } catch (...) {
+                failure = std::current_exception();
+            }
+            m.first.leave();
+            m.second.leave();
+        });
+    }
+    for (auto& t : threads) t.join();
+    return failures;
+}
+template <class F>
+void with_planes(int n, F&& f) {
+    for (auto const& e : try_with_planes(n, f))
+        if (e) std::rethrow_exception(e);
+}
+/// On the threads of ranks, where Boost.Test's macros must not be used.
+inline void must(bool ok, const char* what) {
+    if (!ok) throw std::runtime_error(what);
+}
+
+}  // namespace replicas
+
+#endif
