@@ -98,8 +98,9 @@ load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
 ///
 /// A communicator that says `blocking_only` (NCCL's, serialised MPI's) is refused at compile time.
 ///
-/// **Cancellation**: any kind, through the token's slot, cancels the communicator: the load fails
-/// with @ref errc::cancelled at its next exchange, on all ranks. Without a communicator it goes on.
+/// **Cancellation**: any kind, through the token's slot, cancels the communicator and the data
+/// plane: the load fails with @ref errc::cancelled at its next exchange, on all ranks. Without a
+/// communicator it goes on.
 ///
 /// **Completion signature**: `void(std::exception_ptr, load_report)`, on the token's executor,
 /// where `load_state_dict()` is called too.

@@ -5,16 +5,22 @@
 #include "support/counting_store.hpp"
 #include "support/fault_store.hpp"
 
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/use_future.hpp>
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <exception>
+#include <future>
 #include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 using namespace replicas;
@@ -191,6 +197,59 @@ BOOST_AUTO_TEST_CASE(a_planner_that_fails_is_the_error_of_all_whoever_reads) {
                 });
             }
         }
+    }
+}
+
+/// Rank 1 does not come to the broadcast before rank 0 has been cancelled in it.
+BOOST_AUTO_TEST_CASE(a_load_in_the_background_can_be_cancelled_in_a_broadcast) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    std::promise<void> at_broadcast, cancelled;
+    struct late_plane {
+        cairn::communicator_data_plane<member>* inner;
+        std::promise<void>* here;
+        std::promise<void>* go_on;
+        int rank() const { return inner->rank(); }
+        int size() const { return inner->size(); }
+        void cancel() noexcept { inner->cancel(); }
+        void broadcast(std::span<std::byte> b, int root, cairn::deadline d,
+                       cairn::completion<cairn::done_t> done) {
+            if (auto* const h = std::exchange(here, nullptr)) {
+                h->set_value();
+                go_on->get_future().wait();
+            }
+            inner->broadcast(b, root, d, std::move(done));
+        }
+    };
+    auto const errors = try_with_planes(2, [&](member& me, auto& plane) {
+        wanted to(me.rank(), 2);
+        auto sd = to.dict();
+        auto const o = how(read_once_policy::always);
+        if (me.rank() == 1) {
+            late_plane late{&plane, &at_broadcast, &cancelled};
+            (void)cairn::load(sd, "c", o, me, late, memory);
+            return;
+        }
+        boost::asio::cancellation_signal stop;
+        auto loaded = cairn::async_load(
+            sd, "c", o, me, plane, memory,
+            boost::asio::bind_cancellation_slot(stop.slot(), boost::asio::use_future));
+        at_broadcast.get_future().wait();
+        stop.emit(boost::asio::cancellation_type::terminal);
+        try {
+            (void)loaded.get();
+        } catch (...) {
+            cancelled.set_value();
+            throw;
+        }
+        cancelled.set_value();
+    });
+    for (auto const& e : errors) {
+        BOOST_REQUIRE(e);
+        BOOST_CHECK_EXCEPTION(std::rethrow_exception(e), cairn::error, [](const auto& x) {
+            return x.state_modified();
+        });
     }
 }
 

@@ -37,6 +37,8 @@ struct background_work {
     void cancel() noexcept {
         constexpr auto i = index_of<communicator_part, Parts...>();
         if constexpr (i < sizeof...(Parts)) std::get<i>(parts).cancel();
+        constexpr auto k = index_of<data_plane_part, Parts...>();
+        if constexpr (k < sizeof...(Parts)) std::get<k>(parts).cancel();
     }
 };
 
