@@ -2,16 +2,16 @@
 // Saves and loads the state of GPT-2 124M and Adam, 1.49 GB, rows sharded over ranks:
 //
 //     gpt2 save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--deadline S]
-//               [--group tcp|mpi]
+//               [--group tcp|mpi|nccl] [--replicas each|once|faster]
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
 // `save` alternates between DIR/s0 and DIR/s1, `load` reads DIR/s0. Prints one line of JSON.
-#include "../examples/ranks.hpp"
+// With --replicas every rank holds everything, as in pure data parallelism: `load` then has each
+// of them read it, or reads it once and broadcasts it, or finds out which is faster.
+#include "gpt2/groups.hpp"
+#include "gpt2/state.hpp"
 
 #include <cairn/cairn.hpp>
-#ifdef CAIRN_BENCHMARKS_MPI
-#include <cairn/comm/mpi_group.hpp>
-#endif
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -22,142 +22,25 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace {
 
-struct parameter {
-    std::string name;
-    cairn::sizes shape;
-};
-
-/// torch's names and shapes of GPT-2's 148 parameters; Conv1D keeps inputs × outputs.
-std::vector<parameter> gpt2() {
-    std::vector<parameter> p{{"transformer.wte.weight", {50257, 768}},
-                             {"transformer.wpe.weight", {1024, 768}}};
-    for (int i = 0; i < 12; ++i) {
-        auto const h = "transformer.h." + std::to_string(i) + ".";
-        auto const add = [&](const char* name, cairn::sizes weight, std::int64_t bias) {
-            p.push_back({h + name + ".weight", std::move(weight)});
-            p.push_back({h + name + ".bias", {bias}});
-        };
-        add("ln_1", {768}, 768);
-        add("attn.c_attn", {768, 2304}, 2304);
-        add("attn.c_proj", {768, 768}, 768);
-        add("ln_2", {768}, 768);
-        add("mlp.c_fc", {768, 3072}, 3072);
-        add("mlp.c_proj", {3072, 768}, 768);
-    }
-    p.push_back({"transformer.ln_f.weight", {768}});
-    p.push_back({"transformer.ln_f.bias", {768}});
-    return p;
-}
-
-std::uint32_t hash(const std::string& fqn) {
-    std::uint32_t h = 2166136261u;
-    for (char c : fqn) h = (h ^ static_cast<unsigned char>(c)) * 16777619u;
-    return h;
-}
-/// The value of an element: a function of name and index, every bit of it.
-float content(std::uint32_t seed, std::uint64_t index) {
-    auto const bits = (seed ^ static_cast<std::uint32_t>(index)) * 2654435761u;
-    return static_cast<float>(static_cast<std::int32_t>(bits >> 8)) * 1e-6f;
-}
-
-/// One rank's rows of everything.
-class state {
-public:
-    state(int rank, int ranks, bool filled) : rank_(rank), ranks_(ranks) {
-        for (auto const& p : gpt2()) {
-            add("model." + p.name, p.shape, filled);
-            auto const s = "optim.state." + p.name;
-            add(s + ".exp_avg", p.shape, filled);
-            add(s + ".exp_avg_sq", p.shape, filled);
-            add(s + ".step", {}, filled);
-            names_.push_back(cairn::value(p.name));
-        }
-        using cairn::value;
-        groups_ = value::list({value::dict({{"lr", 6e-4},
-                                            {"betas", value::tuple({0.9, 0.95})},
-                                            {"eps", 1e-8},
-                                            {"weight_decay", 0.1},
-                                            {"params", value::list(names_)}})});
-    }
-    cairn::state_dict state_dict() {
-        cairn::state_dict sd;
-        for (auto& t : tensors_) sd[t.fqn] = t.view;
-        sd["optim.param_groups"] = std::ref(groups_);
-        sd["step"] = std::ref(step);
-        return sd;
-    }
-    void load_state_dict(const cairn::state_dict&) {}
-
-    std::uint64_t bytes() const {
-        std::uint64_t n = 0;
-        for (auto const& t : tensors_) n += t.memory.size() * sizeof(float);
-        return n;
-    }
-    /// How many elements are not what they should be.
-    std::uint64_t wrong() const {
-        std::uint64_t n = 0;
-        for (auto const& t : tensors_) {
-            auto const seed = hash(t.fqn);
-            for (std::size_t i = 0; i < t.memory.size(); ++i) {
-                float const want = content(seed, t.first + i);
-                n += std::memcmp(&want, &t.memory[i], sizeof want) != 0;
-            }
-        }
-        return n + (step != 12345);
-    }
-    std::int64_t step = 0;
-
-private:
-    struct tensor {
-        std::string fqn;
-        std::vector<float> memory;
-        std::uint64_t first;  ///< Index in the whole of the first element held here.
-        cairn::sharded_view view;
-    };
-
-    void add(const std::string& fqn, const cairn::sizes& shape, bool filled) {
-        auto where = cairn::box::whole(shape);
-        if (!shape.empty())
-            where =
-                boxes_of(shape, cairn::device_mesh::line(ranks_), {cairn::shard_along{0}}, rank_)
-                    .at(0);
-        std::uint64_t const row =
-            shape.empty() ? 1 : static_cast<std::uint64_t>(shape.product() / shape[0]);
-        tensors_.push_back({fqn,
-                            std::vector<float>(static_cast<std::size_t>(where.volume())),
-                            shape.empty() ? 0 : static_cast<std::uint64_t>(where.offsets[0]) * row,
-                            {}});
-        auto& t = tensors_.back();
-        auto const seed = hash(fqn);
-        if (filled)
-            for (std::size_t i = 0; i < t.memory.size(); ++i)
-                t.memory[i] = content(seed, t.first + i);
-        cairn::tensor_view const v(cairn::dtype::float32, where.lengths, t.memory.data());
-        t.view = {shape, cairn::dtype::float32, {cairn::shard(where, v)}};
-        step = filled ? 12345 : 0;
-    }
-
-    int rank_, ranks_;
-    std::deque<tensor> tensors_;
-    std::vector<cairn::value> names_;
-    cairn::value groups_;
-};
-
 struct arguments {
     std::string mode, dir;
+    std::string group = "tcp", replicas{};
     int ranks = 1, steps = 1, deadline = 0;
-    bool sync = true, check = false, mpi = false;
+    bool sync = true, check = false;
 };
+
+const std::map<std::string, cairn::read_once_policy> policies{
+    {"each", cairn::read_once_policy::never},
+    {"once", cairn::read_once_policy::always},
+    {"faster", cairn::read_once_policy::automatic}};
 
 bool parse(int argc, char** argv, arguments& a) {
     if (argc < 3) return false;
@@ -169,21 +52,22 @@ bool parse(int argc, char** argv, arguments& a) {
             a.check = true;
             continue;
         }
-        if (o == "--group" && i + 1 < argc) {
-            std::string const group = argv[++i];
-            a.mpi = group == "mpi";
-            if (!a.mpi && group != "tcp") return false;
+        if (i + 1 >= argc) return false;
+        std::string const word = argv[++i];
+        if (o == "--group" || o == "--replicas") {
+            (o == "--group" ? a.group : a.replicas) = word;
             continue;
         }
-        if (i + 1 >= argc) return false;
-        int const v = std::atoi(argv[++i]);
+        int const v = std::atoi(word.c_str());
         if (o == "--ranks") a.ranks = v;
         else if (o == "--steps") a.steps = v;
         else if (o == "--sync") a.sync = v != 0;
         else if (o == "--deadline") a.deadline = v;
         else return false;
     }
-    return (a.mode == "save" || a.mode == "load") && a.ranks > 0 && a.steps > 0;
+    return (a.mode == "save" || a.mode == "load") && a.ranks > 0 && a.steps > 0 &&
+           (a.group == "tcp" || a.group == "mpi" || a.group == "nccl") &&
+           (a.replicas.empty() || policies.count(a.replicas) != 0);
 }
 
 void print_list(const char* name, const std::vector<double>& v) {
@@ -242,9 +126,24 @@ void print(const arguments& a, const std::vector<result>& all) {
     std::printf("}\n");
 }
 
-void run(const arguments& a, cairn::any_communicator& ranks) {
+template <class Comm>
+void load(gpt2::state& s, const arguments& a, Comm& ranks) {
+    cairn::load_options o;
+    o.deadline = std::chrono::seconds(a.deadline);
+    if (a.replicas.empty()) {
+        cairn::load(s, a.dir + "/s0", o, ranks);
+        return;
+    }
+    o.read_once = policies.at(a.replicas);
+    cairn::communicator_data_plane plane(ranks);
+    cairn::load(s, a.dir + "/s0", o, ranks, plane);
+}
+
+template <class Comm>
+void run(const arguments& a, Comm& ranks) {
     result mine;
-    state s(ranks.rank(), ranks.size(), a.mode == "save");
+    bool const whole = !a.replicas.empty();
+    gpt2::state s(whole ? 0 : ranks.rank(), whole ? 1 : ranks.size(), a.mode == "save");
     mine.bytes = s.bytes();
     for (int k = 0; k < a.steps; ++k) {
         (void)cairn::await_completion<cairn::done_t>(
@@ -256,9 +155,7 @@ void run(const arguments& a, cairn::any_communicator& ranks) {
             o.storage.sync_files = a.sync;
             cairn::save(s, a.dir + (k % 2 == 0 ? "/s0" : "/s1"), o, ranks);
         } else {
-            cairn::load_options o;
-            o.deadline = std::chrono::seconds(a.deadline);
-            cairn::load(s, a.dir + "/s0", o, ranks);
+            load(s, a, ranks);
         }
         mine.times.push_back(
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -285,22 +182,6 @@ void run(const arguments& a, cairn::any_communicator& ranks) {
     print(a, all);
 }
 
-#ifdef CAIRN_BENCHMARKS_MPI
-void run_over_mpi(const arguments& a) {
-    struct mpi {
-        mpi() {
-            int level = 0;
-            MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
-        }
-        ~mpi() { MPI_Finalize(); }
-    } const running;
-    cairn::any_communicator ranks{cairn::mpi_group(MPI_COMM_WORLD)};
-    run(a, ranks);
-}
-#else
-void run_over_mpi(const arguments&) { throw std::runtime_error("built without MPI"); }
-#endif
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -308,14 +189,12 @@ int main(int argc, char** argv) {
     if (!parse(argc, argv, a)) {
         std::fprintf(stderr,
                      "usage: gpt2 save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
-                     "[--deadline S] [--group tcp|mpi]\n");
+                     "[--deadline S] [--group tcp|mpi|nccl] "
+                     "[--replicas each|once|faster]\n");
         return 2;
     }
     try {
-        if (a.mpi)
-            run_over_mpi(a);
-        else
-            run_as_ranks(a.ranks, [&](cairn::any_communicator& ranks) { run(a, ranks); });
+        gpt2::run_over(a.group, a.ranks, [&](auto& ranks) { run(a, ranks); });
     } catch (const std::exception& e) {
         std::fprintf(stderr, "gpt2: %s\n", e.what());
         return 1;

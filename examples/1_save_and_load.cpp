@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Four ranks save one sharded tensor in parallel and load it back in place.
+// Ranks save one sharded tensor in parallel and load it back in place: four threads, or the
+// processes of a launcher (cairn launch -n 8 -- 1_save_and_load).
 #include <cairn/cairn.hpp>
+#include <cairn/comm/launched_ranks.hpp>
 
+#include <atomic>
 #include <cstdio>
 #include <vector>
 
 int main() {
-    int wrong = 0;
-    cairn::run_ranks(4, [&](cairn::thread_group::member& ranks) {
-        // An 8×3 matrix; this rank holds two rows of it.
+    std::atomic<int> wrong{0};
+    cairn::run_launched_ranks(4, [&](cairn::any_communicator& ranks) {
+        // Of a matrix of three columns, this rank holds two rows.
+        int const n = ranks.size();
         std::vector<float> rows(2 * 3, static_cast<float>(ranks.rank()));
         cairn::sharded_view const weight = cairn::shard_by_mesh(
-            cairn::tensor_view(cairn::dtype::float32, {2, 3}, rows.data()), {8, 3},
-            cairn::device_mesh::line(4), {cairn::shard_along{0}}, ranks.rank());
+            cairn::tensor_view(cairn::dtype::float32, {2, 3}, rows.data()), {2 * n, 3},
+            cairn::device_mesh::line(n), {cairn::shard_along{0}}, ranks.rank());
         std::int64_t step = 100;
         cairn::state_dict state{{"model", cairn::state_dict{{"weight", weight}}},
                                 {"step", std::ref(step)}};
@@ -22,8 +26,9 @@ int main() {
         rows.assign(rows.size(), -1.0f);
         step = 0;
         cairn::load(state, "ckpt/step_100", ranks);
-        if (rows[0] != static_cast<float>(ranks.rank()) || step != 100) wrong = 1;
+        if (rows[0] != static_cast<float>(ranks.rank()) || step != 100) ++wrong;
+        if (ranks.rank() == 0) std::printf("saved and loaded on %d ranks\n", n);
     });
-    std::printf(wrong == 0 ? "saved and loaded on 4 ranks\n" : "the load went wrong\n");
-    return wrong;
+    if (wrong != 0) std::printf("the load went wrong\n");
+    return wrong != 0;
 }

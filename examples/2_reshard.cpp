@@ -1,56 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saved as rows on four ranks, loaded as columns on three: the layout of a checkpoint binds nobody.
+// Under a launcher: as rows, then as columns of its processes.
 #include <cairn/cairn.hpp>
+#include <cairn/comm/launched_ranks.hpp>
 
+#include <atomic>
 #include <cstdio>
 #include <vector>
 
 namespace {
 
-/// What a rank holds of a 8×6 matrix along one dimension.
+/// What a rank holds of a 12×10 matrix along one dimension.
 struct part {
     std::vector<double> memory;
-    cairn::sharded_view view;
+    cairn::sharded_view view{{12, 10}, cairn::dtype::float64, {}};
 
     part(int dim, int rank, int ranks) {
-        auto const box =
-            boxes_of({8, 6}, cairn::device_mesh::line(ranks), {cairn::shard_along{dim}}, rank)
-                .at(0);
-        memory.resize(static_cast<std::size_t>(box.volume()));
-        cairn::tensor_view const local(cairn::dtype::float64, box.lengths, memory.data());
-        view = {{8, 6}, cairn::dtype::float64, {cairn::shard(box, local)}};
+        // One box; none for a rank beyond the last row or column.
+        for (auto const& box : boxes_of(view.global, cairn::device_mesh::line(ranks),
+                                        {cairn::shard_along{dim}}, rank)) {
+            memory.resize(static_cast<std::size_t>(box.volume()));
+            cairn::tensor_view const local(cairn::dtype::float64, box.lengths, memory.data());
+            view.shards.push_back(cairn::shard(box, local));
+        }
     }
-    /// The matrix's element (i, j) is 10 i + j.
-    double& at(std::int64_t i, std::int64_t j) {
-        auto const& where = view.shards[0].where;
-        return memory[static_cast<std::size_t>((i - where.offsets[0]) * where.lengths[1] + j -
-                                               where.offsets[1])];
-    }
+    /// Calls `f` for each element held, with what it should be: 100 i + j for element (i, j).
     template <class F>
     void each(F&& f) {
-        auto const& where = view.shards[0].where;
-        for (auto i = where.offsets[0]; i < where.end(0); ++i)
-            for (auto j = where.offsets[1]; j < where.end(1); ++j)
-                f(at(i, j), static_cast<double>(10 * i + j));
+        for (auto const& s : view.shards) {
+            auto const& where = s.where;
+            std::size_t k = 0;
+            for (auto i = where.offsets[0]; i < where.end(0); ++i)
+                for (auto j = where.offsets[1]; j < where.end(1); ++j)
+                    f(memory[k++], static_cast<double>(100 * i + j));
+        }
     }
 };
 
 }  // namespace
 
 int main() {
-    cairn::run_ranks(4, [](cairn::thread_group::member& ranks) {
+    std::atomic<int> saved_by{0}, loaded_by{0}, wrong{0};
+    cairn::run_launched_ranks(4, [&](cairn::any_communicator& ranks) {
         part rows(0, ranks.rank(), ranks.size());
         rows.each([](double& x, double want) { x = want; });
         cairn::state_dict state{{"matrix", rows.view}};
         cairn::save(state, "ckpt/reshard", ranks);
+        saved_by = ranks.size();
     });
-    int wrong = 0;
-    cairn::run_ranks(3, [&](cairn::thread_group::member& ranks) {
+    cairn::run_launched_ranks(3, [&](cairn::any_communicator& ranks) {
         part columns(1, ranks.rank(), ranks.size());
         cairn::state_dict state{{"matrix", columns.view}};
         cairn::load(state, "ckpt/reshard", ranks);
         columns.each([&](double& x, double want) { wrong += x != want; });
+        loaded_by = ranks.size();
     });
-    std::printf("rows on 4 ranks, columns on 3: %d elements wrong\n", wrong);
+    std::printf("rows on %d ranks, columns on %d: %d elements wrong\n", saved_by.load(),
+                loaded_by.load(), wrong.load());
     return wrong != 0;
 }

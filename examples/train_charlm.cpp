@@ -8,9 +8,9 @@
 // Saves DIR/step_K …, and leaves the losses, every bit of them, in DIR/losses. Prints a fingerprint
 // of the state when it was loaded and whenever it is saved.
 #include "charlm/trainer.hpp"
-#include "ranks.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/comm/launched_ranks.hpp>
 
 #include <cstdio>
 #include <cstdlib>
@@ -98,7 +98,7 @@ int main(int argc, char** argv) {
     }
     charlm::corpus const corpus(text);
     try {
-        run_as_ranks(j.ranks, 2, [&](auto groups) {
+        cairn::run_launched_ranks(j.ranks, 2, [&](auto groups) {
             train(j, corpus, groups[0], std::move(groups[1]));
         });
     } catch (const std::exception& e) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // R1, save: one training step on every rank, then model and optimizer as one checkpoint.
 //     r1_save [DIR] [RANKS]
-#include "../ranks.hpp"
 #include "toy.hpp"
+
+#include <cairn/comm/launched_ranks.hpp>
 
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +13,7 @@ int main(int argc, char** argv) {
     std::string const dir = argc > 1 ? argv[1] : "recipes/r1";
     int const ranks = argc > 2 ? std::atoi(argv[2]) : 4;
     try {
-        run_as_ranks(ranks, [&](auto& me) {
+        cairn::run_launched_ranks(ranks, [&](auto& me) {
             toy::model model(me.rank(), me.size());
             toy::adam optimizer(model.parameters());
             auto const loss = toy::loss_and_gradients(model, 0, me);

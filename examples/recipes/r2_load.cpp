@@ -2,8 +2,9 @@
 // R2, load: a fresh model and an Adam that has never stepped go on where r1_save stopped, on as
 // many ranks as there are now.
 //     r2_load [DIR] [RANKS]
-#include "../ranks.hpp"
 #include "toy.hpp"
+
+#include <cairn/comm/launched_ranks.hpp>
 
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +14,7 @@ int main(int argc, char** argv) {
     std::string const dir = argc > 1 ? argv[1] : "recipes/r1";
     int const ranks = argc > 2 ? std::atoi(argv[2]) : 3;
     try {
-        run_as_ranks(ranks, [&](auto& me) {
+        cairn::run_launched_ranks(ranks, [&](auto& me) {
             toy::model model(me.rank(), me.size(), 2);
             toy::adam optimizer(model.parameters());
 

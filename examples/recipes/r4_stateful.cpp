@@ -2,8 +2,9 @@
 // R4, Stateful: an application says what its state is; ten steps, each with a checkpoint of its
 // own, then a fresh one goes on from the last.
 //     r4_stateful [DIR] [RANKS]        writes DIR_step0 … DIR_step9
-#include "../ranks.hpp"
 #include "toy.hpp"
+
+#include <cairn/comm/launched_ranks.hpp>
 
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +28,7 @@ int main(int argc, char** argv) {
     int const ranks = argc > 2 ? std::atoi(argv[2]) : 4;
     float last = 0, again = 1;
     try {
-        run_as_ranks(ranks, [&](auto& me) {
+        cairn::run_launched_ranks(ranks, [&](auto& me) {
             toy::model model(me.rank(), me.size());
             toy::adam optimizer(model.parameters());
             app_state app{model, optimizer};

@@ -2,8 +2,9 @@
 // R6, one after the other: model and optimizer in one checkpoint, the model loaded alone, then the
 // optimizer alone, laid out as the model's shards lie.
 //     r6_model_then_optimizer [DIR] [RANKS]
-#include "../ranks.hpp"
 #include "toy.hpp"
+
+#include <cairn/comm/launched_ranks.hpp>
 
 #include <cstdio>
 #include <cstdlib>
@@ -38,7 +39,7 @@ int main(int argc, char** argv) {
     int const ranks = argc > 2 ? std::atoi(argv[2]) : 4;
     bool same = false;
     try {
-        run_as_ranks(ranks, [&](auto& me) {
+        cairn::run_launched_ranks(ranks, [&](auto& me) {
             toy::linear model(4, 4);
             toy::shard_flat(model.parameters(), me.rank(), me.size(), 1);
             toy::adam optimizer(model.parameters());

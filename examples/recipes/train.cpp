@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // ToyModel and Adam, sharded over threads as FSDP shards them; taking turns with PyTorch:
 //     train [--load CKPT] --save CKPT --steps K [--ranks N]
-#include "../ranks.hpp"
 #include "toy.hpp"
+
+#include <cairn/comm/launched_ranks.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -20,7 +21,7 @@ int main(int argc, char** argv) {
     CLI11_PARSE(cli, argc, argv);
 
     try {
-        run_as_ranks(ranks, [&](auto& me) {
+        cairn::run_launched_ranks(ranks, [&](auto& me) {
             toy::model model(me.rank(), me.size());
             toy::adam optimizer(model.parameters());
             auto const state = [&] {

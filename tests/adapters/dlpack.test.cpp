@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(dlpack)
+
 using namespace cairn;
 
 static_assert(Tensor<DLTensor> && Tensor<DLTensor*> && Tensor<const DLTensor*>);
@@ -69,8 +71,6 @@ using newest = DLManagedTensor;
 #endif
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(dlpack)
 
 BOOST_AUTO_TEST_CASE(looks_at_foreign_memory) {
     foreign f;

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(eigen)
+
 using namespace cairn;
 using row_major = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
@@ -52,8 +54,6 @@ std::vector<T> elements(M& m) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(eigen)
 
 BOOST_AUTO_TEST_CASE(strides_tell_the_storage_order) {
     Eigen::MatrixXf columns(2, 3);

@@ -31,6 +31,8 @@
 #include <utility>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(libtorch)
+
 namespace {
 
 using cairn::dtype;
@@ -89,8 +91,6 @@ auto refused(errc why, const std::string& name = {}) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(libtorch)
 
 BOOST_AUTO_TEST_CASE(every_dtype) {
     const std::pair<at::ScalarType, dtype> all[] = {

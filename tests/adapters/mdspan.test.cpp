@@ -21,6 +21,8 @@
 #include <mdspan>
 #endif
 
+BOOST_AUTO_TEST_SUITE(mdspan_like)
+
 using namespace cairn;
 
 namespace {
@@ -91,8 +93,6 @@ static_assert(!MdspanLike<std::span<float>> && !MdspanLike<std::vector<float>>);
 static_assert(loadable<mdspan<float, 2>> && !loadable<mdspan<const float, 2>>);
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(mdspan_like)
 
 BOOST_AUTO_TEST_CASE(extents_and_strides_are_taken_over) {
     std::vector<float> memory(24);

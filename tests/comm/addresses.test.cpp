@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(addresses)
+
 using cairn::tcp_group;
 using cairn::tcp_id;
 
@@ -42,8 +44,6 @@ bool v4(const std::string& host) { return host.find(':') == std::string::npos; }
 bool v6(const std::string& host) { return host.find(':') != std::string::npos; }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(addresses)
 
 BOOST_AUTO_TEST_CASE(of_either_kind_do) {
     BOOST_TEST(meet(tcp_group::unique_id(), v4) == "");

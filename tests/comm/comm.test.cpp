@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(comm)
+
 using namespace std::chrono_literals;
 using cairn::await_completion;
 using cairn::errc;
@@ -25,8 +27,6 @@ void barrier(cairn::thread_group::member& m, cairn::deadline d = cairn::no_deadl
     (void)await_completion<cairn::done_t>([&](auto done) { m.barrier(d, std::move(done)); });
 }
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(comm)
 
 BOOST_AUTO_TEST_CASE(solo_keeps_its_word) {
     cairn::solo s, other;

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(data_plane)
+
 using cairn::communicator_data_plane;
 using cairn::thread_group;
-
-BOOST_AUTO_TEST_SUITE(data_plane)
 
 BOOST_AUTO_TEST_CASE(over_one_rank) {
     cairn::solo s;

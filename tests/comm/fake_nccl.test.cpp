@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(fake_of_nccl)
+
 using support::fake_nccl;
 using support::fake_world;
 using state = cairn::nccl_status::state;
@@ -78,8 +80,6 @@ bool told(fake_world& w, const std::string& what) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(fake_of_nccl)
 
 BOOST_AUTO_TEST_CASE(bytes_arrive_when_all_have_come) {
     fake_world w(2);

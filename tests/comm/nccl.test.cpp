@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(nccl)
+
 using cairn::errc;
 using cairn::message;
 using cairn::nccl_options;
@@ -65,8 +67,6 @@ void must(bool ok, const char* what) {
 cairn::deadline in(std::chrono::milliseconds t) { return std::chrono::steady_clock::now() + t; }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(nccl)
 
 BOOST_AUTO_TEST_CASE(the_group_keeps_its_word) {
     for (int n : {1, 2, 4, 8}) {

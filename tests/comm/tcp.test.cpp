@@ -19,6 +19,8 @@
 #include <thread>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(tcp)
+
 using cairn::errc;
 using cairn::tcp_group;
 using cairn::tcp_id;
@@ -78,8 +80,6 @@ std::string as_text(const cairn::message& m) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(tcp)
 
 BOOST_AUTO_TEST_CASE(keeps_its_word) {
     for (int fan_in : {2, 32}) {

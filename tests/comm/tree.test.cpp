@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(tree)
+
 using cairn::errc;
 using cairn::message;
 using kind = cairn::detail::exchange_kind;
@@ -77,8 +79,6 @@ void barrier_without(tree_world& w, std::set<int> absent, std::chrono::milliseco
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(tree)
 
 BOOST_AUTO_TEST_CASE(who_stands_where) {
     for (int fan_in : {1, 2, 3, 32}) {

@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(items)
+
 namespace {
 
 namespace format = cairn::format;
@@ -68,8 +70,6 @@ void refuse(const bytes& b) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(items)
 
 BOOST_AUTO_TEST_CASE(are_byte_identical_to_pytorch_2_14) {
     std::size_t items = 0, same = 0;

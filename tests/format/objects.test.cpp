@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(objects)
+
 namespace {
 
 using cairn::value;
@@ -62,8 +64,6 @@ void are_items_of(std::initializer_list<long_container> cases, Make&& make) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(objects)
 
 BOOST_AUTO_TEST_CASE(atoms) {
     is_pickled_as({}, "80024e2e");

@@ -21,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(archetypes)
+
 namespace arch = cairn::archetype;
 
 namespace {
@@ -80,8 +82,6 @@ void in_every_order(Call&& call, std::tuple<Done...> done, First first, Rest... 
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(archetypes)
 
 BOOST_AUTO_TEST_CASE(parts_compose_in_every_combination_and_order) {
     auto const shelf = std::make_shared<arch::shelf>();

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(golden_samples)
+
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
@@ -64,8 +66,6 @@ std::vector<fs::path> cases() {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(golden_samples)
 
 BOOST_AUTO_TEST_CASE(are_all_there) { BOOST_TEST(cases().size() >= 12u); }
 

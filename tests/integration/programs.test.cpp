@@ -21,6 +21,8 @@
 #include <string>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(programs)
+
 using cairn::errc;
 using cairn::tcp_group;
 using support::run_tcp_ranks;
@@ -51,8 +53,6 @@ bool contains(const std::string& all, const std::string& part) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(programs)
 
 BOOST_AUTO_TEST_CASE(stages_of_a_pipeline_have_keys_of_their_own) {
     cairn::memory_store store;

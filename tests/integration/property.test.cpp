@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(property)
+
 namespace {
 
 using cairn::box;
@@ -113,8 +115,6 @@ tensor random_tensor(engine& e, std::size_t index, int from, int to) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(property)
 
 BOOST_AUTO_TEST_CASE(any_layout_loads_into_any_other) {
     auto const* given = std::getenv("CAIRN_PROPERTY_SEED");

@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(compose)
+
 namespace fs = std::filesystem;
 namespace asio = boost::asio;
 using cairn::errc;
@@ -57,8 +59,6 @@ auto code_is(errc e) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(compose)
 
 BOOST_AUTO_TEST_CASE(move_only_parts_in_any_order) {
     cairn::memory_store store;

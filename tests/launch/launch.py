@@ -13,6 +13,10 @@ from checks import check, end
 BUILD = os.path.abspath(sys.argv[1])
 CAIRN, GPT2 = f"{BUILD}/tools/cairn", f"{BUILD}/benchmarks/gpt2"
 PROCESSES = f"{BUILD}/examples/9_processes"
+# Examples that are threads by themselves and processes under a launcher -> what 3 ranks say.
+EXAMPLES = {"1_save_and_load": "saved and loaded on 3 ranks",
+            "2_reshard": "rows on 3 ranks, columns on 3: 0 elements wrong",
+            "8_without_resharding": "by hand: 0 ranks wrong"}
 TORCH = os.environ.get("CAIRN_TORCH_PYTHON")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -105,16 +109,25 @@ def conformance():
 
 def launchers(tmp):
     """One state, saved by four processes, under every launcher."""
+    for name, says in EXAMPLES.items():
+        code, out, err = launch(3, f"{BUILD}/examples/{name}", cwd=tmp)
+        check(f"example {name} as 3 processes", code == 0 and says in out, (code, out, err))
     figures("gpt2 saved by 4 processes", launch(4, GPT2, "save", tmp), 4)
     for n in (3, 7):
         figures(f"gpt2 loaded by {n} processes", launch(n, GPT2, "load", tmp, "--check"), n)
     figures("gpt2 loaded by one process", run(GPT2, "load", tmp, "--check"), 1)
     figures("gpt2 loaded by 2 threads", run(GPT2, "load", tmp, "--check", "--ranks", 2), 2)
+    for way in ("each", "once", "faster"):
+        figures(f"gpt2 loaded whole by 2 processes, {way}",
+                launch(2, GPT2, "load", tmp, "--check", "--replicas", way), 2)
     if shutil.which("mpirun"):
         env = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         mpirun = ["mpirun", "--oversubscribe", "-n", "3", GPT2, "load", tmp, "--check"]
         figures("gpt2 loaded under mpirun", run(*mpirun, env=env), 3)
         figures("gpt2 loaded over MPI", run(*mpirun, "--group", "mpi", env=env), 3)
+        code, out, err = run(*mpirun[:-4], f"{BUILD}/examples/1_save_and_load", env=env, cwd=tmp)
+        check("example 1_save_and_load under mpirun",
+              code == 0 and EXAMPLES["1_save_and_load"] in out, (code, out, err))
     else:
         skip("gpt2 under mpirun", "there is no mpirun")
     if TORCH:

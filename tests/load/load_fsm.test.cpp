@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(load_fsm)
+
 using fsm = cairn::detail::load_fsm;
 using step = fsm::step;
 using event = fsm::event;
-
-BOOST_AUTO_TEST_SUITE(load_fsm)
 
 BOOST_AUTO_TEST_CASE(takes_the_steps_in_order) {
     using enum cairn::detail::load_fsm::step;

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(older_keys)
+
 namespace {
 
 std::string const golden = (std::filesystem::path(CAIRN_GOLDEN) / "keys_of_2_3").string();
@@ -64,8 +66,6 @@ bool is(const cairn::error& e, cairn::errc code) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(older_keys)
 
 BOOST_AUTO_TEST_CASE(fill_the_leaves_they_stand_for) {
     training t;

@@ -16,9 +16,9 @@
 #include <variant>
 #include <vector>
 
-using namespace replicas;
-
 BOOST_AUTO_TEST_SUITE(read_once)
+
+using namespace replicas;
 
 BOOST_AUTO_TEST_CASE(the_state_is_what_each_rank_would_have_read) {
     cairn::memory_store memory;

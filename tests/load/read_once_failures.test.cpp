@@ -23,6 +23,8 @@
 #include <utility>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(read_once_failures)
+
 using namespace replicas;
 using cairn::errc;
 
@@ -55,8 +57,6 @@ private:
 static_assert(cairn::DataPlane<bad_plane<cairn::communicator_data_plane<member>>>);
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(read_once_failures)
 
 BOOST_AUTO_TEST_CASE(a_failed_read_is_the_error_of_all) {
     cairn::memory_store memory;

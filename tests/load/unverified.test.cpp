@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(unverified_content)
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -32,8 +34,6 @@ bool any_contains(const std::vector<std::string>& lines, const std::string& what
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(unverified_content)
 
 BOOST_AUTO_TEST_CASE(is_none_where_cairn_wrote) {
     cairn::memory_store store;

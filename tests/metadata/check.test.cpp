@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(impossible_shapes)
+
 namespace {
 
 using cairn::sizes;
@@ -51,8 +53,6 @@ void refuses(F&& f, cairn::errc wanted, bool names_tensor = true) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(impossible_shapes)
 
 BOOST_AUTO_TEST_CASE(are_told_from_possible_ones) {
     for (auto const& s : impossible) BOOST_TEST(!cairn::is_possible(s), cairn::to_string(s));

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(gather)
+
 using cairn::box;
 using cairn::errc;
 using cairn::sizes;
@@ -79,8 +81,6 @@ struct held {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(gather)
 
 BOOST_AUTO_TEST_CASE(random_layouts_become_whole) {
     std::mt19937 e(20261121);

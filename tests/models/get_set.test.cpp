@@ -10,6 +10,8 @@
 #include <tuple>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(models)
+
 using cairn::errc;
 using cairn::state_dict;
 using cairn::value;
@@ -38,8 +40,6 @@ small::sgd optimizer_of(small::model& m) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(models)
 
 BOOST_AUTO_TEST_CASE(wrappers_are_stripped) {
     cairn::fqn_rules rules;

@@ -12,6 +12,8 @@
 #include <variant>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(tied)
+
 using cairn::errc;
 using cairn::state_dict;
 
@@ -27,8 +29,6 @@ cairn::metadata metadata_of(cairn::memory_store& store) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(tied)
 
 BOOST_AUTO_TEST_CASE(stored_once_under_both_names) {
     for (bool const one_file : {true, false}) {

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(without_template)
+
 using cairn::errc;
 using cairn::state_dict;
 using cairn::value;
-
-BOOST_AUTO_TEST_SUITE(without_template)
 
 BOOST_AUTO_TEST_CASE(a_tree_as_it_was_saved) {
     cairn::memory_store store;

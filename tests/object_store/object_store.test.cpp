@@ -14,6 +14,8 @@
 #include <fstream>
 #include <string>
 
+BOOST_AUTO_TEST_SUITE(object_store)
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -24,8 +26,6 @@ struct scratch : support::scratch {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(object_store)
 
 BOOST_AUTO_TEST_CASE(memory_store_keeps_its_word) {
     cairn::conformance::check_object_store([] { return cairn::memory_store(); });

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(planner)
+
 namespace {
 
 using cairn::box;
@@ -50,8 +52,6 @@ auto code_is(errc e) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(planner)
 
 // DCP's test_planner: 16 elements in chunks of 8 and 8, wanted [4, 15).
 BOOST_AUTO_TEST_CASE(read_items_of_a_box_across_two_chunks) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(save_fsm)
+
 using fsm = cairn::detail::save_fsm;
 using step = fsm::step;
 using event = fsm::event;
@@ -26,8 +28,6 @@ std::vector<step> run(bool coordinator, std::size_t n, event e, bool* succeeded 
 bool has(const std::vector<step>& v, step s) { return std::find(v.begin(), v.end(), s) != v.end(); }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(save_fsm)
 
 BOOST_AUTO_TEST_CASE(takes_the_steps_in_dcps_order) {
     using enum cairn::detail::save_fsm::step;

@@ -27,6 +27,8 @@
 #include <thread>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(bad_places)
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -119,8 +121,6 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(bad_places)
 
 BOOST_AUTO_TEST_CASE(a_disk_that_fills_at_any_byte_keeps_the_old_checkpoint) {
     std::int64_t needed = 0;

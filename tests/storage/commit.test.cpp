@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(commit)
+
 namespace {
 
 /// Two ranks save a tensor of one value; rank `faulty` does so over a failing store.
@@ -49,8 +51,6 @@ std::set<std::string> names(const cairn::memory_store& base) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(commit)
 
 BOOST_AUTO_TEST_CASE(an_overwrite_replaces_files_and_leaves_strangers) {
     cairn::memory_store store;

@@ -14,6 +14,8 @@
 #include <set>
 #include <string>
 
+BOOST_AUTO_TEST_SUITE(storage_conformance)
+
 namespace {
 
 template <class Store>
@@ -34,8 +36,6 @@ struct torch_place {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(storage_conformance)
 
 BOOST_AUTO_TEST_CASE(torch_format_in_memory) {
     cairn::conformance::check_storage([] {

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(corruption)
+
 namespace {
 
 using bytes = std::vector<std::byte>;
@@ -87,8 +89,6 @@ tally flip_all(cairn::memory_store store, const support::whole& good, bool trunc
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(corruption)
 
 BOOST_AUTO_TEST_CASE(of_our_own_checkpoints_is_detected_or_harmless) {
     auto store = small_checkpoint(1);

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(outcome_without_a_verdict)
+
 namespace {
 
 /// A member of a group whose n-th broadcast is taken part in, but never heard of. A save has two:
@@ -89,8 +91,6 @@ bool is(const std::optional<cairn::error>& e, cairn::errc code) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(outcome_without_a_verdict)
 
 BOOST_AUTO_TEST_CASE(is_success_where_the_metadata_names_this_save) {
     for (int rank : {0, 1, 2}) {

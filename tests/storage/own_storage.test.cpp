@@ -16,6 +16,8 @@
 #include <set>
 #include <string>
 
+BOOST_AUTO_TEST_SUITE(own_storage)
+
 namespace arch = cairn::archetype;
 
 namespace {
@@ -50,8 +52,6 @@ struct shelf_place {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(own_storage)
 
 BOOST_AUTO_TEST_CASE(an_examples_own_format_keeps_its_word) {
     cairn::conformance::check_storage([] { return raw_place(); },

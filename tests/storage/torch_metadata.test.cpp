@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(torch_metadata)
+
 namespace {
 
 namespace native = cairn::format::native;
@@ -33,8 +35,6 @@ struct saved {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(torch_metadata)
 
 BOOST_AUTO_TEST_CASE(is_there_by_default) {
     BOOST_TEST(cairn::torch_writer_options().torch_metadata);

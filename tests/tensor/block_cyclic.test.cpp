@@ -8,9 +8,9 @@
 #include <random>
 #include <vector>
 
-using namespace cairn;
-
 BOOST_AUTO_TEST_SUITE(block_cyclic)
+
+using namespace cairn;
 
 BOOST_AUTO_TEST_CASE(agrees_with_scalapacks_index_formulas) {
     std::mt19937 random(2);

@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(boxes)
+
 using namespace cairn;
 
 namespace {
@@ -21,8 +23,6 @@ box random_box(std::mt19937& random, const sizes& within) {
     return b;
 }
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(boxes)
 
 BOOST_AUTO_TEST_CASE(algebra_agrees_with_sets_of_elements) {
     std::mt19937 random(7);

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(containers)
+
 using namespace cairn;
 
 static_assert(Tensor<std::vector<float>> && Tensor<const std::vector<float>&>);
@@ -48,8 +50,6 @@ void check(T& t, const void* data, std::int64_t n, dtype type) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(containers)
 
 BOOST_AUTO_TEST_CASE(one_dimension_in_place) {
     std::vector<float> v(3);

@@ -13,6 +13,8 @@
 #include <random>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(convert)
+
 namespace {
 
 using namespace cairn;
@@ -58,8 +60,6 @@ std::vector<To> converted(const std::vector<From>& values) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(convert)
 
 BOOST_AUTO_TEST_CASE(every_code_of_every_format) {
     check_all_codes<float16_codec>(65536, 0x7bff);

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(flat_range)
+
 namespace {
 
 using namespace cairn;
@@ -66,8 +68,6 @@ void check_all_ranges(const sizes& extents) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(flat_range)
 
 BOOST_AUTO_TEST_CASE(fewest_boxes_in_order) {
     for (const sizes& extents :

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(layout)
+
 namespace {
 
 using namespace cairn;
@@ -60,8 +62,6 @@ struct scattered {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(layout)
 
 BOOST_AUTO_TEST_CASE(row_major_is_what_pytorch_calls_contiguous) {
     BOOST_TEST(is_row_major(view_of(dtype::f32, {}, {})));

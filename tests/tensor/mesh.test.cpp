@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(mesh)
+
 namespace {
 
 using namespace cairn;
@@ -49,8 +51,6 @@ std::string text(const std::vector<box>& boxes) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(mesh)
 
 BOOST_AUTO_TEST_CASE(coordinates) {
     const auto grid = device_mesh::grid({2, 3});

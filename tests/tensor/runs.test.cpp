@@ -5,9 +5,9 @@
 
 #include <vector>
 
-using namespace cairn;
-
 BOOST_AUTO_TEST_SUITE(runs)
+
+using namespace cairn;
 
 BOOST_AUTO_TEST_CASE(neighbours_merge) {
     detail::run_list list;

@@ -13,6 +13,8 @@
 #include <random>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(sharded_tensor)
+
 using namespace cairn;
 
 namespace {
@@ -42,8 +44,6 @@ void gather(const sharded_view& s, std::vector<std::int64_t>& whole) {
 }  // namespace
 
 static_assert(Sharded<sharded_view> && Sharded<const sharded_view&> && !Tensor<sharded_view>);
-
-BOOST_AUTO_TEST_SUITE(sharded_tensor)
 
 BOOST_AUTO_TEST_CASE(a_strided_shard_is_concatenated_in_local_memory) {
     // FSDP over TP: rank (0) of 2 holds rows 0, 1, 4, 5 of 8, in this order, as one local tensor

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-using namespace cairn;
-
 BOOST_AUTO_TEST_SUITE(sizes_and_dtypes)
+
+using namespace cairn;
 
 BOOST_AUTO_TEST_CASE(from_any_range_of_integers) {
     const std::vector<int> v{2, 3};

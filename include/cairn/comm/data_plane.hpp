@@ -72,7 +72,9 @@ public:
     }();
     static constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 
-    explicit communicator_data_plane(Comm& comm) : comm_(std::addressof(comm)) {}
+    /// A template, so that nothing is converted: an `any_communicator` would be made of anything.
+    template <std::same_as<Comm> C>
+    explicit communicator_data_plane(C& comm) : comm_(std::addressof(comm)) {}
 
     int rank() const { return comm_->rank(); }
     int size() const { return comm_->size(); }
@@ -162,6 +164,8 @@ private:
 
     Comm* comm_;
 };
+template <class Comm>
+communicator_data_plane(Comm&) -> communicator_data_plane<Comm>;
 
 }  // namespace cairn
 

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of GPT-2 124M and Adam, by torch's names and shapes; every element is known.
+#ifndef CAIRN_BENCHMARKS_GPT2_STATE_HPP
+#define CAIRN_BENCHMARKS_GPT2_STATE_HPP
+
+#include <cairn/cairn.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gpt2 {
+
+struct parameter {
+    std::string name;
+    cairn::sizes shape;
+};
+
+/// torch's names and shapes of GPT-2's 148 parameters; Conv1D keeps inputs × outputs.
+inline std::vector<parameter> parameters() {
+    std::vector<parameter> p{{"transformer.wte.weight", {50257, 768}},
+                             {"transformer.wpe.weight", {1024, 768}}};
+    for (int i = 0; i < 12; ++i) {
+        auto const h = "transformer.h." + std::to_string(i) + ".";
+        auto const add = [&](const char* name, cairn::sizes weight, std::int64_t bias) {
+            p.push_back({h + name + ".weight", std::move(weight)});
+            p.push_back({h + name + ".bias", {bias}});
+        };
+        add("ln_1", {768}, 768);
+        add("attn.c_attn", {768, 2304}, 2304);
+        add("attn.c_proj", {768, 768}, 768);
+        add("ln_2", {768}, 768);
+        add("mlp.c_fc", {768, 3072}, 3072);
+        add("mlp.c_proj", {3072, 768}, 768);
+    }
+    p.push_back({"transformer.ln_f.weight", {768}});
+    p.push_back({"transformer.ln_f.bias", {768}});
+    return p;
+}
+
+inline std::uint32_t hash(const std::string& fqn) {
+    std::uint32_t h = 2166136261u;
+    for (char c : fqn) h = (h ^ static_cast<unsigned char>(c)) * 16777619u;
+    return h;
+}
+/// The value of an element: a function of name and index, every bit of it.
+inline float content(std::uint32_t seed, std::uint64_t index) {
+    auto const bits = (seed ^ static_cast<std::uint32_t>(index)) * 2654435761u;
+    return static_cast<float>(static_cast<std::int32_t>(bits >> 8)) * 1e-6f;
+}
+
+/// What one rank holds of everything: its rows, or all of it.
+class state {
+public:
+    state(int rank, int ranks, bool filled) : rank_(rank), ranks_(ranks) {
+        for (auto const& p : parameters()) {
+            add("model." + p.name, p.shape, filled);
+            auto const s = "optim.state." + p.name;
+            add(s + ".exp_avg", p.shape, filled);
+            add(s + ".exp_avg_sq", p.shape, filled);
+            add(s + ".step", {}, filled);
+            names_.push_back(cairn::value(p.name));
+        }
+        using cairn::value;
+        groups_ = value::list({value::dict({{"lr", 6e-4},
+                                            {"betas", value::tuple({0.9, 0.95})},
+                                            {"eps", 1e-8},
+                                            {"weight_decay", 0.1},
+                                            {"params", value::list(names_)}})});
+    }
+    cairn::state_dict state_dict() {
+        cairn::state_dict sd;
+        for (auto& t : tensors_) sd[t.fqn] = t.view;
+        sd["optim.param_groups"] = std::ref(groups_);
+        sd["step"] = std::ref(step);
+        return sd;
+    }
+    void load_state_dict(const cairn::state_dict&) {}
+
+    std::uint64_t bytes() const {
+        std::uint64_t n = 0;
+        for (auto const& t : tensors_) n += t.memory.size() * sizeof(float);
+        return n;
+    }
+    /// How many elements are not what they should be.
+    std::uint64_t wrong() const {
+        std::uint64_t n = 0;
+        for (auto const& t : tensors_) {
+            auto const seed = hash(t.fqn);
+            for (std::size_t i = 0; i < t.memory.size(); ++i) {
+                float const want = content(seed, t.first + i);
+                n += std::memcmp(&want, &t.memory[i], sizeof want) != 0;
+            }
+        }
+        return n + (step != 12345);
+    }
+    std::int64_t step = 0;
+
+private:
+    struct tensor {
+        std::string fqn;
+        std::vector<float> memory;
+        std::uint64_t first;  ///< Index in the whole of the first element held here.
+        cairn::sharded_view view;
+    };
+
+    void add(const std::string& fqn, const cairn::sizes& shape, bool filled) {
+        auto where = cairn::box::whole(shape);
+        if (!shape.empty())
+            where =
+                boxes_of(shape, cairn::device_mesh::line(ranks_), {cairn::shard_along{0}}, rank_)
+                    .at(0);
+        std::uint64_t const row =
+            shape.empty() ? 1 : static_cast<std::uint64_t>(shape.product() / shape[0]);
+        tensors_.push_back({fqn,
+                            std::vector<float>(static_cast<std::size_t>(where.volume())),
+                            shape.empty() ? 0 : static_cast<std::uint64_t>(where.offsets[0]) * row,
+                            {}});
+        auto& t = tensors_.back();
+        auto const seed = hash(fqn);
+        if (filled)
+            for (std::size_t i = 0; i < t.memory.size(); ++i)
+                t.memory[i] = content(seed, t.first + i);
+        cairn::tensor_view const v(cairn::dtype::float32, where.lengths, t.memory.data());
+        t.view = {shape, cairn::dtype::float32, {cairn::shard(where, v)}};
+        step = filled ? 12345 : 0;
+    }
+
+    int rank_, ranks_;
+    std::deque<tensor> tensors_;
+    std::vector<cairn::value> names_;
+    cairn::value groups_;
+};
+
+}  // namespace gpt2
+
+#endif
