@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the benchmark scripts share: programs, their figures, the page cache."""
+import json, os, statistics, subprocess, sys
+
+BUILD = os.environ.get("CAIRN_BUILD", f"{os.path.dirname(os.path.abspath(__file__))}/../build")
+
+
+def cairn_command(ranks, threads=False):
+    """The program gpt2 on so many ranks: processes, or threads of one."""
+    gpt2 = f"{BUILD}/benchmarks/gpt2"
+    if threads or ranks == 1: return [gpt2], ["--ranks", str(ranks)]
+    return [f"{BUILD}/tools/cairn", "launch", "-n", str(ranks), "--", gpt2], []
+
+
+def run(*command):
+    """The figures that a program prints in its last line."""
+    r = subprocess.run(command, capture_output=True, text=True)
+    if r.returncode != 0:
+        sys.exit(f"{sys.argv[0]}: {' '.join(command)}: exit {r.returncode}\n{r.stdout}{r.stderr}")
+    last = r.stdout.splitlines()[-1]
+    return json.loads(last[last.index("{"):])  # behind the rank, under a launcher
+
+
+def files_under(folder):
+    return [os.path.join(d, f) for d, _, names in os.walk(folder) for f in names]
+
+
+def forget(folder):
+    """Takes the files out of the page cache, where the file system can."""
+    for path in files_under(folder):
+        fd = os.open(path, os.O_RDONLY)
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+
+def spread(values, unit, digits):
+    return (f"{statistics.median(values):.{digits}f}{unit} "
+            f"({min(values):.{digits}f} to {max(values):.{digits}f})")
