@@ -31,8 +31,6 @@
 #include <utility>
 #include <vector>
 
-BOOST_AUTO_TEST_SUITE(libtorch)
-
 namespace {
 
 using cairn::dtype;
@@ -91,6 +89,8 @@ auto refused(errc why, const std::string& name = {}) {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(libtorch)
 
 BOOST_AUTO_TEST_CASE(every_dtype) {
     const std::pair<at::ScalarType, dtype> all[] = {
