@@ -58,7 +58,11 @@ def main():
             found = list(pathlib.Path(tmp, "installed").rglob("cairn.pc"))
             if len(found) != 1: sys.exit(f"expected one cairn.pc, found {found}")
             environment["PKG_CONFIG_PATH"] = str(found[0].parent)
-            environment["PKG_CONFIG_SYSROOT_DIR"] = f"{tmp}/installed"
+            # As if it had been installed under that folder; a sysroot would move the paths of what
+            # cairn needs, MPI's say, as well.
+            for pc in found[0].parent.glob("cairn*.pc"):
+                pc.write_text(re.sub(r"^prefix=", f"prefix={tmp}/installed", pc.read_text(),
+                                     flags=re.M))
         # -O0: the question is whether it builds.
         run("meson", "setup", app / "build", app, "-Dbuildtype=debug", env=environment)
         run("meson", "compile", "-C", app / "build", env=environment)
