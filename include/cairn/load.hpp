@@ -68,8 +68,9 @@ load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
 /// @param options  See @ref load_options.
 /// @param parts    Any of a `Communicator`, a `LoadPlanner`, a `StorageReader` or an
 ///                 `ObjectStore`, in any order, as for @ref save; and a `DataPlane`, with which
-///                 what all ranks want alike is read by one of them and broadcast to the others,
-///                 see `load_options::read_once`. All ranks give one, or none does.
+///                 what all ranks on it want alike is read by one of them and broadcast to the
+///                 others, see `load_options::read_once`. All ranks give one, or none does; there
+///                 may be several, each of a part of the ranks.
 /// @throws error on every rank when any rank failed, with each failed rank's own error. Errors of
 ///         the plan come before a byte of the user's memory has changed; a later one says
 ///         `state_modified()`.

@@ -42,7 +42,8 @@ void print(std::span<const float>);
 
 extern std::vector<float> weights;
 extern std::int64_t step, seed;
-extern cairn::thread_group::member ranks;
+extern cairn::thread_group::member ranks, replicas_of_my_shard;
+extern int my_shard;
 extern cairn::tensor_view local;
 extern cairn::sharded_view my_shards;
 extern std::map<std::string, std::vector<float>> model;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -120,19 +121,30 @@ inline cairn::load_options how(read_once_policy p, std::uint64_t trial = 1000) {
     return o;
 }
 
-/// Calls `f(member, plane)` on `n` ranks that have a group of their own for data.
+/// Calls `f(member, plane)` on `n` ranks that have groups of their own for data.
+/// @param plane_of  By rank: the number of its plane. Empty: all are on one.
 template <class F>
-std::vector<std::exception_ptr> try_with_planes(int n, F&& f) {
-    cairn::thread_group control(n), data(n);
+std::vector<std::exception_ptr> try_with_planes(int n, F&& f, std::vector<int> plane_of = {}) {
+    plane_of.resize(static_cast<std::size_t>(n));
+    cairn::thread_group control(n);
+    std::map<int, cairn::thread_group> data;
+    for (int const p : plane_of)
+        if (!data.contains(p))
+            data.emplace(p, static_cast<int>(std::count(plane_of.begin(), plane_of.end(), p)));
+    std::map<int, int> seats;
     std::vector<std::pair<member, member>> members;
-    for (int r = 0; r < n; ++r) members.emplace_back(control.rank(r), data.rank(r));
+    for (int r = 0; r < n; ++r) {
+        int const p = plane_of[static_cast<std::size_t>(r)];
+        members.emplace_back(control.rank(r), data.at(p).rank(seats[p]++));
+    }
     std::vector<std::exception_ptr> failures(static_cast<std::size_t>(n));
     std::vector<std::thread> threads;
     for (int r = 0; r < n; ++r) {
         auto const i = static_cast<std::size_t>(r);
-        threads.emplace_back([&f, &failure = failures[i], m = std::move(members[i])]() mutable {
+        threads.emplace_back([&f, &failure = failures[i], m = std::move(members[i]),
+                              group = plane_of[i]]() mutable {
             try {
-                cairn::communicator_data_plane plane(m.second);
+                cairn::communicator_data_plane plane(m.second, group);
                 f(m.first, plane);
             } catch (...) {
                 failure = std::current_exception();
@@ -145,8 +157,8 @@ std::vector<std::exception_ptr> try_with_planes(int n, F&& f) {
     return failures;
 }
 template <class F>
-void with_planes(int n, F&& f) {
-    for (auto const& e : try_with_planes(n, f))
+void with_planes(int n, F&& f, std::vector<int> plane_of = {}) {
+    for (auto const& e : try_with_planes(n, f, std::move(plane_of)))
         if (e) std::rethrow_exception(e);
 }
 /// On the threads of ranks, where Boost.Test's macros must not be used.

@@ -28,11 +28,15 @@ namespace cairn {
 ///
 /// | Expression                        | `done` gets | Meaning                                    |
 /// |-----------------------------------|-------------|--------------------------------------------|
-/// | `p.rank()`, `p.size()`            |             | as of the load's communicator              |
+/// | `p.rank()`, `p.size()`            |             | among the ranks that the plane joins       |
+/// | `p.group()` (optional)            |             | an `int`: which of the job's planes; or 0  |
 /// | `p.broadcast(bytes, root, d, done)` | `done_t`  | root's bytes lie in everybody's memory     |
 /// | `p.cancel()`                      |             | `noexcept`; ends it for all                |
 ///
 /// **Semantics**
+/// - *Ranks*: all of the load's communicator, by the same numbers or by others, or some of them: a
+///   job may have several planes, of which each rank is on one, a plane of the replicas of each
+///   shard say. `group()` tells them apart: the same number on all ranks of one plane.
 /// - *Order*: every rank calls the same broadcasts in the same order; one outstanding per rank.
 /// - *Sizes*: the same on every rank; no promise is made to ranks that differ but that none writes
 ///   beyond its memory.
@@ -51,7 +55,7 @@ template <class P>
 concept DataPlane =
     std::movable<P> && !Communicator<P> &&
     requires(P& p, const P& k, std::span<std::byte> bytes, deadline d,
-                                completion<done_t> done) {
+             completion<done_t> done) {
         { k.rank() } -> std::same_as<int>;
         { k.size() } -> std::same_as<int>;
         { p.broadcast(bytes, 0, d, std::move(done)) } -> std::same_as<void>;
@@ -72,10 +76,13 @@ public:
     }();
     static constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 
+    /// @param group  Which of the job's planes; all ranks of `comm` give the same number.
     /// A template, so that nothing is converted: an `any_communicator` would be made of anything.
     template <std::same_as<Comm> C>
-    explicit communicator_data_plane(C& comm) : comm_(std::addressof(comm)) {}
+    explicit communicator_data_plane(C& comm, int group = 0)
+        : comm_(std::addressof(comm)), group_(group) {}
 
+    int group() const noexcept { return group_; }
     int rank() const { return comm_->rank(); }
     int size() const { return comm_->size(); }
     void cancel() noexcept { comm_->cancel(); }
@@ -163,9 +170,10 @@ private:
     }
 
     Comm* comm_;
+    int group_;
 };
 template <class Comm>
-communicator_data_plane(Comm&) -> communicator_data_plane<Comm>;
+communicator_data_plane(Comm&, int = 0) -> communicator_data_plane<Comm>;
 
 }  // namespace cairn
 

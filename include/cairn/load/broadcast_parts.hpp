@@ -6,6 +6,7 @@
 #include <cairn/comm/data_plane.hpp>
 #include <cairn/completion.hpp>
 #include <cairn/load/pieces.hpp>
+#include <cairn/load/plane_groups.hpp>
 #include <cairn/load/shared_reads.hpp>
 #include <cairn/planner/concepts.hpp>
 #include <cairn/tensor/layout.hpp>
@@ -22,8 +23,8 @@
 namespace cairn::detail {
 
 /// Sends what was read once to those who wait for it: row-major, many small parts together, large
-/// ones in pieces and, where they lie so, without a copy. All ranks make the same broadcasts
-/// whatever happens to one of them, unless the plane itself fails.
+/// ones in pieces and, where they lie so, without a copy. All ranks of the plane make the same
+/// broadcasts whatever happens to one of them, unless the plane itself fails.
 template <DataPlane Plane, LoadPlanner Plan>
 class part_broadcaster {
 public:
@@ -31,9 +32,12 @@ public:
 
     /// All arguments outlive this.
     /// @param patience  For each broadcast; 0: for ever.
+    /// @param whole     Whether the plane's ranks are the job's, so that its errors name the right
+    ///                  ones.
     part_broadcaster(Plane& plane, Plan& planner, const load_plan& plan, activity& shown,
-                     std::chrono::milliseconds patience)
-        : plane_(plane), planner_(planner), plan_(plan), shown_(shown), patience_(patience) {}
+                     std::chrono::milliseconds patience, bool whole)
+        : plane_(plane), planner_(planner), plan_(plan), shown_(shown), patience_(patience),
+          whole_(whole) {}
 
     /// @throws error; what failed on this rank alone, after all broadcasts
     void run(const std::vector<shared_part*>& parts) {
@@ -49,6 +53,10 @@ public:
                            });
             }
             if (!batch_.empty()) flush();
+        } catch (const error& e) {
+            plane_.cancel();
+            if (whole_) throw;
+            throw error(e.code(), {.found = "as " + to_string(place_in(plane_)) + ": " + e.what()});
         } catch (...) {
             plane_.cancel();
             throw;
@@ -160,6 +168,7 @@ private:
     const load_plan& plan_;
     activity& shown_;
     std::chrono::milliseconds patience_;
+    bool whole_;
     std::vector<piece> batch_{};
     std::uint64_t bytes_ = 0;
     std::vector<std::byte> staging_{};

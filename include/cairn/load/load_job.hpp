@@ -8,6 +8,7 @@
 #include <cairn/load/load_fsm.hpp>
 #include <cairn/load/load_turns.hpp>
 #include <cairn/load/options.hpp>
+#include <cairn/load/plane_groups.hpp>
 #include <cairn/load/shared_items.hpp>
 #include <cairn/load/shared_reads.hpp>
 #include <cairn/planner/concepts.hpp>
@@ -73,7 +74,10 @@ private:
             });
             case agree: return exchanged([&] { return agreed(); });
             case read: return worked(turns_.name(), [&] { return turns_.read(plan_); });
-            case share: return worked(turns_.name(), [&] { return turns_.broadcast(plan_); });
+            case share: return worked(turns_.name(), [&] {
+                return turns_.broadcast(plan_,
+                                        place_.is_whole(exchange_.rank(), exchange_.size()));
+            });
             case exchange_results: return what_next(exchanged([&] { return compare(); }));
             case look_again: return look();
             case exchange_restart: return restart();
@@ -117,34 +121,23 @@ private:
         storage_setup const me{exchange_.rank(), exchange_.size(), exchange_.coordinator(),
                                meta_.save_id, clock_.shown()};
         reader_.set_up_reader(std::as_const(meta_), me);
+        place_ = place_in(plane_);
         wire_writer w;
-        w.u8(DataPlane<Plane>);
-        if constexpr (DataPlane<Plane>) {
-            if (plane_.rank() != exchange_.rank() || plane_.size() != exchange_.size())
-                throw not_alike("a data plane of the communicator's ranks",
-                                "rank " + std::to_string(plane_.rank()) + " of " +
-                                    std::to_string(plane_.size()));
-        }
+        put(w, place_);
         w.raw(encode_load_plan(
             reader_.prepare_local_load_plan(planner_.create_local_load_plan())));
         return std::move(w.out);
     }
-    static error not_alike(std::string expected, std::string found) {
-        return {errc::invalid_argument,
-                {.expected = std::move(expected), .found = std::move(found)}};
-    }
 
     std::vector<std::byte> global_plan() {
         std::vector<load_plan> plans;
+        std::vector<plane_place> places;
         for (auto const& o : everybody_) {
             wire_reader r(o.payload);
-            if ((r.u8() != 0) != DataPlane<Plane>)
-                throw not_alike("a data plane on every rank, or on none",
-                                "one on some, and not on rank " +
-                                    std::to_string(DataPlane<Plane> ? &o - everybody_.data()
-                                                                    : exchange_.rank()));
+            places.push_back(get_plane_place(r));
             plans.push_back(decode_load_plan(r.raw(r.left())));
         }
+        auto const planes = plane_groups(places);
         plans_ =
             reader_.prepare_global_load_plan(planner_.create_global_load_plan(std::move(plans)));
         if (plans_.size() != static_cast<std::size_t>(exchange_.size())) {
@@ -153,10 +146,8 @@ private:
                          .found = std::to_string(plans_.size()),
                          .remedy = "the planner or reader dropped some"});
         }
-        shared_plans_.assign(plans_.size(), {});
-        if constexpr (DataPlane<Plane>)
-            shared_plans_ = find_shared(plans_, meta_, options_.read_once,
-                                        options_.read_once_trial);
+        shared_plans_ = find_shared(plans_, planes, meta_, options_.read_once,
+                                    options_.read_once_trial);
         return {};
     }
 
@@ -185,9 +176,10 @@ private:
     std::vector<std::byte> finished_plan() {
         wire_reader r(my_plan_);
         auto sent = decode_load_plan(r.bytes());
-        turns_.shared().reset(get_shared(r, sent, exchange_.size()), sent, meta_, exchange_.rank());
+        turns_.shared().reset(get_shared(r, sent, place_.size), sent, meta_, place_.rank);
         plan_ = planner_.finish_load_plan(std::move(sent));
         wire_writer w;
+        w.svarint(place_.group);
         for (auto const part : turns_.shared().match(plan_)) w.varint(part);
         return std::move(w.out);
     }
@@ -196,9 +188,11 @@ private:
         auto failures = collect_failures(all);
         if (!failures.empty()) return failures;
         std::vector<std::uint32_t> lacking;
-        for (auto const& o : all)
-            for (wire_reader r(o.payload); r.left() != 0;)
-                lacking.push_back(static_cast<std::uint32_t>(r.varint()));
+        for (auto const& o : all) {
+            wire_reader r(o.payload);
+            if (r.svarint() != place_.group) continue;  // of another data plane
+            while (r.left() != 0) lacking.push_back(static_cast<std::uint32_t>(r.varint()));
+        }
         turns_.shared().drop(lacking);
         return failures;
     }
@@ -265,6 +259,7 @@ private:
     Plane& plane_;
     load_turns<Plan, Reader, Plane> turns_;
     load_fsm fsm_;
+    plane_place place_;
     metadata meta_;
     outcome mine_;
     std::vector<outcome> everybody_;

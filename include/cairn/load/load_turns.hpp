@@ -17,9 +17,6 @@
 
 namespace cairn::detail {
 
-/// In place of a `DataPlane`.
-struct no_data_plane {};
-
 /// What one rank does when memory may change: it reads, and where there is a data plane, it
 /// broadcasts what it read for all, in the turns of `shared_reads`.
 template <LoadPlanner Plan, StorageReader Reader, class Plane>
@@ -43,31 +40,31 @@ public:
         }
     }
     /// @param plan  The finished one.
-    /// @return What this rank tells the others: its times so far.
+    /// @return What this rank tells the others: its times so far, and of how many bytes.
     std::vector<std::byte> read(const load_plan& plan) {
-        if (shared_.none()) {
-            read_some(plan);
-        } else {
-            if (shared_.current() == turn::read) read_some(shared_.own_items(plan));
-            timed(shared_reads::each_read, [&] { read_some(shared_.each_items(plan)); });
-            timed(shared_reads::once_read, [&] { read_some(shared_.items_for_all(plan)); });
-        }
+        // Also where it is empty: without a data plane a reader is asked once, whatever there is.
+        if (shared_.current() == turn::read) read_some(shared_.own_items(plan));
+        read_timed(shared_reads::each_read, shared_.each_items(plan));
+        read_timed(shared_reads::once_read, shared_.items_for_all(plan));
         return end_of_turn();
     }
-    std::vector<std::byte> broadcast(const load_plan& plan) {
+    /// @param whole  Whether the data plane's ranks are the job's, by the same numbers.
+    std::vector<std::byte> broadcast(const load_plan& plan, [[maybe_unused]] bool whole) {
         if constexpr (DataPlane<Plane>)
             timed(shared_reads::once_sent, [&] {
-                part_broadcaster(plane_, planner_, plan, *clock_.shown(), patience_)
+                part_broadcaster(plane_, planner_, plan, *clock_.shown(), patience_, whole)
                     .run(shared_.to_send());
             });
         return end_of_turn();
     }
-    /// A rank's times, as `read` and `broadcast` gave them.
+    /// What a rank tells, as `read` and `broadcast` gave it.
     void learn(wire_reader& r) {
         shared_reads::times spent;
         for (auto& t : spent)
             t = std::chrono::microseconds(static_cast<std::int64_t>(r.varint() & INT64_MAX));
-        shared_.learn(spent);
+        shared_reads::tries tried;
+        for (auto& bytes : tried) bytes = r.varint();
+        shared_.learn(spent, tried);
     }
 
 private:
@@ -80,8 +77,10 @@ private:
         shared_.spent()[what] = std::chrono::duration_cast<std::chrono::microseconds>(
             std::chrono::steady_clock::now() - start);
     }
+    void read_timed(shared_reads::trial what, const load_plan& some) {
+        if (!some.items.empty()) timed(what, [&] { read_some(some); });
+    }
     void read_some(const load_plan& some) {
-        if (some.items.empty() && !shared_.none()) return;
         std::vector<std::pair<const read_item*, value>> objects;
         read_target target;
         target.resolve_tensor = [this](const read_item& i) { return planner_.resolve_tensor(i); };
@@ -102,6 +101,7 @@ private:
         clock_.stop();
         wire_writer w;
         for (auto const t : shared_.spent()) w.varint(static_cast<std::uint64_t>(t.count()));
+        for (auto const bytes : shared_.tried()) w.varint(bytes);
         clock_.put(w);
         return std::move(w.out);
     }

@@ -30,8 +30,8 @@ struct load_options {
     planner_options planner{};       ///< For the default planner: strict, partial, dtypes, names.
     /// These two matter where a `DataPlane` is given; the coordinator's count.
     read_once_policy read_once = read_once_policy::automatic;
-    /// What `automatic` tries each way on, in bytes. Where all ranks want less than four times as
-    /// much alike, each of them reads it.
+    /// What `automatic` tries each way on, in bytes. Where all ranks of a plane want less than four
+    /// times as much alike, each of them reads it.
     std::uint64_t read_once_trial = std::uint64_t{16} << 20;
 };
 

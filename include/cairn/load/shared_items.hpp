@@ -33,24 +33,27 @@ struct wanted_part {
     }
 };
 
-/// How one part that all ranks want is read.
+/// How one part that all ranks of a data plane want is read.
 enum class sharing : std::uint8_t {
     each,   ///< By every rank: the trial of that way.
     once,   ///< By its reader, who broadcasts it.
     later,  ///< In the way that the trials show to be faster.
 };
 
-/// A part that all ranks want, as one rank is told of it.
+/// A part that all ranks of a data plane want, as one of them is told of it.
 struct shared_item {
-    std::uint32_t item = 0;  ///< The first of this rank's plan that wants it.
-    std::uint32_t reader = 0;
+    std::uint32_t item = 0;    ///< The first of this rank's plan that wants it.
+    std::uint32_t reader = 0;  ///< A rank of the plane.
     sharing how = sharing::once;
     friend bool operator==(const shared_item&, const shared_item&) = default;
 };
 
-/// What all ranks want alike, as one rank is told of it: the same parts in the same order on all.
+/// What all ranks of a data plane want alike, as one of them is told of it: the same parts in the
+/// same order on all.
 struct shared_plan {
     std::uint64_t bytes = 0;  ///< All that they want alike, also where each reads it.
+    /// Whether any plane of the job has parts of this kind: all ranks take the same turns.
+    bool once = false, later = false;
     std::vector<shared_item> items{};
 };
 
@@ -68,16 +71,18 @@ inline std::uint64_t bytes_of(const read_item& i, const metadata& m) {
     return static_cast<std::uint64_t>(i.lengths.product()) * size_of(t->type);
 }
 
-/// What the plans of all ranks have in common, in order of storage: by reader, so that each has one
-/// stretch of it, of about the same number of bytes.
+/// What the plans of all ranks of a data plane have in common, in order of storage: by reader, so
+/// that each has one stretch of it, of about the same number of bytes.
 ///
-/// Only parts that every rank wants are found, to the byte: replicas. What a part of the ranks
-/// wants alike is read by each of them. Time O(items log items), on the coordinator.
+/// Only parts that every one of them wants are found, to the byte: replicas. What only some want
+/// alike is read by each of those. Time O(items log items), on the coordinator.
 ///
+/// @param plans  By rank of the plane.
 /// @param trial  Bytes for each trial; see `load_options::read_once_trial`.
 /// @return One per rank; without items where each rank is to read everything.
-inline std::vector<shared_plan> find_shared(const std::vector<load_plan>& plans, const metadata& m,
-                                            read_once_policy policy, std::uint64_t trial) {
+inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>& plans,
+                                            const metadata& m, read_once_policy policy,
+                                            std::uint64_t trial) {
     std::vector<shared_plan> out(plans.size());
     if (plans.size() < 2) return out;
     struct found {
@@ -87,8 +92,8 @@ inline std::vector<shared_plan> find_shared(const std::vector<load_plan>& plans,
     };
     std::map<wanted_part, found> all;
     for (std::uint32_t r = 0; r < plans.size(); ++r) {
-        for (std::uint32_t i = 0; i < plans[r].items.size(); ++i) {
-            auto const& item = plans[r].items[i];
+        for (std::uint32_t i = 0; i < plans[r]->items.size(); ++i) {
+            auto const& item = plans[r]->items[i];
             auto const n = bytes_of(item, m);
             if (n == 0) continue;
             if (r == 0) {
@@ -142,11 +147,43 @@ inline std::vector<shared_plan> find_shared(const std::vector<load_plan>& plans,
                                   static_cast<sharing>(way)});
         }
     }
+    for (auto& o : out) {
+        o.once = !of[std::size_t(sharing::once)].empty();
+        o.later = !of[std::size_t(sharing::later)].empty();
+    }
+    return out;
+}
+
+/// The same for each of a job's data planes.
+///
+/// @param planes  As `plane_groups` gave them.
+/// @return One per rank of the job.
+inline std::vector<shared_plan> find_shared(const std::vector<load_plan>& plans,
+                                            const std::vector<std::vector<int>>& planes,
+                                            const metadata& m, read_once_policy policy,
+                                            std::uint64_t trial) {
+    std::vector<shared_plan> out(plans.size());
+    bool once = false, later = false;
+    for (auto const& members : planes) {
+        std::vector<const load_plan*> theirs;
+        for (int const r : members) theirs.push_back(&plans[static_cast<std::size_t>(r)]);
+        auto found = find_shared(theirs, m, policy, trial);
+        once |= found[0].once;
+        later |= found[0].later;
+        for (std::size_t k = 0; k < members.size(); ++k)
+            out[static_cast<std::size_t>(members[k])] = std::move(found[k]);
+    }
+    for (auto& o : out) {
+        o.once = once;
+        o.later = later;
+    }
     return out;
 }
 
 inline void put(wire_writer& w, const shared_plan& shared) {
     w.varint(shared.bytes);
+    w.u8(shared.once);
+    w.u8(shared.later);
     w.varint(shared.items.size());
     for (auto const& s : shared.items) {
         w.varint(s.item);
@@ -155,12 +192,15 @@ inline void put(wire_writer& w, const shared_plan& shared) {
     }
 }
 
-/// @param plan  Of this rank, as the coordinator sent it.
-/// @throws error errc::corrupt for an item that the plan does not have or that is no tensor's, or a
-/// reader that is no rank
+/// @param plan   Of this rank, as the coordinator sent it.
+/// @param ranks  Of this rank's data plane.
+/// @throws error errc::corrupt for an item that the plan does not have or that is no tensor's, a
+/// reader that is no rank of the plane, or a turn that there is none of
 inline shared_plan get_shared(wire_reader& r, const load_plan& plan, int ranks) {
     shared_plan shared;
     shared.bytes = r.varint();
+    shared.once = r.u8() != 0;
+    shared.later = r.u8() != 0;
     for (auto n = r.count(3); n-- > 0;) {
         auto const item = r.varint(), reader = r.varint();
         auto const how = r.u8();
@@ -170,8 +210,11 @@ inline shared_plan get_shared(wire_reader& r, const load_plan& plan, int ranks) 
         if (reader >= static_cast<std::uint64_t>(ranks))
             wire_reader::fail("a reader that is no rank");
         if (how > 2) wire_reader::fail("a part that is read in an unknown way");
+        auto const way = static_cast<sharing>(how);
+        if ((way == sharing::once && !shared.once) || (way == sharing::later && !shared.later))
+            wire_reader::fail("a part without a turn");
         shared.items.push_back({static_cast<std::uint32_t>(item),
-                                static_cast<std::uint32_t>(reader), static_cast<sharing>(how)});
+                                static_cast<std::uint32_t>(reader), way});
     }
     if (r.left() != 0) wire_reader::fail("bytes after the shared items");
     return shared;

@@ -17,13 +17,13 @@
 
 namespace cairn::detail {
 
-/// A part that all ranks want, on one of them.
+/// A part that all ranks of a data plane want, on one of them.
 struct shared_part {
     std::vector<std::uint32_t> items{};  ///< Of the finished plan, all that want it.
     sizes lengths{};
     dtype type = dtype::float32;
     std::uint64_t bytes = 0;
-    int reader = 0;
+    int reader = 0;  ///< A rank of the plane.
     sharing how = sharing::once;
     /// Windows that are open: at the reader from when it has read them until they have been sent.
     std::vector<std::pair<read_item, tensor_view>> held{};
@@ -38,6 +38,8 @@ public:
     /// What is timed on each rank.
     enum trial { each_read, once_read, once_sent };
     using times = std::array<std::chrono::microseconds, 3>;
+    /// Bytes that the trials are of: every rank reads, one rank does.
+    using tries = std::array<std::uint64_t, 2>;
 
     turn current() const noexcept { return turn_; }
     /// Whether no turn follows this one.
@@ -46,12 +48,16 @@ public:
     times& spent() noexcept { return spent_; }
 
     /// A plan came from the coordinator.
+    /// @param rank  On the data plane.
     /// @throws error errc::corrupt for parts that `m` does not have
     void reset(shared_plan shared, const load_plan& sent, const metadata& m, int rank) {
         parts_.clear();
         by_part_.clear();
         spent_ = slowest_ = {};
         report_ = {};
+        tried_ = {};
+        once_ = shared.once;
+        later_ = shared.later;
         rank_ = rank;
         turn_ = turn::read;
         rest_once_ = false;
@@ -80,7 +86,7 @@ public:
             if (parts_[k].items.empty()) lacking.push_back(k);
         return lacking;
     }
-    /// What some rank's plan no longer wants is every rank's own business.
+    /// What the plan of some rank of the plane no longer wants is every one's own business.
     void drop(const std::vector<std::uint32_t>& parts) {
         for (auto k : parts)
             if (k < parts_.size()) parts_[k].items.clear();
@@ -123,16 +129,26 @@ public:
         return out;
     }
 
-    /// Another rank's times.
-    void learn(const times& t) {
-        for (std::size_t k = 0; k < t.size(); ++k) slowest_[k] = std::max(slowest_[k], t[k]);
+    /// What this rank tells the others of: that of its plane, if it is the plane's rank 0.
+    tries tried() const {
+        tries bytes{};
+        for (auto const& p : parts_)
+            if (rank_ == 0 && !p.items.empty() && p.how != sharing::later)
+                bytes[p.how == sharing::once] += p.bytes;
+        return bytes;
     }
-    /// All ranks have ended this turn well, and everybody's times were learnt.
+    /// Any rank's times and bytes, of any plane: all ranks decide alike.
+    void learn(const times& t, const tries& bytes) {
+        for (std::size_t k = 0; k < t.size(); ++k) slowest_[k] = std::max(slowest_[k], t[k]);
+        for (std::size_t k = 0; k < bytes.size(); ++k) tried_[k] += bytes[k];
+    }
+    /// All ranks have ended this turn well, and what everybody told was learnt.
     /// @return Whether there is another turn.
     bool advance() {
         if (turn_ == turn::broadcast || turn_ == turn::broadcast_rest)
             for (auto const* p : to_send()) report_.once_bytes += p->bytes;
-        if (turn_ == turn::broadcast && has(sharing::each)) decide();
+        if (turn_ == turn::broadcast && later_) decide();
+        tried_ = {};
         turn_ = after(turn_);
         return turn_ != turn::over;
     }
@@ -155,11 +171,6 @@ private:
         auto const it = by_part_.find(wanted_part::of(i));
         return it == by_part_.end() ? nullptr : &parts_[it->second];
     }
-    bool has(sharing how) const {
-        return std::any_of(parts_.begin(), parts_.end(), [how](const shared_part& p) {
-            return !p.items.empty() && p.how == how;
-        });
-    }
     bool in_turn(const shared_part& p) const {
         bool const rest = turn_ == turn::read_rest || turn_ == turn::broadcast_rest;
         return rest == (p.how == sharing::later);
@@ -168,33 +179,30 @@ private:
         return p.how == sharing::once || (p.how == sharing::later && rest_once_);
     }
     turn after(turn t) const {
-        if (t == turn::read && has(sharing::once)) return turn::broadcast;
-        if ((t == turn::read || t == turn::broadcast) && has(sharing::later))
-            return turn::read_rest;
+        if (t == turn::read && once_) return turn::broadcast;
+        if ((t == turn::read || t == turn::broadcast) && later_) return turn::read_rest;
         if (t == turn::read_rest && rest_once_) return turn::broadcast_rest;
         return turn::over;
     }
     void decide() {
-        std::uint64_t bytes[2] = {0, 0};
-        for (auto const& p : parts_)
-            if (!p.items.empty() && p.how != sharing::later)
-                bytes[p.how == sharing::once] += p.bytes;
         auto const rate = [](std::uint64_t n, std::chrono::microseconds t) {
             return static_cast<double>(n) * 1e6 /
                    static_cast<double>(std::max<std::int64_t>(1, t.count()));
         };
         report_.measured = true;
-        report_.each_rate = rate(bytes[0], slowest_[each_read]);
-        report_.once_rate = rate(bytes[1], slowest_[once_read] + slowest_[once_sent]);
+        report_.each_rate = rate(tried_[0], slowest_[each_read]);
+        report_.once_rate = rate(tried_[1], slowest_[once_read] + slowest_[once_sent]);
         rest_once_ = report_.once_rate > report_.each_rate;
     }
 
     int rank_ = 0;
     turn turn_ = turn::read;
+    bool once_ = false, later_ = false;
     bool rest_once_ = false;
     std::vector<shared_part> parts_{};
     std::map<wanted_part, std::size_t> by_part_{};
     times spent_{}, slowest_{};
+    tries tried_{};
     read_once_report report_{};
     std::mutex m_{};
 };

@@ -22,12 +22,13 @@ struct dtype_difference {
     dtype stored = dtype::float32, wanted = dtype::float32;
 };
 
-/// What all ranks wanted alike, and whether each read it or one did and sent it to the rest; the
-/// same on all ranks. All 0 without a `DataPlane`.
+/// What all ranks of this rank's data plane wanted alike, and whether each read it or one did and
+/// sent it to the rest. All 0 without a `DataPlane`.
 struct read_once_report {
-    std::uint64_t shared_bytes = 0;  ///< Wanted alike by all ranks.
+    std::uint64_t shared_bytes = 0;  ///< Wanted alike by all ranks of the plane.
     std::uint64_t once_bytes = 0;    ///< Of these: read by one rank each and broadcast.
-    /// Whether both ways were measured, and how fast they were: bytes a second on the slowest rank.
+    /// Whether both ways were measured, and how fast they were: bytes a second of all planes, by
+    /// the slowest rank. The same on all ranks.
     bool measured = false;
     double each_rate = 0;  ///< Every rank reads.
     double once_rate = 0;  ///< One reads, the rest get it.

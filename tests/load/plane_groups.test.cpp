@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several data planes in one load: replicas of each shard, as in hybrid sharding.
+#include "odd_planner.hpp"
+#include "replicas.hpp"
+#include "support/counting_store.hpp"
+#include "support/fault_store.hpp"
+
+#include <cairn/load/plane_groups.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(plane_groups)
+
+using namespace replicas;
+using cairn::errc;
+using cairn::detail::plane_place;
+
+namespace {
+
+using groups = std::vector<std::vector<int>>;
+
+/// Which plane each of 2 n ranks is on: two shards of n replicas, next to each other or in turns.
+std::vector<int> planes_of(int replicas, bool in_turns) {
+    std::vector<int> out;
+    for (int r = 0; r < 2 * replicas; ++r) out.push_back(in_turns ? r % 2 : r / replicas);
+    return out;
+}
+int shard_of(int rank, const std::vector<int>& plane_of) {
+    return plane_of[static_cast<std::size_t>(rank)];
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(ranks_are_grouped_by_plane) {
+    auto const grouped = [](std::vector<plane_place> p) { return cairn::detail::plane_groups(p); };
+    plane_place const none;
+    BOOST_TEST((grouped({none, none}) == groups{}));
+    BOOST_TEST((grouped({{true, 0, 0, 1}}) == groups{{0}}));
+    BOOST_TEST((grouped({{true, 0, 1, 2}, {true, 0, 0, 2}}) == groups{{1, 0}}));
+    BOOST_TEST((grouped({{true, 7, 0, 2}, {true, -1, 0, 1}, {true, 7, 1, 2}}) ==
+                groups{{1}, {0, 2}}));
+
+    auto const refused = [&](std::vector<plane_place> p, int rank, std::string says) {
+        BOOST_TEST_CONTEXT(says) {
+            BOOST_CHECK_EXCEPTION(grouped(p), cairn::error, [&](const cairn::error& e) {
+                BOOST_TEST(std::string(e.what()).find(says) != std::string::npos, e.what());
+                return e.code() == cairn::make_error_code(errc::invalid_argument) &&
+                       e.context().rank == rank;
+            });
+        }
+    };
+    refused({none, {true, 0, 0, 1}}, 1, "one here, and none on rank 0");
+    refused({{true, 0, 0, 2}, none}, 1, "none here, and one on rank 0");
+    // Two planes of two ranks each without numbers.
+    refused({{true, 0, 0, 2}, {true, 0, 1, 2}, {true, 0, 0, 2}, {true, 0, 1, 2}}, 2,
+            "expected another than rank 0, found rank 0 of 2 of data plane 0");
+    refused({{true, 3, 0, 2}, {true, 3, 1, 3}, {true, 1, 0, 1}}, 1,
+            "expected data plane 3 to have 2 ranks");
+    refused({{true, 0, 1, 2}, {true, 1, 0, 1}}, 0, "no rank that is its rank 0");
+    refused({{true, 0, 0, 2}, {true, 1, 0, 1}}, 0, "no rank that is its rank 1");
+    for (plane_place const odd : {plane_place{true, 0, 2, 2}, {true, 0, -1, 2}, {true, 0, 0, 0},
+                                  {true, 0, 0, 3}, {true, 0, 0, 2'000'000'000}})
+        refused({odd, {true, 0, 1, 2}}, 0, "of the job's 2 ranks");
+}
+
+BOOST_AUTO_TEST_CASE(each_plane_reads_what_its_ranks_want) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    cairn::torch_reader reader(memory);
+    reader.reset("c");
+    auto const meta = reader.read_metadata();
+    for (int const replicas : {2, 3}) {
+        for (bool const in_turns : {false, true}) {
+            for (auto const policy : {read_once_policy::always, read_once_policy::never,
+                                      read_once_policy::automatic}) {
+                auto const plane_of = planes_of(replicas, in_turns);
+                int const n = 2 * replicas;
+                std::vector<cairn::read_once_report> reports(static_cast<std::size_t>(n));
+                support::counting_store<cairn::memory_store> store(memory);
+                with_planes(
+                    n,
+                    [&](member& me, auto& plane) {
+                        wanted to(shard_of(me.rank(), plane_of), 2);
+                        auto sd = to.dict();
+                        auto const r = cairn::load(sd, "c", how(policy), me, plane, store);
+                        must(to.is(from), "a rank has another state");
+                        reports[static_cast<std::size_t>(me.rank())] = r.read_once;
+                    },
+                    plane_of);
+                BOOST_TEST_CONTEXT(replicas << " replicas, policy " << static_cast<int>(policy)) {
+                    for (int r = 0; r < n; ++r) {
+                        auto const& report = reports[static_cast<std::size_t>(r)];
+                        bool const first = shard_of(r, plane_of) == 0;
+                        // All that a rank wants, for its replicas want the same; r5: only shard 0.
+                        std::uint64_t const all = (first ? 6 : 5) * 960 + 480 + 2 * 200 + 24;
+                        BOOST_TEST(report.shared_bytes == all);
+                        BOOST_TEST(report.measured == (policy == read_once_policy::automatic));
+                        BOOST_TEST(report.each_rate == reports[0].each_rate);
+                        BOOST_TEST(report.once_rate == reports[0].once_rate);
+                        if (policy == read_once_policy::always)
+                            BOOST_TEST(report.once_bytes == all);
+                        else if (policy == read_once_policy::never)
+                            BOOST_TEST(report.once_bytes == 0u);
+                        else
+                            BOOST_TEST((report.once_bytes >= 1000u &&
+                                        report.once_bytes <= all - 1000u));
+                    }
+                    if (policy == read_once_policy::automatic) continue;
+                    int const each = policy == read_once_policy::always ? 1 : replicas;
+                    for (auto const& [fqn, entry] : meta.entries) {
+                        auto const* t = std::get_if<cairn::tensor_metadata>(&entry);
+                        if (t == nullptr || fqn == "s") continue;
+                        auto const& at = t->chunks.at(0).at;
+                        auto const r = store.reads(at.object,
+                                                   at.offset + at.layout->payload_offset,
+                                                   at.layout->payload_length);
+                        auto const times = each * (fqn == "r5" ? 1 : 2);  // planes that want it
+                        BOOST_TEST((r == std::pair(times, times)), fqn);
+                    }
+                }
+            }
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(planes_of_other_sizes_and_a_rank_alone) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    std::vector<int> const plane_of{4, 9, 4, 2, 4, 2};
+    for (auto const policy : {read_once_policy::always, read_once_policy::automatic}) {
+        with_planes(
+            6,
+            [&](member& me, auto& plane) {
+                wanted to(shard_of(me.rank(), plane_of) == 4 ? 0 : 1, 2);
+                auto sd = to.dict();
+                auto const r = cairn::load(sd, "c", how(policy, 1400), me, plane, memory);
+                must(to.is(from), "a rank has another state");
+                must((r.read_once.shared_bytes == 0) == (plane.size() == 1), "of one rank alone");
+                must((r.read_once.once_bytes == 0) == (plane.size() == 1), "what was sent");
+            },
+            plane_of);
+    }
+}
+
+/// Each operation on storage, of each rank of each plane, fails in turn.
+BOOST_AUTO_TEST_CASE(a_failure_on_one_plane_is_the_error_of_all) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    auto const plane_of = planes_of(2, true);
+    int failed = 0;
+    for (auto policy : {read_once_policy::always, read_once_policy::automatic}) {
+        for (int bad = 0; bad < 4; ++bad) {
+            for (int at = 0;; ++at) {
+                std::atomic<int> calls{0};
+                auto const errors = try_with_planes(
+                    4,
+                    [&](member& me, auto& plane) {
+                        wanted to(shard_of(me.rank(), plane_of), 2);
+                        auto sd = to.dict();
+                        support::fault_store store(memory, me.rank() == bad ? at : -1);
+                        auto const note = [&] {
+                            if (me.rank() == bad) calls = store.calls();
+                        };
+                        try {
+                            (void)cairn::load(sd, "c", how(policy), me, plane, store);
+                        } catch (const cairn::error& e) {
+                            note();
+                            must(e.failures().size() == 1 && e.context().rank == bad &&
+                                     std::string(e.what()).find("injected") != std::string::npos,
+                                 "an error that does not say why");
+                            throw;
+                        }
+                        note();
+                        must(to.is(from), "a rank has another state");
+                    },
+                    plane_of);
+                auto const fine = std::count(errors.begin(), errors.end(), nullptr);
+                BOOST_TEST_CONTEXT("rank " << bad << ", operation " << at) {
+                    BOOST_TEST((fine == 0 || fine == 4));
+                    BOOST_TEST((fine == 4) == (calls <= at));
+                }
+                if (fine != 0) break;
+                for (auto const& e : errors)
+                    BOOST_CHECK_THROW(std::rethrow_exception(e), cairn::error);
+                ++failed;
+            }
+        }
+    }
+    BOOST_TEST(failed > 20);
+}
+
+BOOST_AUTO_TEST_CASE(a_broken_plane_is_named_by_the_ranks_of_the_job) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    auto const plane_of = planes_of(2, true);
+    struct broken {
+        cairn::communicator_data_plane<member>* inner;
+        bool fails;
+        int rank() const { return inner->rank(); }
+        int size() const { return inner->size(); }
+        int group() const { return inner->group(); }
+        void cancel() noexcept { inner->cancel(); }
+        void broadcast(std::span<std::byte> b, int root, cairn::deadline d,
+                       cairn::completion<cairn::done_t> done) {
+            if (!fails) return inner->broadcast(b, root, d, std::move(done));
+            // Its own rank's number, as a communicator of the plane's ranks gives it.
+            throw cairn::error(errc::io, {.rank = rank(), .found = "injected"});
+        }
+    };
+    static_assert(cairn::DataPlane<broken>);
+    // Rank 3 of the job is rank 1 of 2 of plane 1.
+    auto const errors = try_with_planes(
+        4,
+        [&](member& me, auto& plane) {
+            wanted to(shard_of(me.rank(), plane_of), 2);
+            auto sd = to.dict();
+            broken b{&plane, me.rank() == 3};
+            (void)cairn::load(sd, "c", how(read_once_policy::always), me, b, memory);
+        },
+        plane_of);
+    for (auto const& e : errors) {
+        BOOST_REQUIRE(e);
+        BOOST_CHECK_EXCEPTION(std::rethrow_exception(e), cairn::error, [](const auto& x) {
+            // Its fellow says what became of the plane; ranks of the other plane have no failure.
+            return x.state_modified() &&
+                   std::all_of(x.failures().begin(), x.failures().end(), [](const auto& f) {
+                       return f.where.rank == 1 || f.where.rank == 3;
+                   }) &&
+                   std::string(x.what()).find("rank 3: ") != std::string::npos &&
+                   std::string(x.what()).find("as rank 1 of 2 of data plane 1: rank 1: ") !=
+                       std::string::npos;
+        });
+    }
+}
+
+/// What one rank's planner changes in the end concerns its own plane alone.
+BOOST_AUTO_TEST_CASE(what_a_planner_drops_is_not_shared_on_its_plane) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    auto const plane_of = planes_of(2, false);
+    for (int const odd : {0, 3}) {
+        with_planes(
+            4,
+            [&](member& me, auto& plane) {
+                wanted to(shard_of(me.rank(), plane_of), 2);
+                auto sd = to.dict();
+                auto const o = how(read_once_policy::always);
+                odd_planner planner{cairn::default_planner(o.planner)};
+                if (me.rank() == odd) planner.drop = "r0";
+                auto const r = cairn::load(sd, "c", o, me, plane, memory, planner);
+                bool const concerned = shard_of(me.rank(), plane_of) == shard_of(odd, plane_of);
+                must(r.read_once.once_bytes == r.read_once.shared_bytes - (concerned ? 960 : 0),
+                     "what was sent");
+                if (me.rank() == odd) to.replicated[0] = from.replicated[0];
+                must(to.is(from), "a rank has another state");
+            },
+            plane_of);
+    }
+}
+
+/// Planes of which each has only two ranks say they are one: refused before memory changes.
+BOOST_AUTO_TEST_CASE(planes_without_numbers_are_refused) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    auto const plane_of = planes_of(2, false);
+    struct nameless {
+        cairn::communicator_data_plane<member>* inner;
+        int rank() const { return inner->rank(); }
+        int size() const { return inner->size(); }
+        void cancel() noexcept { inner->cancel(); }
+        void broadcast(std::span<std::byte> b, int root, cairn::deadline d,
+                       cairn::completion<cairn::done_t> done) {
+            inner->broadcast(b, root, d, std::move(done));
+        }
+    };
+    auto const errors = try_with_planes(
+        4,
+        [&](member& me, auto& plane) {
+            wanted to(shard_of(me.rank(), plane_of), 2);
+            auto sd = to.dict();
+            nameless p{&plane};
+            (void)cairn::load(sd, "c", how(read_once_policy::always), me, p, memory);
+        },
+        plane_of);
+    for (auto const& e : errors) {
+        BOOST_REQUIRE(e);
+        BOOST_CHECK_EXCEPTION(std::rethrow_exception(e), cairn::error, [](const auto& x) {
+            return x.code() == cairn::make_error_code(errc::invalid_argument) &&
+                   x.context().rank == 2 && !x.state_modified() &&
+                   std::string(x.what()).find("need a `group` number each") != std::string::npos;
+        });
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
