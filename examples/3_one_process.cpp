@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process, no ranks: a trainer that says what its state is.
+// One process, no ranks: a trainer that says what its state is. (Of several processes each would
+// save here for itself; ranks give their communicator.)
 #include <cairn/cairn.hpp>
 
 #include <cstdio>

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A place of your own: one class, and every format and verb of cairn works on it.
+// A place of your own: one class, and every format and verb of cairn works on it. This one is a
+// process's memory, so the ranks are its threads.
 #include "own_object_store.hpp"
 
 #include <cairn/cairn.hpp>
 
+#include <atomic>
 #include <cstdio>
 #include <vector>
 
 int main() {
     my_store store;
-    int wrong = 0;
+    std::atomic<int> wrong{0};
     auto const run = [&](cairn::thread_group::member& ranks, bool save) {
         std::vector<float> rows(4, save ? static_cast<float>(ranks.rank()) : -1.0f);
         cairn::state_dict state{
@@ -25,6 +27,7 @@ int main() {
     };
     cairn::run_ranks(3, [&](auto& ranks) { run(ranks, true); });
     cairn::run_ranks(3, [&](auto& ranks) { run(ranks, false); });
-    std::printf("own object store: %zu objects, %d ranks wrong\n", store.list().size(), wrong);
-    return wrong;
+    std::printf("own object store: %zu objects, %d ranks wrong\n", store.list().size(),
+                wrong.load());
+    return wrong != 0;
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Part of the planning replaced: names mapped, and a planner that leaves something out.
 #include <cairn/cairn.hpp>
+#include <cairn/comm/launched_ranks.hpp>
 
+#include <atomic>
 #include <cstdio>
 #include <utility>
 #include <vector>
@@ -29,22 +31,27 @@ private:
 static_assert(cairn::SavePlanner<without_frozen>);
 
 int main() {
-    std::vector<float> head{1, 2}, base{3, 4};
-    cairn::state_dict state{
-        {"model",
-         cairn::state_dict{{"head", head}, {"frozen", cairn::state_dict{{"base", base}}}}}};
-    cairn::save(state, "ckpt/own_planner", without_frozen{});
+    std::atomic<int> wrong{0};
+    cairn::run_launched_ranks(2, [&](cairn::any_communicator& ranks) {
+        std::vector<float> head{1, 2}, base{3, 4};
+        cairn::state_dict state{
+            {"model",
+             cairn::state_dict{{"head", head}, {"frozen", cairn::state_dict{{"base", base}}}}}};
+        cairn::save(state, "ckpt/own_planner", ranks, without_frozen{});
 
-    // Load under another name, and leave alone what the checkpoint does not have.
-    std::vector<float> other{0, 0};
-    cairn::state_dict renamed{{"network", cairn::state_dict{{"head", other}}}, {"frozen", base}};
-    cairn::load_options options;
-    options.planner.partial = true;
-    options.planner.rename = [](std::string_view fqn) {
-        return fqn == "network.head" ? std::string("model.head") : std::string(fqn);
-    };
-    auto const report = cairn::load(renamed, "ckpt/own_planner", options);
-    bool const ok = other == head && report.missing == std::vector<std::string>{"frozen"};
-    std::printf("own planner: %s\n", ok ? "head loaded, frozen left alone" : "something differs");
-    return ok ? 0 : 1;
+        // Load under another name, and leave alone what the checkpoint does not have.
+        std::vector<float> other{0, 0};
+        cairn::state_dict renamed{{"network", cairn::state_dict{{"head", other}}},
+                                  {"frozen", base}};
+        cairn::load_options options;
+        options.planner.partial = true;
+        options.planner.rename = [](std::string_view fqn) {
+            return fqn == "network.head" ? std::string("model.head") : std::string(fqn);
+        };
+        auto const report = cairn::load(renamed, "ckpt/own_planner", options, ranks);
+        wrong += other != head || report.missing != std::vector<std::string>{"frozen"};
+    });
+    std::printf("own planner: %s\n",
+                wrong == 0 ? "head loaded, frozen left alone" : "something differs");
+    return wrong != 0;
 }

@@ -16,6 +16,9 @@ PROCESSES = f"{BUILD}/examples/9_processes"
 # Examples that are threads by themselves and processes under a launcher -> what 3 ranks say.
 EXAMPLES = {"1_save_and_load": "saved and loaded on 3 ranks",
             "2_reshard": "rows on 3 ranks, columns on 3: 0 elements wrong",
+            "4_own_tensor": "own tensor: as saved",
+            "6_own_planner": "own planner: head loaded, frozen left alone",
+            "7_own_storage": "own storage: as saved, in the promised order",
             "8_without_resharding": "by hand: 0 ranks wrong"}
 TORCH = os.environ.get("CAIRN_TORCH_PYTHON")
 HERE = os.path.dirname(os.path.abspath(__file__))
