@@ -69,10 +69,13 @@ struct plane_broadcast_of_other_memory : data_plane {
 };
 struct plane_without_cancel : data_plane { void cancel() = delete; };
 struct plane_cancel_may_throw : data_plane { void cancel(); };
+struct plane_group_not_const : data_plane { int group(); };
+struct plane_group_is_unsigned : data_plane { unsigned group() const; };
 struct plane_is_private : private data_plane {};
 
 static_assert(!DataPlane<plane_immovable>);
 static_assert(!DataPlane<plane_without_rank> && !DataPlane<plane_rank_not_const>);
+static_assert(!DataPlane<plane_group_not_const> && !DataPlane<plane_group_is_unsigned>);
 static_assert(!DataPlane<plane_without_size> && !DataPlane<plane_size_is_unsigned>);
 static_assert(!DataPlane<plane_without_broadcast> && !DataPlane<plane_broadcast_returns>);
 static_assert(!DataPlane<plane_broadcast_blocks> && !DataPlane<plane_broadcast_without_root>);

@@ -29,7 +29,7 @@ namespace cairn {
 /// | Expression                        | `done` gets | Meaning                                    |
 /// |-----------------------------------|-------------|--------------------------------------------|
 /// | `p.rank()`, `p.size()`            |             | among the ranks that the plane joins       |
-/// | `p.group()` (optional)            |             | an `int`: which of the job's planes; or 0  |
+/// | `p.group()` (optional)            |             | which of the job's planes; without it: 0   |
 /// | `p.broadcast(bytes, root, d, done)` | `done_t`  | root's bytes lie in everybody's memory     |
 /// | `p.cancel()`                      |             | `noexcept`; ends it for all                |
 ///
@@ -54,13 +54,14 @@ namespace cairn {
 template <class P>
 concept DataPlane =
     std::movable<P> && !Communicator<P> &&
-    requires(P& p, const P& k, std::span<std::byte> bytes, deadline d,
-             completion<done_t> done) {
+    requires(P& p, const P& k, std::span<std::byte> bytes, deadline d, completion<done_t> done) {
         { k.rank() } -> std::same_as<int>;
         { k.size() } -> std::same_as<int>;
         { p.broadcast(bytes, 0, d, std::move(done)) } -> std::same_as<void>;
         { p.cancel() } noexcept -> std::same_as<void>;
-    };
+    } &&
+    (!requires(P& p) { p.group(); } ||
+     requires(const P& k) { { k.group() } -> std::same_as<int>; });
 
 /// Broadcasts through the messages of a communicator, in pieces, with one copy more on each side.
 /// It may be the one that `load` is given as well: nothing of the two is under way at once.

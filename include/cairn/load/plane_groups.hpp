@@ -7,7 +7,6 @@
 #include <cairn/error.hpp>
 
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -39,7 +38,7 @@ plane_place place_in(const Plane& plane) {
     plane_place p;
     if constexpr (DataPlane<Plane>) {
         p = {true, 0, plane.rank(), plane.size()};
-        if constexpr (requires { { plane.group() } -> std::convertible_to<int>; })
+        if constexpr (requires { plane.group(); })
             p.group = plane.group();
     }
     return p;
