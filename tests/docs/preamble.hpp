@@ -4,6 +4,7 @@
 #define CAIRN_TESTS_DOCS_PREAMBLE_HPP
 
 #include <cairn/cairn.hpp>
+#include <cairn/comm/split.hpp>
 #include <cairn/comm/tcp_group.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -42,7 +43,7 @@ void print(std::span<const float>);
 
 extern std::vector<float> weights;
 extern std::int64_t step, seed;
-extern cairn::thread_group::member ranks, replicas_of_my_shard;
+extern cairn::thread_group::member ranks;
 extern int my_shard;
 extern cairn::tensor_view local;
 extern cairn::sharded_view my_shards;
