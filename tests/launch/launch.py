@@ -133,7 +133,9 @@ def launchers(tmp):
     else:
         skip("gpt2 under mpirun", "there is no mpirun")
     if TORCH:
-        torchrun = [TORCH, "-m", "torch.distributed.run", "--no-python"]
+        # By number: not every container knows the name localhost.
+        torchrun = [TORCH, "-m", "torch.distributed.run", "--no-python", "--rdzv-backend", "c10d",
+                    "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1"]
         figures("gpt2 loaded under torchrun",
                 run(*torchrun, "--nproc-per-node", 2, GPT2, "load", tmp, "--check"), 2)
         code, out, err = run(TORCH, f"{HERE}/../../benchmarks/gpt2_dcp.py", "load", tmp, "--ranks",
