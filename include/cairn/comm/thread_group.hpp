@@ -8,6 +8,7 @@
 #include <cairn/comm/thread/meeting.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <exception>
@@ -202,7 +203,7 @@ public:
     /// @throws error errc::invalid_argument unless `n >= 1`
     explicit thread_group(int n) {
         if (n < 1) throw no_rank("1 rank or more", n);
-        handed_out_.resize(static_cast<std::size_t>(n));
+        handed_out_ = std::vector<std::atomic<bool>>(static_cast<std::size_t>(n));
         s_ = std::make_shared<shared>(n);
     }
     thread_group(thread_group&&) noexcept = default;
@@ -213,14 +214,13 @@ public:
             if (!handed_out_[r]) s_->at->leave(r);
     }
 
-    /// Rank `r`'s end; there is one of each.
+    /// Rank `r`'s end; there is one of each. From any thread.
     /// @throws error errc::invalid_argument if it was taken, or there is no such rank.
     member rank(int r) {
         auto const n = static_cast<int>(handed_out_.size());
         if (r < 0 || r >= n) throw no_rank("a rank below " + std::to_string(n), r);
-        auto const taken = handed_out_[static_cast<std::size_t>(r)];
-        if (taken) throw no_rank("a rank that was not taken before", r);
-        handed_out_[static_cast<std::size_t>(r)] = true;
+        if (handed_out_[static_cast<std::size_t>(r)].exchange(true))
+            throw no_rank("a rank that was not taken before", r);
         return member(s_, r, n);
     }
 
@@ -230,7 +230,7 @@ private:
                 {.expected = std::move(expected), .found = std::to_string(found)}};
     }
 
-    std::vector<bool> handed_out_;
+    std::vector<std::atomic<bool>> handed_out_{};
     std::shared_ptr<shared> s_;
 };
 static_assert(Communicator<thread_group::member>);
