@@ -115,7 +115,7 @@ private:
     }
     void read_entry(std::size_t i) {
         for (; i < lengths_.size() && lengths_[i] == 0; ++i)
-            head_.frame.entries[i].bytes = std::make_shared<const message>();
+            head_.frame.entries[i].bytes = std::make_shared<message>();
         if (i == lengths_.size()) return deliver();
         part_ = std::make_shared<message>();
         read_more(i, 0);

@@ -39,7 +39,7 @@ struct tree_frame {
     };
     struct entry {
         int rank = 0;
-        std::shared_ptr<const message> bytes{};
+        std::shared_ptr<message> bytes{};  ///< Whoever holds it alone may take it.
     };
 
     type what = type::beat;
@@ -147,7 +147,7 @@ inline tree_frame decode_frame(std::span<const std::byte> b) {
     for (std::size_t i = 0; i < lengths.size(); ++i) {
         if (b.size() < lengths[i]) wire_reader::fail("fewer bytes than announced");
         auto const part = b.first(static_cast<std::size_t>(lengths[i]));
-        h.frame.entries[i].bytes = std::make_shared<const message>(part.begin(), part.end());
+        h.frame.entries[i].bytes = std::make_shared<message>(part.begin(), part.end());
         b = b.subspan(part.size());
     }
     if (!b.empty()) wire_reader::fail("more bytes than announced");

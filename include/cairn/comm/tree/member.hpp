@@ -60,7 +60,7 @@ public:
         auto const wrong = wrong_call(kind, root, in.size(), at_.rank, at_.size);
         if (broken_) return end(wrong ? outcome{std::make_exception_ptr(*wrong), {}} : refusal());
         call_ = {true, kind, root, {}, by, by == no_deadline ? time::duration(0) : by - now};
-        for (auto& m : in) call_.in.push_back(std::make_shared<const message>(std::move(m)));
+        for (auto& m : in) call_.in.push_back(std::make_shared<message>(std::move(m)));
         if (wrong) return break_up(*wrong);
         for (auto const& [child, f] : arrived_)
             if (f.kind != kind || f.root != root) return break_up(different(child, f));
@@ -156,7 +156,7 @@ private:
         bool here = false;
         exchange_kind kind = exchange_kind::barrier;
         int root = 0;
-        std::vector<std::shared_ptr<const message>> in{};
+        std::vector<std::shared_ptr<message>> in{};
         deadline by = no_deadline;
         time::duration given{0};  ///< What the deadline was, from the call on.
     };
@@ -178,7 +178,7 @@ private:
             }
             case result:
                 expect(!below && f.round == round_ && sent_up_);
-                return finish(f.entries);
+                return finish(std::move(f.entries));
             case abort: {
                 wire_reader r(f.note);
                 auto const why = decode_failure(r);
@@ -213,21 +213,22 @@ private:
         auto up = sent_up(at_, call_.kind, call_.root, call_.in);
         for (auto& [child, f] : arrived_)
             std::move(f.entries.begin(), f.entries.end(), std::back_inserter(up));
-        if (at_.rank == 0) return finish(up);
+        if (at_.rank == 0) return finish(std::move(up));
         if (sent_up_) return;
         sent_up_ = true;
         send(at_.parent(), tree_frame::type::arrive, {}, std::move(up));
     }
 
     /// Everybody has called: passes on what those below get, and takes what this rank gets.
-    void finish(const entries& all) {
+    void finish(entries all) {
         for (int child : children_) {
             entries theirs;
             for (auto const& e : all)
                 if (goes_to(at_, call_.kind, call_.root, child, e.rank)) theirs.push_back(e);
             send(child, tree_frame::type::result, {}, std::move(theirs));
         }
-        auto mine = taken(at_, call_.kind, call_.root, all);
+        call_.in.clear();
+        auto mine = taken(at_, call_.kind, call_.root, std::move(all));
         if (!mine)
             return break_up(error(errc::corrupt, {.found = "an exchange that lacks a part"}));
         ++round_;

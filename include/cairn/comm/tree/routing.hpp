@@ -18,7 +18,7 @@ using tree_entries = std::vector<tree_frame::entry>;
 /// What a rank's own call adds to what goes up to rank 0: its part of a gather, or what the root of
 /// a scatter or broadcast has for the others.
 inline tree_entries sent_up(const tree_topology& at, exchange_kind kind, int root,
-                            const std::vector<std::shared_ptr<const message>>& in) {
+                            const std::vector<std::shared_ptr<message>>& in) {
     tree_entries up;
     switch (kind) {
         case exchange_kind::barrier: return up;
@@ -44,25 +44,32 @@ inline bool goes_to(const tree_topology& at, exchange_kind kind, int root, int c
     }
 }
 
-/// A rank's result, of what came down; nothing if it is not all there.
+/// A rank's result, of what came down; nothing if it is not all there. Moves what is not on its way
+/// to others too.
 inline std::optional<std::vector<message>> taken(const tree_topology& at, exchange_kind kind,
-                                                 int root, const tree_entries& all) {
+                                                 int root, tree_entries all) {
     std::vector<message> out;
+    auto const take = [&out](std::shared_ptr<message>& bytes) {
+        if (bytes.use_count() == 1)
+            out.push_back(std::move(*bytes));
+        else
+            out.push_back(*bytes);
+    };
     bool const each = kind == exchange_kind::all_gather ||
                       (kind == exchange_kind::gather && root == at.rank);
     if (each) {
-        std::vector<const message*> by_rank(static_cast<std::size_t>(at.size));
-        for (auto const& e : all)
-            if (e.rank < at.size) by_rank[static_cast<std::size_t>(e.rank)] = e.bytes.get();
-        for (auto const* m : by_rank) {
-            if (m == nullptr) return {};
-            out.push_back(*m);
+        std::vector<tree_frame::entry*> by_rank(static_cast<std::size_t>(at.size));
+        for (auto& e : all)
+            if (e.rank < at.size) by_rank[static_cast<std::size_t>(e.rank)] = &e;
+        for (auto* e : by_rank) {
+            if (e == nullptr) return {};
+            take(e->bytes);
         }
         return out;
     }
     if (kind == exchange_kind::barrier || kind == exchange_kind::gather) return out;
-    for (auto const& e : all)
-        if (kind == exchange_kind::broadcast || e.rank == at.rank) out.push_back(*e.bytes);
+    for (auto& e : all)
+        if (kind == exchange_kind::broadcast || e.rank == at.rank) take(e.bytes);
     if (out.size() != 1) return {};
     return out;
 }
