@@ -3,14 +3,12 @@
 #include "odd_planner.hpp"
 #include "replicas.hpp"
 #include "support/counting_store.hpp"
-#include "support/fault_store.hpp"
 
 #include <cairn/load/plane_groups.hpp>
 
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -157,51 +155,13 @@ BOOST_AUTO_TEST_CASE(planes_of_other_sizes_and_a_rank_alone) {
     }
 }
 
-/// Each operation on storage, of each rank of each plane, fails in turn.
 BOOST_AUTO_TEST_CASE(a_failure_on_one_plane_is_the_error_of_all) {
-    cairn::memory_store memory;
-    stored from;
-    cairn::save(from.dict(), "c", memory);
     auto const plane_of = planes_of(2, true);
+    auto const of_rank = [&](int rank) { return wanted(shard_of(rank, plane_of), 2); };
     int failed = 0;
-    for (auto policy : {read_once_policy::always, read_once_policy::automatic}) {
-        for (int bad = 0; bad < 4; ++bad) {
-            for (int at = 0;; ++at) {
-                std::atomic<int> calls{0};
-                auto const errors = try_with_planes(
-                    4,
-                    [&](member& me, auto& plane) {
-                        wanted to(shard_of(me.rank(), plane_of), 2);
-                        auto sd = to.dict();
-                        support::fault_store store(memory, me.rank() == bad ? at : -1);
-                        auto const note = [&] {
-                            if (me.rank() == bad) calls = store.calls();
-                        };
-                        try {
-                            (void)cairn::load(sd, "c", how(policy), me, plane, store);
-                        } catch (const cairn::error& e) {
-                            note();
-                            must(e.failures().size() == 1 && e.context().rank == bad &&
-                                     std::string(e.what()).find("injected") != std::string::npos,
-                                 "an error that does not say why");
-                            throw;
-                        }
-                        note();
-                        must(to.is(from), "a rank has another state");
-                    },
-                    plane_of);
-                auto const fine = std::count(errors.begin(), errors.end(), nullptr);
-                BOOST_TEST_CONTEXT("rank " << bad << ", operation " << at) {
-                    BOOST_TEST((fine == 0 || fine == 4));
-                    BOOST_TEST((fine == 4) == (calls <= at));
-                }
-                if (fine != 0) break;
-                for (auto const& e : errors)
-                    BOOST_CHECK_THROW(std::rethrow_exception(e), cairn::error);
-                ++failed;
-            }
-        }
-    }
+    for (auto policy : {read_once_policy::always, read_once_policy::automatic})
+        for (int bad = 0; bad < 4; ++bad)
+            failed += fail_reads_in_turn(bad, 4, policy, of_rank, plane_of);
     BOOST_TEST(failed > 20);
 }
 
@@ -210,28 +170,13 @@ BOOST_AUTO_TEST_CASE(a_broken_plane_is_named_by_the_ranks_of_the_job) {
     stored from;
     cairn::save(from.dict(), "c", memory);
     auto const plane_of = planes_of(2, true);
-    struct broken {
-        cairn::communicator_data_plane<member>* inner;
-        bool fails;
-        int rank() const { return inner->rank(); }
-        int size() const { return inner->size(); }
-        int group() const { return inner->group(); }
-        void cancel() noexcept { inner->cancel(); }
-        void broadcast(std::span<std::byte> b, int root, cairn::deadline d,
-                       cairn::completion<cairn::done_t> done) {
-            if (!fails) return inner->broadcast(b, root, d, std::move(done));
-            // Its own rank's number, as a communicator of the plane's ranks gives it.
-            throw cairn::error(errc::io, {.rank = rank(), .found = "injected"});
-        }
-    };
-    static_assert(cairn::DataPlane<broken>);
     // Rank 3 of the job is rank 1 of 2 of plane 1.
     auto const errors = try_with_planes(
         4,
         [&](member& me, auto& plane) {
             wanted to(shard_of(me.rank(), plane_of), 2);
             auto sd = to.dict();
-            broken b{&plane, me.rank() == 3};
+            bad_plane b(plane, me.rank() == 3 ? 0 : -1, true);
             (void)cairn::load(sd, "c", how(read_once_policy::always), me, b, memory);
         },
         plane_of);
@@ -282,22 +227,17 @@ BOOST_AUTO_TEST_CASE(planes_without_numbers_are_refused) {
     stored from;
     cairn::save(from.dict(), "c", memory);
     auto const plane_of = planes_of(2, false);
-    struct nameless {
-        cairn::communicator_data_plane<member>* inner;
-        int rank() const { return inner->rank(); }
-        int size() const { return inner->size(); }
-        void cancel() noexcept { inner->cancel(); }
-        void broadcast(std::span<std::byte> b, int root, cairn::deadline d,
-                       cairn::completion<cairn::done_t> done) {
-            inner->broadcast(b, root, d, std::move(done));
-        }
+    struct nameless : bad_plane<cairn::communicator_data_plane<member>> {
+        using bad_plane::bad_plane;
+        void group() const = delete;
     };
+    static_assert(cairn::DataPlane<nameless>);
     auto const errors = try_with_planes(
         4,
         [&](member& me, auto& plane) {
             wanted to(shard_of(me.rank(), plane_of), 2);
             auto sd = to.dict();
-            nameless p{&plane};
+            nameless p(plane, -1, false);
             (void)cairn::load(sd, "c", how(read_once_policy::always), me, p, memory);
         },
         plane_of);

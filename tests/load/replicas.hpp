@@ -2,16 +2,22 @@
 #ifndef CAIRN_TESTS_LOAD_REPLICAS_HPP
 #define CAIRN_TESTS_LOAD_REPLICAS_HPP
 
+#include "support/fault_store.hpp"
+
 #include <cairn/cairn.hpp>
 #include <cairn/comm/data_plane.hpp>
 
+#include <boost/test/unit_test.hpp>
+
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <map>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -161,9 +167,80 @@ void with_planes(int n, F&& f, std::vector<int> plane_of = {}) {
     for (auto const& e : try_with_planes(n, f, std::move(plane_of)))
         if (e) std::rethrow_exception(e);
 }
+/// Counts its broadcasts and fails one of them, on this rank alone.
+template <class Inner>
+class bad_plane {
+public:
+    bad_plane(Inner& inner, int fail_at, bool throws) : inner_(&inner), fail_at_(fail_at),
+                                                        throws_(throws) {}
+    int rank() const { return inner_->rank(); }
+    int size() const { return inner_->size(); }
+    int group() const { return inner_->group(); }
+    void cancel() noexcept { inner_->cancel(); }
+    void broadcast(std::span<std::byte> b, int root, cairn::deadline d,
+                   cairn::completion<cairn::done_t> done) {
+        if (calls_++ != fail_at_) return inner_->broadcast(b, root, d, std::move(done));
+        cairn::error const e(cairn::errc::io, {.rank = rank(), .found = "injected into broadcast"});
+        if (throws_) throw e;
+        done.fail(std::make_exception_ptr(e));
+    }
+    int calls() const { return calls_; }
+
+private:
+    Inner* inner_;
+    int fail_at_;
+    bool throws_;
+    int calls_ = 0;
+};
+static_assert(cairn::DataPlane<bad_plane<cairn::communicator_data_plane<member>>>);
+
 /// On the threads of ranks, where Boost.Test's macros must not be used.
 inline void must(bool ok, const char* what) {
     if (!ok) throw std::runtime_error(what);
+}
+
+/// Loads again and again; each operation of rank `bad` on storage fails in turn, until none is
+/// left. Each time all ranks have that one error, or none has.
+/// @param wanted_by  `wanted_by(rank)` is what a rank wants.
+/// @return How many operations were failed.
+template <class F>
+int fail_reads_in_turn(int bad, int n, read_once_policy policy, F wanted_by,
+                       const std::vector<int>& plane_of = {}) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    for (int at = 0;; ++at) {
+        std::atomic<int> calls{0};
+        auto const errors = try_with_planes(
+            n,
+            [&](member& me, auto& plane) {
+                wanted to = wanted_by(me.rank());
+                auto sd = to.dict();
+                support::fault_store store(memory, me.rank() == bad ? at : -1);
+                auto const note = [&] {
+                    if (me.rank() == bad) calls = store.calls();
+                };
+                try {
+                    (void)cairn::load(sd, "c", how(policy), me, plane, store);
+                } catch (const cairn::error& e) {
+                    note();
+                    must(e.failures().size() == 1 && e.context().rank == bad &&
+                             std::string(e.what()).find("injected") != std::string::npos,
+                         "an error that does not say why");
+                    throw;
+                }
+                note();
+                must(to.is(from), "a rank has another state");
+            },
+            plane_of);
+        auto const fine = std::count(errors.begin(), errors.end(), nullptr);
+        BOOST_TEST_CONTEXT("rank " << bad << ", operation " << at) {
+            BOOST_TEST((fine == 0 || fine == n));
+            BOOST_TEST((fine == n) == (calls <= at));
+        }
+        if (fine != 0) return at;
+        for (auto const& e : errors) BOOST_CHECK_THROW(std::rethrow_exception(e), cairn::error);
+    }
 }
 
 }  // namespace replicas

@@ -79,8 +79,8 @@ public:
     /// twice as long.
     static constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 
-    /// @param group  Which of the job's planes; all ranks of `comm` give the same number.
     /// A template, so that nothing is converted: an `any_communicator` would be made of anything.
+    /// @param group  Which of the job's planes; all ranks of `comm` give the same number.
     template <std::same_as<Comm> C>
     explicit communicator_data_plane(C& comm, int group = 0)
         : comm_(std::addressof(comm)), group_(group) {}

@@ -60,8 +60,7 @@ tcp_group split(Comm& ranks, int part, const tcp_options& o = {}) {
     detail::exchange<Comm> among(ranks, 0, 2 * o.join + std::chrono::seconds(10));
     auto const told_by_all = [&](const detail::outcome& mine) {
         auto all = among.all_gather(mine);
-        if (auto failures = detail::collect_failures(all); !failures.empty())
-            throw error(std::move(failures), false);
+        detail::throw_failures(all);
         return all;
     };
 

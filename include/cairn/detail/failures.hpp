@@ -97,6 +97,11 @@ inline std::vector<rank_failure> collect_failures(const std::vector<outcome>& al
     for (auto const& o : all) out.insert(out.end(), o.failures.begin(), o.failures.end());
     return out;
 }
+/// @throws error with each failed rank's own, if any failed; the state is as it was
+inline void throw_failures(const std::vector<outcome>& all) {
+    if (auto failures = collect_failures(all); !failures.empty())
+        throw error(std::move(failures), false);
+}
 
 }  // namespace cairn::detail
 

@@ -42,7 +42,11 @@ public:
     /// @param plan  The finished one.
     /// @return What this rank tells the others: its times so far, and of how many bytes.
     std::vector<std::byte> read(const load_plan& plan) {
-        // Also where it is empty: without a data plane a reader is asked once, whatever there is.
+        if (shared_.none()) {
+            // The other turns are for ranks of other planes.
+            if (shared_.current() == turn::read) read_some(plan);
+            return end_of_turn();
+        }
         if (shared_.current() == turn::read) read_some(shared_.own_items(plan));
         read_timed(shared_reads::each_read, shared_.each_items(plan));
         read_timed(shared_reads::once_read, shared_.items_for_all(plan));

@@ -79,7 +79,8 @@ inline std::uint64_t bytes_of(const read_item& i, const metadata& m) {
 ///
 /// @param plans  By rank of the plane.
 /// @param trial  Bytes for each trial; see `load_options::read_once_trial`.
-/// @return One per rank; without items where each rank is to read everything.
+/// @return One per rank; without items where each rank is to read everything. Of turns it says
+///         nothing: those are all planes'.
 inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>& plans,
                                             const metadata& m, read_once_policy policy,
                                             std::uint64_t trial) {
@@ -147,10 +148,6 @@ inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>&
                                   static_cast<sharing>(way)});
         }
     }
-    for (auto& o : out) {
-        o.once = !of[std::size_t(sharing::once)].empty();
-        o.later = !of[std::size_t(sharing::later)].empty();
-    }
     return out;
 }
 
@@ -168,8 +165,10 @@ inline std::vector<shared_plan> find_shared(const std::vector<load_plan>& plans,
         std::vector<const load_plan*> theirs;
         for (int const r : members) theirs.push_back(&plans[static_cast<std::size_t>(r)]);
         auto found = find_shared(theirs, m, policy, trial);
-        once |= found[0].once;
-        later |= found[0].later;
+        for (auto const& s : found[0].items) {
+            once |= s.how == sharing::once;
+            later |= s.how == sharing::later;
+        }
         for (std::size_t k = 0; k < members.size(); ++k)
             out[static_cast<std::size_t>(members[k])] = std::move(found[k]);
     }

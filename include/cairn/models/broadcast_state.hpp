@@ -82,8 +82,7 @@ void broadcast_state(Comm& comm, const state_dict& given, const leaves_by_name& 
         carry_out = prepare(std::move(d));
         return std::vector<std::byte>();
     });
-    if (auto failures = collect_failures(ex.all_gather(mine)); !failures.empty())
-        throw error(std::move(failures), false);
+    throw_failures(ex.all_gather(mine));
 
     for (std::size_t round = 0; round < schedule->rounds(); ++round) {
         auto const& ranges = schedule->of(0, round);

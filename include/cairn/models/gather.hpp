@@ -193,8 +193,7 @@ std::vector<std::pair<std::string, host_tensor>> gather_whole(
     exchange<Comm> ex(comm, all ? 0 : options.root, options.deadline);
     auto const everybody =
         ex.all_gather(ex.attempt([&] { return gather_schedule::describe(mine); }));
-    if (auto failures = collect_failures(everybody); !failures.empty())
-        throw error(std::move(failures), false);
+    throw_failures(everybody);
     gather_schedule const schedule(everybody, options.piece_bytes);
 
     std::vector<std::pair<std::string, host_tensor>> out;
@@ -204,8 +203,7 @@ std::vector<std::pair<std::string, host_tensor>> gather_whole(
                 out.emplace_back(t.fqn, host_tensor(t.type, t.global));
         return std::vector<std::byte>();
     });
-    if (auto failures = collect_failures(ex.all_gather(ready)); !failures.empty())
-        throw error(std::move(failures), false);  // not enough memory somewhere
+    throw_failures(ex.all_gather(ready));  // not enough memory somewhere
 
     std::map<std::string_view, const tensor_leaf*> leaves;
     for (auto const& m : mine) leaves.emplace(m.fqn, m.leaf);
@@ -218,8 +216,7 @@ std::vector<std::pair<std::string, host_tensor>> gather_whole(
                         });
         });
         auto const got = all ? ex.all_gather(o) : ex.gather(o);
-        if (auto failures = collect_failures(got); !failures.empty())
-            throw error(std::move(failures), false);
+        throw_failures(got);
         for (std::size_t rank = 0; rank < got.size(); ++rank) {
             auto const* from = got[rank].payload.data();
             for (auto const& r : schedule.of(rank, round)) {

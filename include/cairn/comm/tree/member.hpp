@@ -227,7 +227,7 @@ private:
                 if (goes_to(at_, call_.kind, call_.root, child, e.rank)) theirs.push_back(e);
             send(child, tree_frame::type::result, {}, std::move(theirs));
         }
-        call_.in.clear();
+        call_.in.clear();  // what is left in `all` alone can be moved
         auto mine = taken(at_, call_.kind, call_.root, std::move(all));
         if (!mine)
             return break_up(error(errc::corrupt, {.found = "an exchange that lacks a part"}));
