@@ -127,6 +127,24 @@ BOOST_AUTO_TEST_CASE(maps_and_lists_of_tensors_nest) {
                boost::test_tools::per_element());
 }
 
+// Entry by entry against entry by entry, this takes minutes.
+BOOST_AUTO_TEST_CASE(an_old_object_of_many_entries_is_given_to_them_in_one_pass) {
+    cairn::state_dict d;
+    std::vector<std::pair<value, value>> stored;
+    for (int i = 0; i < 50000; ++i) {
+        d[std::to_string(i)] = cairn::node(0);
+        stored.emplace_back(i % 2 == 0 ? value(i) : value(std::to_string(i)), -i);
+    }
+    cairn::detail::older_keys::assign(d, value::dict(stored));
+    BOOST_TEST(d.at("49999").as_value().as<int>() == -49999);
+    BOOST_TEST(d.at("31").as_value().as<int>() == -31);
+    stored.pop_back();
+    BOOST_CHECK_EXCEPTION(cairn::detail::older_keys::assign(d, value::dict(stored)), cairn::error,
+                          [](const cairn::error& e) {
+                              return e.context().expected.find("'49999'") != std::string::npos;
+                          });
+}
+
 BOOST_AUTO_TEST_CASE(numbers_of_any_size_print_in_full) {
     using cairn::big_int;
     std::vector<std::uint8_t> two_to_80(11, 0);

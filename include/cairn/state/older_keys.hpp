@@ -4,8 +4,10 @@
 
 #include <cairn/state/state_dict.hpp>
 
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace cairn::detail::older_keys {
 
@@ -46,14 +48,15 @@ inline void assign(const state_dict& d, const value& v) {
     if (items == nullptr)
         throw error(errc::kind_mismatch,
                     {.expected = "a dict", .found = std::string(v.kind_name())});
+    std::map<std::string, const value*> stored;
+    for (auto const& [k, x] : items->items)
+        if (auto name = key_name(k)) stored.insert_or_assign(std::move(*name), &x);
     for (auto const& [key, n] : d) {
-        const value* found = nullptr;
-        for (auto const& [k, x] : items->items)
-            if (key_name(k) == key) found = &x;
-        if (found == nullptr)
+        auto const found = stored.find(key);
+        if (found == stored.end())
             throw error(errc::missing_key,
                         {.expected = "'" + key + "' in the dict that was stored whole"});
-        assign(n, *found);
+        assign(n, *found->second);
     }
 }
 inline void assign(const state_list& l, const value& v) {

@@ -2,8 +2,10 @@
 #ifndef CAIRN_STATE_STATE_DICT_HPP
 #define CAIRN_STATE_STATE_DICT_HPP
 
+#include <cairn/state/key_index.hpp>
 #include <cairn/state/node.hpp>
 
+#include <cstddef>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
@@ -15,7 +17,7 @@
 namespace cairn {
 
 /// Named parts of a state, in the order in which they were added: what a program saves, or what a
-/// load fills. Small: it borrows tensors, and copies share what they hold.
+/// load fills. Small: it borrows tensors, and copies share what they hold. Keys are found by hash.
 class state_dict {
 public:
     struct entry;
@@ -24,15 +26,21 @@ public:
     state_dict() = default;
     state_dict(std::initializer_list<entry> entries);
 
-    /// The node under a key, made when there is none.
+    /// The node under a key, made when there is none. A reference to a node holds until a key is
+    /// added.
     node& operator[](std::string_view key) {
         if (auto* n = find(key)) return *n;
-        return items_.emplace_back(std::string(key), node()).second;
+        return add(std::string(key), node());
     }
     node* find(std::string_view key) {
-        for (auto& [k, n] : items_)
-            if (k == key) return &n;
-        return nullptr;
+        if (items_.size() <= few) {
+            for (auto& [k, n] : items_)
+                if (k == key) return &n;
+            return nullptr;
+        }
+        auto const at = index_.find(detail::hash_of(key),
+                                    [&](std::size_t i) { return items_[i].first == key; });
+        return at == index_.npos ? nullptr : &items_[at].second;
     }
     const node* find(std::string_view key) const {
         return const_cast<state_dict*>(this)->find(key);
@@ -49,7 +57,30 @@ public:
     auto end() const noexcept { return items_.end(); }
 
 private:
+    /// So many keys are compared one by one, and are not in the index.
+    static constexpr std::size_t few = 16;
+
+    /// @pre There is no such key.
+    node& add(std::string key, node n) {
+        items_.emplace_back(std::move(key), std::move(n));
+        try {
+            if (items_.size() == few + 1) {
+                detail::key_index all;
+                for (std::size_t i = 0; i < items_.size(); ++i)
+                    all.add(detail::hash_of(items_[i].first), i);
+                index_ = std::move(all);
+            } else if (items_.size() > few) {
+                index_.add(detail::hash_of(items_.back().first), items_.size() - 1);
+            }
+        } catch (...) {  // no memory: a key that cannot be found must not stay
+            items_.pop_back();
+            throw;
+        }
+        return items_.back().second;
+    }
+
     storage items_;
+    detail::key_index index_;
 };
 
 /// `{"name", anything a node can be made from}`
@@ -65,7 +96,7 @@ inline state_dict::state_dict(std::initializer_list<entry> entries) {
     for (auto const& e : entries) {
         if (contains(e.key))
             throw error(errc::invalid_state, {.tensor = e.key, .found = "the same key twice"});
-        items_.emplace_back(e.key, e.what);
+        add(e.key, e.what);
     }
 }
 
