@@ -108,6 +108,20 @@ BOOST_AUTO_TEST_CASE(random_layouts_become_whole) {
     }
 }
 
+// Each box against all others takes minutes.
+BOOST_AUTO_TEST_CASE(many_boxes_make_a_whole) {
+    std::atomic<int> good{0};
+    cairn::run_ranks(2, [&](auto& me) {
+        std::vector<box> every_other;
+        for (std::int64_t i = me.rank(); i < 40000; i += 2) every_other.push_back(box({i}, {1}));
+        held h({40000}, every_other);
+        auto const whole = cairn::full_tensor(h.view, me);
+        auto const values = whole.template as<std::int32_t>();
+        good += values.size() == 40000U && values[39999] == 39999 * 7 + 1;
+    });
+    BOOST_TEST(good == 2);
+}
+
 BOOST_AUTO_TEST_CASE(what_does_not_make_a_whole_is_refused_on_all) {
     std::atomic<int> told{0};
     auto const expect = [&](auto make, const char* word) {

@@ -16,7 +16,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -119,7 +121,7 @@ private:
             for (std::uint32_t p = 0; p < parts; ++p) {
                 auto offsets = get_sizes(r);
                 box b(std::move(offsets), get_sizes(r));
-                if (std::find(t.boxes.begin(), t.boxes.end(), b) != t.boxes.end()) continue;
+                if (!seen_.emplace(it->second, b.offsets, b.lengths).second) continue;
                 parts_.emplace(std::pair(it->second, t.boxes.size()), p);
                 t.boxes.push_back(std::move(b));
                 t.owners.push_back(rank);
@@ -159,6 +161,7 @@ private:
     std::vector<tensor> tensors_;
     std::vector<std::size_t> firsts_;  ///< The rank that named each tensor first.
     std::map<std::string, std::size_t, std::less<>> index_;
+    std::set<std::tuple<std::size_t, sizes, sizes>> seen_;  ///< Tensor and box: once.
     std::map<std::pair<std::size_t, std::size_t>, std::uint32_t> parts_;
     std::vector<std::vector<std::vector<shard_range>>> sends_;  ///< By rank and round.
     std::size_t rounds_ = 0;

@@ -106,23 +106,6 @@ std::vector<assignment> pair_up(const leaves_by_name& wanted, const leaves_by_na
     return out;
 }
 
-/// Whether two tensors hold the same bits wherever both hold something on this rank.
-inline bool same_content(const tensor_leaf& a, const tensor_leaf& b) {
-    if (same_memory(a, b)) return true;
-    if (a.global != b.global || a.type != b.type) return false;
-    for (auto const& x : a.shards) {
-        for (auto const& y : b.shards) {
-            auto const both = intersect(x.where, y.where);
-            if (both.volume() == 0) continue;
-            host_tensor left(a.type, both.lengths), right(a.type, both.lengths);
-            copy_elements(subview(x.view, relative_to(both, x.where)), left.view());
-            copy_elements(subview(y.view, relative_to(both, y.where)), right.view());
-            if (!(left == right)) return false;
-        }
-    }
-    return true;
-}
-
 /// Two names of one memory must not be given two contents.
 inline void check_tied(const std::vector<assignment>& all, const model_tensors& model) {
     std::map<std::string_view, const assignment*> by_name;

@@ -6,8 +6,10 @@
 #include <cairn/state/flat_state.hpp>
 #include <cairn/tensor/host_tensor.hpp>
 #include <cairn/tensor/layout.hpp>
+#include <cairn/tensor/meeting_boxes.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -44,6 +46,15 @@ inline void check_alike(const std::string& fqn, const tensor_leaf& from, const t
         throw error(errc::dtype_mismatch, {.tensor = fqn,
                                            .expected = std::string(name_of(to.type)),
                                            .found = std::string(name_of(from.type))});
+    for (auto const* leaf : {&from, &to})
+        for (auto const& s : leaf->shards)
+            if (!lies_within(s.where, leaf->global) || s.view.extents != s.where.lengths)
+                throw error(errc::invalid_state,
+                            {.tensor = fqn,
+                             .expected = "shards within " + to_string(leaf->global) +
+                                         ", each with memory of its size",
+                             .found = to_string(s.where) + " in memory of " +
+                                      to_string(s.view.extents)});
     if (!to.writable && !to.shards.empty())
         throw error(errc::invalid_state, {.tensor = fqn, .expected = "memory to copy into",
                                           .found = "a const tensor"});
@@ -59,34 +70,75 @@ inline bool same_memory(const tensor_leaf& a, const tensor_leaf& b) {
                       });
 }
 
-/// Fills `to` from what `from` holds on this rank; the layouts may differ.
+/// Calls `f(i, j)` for each shard `i` of one leaf and `j` of another that share elements.
+template <class F>
+void for_each_meeting(const tensor_leaf& a, const tensor_leaf& b, F&& f) {
+    for_each_meeting(
+        a.shards.size(), [&](std::size_t i) -> const box& { return a.shards[i].where; },
+        b.shards.size(), [&](std::size_t j) -> const box& { return b.shards[j].where; }, f);
+}
+
+/// One stretch of a copy from one layout to another.
+struct copied_piece {
+    const_tensor_view from;
+    tensor_view to;
+};
+
+/// How `to` is filled from what `from` holds on this rank; the layouts may differ. Nothing when
+/// both are the same memory. Copying the pieces cannot fail.
 /// @throws error errc::shape_mismatch, dtype_mismatch, or invalid_state when `from` has not all
-/// that `to` wants; before anything was copied.
-inline void copy_leaf(const std::string& fqn, const tensor_leaf& from, const tensor_leaf& to) {
+/// that `to` wants or one of them cannot be copied.
+inline std::vector<copied_piece> pieces_to_copy(const std::string& fqn, const tensor_leaf& from,
+                                                const tensor_leaf& to) {
     check_alike(fqn, from, to);
-    if (same_memory(from, to)) return;
-    struct piece {
-        const_tensor_view from;
-        tensor_view to;
-    };
-    std::vector<piece> pieces;
-    for (auto const& t : to.shards) {
-        auto const target = t.target_view();
-        std::int64_t filled = 0;
-        for (auto const& f : from.shards) {
-            auto const both = intersect(f.where, t.where);
-            if (both.volume() == 0) continue;
-            pieces.push_back({subview(f.view, relative_to(both, f.where)),
-                              subview(target, relative_to(both, t.where))});
-            filled += both.volume();
+    std::vector<copied_piece> pieces;
+    if (same_memory(from, to)) return pieces;
+    std::vector<std::int64_t> filled(to.shards.size(), 0);
+    for_each_meeting(from, to, [&](std::size_t i, std::size_t j) {
+        auto const& f = from.shards[i];
+        auto const& t = to.shards[j];
+        auto const both = intersect(f.where, t.where);
+        filled[j] += both.volume();
+        pieces.push_back({subview(f.view, relative_to(both, f.where)),
+                          subview(t.target_view(), relative_to(both, t.where))});
+        try {
+            (void)make_nest(pieces.back().from, pieces.back().to);
+        } catch (const error& e) {
+            auto where = e.context();
+            where.tensor = fqn;
+            throw error(e.code(), std::move(where));
         }
-        if (filled != t.where.volume())
-            throw error(errc::invalid_state,
-                        {.tensor = fqn, .expected = "all of " + to_string(t.where),
-                         .found = std::to_string(filled) + " of its elements on this rank",
-                         .remedy = "give a full state dict, or one laid out as the model is"});
+    });
+    for (std::size_t j = 0; j < to.shards.size(); ++j) {
+        if (filled[j] == to.shards[j].where.volume()) continue;
+        throw error(errc::invalid_state,
+                    {.tensor = fqn, .expected = "all of " + to_string(to.shards[j].where),
+                     .found = std::to_string(filled[j]) + " of its elements on this rank",
+                     .remedy = "give a full state dict, or one laid out as the model is"});
     }
-    for (auto const& p : pieces) copy_elements(p.from, p.to);
+    return pieces;
+}
+
+inline void copy_leaf(const std::string& fqn, const tensor_leaf& from, const tensor_leaf& to) {
+    for (auto const& p : pieces_to_copy(fqn, from, to)) copy_elements(p.from, p.to);
+}
+
+/// Whether two tensors hold the same bits wherever both hold something on this rank.
+inline bool same_content(const tensor_leaf& a, const tensor_leaf& b) {
+    if (same_memory(a, b)) return true;
+    if (a.global != b.global || a.type != b.type) return false;
+    bool same = true;
+    for_each_meeting(a, b, [&](std::size_t i, std::size_t j) {
+        auto const& x = a.shards[i];
+        auto const& y = b.shards[j];
+        auto const both = intersect(x.where, y.where);
+        if (!same) return;
+        host_tensor left(a.type, both.lengths), right(a.type, both.lengths);
+        copy_elements(subview(x.view, relative_to(both, x.where)), left.view());
+        copy_elements(subview(y.view, relative_to(both, y.where)), right.view());
+        same = left == right;
+    });
+    return same;
 }
 
 }  // namespace cairn::detail
