@@ -13,6 +13,7 @@
 #include <cairn/load/shared_reads.hpp>
 #include <cairn/planner/concepts.hpp>
 #include <cairn/planner/plan_codec.hpp>
+#include <cairn/state/converted.hpp>
 #include <cairn/storage/concepts.hpp>
 
 #include <cstddef>
@@ -73,10 +74,12 @@ private:
                 return finished_plan();
             });
             case agree: return exchanged([&] { return agreed(); });
-            case read: return worked(turns_.name(), [&] { return turns_.read(plan_); });
+            case read: return worked(turns_.name(), [&] {
+                return with_numbers(turns_.read(plan_));
+            });
             case share: return worked(turns_.name(), [&] {
-                return turns_.broadcast(plan_,
-                                        place_.is_whole(exchange_.rank(), exchange_.size()));
+                return with_numbers(turns_.broadcast(
+                    plan_, place_.is_whole(exchange_.rank(), exchange_.size())));
             });
             case exchange_results: return what_next(exchanged([&] { return compare(); }));
             case look_again: return look();
@@ -195,6 +198,12 @@ private:
         }
         turns_.shared().drop(lacking);
         return failures;
+    }
+
+    /// When all is in place, numbers that are kept in another type follow.
+    std::vector<std::byte> with_numbers(std::vector<std::byte> told) {
+        if (turns_.shared().last()) give_back(state_);
+        return told;
     }
 
     std::vector<rank_failure> compare() {

@@ -33,6 +33,7 @@ inline std::shared_ptr<tensor_leaf> clone_leaf(const tensor_leaf& from) {
     }
     out->writable = true;
     out->keep = std::move(memory);
+    out->number = nullptr;
     return out;
 }
 

@@ -6,6 +6,8 @@
 #include <cairn/state/value.hpp>
 #include <cairn/tensor/traits.hpp>
 
+#include <array>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,6 +15,28 @@
 #include <vector>
 
 namespace cairn {
+
+/// How a number that the program keeps in one type is shown as a 0-d tensor of another; made by
+/// @ref converted.
+struct conversion {
+    /// Writes the number as it is now: one element of the tensor's dtype.
+    std::function<void(std::byte*)> get;
+    /// Takes such an element and returns what puts the old number back. Throws @ref error when it
+    /// does not fit; then nothing has changed. Empty: the number can only be saved.
+    std::function<std::function<void()>(const std::byte*)> set;
+    /// Which number it is. Tensors of one number are tied, as two names of one weight are. Null:
+    /// not known.
+    const void* number = nullptr;
+};
+
+/// The one element of a tensor that shows a number.
+struct shown_number {
+    std::shared_ptr<const conversion> how;
+    alignas(16) std::array<std::byte, 16> memory{};
+    /// What was in `memory` when it was last in step with the number. A load that brings the same
+    /// sets nothing: a number that the dtype holds rounded stays exact.
+    std::array<std::byte, 16> known{};
+};
 
 /// A tensor of the state, seen through its traits: plain data, no templates from here on.
 struct tensor_leaf {
@@ -23,6 +47,8 @@ struct tensor_leaf {
     bool requires_grad = false;
     std::vector<shard> shards;   ///< 0, 1 or many.
     std::shared_ptr<const void> keep;  ///< Owns an rvalue that was put into a state dict.
+    /// Set for a number that is kept in another type; the only shard is its memory.
+    std::shared_ptr<shown_number> number{};
 };
 
 /// A value of the state that is not a tensor.

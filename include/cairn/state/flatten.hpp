@@ -2,6 +2,7 @@
 #ifndef CAIRN_STATE_FLATTEN_HPP
 #define CAIRN_STATE_FLATTEN_HPP
 
+#include <cairn/state/converted.hpp>
 #include <cairn/state/flat_state.hpp>
 #include <cairn/state/older_keys.hpp>
 #include <cairn/state/state_dict.hpp>
@@ -65,7 +66,7 @@ private:
         } else if (auto const* l = std::get_if<2>(&c)) {
             return walk_list(*l);
         } else if (auto const* t = std::get_if<3>(&c)) {
-            add(**t);
+            add((*t)->number ? shown_now(**t) : **t);
             return true;
         } else if (auto const* o = std::get_if<4>(&c)) {
             walk_object(*o);
@@ -181,6 +182,25 @@ private:
         add(std::move(x));
     }
 
+    /// A leaf with memory of its own for a number: one for all leaves of the same number, so that
+    /// they are tied.
+    tensor_leaf shown_now(const tensor_leaf& t) {
+        auto const& how = t.number->how;
+        auto leaf = show(how, t.type);
+        if (how->number != nullptr) {
+            auto const [it, fresh] = numbers_.try_emplace({how->number, t.type}, leaf);
+            if (!fresh) return it->second;
+        }
+        try {
+            refresh(*leaf.number);
+        } catch (const error& e) {
+            auto where = e.context();
+            if (where.tensor.empty()) where.tensor = name();
+            throw error(e.code(), std::move(where));
+        }
+        return leaf;
+    }
+
     std::string key_name(const value& key) const {
         if (auto s = older_keys::key_name(key)) return *s;
         throw error(errc::invalid_state, {.tensor = name(), .expected = "keys that are str or int",
@@ -220,6 +240,7 @@ private:
     key_path at_;
     std::map<std::string, std::size_t> seen_;
     std::map<std::size_t, std::shared_ptr<older_leaf>> outermost_;  ///< By position of the leaf.
+    std::map<std::pair<const void*, dtype>, tensor_leaf> numbers_;
 };
 
 }  // namespace detail

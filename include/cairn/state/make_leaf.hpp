@@ -2,6 +2,7 @@
 #ifndef CAIRN_STATE_MAKE_LEAF_HPP
 #define CAIRN_STATE_MAKE_LEAF_HPP
 
+#include <cairn/state/converted.hpp>
 #include <cairn/state/flat_state.hpp>
 #include <cairn/tensor/containers.hpp>
 #include <cairn/tensor/sharded_tensor.hpp>
@@ -47,6 +48,11 @@ tensor_leaf sharded_leaf(T& t) {
     return leaf;
 }
 
+template <class T>
+inline constexpr bool is_converted_number = false;
+template <class Shown>
+inline constexpr bool is_converted_number<converted_number<Shown>> = true;
+
 /// A tensor or sharded tensor, seen through its traits once: borrowed if it is an lvalue, owned
 /// from here on if not.
 template <class T>
@@ -58,7 +64,9 @@ std::shared_ptr<tensor_leaf> make_leaf(T&& t) {
         else
             return plain_leaf(x);
     };
-    if constexpr (std::is_lvalue_reference_v<T>) {
+    if constexpr (is_converted_number<plain>) {
+        return std::make_shared<tensor_leaf>(t.leaf());
+    } else if constexpr (std::is_lvalue_reference_v<T>) {
         return std::make_shared<tensor_leaf>(look(t));
     } else {
         auto owned = std::make_shared<plain>(std::move(t));

@@ -56,7 +56,9 @@ template <class T>
 tensor_identity identity_of(T&& t, const tensor_leaf& leaf) {
     using plain = std::remove_cvref_t<T>;
     const void* address = nullptr;
-    if constexpr (requires { tensor_traits<plain>::identity(t); }) {
+    if constexpr (is_converted_number<plain>) {
+        // Its memory is made anew each time.
+    } else if constexpr (requires { tensor_traits<plain>::identity(t); }) {
         // what was moved from says nothing any more
         auto const* kept = static_cast<const plain*>(leaf.keep.get());
         address = tensor_traits<plain>::identity(kept != nullptr ? *kept : t);
@@ -216,6 +218,8 @@ private:
 /// **Semantics**
 /// - *Names*: parts below the module, no dots at the ends; unique after @ref fqn_rules.
 /// - *Lifetime*: tensors stay where they are while a state dict made of them is used.
+/// - *visit* changes nothing. Numbers that are kept in another type than PyTorch's are shown by
+///   @ref converted.
 /// - *Ranks*: a rank names what it holds; ranks may differ (pipeline stages).
 ///
 /// **Models**: maps and ranges of named tensors. **Archetype**: `archetype::model`.

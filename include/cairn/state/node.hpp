@@ -103,8 +103,11 @@ public:
     /// @throws error errc::kind_mismatch when it is something else
     state_dict& as_dict() const { return *held<std::shared_ptr<state_dict>>("a state dict"); }
     state_list& as_list() const { return *held<std::shared_ptr<state_list>>("a list"); }
+    /// A number that is kept in another type is shown as it is now.
     const tensor_leaf& as_tensor() const {
-        return *held<std::shared_ptr<tensor_leaf>>("a tensor");
+        auto const& leaf = *held<std::shared_ptr<tensor_leaf>>("a tensor");
+        if (leaf.number) detail::refresh(*leaf.number);
+        return leaf;
     }
     /// The value as it is now; after a load, the loaded one.
     value as_value() const {

@@ -55,13 +55,17 @@ struct tensor_traits<host_tensor> {
     static const_tensor_view view(const host_tensor& t) { return t.view(); }
 };
 
-/// A scalar as a 0-d tensor, which is how PyTorch keeps an optimizer's `step`.
+/// A scalar as a 0-d tensor, which is how PyTorch keeps an optimizer's `step`. The scalar outlives
+/// the tensor; one that is kept in another type is shown by @ref converted.
 template <class T>
     requires Element<std::remove_const_t<T>>
 auto scalar_tensor(T& x) {
     using window = std::conditional_t<std::is_const_v<T>, const_tensor_view, tensor_view>;
     return window(dtype_of<std::remove_const_t<T>>, sizes{}, std::addressof(x));
 }
+/// A temporary is gone before its tensor is used.
+template <class T>
+void scalar_tensor(const T&&) = delete;
 
 }  // namespace cairn
 

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STATE_CONVERTED_HPP
+#define CAIRN_STATE_CONVERTED_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/state/flat_state.hpp>
+#include <cairn/tensor/containers.hpp>
+#include <cairn/tensor/traits.hpp>
+
+#include <array>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace cairn {
+namespace detail {
+
+template <class T>
+concept Arithmetic = std::is_arithmetic_v<T>;
+
+/// A number in another type: whole numbers exactly, to floating point rounded. Nothing if it does
+/// not fit.
+template <Arithmetic To, Arithmetic From>
+std::optional<To> number_as(From from) {
+    if constexpr (std::same_as<To, From>) {
+        return from;
+    } else if constexpr (std::same_as<From, bool>) {
+        return static_cast<To>(from ? 1 : 0);
+    } else if constexpr (std::same_as<To, bool>) {
+        if (from == From{0}) return false;
+        if (from == From{1}) return true;
+        return std::nullopt;
+    } else if constexpr (std::integral<To> && std::integral<From>) {
+        if (!std::in_range<To>(from)) return std::nullopt;
+        return static_cast<To>(from);
+    } else if constexpr (std::integral<To>) {
+        // 2^digits is exact in every floating-point type; the largest integer may not be.
+        auto const beyond = std::ldexp(From{1}, std::numeric_limits<To>::digits);
+        auto const least = std::signed_integral<To> ? -beyond : From{0};
+        if (!(from >= least && from < beyond) || from != std::trunc(from)) return std::nullopt;
+        return static_cast<To>(from);
+    } else if constexpr (std::integral<From>) {
+        return static_cast<To>(from);
+    } else {
+        if (std::isfinite(from) && std::abs(from) > std::numeric_limits<To>::max())
+            return std::nullopt;
+        return static_cast<To>(from);
+    }
+}
+
+/// `int64`, `float32`
+template <Arithmetic T>
+std::string name_of_number_type() {
+    if constexpr (std::same_as<T, bool>) return "bool";
+    auto const bits = std::to_string(8 * sizeof(T));
+    if constexpr (std::floating_point<T>) return "float" + bits;
+    else return (std::signed_integral<T> ? "int" : "uint") + bits;
+}
+template <Arithmetic T>
+std::string number_text(T number) {
+    if constexpr (std::floating_point<T>) {
+        char text[64];
+        (void)std::snprintf(text, sizeof text, "%.17g", static_cast<double>(number));
+        return text;
+    } else {
+        return std::to_string(number);
+    }
+}
+
+/// @throws error errc::dtype_mismatch
+template <Arithmetic To, Arithmetic From>
+To number_or_throw(From from, const char* whose) {
+    if (auto const to = number_as<To>(from)) return *to;
+    throw error(errc::dtype_mismatch,
+                {.expected = "a number that the " + name_of_number_type<To>() + " of " + whose +
+                             " can hold",
+                 .found = number_text(from)});
+}
+
+/// Shows the number as it is now.
+inline void refresh(shown_number& n) {
+    n.how->get(n.memory.data());
+    n.known = n.memory;
+}
+
+/// A leaf for a number, with memory of its own.
+inline tensor_leaf show(std::shared_ptr<const conversion> how, dtype type) {
+    auto n = std::make_shared<shown_number>(shown_number{std::move(how), {}, {}});
+    tensor_leaf leaf;
+    leaf.type = type;
+    leaf.shards.emplace_back(box(), tensor_view(type, sizes{}, n->memory.data()));
+    if (!n->how->set) leaf.shards.front().forbid_writing();
+    leaf.writable = leaf.shards.front().writable;
+    leaf.number = std::move(n);
+    leaf.keep = leaf.number;
+    return leaf;
+}
+
+/// Gives what was loaded into the memory to the number, if it differs.
+/// @return What takes it back; empty if there was nothing to do.
+inline std::function<void()> give_back(const std::shared_ptr<shown_number>& n) {
+    if (n->memory == n->known) return {};
+    auto undo = n->how->set(n->memory.data());
+    auto const before = std::exchange(n->known, n->memory);
+    return [n, before, undo = std::move(undo)] {
+        n->memory = n->known = before;
+        undo();
+    };
+}
+
+/// The same for all numbers of a state that a load has filled.
+/// @throws error naming the tensor
+inline void give_back(flat_state& state) {
+    for (auto& leaf : state) {
+        auto const* t = leaf.tensor();
+        if (t == nullptr || t->number == nullptr) continue;
+        try {
+            (void)give_back(t->number);
+        } catch (const error& e) {
+            auto where = e.context();
+            if (where.tensor.empty()) where.tensor = leaf.fqn;
+            throw error(e.code(), std::move(where));
+        }
+    }
+}
+
+}  // namespace detail
+
+/// A number that the program keeps in one type and checkpoints hold in another, as a 0-d tensor;
+/// made by @ref converted.
+template <Element Shown>
+class converted_number {
+public:
+    explicit converted_number(conversion how)
+        : leaf_(detail::show(std::make_shared<const conversion>(std::move(how)),
+                             dtype_of<Shown>)) {}
+
+    /// The tensor; `detail::refresh` brings its memory up to date.
+    const tensor_leaf& leaf() const noexcept { return leaf_; }
+
+private:
+    tensor_leaf leaf_;
+};
+
+template <Element Shown>
+struct tensor_traits<converted_number<Shown>> {
+    static tensor_view view(const converted_number<Shown>& n) {
+        detail::refresh(*n.leaf().number);
+        return {dtype_of<Shown>, sizes{}, n.leaf().number->memory.data()};
+    }
+    static bool writable(const converted_number<Shown>& n) { return n.leaf().writable; }
+};
+
+/// A number of the program's, saved and loaded as a 0-d tensor of another type: PyTorch keeps an
+/// optimizer's `step` as a float32 tensor, and the number of batches that a norm has seen as an
+/// int64 one. For state dicts, `v.buffer`, and the state given to `v.parameter`.
+///
+///     v.parameter(*p.tensor, {{"step", cairn::converted<float>(p.step)}, {"exp_avg", p.m}});
+///
+/// It is read whenever a verb begins, and set when a load, or `set_state_dict`, has brought another
+/// one. To an integer, whole numbers within its range convert, and no others; to floating point,
+/// numbers are rounded: float32 counts exactly to 2^24. A loaded number that does not fit is
+/// errc::dtype_mismatch. One number may be shown several times (a step for each parameter): it is
+/// stored once, and tensors of a checkpoint that differ are errc::invalid_state, as for a tied
+/// weight.
+///
+/// @tparam Shown  The element type in checkpoints.
+/// @param kept    Outlives what is done with the state. A const one can only be saved.
+template <Element Shown, detail::Arithmetic Kept>
+    requires detail::Arithmetic<Shown>
+converted_number<Shown> converted(Kept& kept) {
+    using plain = std::remove_const_t<Kept>;
+    conversion how;
+    how.number = std::addressof(kept);
+    how.get = [&kept](std::byte* to) {
+        auto const shown = detail::number_or_throw<Shown>(plain{kept}, "the checkpoint");
+        std::memcpy(to, &shown, sizeof shown);
+    };
+    if constexpr (!std::is_const_v<Kept>)
+        how.set = [&kept](const std::byte* from) -> std::function<void()> {
+            Shown shown{};
+            std::memcpy(&shown, from, sizeof shown);
+            auto const before =
+                std::exchange(kept, detail::number_or_throw<plain>(shown, "the program"));
+            return [&kept, before] { kept = before; };
+        };
+    return converted_number<Shown>(std::move(how));
+}
+/// A temporary cannot take what is loaded.
+template <Element Shown, detail::Arithmetic Kept>
+void converted(const Kept&&) = delete;
+
+/// The same through functions, for a number that is no plain variable.
+///
+/// @param get  Returns the number as a `Shown`.
+/// @param set  Called with a loaded `Shown` that differs from what `get` returned; throws, and
+///             changes nothing, when it does not fit. Called with the former one to take it back
+///             when something else fails.
+template <Element Shown, std::invocable<> Get, std::invocable<Shown> Set>
+    requires std::convertible_to<std::invoke_result_t<Get&>, Shown>
+converted_number<Shown> converted(Get get, Set set) {
+    conversion how;
+    how.get = [get](std::byte* to) mutable {
+        Shown const shown = get();
+        std::memcpy(to, &shown, sizeof shown);
+    };
+    how.set = [get, set](const std::byte* from) mutable -> std::function<void()> {
+        Shown const before = get();
+        Shown shown{};
+        std::memcpy(&shown, from, sizeof shown);
+        set(shown);
+        return [set, before]() mutable { set(before); };
+    };
+    return converted_number<Shown>(std::move(how));
+}
+
+}  // namespace cairn
+
+#endif
