@@ -139,7 +139,7 @@ float loss_and_gradients(linear& m, int step, Comm& ranks) {
 class adam {
 public:
     struct moments {
-        float step = 0;
+        std::int64_t step = 0;  ///< PyTorch keeps it as a float32 tensor.
         flat_shard exp_avg, exp_avg_sq;
     };
     struct group {
@@ -219,7 +219,7 @@ struct cairn::optimizer_traits<toy::adam> {
         for (auto& g : o.groups) {
             v.group();
             for (auto& [p, m] : g.parameters)
-                v.parameter(*p, {{"step", scalar_tensor(m.step)},
+                v.parameter(*p, {{"step", converted<float>(m.step)},
                                  {"exp_avg", m.exp_avg},
                                  {"exp_avg_sq", m.exp_avg_sq}});
             v.hyperparameter("lr", g.lr);

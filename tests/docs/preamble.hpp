@@ -10,6 +10,7 @@
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>

@@ -19,6 +19,7 @@ BOOST_AUTO_TEST_SUITE(gather)
 using cairn::box;
 using cairn::errc;
 using cairn::sizes;
+using cairn::state_dict;
 
 namespace {
 
@@ -237,6 +238,38 @@ BOOST_AUTO_TEST_CASE(one_rank_s_refusal_is_everybody_s) {
     BOOST_TEST(told == 3);
     BOOST_TEST(untouched == 3);
     BOOST_TEST(needs_both == 3);
+}
+
+// Not a wait for a rank that has thrown already.
+BOOST_AUTO_TEST_CASE(a_model_that_cannot_be_visited_fails_all_ranks) {
+    std::atomic<int> told{0};
+    cairn::run_ranks(3, [&](auto& me) {
+        // Rank 1 has two tensors that come to one name.
+        std::map<std::string, std::vector<float>> m{{"w", {1}}};
+        if (me.rank() == 1) m["module.w"] = {2};
+        auto const fails = [&](auto verb) {
+            try {
+                verb();
+            } catch (const cairn::error& e) {
+                told += e.failures().size() == 1 && e.failures()[0].where.rank == 1 &&
+                        std::string(e.what()).find("module.w") != std::string::npos;
+            }
+        };
+        cairn::gather_options const gather{.deadline = std::chrono::minutes(1)};
+        fails([&] {
+            (void)cairn::get_model_state_dict(m, {.full_state_dict = true, .gather = gather}, me);
+        });
+        fails([&] { cairn::full_params(m, me, true, gather); });
+        state_dict const whole{{"w", std::vector<float>{3}}};
+        fails([&] {
+            cairn::set_model_state_dict(m, whole,
+                                        {.full_state_dict = true, .broadcast_from_rank0 = true,
+                                         .gather = gather},
+                                        me);
+        });
+        if (m["w"][0] != 1) told = -100;
+    });
+    BOOST_TEST(told == 9);
 }
 
 BOOST_AUTO_TEST_CASE(pipeline_stages_make_one_state) {

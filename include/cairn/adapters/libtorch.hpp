@@ -4,9 +4,9 @@
 #define CAIRN_ADAPTERS_LIBTORCH_HPP
 
 #include <cairn/error.hpp>
+#include <cairn/state/converted.hpp>
 #include <cairn/state/model.hpp>
 #include <cairn/state/optimizer.hpp>
-#include <cairn/tensor/host_tensor.hpp>
 #include <cairn/tensor/traits.hpp>
 
 #include <ATen/core/Tensor.h>
@@ -158,7 +158,7 @@ struct torch_adam_traits {
                 if (it == o.state().end())
                     v.parameter(p);
                 else
-                    v.parameter(p, state_of(static_cast<State&>(*it->second), v));
+                    v.parameter(p, state_of(static_cast<State&>(*it->second)));
             }
             v.hyperparameter("lr", options.lr());
             v.hyperparameter("betas", options.betas());
@@ -175,19 +175,10 @@ struct torch_adam_traits {
     }
 
 private:
-    static state_dict state_of(State& s, auto& v) {
-        // Python keeps the count as a tensor, float32 unless the default dtype is float64.
-        auto const step = std::make_shared<float>(static_cast<float>(s.step()));
-        auto leaf = make_leaf(scalar_tensor(*step));
-        leaf->keep = step;
-        v.filled([&s, step] {
-            if (!(*step >= 0 && *step < 9e15F))
-                throw error(errc::corrupt, {.tensor = "step", .expected = "a number of steps",
-                                            .found = std::to_string(*step)});
-            if (static_cast<float>(s.step()) != *step) s.step(static_cast<std::int64_t>(*step));
-        });
+    static state_dict state_of(State& s) {
         state_dict d;
-        d["step"] = node(std::move(leaf));
+        // Python keeps the count as a tensor, float32 unless the default dtype is float64.
+        d["step"] = converted<float>(s.step());
         d["exp_avg"] = node(at::Tensor(s.exp_avg()));
         d["exp_avg_sq"] = node(at::Tensor(s.exp_avg_sq()));
         if (s.max_exp_avg_sq().defined())

@@ -4,9 +4,12 @@
 
 #include <cairn/format/torch/object.hpp>
 #include <cairn/models/gather.hpp>
-#include <cairn/models/given_state.hpp>
+#include <cairn/models/state_change.hpp>
+#include <cairn/tensor/host_tensor.hpp>
 
-#include <functional>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,75 +17,112 @@
 
 namespace cairn::detail {
 
-/// What rank 0 says of its whole state: tensors by name and shape, values in full.
+/// What rank 0 says of its whole state: tensors by name and shape; numbers and values in full.
 inline std::vector<std::byte> describe_state(const leaves_by_name& given) {
     std::vector<named_leaf> tensors;
-    wire_writer w;
+    std::vector<const flat_leaf*> numbers, values;
     for (auto const& [name, leaf] : given.by_name) {
         auto const* t = leaf->tensor();
-        if (t == nullptr) continue;
+        if (t == nullptr) {
+            values.push_back(leaf);
+            continue;
+        }
         if (t->shards.size() != 1 || !(t->shards[0].where == box::whole(t->global)))
             throw error(errc::invalid_state, {.tensor = name, .expected = "the whole tensor",
                                               .found = std::to_string(t->shards.size()) + " shards",
                                               .remedy = "get it with full_state_dict"});
-        tensors.push_back({name, t});
+        if (t->global.empty())
+            numbers.push_back(leaf);
+        else
+            tensors.push_back({name, t});
     }
+    wire_writer w;
     w.bytes(gather_schedule::describe(tensors));
-    w.varint(given.by_name.size() - tensors.size());
-    for (auto const& [name, leaf] : given.by_name) {
-        if (leaf->tensor() != nullptr) continue;
-        w.string(name);
+    w.varint(numbers.size());
+    for (auto const* leaf : numbers) {
+        auto const& t = *leaf->tensor();
+        host_tensor copy(t.type, {});
+        copy_elements(t.shards[0].view, copy.view());
+        w.string(leaf->fqn);
+        w.u8(static_cast<std::uint8_t>(t.type));
+        w.bytes(copy.bytes());
+    }
+    w.varint(values.size());
+    for (auto const* leaf : values) {
+        w.string(leaf->fqn);
         w.bytes(format::torch::encode_object(leaf->object()->get()));
     }
     return std::move(w.out);
+}
+
+/// The same on the other side. Tensors are `wanted` ones themselves, yet to be filled.
+inline state_dict described_state(const gather_schedule& schedule, wire_reader& r,
+                                  const leaves_by_name& wanted) {
+    state_dict d;
+    for (auto const& t : schedule.tensors()) {
+        auto leaf = std::make_shared<tensor_leaf>();
+        leaf->type = t.type;
+        leaf->global = t.global;
+        if (auto const* own = wanted.find(t.fqn); own != nullptr && own->tensor() != nullptr)
+            leaf->shards = own->tensor()->shards;
+        d[t.fqn] = node(std::move(leaf));
+    }
+    for (auto n = r.count(2); n-- > 0;) {
+        auto const name = r.string();
+        auto const code = r.u8();
+        if (code >= dtype_count) wire_reader::fail("an unknown dtype");
+        host_tensor number(static_cast<dtype>(code), {});
+        auto const bytes = r.bytes();
+        if (bytes.size() != number.bytes().size()) wire_reader::fail("a number cut short");
+        std::copy(bytes.begin(), bytes.end(), number.bytes().begin());
+        d[name] = node(std::move(number));
+    }
+    for (auto n = r.count(2); n-- > 0;) {
+        auto const name = r.string();
+        d[name] = node(format::torch::decode_object(r.bytes()));
+    }
+    return d;
 }
 
 /// Gives every rank its shards of the whole tensors that rank 0 holds, in pieces: no rank but 0
 /// ever holds more of another's than one piece. DCP's `broadcast_from_rank0`.
 ///
 /// @param given    Rank 0's; not looked at elsewhere.
-/// @param wanted   This rank's own tensors, which are filled.
-/// @param prepare  Checks a state dict against what is wanted, and returns what is to be done when
-///                 all ranks found theirs well. Its tensors are `wanted` ones already.
-/// @throws error on all ranks, with every failed rank's own error, before anything is changed.
+/// @param visit    Finds this rank's own tensors, which are filled.
+/// @throws error on all ranks, with every failed rank's own error, before anything is changed; with
+/// `state_modified()` when rank 0 fails while tensors are under way.
 template <Communicator Comm>
-void broadcast_state(Comm& comm, const state_dict& given, const leaves_by_name& wanted,
-                     const gather_options& options,
-                     const std::function<std::function<void()>(state_dict)>& prepare) {
+void broadcast_state(Comm& comm, const state_dict& given, const visit_function& visit,
+                     const gather_options& options, bool strict, const char* of_what) {
     exchange<Comm> ex(comm, 0, options.deadline);
-    std::unique_ptr<leaves_by_name> whole;
+    std::shared_ptr<leaves_by_name> whole;
     auto const header = ex.broadcast(ex.attempt([&] {
         if (!ex.coordinator()) return std::vector<std::byte>();
-        whole = std::make_unique<leaves_by_name>(given);
+        whole = std::make_shared<leaves_by_name>(given);
         return describe_state(*whole);
     }));
     if (!header.failures.empty()) throw error(header.failures, false);
 
     std::unique_ptr<gather_schedule> schedule;
-    std::function<void()> carry_out;
+    std::unique_ptr<visited_state> target;
+    std::unique_ptr<state_change> change;  // takes values back if any rank refuses
     auto const mine = ex.attempt([&] {
+        target = visit_beside(whole.get(), visit, of_what);
         wire_reader r(header.payload);
         auto const tensors = r.bytes();
         schedule = std::make_unique<gather_schedule>(
             std::vector<outcome>{{{}, {tensors.begin(), tensors.end()}}}, options.piece_bytes);
-        state_dict d;
-        for (auto const& t : schedule->tensors()) {
-            auto leaf = std::make_shared<tensor_leaf>();
-            leaf->type = t.type;
-            leaf->global = t.global;
-            if (auto const* own = wanted.find(t.fqn); own != nullptr && own->tensor() != nullptr)
-                leaf->shards = own->tensor()->shards;
-            d[t.fqn] = node(std::move(leaf));
-        }
-        for (auto n = r.count(2); n-- > 0;) {
-            auto const name = r.string();
-            d[name] = node(format::torch::decode_object(r.bytes()));
-        }
-        if (whole) (void)prepare(given);  // rank 0 alone can look at the contents
-        carry_out = prepare(std::move(d));
+        auto described =
+            std::make_shared<leaves_by_name>(described_state(*schedule, r, target->wanted));
+        // rank 0 alone can look at the contents of tensors
+        if (whole) (void)state_change(whole, *target, visit, strict, of_what, false);
+        change = std::make_unique<state_change>(std::move(described), *target, visit, strict,
+                                                of_what, true);
+        change->set_values();
         return std::vector<std::byte>();
     });
     throw_failures(ex.all_gather(mine));
+    change->keep_values();
 
     for (std::size_t round = 0; round < schedule->rounds(); ++round) {
         auto const& ranges = schedule->of(0, round);
@@ -97,7 +137,7 @@ void broadcast_state(Comm& comm, const state_dict& given, const leaves_by_name& 
         for (auto const& r : ranges) {
             auto const& t = schedule->tensors()[r.tensor];
             auto const element = size_of(t.type);
-            auto const* own = wanted.find(t.fqn);
+            auto const* own = target->wanted.find(t.fqn);
             for_each_box(r, element, [&](const box& b, std::size_t at) {
                 if (own == nullptr) return;
                 for (auto const& s : own->tensor()->shards) {
@@ -111,7 +151,7 @@ void broadcast_state(Comm& comm, const state_dict& given, const leaves_by_name& 
             from += static_cast<std::size_t>(r.end - r.begin) * element;
         }
     }
-    carry_out();
+    change->copy_tensors();
 }
 
 }  // namespace cairn::detail

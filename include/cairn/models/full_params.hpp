@@ -23,18 +23,22 @@ namespace cairn {
 ///
 /// All ranks make one at the same time. Each rank copies its own shards back when it goes, unless
 /// `writeback` is off: what was changed in the whole tensors, alike on all ranks, is then in the
-/// model. The model must outlive it.
+/// model. Buffers that show a @ref converted number are not copied back. The model must outlive it.
 class full_params {
 public:
     /// @throws error on all ranks when shards contradict each other or do not make a whole.
     template <Model M, Communicator Comm>
     full_params(M& model, Comm& comm, bool writeback = true, gather_options options = {},
                 const fqn_rules& names = {})
-        : model_(tensors_of(model, names)), writeback_(writeback) {
+        : writeback_(writeback) {
         options.root = -1;
-        std::vector<detail::named_leaf> mine;
-        for (auto const& e : model_.entries()) mine.push_back({e.fqn, &e.what.as_tensor()});
-        for (auto& [fqn, t] : detail::gather_whole(comm, mine, options))
+        auto const look = [&] {
+            model_ = tensors_of(model, names);
+            std::vector<detail::named_leaf> mine;
+            for (auto const& e : model_.entries()) mine.push_back({e.fqn, &e.what.as_tensor()});
+            return mine;
+        };
+        for (auto& [fqn, t] : detail::gather_whole(comm, look, options))
             whole_.emplace(fqn, std::move(t));
     }
     full_params(full_params&&) = delete;
@@ -42,7 +46,7 @@ public:
         if (!writeback_) return;
         for (auto const& e : model_.entries()) {
             auto const& own = e.what.as_tensor();
-            if (!own.writable) continue;
+            if (!own.writable || own.number) continue;
             auto const whole = whole_.at(e.fqn).view();
             for (auto const& s : own.shards)
                 copy_elements(subview(whole, s.where), s.target_view());

@@ -187,15 +187,21 @@ std::vector<std::byte> pack(const std::vector<shard_range>& ranges, Shard&& shar
 }
 
 /// The tensors of all ranks, whole: on every rank, or at the root and nothing elsewhere.
-/// `mine` may differ from rank to rank. Memory beside the result: one piece of each rank.
+/// Memory beside the result: one piece of each rank.
+/// @param look  Gives this rank's, which may differ from rank to rank. Whatever it throws fails all
+///              ranks.
 /// @throws error on all ranks, with every failed rank's own error.
 template <Communicator Comm>
 std::vector<std::pair<std::string, host_tensor>> gather_whole(
-    Comm& comm, const std::vector<named_leaf>& mine, const gather_options& options) {
+    Comm& comm, const std::function<std::vector<named_leaf>()>& look,
+    const gather_options& options) {
     bool const all = options.root < 0;
     exchange<Comm> ex(comm, all ? 0 : options.root, options.deadline);
-    auto const everybody =
-        ex.all_gather(ex.attempt([&] { return gather_schedule::describe(mine); }));
+    std::vector<named_leaf> mine;
+    auto const everybody = ex.all_gather(ex.attempt([&] {
+        mine = look();
+        return gather_schedule::describe(mine);
+    }));
     throw_failures(everybody);
     gather_schedule const schedule(everybody, options.piece_bytes);
 
@@ -245,8 +251,15 @@ std::vector<std::pair<std::string, host_tensor>> gather_whole(
 template <class T, Communicator Comm>
     requires(Tensor<T> || Sharded<T>)
 host_tensor full_tensor(T&& t, Comm& comm, const gather_options& options = {}) {
-    auto const leaf = detail::make_leaf(std::forward<T>(t));
-    auto whole = detail::gather_whole(comm, {{"the tensor", leaf.get()}}, options);
+    std::shared_ptr<tensor_leaf> leaf;
+    auto whole = detail::gather_whole(
+        comm,
+        [&] {
+            leaf = detail::make_leaf(std::forward<T>(t));
+            if (leaf->number) detail::refresh(*leaf->number);
+            return std::vector<detail::named_leaf>{{"the tensor", leaf.get()}};
+        },
+        options);
     return whole.empty() ? host_tensor() : std::move(whole.front().second);
 }
 

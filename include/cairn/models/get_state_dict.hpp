@@ -11,10 +11,12 @@
 #include <cairn/state/optimizer.hpp>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -75,22 +77,31 @@ void for_each_node(const state_dict& d, const std::string& prefix, F&& f) {
 }
 
 /// full_state_dict and cpu_offload.
+/// @param make  Visits, and gives this rank's windows; with full_state_dict, whatever it throws
+///              fails all ranks.
 template <Communicator Comm>
-state_dict whole_or_copied(state_dict d, const state_dict_options& options, Comm& comm) {
-    if (!options.full_state_dict && !options.cpu_offload) return d;
+state_dict whole_or_copied(const std::function<state_dict()>& make,
+                           const state_dict_options& options, Comm& comm) {
     if (!options.full_state_dict) {
-        for_each_node(d, "", [](const std::string&, node& n) {
-            if (n.is_tensor()) n = node(clone_leaf(n.as_tensor()));
-        });
+        auto d = make();
+        if (options.cpu_offload)
+            for_each_node(d, "", [](const std::string&, node& n) {
+                if (n.is_tensor()) n = node(clone_leaf(n.as_tensor()));
+            });
         return d;
     }
-    std::vector<named_leaf> mine;
-    for_each_node(d, "", [&](const std::string& fqn, node& n) {
-        if (n.is_tensor()) mine.push_back({fqn, &n.as_tensor()});
-    });
+    state_dict d;
+    auto const look = [&] {
+        d = make();
+        std::vector<named_leaf> mine;
+        for_each_node(d, "", [&](const std::string& fqn, node& n) {
+            if (n.is_tensor()) mine.push_back({fqn, &n.as_tensor()});
+        });
+        return mine;
+    };
     auto gather = options.gather;
     if (options.cpu_offload) gather.root = 0;
-    auto whole = gather_whole(comm, mine, gather);
+    auto whole = gather_whole(comm, look, gather);
     if (gather.root >= 0 && comm.rank() != gather.root) return {};
     std::map<std::string, host_tensor*> by_name;
     for (auto& [fqn, t] : whole) by_name.emplace(fqn, &t);
@@ -151,10 +162,13 @@ template <Model M, class Comm = solo>
     requires Communicator<std::remove_cvref_t<Comm>>
 state_dict get_model_state_dict(M& model, const state_dict_options& options = {},
                                 Comm&& comm = Comm()) {
-    state_dict d;
-    auto const tensors = detail::select(tensors_of(model, options.names), options);
-    for (auto const& e : tensors.entries()) d[e.fqn] = e.what;
-    return detail::whole_or_copied(std::move(d), options, comm);
+    auto const make = [&] {
+        state_dict d;
+        auto const tensors = detail::select(tensors_of(model, options.names), options);
+        for (auto const& e : tensors.entries()) d[e.fqn] = e.what;
+        return d;
+    };
+    return detail::whole_or_copied(make, options, comm);
 }
 
 /// What optimizers keep, keyed by the FQNs of the parameters; DCP's `get_optimizer_state_dict`.
@@ -168,11 +182,13 @@ template <Model M, class O, class Comm = solo>
     requires(detail::is_optimizers<O> && Communicator<std::remove_cvref_t<Comm>>)
 state_dict get_optimizer_state_dict(M& model, O&& optimizers,
                                     const state_dict_options& options = {}, Comm&& comm = Comm()) {
-    auto const all = tensors_of(model, options.names);
-    auto const groups = detail::groups_of(optimizers, all);
-    auto d = detail::optimizer_dict(groups, detail::select(all, options),
-                                    options.flatten_optimizer_state_dict);
-    return detail::whole_or_copied(std::move(d), options, comm);
+    auto const make = [&] {
+        auto const all = tensors_of(model, options.names);
+        auto const groups = detail::groups_of(optimizers, all);
+        return detail::optimizer_dict(groups, detail::select(all, options),
+                                      options.flatten_optimizer_state_dict);
+    };
+    return detail::whole_or_copied(make, options, comm);
 }
 
 /// Both; DCP's `get_state_dict`.

@@ -5,10 +5,9 @@
 #include <cairn/models/options.hpp>
 #include <cairn/state/copy_leaf.hpp>
 #include <cairn/state/flatten.hpp>
-#include <cairn/state/model.hpp>
 
-#include <cstring>
-#include <functional>
+#include <algorithm>
+#include <cstddef>
 #include <map>
 #include <set>
 #include <string>
@@ -47,16 +46,7 @@ inline void check(const assignment& a) {
         throw error(errc::kind_mismatch,
                     {.tensor = a.to->fqn, .expected = to != nullptr ? "a tensor" : "a value",
                      .found = from != nullptr ? "a tensor" : "a value"});
-    if (to != nullptr) check_alike(a.to->fqn, *from, *to);
-}
-
-inline void carry_out(const std::vector<assignment>& all) {
-    for (auto const& a : all) {
-        if (auto const* t = a.to->tensor())
-            copy_leaf(a.to->fqn, *a.from->tensor(), *t);
-        else if (a.to->object()->set)
-            a.to->object()->set(a.from->object()->get());
-    }
+    if (to != nullptr) (void)pieces_to_copy(a.to->fqn, *from, *to);
 }
 
 /// `'a', 'b', 'c' and 4 more`
@@ -107,20 +97,25 @@ std::vector<assignment> pair_up(const leaves_by_name& wanted, const leaves_by_na
 }
 
 /// Two names of one memory must not be given two contents.
-inline void check_tied(const std::vector<assignment>& all, const model_tensors& model) {
-    std::map<std::string_view, const assignment*> by_name;
-    for (auto const& a : all) by_name.emplace(a.to->fqn, &a);
+inline void check_tied(const std::vector<assignment>& all) {
+    std::map<const std::byte*, std::vector<const assignment*>> firsts;
     for (auto const& a : all) {
-        auto const* e = model.find(a.to->fqn);
-        auto const* first = e == nullptr ? nullptr : model.find(e->id);
-        if (first == nullptr || first == e) continue;
-        auto const b = by_name.find(first->fqn);
-        if (b == by_name.end() ||
-            same_content(*a.from->tensor(), *b->second->from->tensor()))
+        auto const* to = a.to->tensor();
+        if (to == nullptr || to->shards.empty() || to->shards[0].view.empty()) continue;
+        auto& there = firsts[to->shards[0].view.data];
+        auto const first = std::find_if(there.begin(), there.end(), [&](const assignment* b) {
+            auto const& other = *b->to->tensor();
+            return other.type == to->type && other.global == to->global && same_memory(other, *to);
+        });
+        if (first == there.end()) {
+            there.push_back(&a);
             continue;
+        }
+        if (same_content(*a.from->tensor(), *(*first)->from->tensor())) continue;
         throw error(errc::invalid_state,
                     {.tensor = a.to->fqn,
-                     .expected = "the content of '" + first->fqn + "', which is the same weight",
+                     .expected = "the content of '" + (*first)->to->fqn + "', which is the same " +
+                                 (to->number ? "number" : "weight"),
                      .found = "other content",
                      .remedy = "take one of the two out and set strict = false"});
     }

@@ -117,22 +117,6 @@ inline std::vector<new_value> match_groups(const std::vector<optimizer_group>& g
     return out;
 }
 
-/// All or, if one of them throws, none.
-inline void set_all(const std::vector<new_value>& values) {
-    std::vector<value> before;
-    try {
-        for (auto const& [h, v] : values) {
-            before.push_back(h->get());
-            h->set(v);
-        }
-    } catch (const error& e) {
-        auto where = e.context();
-        where.tensor = "hyperparameter '" + values[before.size() - 1].first->name + "'";
-        for (std::size_t i = before.size(); i-- > 0;) values[i].first->set(before[i]);
-        throw error(e.code(), std::move(where));
-    }
-}
-
 }  // namespace cairn::detail
 
 #endif

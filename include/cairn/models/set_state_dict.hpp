@@ -4,7 +4,7 @@
 
 #include <cairn/models/broadcast_state.hpp>
 #include <cairn/models/get_state_dict.hpp>
-#include <cairn/models/match_groups.hpp>
+#include <cairn/models/state_change.hpp>
 
 #include <functional>
 #include <memory>
@@ -17,18 +17,21 @@
 namespace cairn {
 namespace detail {
 
-/// Prepares and carries out, or has rank 0's state broadcast in between.
-template <class Prepare, Communicator Comm>
-void set_state(const state_dict& given, const leaves_by_name& wanted,
-               const state_dict_options& options, Comm& comm, Prepare&& prepare) {
+/// @param visit  Finds where the state goes.
+template <Communicator Comm>
+void set_state(const state_dict& given, const visit_function& visit,
+               const state_dict_options& options, Comm& comm, const char* of_what) {
     if (options.broadcast_from_rank0 && !options.full_state_dict)
         throw error(errc::invalid_argument, {.expected = "full_state_dict",
                                              .found = "broadcast_from_rank0 without it",
                                              .remedy = "set both, as in DCP"});
     if (options.broadcast_from_rank0)
-        broadcast_state(comm, given, wanted, options.gather, prepare);
-    else
-        prepare(given)();
+        return broadcast_state(comm, given, visit, options.gather, options.strict, of_what);
+    auto const state = std::make_shared<const leaves_by_name>(given);
+    auto const target = visit_beside(state.get(), visit, of_what);
+    state_change change(state, *target, visit, options.strict, of_what, false);
+    change.set_values();
+    change.copy_tensors();
 }
 
 }  // namespace detail
@@ -45,21 +48,19 @@ template <Model M, class Comm = solo>
     requires Communicator<std::remove_cvref_t<Comm>>
 void set_model_state_dict(M& model, const state_dict& given, const state_dict_options& options = {},
                           Comm&& comm = Comm()) {
-    auto const tensors = detail::select(tensors_of(model, options.names), options);
-    state_dict own;
-    for (auto const& e : tensors.entries()) own[e.fqn] = e.what;
-    detail::leaves_by_name const wanted(own);
-    std::set<std::string, std::less<>> const elsewhere(tensors.elsewhere().begin(),
-                                                       tensors.elsewhere().end());
-    detail::set_state(given, wanted, options, comm, [&](const state_dict& d) {
-        auto const state = std::make_shared<detail::leaves_by_name>(d);
-        auto pairs = detail::pair_up(
-            wanted, *state, options.strict, "model",
-            [&](const std::string& name) { return detail::lies_at_or_below(name, elsewhere); });
-        detail::check_tied(pairs, tensors);
-        return std::function<void()>(
-            [state, pairs = std::move(pairs)] { detail::carry_out(pairs); });
-    });
+    detail::visit_function const visit = [&] {
+        auto const tensors = detail::select(tensors_of(model, options.names), options);
+        state_dict own;
+        for (auto const& e : tensors.entries()) own[e.fqn] = e.what;
+        std::set<std::string, std::less<>> elsewhere(tensors.elsewhere().begin(),
+                                                     tensors.elsewhere().end());
+        return std::unique_ptr<detail::visited_state>(new detail::visited_state{
+            detail::leaves_by_name(own),
+            [elsewhere = std::move(elsewhere)](const std::string& name) {
+                return detail::lies_at_or_below(name, elsewhere);
+            }});
+    };
+    detail::set_state(given, visit, options, comm, "model");
 }
 
 /// Gives a state dict to optimizers; DCP's `set_optimizer_state_dict`. Both shapes are taken,
@@ -73,37 +74,31 @@ template <Model M, class O, class Comm = solo>
     requires(detail::is_optimizers<O> && Communicator<std::remove_cvref_t<Comm>>)
 void set_optimizer_state_dict(M& model, O&& optimizers, const state_dict& given,
                               const state_dict_options& options = {}, Comm&& comm = Comm()) {
-    auto const all = tensors_of(model, options.names);
-    auto const kept = detail::select(all, options);
-    auto groups = detail::groups_of(optimizers, all);
-    std::set<std::string, std::less<>> others, mine;
-    for (auto const& e : all.entries()) others.insert("state." + e.fqn);
-    for (auto const& e : all.elsewhere()) others.insert("state." + e);
-    for (auto& g : groups) {
-        std::erase_if(g.parameters, [&](auto& p) { return kept.find(p.fqn) == nullptr; });
-        for (auto const& p : g.parameters) {
-            others.erase("state." + p.fqn);
-            mine.insert("state." + p.fqn);
+    detail::visit_function const visit = [&] {
+        auto const all = tensors_of(model, options.names);
+        auto const kept = detail::select(all, options);
+        auto groups = detail::groups_of(optimizers, all);
+        std::set<std::string, std::less<>> others, mine;
+        for (auto const& e : all.entries()) others.insert("state." + e.fqn);
+        for (auto const& e : all.elsewhere()) others.insert("state." + e);
+        for (auto& g : groups) {
+            std::erase_if(g.parameters, [&](auto& p) { return kept.find(p.fqn) == nullptr; });
+            for (auto const& p : g.parameters) {
+                others.erase("state." + p.fqn);
+                mine.insert("state." + p.fqn);
+            }
         }
-    }
-    auto const own = detail::optimizer_dict(groups, kept, false);
-    detail::leaves_by_name const wanted(state_dict{{"state", own.at("state")}});
-    auto const known = [&](const std::string& name) {
-        return name.starts_with("param_groups.") ||
-               (detail::lies_at_or_below(name, others) && !detail::lies_at_or_below(name, mine));
+        auto const own = detail::optimizer_dict(groups, kept, false);
+        return std::unique_ptr<detail::visited_state>(new detail::visited_state{
+            detail::leaves_by_name(state_dict{{"state", own.at("state")}}),
+            [others = std::move(others), mine = std::move(mine)](const std::string& name) {
+                return name.starts_with("param_groups.") ||
+                       (detail::lies_at_or_below(name, others) &&
+                        !detail::lies_at_or_below(name, mine));
+            },
+            std::move(groups)});
     };
-    detail::set_state(given, wanted, options, comm, [&](const state_dict& d) {
-        auto const state = std::make_shared<detail::leaves_by_name>(d);
-        auto pairs = detail::pair_up(wanted, *state, options.strict, "optimizers", known);
-        auto values = detail::match_groups(groups, *state, options.strict);
-        return std::function<void()>(
-            [state, pairs = std::move(pairs), values = std::move(values)] {
-                detail::set_all(values);
-                detail::carry_out(pairs);
-            });
-    });
-    for (auto const& g : groups)
-        for (auto const& f : g.filled) f();
+    detail::set_state(given, visit, options, comm, "optimizers");
 }
 
 /// Both; DCP's `set_state_dict`.

@@ -26,7 +26,7 @@ namespace cairn {
 ///                 v.group();
 ///                 v.hyperparameter("lr", g.lr);
 ///                 for (auto& p : g.parameters)
-///                     v.parameter(*p.tensor, {{"step", cairn::scalar_tensor(p.step)},
+///                     v.parameter(*p.tensor, {{"step", cairn::converted<float>(p.step)},
 ///                                             {"exp_avg", p.m}, {"exp_avg_sq", p.v}});
 ///             }
 ///         }
@@ -52,7 +52,6 @@ struct optimized_parameter {
 struct optimizer_group {
     std::vector<optimized_parameter> parameters{};
     std::vector<hyperparameter> hyperparameters{};
-    std::vector<std::function<void()>> filled{};  ///< Called when the state has been set.
 };
 
 /// What `optimizer_traits::visit` talks to.
@@ -62,7 +61,8 @@ public:
     void group() { groups_.emplace_back(); }
 
     /// A parameter of the group: the tensor that the model names.
-    /// @param state  What the optimizer keeps for it, by PyTorch's names.
+    /// @param state  What the optimizer keeps for it, by PyTorch's names: memory that stays where
+    ///               it is, and numbers that are kept in another type as @ref converted.
     template <class T>
         requires(Tensor<T> || Sharded<T>)
     void parameter(T&& t, state_dict state = {}) {
@@ -111,10 +111,6 @@ public:
         current().hyperparameters.push_back(std::move(h));
     }
 
-    /// `f` is called when `set_optimizer_state_dict` has filled the state that this visit gave:
-    /// for an optimizer that keeps something in another form than PyTorch (a step as an integer).
-    void filled(std::function<void()> f) { current().filled.push_back(std::move(f)); }
-
     std::vector<optimizer_group> take() && { return std::move(groups_); }
 
 private:
@@ -144,6 +140,8 @@ private:
 /// - *init_state*: what the first step would create, as zeros with the parameter's own layout;
 ///   changes no parameter and no state that is there. Called before every visit, so that a fresh
 ///   optimizer has memory for a load to fill; DCP's `_init_optim_state`.
+/// - *visit*: changes nothing; two visits give the same memory. A tensor that is made anew by each
+///   visit cannot be filled: `set_optimizer_state_dict` refuses it unless it holds what is given.
 /// - *Names*: state and hyperparameters by PyTorch's names, if PyTorch shall read them.
 /// - *Lifetime*: as for @ref Model.
 ///
