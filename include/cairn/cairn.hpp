@@ -15,7 +15,9 @@
 #include <cairn/state/state_dict.hpp>
 #include <cairn/state/stateful.hpp>
 #include <cairn/tensor/containers.hpp>
+#include <cairn/tensor/local_layout.hpp>
 #include <cairn/tensor/mesh.hpp>
+#include <cairn/tensor/padding.hpp>
 #include <cairn/tensor/sharded_tensor.hpp>
 
 #endif

@@ -35,7 +35,12 @@ inline void check_leaf(const flat_leaf& leaf, const tensor_leaf& t) {
     for (auto const& s : t.shards) {
         auto const& v = s.view;
         if (!lies_within(s.where, t.global))
-            throw bad("a shard within " + to_string(t.global), to_string(s.where));
+            throw error(errc::invalid_state,
+                        {.tensor = leaf.fqn,
+                         .expected = "a shard within " + to_string(t.global),
+                         .found = to_string(s.where),
+                         .remedy = "if that is padding beyond the tensor (a padded vocabulary), "
+                                   "clip_shards leaves it out"});
         if (v.extents != s.where.lengths)
             throw bad("memory of " + to_string(s.where.lengths), to_string(v.extents));
         if (v.strides.size() != v.extents.size())

@@ -195,7 +195,11 @@ std::vector<optimizer_group> groups_of(O& optimizers, const model_tensors& model
                              .expected = "optimizers of the model's parameters",
                              .found = "parameter " + std::to_string(i) + " of group " +
                                       std::to_string(g) + ", " + to_string(p.id.global) +
-                                      ", which the model does not name"});
+                                      ", which the model does not name",
+                             .remedy = p.fqn.empty() && p.id.address == nullptr
+                                           ? "this rank holds none of it, so that no memory tells "
+                                             "which it is: give its FQN to v.parameter"
+                                           : ""});
             p.fqn = e->fqn;
             auto const [it, fresh] = seen.emplace(p.fqn, g);
             if (!fresh)

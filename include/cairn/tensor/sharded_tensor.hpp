@@ -46,7 +46,8 @@ sharded_view local_shards(const sizes& global, const std::vector<placed_box>& bo
                         {.expected = "a box within " + to_string(global) + ", as long as " +
                                      to_string(p.local.lengths),
                          .found = "offsets " + to_string(p.where.offsets) + ", lengths " +
-                                  to_string(p.where.lengths)});
+                                  to_string(p.where.lengths),
+                         .remedy = "if that is padding beyond the tensor: clip_shards"});
         out.shards.emplace_back(p.where, subview(local, p.local));
     }
     return out;
@@ -65,8 +66,10 @@ sharded_view local_shards(const sizes& global, const std::vector<box>& boxes,
         return {global, local.type, {}};
     }
     if (const sizes expected = local_extents(placed); expected != local.extents)
-        throw error(errc::shape_mismatch, {.expected = "a local tensor of " + to_string(expected),
-                                           .found = to_string(local.extents)});
+        throw error(errc::shape_mismatch,
+                    {.expected = "a local tensor of " + to_string(expected),
+                     .found = to_string(local.extents),
+                     .remedy = "if it is padded: give the padded shape, clip_shards the result"});
     return local_shards(global, placed, local);
 }
 
