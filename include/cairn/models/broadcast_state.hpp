@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -55,18 +57,39 @@ inline std::vector<std::byte> describe_state(const leaves_by_name& given) {
     return std::move(w.out);
 }
 
-/// The same on the other side. Tensors are `wanted` ones themselves, yet to be filled.
+/// Which tensors of this rank's each tensor of rank 0's goes to.
+using targets_of_given = std::map<std::size_t, std::vector<const flat_leaf*>>;
+
+inline targets_of_given find_targets(const gather_schedule& schedule,
+                                     const leaves_by_name& wanted) {
+    std::map<std::string_view, std::size_t> given;
+    for (std::size_t i = 0; i < schedule.tensors().size(); ++i)
+        given.emplace(schedule.tensors()[i].fqn, i);
+    targets_of_given out;
+    for (auto const& [name, leaf] : wanted.by_name) {
+        if (leaf->tensor() == nullptr) continue;
+        auto it = given.find(name);
+        for (auto const& other : leaf->other_names)
+            if (it == given.end()) it = given.find(other);
+        if (it != given.end()) out[it->second].push_back(leaf);
+    }
+    return out;
+}
+
+/// The same on the other side. Tensors are this rank's own, yet to be filled.
 inline state_dict described_state(const gather_schedule& schedule, wire_reader& r,
-                                  const leaves_by_name& wanted) {
+                                  const targets_of_given& targets) {
     state_dict d;
-    for (auto const& t : schedule.tensors()) {
+    auto const add = [&](const gather_schedule::tensor& t, const flat_leaf* own) {
         auto leaf = std::make_shared<tensor_leaf>();
         leaf->type = t.type;
         leaf->global = t.global;
-        if (auto const* own = wanted.find(t.fqn); own != nullptr && own->tensor() != nullptr)
-            leaf->shards = own->tensor()->shards;
-        d[t.fqn] = node(std::move(leaf));
-    }
+        if (own != nullptr) leaf->shards = own->tensor()->shards;
+        d[own != nullptr ? own->fqn : t.fqn] = node(std::move(leaf));
+    };
+    for (auto const& t : schedule.tensors()) add(t, nullptr);
+    for (auto const& [given, own] : targets)
+        for (auto const* leaf : own) add(schedule.tensors()[given], leaf);
     for (auto n = r.count(2); n-- > 0;) {
         auto const name = r.string();
         auto const code = r.u8();
@@ -105,6 +128,7 @@ void broadcast_state(Comm& comm, const state_dict& given, const visit_function& 
 
     std::unique_ptr<gather_schedule> schedule;
     std::unique_ptr<visited_state> target;
+    targets_of_given targets;
     std::unique_ptr<state_change> change;  // takes values back if any rank refuses
     auto const mine = ex.attempt([&] {
         target = visit_beside(whole.get(), visit, of_what);
@@ -112,8 +136,8 @@ void broadcast_state(Comm& comm, const state_dict& given, const visit_function& 
         auto const tensors = r.bytes();
         schedule = std::make_unique<gather_schedule>(
             std::vector<outcome>{{{}, {tensors.begin(), tensors.end()}}}, options.piece_bytes);
-        auto described =
-            std::make_shared<leaves_by_name>(described_state(*schedule, r, target->wanted));
+        targets = find_targets(*schedule, target->wanted);
+        auto described = std::make_shared<leaves_by_name>(described_state(*schedule, r, targets));
         // rank 0 alone can look at the contents of tensors
         if (whole) (void)state_change(whole, *target, visit, strict, of_what, false);
         change = std::make_unique<state_change>(std::move(described), *target, visit, strict,
@@ -137,16 +161,17 @@ void broadcast_state(Comm& comm, const state_dict& given, const visit_function& 
         for (auto const& r : ranges) {
             auto const& t = schedule->tensors()[r.tensor];
             auto const element = size_of(t.type);
-            auto const* own = target->wanted.find(t.fqn);
+            auto const own = targets.find(r.tensor);
             for_each_box(r, element, [&](const box& b, std::size_t at) {
-                if (own == nullptr) return;
-                for (auto const& s : own->tensor()->shards) {
-                    auto const both = intersect(b, s.where);
-                    if (both.volume() == 0) continue;
-                    const_tensor_view const piece(t.type, b.lengths, from + at);
-                    copy_elements(subview(piece, relative_to(both, b)),
-                                  subview(s.target_view(), relative_to(both, s.where)));
-                }
+                if (own == targets.end()) return;
+                const_tensor_view const piece(t.type, b.lengths, from + at);
+                for (auto const* leaf : own->second)
+                    for (auto const& s : leaf->tensor()->shards) {
+                        auto const both = intersect(b, s.where);
+                        if (both.volume() == 0) continue;
+                        copy_elements(subview(piece, relative_to(both, b)),
+                                      subview(s.target_view(), relative_to(both, s.where)));
+                    }
             });
             from += static_cast<std::size_t>(r.end - r.begin) * element;
         }

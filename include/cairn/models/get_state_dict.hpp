@@ -43,16 +43,23 @@ inline model_tensors select(const model_tensors& all, const state_dict_options& 
                                        ? std::string()
                                        : "names look like '" + all.entries()[0].fqn + "'"});
     }
-    model_tensors out;
-    for (auto const& e : all.entries()) {
-        if (options.ignore_frozen_params && !e.buffer && !e.trainable) continue;
-        if (options.submodules.empty() ||
-            std::any_of(options.submodules.begin(), options.submodules.end(),
-                        [&](const std::string& p) { return below(e.fqn, p); }))
-            out.add(e);
+    return all.only([&](const model_entry& e) {
+        if (options.ignore_frozen_params && !e.buffer && !e.trainable) return false;
+        return options.submodules.empty() ||
+               std::any_of(options.submodules.begin(), options.submodules.end(),
+                           [&](const std::string& p) { return below(e.fqn, p); });
+    });
+}
+
+/// The tensors of a model as a state dict.
+inline state_dict model_dict(const model_tensors& tensors) {
+    state_dict d;
+    for (auto const& e : tensors.entries()) {
+        auto& n = d[e.fqn];
+        n = e.what;
+        n.set_other_keys(tensors.other_names(e.fqn));
     }
-    for (auto const& name : all.elsewhere()) out.add_elsewhere(name);
-    return out;
+    return d;
 }
 
 /// All tensors of a state dict that may be nested, by dotted name.
@@ -76,6 +83,13 @@ void for_each_node(const state_dict& d, const std::string& prefix, F&& f) {
     }
 }
 
+/// Another tensor for an entry, which keeps its other keys.
+inline void replace(node& n, node tensor) {
+    auto const others = n.other_keys();
+    tensor.set_other_keys({others.begin(), others.end()});
+    n = std::move(tensor);
+}
+
 /// full_state_dict and cpu_offload.
 /// @param make  Visits, and gives this rank's windows; with full_state_dict, whatever it throws
 ///              fails all ranks.
@@ -86,7 +100,7 @@ state_dict whole_or_copied(const std::function<state_dict()>& make,
         auto d = make();
         if (options.cpu_offload)
             for_each_node(d, "", [](const std::string&, node& n) {
-                if (n.is_tensor()) n = node(clone_leaf(n.as_tensor()));
+                if (n.is_tensor()) replace(n, clone_leaf(n.as_tensor()));
             });
         return d;
     }
@@ -107,7 +121,7 @@ state_dict whole_or_copied(const std::function<state_dict()>& make,
     for (auto& [fqn, t] : whole) by_name.emplace(fqn, &t);
     for_each_node(d, "", [&](const std::string& fqn, node& n) {
         if (!n.is_tensor()) return;
-        n = node(std::move(*by_name.at(fqn)));
+        replace(n, std::move(*by_name.at(fqn)));
         by_name.erase(fqn);
     });
     // Tensors of other ranks alone: pipeline stages.
@@ -132,12 +146,22 @@ inline state_dict optimizer_dict(const std::vector<optimizer_group>& groups,
             if (kept.find(p.fqn) == nullptr) continue;  // options left it out
             names.emplace_back(p.fqn);
             if (flat) {
-                for_each_node(p.state, "state." + p.fqn + ".",
-                              [&](const std::string& name, node& n) { out[name] = n; });
-                for (auto const& h : g.hyperparameters)
-                    out["param_groups." + p.fqn + "." + h.name] = node(h.get());
+                // `before.<fqn>.name`, which may be `before.<other fqn>.name`.
+                auto const add = [&](const std::string& before, const std::string& name, node n) {
+                    std::vector<std::string> others;
+                    for (auto const& other : p.other_names)
+                        others.push_back(before + other + "." + name);
+                    n.set_other_keys(std::move(others));
+                    out[before + p.fqn + "." + name] = std::move(n);
+                };
+                for_each_node(p.state, "", [&](const std::string& name, node& n) {
+                    add("state.", name, n);
+                });
+                for (auto const& h : g.hyperparameters) add("param_groups.", h.name, h.get());
             } else if (!p.state.empty()) {
-                state[p.fqn] = node(p.state);
+                auto& n = state[p.fqn];
+                n = node(p.state);
+                n.set_other_keys(p.other_names);
             }
         }
         auto d = group_dict(g);
@@ -163,10 +187,7 @@ template <Model M, class Comm = solo>
 state_dict get_model_state_dict(M& model, const state_dict_options& options = {},
                                 Comm&& comm = Comm()) {
     auto const make = [&] {
-        state_dict d;
-        auto const tensors = detail::select(tensors_of(model, options.names), options);
-        for (auto const& e : tensors.entries()) d[e.fqn] = e.what;
-        return d;
+        return detail::model_dict(detail::select(tensors_of(model, options.names), options));
     };
     return detail::whole_or_copied(make, options, comm);
 }

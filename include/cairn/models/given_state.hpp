@@ -28,6 +28,13 @@ struct leaves_by_name {
         auto const it = by_name.find(name);
         return it == by_name.end() ? nullptr : it->second;
     }
+    /// What is given for a leaf: under its name or, if there is none, another of a tied weight.
+    const flat_leaf* find_for(const flat_leaf& wanted) const {
+        auto const* found = find(wanted.fqn);
+        for (auto const& other : wanted.other_names)
+            if (found == nullptr) found = find(other);
+        return found;
+    }
     flattened flat;
     std::map<std::string, const flat_leaf*, std::less<>> by_name;
 };
@@ -75,7 +82,7 @@ std::vector<assignment> pair_up(const leaves_by_name& wanted, const leaves_by_na
     std::vector<assignment> out;
     std::vector<std::string> missing, unexpected;
     for (auto const& [name, to] : wanted.by_name) {
-        if (auto const* from = given.find(name))
+        if (auto const* from = given.find_for(*to))
             out.push_back({to, from});
         else
             missing.push_back(name);

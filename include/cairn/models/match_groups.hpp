@@ -50,6 +50,13 @@ public:
         auto const it = groups_.find(fqn);
         return it == groups_.end() ? nullptr : &it->second;
     }
+    /// By another name of a tied weight, if the first is in none.
+    const values* of(const optimized_parameter& p) const {
+        auto const* found = of(p.fqn);
+        for (auto const& other : p.other_names)
+            if (found == nullptr) found = of(other);
+        return found;
+    }
     const values* at(std::size_t position) const { return of(std::to_string(position)); }
 
 private:
@@ -70,7 +77,7 @@ inline std::vector<new_value> match_groups(const std::vector<optimizer_group>& g
         auto const here = "param_groups." + std::to_string(g);
         std::vector<std::pair<std::string, const given_groups::values*>> sources;
         for (auto const& p : groups[g].parameters) {
-            if (auto const* v = given.of(p.fqn))
+            if (auto const* v = given.of(p))
                 sources.emplace_back(p.fqn, v);
             else if (strict)
                 throw error(errc::invalid_state,

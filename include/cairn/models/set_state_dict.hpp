@@ -50,12 +50,10 @@ void set_model_state_dict(M& model, const state_dict& given, const state_dict_op
                           Comm&& comm = Comm()) {
     detail::visit_function const visit = [&] {
         auto const tensors = detail::select(tensors_of(model, options.names), options);
-        state_dict own;
-        for (auto const& e : tensors.entries()) own[e.fqn] = e.what;
         std::set<std::string, std::less<>> elsewhere(tensors.elsewhere().begin(),
                                                      tensors.elsewhere().end());
         return std::unique_ptr<detail::visited_state>(new detail::visited_state{
-            detail::leaves_by_name(own),
+            detail::leaves_by_name(detail::model_dict(tensors)),
             [elsewhere = std::move(elsewhere)](const std::string& name) {
                 return detail::lies_at_or_below(name, elsewhere);
             }});

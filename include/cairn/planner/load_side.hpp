@@ -51,8 +51,11 @@ public:
             if (auto const* o = leaf.object(); o != nullptr && o->per_rank)
                 name = per_rank_name(
                     name, options_->per_rank_source ? options_->per_rank_source(rank_) : rank_);
+            auto it = stored_->entries.find(name);
+            for (auto const& other : leaf.other_names)
+                if (it == stored_->entries.end()) it = stored_->entries.find(stored_name(other));
+            if (it != stored_->entries.end()) name = it->first;
             asked.insert(name);
-            auto const it = stored_->entries.find(name);
             if (it == stored_->entries.end() && add_older(plan, leaf, i, asked)) continue;
             auto const items = plan.items.size();
             if (it == stored_->entries.end()) {

@@ -76,6 +76,8 @@ struct flat_leaf {
     key_path path;
     std::variant<tensor_leaf, object_leaf> what;
     std::shared_ptr<const older_leaf> older{};  ///< The innermost; shared by its leaves.
+    /// Under which a checkpoint may have it where it has no `fqn`: other names of a tied weight.
+    std::vector<std::string> other_names{};
 
     tensor_leaf* tensor() { return std::get_if<tensor_leaf>(&what); }
     const tensor_leaf* tensor() const { return std::get_if<tensor_leaf>(&what); }

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,9 +46,12 @@ public:
     bool walk(const state_dict& d) {
         bool entered = false;
         for (auto const& [key, n] : d) {
+            auto const others = n.other_keys();
+            if (!others.empty()) others_.emplace_back(at_.size(), others);
             at_.emplace_back(key);
             entered = walk(n) || entered;
             at_.pop_back();
+            if (!others.empty()) others_.pop_back();
         }
         return entered;
     }
@@ -224,6 +228,13 @@ private:
         flat_leaf f;
         f.fqn = name();
         f.path = at_;
+        for (auto const& [step, keys] : others_) {
+            for (auto const& key : keys) {
+                auto const own = std::exchange(at_[step], key);
+                f.other_names.push_back(name());
+                at_[step] = own;
+            }
+        }
         f.what = std::move(l);
         auto const [it, fresh] = seen_.try_emplace(f.fqn, out_.leaves.size());
         if (!fresh)
@@ -238,6 +249,8 @@ private:
 
     flattened& out_;
     key_path at_;
+    /// Levels of `at_` that may have other keys in a checkpoint.
+    std::vector<std::pair<std::size_t, std::span<const std::string>>> others_;
     std::map<std::string, std::size_t> seen_;
     std::map<std::size_t, std::shared_ptr<older_leaf>> outermost_;  ///< By position of the leaf.
     std::map<std::pair<const void*, dtype>, tensor_leaf> numbers_;

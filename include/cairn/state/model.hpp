@@ -4,10 +4,10 @@
 
 #include <cairn/state/fqn.hpp>
 #include <cairn/state/make_leaf.hpp>
+#include <cairn/state/model_tensors.hpp>
 #include <cairn/state/state_dict.hpp>
 
-#include <cstddef>
-#include <functional>
+#include <concepts>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,90 +34,6 @@ namespace cairn {
 ///     };
 template <class M>
 struct model_traits;
-
-/// Which tensor is meant, whatever name it is given: the memory, dtype and shape. Two names of
-/// one tensor are a tied weight.
-struct tensor_identity {
-    const void* address = nullptr;  ///< Null: not known, equal to nothing.
-    dtype type = dtype::float32;
-    sizes global{};
-
-    friend bool operator==(const tensor_identity& a, const tensor_identity& b) {
-        return a.address != nullptr && a.address == b.address && a.type == b.type &&
-               a.global == b.global;
-    }
-};
-
-namespace detail {
-
-/// `tensor_traits<T>::identity(t)` if there is one, else where the first element lies, else, for
-/// a rank that holds none, where the object lies.
-template <class T>
-tensor_identity identity_of(T&& t, const tensor_leaf& leaf) {
-    using plain = std::remove_cvref_t<T>;
-    const void* address = nullptr;
-    if constexpr (is_converted_number<plain>) {
-        // Its memory is made anew each time.
-    } else if constexpr (requires { tensor_traits<plain>::identity(t); }) {
-        // what was moved from says nothing any more
-        auto const* kept = static_cast<const plain*>(leaf.keep.get());
-        address = tensor_traits<plain>::identity(kept != nullptr ? *kept : t);
-    } else {
-        if constexpr (std::is_lvalue_reference_v<T>) address = std::addressof(t);
-        for (auto const& s : leaf.shards) {
-            if (s.view.empty()) continue;
-            address = s.view.data;
-            break;
-        }
-    }
-    return {address, leaf.type, leaf.global};
-}
-
-}  // namespace detail
-
-/// One tensor of a model under one of its names.
-struct model_entry {
-    std::string fqn{};
-    node what{};
-    tensor_identity id{};
-    bool buffer = false;
-    bool trainable = true;  ///< PyTorch's `requires_grad`. A frozen parameter has no moments.
-};
-
-/// What a walk through a model gives: tensors by FQN, in the order of the walk. Borrows them.
-class model_tensors {
-public:
-    const std::vector<model_entry>& entries() const noexcept { return entries_; }
-    /// Names that other ranks hold.
-    const std::vector<std::string>& elsewhere() const noexcept { return elsewhere_; }
-
-    const model_entry* find(std::string_view fqn) const {
-        auto const it = by_name_.find(fqn);
-        return it == by_name_.end() ? nullptr : &entries_[it->second];
-    }
-    /// By its first name if it has several.
-    const model_entry* find(const tensor_identity& id) const {
-        auto const [first, last] = by_address_.equal_range(id.address);
-        for (auto it = first; it != last; ++it)
-            if (entries_[it->second].id == id) return &entries_[it->second];
-        return nullptr;
-    }
-
-    /// @return false if the name is taken
-    bool add(model_entry e) {
-        if (!by_name_.emplace(e.fqn, entries_.size()).second) return false;
-        by_address_.emplace(e.id.address, entries_.size());
-        entries_.push_back(std::move(e));
-        return true;
-    }
-    void add_elsewhere(std::string fqn) { elsewhere_.push_back(std::move(fqn)); }
-
-private:
-    std::vector<model_entry> entries_;
-    std::vector<std::string> elsewhere_;
-    std::map<std::string, std::size_t, std::less<>> by_name_;
-    std::multimap<const void*, std::size_t> by_address_;  ///< In the order of the walk.
-};
 
 /// What `model_traits::visit` talks to.
 class model_visitor {
@@ -153,6 +69,16 @@ public:
     /// A parameter, buffer or module that another rank holds (another pipeline stage): keys at or
     /// below it in a state dict are no surprise here.
     void elsewhere(std::string_view name) { found_.add_elsewhere(full(name)); }
+
+    /// Two names of one weight that is tied on some layouts only: this rank holds one of them, or a
+    /// copy under each. The embedding and the head on the first and last pipeline stage are such.
+    /// Where a checkpoint lacks one name, what it has under the other is loaded, and so is what an
+    /// optimizer keeps for it. Names of one memory are known to be tied.
+    void tied(std::string_view name, std::string_view other) {
+        auto const a = full(name), b = full(other);
+        for (auto const& one : {a, b}) found_.add_elsewhere(one);
+        found_.add_tied(a, b);
+    }
 
     /// A module within this one, walked by its own traits.
     template <class M>

@@ -12,6 +12,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -123,6 +124,16 @@ public:
         o->set(v);
     }
 
+    /// Keys under which a checkpoint may have this entry where it lacks the entry's own: a weight
+    /// that is tied to another, and what an optimizer keeps for it.
+    std::span<const std::string> other_keys() const noexcept {
+        return others_ ? std::span<const std::string>(*others_) : std::span<const std::string>();
+    }
+    void set_other_keys(std::vector<std::string> keys) {
+        others_ = keys.empty() ? nullptr
+                               : std::make_shared<const std::vector<std::string>>(std::move(keys));
+    }
+
     const content& raw() const noexcept { return c_; }
 
 private:
@@ -138,6 +149,7 @@ private:
     static std::shared_ptr<detail::object_node> make_reference(T& t);
 
     content c_;
+    std::shared_ptr<const std::vector<std::string>> others_{};
 };
 
 }  // namespace cairn

@@ -46,6 +46,7 @@ struct optimized_parameter {
     std::string fqn{};
     tensor_identity id{};
     state_dict state{};  ///< Empty: nothing is kept (frozen, plain SGD).
+    std::vector<std::string> other_names{};  ///< Of a tied weight.
 };
 
 /// DCP's entry of `param_groups`.
@@ -67,11 +68,11 @@ public:
         requires(Tensor<T> || Sharded<T>)
     void parameter(T&& t, state_dict state = {}) {
         auto const leaf = detail::make_leaf(view_of(t));
-        add({{}, detail::identity_of(std::forward<T>(t), *leaf), std::move(state)});
+        add({{}, detail::identity_of(std::forward<T>(t), *leaf), std::move(state), {}});
     }
     /// The same where the optimizer knows the parameter's FQN.
     void parameter(std::string_view fqn, state_dict state = {}) {
-        add({std::string(fqn), {}, std::move(state)});
+        add({std::string(fqn), {}, std::move(state), {}});
     }
     void parameter(const std::string& fqn, state_dict state = {}) {
         parameter(std::string_view(fqn), std::move(state));
@@ -201,6 +202,7 @@ std::vector<optimizer_group> groups_of(O& optimizers, const model_tensors& model
                                              "which it is: give its FQN to v.parameter"
                                            : ""});
             p.fqn = e->fqn;
+            p.other_names = model.other_names(p.fqn);
             auto const [it, fresh] = seen.emplace(p.fqn, g);
             if (!fresh)
                 throw error(errc::invalid_state,
