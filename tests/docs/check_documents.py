@@ -43,7 +43,8 @@ def compile_problem(source: str, command: list[str]) -> str:
 
 
 def dead_links(page: pathlib.Path):
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose):
         if not (page.parent / target).exists():
             yield f"{page.name}: a link leads nowhere: {target}"
 

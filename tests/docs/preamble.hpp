@@ -42,7 +42,7 @@ struct cairn::optimizer_traits<mine::adam> {
 };
 void print(std::span<const float>);
 
-extern std::vector<float> weights;
+extern std::vector<float> weights, cache;
 extern std::int64_t step, seed;
 extern cairn::thread_group::member ranks;
 extern int my_shard;

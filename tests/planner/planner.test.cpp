@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(per_rank_values_come_back_by_rank) {
     BOOST_TEST((run(2, false, {}) == std::vector<int>{100, 101}));
     BOOST_CHECK_EXCEPTION(run(3, false, {}), cairn::error, code_is(errc::missing_key));
     cairn::load_options o;
-    o.planner.per_rank_source = [](int rank) { return rank % 2; };
+    o.planner.per_rank_source = [](int rank, int saved) { return rank % saved; };
     BOOST_TEST((run(3, false, o) == std::vector<int>{100, 101, 100}));
 }
 

@@ -11,6 +11,8 @@
 #include <cairn/tensor/layout.hpp>
 
 #include <algorithm>
+#include <charconv>
+#include <climits>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,6 +21,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -48,9 +51,7 @@ public:
         for (std::uint32_t i = 0; i < state_->size(); ++i) {
             auto const& leaf = (*state_)[i];
             auto name = stored_name(leaf.fqn);
-            if (auto const* o = leaf.object(); o != nullptr && o->per_rank)
-                name = per_rank_name(
-                    name, options_->per_rank_source ? options_->per_rank_source(rank_) : rank_);
+            if (leaf.per_rank()) name = per_rank_name(name, source_of(name));
             auto it = stored_->entries.find(name);
             for (auto const& other : leaf.other_names)
                 if (it == stored_->entries.end()) it = stored_->entries.find(stored_name(other));
@@ -240,6 +241,27 @@ private:
         }
         return in_parts_->count(&whole) != 0;
     }
+    /// Whose of a per-rank leaf this rank takes.
+    int source_of(const std::string& name) const {
+        if (!options_->per_rank_source) return rank_;
+        auto const saved = saved_ranks(name);
+        return saved == 0 ? rank_ : options_->per_rank_source(rank_, saved);
+    }
+    /// How many ranks saved one of their own under a name, if they are those from 0 on.
+    int saved_ranks(const std::string& name) const {
+        auto const prefix = name + ".";
+        int ranks = 0;
+        for (auto it = stored_->entries.lower_bound(prefix);
+             it != stored_->entries.end() && it->first.starts_with(prefix); ++it) {
+            int rank = 0;
+            auto const* const last = it->first.data() + it->first.size();
+            auto const [end, problem] =
+                std::from_chars(it->first.data() + prefix.size(), last, rank);
+            if (problem == std::errc() && end == last && rank >= 0 && rank < INT_MAX)
+                ranks = std::max(ranks, rank + 1);
+        }
+        return ranks;
+    }
     std::string stored_name(const std::string& fqn) const {
         return options_->rename ? options_->rename(fqn) : fqn;
     }
@@ -253,15 +275,14 @@ private:
     }
 
     void note_missing(const flat_leaf& leaf, const std::string& name) {
-        auto const* o = leaf.object();
-        bool const own = o != nullptr && o->per_rank;
-        problems_.emplace_back(
-            errc::missing_key,
-            error_context{
-                .tensor = name,
-                .remedy = own ? "the checkpoint was saved by fewer ranks: say whose value "
-                                "to take with per_rank_source, or load with partial"
-                              : "load with partial, or correct the name" + nearest(name)});
+        std::string remedy;
+        if (auto const saved = leaf.per_rank() ? saved_ranks(stored_name(leaf.fqn)) : 0; saved != 0)
+            remedy = "ranks 0 to " + std::to_string(saved - 1) +
+                     " saved one: say whose to take with per_rank_source, or load with partial";
+        else
+            remedy = "load with partial, or correct the name" + nearest(name);
+        problems_.emplace_back(errc::missing_key,
+                               error_context{.tensor = name, .remedy = std::move(remedy)});
     }
 
     /// A stored key that ends or begins alike is probably what was meant.

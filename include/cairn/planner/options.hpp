@@ -32,8 +32,9 @@ struct planner_options {
     dtype_policy dtypes = dtype_policy::refuse;
     /// The checkpoint's name of a leaf; empty: its own.
     std::function<std::string(std::string_view fqn)> rename{};
-    /// Whose `per_rank` values a rank takes at load; empty: its own rank's.
-    std::function<int(int rank)> per_rank_source{};
+    /// Whose `per_rank` value or tensor a rank takes at load; empty: its own rank's. `saved_ranks`
+    /// is how many ranks saved one: one more than the highest of them.
+    std::function<int(int rank, int saved_ranks)> per_rank_source{};
     /// Replaces the items that one leaf makes.
     std::function<std::vector<write_item>(const flat_leaf&, std::vector<write_item> usual)>
         create_items{};

@@ -72,17 +72,15 @@ public:
             auto const& leaf = (*state_)[i];
             auto name = options_->rename ? options_->rename(leaf.fqn) : leaf.fqn;
             auto steps = name == leaf.fqn ? leaf.path : key_path{path_element(name)};
-            std::vector<write_item> items;
-            if (auto const* t = leaf.tensor()) {
-                items = tensor_items(leaf, *t, name, i);
-            } else {
-                auto const& o = *leaf.object();
-                if (o.per_rank) {
-                    name = per_rank_name(name, rank_);
-                    steps.emplace_back(std::to_string(rank_));
-                }
-                items.push_back(object_item(leaf, o, name, i));
+            if (leaf.per_rank()) {
+                name = per_rank_name(name, rank_);
+                steps.emplace_back(std::to_string(rank_));
             }
+            std::vector<write_item> items;
+            if (auto const* t = leaf.tensor())
+                items = tensor_items(leaf, *t, name, i);
+            else
+                items.push_back(object_item(leaf, *leaf.object(), name, i));
             for (auto& item : items) tie(item, leaf);
             if (options_->create_items) items = options_->create_items(leaf, std::move(items));
             for (auto& item : items) plan.items.push_back(std::move(item));

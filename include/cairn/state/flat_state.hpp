@@ -45,6 +45,7 @@ struct tensor_leaf {
     bool sharded = false;        ///< False: every rank holds the whole (DCP's TENSOR item).
     bool writable = true;        ///< False for const tensors: savable, never loaded into.
     bool requires_grad = false;
+    bool per_rank = false;       ///< Each rank has its own; see `per_rank`.
     std::vector<shard> shards;   ///< 0, 1 or many.
     std::shared_ptr<const void> keep;  ///< Owns an rvalue that was put into a state dict.
     /// Set for a number that is kept in another type; the only shard is its memory.
@@ -83,6 +84,8 @@ struct flat_leaf {
     const tensor_leaf* tensor() const { return std::get_if<tensor_leaf>(&what); }
     object_leaf* object() { return std::get_if<object_leaf>(&what); }
     const object_leaf* object() const { return std::get_if<object_leaf>(&what); }
+    /// Whether it is kept under its name and the rank.
+    bool per_rank() const { return tensor() != nullptr ? tensor()->per_rank : object()->per_rank; }
 };
 
 /// A state dict as a list of named leaves, in the order in which DCP's flattening visits them.

@@ -193,8 +193,9 @@ private:
         auto leaf = show(how, t.type);
         if (how->number != nullptr) {
             auto const [it, fresh] = numbers_.try_emplace({how->number, t.type}, leaf);
-            if (!fresh) return it->second;
+            if (!fresh) leaf = it->second;
         }
+        leaf.per_rank = t.per_rank;
         try {
             refresh(*leaf.number);
         } catch (const error& e) {

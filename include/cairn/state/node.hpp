@@ -2,6 +2,7 @@
 #ifndef CAIRN_STATE_NODE_HPP
 #define CAIRN_STATE_NODE_HPP
 
+#include <cairn/state/bytes_value.hpp>
 #include <cairn/state/flat_state.hpp>
 #include <cairn/state/make_leaf.hpp>
 #include <cairn/state/per_rank.hpp>
@@ -61,13 +62,10 @@ template <class T>
 inline constexpr bool is_per_rank = false;
 template <class T>
 inline constexpr bool is_per_rank<per_rank_t<T>> = true;
-
-/// A variable whose meaning is not said: would its value be saved, or should it be loaded into?
 template <class T>
-concept AmbiguousScalar =
-    std::is_lvalue_reference_v<T> && !std::is_const_v<std::remove_reference_t<T>> &&
-    (std::is_arithmetic_v<std::remove_cvref_t<T>> ||
-     std::same_as<std::remove_cvref_t<T>, std::string>);
+inline constexpr bool is_bytes_reference = false;
+template <class T>
+inline constexpr bool is_bytes_reference<bytes_reference<T>> = true;
 
 }  // namespace detail
 
@@ -75,7 +73,8 @@ concept AmbiguousScalar =
 ///
 /// Made from whatever the state holds. Tensors, sharded tensors and Statefuls that are lvalues are
 /// borrowed and must outlive the verb; rvalues are moved in. Values are copied; a scalar that a
-/// load shall write into is given as `std::ref(step)`. Copies of a node share what it holds.
+/// load shall write into is given as `std::ref(step)`, a struct as `cairn::as_bytes(rng)`. Copies
+/// of a node share what it holds.
 class node {
 public:
     using content = std::variant<std::monostate, std::shared_ptr<state_dict>,

@@ -2,6 +2,11 @@
 #ifndef CAIRN_STATE_PER_RANK_HPP
 #define CAIRN_STATE_PER_RANK_HPP
 
+#include <cairn/tensor/containers.hpp>
+#include <cairn/tensor/traits.hpp>
+
+#include <concepts>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -12,11 +17,37 @@ struct per_rank_t {
     T inner;
 };
 
-/// A value that each rank has its own of (random state, data position), given by value or as
-/// `std::ref`. Kept under its name and the rank, so that PyTorch sees ordinary objects, and given
-/// back by rank; `planner_options::per_rank_source` says whose to take in another world size.
+namespace detail {
+
+/// A variable whose meaning is not said: would its value be saved, or should it be loaded into?
 template <class T>
-per_rank_t<std::decay_t<T>> per_rank(T&& t) {
+concept AmbiguousScalar =
+    std::is_lvalue_reference_v<T> && !std::is_const_v<std::remove_reference_t<T>> &&
+    (std::is_arithmetic_v<std::remove_cvref_t<T>> ||
+     std::same_as<std::remove_cvref_t<T>, std::string>);
+
+/// Tensors that are lvalues are borrowed; all else is copied or moved, as `std::ref` is.
+template <class T>
+using held_per_rank = std::conditional_t<std::is_lvalue_reference_v<T> && Tensor<T>, T,
+                                         std::decay_t<T>>;
+
+}  // namespace detail
+
+/// What each rank has its own of: random state, a data position, a tensor that is no part of a
+/// sharded one. A value is given by value, as `std::ref` or as `as_bytes`; a tensor that is an
+/// lvalue is borrowed.
+///
+/// Kept under its name and the rank, `rng.3`, so that PyTorch sees ordinary values and tensors, and
+/// given back by rank; `planner_options::per_rank_source` says whose to take when another number of
+/// ranks loads.
+template <class T>
+per_rank_t<detail::held_per_rank<T>> per_rank(T&& t) {
+    static_assert(!detail::AmbiguousScalar<T>,
+                  "cairn: a mutable scalar says how it is meant: per_rank(std::ref(x)) to be "
+                  "loaded into, per_rank(cairn::value(x)) to be saved as it is now");
+    static_assert(!Sharded<T>,
+                  "cairn: per_rank is for what each rank has its own of; a sharded tensor is one "
+                  "tensor of all ranks");
     return {std::forward<T>(t)};
 }
 

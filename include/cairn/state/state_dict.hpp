@@ -121,12 +121,20 @@ node::content node::make(T&& t) {
         return std::make_shared<state_list>(std::forward<T>(t));
     } else if constexpr (detail::is_per_rank<plain>) {
         content inner = make(std::forward<T>(t).inner);
-        auto* const object = std::get_if<4>(&inner);
-        if (object == nullptr)
-            throw error(errc::invalid_state, {.expected = "a value in per_rank()",
+        if (auto* const object = std::get_if<4>(&inner))
+            (*object)->per_rank = true;
+        else if (auto* const leaf = std::get_if<3>(&inner); leaf != nullptr && !(*leaf)->sharded)
+            (*leaf)->per_rank = true;
+        else
+            throw error(errc::invalid_state, {.expected = "a value or a whole tensor in per_rank()",
                                               .found = "something else"});
-        (*object)->per_rank = true;
         return inner;
+    } else if constexpr (detail::is_bytes_reference<plain>) {
+        auto o = std::make_shared<detail::object_node>();
+        o->get = [t] { return t.get(); };
+        if constexpr (requires(const value& v) { t.set(v); })
+            o->set = [t](const value& v) { t.set(v); };
+        return o;
     } else if constexpr (detail::is_reference_wrapper<plain>) {
         using target = typename plain::type;
         if constexpr (ValueLike<std::remove_const_t<target>>)
@@ -171,7 +179,8 @@ node::content node::make(T&& t) {
     } else {
         static_assert(ValueLike<plain> && !ValueLike<plain>,
                       "cairn: not something a state dict can hold: specialise tensor_traits, "
-                      "shard_traits or value_traits for it, or give it as std::ref");
+                      "shard_traits or value_traits for it, or give it as std::ref, or as "
+                      "cairn::as_bytes if it is a struct of plain numbers");
     }
 }
 

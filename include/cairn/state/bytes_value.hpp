@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STATE_BYTES_VALUE_HPP
+#define CAIRN_STATE_BYTES_VALUE_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/state/value.hpp>
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace cairn {
+namespace detail {
+
+/// What an aggregate is made of, in the end.
+struct scalars_found {
+    std::size_t bytes = 0;
+    bool pointers = false;
+};
+
+/// Becomes whatever scalar is initialised, and notes it. It becomes nothing else, so that braces
+/// are elided down to the scalars of nested structs and arrays.
+struct noted_scalar {
+    scalars_found* found;
+
+    template <class S>
+        requires std::is_scalar_v<S>
+    constexpr operator S() const {
+        found->bytes += sizeof(S);
+        if (!std::is_arithmetic_v<S> && !std::is_enum_v<S>) found->pointers = true;
+        return S{};
+    }
+};
+
+template <class T, std::size_t... I>
+constexpr bool takes_scalars(std::index_sequence<I...>) {
+    return requires { T{noted_scalar{(static_cast<void>(I), nullptr)}...}; };
+}
+
+inline constexpr std::size_t most_scalars = 4096;
+
+/// How many scalars there are; beyond @ref most_scalars, some more than that.
+template <class T, std::size_t Low = 0, std::size_t High = 1>
+constexpr std::size_t count_scalars() {
+    if constexpr (High > Low + 1 && !takes_scalars<T>(std::make_index_sequence<High>())) {
+        constexpr auto middle = Low + (High - Low) / 2;
+        if constexpr (takes_scalars<T>(std::make_index_sequence<middle>()))
+            return middle + 1 == High ? middle : count_scalars<T, middle, High>();
+        else
+            return middle == Low + 1 ? Low : count_scalars<T, Low, middle>();
+    } else if constexpr (!takes_scalars<T>(std::make_index_sequence<High>())) {
+        return Low;
+    } else if constexpr (High > most_scalars) {
+        return High;
+    } else {
+        return count_scalars<T, High, 2 * High>();
+    }
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmissing-braces"  // elided on purpose
+#pragma GCC diagnostic ignored "-Wconversion"      // of zeros, to bit-fields
+template <class T, std::size_t... I>
+constexpr scalars_found scalars_of(std::index_sequence<I...>) {
+    scalars_found found;
+    [[maybe_unused]] T const t{noted_scalar{(static_cast<void>(I), &found)}...};
+    return found;
+}
+#pragma GCC diagnostic pop
+template <class T>
+constexpr scalars_found scalars_of() {
+    constexpr auto n = count_scalars<T>();
+    // Too many, or a member that needs something else: nothing is known.
+    if constexpr (n > most_scalars || !takes_scalars<T>(std::make_index_sequence<n>()))
+        return {0, false};
+    else return scalars_of<T>(std::make_index_sequence<n>());
+}
+
+}  // namespace detail
+
+/// Whether the bytes of an object say all of it, in another process too: no pointers, no padding.
+/// Aggregates of at most 4096 numbers are looked at; of a union, the first member. A class with
+/// private members cannot be: specialise this for one that you know, such as
+/// `template <> inline constexpr bool cairn::plain_bytes<std::mt19937> = true;`.
+template <class T>
+inline constexpr bool plain_bytes = [] {
+    if constexpr (std::is_aggregate_v<T> && !std::is_union_v<T>) {
+        constexpr auto found = detail::scalars_of<T>();
+        return !found.pointers && found.bytes == sizeof(T);
+    } else {
+        return std::is_arithmetic_v<T> || std::is_enum_v<T>;
+    }
+}();
+
+/// An object that is saved and loaded as its bytes; made by @ref as_bytes.
+template <class T>
+struct bytes_reference {
+    T* object;
+
+    value get() const {
+        value::bytes_t out(sizeof(T));
+        std::memcpy(out.data(), object, sizeof(T));
+        return out;
+    }
+    /// @throws error errc::kind_mismatch, or errc::shape_mismatch for another number of bytes
+    void set(const value& v) const
+        requires(!std::is_const_v<T>)
+    {
+        auto const* bytes = v.get_if<value::bytes_t>();
+        if (bytes == nullptr)
+            throw error(errc::kind_mismatch,
+                        {.expected = "bytes", .found = std::string(v.kind_name())});
+        if (bytes->size() != sizeof(T))
+            throw error(errc::shape_mismatch,
+                        {.expected = std::to_string(sizeof(T)) +
+                                     " bytes, as the program's object has",
+                         .found = std::to_string(bytes->size()),
+                         .remedy = "was it saved when the struct had other members?"});
+        std::memcpy(object, bytes->data(), sizeof(T));
+    }
+};
+
+/// A trivially copyable object as a value of a state dict: its bytes, which a load writes back. For
+/// what only this program reads again, such as the state of a random number generator. PyTorch sees
+/// `bytes`.
+///
+///     cairn::state_dict state{{"rng", cairn::per_rank(cairn::as_bytes(rng))}};
+///
+/// Refused when you compile: pointers, which mean nothing in another process, and padding, whose
+/// bytes may be anything, so that equal objects would differ. See @ref plain_bytes.
+/// @param object  Outlives what is done with the state. A const one can only be saved.
+template <class T>
+bytes_reference<T> as_bytes(T& object) {
+    using plain = std::remove_const_t<T>;
+    static_assert(std::is_trivially_copyable_v<plain>,
+                  "cairn: as_bytes is for trivially copyable types: specialise value_traits");
+    if constexpr (std::is_trivially_copyable_v<plain> && !plain_bytes<plain>) {
+        static_assert(std::is_aggregate_v<plain> && !std::is_union_v<plain>,
+                      "cairn: as_bytes cannot look into this type: if it has neither pointers nor "
+                      "padding, specialise cairn::plain_bytes for it");
+        if constexpr (std::is_aggregate_v<plain> && !std::is_union_v<plain>) {
+            static_assert(!detail::scalars_of<plain>().pointers,
+                          "cairn: as_bytes of a pointer would mean nothing in another process: "
+                          "specialise value_traits");
+            static_assert(detail::scalars_of<plain>().pointers,
+                          "cairn: as_bytes of a type with padding would save bytes that may be "
+                          "anything: add members that fill it, or specialise value_traits; "
+                          "cairn::plain_bytes, if it has none that cairn could find");
+        }
+    }
+    return {std::addressof(object)};
+}
+/// A temporary cannot take what is loaded.
+template <class T>
+void as_bytes(const T&&) = delete;
+
+}  // namespace cairn
+
+#endif
