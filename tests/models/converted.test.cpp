@@ -305,6 +305,36 @@ BOOST_AUTO_TEST_CASE(all_or_none) {
     BOOST_TEST(own.slots[1].step == 9);
 }
 
+BOOST_AUTO_TEST_CASE(a_model_and_its_optimizer_or_neither) {
+    for (bool const broadcast : {false, true}) {
+        trained t;
+        auto const whole = cairn::state_dict_options{.cpu_offload = true};
+        auto const [ms, os] = cairn::get_state_dict(t.model, t.optimizer, whole);
+        auto bad = os;
+        bad["state"] = cairn::node(state_dict{{"a", state_dict{{"step", std::vector<float>{1}}}}});
+        net m;
+        adam o(m);
+        auto alone = cairn::solo();
+        cairn::state_dict_options const options{.full_state_dict = broadcast,
+                                                .broadcast_from_rank0 = broadcast};
+        BOOST_CHECK_THROW(cairn::set_state_dict(m, o, ms, bad, options, alone), cairn::error);
+        expect_fresh(m, o);
+        o.slots[1].m.clear();
+        o = adam(m, shown::by_function);
+        o.on_set = [](float) { throw 42; };
+        try {
+            cairn::set_state_dict(m, o, ms, os, options, alone);
+            BOOST_TEST(false);
+        } catch (...) {
+        }
+        expect_fresh(m, o);
+        o.on_set = {};
+        cairn::set_state_dict(m, o, ms, os, options, alone);
+        BOOST_TEST(m.batches == 77);
+        BOOST_TEST(o.slots[1].step == 1001);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(one_rank_s_refusal_leaves_all_ranks_as_they_were) {
     for (int const refuses : {-1, 0, 2}) {
         std::atomic<int> told{0}, right{0};

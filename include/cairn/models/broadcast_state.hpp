@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -107,58 +108,33 @@ inline state_dict described_state(const gather_schedule& schedule, wire_reader& 
     return d;
 }
 
-/// Gives every rank its shards of the whole tensors that rank 0 holds, in pieces: no rank but 0
-/// ever holds more of another's than one piece. DCP's `broadcast_from_rank0`.
-///
-/// @param given    Rank 0's; not looked at elsewhere.
-/// @param visit    Finds this rank's own tensors, which are filled.
-/// @throws error on all ranks, with every failed rank's own error, before anything is changed; with
-/// `state_modified()` when rank 0 fails while tensors are under way.
-template <Communicator Comm>
-void broadcast_state(Comm& comm, const state_dict& given, const visit_function& visit,
-                     const gather_options& options, bool strict, const char* of_what) {
-    exchange<Comm> ex(comm, 0, options.deadline);
-    std::shared_ptr<leaves_by_name> whole;
-    auto const header = ex.broadcast(ex.attempt([&] {
-        if (!ex.coordinator()) return std::vector<std::byte>();
-        whole = std::make_shared<leaves_by_name>(given);
-        return describe_state(*whole);
-    }));
-    if (!header.failures.empty()) throw error(header.failures, false);
+/// One of the states that rank 0 gives.
+struct part_in_broadcast : part_on_its_way {
+    std::unique_ptr<gather_schedule> schedule{};
+    targets_of_given targets{};
 
-    std::unique_ptr<gather_schedule> schedule;
-    std::unique_ptr<visited_state> target;
-    targets_of_given targets;
-    std::unique_ptr<state_change> change;  // takes values back if any rank refuses
-    auto const mine = ex.attempt([&] {
-        target = visit_beside(whole.get(), visit, of_what);
-        wire_reader r(header.payload);
+    /// Makes ready for what rank 0 says: sets values, and knows where each tensor's pieces go.
+    void prepare(std::span<const std::byte> said, const gather_options& options, bool strict) {
+        wire_reader r(said);
         auto const tensors = r.bytes();
         schedule = std::make_unique<gather_schedule>(
             std::vector<outcome>{{{}, {tensors.begin(), tensors.end()}}}, options.piece_bytes);
         targets = find_targets(*schedule, target->wanted);
         auto described = std::make_shared<leaves_by_name>(described_state(*schedule, r, targets));
         // rank 0 alone can look at the contents of tensors
-        if (whole) (void)state_change(whole, *target, visit, strict, of_what, false);
-        change = std::make_unique<state_change>(std::move(described), *target, visit, strict,
-                                                of_what, true);
+        if (whole) (void)state_change(whole, *target, part->visit, strict, part->of_what, false);
+        change = std::make_unique<state_change>(std::move(described), *target, part->visit, strict,
+                                                part->of_what, true);
         change->set_values();
-        return std::vector<std::byte>();
-    });
-    throw_failures(ex.all_gather(mine));
-    change->keep_values();
-
-    for (std::size_t round = 0; round < schedule->rounds(); ++round) {
-        auto const& ranges = schedule->of(0, round);
-        auto const o = ex.broadcast(ex.attempt([&] {
-            if (!whole) return std::vector<std::byte>();
-            return pack(ranges, [&](const shard_range& r) {
-                return whole->find(schedule->tensors()[r.tensor].fqn)->tensor()->shards[0].view;
-            });
-        }));
-        if (!o.failures.empty()) throw error(o.failures, true);
-        auto const* from = o.payload.data();
-        for (auto const& r : ranges) {
+    }
+    /// Rank 0's pieces of a round.
+    std::vector<std::byte> send(std::size_t round) const {
+        return pack(schedule->of(0, round), [&](const shard_range& r) {
+            return whole->find(schedule->tensors()[r.tensor].fqn)->tensor()->shards[0].view;
+        });
+    }
+    void receive(std::size_t round, const std::byte* from) const {
+        for (auto const& r : schedule->of(0, round)) {
             auto const& t = schedule->tensors()[r.tensor];
             auto const element = size_of(t.type);
             auto const own = targets.find(r.tensor);
@@ -176,7 +152,50 @@ void broadcast_state(Comm& comm, const state_dict& given, const visit_function& 
             from += static_cast<std::size_t>(r.end - r.begin) * element;
         }
     }
-    change->copy_tensors();
+};
+
+/// Gives every rank its shards of the whole tensors that rank 0 holds, in pieces: no rank but 0
+/// ever holds more of another's than one piece. DCP's `broadcast_from_rank0`.
+///
+/// @param given  Rank 0's; not looked at elsewhere.
+/// @throws error on all ranks, with every failed rank's own error, before anything is changed; with
+/// `state_modified()` when rank 0 fails while tensors are under way.
+template <Communicator Comm>
+void broadcast_state(Comm& comm, const std::vector<given_part>& given,
+                     const gather_options& options, bool strict) {
+    exchange<Comm> ex(comm, 0, options.deadline);
+    std::vector<part_in_broadcast> parts(given.size());
+    auto const header = ex.broadcast(ex.attempt([&] {
+        wire_writer w;
+        for (std::size_t i = 0; i < given.size(); ++i) {
+            parts[i].part = &given[i];
+            if (!ex.coordinator()) continue;
+            parts[i].whole = std::make_shared<const leaves_by_name>(*given[i].given);
+            w.bytes(describe_state(*parts[i].whole));
+        }
+        return std::move(w.out);
+    }));
+    if (!header.failures.empty()) throw error(header.failures, false);
+
+    // From here on, whatever is thrown takes back the values that were set.
+    auto const mine = ex.attempt([&] {
+        visit_all(parts);
+        wire_reader r(header.payload);
+        for (auto& p : parts) p.prepare(r.bytes(), options, strict);
+        return std::vector<std::byte>();
+    });
+    throw_failures(ex.all_gather(mine));
+    for (auto& p : parts) p.change->keep_values();
+
+    for (auto& p : parts) {
+        for (std::size_t round = 0; round < p.schedule->rounds(); ++round) {
+            auto const o = ex.broadcast(ex.attempt(
+                [&] { return p.whole ? p.send(round) : std::vector<std::byte>(); }));
+            if (!o.failures.empty()) throw error(o.failures, true);
+            p.receive(round, o.payload.data());
+        }
+    }
+    for (auto& p : parts) p.change->copy_tensors();
 }
 
 }  // namespace cairn::detail

@@ -4,13 +4,13 @@
 
 #include <cairn/comm/solo.hpp>
 #include <cairn/models/gather.hpp>
+#include <cairn/models/given_state.hpp>
 #include <cairn/models/options.hpp>
 #include <cairn/state/copy_leaf.hpp>
 #include <cairn/state/flatten.hpp>
 #include <cairn/state/model.hpp>
 #include <cairn/state/optimizer.hpp>
 
-#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -26,15 +26,17 @@ namespace detail {
 /// The part of a model that options ask for.
 /// @throws error errc::missing_key for a submodule that is none.
 inline model_tensors select(const model_tensors& all, const state_dict_options& options) {
-    auto const below = [](std::string_view fqn, std::string_view prefix) {
-        return fqn.starts_with(prefix) &&
-               (fqn.size() == prefix.size() || fqn[prefix.size()] == '.');
+    name_set const wanted(options.submodules.begin(), options.submodules.end());
+    auto missing = wanted;
+    auto const look = [&](const std::string& fqn) {
+        for_each_at_or_above(fqn, wanted, [&](const std::string& name) { missing.erase(name); });
     };
-    for (auto const& prefix : options.submodules) {
-        auto const hit = [&](const std::string& fqn) { return below(fqn, prefix); };
-        bool const held = std::any_of(all.entries().begin(), all.entries().end(),
-                                      [&](const model_entry& e) { return hit(e.fqn); });
-        if (!held && std::none_of(all.elsewhere().begin(), all.elsewhere().end(), hit))
+    if (!wanted.empty()) {
+        for (auto const& e : all.entries()) look(e.fqn);
+        for (auto const& name : all.elsewhere()) look(name);
+    }
+    for (auto const& prefix : options.submodules)
+        if (missing.count(prefix) != 0)
             throw error(errc::missing_key,
                         {.tensor = prefix,
                          .found = "a submodule prefix that matches none of " +
@@ -42,12 +44,9 @@ inline model_tensors select(const model_tensors& all, const state_dict_options& 
                          .remedy = all.entries().empty()
                                        ? std::string()
                                        : "names look like '" + all.entries()[0].fqn + "'"});
-    }
     return all.only([&](const model_entry& e) {
         if (options.ignore_frozen_params && !e.buffer && !e.trainable) return false;
-        return options.submodules.empty() ||
-               std::any_of(options.submodules.begin(), options.submodules.end(),
-                           [&](const std::string& p) { return below(e.fqn, p); });
+        return wanted.empty() || lies_at_or_below(e.fqn, wanted);
     });
 }
 

@@ -65,12 +65,18 @@ inline std::string list_keys(const std::vector<std::string>& keys) {
     return s;
 }
 
-/// Whether `name`, or what stands before one of its dots, is one of `names`.
-inline bool lies_at_or_below(std::string_view name,
-                             const std::set<std::string, std::less<>>& names) {
+using name_set = std::set<std::string, std::less<>>;
+
+/// Calls `f` for those of `names` that are `name` or stand before one of its dots.
+template <class F>
+void for_each_at_or_above(std::string_view name, const name_set& names, F&& f) {
     for (auto at = name.size(); at != name.npos && at != 0; at = name.rfind('.', at - 1))
-        if (names.count(name.substr(0, at)) != 0) return true;
-    return false;
+        if (auto const it = names.find(name.substr(0, at)); it != names.end()) f(*it);
+}
+inline bool lies_at_or_below(std::string_view name, const name_set& names) {
+    bool does = false;
+    for_each_at_or_above(name, names, [&](const std::string&) { does = true; });
+    return does;
 }
 
 /// Pairs what is wanted with what is given, all of it checked.

@@ -8,7 +8,6 @@
 
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -17,21 +16,66 @@
 namespace cairn {
 namespace detail {
 
-/// @param visit  Finds where the state goes.
+/// Sets all parts or none.
 template <Communicator Comm>
-void set_state(const state_dict& given, const visit_function& visit,
-               const state_dict_options& options, Comm& comm, const char* of_what) {
+void set_state(const std::vector<given_part>& parts, const state_dict_options& options,
+               Comm& comm) {
     if (options.broadcast_from_rank0 && !options.full_state_dict)
         throw error(errc::invalid_argument, {.expected = "full_state_dict",
                                              .found = "broadcast_from_rank0 without it",
                                              .remedy = "set both, as in DCP"});
     if (options.broadcast_from_rank0)
-        return broadcast_state(comm, given, visit, options.gather, options.strict, of_what);
-    auto const state = std::make_shared<const leaves_by_name>(given);
-    auto const target = visit_beside(state.get(), visit, of_what);
-    state_change change(state, *target, visit, options.strict, of_what, false);
-    change.set_values();
-    change.copy_tensors();
+        return broadcast_state(comm, parts, options.gather, options.strict);
+    std::vector<part_on_its_way> all;
+    for (auto const& p : parts)
+        all.push_back({&p, std::make_shared<const leaves_by_name>(*p.given)});
+    visit_all(all);
+    for (auto& p : all)
+        p.change = std::make_unique<state_change>(p.whole, *p.target, p.part->visit,
+                                                  options.strict, p.part->of_what, false);
+    for (auto& p : all) p.change->set_values();
+    for (auto& p : all) p.change->copy_tensors();
+}
+
+/// Looks where a model's state goes. What it refers to outlives the visits.
+template <class M>
+visit_function visit_of_model(M& model, const state_dict_options& options) {
+    return [&model, &options] {
+        auto const tensors = select(tensors_of(model, options.names), options);
+        name_set elsewhere(tensors.elsewhere().begin(), tensors.elsewhere().end());
+        return std::unique_ptr<visited_state>(new visited_state{
+            leaves_by_name(model_dict(tensors)),
+            [elsewhere = std::move(elsewhere)](const std::string& name) {
+                return lies_at_or_below(name, elsewhere);
+            }});
+    };
+}
+/// The same for optimizers.
+template <class M, class O>
+visit_function visit_of_optimizers(M& model, O& optimizers, const state_dict_options& options) {
+    return [&model, &optimizers, &options] {
+        auto const all = tensors_of(model, options.names);
+        auto const kept = select(all, options);
+        auto groups = groups_of(optimizers, all);
+        name_set others, mine;
+        for (auto const& e : all.entries()) others.insert("state." + e.fqn);
+        for (auto const& e : all.elsewhere()) others.insert("state." + e);
+        for (auto& g : groups) {
+            std::erase_if(g.parameters, [&](auto& p) { return kept.find(p.fqn) == nullptr; });
+            for (auto const& p : g.parameters) {
+                others.erase("state." + p.fqn);
+                mine.insert("state." + p.fqn);
+            }
+        }
+        auto const own = optimizer_dict(groups, kept, false);
+        return std::unique_ptr<visited_state>(new visited_state{
+            leaves_by_name(state_dict{{"state", own.at("state")}}),
+            [others = std::move(others), mine = std::move(mine)](const std::string& name) {
+                return name.starts_with("param_groups.") ||
+                       (lies_at_or_below(name, others) && !lies_at_or_below(name, mine));
+            },
+            std::move(groups)});
+    };
 }
 
 }  // namespace detail
@@ -48,17 +92,7 @@ template <Model M, class Comm = solo>
     requires Communicator<std::remove_cvref_t<Comm>>
 void set_model_state_dict(M& model, const state_dict& given, const state_dict_options& options = {},
                           Comm&& comm = Comm()) {
-    detail::visit_function const visit = [&] {
-        auto const tensors = detail::select(tensors_of(model, options.names), options);
-        std::set<std::string, std::less<>> elsewhere(tensors.elsewhere().begin(),
-                                                     tensors.elsewhere().end());
-        return std::unique_ptr<detail::visited_state>(new detail::visited_state{
-            detail::leaves_by_name(detail::model_dict(tensors)),
-            [elsewhere = std::move(elsewhere)](const std::string& name) {
-                return detail::lies_at_or_below(name, elsewhere);
-            }});
-    };
-    detail::set_state(given, visit, options, comm, "model");
+    detail::set_state({{&given, detail::visit_of_model(model, options), "model"}}, options, comm);
 }
 
 /// Gives a state dict to optimizers; DCP's `set_optimizer_state_dict`. Both shapes are taken,
@@ -72,41 +106,21 @@ template <Model M, class O, class Comm = solo>
     requires(detail::is_optimizers<O> && Communicator<std::remove_cvref_t<Comm>>)
 void set_optimizer_state_dict(M& model, O&& optimizers, const state_dict& given,
                               const state_dict_options& options = {}, Comm&& comm = Comm()) {
-    detail::visit_function const visit = [&] {
-        auto const all = tensors_of(model, options.names);
-        auto const kept = detail::select(all, options);
-        auto groups = detail::groups_of(optimizers, all);
-        std::set<std::string, std::less<>> others, mine;
-        for (auto const& e : all.entries()) others.insert("state." + e.fqn);
-        for (auto const& e : all.elsewhere()) others.insert("state." + e);
-        for (auto& g : groups) {
-            std::erase_if(g.parameters, [&](auto& p) { return kept.find(p.fqn) == nullptr; });
-            for (auto const& p : g.parameters) {
-                others.erase("state." + p.fqn);
-                mine.insert("state." + p.fqn);
-            }
-        }
-        auto const own = detail::optimizer_dict(groups, kept, false);
-        return std::unique_ptr<detail::visited_state>(new detail::visited_state{
-            detail::leaves_by_name(state_dict{{"state", own.at("state")}}),
-            [others = std::move(others), mine = std::move(mine)](const std::string& name) {
-                return name.starts_with("param_groups.") ||
-                       (detail::lies_at_or_below(name, others) &&
-                        !detail::lies_at_or_below(name, mine));
-            },
-            std::move(groups)});
-    };
-    detail::set_state(given, visit, options, comm, "optimizers");
+    detail::set_state(
+        {{&given, detail::visit_of_optimizers(model, optimizers, options), "optimizers"}}, options,
+        comm);
 }
 
-/// Both; DCP's `set_state_dict`.
+/// Both, or neither when one is refused; DCP's `set_state_dict`.
 template <Model M, class O, class Comm = solo>
     requires(detail::is_optimizers<O> && Communicator<std::remove_cvref_t<Comm>>)
 void set_state_dict(M& model, O&& optimizers, const state_dict& model_state,
                     const state_dict& optim_state, const state_dict_options& options = {},
                     Comm&& comm = Comm()) {
-    set_model_state_dict(model, model_state, options, comm);
-    set_optimizer_state_dict(model, optimizers, optim_state, options, comm);
+    detail::set_state(
+        {{&model_state, detail::visit_of_model(model, options), "model"},
+         {&optim_state, detail::visit_of_optimizers(model, optimizers, options), "optimizers"}},
+        options, comm);
 }
 
 }  // namespace cairn

@@ -63,20 +63,7 @@ private:
     std::vector<number> numbers_;
 };
 
-/// Visits, and checks that this did not overwrite what is given.
-/// @param given  Null: not this rank's to look at.
-/// @throws error errc::invalid_state
-inline std::unique_ptr<visited_state> visit_beside(const leaves_by_name* given,
-                                                   const visit_function& visit,
-                                                   const char* of_what) {
-    if (given == nullptr) return visit();
-    numbers_before_visit const numbers(*given);
-    auto target = visit();
-    numbers.check(of_what);
-    return target;
-}
-
-/// A state dict on its way into a model or optimizers. Making one checks all of it and changes
+/// A state dict on its way into a model or into optimizers. Making one checks all of it and changes
 /// nothing; what may still be refused is set next, all or none; tensors come last and cannot fail.
 class state_change {
 public:
@@ -188,6 +175,32 @@ private:
     std::vector<const assignment*> transient_;
     std::vector<std::function<void()>> undo_;
 };
+
+/// One of the state dicts that are set together.
+struct given_part {
+    const state_dict* given;
+    visit_function visit;
+    const char* of_what;  ///< "model"
+};
+
+/// The same on its way.
+struct part_on_its_way {
+    const given_part* part = nullptr;
+    std::shared_ptr<const leaves_by_name> whole{};  ///< Null: not this rank's to look at.
+    std::unique_ptr<visited_state> target{};
+    std::unique_ptr<state_change> change{};
+};
+
+/// Visits for all parts, and checks that this did not overwrite what is given.
+/// @throws error errc::invalid_state
+template <class Parts>
+void visit_all(Parts& all) {
+    std::vector<std::pair<const char*, numbers_before_visit>> numbers;
+    for (auto const& p : all)
+        if (p.whole) numbers.emplace_back(p.part->of_what, *p.whole);
+    for (auto& p : all) p.target = p.part->visit();
+    for (auto const& [of_what, n] : numbers) n.check(of_what);
+}
 
 }  // namespace cairn::detail
 
