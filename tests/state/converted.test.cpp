@@ -11,6 +11,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(converted)
@@ -139,9 +140,14 @@ BOOST_AUTO_TEST_CASE(one_number_under_several_names_is_one_memory) {
 
 BOOST_AUTO_TEST_CASE(const_numbers_are_read_only) {
     std::int64_t const step = 5;
-    auto const f = cairn::flatten(cairn::state_dict{{"step", converted<float>(step)}});
+    std::int64_t own = 6;
+    auto const f = cairn::flatten(cairn::state_dict{{"step", converted<float>(step)},
+                                                    {"shown", converted<float>(std::as_const(own))},
+                                                    {"own", converted<float>(own)}});
     BOOST_TEST(!f.leaves[0].tensor()->writable);
     BOOST_TEST(element<float>(*f.leaves[0].tensor()) == 5);
+    BOOST_TEST(!f.leaves[1].tensor()->writable);
+    BOOST_TEST(f.leaves[2].tensor()->writable);
 }
 
 BOOST_AUTO_TEST_CASE(through_functions) {

@@ -12,6 +12,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -192,7 +193,8 @@ private:
         auto const& how = t.number->how;
         auto leaf = show(how, t.type);
         if (how->number != nullptr) {
-            auto const [it, fresh] = numbers_.try_emplace({how->number, t.type}, leaf);
+            auto const [it, fresh] =
+                numbers_.try_emplace({how->number, t.type, t.writable}, leaf);
             if (!fresh) leaf = it->second;
         }
         leaf.per_rank = t.per_rank;
@@ -254,7 +256,8 @@ private:
     std::vector<std::pair<std::size_t, std::span<const std::string>>> others_;
     std::map<std::string, std::size_t> seen_;
     std::map<std::size_t, std::shared_ptr<older_leaf>> outermost_;  ///< By position of the leaf.
-    std::map<std::pair<const void*, dtype>, tensor_leaf> numbers_;
+    /// By number, dtype, and whether it can be loaded into.
+    std::map<std::tuple<const void*, dtype, bool>, tensor_leaf> numbers_;
 };
 
 }  // namespace detail

@@ -19,6 +19,8 @@ namespace cairn {
 /// Checkpoints then hold the tensor as it is without padding, whatever the number of ranks made of
 /// it, and any other padding can load it. A load leaves padding as it was.
 ///
+/// In `shard_traits` of your own: `return clip_shards({padded, type, shards}, shape).shards;`.
+///
 /// @param padded  This rank's part of the padded tensor.
 /// @param shape   The true one: no longer than the padded one in any dimension.
 /// @throws error invalid_argument
