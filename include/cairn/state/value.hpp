@@ -91,6 +91,8 @@ public:
         return std::get_if<T>(&v_);
     }
     bool is_none() const noexcept { return is<none_t>(); }
+    /// Whether Python can have it as a key of a dict: no list or dict is in it.
+    bool is_hashable() const noexcept;
 
     /// The value as a C++ type: bool, an integer in its range, a float (integers convert),
     /// std::string, bytes_t, list_t, tuple_t, dict_t or value.
@@ -129,6 +131,14 @@ inline bool operator==(const value::tuple_t& a, const value::tuple_t& b) {
 }
 inline bool operator==(const value::dict_t& a, const value::dict_t& b) {
     return a.items == b.items;
+}
+
+inline bool value::is_hashable() const noexcept {
+    if (is<list_t>() || is<dict_t>()) return false;
+    if (auto const* t = get_if<tuple_t>())
+        for (auto const& x : t->items)
+            if (!x.is_hashable()) return false;
+    return true;
 }
 
 inline value* value::dict_t::find(std::string_view key) {

@@ -5,10 +5,11 @@
 #include <cairn/format/pickle/tree.hpp>
 
 #include <cstdint>
-#include <optional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace cairn::format::pickle {
@@ -40,9 +41,9 @@ private:
                 return;
             }
             case '.': t_.root = pop(); stopped_ = true; return;
-            case 'N': return push(t_.add(node_kind::none));
-            case 0x88: return push(t_.add(node_kind::boolean, 1));
-            case 0x89: return push(t_.add(node_kind::boolean, 0));
+            case 'N': return push(tree::none());
+            case 0x88: return push(tree::boolean(true));
+            case 0x89: return push(tree::boolean(false));
             case 'K': return integer(u8());
             case 'M': return integer(static_cast<std::int64_t>(little(2)));
             case 'J': return integer(static_cast<std::int32_t>(little(4)));
@@ -58,23 +59,23 @@ private:
             case 'B': return text(node_kind::bytes, length(little(4)));
             case 0x8e: return text(node_kind::bytes, length(u64()));
             case 0x96: return text(node_kind::bytes, length(u64()));
-            case ')': return push(t_.add_container(node_kind::tuple));
-            case ']': return push(t_.add_container(node_kind::list));
-            case '}': return push(t_.add_container(node_kind::dict));
-            case 0x8f: return push(t_.add_container(node_kind::set));
-            case 't': return push(t_.add_container(node_kind::tuple, pop_to_mark()));
-            case 0x91: return push(t_.add_container(node_kind::set, pop_to_mark()));
-            case 0x85: return push(t_.add_container(node_kind::tuple, pop_n(1)));
-            case 0x86: return push(t_.add_container(node_kind::tuple, pop_n(2)));
-            case 0x87: return push(t_.add_container(node_kind::tuple, pop_n(3)));
-            case 'a': return extend(node_kind::list, pop_n(1));
-            case 'e': return extend(node_kind::list, pop_to_mark());
-            case 0x90: return extend(node_kind::set, pop_to_mark());
-            case 's': return extend(node_kind::dict, pop_n(2));
-            case 'u': return extend(node_kind::dict, pop_to_mark());
+            case ')': return push(tree::empty_tuple());
+            case ']': return push(t_.add_container(node_kind::list, {}));
+            case '}': return push(t_.add_container(node_kind::dict, {}));
+            case 0x8f: return push(t_.add_container(node_kind::set, {}));
+            case 't': return collect(node_kind::tuple, pop_mark());
+            case 0x91: return collect(node_kind::set, pop_mark());
+            case 0x85: return collect(node_kind::tuple, below(1));
+            case 0x86: return collect(node_kind::tuple, below(2));
+            case 0x87: return collect(node_kind::tuple, below(3));
+            case 'a': return extend(node_kind::list, below(1));
+            case 'e': return extend(node_kind::list, pop_mark());
+            case 0x90: return extend(node_kind::set, pop_mark());
+            case 's': return extend(node_kind::dict, below(2));
+            case 'u': return extend(node_kind::dict, pop_mark());
             case '(': marks_.push_back(stack_.size()); return;
             case '0': (void)pop(); return;
-            case '1': (void)pop_to_mark(); return;
+            case '1': stack_.resize(pop_mark()); return;
             case '2': return push(top());
             case 'c': return global();
             case 0x93: return stack_global();
@@ -82,7 +83,7 @@ private:
             case 0x81: return call();
             case 0x92: return new_object_ex();
             case 'b': return build();
-            case 'Q': return push(t_.add_container(node_kind::persistent, pop_n(1)));
+            case 'Q': return collect(node_kind::persistent, below(1));
             case 'h': return get(u8());
             case 'j': return get(little(4));
             case 'q': return put(u8());
@@ -125,21 +126,24 @@ private:
         stack_.pop_back();
         return i;
     }
-    std::vector<node_id> pop_n(std::size_t n) {
+    /// Where the last `n` values of the stack begin.
+    std::size_t below(std::size_t n) const {
         if (stack_.size() - floor() < n) malformed("too few values on the stack");
-        std::vector<node_id> v(stack_.end() - static_cast<std::ptrdiff_t>(n), stack_.end());
-        stack_.resize(stack_.size() - n);
-        return v;
+        return stack_.size() - n;
     }
-    std::vector<node_id> pop_to_mark() {
+    /// Where the values above the last mark begin; the mark is gone.
+    std::size_t pop_mark() {
         if (marks_.empty()) malformed("no mark on the stack");
-        auto v = pop_n(stack_.size() - marks_.back());
+        auto const first = marks_.back();
         marks_.pop_back();
-        return v;
+        return first;
+    }
+    std::span<const node_id> from(std::size_t first) const {
+        return std::span(stack_).subspan(first);
     }
 
     void integer(std::int64_t v) {
-        push(t_.add(node_kind::integer, static_cast<std::uint64_t>(v)));
+        push(t_.add_number(node_kind::integer, static_cast<std::uint64_t>(v)));
     }
     void big(std::size_t n) {
         auto const digits = take(n);
@@ -149,24 +153,33 @@ private:
             v &= ~(std::uint64_t{0xff} << (8 * i));
             v |= std::uint64_t{static_cast<std::uint8_t>(digits[i])} << (8 * i);
         }
-        push(t_.add(node_kind::integer, v));
+        push(t_.add_number(node_kind::integer, v));
     }
     void real() {
         std::uint64_t bits = 0;
         for (int i = 0; i < 8; ++i) bits = bits << 8 | u8();
-        push(t_.add(node_kind::real, bits));
+        push(t_.add_number(node_kind::real, bits));
     }
     void text(node_kind k, std::size_t n) { push(t_.add_text(k, take(n))); }
 
-    void extend(node_kind k, const std::vector<node_id>& items) {
-        auto const target = top();
+    /// Makes a container of the values from `first` on.
+    void collect(node_kind k, std::size_t first) {
+        auto const made = t_.add_container(k, from(first));
+        stack_.resize(first);
+        push(made);
+    }
+    /// Adds the values from `first` on to the container below them.
+    void extend(node_kind k, std::size_t first) {
+        auto const items = from(first);
+        if (first <= floor()) malformed("an empty stack");
+        auto const target = stack_[first - 1];
         // A call that made a mapping (OrderedDict) is filled like one.
         bool const fits = t_.kind(target) == k ||
                           (k == node_kind::dict && t_.kind(target) == node_kind::object);
         if (!fits) malformed("items for something that is no container");
         if (k == node_kind::dict && items.size() % 2 != 0) malformed("a key without a value");
-        auto& c = t_.children(target);
-        c.insert(c.end(), items.begin(), items.end());
+        t_.extend(target, items);
+        stack_.resize(first);
     }
 
     void global() {
@@ -180,52 +193,56 @@ private:
         };
         auto const module = line();
         auto const name = line();
+        check_class_name(module, name);
         // The two lines lie side by side in the pickle: one window holds both.
         push(t_.add_text(node_kind::global,
                          std::string_view(module.data(), module.size() + 1 + name.size())));
     }
     void stack_global() {
-        auto const names = pop_n(2);
-        if (t_.kind(names[0]) != node_kind::string || t_.kind(names[1]) != node_kind::string)
+        auto const first = below(2);
+        auto const module = stack_[first], name = stack_[first + 1];
+        if (t_.kind(module) != node_kind::string || t_.kind(name) != node_kind::string)
             malformed("a class name that is no string");
-        push(make_global(t_.text(names[0]), t_.text(names[1])));
+        stack_.resize(first);
+        push(make_global(t_.text(module), t_.text(name)));
+    }
+    static void check_class_name(std::string_view module, std::string_view name) {
+        if (module.size() + name.size() > 512) malformed("a class name of more than 512 bytes");
     }
     node_id make_global(std::string_view module, std::string_view name) {
-        if (module.size() + name.size() > 512) malformed("a class name of more than 512 bytes");
+        check_class_name(module, name);
         // Pickles repeat few classes many times: their names are kept once.
         std::string joined = std::string(module) + "\n" + std::string(name);
-        for (auto const& g : globals_)
-            if (t_.text(g) == joined) return g;
+        auto const it = globals_.find(joined);
+        if (it != globals_.end()) return it->second;
         if (globals_.size() >= 256) malformed("more than 256 classes");
         t_.names.push_back(std::move(joined));
         auto const id = t_.add_text(node_kind::global, t_.names.back());
-        globals_.push_back(id);
+        globals_.emplace(t_.names.back(), id);
         return id;
     }
     void call() {
-        auto v = pop_n(2);
-        if (t_.kind(v[1]) != node_kind::tuple) malformed("a call whose arguments are no tuple");
-        v.push_back(none());
-        push(t_.add_container(node_kind::object, std::move(v)));
+        auto const first = below(2);
+        if (t_.kind(stack_[first + 1]) != node_kind::tuple)
+            malformed("a call whose arguments are no tuple");
+        push(tree::none());  // its state, until there is one
+        collect(node_kind::object, first);
     }
     void new_object_ex() {
-        auto v = pop_n(3);
-        if (t_.kind(v[1]) != node_kind::tuple || t_.kind(v[2]) != node_kind::dict ||
-            !t_.children(v[2]).empty())
+        auto const first = below(3);
+        auto& keywords = stack_[first + 2];
+        if (t_.kind(stack_[first + 1]) != node_kind::tuple ||
+            t_.kind(keywords) != node_kind::dict || !t_.children(keywords).empty())
             malformed("keyword arguments");
-        v[2] = none();
-        push(t_.add_container(node_kind::object, std::move(v)));
+        keywords = tree::none();
+        collect(node_kind::object, first);
     }
     void build() {
         auto const state = pop();
         auto const target = top();
         if (t_.kind(target) != node_kind::object)
             malformed("a state for something that is no object");
-        t_.children(target)[2] = state;
-    }
-    node_id none() {
-        if (!none_) none_ = t_.add(node_kind::none);
-        return *none_;
+        t_.set_state(target, state);
     }
 
     void get(std::uint64_t key) {
@@ -249,8 +266,7 @@ private:
     std::vector<std::size_t> marks_;
     std::vector<node_id> memo_;
     std::uint64_t memo_next_ = 0;
-    std::vector<node_id> globals_;
-    std::optional<node_id> none_;
+    std::map<std::string_view, node_id> globals_;
 };
 
 }  // namespace cairn::format::pickle

@@ -21,7 +21,10 @@ class to_value {
 public:
     explicit to_value(const tree& t) : t_(t), budget_(64 * t.source_bytes + 4096) {}
 
-    value operator()(node_id i) { return convert(i, 0); }
+    value operator()(node_id i) {
+        spend(sizeof(value));
+        return convert(i, 0);
+    }
 
 private:
     static constexpr int max_depth = 200;
@@ -33,21 +36,20 @@ private:
 
     value convert(node_id i, int depth) {
         if (depth > max_depth) malformed("nesting deeper than " + std::to_string(max_depth));
-        spend(sizeof(value));
         switch (t_.kind(i)) {
             case node_kind::none: return {};
-            case node_kind::boolean: return t_[i].payload != 0;
-            case node_kind::integer: return static_cast<std::int64_t>(t_[i].payload);
+            case node_kind::boolean: return t_.is_true(i);
+            case node_kind::integer: return static_cast<std::int64_t>(t_.number(i));
             case node_kind::big_integer: {
                 auto const s = t_.text(i);
                 spend(s.size());
                 return big_int(std::vector<std::uint8_t>(s.begin(), s.end()));
             }
-            case node_kind::real: return std::bit_cast<double>(t_[i].payload);
+            case node_kind::real: return std::bit_cast<double>(t_.number(i));
             case node_kind::string: spend(t_.text(i).size()); return std::string(t_.text(i));
             case node_kind::bytes: return bytes(t_.text(i));
-            case node_kind::list: return value::list(many(i, 0, depth));
-            case node_kind::tuple: return value::tuple(many(i, 0, depth));
+            case node_kind::list: return value::list(many(i, depth));
+            case node_kind::tuple: return value::tuple(many(i, depth));
             case node_kind::dict: return dict(i, 0, depth);
             case node_kind::object: return call(i, depth);
             case node_kind::set: refuse("a set");
@@ -66,18 +68,25 @@ private:
                      .found = what});
     }
 
-    std::vector<value> many(node_id i, std::size_t from, int depth) {
-        auto const& c = t_.children(i);
+    // A container is paid for before there is room for it: it may hold itself.
+    std::vector<value> many(node_id i, int depth) {
+        auto const c = t_.children(i);
+        spend(c.size() * sizeof(value));
         std::vector<value> v;
-        v.reserve(c.size() - from);
-        for (std::size_t k = from; k < c.size(); ++k) v.push_back(convert(c[k], depth + 1));
+        v.reserve(c.size());
+        for (auto const child : c) v.push_back(convert(child, depth + 1));
         return v;
     }
     value dict(node_id i, std::size_t from, int depth) {
-        auto const& c = t_.children(i);
+        auto const c = t_.children(i).subspan(from);
+        spend(c.size() * sizeof(value));
         value::dict_t d;
-        for (std::size_t k = from; k + 1 < c.size(); k += 2)
-            d.items.emplace_back(convert(c[k], depth + 1), convert(c[k + 1], depth + 1));
+        d.items.reserve(c.size() / 2);
+        for (std::size_t k = 0; k + 1 < c.size(); k += 2) {
+            d.items.emplace_back(convert(c[k], depth + 1), value());
+            if (!d.items.back().first.is_hashable()) malformed("a list or dict as a key");
+            d.items.back().second = convert(c[k + 1], depth + 1);
+        }
         return d;
     }
     value bytes(std::string_view s) {
@@ -87,17 +96,21 @@ private:
     }
 
     value call(node_id i, int depth) {
-        auto const& c = t_.children(i);
-        auto const name = t_.class_name(c[0]);
-        auto const& args = t_.children(c[1]);
-        if (name == "collections.OrderedDict" && args.empty()) return dict(i, 3, depth);
-        if (name == "torch.Size" && args.size() == 1) return convert(args[0], depth + 1);
-        if (name == "_codecs.encode" && args.size() == 2 && t_.kind(args[0]) == node_kind::string &&
-            t_.kind(args[1]) == node_kind::string && t_.text(args[1]) == "latin1")
+        auto const c = t_.children(i);
+        auto const args = t_.children(c[1]);
+        if (t_.is_class(c[0], "collections", "OrderedDict") && args.empty())
+            return dict(i, 3, depth);
+        if (t_.is_class(c[0], "torch", "Size") && args.size() == 1)
+            return convert(args[0], depth + 1);
+        if (t_.is_class(c[0], "_codecs", "encode") && args.size() == 2 &&
+            t_.kind(args[0]) == node_kind::string && t_.kind(args[1]) == node_kind::string &&
+            t_.text(args[1]) == "latin1")
             return latin1(t_.text(args[0]));
         // An empty bytes object, in protocol 2.
-        if ((name == "__builtin__.bytes" || name == "builtins.bytes") && args.empty())
+        if ((t_.is_class(c[0], "__builtin__", "bytes") || t_.is_class(c[0], "builtins", "bytes")) &&
+            args.empty())
             return value::bytes_t();
+        auto const name = t_.class_name(c[0]);
         refuse(name.empty() ? "a call of something that is no class" : name);
     }
 
@@ -105,6 +118,7 @@ private:
     value latin1(std::string_view s) {
         spend(s.size());
         value::bytes_t out;
+        out.reserve(s.size());
         for (std::size_t k = 0; k < s.size(); ++k) {
             auto const b = static_cast<std::uint8_t>(s[k]);
             if (b < 0x80) {

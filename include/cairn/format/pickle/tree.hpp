@@ -4,9 +4,12 @@
 
 #include <cairn/error.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,64 +27,131 @@ enum class node_kind : std::uint8_t {
     persistent,  ///< child: what torch.save calls a storage
 };
 
+[[noreturn]] inline void malformed(std::string found) {
+    throw error(errc::corrupt, {.expected = "a pickle", .found = std::move(found)});
+}
+
 /// What a pickle describes, as plain data: nothing is executed, calls stay calls.
 ///
 /// Strings and bytes are windows on the pickle, which must outlive the tree. A node may be the
 /// child of many (the pickle's memo) and even of itself: whoever walks a tree bounds depth and
 /// size.
+///
+/// The shortest opcodes are one byte, so a node takes few: all children stand in one array, of
+/// which each container has a stretch.
 class tree {
 public:
-    struct node {
-        node_kind kind = node_kind::none;
-        std::uint64_t payload = 0;  ///< Number, or index into the tables below.
-    };
-
     node_id root = 0;
     std::size_t source_bytes = 0;  ///< Length of the pickle, STOP included.
     std::deque<std::string> names;  ///< Class names that do not stand in the pickle in one piece.
 
-    node_id add(node_kind k, std::uint64_t payload = 0) {
-        nodes_.push_back({k, payload});
-        return static_cast<node_id>(nodes_.size() - 1);
+    tree() {
+        add(node_kind::none, 0);
+        add(node_kind::boolean, 0);
+        add(node_kind::boolean, 1);
+        add_container(node_kind::tuple, {});
+    }
+
+    // Constants, which all share.
+    static constexpr node_id none() { return 0; }
+    static constexpr node_id boolean(bool b) { return b ? 2 : 1; }
+    static constexpr node_id empty_tuple() { return 3; }
+
+    /// @param bits  Of an `integer` (two's complement) or a `real` (IEEE 754).
+    node_id add_number(node_kind k, std::uint64_t bits) {
+        numbers_.push_back(bits);
+        return add(k, numbers_.size() - 1);
     }
     node_id add_text(node_kind k, std::string_view s) {
         texts_.push_back(s);
         return add(k, texts_.size() - 1);
     }
-    node_id add_container(node_kind k, std::vector<node_id> children = {}) {
-        containers_.push_back(std::move(children));
-        return add(k, containers_.size() - 1);
+    node_id add_container(node_kind k, std::span<const node_id> children) {
+        auto const first = end_of_children(children.size());
+        auto const n = static_cast<std::uint32_t>(children.size());
+        stretches_.push_back({first, n, n});
+        children_.insert(children_.end(), children.begin(), children.end());
+        return add(k, stretches_.size() - 1);
+    }
+    /// Adds to the end of a container. `more` is no span on this tree.
+    void extend(node_id i, std::span<const node_id> more) {
+        auto& s = stretches_[nodes_[i].payload];
+        auto const room = std::uint64_t{s.size} + std::max<std::uint64_t>(s.size, more.size());
+        auto const end = end_of_children(room);
+        auto const n = static_cast<std::uint32_t>(more.size());
+        if (n > s.room - s.size) {
+            // At the end of the array it grows where it is; elsewhere it moves there. It doubles,
+            // so that moves cost no more than what was added.
+            s.room = static_cast<std::uint32_t>(room);
+            if (std::size_t{s.first} + s.size != end) {
+                children_.resize(std::size_t{end} + s.room);
+                std::copy_n(children_.begin() + s.first, s.size, children_.begin() + end);
+                s.first = end;
+            } else {
+                children_.resize(std::size_t{s.first} + s.room);
+            }
+        }
+        std::copy(more.begin(), more.end(), children_.begin() + s.first + s.size);
+        s.size += n;
+    }
+    void set_state(node_id object, node_id state) {
+        children_[stretches_[nodes_[object].payload].first + std::size_t{2}] = state;
     }
 
-    const node& operator[](node_id i) const { return nodes_[i]; }
     node_kind kind(node_id i) const { return nodes_[i].kind; }
+    bool is_true(node_id i) const { return i == boolean(true); }
+    std::uint64_t number(node_id i) const { return numbers_[nodes_[i].payload]; }
     std::string_view text(node_id i) const { return texts_[nodes_[i].payload]; }
-    std::vector<node_id>& children(node_id i) { return containers_[nodes_[i].payload]; }
-    const std::vector<node_id>& children(node_id i) const { return containers_[nodes_[i].payload]; }
+    std::span<const node_id> children(node_id i) const {
+        auto const& s = stretches_[nodes_[i].payload];
+        return {children_.data() + s.first, s.size};
+    }
 
-    bool is_container(node_id i) const {
-        auto const k = kind(i);
-        return k == node_kind::list || k == node_kind::tuple || k == node_kind::dict ||
-               k == node_kind::set || k == node_kind::object || k == node_kind::persistent;
+    /// A global's module and name; both empty for anything else.
+    std::pair<std::string_view, std::string_view> class_parts(node_id i) const {
+        if (kind(i) != node_kind::global) return {};
+        auto const s = text(i);
+        auto const at = s.find('\n');
+        return {s.substr(0, at), s.substr(at + 1)};
+    }
+    bool is_class(node_id i, std::string_view module, std::string_view name) const {
+        return class_parts(i) == std::pair(module, name);
     }
     /// `torch.Size` for a global, else empty.
     std::string class_name(node_id i) const {
         if (kind(i) != node_kind::global) return {};
-        std::string s(text(i));
-        for (auto& c : s)
-            if (c == '\n') c = '.';
-        return s;
+        auto const [module, name] = class_parts(i);
+        return std::string(module) + "." + std::string(name);
     }
 
 private:
-    std::vector<node> nodes_;
-    std::vector<std::string_view> texts_;
-    std::vector<std::vector<node_id>> containers_;
-};
+    struct node {
+        node_kind kind = node_kind::none;
+        std::uint32_t payload = 0;  ///< Index into one of the tables below.
+    };
+    struct stretch {
+        std::uint32_t first, size, room;
+    };
 
-[[noreturn]] inline void malformed(std::string found) {
-    throw error(errc::corrupt, {.expected = "a pickle", .found = std::move(found)});
-}
+    node_id add(node_kind k, std::size_t payload) {
+        if (nodes_.size() >= std::numeric_limits<node_id>::max()) malformed("too many opcodes");
+        nodes_.push_back({k, static_cast<std::uint32_t>(payload)});
+        return static_cast<node_id>(nodes_.size() - 1);
+    }
+    /// Where children are added, with room for `n` that is checked.
+    std::uint32_t end_of_children(std::uint64_t n) const {
+        if (n > std::numeric_limits<std::uint32_t>::max() - children_.size())
+            malformed("too many items of lists");
+        return static_cast<std::uint32_t>(children_.size());
+    }
+
+    // Of pieces: they never move, so that growth does not take three times the memory.
+    std::deque<node> nodes_;
+    std::deque<std::uint64_t> numbers_;
+    std::deque<std::string_view> texts_;
+    std::deque<stretch> stretches_;
+    std::vector<node_id> children_;
+};
 
 }  // namespace cairn::format::pickle
 

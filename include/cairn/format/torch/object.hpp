@@ -126,6 +126,10 @@ private:
         w_.op('}');
         w_.put();
         auto const item = [&](std::size_t i) {
+            if (!d.items[i].first.is_hashable())
+                throw error(errc::invalid_state,
+                            {.expected = "keys of dicts that Python can hash",
+                             .found = "a list or dict in a key"});
             auto const* key = d.items[i].first.get_if<std::string>();
             if (key != nullptr && !is_singleton(*key))
                 once(keys_, *key, [&] { text(*key); });

@@ -7,6 +7,7 @@
 #include <cairn/tensor/sizes.hpp>
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace cairn::format::torch {
@@ -35,7 +36,7 @@ public:
         if (t.kind(i) != node_kind::object) refuse("an item whose data.pkl makes no tensor");
         name_ = t.class_name(t.children(i)[0]);
         if (name_ == "torch._utils._rebuild_parameter") {
-            auto const inner = args(i).at(0);
+            auto const inner = args(i)[0];
             if (t.kind(inner) != node_kind::object) refuse("a parameter without a tensor");
             name_ = t.class_name(t.children(inner)[0]);
             args_ = args(inner);
@@ -55,7 +56,7 @@ public:
         if (t_.kind(args_[0]) != node_kind::persistent) refuse("a tensor without a storage");
         auto const id = t_.children(args_[0])[0];
         if (t_.kind(id) != node_kind::tuple || t_.children(id).size() < 5) refuse("a bad storage");
-        auto const& s = t_.children(id);
+        auto const s = t_.children(id);
         if (t_.kind(s[2]) != node_kind::string) refuse("a storage without a key");
         record = "data/" + std::string(t_.text(s[2]));
         auto const cls = t_.class_name(s[1]);
@@ -76,7 +77,7 @@ public:
         p.storage_offset = static_cast<std::uint64_t>(number(args_[1]));
         p.extents = numbers(args_[2]);
         p.strides = numbers(args_[3]);
-        p.requires_grad = t_.kind(args_[4]) == node_kind::boolean && t_[args_[4]].payload != 0;
+        p.requires_grad = t_.is_true(args_[4]);
         if (args_.size() > (v3_ ? 7u : 6u)) {
             auto const extra = args_.back();
             if (t_.kind(extra) == node_kind::dict && !t_.children(extra).empty())
@@ -90,16 +91,15 @@ private:
     [[noreturn]] static void refuse(const std::string& what) {
         throw error(errc::unsupported, {.expected = "a plain dense tensor", .found = what});
     }
-    std::vector<pickle::node_id> args(pickle::node_id call) const {
-        auto const& a = t_.children(t_.children(call)[1]);
+    std::span<const pickle::node_id> args(pickle::node_id call) const {
+        auto const a = t_.children(t_.children(call)[1]);
         if (a.empty()) refuse("a call without arguments");
         return a;
     }
     std::int64_t number(pickle::node_id i) const {
-        auto const v = static_cast<std::int64_t>(t_[i].payload);
-        if (t_.kind(i) != pickle::node_kind::integer || v < 0)
+        if (t_.kind(i) != pickle::node_kind::integer || t_.number(i) > INT64_MAX)
             pickle::malformed("a negative or missing number");
-        return v;
+        return static_cast<std::int64_t>(t_.number(i));
     }
     sizes numbers(pickle::node_id i) const {
         if (t_.kind(i) != pickle::node_kind::tuple || t_.children(i).size() > 64)
@@ -112,6 +112,7 @@ private:
     static void check_bounds(const parsed_tensor& p, std::uint64_t storage_bytes) {
         if (p.extents.size() != p.strides.size()) pickle::malformed("strides of another rank");
         std::uint64_t const elements = storage_bytes / size_of(p.type);
+        if (p.storage_offset > elements) pickle::malformed("an offset beyond the storage");
         for (auto e : p.extents)
             if (e == 0) return;
         std::uint64_t last = p.storage_offset;
@@ -128,7 +129,7 @@ private:
 
     const pickle::tree& t_;
     std::string name_;
-    std::vector<pickle::node_id> args_;
+    std::span<const pickle::node_id> args_;
     bool v3_ = false;
 };
 
