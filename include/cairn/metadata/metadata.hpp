@@ -5,6 +5,7 @@
 #include <cairn/tensor/box.hpp>
 #include <cairn/tensor/dtype.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -18,6 +19,8 @@ namespace cairn {
 /// DCP's planner_data keeps mapping keys as strings and list positions as integers.
 using path_element = std::variant<std::string, std::int64_t>;
 using key_path = std::vector<path_element>;
+/// No path has more steps: each is a level of nesting, which somebody walks by recursion.
+inline constexpr std::size_t most_path_steps = 256;
 
 /// What is known about the inside of a stored item, so that a reader can fetch part of it
 /// without parsing it. Written by cairn into the native index; unknown for PyTorch's files.
@@ -68,7 +71,8 @@ struct metadata {
     /// Flat name → path in the nested state dict. Empty when it was saved without flattening.
     std::map<std::string, key_path, std::less<>> paths{};
     std::string save_id{};  ///< 32 hex digits for cairn's own checkpoints, else empty.
-    /// Sizes of the data files as the coordinator saw them at commit (cairn's own only).
+    /// Sizes of the data files: as the coordinator saw them at commit where cairn wrote them; else
+    /// as the reader found them. Empty where a reader has no such thing as files.
     std::map<std::string, std::uint64_t, std::less<>> object_sizes{};
 
     const tensor_metadata* tensor(std::string_view fqn) const {

@@ -5,6 +5,7 @@
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
 #include <cairn/format/torch/metadata_pickle.hpp>
+#include <cairn/format/unfolding.hpp>
 #include <cairn/metadata/metadata.hpp>
 
 #include <algorithm>
@@ -117,42 +118,56 @@ private:
 
 class decoder {
 public:
-    explicit decoder(std::span<const std::byte> b) : r_(b) {}
+    explicit decoder(std::span<const std::byte> b) : r_(b), unfolding_(b.size()) {}
 
     metadata run() {
         if (r_.u8() != 1) wire_reader::fail("an index of an unknown version");
         metadata m;
         m.save_id = r_.string();
-        for (auto n = r_.count(); n-- > 0;) names_.push_back(r_.string());
+        auto const files = r_.count();
+        names_.reserve(files);
+        while (names_.size() < files) names_.push_back(r_.string());
         for (auto n = r_.count(2); n-- > 0;) {
             auto name = r_.string();
-            m.object_sizes[std::move(name)] = r_.varint();
+            if (!m.object_sizes.try_emplace(std::move(name), r_.varint()).second)
+                wire_reader::fail("a file twice");
         }
         for (auto n = r_.count(2); n-- > 0;) {
             auto fqn = r_.string();
             auto const kind = r_.u8();
             if (kind > 2) wire_reader::fail("an entry of an unknown kind");
+            auto& entry = place_for(m.entries, fqn);
             if (kind == 0)
-                m.entries[std::move(fqn)] = object_metadata{location()};
+                entry = object_metadata{location(fqn)};
             else
-                m.entries[std::move(fqn)] = tensor(kind == 2);
+                entry = tensor(fqn, kind == 2);
         }
         for (auto n = r_.count(2); n-- > 0;) {
             auto fqn = r_.string();
-            key_path p;
-            for (auto k = r_.count(2); k-- > 0;) {
+            auto const steps = r_.count(2);
+            if (steps > most_path_steps) wire_reader::fail("a path of more than 256 steps");
+            auto& p = place_for(m.paths, fqn);
+            p.reserve(steps);
+            while (p.size() < steps) {
                 if (r_.u8() == 0)
                     p.emplace_back(r_.string());
                 else
                     p.emplace_back(r_.svarint());
             }
-            m.paths[std::move(fqn)] = std::move(p);
         }
         if (r_.left() != 0) wire_reader::fail("bytes after the index");
         return m;
     }
 
 private:
+    /// What stands under a key that is new.
+    template <class Map>
+    static typename Map::mapped_type& place_for(Map& map, const std::string& fqn) {
+        auto const before = map.size();
+        auto& found = map[fqn];
+        if (map.size() == before) wire_reader::fail("a key twice");
+        return found;
+    }
     std::int64_t number() {
         auto const v = r_.varint();
         if (v > (std::uint64_t{1} << 62)) wire_reader::fail("a number of absurd size");
@@ -170,7 +185,7 @@ private:
         while (n-- > 0) s.push_back(r_.svarint());
         return s;
     }
-    tensor_metadata tensor(bool requires_grad) {
+    tensor_metadata tensor(const std::string& fqn, bool requires_grad) {
         tensor_metadata t;
         t.requires_grad = requires_grad;
         auto const d = r_.u8();
@@ -179,20 +194,24 @@ private:
         t.extents = signed_numbers();
         if (!is_possible(t.extents)) wire_reader::fail("a shape of absurd size");
         auto const rank = t.extents.size();
-        for (auto n = r_.count(4); n-- > 0;) {
+        auto const chunks = r_.count(2 * rank + 4);
+        t.chunks.reserve(chunks);
+        while (t.chunks.size() < chunks) {
             cairn::chunk c;
             c.where.offsets = numbers(rank);
             c.where.lengths = numbers(rank);
-            c.at = location();
+            c.at = location(fqn);
             t.chunks.push_back(std::move(c));
         }
         return t;
     }
-    storage_location location() {
+    storage_location location(const std::string& fqn) {
         storage_location at;
         auto const name = r_.varint();
         if (name >= names_.size()) wire_reader::fail("an unknown file number");
-        at.object = names_[static_cast<std::size_t>(name)];
+        auto const& file = names_[static_cast<std::size_t>(name)];
+        unfolding_.spend(fqn.size() + file.size());
+        at.object = file;
         at.offset = r_.varint();
         at.length = r_.varint();
         auto const flags = r_.u8();
@@ -213,6 +232,7 @@ private:
 
     wire_reader r_;
     std::vector<std::string> names_;
+    unfolding unfolding_;
 };
 
 }  // namespace impl
@@ -247,6 +267,7 @@ inline std::span<const std::byte> no_torch_metadata() {
 ///     · length of the index u64 · index magic
 ///
 /// @param torch_metadata  False: a stub that PyTorch refuses instead of the pickle.
+/// @throws error errc::invalid_state for metadata that no reader would take back
 inline std::vector<std::byte> make_metadata_file(const metadata& m, bool torch_metadata = true) {
     auto const magic = std::as_bytes(std::span(index_magic.data(), index_magic.size()));
     auto const stub = no_torch_metadata();
@@ -254,6 +275,7 @@ inline std::vector<std::byte> make_metadata_file(const metadata& m, bool torch_m
                               : std::vector<std::byte>(stub.begin(), stub.end());
     auto const pickle_crc = crc32(out);
     auto const body = encode_metadata(m);
+    unfolding::check(m, body.size());
     cairn::detail::wire_writer w;
     w.raw(magic);
     w.u64(body.size());

@@ -3,11 +3,14 @@
 #define CAIRN_FORMAT_TORCH_READ_METADATA_HPP
 
 #include <cairn/format/pickle/reader.hpp>
+#include <cairn/format/unfolding.hpp>
 #include <cairn/metadata/metadata.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,7 +24,7 @@ namespace cairn::format::torch {
 /// any other class is refused.
 class metadata_reader {
 public:
-    explicit metadata_reader(const pickle::tree& t) : t_(t) {}
+    explicit metadata_reader(const pickle::tree& t) : t_(t), unfolding_(t.source_bytes) {}
 
     metadata read() {
         auto const top = instance(t_.root, "Metadata");
@@ -36,29 +39,26 @@ public:
 private:
     using id = pickle::node_id;
     using kind = pickle::node_kind;
-    using key = std::pair<std::string, sizes>;
+    using key = std::pair<std::string_view, sizes>;  // windows on the pickle
 
     [[noreturn]] static void bad(std::string found) {
         throw error(errc::corrupt,
                     {.expected = "the metadata of a checkpoint", .found = std::move(found)});
     }
 
-    /// The last part of the class name, if its module is one of DCP's.
-    std::string short_class(id i) const {
-        auto full = t_.class_name(i);
-        for (std::string_view module :
-             {"torch.distributed.checkpoint.metadata.", "torch.distributed.checkpoint.filesystem.",
-              "torch.distributed._shard.sharded_tensor.metadata.",
-              "torch.distributed._shard.checkpoint.metadata.",
-              "torch.distributed._shard.checkpoint.filesystem.",
-              "torch.distributed.checkpoint._fsspec_filesystem.",
-              "torch.distributed._shard.metadata."})
-            if (full.starts_with(module)) return full.substr(module.size());
-        return full;
-    }
-    std::string class_of(id i) const {
+    /// The name of an object's class, if its module is one of DCP's.
+    std::string_view class_of(id i) const {
         if (t_.kind(i) != kind::object) return {};
-        return short_class(t_.children(i)[0]);
+        auto const [in, name] = t_.class_parts(t_.children(i)[0]);
+        for (std::string_view module :
+             {"torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem",
+              "torch.distributed._shard.sharded_tensor.metadata",
+              "torch.distributed._shard.checkpoint.metadata",
+              "torch.distributed._shard.checkpoint.filesystem",
+              "torch.distributed.checkpoint._fsspec_filesystem",
+              "torch.distributed._shard.metadata"})
+            if (in == module) return name;
+        return {};
     }
     [[noreturn]] void refuse(id i, std::string_view wanted) const {
         auto const name =
@@ -71,16 +71,18 @@ private:
 
     /// An object of a class: its members, by constructor call or by state.
     struct members {
-        std::map<std::string_view, id> named;
+        std::span<const id> state{};  ///< Name, value, …
+        std::span<const id> arguments{};
+        std::array<std::string_view, 4> names{};  ///< Of the arguments.
     };
     members instance(id i, std::string_view wanted) const {
         if (class_of(i) != wanted) refuse(i, wanted);
-        auto const& c = t_.children(i);
+        auto const c = t_.children(i);
         members m;
         if (t_.kind(c[2]) == kind::dict) {
-            auto const& d = t_.children(c[2]);
-            for (std::size_t k = 0; k + 1 < d.size(); k += 2)
-                if (t_.kind(d[k]) == kind::string) m.named[t_.text(d[k])] = d[k + 1];
+            m.state = t_.children(c[2]);
+            // Looked through for each of the objects that share it.
+            if (m.state.size() > 64) bad("an object of more than 32 members");
             return m;
         }
         static constexpr std::array<std::pair<std::string_view, std::array<std::string_view, 4>>, 3>
@@ -89,53 +91,58 @@ private:
                 {"MetadataIndex", {"fqn", "offset", "index", ""}},
                 {"_StorageInfo", {"relative_path", "offset", "length", "transform_descriptors"}},
             }};
-        auto const& args = t_.children(c[1]);
-        for (auto const& [name, names] : forms)
-            if (name == wanted)
-                for (std::size_t k = 0; k < args.size() && k < names.size(); ++k)
-                    m.named[names[k]] = args[k];
+        for (auto const& [name, names] : forms) {
+            if (name != wanted) continue;
+            m.arguments = t_.children(c[1]);
+            m.names = names;
+        }
         return m;
     }
-    static std::optional<id> find(const members& m, std::string_view name) {
-        auto const it = m.named.find(name);
-        if (it == m.named.end()) return std::nullopt;
-        return it->second;
+    std::optional<id> find(const members& m, std::string_view name) const {
+        for (std::size_t k = 0; k < m.arguments.size() && k < m.names.size(); ++k)
+            if (m.names[k] == name) return m.arguments[k];
+        for (auto k = m.state.size() / 2; k-- > 0;)  // the last of one name counts
+            if (t_.kind(m.state[2 * k]) == kind::string && t_.text(m.state[2 * k]) == name)
+                return m.state[2 * k + 1];
+        return std::nullopt;
     }
-    static id member(const members& m, std::string_view name) {
+    id member(const members& m, std::string_view name) {
         auto const i = find(m, name);
         if (!i) bad("no member '" + std::string(name) + "'");
         return *i;
     }
-    const std::vector<id>& dict(id i) const {
+    std::span<const id> dict(id i) const {
         if (t_.kind(i) != kind::dict) bad("something that is no dict");
         return t_.children(i);
     }
-    std::string string(id i) const {
+    std::string_view string(id i) const {
         if (t_.kind(i) != kind::string) bad("something that is no str");
-        return std::string(t_.text(i));
+        return t_.text(i);
     }
     std::int64_t number(id i) const {
-        auto const v = static_cast<std::int64_t>(t_[i].payload);
-        if (t_.kind(i) != kind::integer || v < 0) bad("a negative or missing number");
-        return v;
+        if (t_.kind(i) != kind::integer || t_.number(i) > INT64_MAX)
+            bad("a negative or missing number");
+        return static_cast<std::int64_t>(t_.number(i));
     }
-    sizes size(id i) const {
-        if (t_.kind(i) == kind::object) {
-            auto const& c = t_.children(i);
-            auto const& args = t_.children(c[1]);
-            if (t_.class_name(c[0]) != "torch.Size") refuse(i, "torch.Size");
+    sizes size(id i) {
+        if (t_.kind(i) == kind::object) {  // torch.Size((…)), once: a call may hold itself
+            auto const c = t_.children(i);
+            auto const args = t_.children(c[1]);
+            if (!t_.is_class(c[0], "torch", "Size")) refuse(i, "torch.Size");
             if (args.empty()) return {};
-            return size(args[0]);
+            i = args[0];
         }
         if ((t_.kind(i) != kind::tuple && t_.kind(i) != kind::list) || t_.children(i).size() > 64)
             bad("something that is no shape");
         sizes s;
-        for (auto c : t_.children(i)) s.push_back(number(c));
+        auto const numbers = t_.children(i);
+        unfolding_.spend(numbers.size() * sizeof(std::int64_t));
+        for (auto c : numbers) s.push_back(number(c));
         return s;
     }
 
     void read_locations(id i) {
-        auto const& d = dict(i);
+        auto const d = dict(i);
         for (std::size_t k = 0; k + 1 < d.size(); k += 2) {
             auto const index = instance(d[k], "MetadataIndex");
             auto const info = instance(d[k + 1], "_StorageInfo");
@@ -145,58 +152,66 @@ private:
                 where.second = size(*o);
                 whole = false;
             }
+            auto const name = string(member(info, "relative_path"));
+            // Of each of these there may be one, and many places that refer to it.
+            unfolding_.spend(where.first.size() + name.size());
             storage_location at;
-            at.object = string(member(info, "relative_path"));
+            at.object = name;
             at.offset = static_cast<std::uint64_t>(number(member(info, "offset")));
             at.length = static_cast<std::uint64_t>(number(member(info, "length")));
             if (auto const t = find(info, "transform_descriptors");
                 t && t_.kind(*t) != kind::none) {
                 if (t_.kind(*t) != kind::list) bad("transform descriptors that are no list");
-                for (auto c : t_.children(*t)) at.transforms.push_back(string(c));
+                for (auto c : t_.children(*t)) {
+                    unfolding_.spend(sizeof(std::string) + string(c).size());
+                    at.transforms.emplace_back(string(c));
+                }
             }
             if (!locations_.try_emplace({std::move(where), whole}, std::move(at)).second)
                 bad("two places for one chunk");
         }
     }
 
-    storage_location take(const std::string& fqn, const sizes& offset, bool whole) {
+    storage_location take(std::string_view fqn, const sizes& offset, bool whole) {
         auto const it = locations_.find({key{fqn, offset}, whole});
-        if (it == locations_.end())
-            throw error(errc::corrupt, {.tensor = fqn,
+        if (it == locations_.end() || it->second.object.empty())
+            throw error(errc::corrupt, {.tensor = std::string(fqn),
                                         .expected = "a place for the chunk at " + to_string(offset),
-                                        .found = "none"});
+                                        .found = it == locations_.end() ? "none" : "one of no name, "
+                                                                          "or that another has"});
         ++used_;
-        return std::move(it->second);
+        return std::exchange(it->second, {});
     }
 
     void read_entries(id i) {
-        auto const& d = dict(i);
+        auto const d = dict(i);
         for (std::size_t k = 0; k + 1 < d.size(); k += 2) {
-            auto const fqn = string(d[k]);
-            auto const cls = class_of(d[k + 1]);
-            bool fresh = false;
-            if (cls == "BytesStorageMetadata") {
-                fresh = m_.entries.try_emplace(fqn, object_metadata{take(fqn, {}, true)}).second;
-            } else {
-                fresh = m_.entries.try_emplace(fqn, tensor(fqn, d[k + 1])).second;
-            }
-            if (!fresh) bad("the key '" + fqn + "' twice");
+            auto const name = string(d[k]);
+            unfolding_.spend(name.size());
+            std::string const fqn(name);
+            if (m_.entries.find(fqn) != m_.entries.end()) bad("the key '" + fqn + "' twice");
+            if (class_of(d[k + 1]) == "BytesStorageMetadata")
+                m_.entries.emplace(fqn, object_metadata{take(name, {}, true)});
+            else
+                m_.entries.emplace(fqn, tensor(name, d[k + 1]));
         }
     }
 
-    tensor_metadata tensor(const std::string& fqn, id i) {
+    tensor_metadata tensor(std::string_view fqn, id i) {
         auto const m = instance(i, "TensorStorageMetadata");
         tensor_metadata t;
         t.extents = size(member(m, "size"));
         if (!is_possible(t.extents))
             throw error(errc::corrupt,
-                        {.tensor = fqn,
+                        {.tensor = std::string(fqn),
                          .expected = "at most " + std::to_string(most_elements) + " elements",
                          .found = "the shape " + to_string(t.extents)});
         properties(member(m, "properties"), t);
         auto const chunks = member(m, "chunks");
         if (t_.kind(chunks) != kind::list) bad("chunks that are no list");
-        for (auto c : t_.children(chunks)) {
+        auto const all = t_.children(chunks);
+        t.chunks.reserve(std::min(all.size(), locations_.size() - used_));
+        for (auto c : all) {
             auto const box_members = instance(c, "ChunkStorageMetadata");
             cairn::chunk x;
             x.where = {size(member(box_members, "offsets")), size(member(box_members, "sizes"))};
@@ -204,7 +219,7 @@ private:
                 x.where.lengths.size() != t.extents.size())
                 throw error(
                     errc::corrupt,
-                    {.tensor = fqn,
+                    {.tensor = std::string(fqn),
                      .expected = "chunks of " + std::to_string(t.extents.size()) + " dimensions",
                      .found = to_string(x.where)});
             x.at = take(fqn, x.where.offsets, false);
@@ -224,43 +239,58 @@ private:
         } else {
             bad("tensor properties of another form");
         }
-        auto const name = t_.class_name(*type);
-        auto const d = dtype_from_name(name.starts_with("torch.") ? name.substr(6) : name);
+        auto const [module, name] = t_.class_parts(*type);
+        auto const d = module == "torch" ? dtype_from_name(name) : std::nullopt;
         if (!d)
-            throw error(errc::unsupported,
-                        {.expected = "a dtype of a dense tensor", .found = name});
+            throw error(errc::unsupported, {.expected = "a dtype of a dense tensor",
+                                            .found = t_.class_name(*type)});
         t.type = *d;
-        t.requires_grad = t_.kind(*grad) == kind::boolean && t_[*grad].payload != 0;
+        t.requires_grad = t_.is_true(*grad);
     }
 
     void read_paths(id i) {
-        auto const& d = dict(i);
+        auto const d = dict(i);
         for (std::size_t k = 0; k + 1 < d.size(); k += 2) {
             auto const fqn = string(d[k]);
-            if (m_.entries.find(fqn) == m_.entries.end())
-                bad("a path for '" + fqn + "', which is not there");
+            unfolding_.spend(fqn.size());
+            auto const entry = m_.entries.find(fqn);
+            if (entry == m_.entries.end())
+                bad("a path for '" + std::string(fqn) + "', which is not there");
             if (t_.kind(d[k + 1]) != kind::tuple) bad("a path that is no tuple");
-            key_path p;
-            std::string joined;
-            for (auto c : t_.children(d[k + 1])) {
-                if (t_.kind(c) == kind::integer)
-                    p.emplace_back(static_cast<std::int64_t>(number(c)));
-                else
-                    p.emplace_back(string(c));
-                if (p.size() > 1) joined += '.';
-                joined += p.back().index() == 0 ? std::get<std::string>(p.back())
-                                                : std::to_string(std::get<std::int64_t>(p.back()));
-                if (p.size() > 256) bad("a path of more than 256 steps");
-            }
-            if (joined != fqn) bad("the path '" + joined + "' under the key '" + fqn + "'");
-            m_.paths.insert_or_assign(fqn, std::move(p));
+            m_.paths.insert_or_assign(entry->first, path(fqn, t_.children(d[k + 1])));
         }
+    }
+    /// Steps that spell the key when they are joined by dots.
+    key_path path(std::string_view fqn, std::span<const id> steps) const {
+        if (steps.size() > most_path_steps)
+            bad("a path of more than " + std::to_string(most_path_steps) + " steps");
+        key_path p;
+        p.reserve(steps.size());
+        auto rest = fqn;
+        auto const spelled = [&](std::string_view what) {
+            if (!rest.starts_with(what))
+                bad("another path under the key '" + std::string(fqn) + "'");
+            rest.remove_prefix(what.size());
+        };
+        for (auto c : steps) {
+            if (!p.empty()) spelled(".");
+            if (t_.kind(c) == kind::integer) {
+                spelled(std::to_string(number(c)));
+                p.emplace_back(number(c));
+            } else {
+                spelled(string(c));
+                p.emplace_back(std::string(string(c)));
+            }
+        }
+        if (!rest.empty()) bad("another path under the key '" + std::string(fqn) + "'");
+        return p;
     }
 
     const pickle::tree& t_;
     metadata m_;
     std::map<std::pair<key, bool>, storage_location> locations_;
     std::size_t used_ = 0;
+    unfolding unfolding_;
 };
 
 /// @param bytes     May go on after the pickle's STOP.

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_FORMAT_UNFOLDING_HPP
+#define CAIRN_FORMAT_UNFOLDING_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/metadata/metadata.hpp>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace cairn::format {
+
+/// Bounds what `.metadata` becomes in memory. A key or a file name is written once, however many
+/// chunks refer to it, but each chunk in memory has its own: a megabyte of name and a megabyte of
+/// chunks would become a terabyte.
+class unfolding {
+public:
+    /// @param source  Bytes that are decoded.
+    explicit unfolding(std::uint64_t source) : left_(allowed(source)), source_(source) {}
+
+    /// Takes note of bytes before they are copied.
+    /// @throws error errc::corrupt when they are too many for the source
+    void spend(std::uint64_t n) {
+        if (n > left_)
+            throw error(errc::corrupt,
+                        {.expected = "at most " + std::to_string(allowed(source_)) +
+                                     " bytes of names in " + std::to_string(source_) +
+                                     " bytes of metadata",
+                         .found = "more: long names that many chunks share"});
+        left_ -= n;
+    }
+    /// Checks before `.metadata` is written that it can be read again.
+    /// @throws error errc::invalid_state
+    static void check(const metadata& m, std::uint64_t source) {
+        std::uint64_t sum = 0;
+        auto const add = [&](const std::string& key, const storage_location& at) {
+            sum += key.size() + at.object.size();
+            for (auto const& t : at.transforms) sum += t.size();
+        };
+        for (auto const& [fqn, entry] : m.entries) {
+            if (auto const* t = std::get_if<tensor_metadata>(&entry))
+                for (auto const& c : t->chunks) add(fqn, c.at);
+            else
+                add(fqn, std::get<object_metadata>(entry).at);
+        }
+        if (sum > allowed(source))
+            throw error(errc::invalid_state,
+                        {.expected = "at most " + std::to_string(allowed(source)) +
+                                     " bytes of keys and file names over all chunks",
+                         .found = std::to_string(sum),
+                         .remedy = "shorten the keys or the names of the data files"});
+    }
+
+private:
+    /// A chunk takes 12 bytes or more of the source, and so may have names of 384.
+    static std::uint64_t allowed(std::uint64_t source) { return 32 * source + (1u << 20); }
+
+    std::uint64_t left_;
+    std::uint64_t source_;
+};
+
+}  // namespace cairn::format
+
+#endif
