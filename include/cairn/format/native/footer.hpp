@@ -2,9 +2,11 @@
 #ifndef CAIRN_FORMAT_NATIVE_FOOTER_HPP
 #define CAIRN_FORMAT_NATIVE_FOOTER_HPP
 
+#include <cairn/detail/fits_in.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -33,7 +35,15 @@ struct footer_item {
 ///     version u8 · save id · count · items · CRC-32 of all before · length u64 · "cairnftr"
 struct file_footer {
     std::string save_id{};
-    std::vector<footer_item> items{};
+    std::vector<footer_item> items{};  ///< In the order of their offsets, which differ.
+
+    /// The item at an offset, or null.
+    const footer_item* find(std::uint64_t offset) const {
+        auto const it =
+            std::lower_bound(items.begin(), items.end(), offset,
+                             [](const footer_item& i, std::uint64_t at) { return i.offset < at; });
+        return it == items.end() || it->offset != offset ? nullptr : &*it;
+    }
     friend bool operator==(const file_footer&, const file_footer&) = default;
 };
 
@@ -67,7 +77,16 @@ inline std::uint64_t footer_length(std::span<const std::byte> tail) {
     return cairn::detail::wire_reader(tail).u64();
 }
 
+/// Whether a file of so many bytes can have a footer of this length: an item takes hundreds of
+/// bytes, and its footer a few tens, and four more for each 64 KiB. A damaged length is caught here,
+/// before room is made for it.
+inline bool is_possible_footer(std::uint64_t length, std::uint64_t file_size) {
+    return length >= footer_tail_bytes + 4 && length <= file_size &&
+           length <= 4096 + file_size / 4;
+}
+
 /// @param bytes  Exactly the footer.
+/// @throws error errc::corrupt, errc::checksum_mismatch
 inline file_footer decode_footer(std::span<const std::byte> bytes) {
     if (bytes.size() < footer_tail_bytes + 4)
         cairn::detail::wire_reader::fail("a footer cut short");
@@ -80,15 +99,24 @@ inline file_footer decode_footer(std::span<const std::byte> bytes) {
     if (r.u8() != 1) cairn::detail::wire_reader::fail("a footer of an unknown version");
     file_footer f;
     f.save_id = r.string();
-    for (auto n = r.count(5); n-- > 0;) {
+    auto const items = r.count(5);
+    f.items.reserve(items);
+    std::uint64_t end = 0;  // of the item before
+    while (f.items.size() < items) {
         footer_item i;
         i.offset = r.varint();
         i.length = r.varint();
         i.payload_offset = r.varint();
         i.payload_length = r.varint();
+        if (i.offset < end || i.length == 0 || i.length > UINT64_MAX - i.offset)
+            cairn::detail::wire_reader::fail("items that overlap or are out of order");
+        if (!cairn::detail::fits_in(i.payload_offset, i.payload_length, i.length))
+            cairn::detail::wire_reader::fail("a payload beyond its item");
+        end = i.offset + i.length;
         auto const blocks = r.count(4);
-        if (blocks != (i.payload_length + block_bytes - 1) / block_bytes)
+        if (blocks != i.payload_length / block_bytes + (i.payload_length % block_bytes != 0))
             cairn::detail::wire_reader::fail("a wrong number of block checksums");
+        i.block_crcs.reserve(blocks);
         for (std::size_t b = 0; b < blocks; ++b) i.block_crcs.push_back(r.u32());
         f.items.push_back(std::move(i));
     }

@@ -2,6 +2,7 @@
 #ifndef CAIRN_FORMAT_ZIP_READER_HPP
 #define CAIRN_FORMAT_ZIP_READER_HPP
 
+#include <cairn/detail/fits_in.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/error.hpp>
 
@@ -43,19 +44,21 @@ public:
 
     std::vector<entry> entries() {
         auto [at, size, count] = directory();
-        if (at > length_ || size > length_ - at) malformed("a directory outside of the item");
+        if (!cairn::detail::fits_in(at, size, length_))
+            malformed("a directory outside of the item");
         if (size > max_directory) malformed("a directory of " + std::to_string(size) + " bytes");
         if (count > size / 46) malformed("more records than its directory holds");
         std::vector<std::byte> bytes(static_cast<std::size_t>(size));
         source_(at, bytes);
         detail::wire_reader r(bytes);
         std::vector<entry> out;
+        out.reserve(static_cast<std::size_t>(count));
         for (std::uint64_t i = 0; i < count; ++i) out.push_back(next(r));
         if (r.left() != 0) malformed("bytes after the last record of its directory");
         for (auto& e : out) locate(e);
+        check_apart(out, at);
         return out;
     }
-
 
 private:
     static constexpr std::uint64_t max_directory = std::uint64_t{16} << 20;
@@ -144,7 +147,7 @@ private:
     }
 
     void locate(entry& e) const {
-        if (e.header > length_ || length_ - e.header < 30)
+        if (!cairn::detail::fits_in(e.header, 30, length_))
             malformed("a record outside of the item");
         std::array<std::byte, 30> h{};
         source_(e.header, h);
@@ -153,8 +156,28 @@ private:
         (void)r.raw(22);
         e.data = e.header + 30 + u16(r);
         e.data += u16(r);
-        if (e.data > length_ || e.size > length_ - e.data)
+        if (!cairn::detail::fits_in(e.data, e.size, length_))
             malformed("a record outside of the item");
+    }
+
+    /// Every record has bytes of its own, before the directory, and a name of its own: whoever
+    /// reads all of them reads no byte twice, and the one that PyTorch takes for a name.
+    static void check_apart(const std::vector<entry>& all, std::uint64_t directory) {
+        std::vector<const entry*> sorted;
+        sorted.reserve(all.size());
+        for (auto const& e : all) sorted.push_back(&e);
+        std::sort(sorted.begin(), sorted.end(),
+                  [](const entry* a, const entry* b) { return a->header < b->header; });
+        for (std::size_t i = 0; i < sorted.size(); ++i) {
+            auto const end = i + 1 < sorted.size() ? sorted[i + 1]->header : directory;
+            if (!cairn::detail::fits_in(sorted[i]->data, sorted[i]->size, end))
+                malformed("a record '" + sorted[i]->name + "' that reaches into the next");
+        }
+        std::sort(sorted.begin(), sorted.end(),
+                  [](const entry* a, const entry* b) { return a->name < b->name; });
+        for (std::size_t i = 1; i < sorted.size(); ++i)
+            if (sorted[i]->name == sorted[i - 1]->name)
+                malformed("two records '" + sorted[i]->name + "'");
     }
 
     const read_at& source_;
