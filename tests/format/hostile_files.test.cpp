@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Indexes, footers and zips whose checksums are right and whose numbers are not.
+#include <cairn/format/native/footer.hpp>
+#include <cairn/format/native/index.hpp>
+#include <cairn/format/torch/item.hpp>
+
+#include "cost.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(hostile_files)
+
+namespace {
+
+namespace format = cairn::format;
+using bytes = std::vector<std::byte>;
+using cost::costs_little;
+using cost::is_refused;
+
+constexpr std::size_t many = 100'000;
+
+bytes pickle_of(const std::function<void(format::pickle::writer&)>& write) {
+    format::pickle::writer w;
+    write(w);
+    return w.finish();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(keys_and_paths_of_an_index_are_bounded) {
+    auto const body = [](const std::function<void(cairn::detail::wire_writer&)>& entries,
+                         const std::function<void(cairn::detail::wire_writer&)>& paths) {
+        cairn::detail::wire_writer w;
+        w.u8(1);
+        w.string("");
+        w.varint(1);
+        w.string("f");
+        w.varint(0);
+        entries(w);
+        paths(w);
+        return std::move(w.out);
+    };
+    auto const object = [](cairn::detail::wire_writer& w, std::string_view key) {
+        w.string(key);
+        for (int const v : {0, 0, 0, 1, 0}) w.u8(static_cast<std::uint8_t>(v));
+    };
+    auto const no_paths = [](cairn::detail::wire_writer& w) { w.varint(0); };
+    auto const one = [&](cairn::detail::wire_writer& w) {
+        w.varint(1);
+        object(w, "a");
+    };
+    auto const good = body(one, no_paths);
+    BOOST_TEST(format::native::decode_metadata(good).entries.size() == 1u);
+    auto const twice = body(
+        [&](auto& w) {
+            w.varint(2);
+            object(w, "a");
+            object(w, "a");
+        },
+        no_paths);
+    is_refused(twice.size(), [&] { (void)format::native::decode_metadata(twice); });
+    auto const deep = body(one, [](auto& w) {
+        w.varint(1);
+        w.string("a");
+        w.varint(many);
+        for (std::size_t i = 0; i < many; ++i) {
+            w.u8(1);
+            w.u8(0);
+        }
+    });
+    is_refused(deep.size(), [&] { (void)format::native::decode_metadata(deep); });
+    auto const path_twice = body(one, [](auto& w) {
+        w.varint(2);
+        for (int i = 0; i < 2; ++i) {
+            w.string("a");
+            w.varint(1);
+            w.u8(0);
+            w.string("a");
+        }
+    });
+    is_refused(path_twice.size(), [&] { (void)format::native::decode_metadata(path_twice); });
+}
+
+namespace {
+
+bytes footer_of(const std::vector<format::native::footer_item>& items) {
+    return format::native::encode_footer({"0123456789abcdef0123456789abcdef", items});
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(footers_that_contradict_themselves_are_refused) {
+    using item = format::native::footer_item;
+    for (auto const& items : std::vector<std::vector<item>>{
+             // 2^64 - 1 bytes in no blocks: their number overflowed to 0
+             {{0, 900, 700, ~std::uint64_t{0}, {}}},
+             {{0, 900, 800, 101, {7}}},                        // a payload beyond its item
+             {{0, 900, ~std::uint64_t{0}, 2, {7}}},            // and one that wraps
+             {{~std::uint64_t{0}, 900, 700, 100, {7}}},        // an item that wraps
+             {{0, 900, 700, 100, {7}}, {899, 10, 0, 0, {}}},   // items that overlap
+             {{5000, 900, 700, 100, {7}}, {0, 10, 0, 0, {}}},  // items out of order
+             {{0, 900, 700, 100, {7}}, {0, 900, 700, 100, {7}}}}) {
+        auto const b = footer_of(items);
+        is_refused(b.size(), [&] { (void)format::native::decode_footer(b); });
+    }
+}
+
+BOOST_AUTO_TEST_CASE(footers_find_their_items) {
+    std::vector<format::native::footer_item> items;
+    for (std::uint64_t i = 0; i < 70'000; ++i) items.push_back({i * 1000, 900, 0, 0, {}});
+    auto const b = footer_of(items);
+    format::native::file_footer f;
+    costs_little(b.size(), [&] { f = format::native::decode_footer(b); });
+    for (std::uint64_t i = 0; i < items.size(); ++i) {
+        auto const* found = f.find(i * 1000);
+        BOOST_REQUIRE(found != nullptr);
+        BOOST_REQUIRE((*found == items[i]));
+    }
+    for (std::uint64_t const none : {std::uint64_t{1}, std::uint64_t{999},
+                                     std::uint64_t{70'000'000}, ~std::uint64_t{0}})
+        BOOST_TEST(f.find(none) == nullptr);
+    BOOST_TEST(format::native::file_footer().find(0) == nullptr);
+}
+
+namespace {
+
+/// A zip of these records; the directory may name each several times.
+struct some_zip {
+    cairn::detail::wire_writer out{};
+    std::vector<format::zip::record> records{};
+
+    void add(const std::string& name, std::string_view content) {
+        auto const b = std::as_bytes(std::span(content.data(), content.size()));
+        format::zip::record r{"archive/" + name, out.out.size(), b.size(), format::crc32(b)};
+        format::zip::local_header(out, r, 64);
+        out.raw(b);
+        format::zip::descriptor(out, r);
+        records.push_back(std::move(r));
+    }
+    bytes finish() {
+        format::zip::directory(out, records, out.out.size());
+        return out.out;
+    }
+};
+
+std::size_t bytes_read(const bytes& item, const std::function<void(const format::read_at&)>& use) {
+    std::size_t n = 0;
+    format::read_at const source = [&](std::uint64_t at, std::span<std::byte> into) {
+        if (at > item.size() || into.size() > item.size() - at)
+            format::zip::malformed("an offset beyond its end");
+        n += into.size();
+        if (!into.empty()) std::memcpy(into.data(), item.data() + at, into.size());
+    };
+    use(source);
+    return n;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_zip_whose_records_share_bytes_is_read_once) {
+    some_zip z;
+    z.add("version", "3\n");
+    z.add("data.pkl", std::string(60'000, 'x'));
+    auto const data = z.records.back();
+    for (std::size_t i = 0; i < 1000; ++i) {
+        z.records.push_back(data);
+        z.records.back().name = "archive/r" + std::to_string(i);
+    }
+    auto const item = z.finish();
+    auto const n = bytes_read(item, [&](const format::read_at& source) {
+        BOOST_CHECK_THROW((void)format::torch::parse_tensor_item(source, item.size()),
+                          cairn::error);
+    });
+    BOOST_TEST(n < 2 * item.size());
+    is_refused(item.size(), [&] { (void)format::torch::decode_object(item); });
+}
+
+/// cairn would read one, PyTorch the other.
+BOOST_AUTO_TEST_CASE(a_zip_with_one_name_twice_is_refused) {
+    some_zip z;
+    z.add("data.pkl", "\x80\x02N.");
+    z.add("version", "3\n");
+    auto const good = z.out;
+    BOOST_TEST(format::torch::decode_object(some_zip(z).finish()).is_none());
+    z.add("data.pkl", "\x80\x02K\x01.");
+    is_refused(1000, [&] { (void)format::torch::decode_object(z.finish()); });
+}
+
+/// A tensor without elements: nothing is read, wherever it is said to begin.
+BOOST_AUTO_TEST_CASE(an_empty_tensor_begins_within_its_storage) {
+    auto const item = [](std::int64_t offset) {
+        some_zip z;
+        auto const pkl = pickle_of([&](auto& w) {
+            w.global("torch._utils", "_rebuild_tensor_v2");
+            w.mark();
+            w.mark();
+            w.string("storage");
+            w.global("torch", "FloatStorage");
+            w.string("0");
+            w.string("cpu");
+            w.integer(2);
+            w.op('t');
+            w.op('Q');
+            w.integer(offset);
+            w.integer(0);
+            w.op(0x85);
+            w.integer(1);
+            w.op(0x85);
+            w.boolean(false);
+            w.none();
+            w.op('t');
+            w.op('R');
+        });
+        z.add("data.pkl", {reinterpret_cast<const char*>(pkl.data()), pkl.size()});
+        z.add("data/0", "12345678");
+        z.add("version", "3\n");
+        return z.finish();
+    };
+    auto const parse = [&](std::int64_t offset) {
+        auto const b = item(offset);
+        (void)bytes_read(b, [&](const format::read_at& source) {
+            (void)format::torch::parse_tensor_item(source, b.size());
+        });
+    };
+    BOOST_CHECK_NO_THROW(parse(0));
+    BOOST_CHECK_NO_THROW(parse(2));
+    BOOST_CHECK_THROW(parse(3), cairn::error);
+    BOOST_CHECK_THROW(parse(INT64_MAX), cairn::error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
