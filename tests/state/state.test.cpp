@@ -153,6 +153,18 @@ BOOST_AUTO_TEST_CASE(numbers_of_any_size_print_in_full) {
     BOOST_TEST(big_int(std::int64_t{-1}).to_string() == "-1");
     BOOST_TEST(big_int(INT64_MIN).to_string() == "-9223372036854775808");
     BOOST_TEST(big_int(~std::uint64_t{0}).to_string() == "18446744073709551615");
+    // Python prints up to 4300 digits; a megabyte of them would take hours.
+    std::vector<std::uint8_t> digits(1785, 0xff);
+    digits.push_back(0);
+    auto const longest = big_int(digits).to_string();
+    BOOST_TEST(longest.size() == 4299u);
+    BOOST_TEST(longest.substr(0, 5) == "51090");
+    digits.back() = 1;
+    BOOST_TEST(big_int(digits).to_string() == "0x1" + std::string(2 * 1785, 'f'));
+    std::vector<std::uint8_t> negative(std::size_t{1} << 20, 0);
+    negative.back() = 0xff;
+    BOOST_TEST(big_int(negative).to_string() ==
+               "-0x1" + std::string(2 * ((std::size_t{1} << 20) - 1), '0'));
     BOOST_TEST(value(~std::uint64_t{0}).as<std::uint64_t>() == ~std::uint64_t{0});
     BOOST_CHECK_THROW(value(300).as<std::uint8_t>(), cairn::error);
     BOOST_CHECK_THROW(value(-1).as<unsigned>(), cairn::error);

@@ -46,7 +46,8 @@ public:
         return static_cast<std::int64_t>(v);
     }
 
-    /// Decimal. Costs the square of the number of bytes; callers bound the size.
+    /// Decimal up to 4300 digits, which is also where Python stops by default: decimal costs the
+    /// square of the length. Hexadecimal (`0x…`) beyond.
     std::string to_string() const {
         std::vector<std::uint8_t> magnitude = bytes_;
         if (negative()) {
@@ -58,26 +59,48 @@ public:
             }
             if (carry != 0) magnitude.push_back(1);
         }
-        std::string digits;
-        while (!magnitude.empty()) {
-            unsigned remainder = 0;
-            for (std::size_t i = magnitude.size(); i-- > 0;) {
-                unsigned const v = remainder * 256 + magnitude[i];
-                magnitude[i] = static_cast<std::uint8_t>(v / 10);
-                remainder = v % 10;
-            }
-            digits.push_back(static_cast<char>('0' + remainder));
-            while (!magnitude.empty() && magnitude.back() == 0) magnitude.pop_back();
-        }
-        if (digits.empty()) digits = "0";
-        if (negative()) digits.push_back('-');
-        std::reverse(digits.begin(), digits.end());
-        return digits;
+        while (!magnitude.empty() && magnitude.back() == 0) magnitude.pop_back();
+        constexpr std::size_t most_decimal_bytes = 1785;  // 256^1785 has 4299 digits
+        auto digits =
+            magnitude.size() > most_decimal_bytes ? hexadecimal(magnitude) : decimal(magnitude);
+        return negative() ? "-" + digits : digits;
     }
 
     friend bool operator==(const big_int&, const big_int&) = default;
 
 private:
+    static std::string hexadecimal(const std::vector<std::uint8_t>& magnitude) {
+        std::string s = "0x";
+        s.reserve(2 + 2 * magnitude.size());
+        for (std::size_t i = magnitude.size(); i-- > 0;)
+            for (int const half : {magnitude[i] >> 4, magnitude[i] & 15})
+                if (half != 0 || s.size() > 2) s.push_back("0123456789abcdef"[half]);
+        return s;
+    }
+    static std::string decimal(const std::vector<std::uint8_t>& magnitude) {
+        std::vector<std::uint32_t> words((magnitude.size() + 3) / 4);
+        for (std::size_t i = 0; i < magnitude.size(); ++i)
+            words[i / 4] |= std::uint32_t{magnitude[i]} << (8 * (i % 4));
+        std::string digits;  // the last first
+        while (!words.empty()) {
+            std::uint64_t remainder = 0;
+            for (std::size_t i = words.size(); i-- > 0;) {
+                auto const v = remainder << 32 | words[i];
+                words[i] = static_cast<std::uint32_t>(v / 1'000'000'000);
+                remainder = v % 1'000'000'000;
+            }
+            while (!words.empty() && words.back() == 0) words.pop_back();
+            for (int k = 0; k < 9; ++k) {
+                digits.push_back(static_cast<char>('0' + remainder % 10));
+                remainder /= 10;
+            }
+        }
+        while (!digits.empty() && digits.back() == '0') digits.pop_back();
+        if (digits.empty()) digits = "0";
+        std::reverse(digits.begin(), digits.end());
+        return digits;
+    }
+
     void trim() {
         while (!bytes_.empty()) {
             bool const sign = bytes_.size() > 1 && (bytes_[bytes_.size() - 2] & 0x80) != 0;
