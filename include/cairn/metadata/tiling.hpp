@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_METADATA_TILING_HPP
+#define CAIRN_METADATA_TILING_HPP
+
+#include <cairn/tensor/box.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// Whether boxes cover every element of a tensor exactly once. Takes O(d n log n), however they
+/// lie, where comparing those that meet in one dimension may take n * n; but it cannot say which
+/// of them are wrong.
+///
+/// The elements of a box, each as a product of powers x^i * y^j * …, add up to a product of
+/// differences (x^end - x^begin) * (y^end - y^begin) * … over a common denominator. The boxes are a
+/// tiling if these polynomials add up to that of the whole, which is compared at one point, modulo
+/// the prime 2^61 - 1. Positions are numbered first, which keeps the degrees below 2 n: of tilings
+/// that are wrong by accident one in 2^61 / (2 n d) would pass.
+class tiling {
+public:
+    /// @pre Each of the boxes lies within `shape`.
+    static bool is_exact(const sizes& shape, std::span<const box> boxes) {
+        std::uint64_t const n = boxes.size();
+        std::vector<std::uint64_t> terms(n, 1);
+        std::uint64_t whole = 1;
+        for (std::size_t d = 0; d < shape.size(); ++d) {
+            std::vector<std::int64_t> positions{0, shape[d]};
+            for (auto const& b : boxes) {
+                positions.push_back(b.offsets[d]);
+                positions.push_back(b.end(d));
+            }
+            std::sort(positions.begin(), positions.end());
+            positions.erase(std::unique(positions.begin(), positions.end()), positions.end());
+            std::vector<std::uint64_t> powers{1};
+            for (std::size_t i = 1; i < positions.size(); ++i)
+                powers.push_back(times(powers.back(), point(d)));
+            auto const power = [&](std::int64_t at) {
+                auto const it = std::lower_bound(positions.begin(), positions.end(), at);
+                return powers[static_cast<std::size_t>(it - positions.begin())];
+            };
+            whole = times(whole, minus(power(shape[d]), 1));
+            for (std::size_t i = 0; i < boxes.size(); ++i)
+                terms[i] = times(terms[i],
+                                 minus(power(boxes[i].end(d)), power(boxes[i].offsets[d])));
+        }
+        std::uint64_t sum = 0;
+        for (auto const t : terms) sum = (sum + t) % prime;
+        return sum == whole;
+    }
+
+private:
+    static constexpr std::uint64_t prime = (std::uint64_t{1} << 61) - 1;
+
+    /// The place at which dimension `d` is evaluated: any number would do that no layout of
+    /// tensors has to do with (splitmix64).
+    static std::uint64_t point(std::size_t d) {
+        std::uint64_t x = (d + 1) * 0x9e3779b97f4a7c15;
+        x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+        x = (x ^ x >> 27) * 0x94d049bb133111eb;
+        return 2 + (x ^ x >> 31) % (prime - 2);
+    }
+    static std::uint64_t minus(std::uint64_t a, std::uint64_t b) { return (a + prime - b) % prime; }
+    /// a * b modulo the prime, in halves: ISO C++ has no integer of 128 bits.
+    static std::uint64_t times(std::uint64_t a, std::uint64_t b) {
+        constexpr std::uint64_t low = (std::uint64_t{1} << 31) - 1;
+        auto const ah = a >> 31, al = a & low, bh = b >> 31, bl = b & low;  // below 2^30, 2^31
+        auto const middle = ah * bl + al * bh;                              // below 2^62
+        // 2^62 is 2, modulo the prime; the middle counts 2^31 each.
+        auto const high = 2 * ah * bh + (middle >> 30);
+        auto const rest = (middle & ((std::uint64_t{1} << 30) - 1)) << 31;
+        return (reduced(high) + reduced(rest) + reduced(al * bl)) % prime;
+    }
+    static std::uint64_t reduced(std::uint64_t a) { return (a & prime) + (a >> 61); }
+};
+
+}  // namespace cairn::detail
+
+#endif
