@@ -2,37 +2,80 @@
 #ifndef CAIRN_METADATA_CHECK_HPP
 #define CAIRN_METADATA_CHECK_HPP
 
+#include <cairn/detail/fits_in.hpp>
 #include <cairn/metadata/coverage.hpp>
 #include <cairn/metadata/metadata.hpp>
+#include <cairn/tensor/layout.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace cairn {
 
+/// Checks what the native index says of the inside of a tensor's item: a payload within the item
+/// that is the chunk's box, dense, in the order that the strides say. So every element that is
+/// addressed lies in the payload.
+/// @throws error errc::corrupt naming tensor and file
+inline void check_layout(const std::string& fqn, dtype type, const sizes& lengths,
+                         const storage_location& at) {
+    auto const& l = *at.layout;
+    auto const refuse = [&](std::string expected, std::string found) {
+        throw error(errc::corrupt, {.tensor = fqn,
+                                    .object = at.object,
+                                    .expected = std::move(expected),
+                                    .found = std::move(found)});
+    };
+    if (!is_possible(lengths)) refuse("the shape of a tensor", to_string(lengths));
+    const_tensor_view const shape(type, lengths, l.strides, nullptr);
+    if (l.strides.size() != lengths.size() || !(is_row_major(shape) || is_dense(shape)))
+        refuse("the strides of a dense tensor of shape " + to_string(lengths),
+               to_string(l.strides));
+    if (l.payload_length != shape.bytes())
+        refuse("a payload of " + std::to_string(shape.bytes()) + " bytes for shape " +
+                   to_string(lengths) + " of " + std::string(name_of(type)),
+               std::to_string(l.payload_length));
+    if (!detail::fits_in(l.payload_offset, l.payload_length, at.length))
+        refuse("a payload within its item of " + std::to_string(at.length) + " bytes",
+               std::to_string(l.payload_length) + " bytes at " + std::to_string(l.payload_offset));
+}
+
 /// Checks what a checkpoint says of itself, before anything is read by it: chunks within bounds,
-/// without overlap, covering; no byte of a file in two items, but for tied weights; paths that
-/// spell their keys.
+/// without overlap, covering; items of some bytes, within their files where those are known; no
+/// byte of a file in two items, but for tied weights; payloads within items; paths of bounded
+/// length.
 /// @throws error errc::invalid_plan or errc::corrupt naming the tensor or file.
 inline void check_metadata(const metadata& m) {
     struct range {
         std::uint64_t begin, end;
         const std::string* fqn;
+        const storage_location* at;
         const tensor_metadata* tensor;
         const box* where;
     };
     std::map<std::string_view, std::vector<range>> files;
     auto const note = [&](const std::string& fqn, const storage_location& at,
                           const tensor_metadata* tensor = nullptr, const box* where = nullptr) {
-        if (at.length == 0 || at.offset + at.length < at.offset)
+        if (at.length == 0 || at.length > UINT64_MAX - at.offset)
             throw error(errc::corrupt, {.tensor = fqn,
                                         .object = at.object,
                                         .expected = "an item of some bytes",
                                         .found = std::to_string(at.length)});
-        files[at.object].push_back({at.offset, at.offset + at.length, &fqn, tensor, where});
+        auto const file = m.object_sizes.find(at.object);
+        if (file != m.object_sizes.end() &&
+            !detail::fits_in(at.offset, at.length, file->second))
+            throw error(errc::corrupt,
+                        {.tensor = fqn,
+                         .object = at.object,
+                         .expected = "an item within the file's " + std::to_string(file->second) +
+                                     " bytes",
+                         .found = std::to_string(at.length) + " bytes at " +
+                                  std::to_string(at.offset)});
+        files[at.object].push_back({at.offset, at.offset + at.length, &fqn, &at, tensor, where});
     };
     for (auto const& [fqn, entry] : m.entries) {
         if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
@@ -42,20 +85,29 @@ inline void check_metadata(const metadata& m) {
                              .expected = "at most " + std::to_string(most_elements) + " elements",
                              .found = "the shape " + to_string(t->extents)});
             std::vector<box> boxes;
+            boxes.reserve(t->chunks.size());
             for (auto const& c : t->chunks) {
                 boxes.push_back(c.where);
                 note(fqn, c.at, t, &c.where);
             }
             check_coverage(fqn, t->extents, boxes);
+            for (auto const& c : t->chunks)
+                if (c.at.layout) check_layout(fqn, t->type, c.where.lengths, c.at);
         } else {
             note(fqn, std::get<object_metadata>(entry).at);
         }
     }
+    for (auto const& [fqn, steps] : m.paths)
+        if (steps.size() > most_path_steps)
+            throw error(errc::corrupt, {.tensor = fqn,
+                                        .expected = "a path of at most " +
+                                                    std::to_string(most_path_steps) + " steps",
+                                        .found = std::to_string(steps.size())});
     // A tied weight has two names and is stored once. PyTorch never writes that, and there no
     // checksum tells it from a wrong offset: only cairn's own metadata may say so.
     auto const tied = [&](const range& a, const range& b) {
-        return !m.save_id.empty() && a.begin == b.begin && a.end == b.end && a.tensor != nullptr &&
-               b.tensor != nullptr && a.tensor != b.tensor && *a.where == *b.where &&
+        return !m.save_id.empty() && a.tensor != nullptr && b.tensor != nullptr &&
+               a.tensor != b.tensor && *a.at == *b.at && *a.where == *b.where &&
                a.tensor->type == b.tensor->type && a.tensor->extents == b.tensor->extents;
     };
     for (auto& [name, ranges] : files) {

@@ -70,6 +70,7 @@ public:
     payload_reader(open_file<Handle>& file, std::string fqn, stored_payload p,
                    std::vector<payload_part> parts)
         : file_(file), fqn_(std::move(fqn)), p_(std::move(p)), parts_(std::move(parts)) {
+        for (auto const& part : parts_) check(part);
         std::erase_if(parts_, [](const payload_part& part) { return part.from.empty(); });
     }
 
@@ -86,6 +87,21 @@ public:
 private:
     static constexpr std::uint64_t block = format::native::block_bytes;
     static constexpr std::uint64_t slab = std::uint64_t{4} << 20;
+
+    /// Parts come from the plan, and windows from the planner: nothing is read or written outside
+    /// of them, whatever they are.
+    void check(const payload_part& part) const {
+        bool const within = lies_within(part.from, p_.extents);
+        if (within && part.to.extents == part.from.lengths && part.to.type == p_.type) return;
+        throw error(errc::invalid_plan,
+                    {.tensor = fqn_, .object = file_.described(),
+                     .expected = within ? "a window of " + to_string(part.from.lengths) + " of " +
+                                              std::string(name_of(p_.type))
+                                        : "a part of a chunk of shape " + to_string(p_.extents),
+                     .found = within ? "one of " + to_string(part.to.extents) + " of " +
+                                           std::string(name_of(part.to.type))
+                                     : to_string(part.from)});
+    }
 
     [[noreturn]] void bad_checksum(std::uint64_t at, std::uint64_t n) const {
         throw error(errc::checksum_mismatch,

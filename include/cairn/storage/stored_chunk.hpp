@@ -3,8 +3,10 @@
 #define CAIRN_STORAGE_STORED_CHUNK_HPP
 
 #include <cairn/activity.hpp>
+#include <cairn/detail/fits_in.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/torch/item.hpp>
+#include <cairn/metadata/check.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/concepts.hpp>
 
@@ -30,11 +32,12 @@ public:
           shown_(shown) {}
 
     void read(std::uint64_t at, std::span<std::byte> into) {
-        if (at > size_ || into.size() > size_ - at) {
+        if (!fits_in(at, into.size(), size_)) {
             throw error(errc::corrupt,
                         {.object = described_,
-                         .expected = "at least " + std::to_string(at + into.size()) + " bytes",
-                         .found = std::to_string(size_) + " bytes",
+                         .expected = std::to_string(into.size()) + " bytes at " +
+                                     std::to_string(at),
+                         .found = "a file of " + std::to_string(size_) + " bytes",
                          .remedy = "the file is truncated"});
         }
         if (!into.empty()) handle_.read(at, into);
@@ -50,7 +53,7 @@ public:
         std::array<std::byte, format::native::footer_tail_bytes> tail{};
         if (size_ >= tail.size()) read(size_ - tail.size(), tail);
         std::uint64_t const length = format::native::footer_length(tail);
-        if (length == 0 || length > size_) {
+        if (!format::native::is_possible_footer(length, size_)) {
             throw error(errc::corrupt, {.object = described_,
                                         .expected = "a footer, because cairn wrote this checkpoint",
                                         .found = "none",
@@ -110,29 +113,30 @@ stored_payload find_payload(open_file<Handle>& file, const std::string& fqn,
                                         .expected = "an item without stream transforms",
                                         .found = c.at.transforms.front()});
     }
+    if (!fits_in(c.at.offset, c.at.length, file.size())) {
+        throw wrong("an item of ",
+                    std::to_string(c.at.length) + " bytes at " + std::to_string(c.at.offset),
+                    "a file of " + std::to_string(file.size()) + " bytes");
+    }
     stored_payload p;
     p.type = t.type;
     p.extents = c.where.lengths;
     if (c.at.layout) {
+        // Whoever read the metadata has checked this; but it is what keeps every read and copy
+        // below within its bounds.
+        check_layout(fqn, t.type, c.where.lengths, c.at);
         auto const& l = *c.at.layout;
         p.strides = l.strides;
         p.at = c.at.offset + l.payload_offset;
         p.length = l.payload_length;
         p.crc = l.payload_crc;
-        for (auto const& i : file.footer(save_id).items) {
-            if (i.offset != c.at.offset) continue;
-            if (i.length != c.at.length || i.payload_offset != l.payload_offset ||
-                i.payload_length != l.payload_length)
-                break;
-            p.block_crcs = i.block_crcs;
-            return p;
-        }
-        throw wrong("a footer entry for the item at ", std::to_string(c.at.offset),
-                    "none that agrees");
-    }
-    if (c.at.offset > file.size() || c.at.length > file.size() - c.at.offset) {
-        throw wrong("an item up to byte ", std::to_string(c.at.offset + c.at.length),
-                    std::to_string(file.size()) + " bytes");
+        auto const* i = file.footer(save_id).find(c.at.offset);
+        if (i == nullptr || i->length != c.at.length || i->payload_offset != l.payload_offset ||
+            i->payload_length != l.payload_length)
+            throw wrong("a footer entry for the item at ", std::to_string(c.at.offset),
+                        "none that agrees");
+        p.block_crcs = i->block_crcs;
+        return p;
     }
     auto const parsed = format::torch::parse_tensor_item(
         [&](std::uint64_t offset, std::span<std::byte> into) {
