@@ -3,6 +3,7 @@
 #define CAIRN_LOAD_WITHOUT_TEMPLATE_HPP
 
 #include <cairn/load.hpp>
+#include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/state/flatten.hpp>
 #include <cairn/state/unflatten.hpp>
 #include <cairn/tensor/host_tensor.hpp>
@@ -65,11 +66,16 @@ public:
     void set_up_load(flat_state& state, const metadata& m, int rank, bool coordinator) {
         tree_ = {};
         state.clear();
+        for (auto const& [fqn, entry] : m.entries)
+            if (wanted(fqn)) refuse_transforms(fqn, entry);
+        check_stored_bytes(m, [&](std::string_view fqn) { return wanted(fqn); });
+        // With a prefix the lists of the rest are empty, up to where the wanted part stands.
+        std::size_t holes = 4096 + 4 * m.paths.size();
         for (auto const& [fqn, entry] : m.entries) {
             if (!wanted(fqn)) continue;
             auto const path = m.paths.find(fqn);
             set_element(tree_, path == m.paths.end() ? key_path{fqn} : path->second,
-                        make(fqn, entry, state));
+                        make(fqn, entry, state), holes);
         }
         if (state.empty() && !options_.prefix.empty())
             throw error(errc::missing_key,
@@ -103,6 +109,19 @@ private:
         auto const& p = options_.prefix;
         return p.empty() ||
                (fqn.starts_with(p) && (fqn.size() == p.size() || fqn[p.size()] == '.'));
+    }
+    /// An item that was compressed may stand for any number of bytes: no room is made for what the
+    /// reader will not read.
+    static void refuse_transforms(const std::string& fqn,
+                                  const std::variant<tensor_metadata, object_metadata>& entry) {
+        auto const* t = std::get_if<tensor_metadata>(&entry);
+        if (t == nullptr) return;
+        for (auto const& c : t->chunks)
+            if (!c.at.transforms.empty())
+                throw error(errc::unsupported, {.tensor = fqn,
+                                                .object = c.at.object,
+                                                .expected = "an item without stream transforms",
+                                                .found = c.at.transforms.front()});
     }
     node make(const std::string& fqn, const std::variant<tensor_metadata, object_metadata>& entry,
               flat_state& state) const {

@@ -6,6 +6,7 @@
 #include <cairn/metadata/check.hpp>
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/file_sizes.hpp>
 #include <cairn/storage/read_payload.hpp>
 #include <cairn/storage/torch_options.hpp>
 #include <cairn/storage/unverified.hpp>
@@ -50,12 +51,17 @@ public:
     metadata read_metadata() {
         auto const name = s_->store().describe(detail::metadata_name);
         try {
-            auto r = s_->store().open(detail::metadata_name);
-            std::vector<std::byte> bytes(static_cast<std::size_t>(r.size()));
-            if (!bytes.empty()) r.read(0, bytes);
-            auto file = format::native::parse_metadata_file(bytes);
-            check_metadata(file.meta);
-            return std::move(file.meta);
+            auto bytes = metadata_bytes();
+            for (int again = 3;; --again) {
+                auto file = format::native::parse_metadata_file(bytes);
+                check_metadata(file.meta);
+                // A save may have replaced it meanwhile, and removed the old data files.
+                if (detail::note_file_sizes(s_->store(), file.meta) || again == 0)
+                    return std::move(file.meta);
+                auto now = metadata_bytes();
+                if (now == bytes) return std::move(file.meta);
+                bytes = std::move(now);
+            }
         } catch (const error& e) {
             auto where = e.context();
             if (where.object.empty()) where.object = name;
@@ -149,6 +155,13 @@ private:
         std::exception_ptr failure;
         completion<done_t> done;
     };
+
+    std::vector<std::byte> metadata_bytes() {
+        auto r = s_->store().open(detail::metadata_name);
+        std::vector<std::byte> bytes(static_cast<std::size_t>(r.size()));
+        if (!bytes.empty()) r.read(0, bytes);
+        return bytes;
+    }
 
     boost::asio::thread_pool& pool() {
         if (!s_->pool) {

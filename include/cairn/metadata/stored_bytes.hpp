@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_METADATA_STORED_BYTES_HPP
+#define CAIRN_METADATA_STORED_BYTES_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/metadata/metadata.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// Checks that tensors are about as large as what is stored of them, before anybody makes room for
+/// them: a shape of 2^50 elements is written in ten bytes.
+///
+/// A tied weight is stored once for several tensors, and a broadcast one (a stride of 0, which
+/// PyTorch can store though DCP does not) takes less than its shape. So tensors may have 64 times
+/// the bytes that are stored, and 64 MiB on top of that. Metadata without file sizes is believed:
+/// it comes from a reader that has no files.
+/// @param wanted  By key: whether room will be made for the tensor.
+/// @throws error errc::corrupt naming the tensor that lacks most, or a file that is missing
+inline void check_stored_bytes(const metadata& m,
+                               const std::function<bool(std::string_view)>& wanted) {
+    if (m.object_sizes.empty()) return;
+    using place = std::pair<std::string_view, std::uint64_t>;  // file and offset
+    std::vector<std::pair<place, std::uint64_t>> places;
+    double claimed = 0, most = 0;  // sums of 2^60 and more: no integer would hold them
+    const std::string* largest = nullptr;
+    for (auto const& [fqn, entry] : m.entries) {
+        auto const* t = std::get_if<tensor_metadata>(&entry);
+        if (t == nullptr || !wanted(fqn)) continue;
+        double held = 0;
+        for (auto const& c : t->chunks) {
+            auto const file = m.object_sizes.find(c.at.object);
+            auto const size = file == m.object_sizes.end() ? 0 : file->second;
+            if (c.at.offset >= size)
+                throw error(errc::corrupt,
+                            {.tensor = fqn,
+                             .object = c.at.object,
+                             .expected = "a data file of more than " + std::to_string(c.at.offset) +
+                                         " bytes, which the metadata names",
+                             .found = size == 0 ? "none, or one of far fewer bytes than it had"
+                                                : std::to_string(size) + " bytes",
+                             .remedy = "put the checkpoint's own file back"});
+            auto const n = std::min(c.at.length, size - c.at.offset);
+            places.push_back({{c.at.object, c.at.offset}, n});
+            held += static_cast<double>(n);
+        }
+        auto const bytes =
+            static_cast<double>(t->extents.product()) * static_cast<double>(size_of(t->type));
+        claimed += bytes;
+        if (largest == nullptr || bytes - held > most) {
+            most = bytes - held;
+            largest = &fqn;
+        }
+    }
+    std::sort(places.begin(), places.end());
+    double stored = 0;
+    for (std::size_t i = 0; i < places.size(); ++i)
+        if (i == 0 || places[i].first != places[i - 1].first)
+            stored += static_cast<double>(places[i].second);
+    constexpr double spare = double(std::uint64_t{64} << 20);
+    if (claimed <= 64 * stored + spare) return;
+    auto const words = [](double d) {
+        return d < 1e19 ? std::to_string(static_cast<std::uint64_t>(d)) : std::to_string(d);
+    };
+    throw error(errc::corrupt,
+                {.tensor = *largest,
+                 .expected = "tensors about as large as the " + words(stored) +
+                             " bytes that are stored of them",
+                 .found = words(claimed) + " bytes, most of them in this one",
+                 .remedy = "what is so much smaller in the file can be loaded into a state of your "
+                           "own"});
+}
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_FILE_SIZES_HPP
+#define CAIRN_STORAGE_FILE_SIZES_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/names.hpp>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace cairn::detail {
+
+/// Notes how large the data files are that the metadata names; 0 for one that is not there, or that
+/// is not half of what the metadata says. Nothing is refused: who wants other files may have them;
+/// but nobody makes room for what such a file would hold.
+///
+/// Otherwise what the metadata says stays, so that a file of another size is told when it is read.
+/// @return whether all are there
+template <ObjectStore Store>
+bool note_file_sizes(Store& store, metadata& m) {
+    std::map<std::string_view, std::uint64_t> sizes;
+    auto const note = [&](const storage_location& at) { sizes.try_emplace(at.object, 0); };
+    for (auto const& [fqn, entry] : m.entries) {
+        if (auto const* t = std::get_if<tensor_metadata>(&entry))
+            for (auto const& c : t->chunks) note(c.at);
+        else
+            note(std::get<object_metadata>(entry).at);
+    }
+    for (auto const& info : store.list())
+        if (auto const it = sizes.find(info.name); it != sizes.end()) it->second = info.size;
+    bool all = true;
+    for (auto& [name, size] : sizes) {
+        // A list has no names of subdirectories.
+        if (size == 0 && is_object_name(name) && name.find('/') != name.npos) {
+            try {
+                size = store.open(name).size();
+            } catch (const error& e) {
+                if (e.code() != make_error_code(errc::not_found)) throw;
+            }
+        }
+        auto const [recorded, fresh] = m.object_sizes.try_emplace(std::string(name), size);
+        if (!fresh && size < recorded->second - recorded->second / 2) recorded->second = 0;
+        all = all && recorded->second != 0;
+    }
+    return all;
+}
+
+}  // namespace cairn::detail
+
+#endif
