@@ -2,6 +2,7 @@
 #include "checkpoint.hpp"
 #include "json.hpp"
 
+#include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/tensor/convert.hpp>
 
 #include <cstring>
@@ -55,16 +56,28 @@ void print(const std::byte*& at, const cairn::tensor_metadata& t, std::size_t d)
     std::cout << ']';
 }
 
+/// How many elements and empty lists are printed. A tensor without elements may have any number of
+/// empty rows.
+std::int64_t printed(const cairn::sizes& shape) {
+    std::int64_t n = 1;
+    for (auto const extent : shape) {
+        if (extent == 0) break;
+        n *= extent;
+    }
+    return n;
+}
+
 }  // namespace
 
 int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
-    auto const m = read_metadata(checkpoint);
+    opened from(checkpoint);
+    auto const& m = from.meta();
     if (m.object(fqn) != nullptr) {
         if (raw)
             throw cairn::error(cairn::errc::kind_mismatch,
                                {.tensor = fqn, .expected = "a tensor", .found = "an object",
                                 .remedy = "leave --raw out"});
-        std::cout << json(load_object(checkpoint, fqn)) << '\n';
+        std::cout << json(from.objects({fqn}).at(0)) << '\n';
         return fine;
     }
     auto const* t = m.tensor(fqn);
@@ -72,26 +85,27 @@ int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
         throw cairn::error(
             cairn::errc::missing_key,
             {.tensor = fqn, .object = checkpoint, .remedy = "cairn ls lists the names"});
+    check_stored_bytes(m, [&](std::string_view key) { return key == fqn; });
     if (raw) {
         for (auto const& b : row_pieces(*t, read_at_once)) {
-            auto const piece = load_box(checkpoint, fqn, *t, b);
-            std::cout.write(reinterpret_cast<const char*>(piece.bytes.data()),
-                            static_cast<std::streamsize>(piece.bytes.size()));
+            auto const piece = from.boxes({{fqn, b}});
+            std::cout.write(reinterpret_cast<const char*>(piece[0].bytes.data()),
+                            static_cast<std::streamsize>(piece[0].bytes.size()));
             if (!std::cout) break;  // nobody reads on; main says so
         }
         return fine;
     }
-    if (t->extents.product() > printable)
+    if (auto const n = printed(t->extents); n > printable)
         throw cairn::error(
             cairn::errc::invalid_argument,
             {.tensor = fqn,
              .expected = "at most " + std::to_string(printable) + " elements to print",
-             .found = std::to_string(t->extents.product()),
+             .found = std::to_string(n),
              .remedy = "use --raw"});
-    auto const whole = load_box(checkpoint, fqn, *t, cairn::box::whole(t->extents));
+    auto const whole = from.boxes({{fqn, cairn::box::whole(t->extents)}});
     std::cout << "{\"dtype\": " << json_string(cairn::name_of(t->type))
               << ", \"shape\": " << to_string(t->extents) << ", \"data\": ";
-    auto const* at = whole.bytes.data();
+    auto const* at = whole[0].bytes.data();
     print(at, *t, 0);
     std::cout << "}\n";
     return fine;

@@ -4,7 +4,10 @@
 
 #include <cairn/cairn.hpp>
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,42 +28,84 @@ inline bool has_torch_metadata(const std::string& checkpoint) {
     cairn::file_store store(checkpoint);
     auto reader = store.open(".metadata");
     std::vector<std::byte> bytes(static_cast<std::size_t>(reader.size()));
-    reader.read(0, bytes);
+    if (!bytes.empty()) reader.read(0, bytes);
     return cairn::format::native::parse_metadata_file(bytes).torch_metadata;
 }
 inline constexpr const char* only_cairn =
     "for cairn only: saved with torch_metadata off, PyTorch cannot load it\n";
 
-/// One tensor's box in host memory.
+/// One tensor's box in host memory, row-major.
 struct loaded_box {
     std::vector<std::byte> bytes{};
     cairn::box where{};
 };
 
-/// Loads a box of a tensor, row-major.
-inline loaded_box load_box(const std::string& checkpoint, const std::string& fqn,
-                           const cairn::tensor_metadata& t, const cairn::box& where) {
-    loaded_box out{
-        std::vector<std::byte>(static_cast<std::size_t>(where.volume()) * cairn::size_of(t.type)),
-        where};
-    cairn::tensor_view const v(t.type, where.lengths, out.bytes.data());
-    cairn::sharded_view piece{t.extents, t.type, {cairn::shard(where, v)}};
-    cairn::state_dict sd{{fqn, piece}};
-    cairn::load(sd, checkpoint);
-    return out;
-}
+/// A checkpoint that is read piece by piece: its metadata is read once, not with each piece. Each
+/// call opens the files that it needs, so small pieces are better asked for together.
+class opened {
+public:
+    explicit opened(std::string checkpoint) : path_(std::move(checkpoint)) {
+        reader_.reset(path_);
+        meta_ = reader_.read_metadata();
+        reader_.set_up_reader(meta_, {});
+    }
+    const std::string& path() const { return path_; }
+    const cairn::metadata& meta() const { return meta_; }
 
-inline cairn::value load_object(const std::string& checkpoint, const std::string& fqn) {
-    cairn::value v;
-    cairn::state_dict sd;
-    sd[fqn] = std::ref(v);
-    cairn::load(sd, checkpoint);
-    return v;
-}
+    std::vector<loaded_box> boxes(const std::vector<std::pair<std::string, cairn::box>>& wanted) {
+        std::vector<loaded_box> out;
+        std::vector<cairn::tensor_view> views;
+        cairn::load_plan plan;
+        for (auto const& [fqn, where] : wanted) {
+            auto const& t = *meta_.tensor(fqn);
+            auto const n = static_cast<std::size_t>(where.volume()) * cairn::size_of(t.type);
+            out.push_back({std::vector<std::byte>(n), where});
+            auto const leaf = static_cast<std::uint32_t>(views.size());
+            views.emplace_back(t.type, where.lengths, out.back().bytes.data());
+            for (auto& i :
+                 cairn::create_read_items(fqn, leaf, t.chunks, std::span(std::addressof(where), 1)))
+                plan.items.push_back(std::move(i));
+        }
+        cairn::read_target target;
+        target.resolve_tensor = [&](const cairn::read_item& i) {
+            return subview(views[i.leaf], cairn::box(i.target_offsets, i.lengths));
+        };
+        target.commit_tensor = [](const cairn::read_item&, const cairn::tensor_view&) {};
+        read(plan, target);
+        return out;
+    }
+    std::vector<cairn::value> objects(const std::vector<std::string>& wanted) {
+        std::vector<cairn::value> out(wanted.size());
+        cairn::load_plan plan;
+        for (auto const& fqn : wanted) {
+            cairn::read_item i;
+            i.fqn = fqn;
+            i.leaf = static_cast<std::uint32_t>(plan.items.size());
+            plan.items.push_back(std::move(i));
+        }
+        cairn::read_target target;
+        target.load_object = [&](const cairn::read_item& i, cairn::value v) {
+            out[i.leaf] = std::move(v);
+        };
+        read(plan, target);
+        return out;
+    }
+
+private:
+    void read(const cairn::load_plan& plan, const cairn::read_target& target) {
+        (void)cairn::await_completion<cairn::done_t>(
+            [&](auto done) { reader_.read_data(plan, target, std::move(done)); });
+    }
+
+    std::string path_;
+    cairn::torch_reader<cairn::file_store> reader_{cairn::file_store()};
+    cairn::metadata meta_;
+};
 
 /// Boxes of whole rows of at most about `limit` bytes, in order: a tensor piece by piece.
 inline std::vector<cairn::box> row_pieces(const cairn::tensor_metadata& t, std::uint64_t limit) {
-    if (t.extents.empty() || t.extents[0] == 0) return {cairn::box::whole(t.extents)};
+    // One of no elements may have any number of rows.
+    if (t.extents.empty() || t.extents.product() == 0) return {cairn::box::whole(t.extents)};
     auto const total = static_cast<std::uint64_t>(t.extents.product()) * cairn::size_of(t.type);
     auto const row = total / static_cast<std::uint64_t>(t.extents[0]);
     auto const rows = static_cast<std::int64_t>(

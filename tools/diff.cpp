@@ -2,12 +2,15 @@
 #include "checkpoint.hpp"
 #include "json.hpp"
 
+#include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/tensor/convert.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <complex>
 #include <iostream>
+#include <map>
+#include <vector>
 
 namespace tool {
 
@@ -35,65 +38,108 @@ double largest_difference(const loaded_box& a, const loaded_box& b, cairn::dtype
     return most;
 }
 
-bool same_tensor(const std::string& fqn, const std::string& pa, const cairn::tensor_metadata& a,
-                 const std::string& pb, const cairn::tensor_metadata& b) {
-    if (a.extents != b.extents) {
-        std::cout << fqn << ": shape " << to_string(a.extents) << " and " << to_string(b.extents)
-                  << '\n';
-        return false;
+/// Compares what two checkpoints hold under each of the names that both have. What is small is read
+/// together.
+class comparison {
+public:
+    comparison(opened& a, opened& b) : a_(a), b_(b) {}
+
+    /// @return why they are different, by key; the last names may be known only after `finish`.
+    std::map<std::string, std::string>& findings() { return findings_; }
+
+    void tensor(const std::string& fqn) {
+        auto const &x = *a_.meta().tensor(fqn), &y = *b_.meta().tensor(fqn);
+        if (x.extents != y.extents) {
+            findings_[fqn] = "shape " + to_string(x.extents) + " and " + to_string(y.extents);
+        } else if (x.type != y.type) {
+            findings_[fqn] = "dtype " + std::string(cairn::name_of(x.type)) + " and " +
+                             std::string(cairn::name_of(y.type));
+        } else {
+            for (auto& piece : row_pieces(x, compared_at_once)) {
+                bytes_ += static_cast<std::uint64_t>(piece.volume()) * cairn::size_of(x.type);
+                pieces_.emplace_back(fqn, std::move(piece));
+                if (bytes_ >= compared_at_once) finish();
+            }
+        }
     }
-    if (a.type != b.type) {
-        std::cout << fqn << ": dtype " << cairn::name_of(a.type) << " and "
-                  << cairn::name_of(b.type) << '\n';
-        return false;
+    void object(const std::string& fqn) {
+        bytes_ += a_.meta().object(fqn)->at.length + b_.meta().object(fqn)->at.length;
+        objects_.push_back(fqn);
+        if (bytes_ >= compared_at_once) finish();
     }
-    std::uint64_t bytes = 0;
-    double most = 0;
-    for (auto const& piece : row_pieces(a, compared_at_once)) {
-        auto const x = load_box(pa, fqn, a, piece), y = load_box(pb, fqn, b, piece);
-        if (x.bytes == y.bytes) continue;
-        for (std::size_t i = 0; i < x.bytes.size(); ++i) bytes += x.bytes[i] != y.bytes[i];
-        most = std::max(most, largest_difference(x, y, a.type));
+    /// Reads and compares what was put off.
+    void finish() {
+        auto const x = a_.boxes(pieces_), y = b_.boxes(pieces_);
+        for (std::size_t i = 0; i < pieces_.size(); ++i) compare(pieces_[i].first, x[i], y[i]);
+        auto const v = a_.objects(objects_), w = b_.objects(objects_);
+        for (std::size_t i = 0; i < objects_.size(); ++i)
+            if (v[i] != w[i]) findings_[objects_[i]] = json(v[i]) + " and " + json(w[i]);
+        pieces_.clear();
+        objects_.clear();
+        bytes_ = 0;
     }
-    if (bytes != 0)
-        std::cout << fqn << ": " << cairn::name_of(a.type) << ' ' << to_string(a.extents) << ", "
-                  << bytes << " of "
-                  << static_cast<std::uint64_t>(a.extents.product()) * cairn::size_of(a.type)
-                  << " bytes differ, largest difference " << number(most) << '\n';
-    return bytes == 0;
-}
+
+private:
+    struct difference {
+        std::uint64_t bytes = 0;
+        double most = 0;
+    };
+    void compare(const std::string& fqn, const loaded_box& x, const loaded_box& y) {
+        if (x.bytes == y.bytes) return;
+        auto const& t = *a_.meta().tensor(fqn);
+        auto& d = differences_[fqn];
+        for (std::size_t i = 0; i < x.bytes.size(); ++i) d.bytes += x.bytes[i] != y.bytes[i];
+        d.most = std::max(d.most, largest_difference(x, y, t.type));
+        findings_[fqn] =
+            std::string(cairn::name_of(t.type)) + ' ' + to_string(t.extents) + ", " +
+            std::to_string(d.bytes) + " of " +
+            std::to_string(static_cast<std::uint64_t>(t.extents.product()) *
+                           cairn::size_of(t.type)) +
+            " bytes differ, largest difference " + number(d.most);
+    }
+
+    opened& a_;
+    opened& b_;
+    std::vector<std::pair<std::string, cairn::box>> pieces_;
+    std::vector<std::string> objects_;
+    std::uint64_t bytes_ = 0;  ///< Of these.
+    std::map<std::string, difference> differences_;
+    std::map<std::string, std::string> findings_;
+};
 
 }  // namespace
 
 int diff(const std::string& pa, const std::string& pb) {
-    auto const a = read_metadata(pa), b = read_metadata(pb);
-    std::size_t same = 0, different = 0;
-    for (auto const& [fqn, entry] : a.entries) {
-        auto const other = b.entries.find(fqn);
-        bool equal = false;
-        if (other == b.entries.end()) {
-            std::cout << fqn << ": only in " << pa << '\n';
-        } else if (entry.index() != other->second.index()) {
-            std::cout << fqn << ": a tensor in one, an object in the other\n";
-        } else if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry)) {
-            equal = same_tensor(fqn, pa, *t, pb, std::get<cairn::tensor_metadata>(other->second));
-        } else {
-            auto const x = load_object(pa, fqn), y = load_object(pb, fqn);
-            equal = x == y;
-            if (!equal) std::cout << fqn << ": " << json(x) << " and " << json(y) << '\n';
+    opened a(pa), b(pb);
+    for (auto const* one : {&a, &b})
+        check_stored_bytes(one->meta(), [](std::string_view) { return true; });
+    comparison c(a, b);
+    std::size_t in_both = 0;
+    for (auto const& [fqn, entry] : a.meta().entries) {
+        auto const other = b.meta().entries.find(fqn);
+        if (other == b.meta().entries.end()) {
+            c.findings()[fqn] = "only in " + pa;
+            continue;
         }
-        equal ? ++same : ++different;
+        ++in_both;
+        if (entry.index() != other->second.index())
+            c.findings()[fqn] = "a tensor in one, an object in the other";
+        else if (std::holds_alternative<cairn::tensor_metadata>(entry))
+            c.tensor(fqn);
+        else
+            c.object(fqn);
     }
-    for (auto const& [fqn, entry] : b.entries) {
-        if (a.entries.find(fqn) != a.entries.end()) continue;
-        std::cout << fqn << ": only in " << pb << '\n';
-        ++different;
-    }
-    if (different == 0)
-        std::cout << "equal: " << same << " entries\n";
+    c.finish();
+    for (auto const& [fqn, entry] : b.meta().entries)
+        if (a.meta().entries.find(fqn) == a.meta().entries.end())
+            c.findings()[fqn] = "only in " + pb;
+    for (auto const& [fqn, what] : c.findings()) std::cout << fqn << ": " << what << '\n';
+    auto const all = a.meta().entries.size() + b.meta().entries.size() - in_both;
+    if (c.findings().empty())
+        std::cout << "equal: " << all << " entries\n";
     else
-        std::cout << different << " of " << same + different << " entries differ\n";
-    return different == 0 ? fine : finding;
+        std::cout << c.findings().size() << " of " << all << " entries differ\n";
+    return c.findings().empty() ? fine : finding;
 }
 
 }  // namespace tool

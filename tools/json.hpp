@@ -43,37 +43,64 @@ inline std::string number(double d) {
     return s.find_first_of(".en") == std::string::npos ? s + ".0" : s;
 }
 
-/// A plain value; tuples as {"tuple": […]}, bytes as {"bytes": hex}, integers in full.
-inline std::string json(const cairn::value& v) {
+/// A plain value; tuples as {"tuple": […]}, bytes as {"bytes": hex}, integers of any size in full
+/// (as {"int": "0x…"} from 4300 digits on). Appends: copies of what is nested deep would add up.
+inline void append_json(std::string& s, const cairn::value& v) {
     using cairn::value;
-    auto const items = [](const std::vector<value>& list) {
-        std::string s = "[";
-        for (auto const& x : list) s += (s.size() > 1 ? ", " : "") + json(x);
-        return s + "]";
+    auto const items = [&](const std::vector<value>& list) {
+        s += '[';
+        for (std::size_t i = 0; i < list.size(); ++i) {
+            if (i != 0) s += ", ";
+            append_json(s, list[i]);
+        }
+        s += ']';
     };
-    if (v.is_none()) return "null";
-    if (auto const* b = v.get_if<bool>()) return *b ? "true" : "false";
-    if (auto const* i = v.get_if<std::int64_t>()) return std::to_string(*i);
-    if (auto const* i = v.get_if<cairn::big_int>()) return i->to_string();
-    if (auto const* d = v.get_if<double>()) return number(*d);
-    if (auto const* s = v.get_if<std::string>()) return json_string(*s);
-    if (auto const* b = v.get_if<value::bytes_t>()) {
-        std::string s = "{\"bytes\": \"";
-        for (auto x : *b) {
+    if (v.is_none()) {
+        s += "null";
+    } else if (auto const* b = v.get_if<bool>()) {
+        s += *b ? "true" : "false";
+    } else if (auto const* i = v.get_if<std::int64_t>()) {
+        s += std::to_string(*i);
+    } else if (auto const* big = v.get_if<cairn::big_int>()) {
+        auto const digits = big->to_string();
+        s += digits.find('x') == digits.npos ? digits : "{\"int\": " + json_string(digits) + "}";
+    } else if (auto const* d = v.get_if<double>()) {
+        s += number(*d);
+    } else if (auto const* text = v.get_if<std::string>()) {
+        s += json_string(*text);
+    } else if (auto const* raw = v.get_if<value::bytes_t>()) {
+        s += "{\"bytes\": \"";
+        for (auto x : *raw) {
             s += "0123456789abcdef"[static_cast<unsigned>(x) >> 4];
             s += "0123456789abcdef"[static_cast<unsigned>(x) & 15];
         }
-        return s + "\"}";
+        s += "\"}";
+    } else if (auto const* l = v.get_if<value::list_t>()) {
+        items(*l);
+    } else if (auto const* t = v.get_if<value::tuple_t>()) {
+        s += "{\"tuple\": ";
+        items(t->items);
+        s += '}';
+    } else {
+        s += '{';
+        bool first = true;
+        for (auto const& [k, x] : v.get_if<value::dict_t>()->items) {
+            if (!first) s += ", ";
+            first = false;
+            auto const* key = k.get_if<std::string>();
+            std::string other;
+            if (key == nullptr) append_json(other, k);
+            s += json_string(key != nullptr ? *key : other);
+            s += ": ";
+            append_json(s, x);
+        }
+        s += '}';
     }
-    if (auto const* l = v.get_if<value::list_t>()) return items(*l);
-    if (auto const* t = v.get_if<value::tuple_t>()) return "{\"tuple\": " + items(t->items) + "}";
-    std::string s = "{";
-    for (auto const& [k, x] : v.get_if<value::dict_t>()->items) {
-        auto const* key = k.get_if<std::string>();
-        s += (s.size() > 1 ? ", " : "") + json_string(key != nullptr ? *key : json(k)) + ": " +
-             json(x);
-    }
-    return s + "}";
+}
+inline std::string json(const cairn::value& v) {
+    std::string s;
+    append_json(s, v);
+    return s;
 }
 
 }  // namespace tool

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint.hpp"
 
+#include <cairn/metadata/stored_bytes.hpp>
+
 #include <deque>
 #include <iostream>
 
@@ -81,6 +83,7 @@ private:
 
 int reshard(const std::string& from, const std::string& to, int ranks, int dim) {
     auto const m = read_metadata(from);
+    check_stored_bytes(m, [](std::string_view) { return true; });
     cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
         part mine(m, me.rank(), ranks, dim);
         cairn::load(mine.dict(), from, me);

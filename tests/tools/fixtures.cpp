@@ -33,6 +33,18 @@ void save(const std::string& path, const std::function<void(content&)>& change =
     cairn::save(sd, path);
 }
 
+/// What is small on disk and long to print: rows of nothing, a huge number; a weight of many names.
+void odd(const std::string& path) {
+    std::vector<float> w(std::size_t{1} << 18, 1.0f);
+    std::vector<std::uint8_t> digits(std::size_t{1} << 20, 0x5a);
+    cairn::state_dict sd{
+        {"rows", cairn::tensor_view(cairn::dtype::float32, {std::int64_t{1} << 50, 0}, nullptr)},
+        {"few", cairn::tensor_view(cairn::dtype::float32, {2, 0}, nullptr)},
+        {"number", cairn::value(cairn::big_int(digits))}};
+    for (int i = 0; i < 20; ++i) sd["w" + std::to_string(i)] = w;
+    cairn::save(sd, path);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -62,6 +74,10 @@ int main(int argc, char** argv) {
         std::vector<float> big(std::size_t{1} << 20, 1.0f);
         cairn::state_dict many{{"big", big}};
         cairn::save(many, dir + "/big");
+        cairn::state_dict small;
+        for (int i = 0; i < 5000; ++i) small["w" + std::to_string(i)] = std::vector<float>{1, 2};
+        cairn::save(small, dir + "/small");
+        odd(dir + "/odd");
     } catch (const std::exception& e) {
         std::cerr << "fixtures: " << e.what() << "\n";
         return 2;

@@ -238,6 +238,29 @@ def corruption(tmp):
     check("verify: another save's data file", r.returncode == 1 and b"save" in r.stdout, said(r))
 
 
+def odd(tmp):
+    """Little on disk that is much to print, or to read again and again."""
+    d = tmp / "odd"
+    r = cairn("cat", d, "few")
+    check("cat: rows of no elements", b'"data": [[], []]' in r.stdout, said(r))
+    r = cairn("cat", d, "rows")
+    check("cat: more of them than anybody reads", r.returncode == 2 and one_sentence(r), said(r))
+    r = cairn("cat", d, "rows", "--raw")
+    check("cat --raw: nothing of them", r.returncode == 0 and r.stdout == b"", said(r))
+    r = cairn("cat", d, "number")
+    check("cat: a huge number in hexadecimal", r.stdout == b'{"int": "0x' + b"5a" * 2**20 + b'"}\n',
+          said(r))
+    r = cairn("diff", d, d)
+    check("diff: all of that", r.returncode == 0, said(r))
+    r = cairn("verify", d)
+    words = r.stdout.decode().split()
+    check("verify: a weight of twenty names is read once", r.returncode == 0 and
+          words[:2] == ["23", "items,"] and 2**20 < int(words[2]) < 3 * 2**20, said(r))
+    r = cairn("diff", tmp / "small", tmp / "small")
+    check("diff: thousands of tensors, their metadata read once",
+          r.returncode == 0 and b"equal: 5000" in r.stdout, said(r))
+
+
 def without_pickle(tmp):
     """torch_metadata off: cairn reads it, and says that PyTorch cannot."""
     d, note = tmp / "no_pickle", b"for cairn only"
@@ -339,6 +362,7 @@ def main():
         crafted()
         differences(tmp)
         corruption(tmp)
+        odd(tmp)
         without_pickle(tmp)
         refusals(tmp)
         closed_output(tmp)
