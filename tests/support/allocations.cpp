@@ -27,9 +27,10 @@ void* take(std::size_t n, std::size_t alignment) noexcept {
     }
     // At least one byte each, each its own; aligned_alloc wants a multiple of the alignment.
     n = std::max<std::size_t>(n, 1);
+    auto const rounded = (n + alignment - 1) / alignment * alignment;
     void* const p = alignment <= alignof(std::max_align_t)
                         ? std::malloc(n)
-                        : std::aligned_alloc(alignment, (n + alignment - 1) / alignment * alignment);
+                        : std::aligned_alloc(alignment, rounded);
     if (p != nullptr && counting.load(std::memory_order_relaxed)) {
         auto const got = static_cast<long long>(::malloc_usable_size(p));
         taken += got;

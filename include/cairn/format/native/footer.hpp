@@ -78,8 +78,8 @@ inline std::uint64_t footer_length(std::span<const std::byte> tail) {
 }
 
 /// Whether a file of so many bytes can have a footer of this length: an item takes hundreds of
-/// bytes, and its footer a few tens, and four more for each 64 KiB. A damaged length is caught here,
-/// before room is made for it.
+/// bytes, what the footer says of it some tens, and four more for each 64 KiB. A damaged length is
+/// caught here, before room is made for it.
 inline bool is_possible_footer(std::uint64_t length, std::uint64_t file_size) {
     return length >= footer_tail_bytes + 4 && length <= file_size &&
            length <= 4096 + file_size / 4;

@@ -174,11 +174,12 @@ private:
 
     storage_location take(std::string_view fqn, const sizes& offset, bool whole) {
         auto const it = locations_.find({key{fqn, offset}, whole});
-        if (it == locations_.end() || it->second.object.empty())
-            throw error(errc::corrupt, {.tensor = std::string(fqn),
-                                        .expected = "a place for the chunk at " + to_string(offset),
-                                        .found = it == locations_.end() ? "none" : "one of no name, "
-                                                                          "or that another has"});
+        bool const known = it != locations_.end();
+        if (!known || it->second.object.empty())
+            throw error(errc::corrupt,
+                        {.tensor = std::string(fqn),
+                         .expected = "a place for the chunk at " + to_string(offset),
+                         .found = known ? "one of no name, or that another has" : "none"});
         ++used_;
         return std::exchange(it->second, {});
     }
