@@ -2,6 +2,8 @@
 #ifndef CAIRN_TEST_FUZZ_TARGETS_HPP
 #define CAIRN_TEST_FUZZ_TARGETS_HPP
 
+#include "edit.hpp"
+
 #include <cairn/comm/tcp/hello.hpp>
 #include <cairn/comm/tree/frame.hpp>
 #include <cairn/detail/failures.hpp>
@@ -17,6 +19,7 @@
 #include <cstring>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace fuzz {
 
@@ -77,15 +80,35 @@ inline void outcome(bytes b) {
     (void)cairn::detail::decode_missing(b);
 }
 
+/// What one input may cost in memory: a small multiple of its size, and what an empty one costs.
+struct memory_limit {
+    std::size_t times = 72;
+    std::size_t floor = std::size_t{64} << 10;
+    constexpr std::size_t operator()(std::size_t size) const { return times * size + floor; }
+};
+
 struct target {
     std::string_view name;
     void (*run)(bytes);
+    memory_limit memory{};
+    /// Changes an input by what it says; null: only bytes are changed.
+    std::vector<std::byte> (*change)(bytes, engine&) = nullptr;
+    unsigned slow = 1;  ///< So many times fewer inputs in a short run.
 };
 inline constexpr target targets[] = {
-    {"pickle", pickle}, {"metadata", metadata}, {"index", index}, {"index_body", index_body},
-    {"item", item},     {"object", object},     {"footer", footer}, {"plan", plan},
+    {"pickle", pickle},
+    {"metadata", metadata},
+    {"index", index},
+    {"index_body", index_body},
+    {"item", item},
+    {"object", object},
+    {"footer", footer},
+    {"plan", plan},
     {"load", load},
-    {"frame", frame},   {"hello", hello},       {"outcome", outcome},
+    {"frame", frame},
+    {"hello", hello},
+    {"outcome", outcome},
+    {"checkpoint", checkpoint, {96, std::size_t{4} << 20}, edited, 10},
 };
 
 }  // namespace fuzz

@@ -64,6 +64,11 @@ public:
         files[".metadata"] = cairn::format::torch::write_metadata_pickle(m);
     }
 
+    /// An index that says `m`, after what stands in `.metadata`.
+    void add_index(const cairn::metadata& m) {
+        set_index_bytes(files[".metadata"], native::encode_metadata(m));
+    }
+
     /// Makes every checksum right, as far as it can be found.
     void seal() {
         for (auto& [name, b] : files)
