@@ -31,13 +31,15 @@ inline void check_layout(const std::string& fqn, dtype type, const sizes& length
                                     .found = std::move(found)});
     };
     if (!is_possible(lengths)) refuse("the shape of a tensor", to_string(lengths));
-    const_tensor_view const shape(type, lengths, l.strides, nullptr);
-    if (l.strides.size() != lengths.size() || !(is_row_major(shape) || is_dense(shape)))
+    if (l.strides.size() != lengths.size() ||
+        (l.strides != row_major_strides(lengths) &&
+         !is_dense(const_tensor_view(type, lengths, l.strides, nullptr))))
         refuse("the strides of a dense tensor of shape " + to_string(lengths),
                to_string(l.strides));
-    if (l.payload_length != shape.bytes())
-        refuse("a payload of " + std::to_string(shape.bytes()) + " bytes for shape " +
-                   to_string(lengths) + " of " + std::string(name_of(type)),
+    auto const bytes = static_cast<std::uint64_t>(lengths.product()) * size_of(type);
+    if (l.payload_length != bytes)
+        refuse("a payload of " + std::to_string(bytes) + " bytes for shape " + to_string(lengths) +
+                   " of " + std::string(name_of(type)),
                std::to_string(l.payload_length));
     if (!detail::fits_in(l.payload_offset, l.payload_length, at.length))
         refuse("a payload within its item of " + std::to_string(at.length) + " bytes",
@@ -57,7 +59,12 @@ inline void check_metadata(const metadata& m) {
         const tensor_metadata* tensor;
         const box* where;
     };
-    std::map<std::string_view, std::vector<range>> files;
+    struct file {
+        std::vector<range> items{};
+        std::uint64_t size = UINT64_MAX;  ///< Where it is known.
+    };
+    std::map<std::string_view, file> files;
+    for (auto const& [name, size] : m.object_sizes) files[name].size = size;
     auto const note = [&](const std::string& fqn, const storage_location& at,
                           const tensor_metadata* tensor = nullptr, const box* where = nullptr) {
         if (at.length == 0 || at.length > UINT64_MAX - at.offset)
@@ -65,17 +72,16 @@ inline void check_metadata(const metadata& m) {
                                         .object = at.object,
                                         .expected = "an item of some bytes",
                                         .found = std::to_string(at.length)});
-        auto const file = m.object_sizes.find(at.object);
-        if (file != m.object_sizes.end() &&
-            !detail::fits_in(at.offset, at.length, file->second))
+        auto& f = files[at.object];
+        if (!detail::fits_in(at.offset, at.length, f.size))
             throw error(errc::corrupt,
                         {.tensor = fqn,
                          .object = at.object,
-                         .expected = "an item within the file's " + std::to_string(file->second) +
+                         .expected = "an item within the file's " + std::to_string(f.size) +
                                      " bytes",
                          .found = std::to_string(at.length) + " bytes at " +
                                   std::to_string(at.offset)});
-        files[at.object].push_back({at.offset, at.offset + at.length, &fqn, &at, tensor, where});
+        f.items.push_back({at.offset, at.offset + at.length, &fqn, &at, tensor, where});
     };
     for (auto const& [fqn, entry] : m.entries) {
         if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
@@ -110,7 +116,8 @@ inline void check_metadata(const metadata& m) {
                a.tensor != b.tensor && *a.at == *b.at && *a.where == *b.where &&
                a.tensor->type == b.tensor->type && a.tensor->extents == b.tensor->extents;
     };
-    for (auto& [name, ranges] : files) {
+    for (auto& [name, f] : files) {
+        auto& ranges = f.items;
         std::sort(ranges.begin(), ranges.end(),
                   [](auto const& a, auto const& b) { return a.begin < b.begin; });
         for (std::size_t i = 1; i < ranges.size(); ++i)

@@ -20,7 +20,7 @@ namespace cairn {
 ///
 /// A tied weight is stored once for several tensors, and a broadcast one (a stride of 0, which
 /// PyTorch can store though DCP does not) takes less than its shape. So tensors may have 64 times
-/// the bytes that are stored, and 64 MiB on top of that. Metadata without file sizes is believed:
+/// the bytes that are stored, and 1 MiB on top of that. Metadata without file sizes is believed:
 /// it comes from a reader that has no files.
 /// @param wanted  By key: whether room will be made for the tensor.
 /// @throws error errc::corrupt naming the tensor that lacks most, or a file that is missing
@@ -64,7 +64,7 @@ inline void check_stored_bytes(const metadata& m,
     for (std::size_t i = 0; i < places.size(); ++i)
         if (i == 0 || places[i].first != places[i - 1].first)
             stored += static_cast<double>(places[i].second);
-    constexpr double spare = double(std::uint64_t{64} << 20);
+    constexpr double spare = double(1 << 20);
     if (claimed <= 64 * stored + spare) return;
     auto const words = [](double d) {
         return d < 1e19 ? std::to_string(static_cast<std::uint64_t>(d)) : std::to_string(d);
