@@ -21,13 +21,14 @@
 namespace support {
 
 /// A store that counts how often each byte of each object was read, over all copies, and can be
-/// told to do something before an object is opened.
+/// told to do something before an object is opened, or all are listed.
 template <cairn::ObjectStore Store>
 class counting_store {
     struct state {
         std::mutex m{};
         std::map<std::string, std::vector<int>> counts{};
         std::function<void(std::string_view)> on_open{};
+        std::function<void()> on_list{};
     };
 
 public:
@@ -39,6 +40,7 @@ public:
     }
     /// @param f  Called with the object's name, on the thread of whoever opens it.
     void on_open(std::function<void(std::string_view)> f) { s_->on_open = std::move(f); }
+    void on_list(std::function<void()> f) { s_->on_list = std::move(f); }
     /// Fewest and most reads of a byte of `[at, at + n)`.
     std::pair<int, int> reads(const std::string& object, std::uint64_t at, std::uint64_t n) {
         std::lock_guard const lock(s_->m);
@@ -76,7 +78,10 @@ public:
         return reader<handle>{store_.open(n), s_, std::string(n)};
     }
     cairn::object_tag tag(std::string_view n) { return store_.tag(n); }
-    std::vector<cairn::object_info> list() { return store_.list(); }
+    std::vector<cairn::object_info> list() {
+        if (s_->on_list) s_->on_list();
+        return store_.list();
+    }
     void remove(std::string_view n) { store_.remove(n); }
     void sync() { store_.sync(); }
     std::string describe(std::string_view n) { return store_.describe(n); }

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cairn/storage/file_sizes.hpp>
+
+#include "support/counting_store.hpp"
+
+#include <cairn/cairn.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstddef>
+#include <cstring>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(file_sizes)
+
+namespace {
+
+using cairn::errc;
+
+void put(cairn::memory_store& s, const std::string& name, std::size_t size) {
+    s.publish(name, std::vector<std::byte>(size), std::nullopt);
+}
+cairn::metadata naming(std::initializer_list<const char*> files) {
+    cairn::metadata m;
+    for (auto const* f : files) m.entries[f] = cairn::object_metadata{{f, 0, 10, {}, {}}};
+    return m;
+}
+float first_of(const cairn::state_dict& tree) {
+    float x = 0;
+    std::memcpy(&x, tree.at("w").as_tensor().shards.at(0).view.data, sizeof x);
+    return x;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(of_pytorchs_files_are_as_they_are_found) {
+    cairn::memory_store s;
+    put(s, "a", 100);
+    put(s, "sub/b", 200);
+    put(s, "stranger", 300);
+    auto m = naming({"a", "sub/b"});
+    BOOST_TEST(cairn::detail::note_file_sizes(s, m));
+    BOOST_TEST(m.object_sizes.size() == 2u);
+    BOOST_TEST(m.object_sizes.at("a") == 100u);
+    BOOST_TEST(m.object_sizes.at("sub/b") == 200u);
+    m = naming({"a", "gone", "sub/gone", "../a", ""});
+    BOOST_TEST(!cairn::detail::note_file_sizes(s, m));
+    for (auto const* name : {"gone", "sub/gone", "../a", ""})
+        BOOST_TEST(m.object_sizes.at(name) == 0u, name);
+}
+
+BOOST_AUTO_TEST_CASE(that_are_recorded_stay_unless_they_mislead) {
+    cairn::memory_store s;
+    put(s, "same", 100);
+    put(s, "short", 60);
+    put(s, "stump", 40);
+    put(s, "long", 1000);
+    auto m = naming({"same", "short", "stump", "long", "gone"});
+    for (auto const* name : {"same", "short", "stump", "long", "gone"}) m.object_sizes[name] = 100;
+    m.object_sizes["unnamed"] = 7;
+    BOOST_TEST(!cairn::detail::note_file_sizes(s, m));
+    for (auto const* name : {"same", "short", "long"}) BOOST_TEST(m.object_sizes.at(name) == 100u);
+    for (auto const* name : {"stump", "gone"}) BOOST_TEST(m.object_sizes.at(name) == 0u);
+    BOOST_TEST(m.object_sizes.at("unnamed") == 7u);
+    auto one = naming({"gone"});
+    one.object_sizes["gone"] = 1;
+    BOOST_TEST(!cairn::detail::note_file_sizes(s, one));
+}
+
+/// Between the metadata and the list a save replaces both: the new ones are read.
+BOOST_AUTO_TEST_CASE(of_a_checkpoint_that_is_being_replaced_belong_to_the_new_one) {
+    cairn::memory_store memory;
+    auto const save = [&](float x) {
+        std::vector<float> w(8, x);
+        cairn::save(cairn::state_dict{{"w", w}}, "c", memory);
+    };
+    save(1);
+    support::counting_store store(memory);
+    int lists = 0;
+    store.on_list([&] {
+        if (++lists == 1) save(2);
+    });
+    BOOST_TEST(first_of(cairn::load_tree("c", {}, store)) == 2.0f);
+    BOOST_TEST(lists == 2);
+    // One that is replaced each time is given up, with an error that names the file.
+    lists = 0;
+    float x = 3;
+    store.on_list([&] {
+        ++lists;
+        save(x++);
+    });
+    BOOST_CHECK_EXCEPTION((void)cairn::load_tree("c", {}, store), cairn::error,
+                          [](const cairn::error& e) {
+                              std::string const text = e.what();
+                              return text.find(".distcp") != text.npos;
+                          });
+    BOOST_TEST(lists == 4);
+}
+
+BOOST_AUTO_TEST_CASE(of_a_store_that_cannot_list_are_an_error) {
+    cairn::memory_store memory;
+    std::vector<float> w(8, 1.0f);
+    cairn::save(cairn::state_dict{{"w", w}}, "c", memory);
+    support::counting_store store(memory);
+    store.on_list([] { throw cairn::error(errc::io, {.found = "no list today"}); });
+    BOOST_CHECK_EXCEPTION((void)cairn::load(cairn::state_dict{{"w", w}}, "c", store), cairn::error,
+                          [](const cairn::error& e) {
+                              return e.code() == cairn::make_error_code(errc::io);
+                          });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
