@@ -116,9 +116,9 @@ BOOST_AUTO_TEST_CASE(strides_of_the_index_stay_in_the_payload) {
 }
 
 BOOST_AUTO_TEST_CASE(payloads_of_the_index_stay_in_their_items) {
-    for (auto const& [offset, length] :
-         std::vector<std::pair<std::uint64_t, std::uint64_t>>{
+    for (auto const& place : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
              {704, 4}, {704, 0}, {704, 100}, {704, top}, {top, 96}, {top - 95, 96}, {9999, 96}}) {
+        auto const offset = place.first, length = place.second;
         BOOST_TEST_CONTEXT(offset << " " << length) {
             is_refused(with_index([&](auto& m) {
                 layout(m).payload_offset = offset;
@@ -129,8 +129,9 @@ BOOST_AUTO_TEST_CASE(payloads_of_the_index_stay_in_their_items) {
 }
 
 BOOST_AUTO_TEST_CASE(items_stay_in_their_files) {
-    for (auto const& [offset, length] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
+    for (auto const& place : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
              {top, 1}, {top - 1000, 1000}, {0, top}, {1 << 20, 1577}, {0, 1 << 20}, {0, 0}}) {
+        auto const offset = place.first, length = place.second;
         BOOST_TEST_CONTEXT(offset << " " << length) {
             auto const set = [&](cairn::metadata& m) {
                 tensor(m).chunks[0].at.offset = offset;
