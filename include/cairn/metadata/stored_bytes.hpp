@@ -20,8 +20,8 @@ namespace cairn {
 ///
 /// A tied weight is stored once for several tensors, and a broadcast one (a stride of 0, which
 /// PyTorch can store though DCP does not) takes less than its shape. So tensors may have 64 times
-/// the bytes that are stored, and 1 MiB on top of that. Metadata without file sizes is believed:
-/// it comes from a reader that has no files.
+/// the bytes that are stored, and 1 MiB on top of that. What is said to lie in files of unknown
+/// size is believed: it comes from a reader that knows more.
 /// @param wanted  By key: whether room will be made for the tensor.
 /// @throws error errc::corrupt naming the tensor that lacks most, or a file that is missing
 inline void check_stored_bytes(const metadata& m,
@@ -34,25 +34,23 @@ inline void check_stored_bytes(const metadata& m,
     for (auto const& [fqn, entry] : m.entries) {
         auto const* t = std::get_if<tensor_metadata>(&entry);
         if (t == nullptr || !wanted(fqn)) continue;
+        auto const bytes =
+            static_cast<double>(t->extents.product()) * static_cast<double>(size_of(t->type));
         double held = 0;
         for (auto const& c : t->chunks) {
             auto const file = m.object_sizes.find(c.at.object);
-            auto const size = file == m.object_sizes.end() ? 0 : file->second;
-            if (c.at.offset >= size)
+            auto const size = file == m.object_sizes.end() ? UINT64_MAX : file->second;
+            if (size == 0)
                 throw error(errc::corrupt,
                             {.tensor = fqn,
                              .object = c.at.object,
-                             .expected = "a data file of more than " + std::to_string(c.at.offset) +
-                                         " bytes, which the metadata names",
-                             .found = size == 0 ? "none, or one of far fewer bytes than it had"
-                                                : std::to_string(size) + " bytes",
+                             .expected = "a data file, which the metadata names",
+                             .found = "none, or one of far fewer bytes than it had",
                              .remedy = "put the checkpoint's own file back"});
-            auto const n = std::min(c.at.length, size - c.at.offset);
+            auto const n = c.at.offset < size ? std::min(c.at.length, size - c.at.offset) : 0;
             places.push_back({{c.at.object, c.at.offset}, n});
             held += static_cast<double>(n);
         }
-        auto const bytes =
-            static_cast<double>(t->extents.product()) * static_cast<double>(size_of(t->type));
         claimed += bytes;
         if (largest == nullptr || bytes - held > most) {
             most = bytes - held;
