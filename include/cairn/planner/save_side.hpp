@@ -2,9 +2,11 @@
 #ifndef CAIRN_PLANNER_SAVE_SIDE_HPP
 #define CAIRN_PLANNER_SAVE_SIDE_HPP
 
+#include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/global_plan.hpp>
 #include <cairn/planner/object_hash.hpp>
 #include <cairn/planner/options.hpp>
+#include <cairn/tensor/layout.hpp>
 
 #include <cstdint>
 #include <deque>
@@ -81,9 +83,15 @@ public:
                 items = tensor_items(leaf, *t, name, i);
             else
                 items.push_back(object_item(leaf, *leaf.object(), name, i));
-            for (auto& item : items) tie(item, leaf);
-            if (options_->create_items) items = options_->create_items(leaf, std::move(items));
-            for (auto& item : items) plan.items.push_back(std::move(item));
+            if (options_->create_items) {
+                auto const usual = items;
+                items = options_->create_items(leaf, std::move(items));
+                for (auto& item : items) check_own_item(item, leaf, i, usual);
+            }
+            for (auto& item : items) {
+                tie(item, plan);
+                plan.items.push_back(std::move(item));
+            }
             plan.paths.emplace_back(std::move(name), std::move(steps));
         }
         return plan;
@@ -97,12 +105,20 @@ public:
         return {std::move(all), std::move(m)};
     }
 
+    /// The elements of the item's box, which lies in one shard of its leaf; or its value.
+    /// @throws error errc::invalid_plan for an item that is not made of this rank's state.
     item_data resolve(const write_item& item) const {
-        auto const& leaf = state_->at(item.leaf);
-        if (item.kind == item_kind::object) return &values_.at(item.part);
-        auto const& t = *leaf.tensor();
-        if (t.shards.empty()) return const_tensor_view(t.type, t.global, nullptr);
-        return t.shards.at(item.part).view;
+        auto const* leaf = item.leaf < state_->size() ? &(*state_)[item.leaf] : nullptr;
+        if (item.kind == item_kind::object) {
+            if (leaf == nullptr || leaf->object() == nullptr || item.part >= values_.size())
+                refuse(item, "a value of this rank's state", leaf);
+            return &values_[item.part];
+        }
+        auto const* t = leaf == nullptr ? nullptr : leaf->tensor();
+        if (t == nullptr) refuse(item, "a tensor of this rank's state", leaf);
+        if (item.where.empty()) return const_tensor_view(t->type, item.where.lengths, nullptr);
+        return subview(const_tensor_view(shard_of(item, *t).view),
+                       relative_to(item.where, t->shards[item.part].where));
     }
 
 private:
@@ -128,20 +144,70 @@ private:
         return items;
     }
 
-    /// Notes when an item is memory that this rank saves under another name already.
-    void tie(write_item& item, const flat_leaf& leaf) {
+    [[noreturn]] static void refuse(const write_item& item, std::string expected,
+                                    const flat_leaf* leaf) {
+        throw error(errc::invalid_plan,
+                    {.tensor = item.fqn, .expected = std::move(expected),
+                     .found = leaf == nullptr
+                                  ? "leaf " + std::to_string(item.leaf) + ", which it does not have"
+                                  : std::string(leaf->tensor() != nullptr ? "the tensor '"
+                                                                          : "the value '") +
+                                        leaf->fqn + "'"});
+    }
+    /// The shard that an item's box lies in. A box may be a part of it.
+    static const shard& shard_of(const write_item& item, const tensor_leaf& t) {
+        if (item.part >= t.shards.size())
+            throw error(errc::invalid_plan,
+                        {.tensor = item.fqn,
+                         .expected = "one of " + std::to_string(t.shards.size()) + " shards",
+                         .found = "shard " + std::to_string(item.part)});
+        auto const& s = t.shards[item.part];
+        if (!lies_within(item.where, t.global) || !contains(s.where, item.where))
+            throw error(errc::invalid_plan,
+                        {.tensor = item.fqn,
+                         .expected = "a box within shard " + std::to_string(item.part) + ", " +
+                                     to_string(s.where),
+                         .found = to_string(item.where),
+                         .remedy = "an item holds a shard or a part of one shard"});
+        return s;
+    }
+
+    /// An item that the user made of a leaf must be of that leaf: one shard's, or a part of it.
+    void check_own_item(write_item& item, const flat_leaf& leaf, std::uint32_t index,
+                        const std::vector<write_item>& usual) const {
+        item.leaf = index;
         auto const* t = leaf.tensor();
-        if (t == nullptr || t->shards.empty() || item.where.volume() == 0) return;
-        auto const& view = t->shards.at(item.part).view;
+        if ((t == nullptr) != (item.kind == item_kind::object))
+            refuse(item, t == nullptr ? "an item of kind object" : "an item of kind tensor or shard",
+                   &leaf);
+        if (t == nullptr) {
+            item.part = usual.front().part;
+            item.object_bytes = usual.front().object_bytes;
+            item.object_hash = usual.front().object_hash;
+            return;
+        }
+        if (item.type != t->type || item.global != t->global)
+            throw error(errc::invalid_plan,
+                        {.tensor = item.fqn,
+                         .expected = elements_of(t->type, t->global) + " in all, as the state has",
+                         .found = elements_of(item.type, item.global)});
+        if (!item.where.empty()) (void)shard_of(item, *t);
+    }
+
+    /// Notes when an item is memory that this rank saves under another name already.
+    void tie(write_item& item, const save_plan& plan) {
+        if (item.kind == item_kind::object || item.where.empty() || !item.tied_to.empty()) return;
+        auto const view = std::get<const_tensor_view>(resolve(item));
         auto& all = first_of_[view.data];
-        for (auto const& [first, strides] : all) {
+        for (auto const& [at, strides] : all) {
+            auto const& first = plan.items[at];
             if (first.type == item.type && first.global == item.global &&
                 first.where == item.where && strides == view.strides) {
                 item.tied_to = first.fqn;
                 return;
             }
         }
-        all.emplace_back(item, view.strides);
+        all.emplace_back(static_cast<std::uint32_t>(plan.items.size()), view.strides);
     }
 
     write_item object_item(const flat_leaf& leaf, const object_leaf& o, const std::string& name,
@@ -164,7 +230,7 @@ private:
     int rank_ = 0;
     std::deque<value> values_;
     /// By where the elements lie: the first item made of them, and their strides.
-    std::map<const void*, std::vector<std::pair<write_item, sizes>>> first_of_;
+    std::map<const void*, std::vector<std::pair<std::uint32_t, sizes>>> first_of_;
 };
 
 }  // namespace cairn::detail

@@ -5,6 +5,7 @@
 #include <cairn/detail/exchange.hpp>
 #include <cairn/detail/identity.hpp>
 #include <cairn/detail/phases.hpp>
+#include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/concepts.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/save/options.hpp>
@@ -168,6 +169,7 @@ private:
         std::vector<item_data> data;
         data.reserve(plan.items.size());
         for (auto const& item : plan.items) data.push_back(planner_.resolve_data(item));
+        check_item_data(plan, data);
         auto const results = await_completion<write_results>(
             [&, items = std::span<const item_data>(data)](auto done) {
                 writer_.write_data(plan, items, std::move(done));
@@ -219,6 +221,7 @@ private:
                 throw error(errc::invalid_plan, {.rank = rank, .tensor = item.fqn,
                                                  .found = "a result for a name without metadata"});
             }
+            check_written_item(item, rank, it->second);
             if (auto* o = std::get_if<object_metadata>(&it->second)) {
                 o->at = std::move(r.at);
             } else {

@@ -2,6 +2,7 @@
 #ifndef CAIRN_STORAGE_TORCH_WRITER_HPP
 #define CAIRN_STORAGE_TORCH_WRITER_HPP
 
+#include <cairn/planner/check_plan.hpp>
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/torch_options.hpp>
@@ -84,6 +85,7 @@ public:
                     completion<write_results> done) {
         auto job = std::make_shared<write_job>(std::move(done));
         try {
+            check_item_data(plan, data);
             auto const names = decode_names(plan.storage_data);
             auto const split = detail::split_into_files(plan, s_->options);
             job->stored_as = detail::stored_as(plan);

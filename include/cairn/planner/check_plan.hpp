@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_PLANNER_CHECK_PLAN_HPP
+#define CAIRN_PLANNER_CHECK_PLAN_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/planner/plan.hpp>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace cairn {
+
+namespace detail {
+
+inline std::string elements_of(dtype type, const sizes& extents) {
+    return std::string(name_of(type)) + " elements of shape " + to_string(extents);
+}
+
+/// @throws error errc::invalid_plan unless `data` is exactly what `item` says.
+inline void check_item_data(const write_item& item, const item_data& data) {
+    auto const refuse = [&](std::string expected, std::string found) {
+        throw error(errc::invalid_plan,
+                    {.tensor = item.fqn,
+                     .expected = std::move(expected) + ", as the item says",
+                     .found = std::move(found),
+                     .remedy = "the planner's resolve_data must return what the item describes"});
+    };
+    auto const* view = std::get_if<const_tensor_view>(&data);
+    if (item.kind == item_kind::object) {
+        if (view != nullptr)
+            refuse("a value", "a tensor of " + elements_of(view->type, view->extents));
+        if (std::get<const value*>(data) == nullptr) refuse("a value", "a null pointer");
+        return;
+    }
+    auto const expected = elements_of(item.type, item.where.lengths);
+    if (view == nullptr) return refuse(expected, "a value");
+    if (view->type != item.type || view->extents != item.where.lengths)
+        refuse(expected, elements_of(view->type, view->extents));
+    if (view->strides.size() != view->extents.size())
+        refuse(expected, "strides " + to_string(view->strides));
+    if (view->empty()) return;
+    if (view->data == nullptr) refuse(expected, "a null pointer");
+    if (view->where.kind == memory_kind::cuda)
+        refuse(expected + " in memory that the host can read", "device memory");
+}
+
+}  // namespace detail
+
+/// Checks what a SavePlanner gave for each item of its finished plan, before a byte of it is
+/// written: a tensor of the item's dtype and shape, or a value where the item is one.
+/// @throws error errc::invalid_plan naming the item, what it says, and what was given.
+inline void check_item_data(const save_plan& plan, std::span<const item_data> data) {
+    if (data.size() != plan.items.size())
+        throw error(errc::invalid_plan,
+                    {.expected = "data for each of " + std::to_string(plan.items.size()) + " items",
+                     .found = "data for " + std::to_string(data.size())});
+    for (std::size_t i = 0; i < data.size(); ++i)
+        detail::check_item_data(plan.items[i], data[i]);
+}
+
+/// Checks that what a rank has written is what the metadata will say of it: a finished plan may
+/// differ from the one that the metadata was made of.
+/// @param entry  Of the metadata, under the item's name.
+/// @throws error errc::invalid_plan naming the rank and the item.
+inline void check_written_item(const write_item& item, int rank,
+                               const std::variant<tensor_metadata, object_metadata>& entry) {
+    auto const refuse = [&](std::string expected, std::string found) {
+        throw error(errc::invalid_plan,
+                    {.rank = rank, .tensor = item.fqn,
+                     .expected = std::move(expected) + ", as the metadata says",
+                     .found = std::move(found),
+                     .remedy = "the finished plan must be what the global plan promised"});
+    };
+    auto const* t = std::get_if<tensor_metadata>(&entry);
+    if ((t == nullptr) != (item.kind == item_kind::object))
+        refuse(t == nullptr ? "a value" : "a tensor", t == nullptr ? "a tensor" : "a value");
+    if (t != nullptr && (item.type != t->type || item.global != t->extents))
+        refuse("a part of " + detail::elements_of(t->type, t->extents),
+               "a part of " + detail::elements_of(item.type, item.global));
+}
+
+}  // namespace cairn
+
+#endif
