@@ -9,6 +9,7 @@
 #include <cairn/metadata/check.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/tensor/layout.hpp>
 
 #include <array>
 #include <cstdint>
