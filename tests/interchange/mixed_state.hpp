@@ -25,7 +25,9 @@ struct tensor_spec {
     std::string fqn;
     cairn::dtype type;
     cairn::sizes extents;
-    int layout;  ///< 0 replicated, 1 rows, 2 columns, 3 flat range, 4 grid
+    /// 0 replicated, 1 rows, 2 columns, 3 flat range, 4 grid, 5 all on rank 0 and a box without
+    /// rows on the others, 6 the left half on rank 0 (of a tensor without rows)
+    int layout;
 };
 
 inline std::vector<tensor_spec> tensors() {
@@ -42,6 +44,8 @@ inline std::vector<tensor_spec> tensors() {
     out.push_back({"model.grid", dtype::float64, {6, 10}, 4});
     out.push_back({"model.few_rows", dtype::int32, {2, 9}, 1});
     out.push_back({"model.empty", dtype::float32, {0, 3}, 0});
+    out.push_back({"model.on_the_first", dtype::float32, {5, 4}, 5});
+    out.push_back({"model.no_rows", dtype::float32, {0, 6}, 6});
     out.push_back({"model.scalar", dtype::float32, {}, 0});
     out.push_back({"model.large", dtype::float32, {700, 300}, 1});
     return out;
@@ -129,6 +133,12 @@ private:
                     return boxes_of(t.extents, device_mesh::grid({2, ranks / 2}),
                                     {shard_along{0}, shard_along{1}}, rank);
                 return boxes_of(t.extents, line, {shard_along{1}}, rank);
+            case 5:
+                if (rank != 0) return {box({0, 0}, {0, 4})};
+                return {box::whole(t.extents)};
+            case 6:
+                if (rank != 0) return {};
+                return {box({0, 0}, {0, 3})};
             default: return {box::whole(t.extents)};
         }
     }

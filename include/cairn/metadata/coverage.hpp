@@ -101,6 +101,32 @@ inline void check_coverage(const std::string& fqn, const sizes& extents, std::sp
     }
 }
 
+/// Checks that no two boxes begin at the same place: PyTorch's `MetadataIndex` tells the chunks of a
+/// tensor apart by their offsets alone. Of boxes that do not overlap only empty ones can clash.
+/// @param who  As for @ref check_coverage.
+/// @throws error errc::invalid_plan naming the tensor and the boxes.
+inline void check_offsets(const std::string& fqn, std::span<const box> boxes,
+                          const std::function<std::string(std::size_t)>& who = {}) {
+    auto const is_empty = [](const box& b) { return b.empty(); };
+    if (boxes.size() < 2 || std::none_of(boxes.begin(), boxes.end(), is_empty)) return;
+    std::vector<std::size_t> order(boxes.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(),
+              [&](auto a, auto b) { return boxes[a].offsets < boxes[b].offsets; });
+    auto const name = [&](std::size_t i) {
+        return to_string(boxes[i]) + (who ? " of " + who(i) : std::string());
+    };
+    auto const clash =
+        std::adjacent_find(order.begin(), order.end(), [&](auto a, auto b) {
+            return boxes[a].offsets == boxes[b].offsets;
+        });
+    if (clash == order.end()) return;
+    throw error(errc::invalid_plan,
+                {.tensor = fqn, .expected = "one chunk at each offset, as PyTorch tells them apart",
+                 .found = name(clash[0]) + " and " + name(clash[1]),
+                 .remedy = "leave boxes without elements out of the plan"});
+}
+
 }  // namespace cairn
 
 #endif

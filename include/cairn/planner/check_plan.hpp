@@ -3,6 +3,7 @@
 #define CAIRN_PLANNER_CHECK_PLAN_HPP
 
 #include <cairn/error.hpp>
+#include <cairn/metadata/coverage.hpp>
 #include <cairn/planner/plan.hpp>
 
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace cairn {
 
@@ -59,6 +61,20 @@ inline void check_item_data(const save_plan& plan, std::span<const item_data> da
                      .found = "data for " + std::to_string(data.size())});
     for (std::size_t i = 0; i < data.size(); ++i)
         detail::check_item_data(plan.items[i], data[i]);
+}
+
+/// Checks the chunks that a planner of the user's promises, as @ref create_global_metadata checks its
+/// own: what a reader would refuse is not written.
+/// @throws error errc::invalid_plan naming the tensor and the boxes.
+inline void check_planned_metadata(const metadata& m) {
+    for (auto const& [fqn, entry] : m.entries) {
+        auto const* t = std::get_if<tensor_metadata>(&entry);
+        if (t == nullptr) continue;
+        std::vector<box> boxes;
+        for (auto const& c : t->chunks) boxes.push_back(c.where);
+        check_coverage(fqn, t->extents, boxes);
+        check_offsets(fqn, boxes);
+    }
 }
 
 /// Checks that what a rank has written is what the metadata will say of it: a finished plan may

@@ -6,11 +6,14 @@
 #include <cairn/planner/plan.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -27,7 +30,7 @@ inline std::string rank_name(std::size_t r) { return "rank " + std::to_string(r)
                                      .remedy = std::move(remedy)});
 }
 
-/// What the first rank that named a key said of it; every later one must agree.
+/// What the first rank that named a key, and knows its dtype, said of it; the others must agree.
 struct claim_on_key {
     std::size_t rank;
     const write_item* item;
@@ -45,7 +48,8 @@ struct claim_on_key {
                          "wrap a value that differs between ranks in per_rank()");
             return;
         }
-        if (item->type != other.type)
+        bool const known = item->part != write_item::no_part && other.part != write_item::no_part;
+        if (known && item->type != other.type)
             conflict(item->fqn, rank, "dtype " + std::string(name_of(item->type)), rank_of_other,
                      "dtype " + std::string(name_of(other.type)));
         if (item->global != other.global)
@@ -54,14 +58,64 @@ struct claim_on_key {
     }
 };
 
+/// @throws error errc::invalid_plan naming both ranks when they contradict each other.
+inline void check_claims(std::span<const save_plan> plans) {
+    std::unordered_map<std::string_view, claim_on_key> claims;
+    for (std::size_t r = 0; r < plans.size(); ++r) {
+        for (auto const& item : plans[r].items) {
+            auto& first = claims.try_emplace(item.fqn, claim_on_key{r, &item}).first->second;
+            first.check(item, r);
+            if (first.item->part == write_item::no_part) first = {r, &item};
+        }
+    }
+}
+
 }  // namespace detail
+
+/// Drops items without elements, but for one of a tensor that has none at all: PyTorch tells the
+/// chunks of a tensor apart by their offsets, where an empty one may clash with another.
+///
+/// Of a tensor of which there is nothing else one stays too: then its elements are missing, which
+/// the global plan refuses.
+inline void drop_empty_items(std::vector<save_plan>& plans) {
+    auto const is_empty = [](const write_item& i) {
+        return i.kind != item_kind::object && i.where.empty();
+    };
+    struct seen {
+        const write_item* kept;
+        bool other_elements = false;
+    };
+    std::unordered_map<std::string_view, seen> tensors;
+    for (auto const& p : plans) {
+        for (auto const& i : p.items) {
+            if (!is_empty(i)) continue;
+            auto& kept = tensors.try_emplace(i.fqn, seen{&i}).first->second.kept;
+            if (kept->part == write_item::no_part) kept = &i;
+        }
+    }
+    if (tensors.empty()) return;
+    for (auto const& p : plans)
+        for (auto const& i : p.items)
+            if (!is_empty(i))
+                if (auto const it = tensors.find(i.fqn); it != tensors.end())
+                    it->second.other_elements = true;
+    std::unordered_set<const write_item*> kept;
+    for (auto const& [fqn, s] : tensors)
+        if (!s.other_elements) kept.insert(s.kept);
+    for (auto& p : plans) {
+        std::vector<write_item> items;
+        for (auto& i : p.items)
+            if (!is_empty(i) || kept.count(&i) != 0) items.push_back(std::move(i));
+        p.items = std::move(items);
+    }
+}
 
 /// Keeps one copy of each item that several ranks list; DCP's `dedup_save_plans`.
 ///
 /// Items are the same when name and box are. In the order in which they are first seen, rank by
 /// rank, each goes to the least loaded of the ranks that have it, the lowest on a tie. Load counts
 /// the bytes that a rank really writes, where DCP counts the full tensor for every shard.
-/// O(total items) but for the hashing.
+/// Items without elements go, see @ref drop_empty_items. O(total items) but for the hashing.
 /// @throws error errc::invalid_plan naming both ranks when they contradict each other.
 inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
                                                bool save_to_lowest_rank = false) {
@@ -84,14 +138,13 @@ inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
                    *std::get<2>(a) == *std::get<2>(b);
         }
     };
-    std::unordered_map<std::string_view, detail::claim_on_key> claims;
+    detail::check_claims(plans);
+    drop_empty_items(plans);
     std::unordered_map<key, std::size_t, key_hash, key_equal> known;
     std::vector<entry> entries;
     for (std::uint32_t r = 0; r < plans.size(); ++r) {
         for (std::uint32_t i = 0; i < plans[r].items.size(); ++i) {
             auto const& item = plans[r].items[i];
-            auto const claim = claims.try_emplace(item.fqn, detail::claim_on_key{r, &item}).first;
-            claim->second.check(item, r);
             key const k{item.fqn, &item.where.offsets, &item.where.lengths};
             auto const [it, fresh] = known.try_emplace(k, entries.size());
             if (fresh) entries.push_back({std::max<std::uint64_t>(1, item.content_bytes()), {}});

@@ -16,9 +16,10 @@ namespace cairn {
 
 /// Metadata of plans that hold every item once; DCP's `create_default_global_save_plan` and
 /// `_validate_global_plan`. Locations are left empty: the write results fill them.
-/// @throws error errc::invalid_plan for chunks out of bounds, overlapping (both ranks are named) or
-/// not covering their tensor.
+/// @throws error errc::invalid_plan for ranks that contradict each other, for chunks out of bounds,
+/// overlapping or beginning at the same place (both ranks are named), or not covering their tensor.
 inline metadata create_global_metadata(std::span<const save_plan> plans) {
+    detail::check_claims(plans);
     metadata m;
     std::map<std::string_view, std::vector<std::size_t>> owners;  // rank of each chunk
     for (std::size_t r = 0; r < plans.size(); ++r) {
@@ -43,8 +44,9 @@ inline metadata create_global_metadata(std::span<const save_plan> plans) {
             std::vector<box> boxes;
             for (auto const& c : t->chunks) boxes.push_back(c.where);
             auto const& ranks = owners[fqn];
-            check_coverage(fqn, t->extents, boxes,
-                           [&](std::size_t i) { return detail::rank_name(ranks[i]); });
+            auto const who = [&](std::size_t i) { return detail::rank_name(ranks[i]); };
+            check_coverage(fqn, t->extents, boxes, who);
+            check_offsets(fqn, boxes, who);
         }
     }
     for (auto const& plan : plans)

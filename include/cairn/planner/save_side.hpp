@@ -8,6 +8,8 @@
 #include <cairn/planner/options.hpp>
 #include <cairn/tensor/layout.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -101,7 +103,9 @@ public:
         all = options_->dedup
                   ? options_->dedup(std::move(all))
                   : dedup_save_plans(std::move(all), options_->dedup_save_to_lowest_rank);
+        drop_empty_items(all);
         auto m = create_global_metadata(all);
+        if (!options_->create_items && !options_->dedup) check_nothing_lost(all, m);
         return {std::move(all), std::move(m)};
     }
 
@@ -126,8 +130,8 @@ private:
                                          const std::string& name, std::uint32_t index) const {
         check_leaf(leaf, t);
         std::vector<write_item> items;
-        // A tensor without elements has an item too, whoever holds its no shards: it has a name.
-        bool const nothing = t.shards.empty() && t.global.product() == 0;
+        // A tensor without elements has one item, on whatever rank: it has a name.
+        bool const nothing = t.global.product() == 0;
         std::size_t const parts = nothing ? 1 : t.shards.size();
         for (std::uint32_t part = 0; part < parts; ++part) {
             write_item w;
@@ -138,10 +142,21 @@ private:
             w.global = t.global;
             w.where = nothing ? box::whole(t.global) : t.shards[part].where;
             w.leaf = index;
-            w.part = part;
+            w.part = t.shards.empty() ? write_item::no_part : part;
             items.push_back(std::move(w));
         }
         return items;
+    }
+
+    /// A sharded tensor may have no shard on some ranks, but not on all.
+    static void check_nothing_lost(const std::vector<save_plan>& all, const metadata& m) {
+        for (std::size_t r = 0; r < all.size(); ++r)
+            for (auto const& [fqn, path] : all[r].paths)
+                if (m.entries.find(fqn) == m.entries.end())
+                    throw error(errc::invalid_plan,
+                                {.tensor = fqn, .expected = "shards on some rank",
+                                 .found = "none, although " + rank_name(r) + " has the tensor",
+                                 .remedy = "some rank's shard is missing from the state"});
     }
 
     [[noreturn]] static void refuse(const write_item& item, std::string expected,

@@ -7,11 +7,13 @@
 #include <cairn/detail/phases.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/concepts.hpp>
+#include <cairn/planner/default_planner.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/save/save_fsm.hpp>
 #include <cairn/storage/concepts.hpp>
 
+#include <concepts>
 #include <exception>
 #include <map>
 #include <optional>
@@ -136,6 +138,8 @@ private:
         for (auto const& o : everybody_) plans.push_back(decode_save_plan(o.payload));
         auto [global, meta] = planner_.create_global_save_plan(std::move(plans));
         meta_ = std::move(meta);
+        // The default planner has checked its own, and can name the ranks.
+        if constexpr (!std::same_as<Plan, default_planner>) check_planned_metadata(meta_);
         plans_ = writer_.prepare_global_save_plan(std::move(global));
         if (plans_.size() != static_cast<std::size_t>(exchange_.size())) {
             throw error(errc::invalid_plan,
