@@ -211,7 +211,9 @@ struct own_global {
     cairn::default_planner inner{};
     std::vector<box> boxes{};
 
-    void set_up_save(const cairn::flat_state& s, int rank, bool c) { inner.set_up_save(s, rank, c); }
+    void set_up_save(const cairn::flat_state& s, int rank, bool c) {
+        inner.set_up_save(s, rank, c);
+    }
     cairn::save_plan create_local_save_plan() { return inner.create_local_save_plan(); }
     std::pair<std::vector<cairn::save_plan>, cairn::metadata> create_global_save_plan(
         std::vector<cairn::save_plan> all) {

@@ -60,7 +60,9 @@ struct wrong_data {
     cairn::default_planner inner{};
     std::function<cairn::item_data(const cairn::write_item&, cairn::item_data)> change{};
 
-    void set_up_save(const cairn::flat_state& s, int rank, bool c) { inner.set_up_save(s, rank, c); }
+    void set_up_save(const cairn::flat_state& s, int rank, bool c) {
+        inner.set_up_save(s, rank, c);
+    }
     cairn::save_plan create_local_save_plan() { return inner.create_local_save_plan(); }
     std::pair<std::vector<cairn::save_plan>, cairn::metadata> create_global_save_plan(
         std::vector<cairn::save_plan> all) {
@@ -80,7 +82,9 @@ void refused(decltype(wrong_data::change) change, const std::string& expected,
     try {
         cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
             wrong_data planner;
-            planner.change = [&](auto const& i, auto d) { return me.rank() == 1 ? change(i, d) : d; };
+            planner.change = [&](auto const& i, auto d) {
+                return me.rank() == 1 ? change(i, d) : d;
+            };
             cairn::state_dict sd{{"w", rows(memory, me.rank(), 2)},
                                  {"step", cairn::per_rank(cairn::value(7))}};
             cairn::save(sd, "c", planner, me, store);
@@ -201,7 +205,8 @@ BOOST_AUTO_TEST_CASE(data_that_is_not_the_items_is_refused_on_all_ranks) {
             }),
             "shape [4, 6]", "shape [2, 6]");
     refused(tensors([](auto& i, auto&) {
-                return cairn::const_tensor_view(cairn::dtype::float64, i.where.lengths, wide.data());
+                return cairn::const_tensor_view(cairn::dtype::float64, i.where.lengths,
+                                                wide.data());
             }),
             "float32", "float64");
     refused(tensors([](auto& i, auto&) {
@@ -269,7 +274,9 @@ struct late_change {
     cairn::default_planner inner{};
     std::function<void(cairn::write_item&)> change{};
 
-    void set_up_save(const cairn::flat_state& s, int rank, bool c) { inner.set_up_save(s, rank, c); }
+    void set_up_save(const cairn::flat_state& s, int rank, bool c) {
+        inner.set_up_save(s, rank, c);
+    }
     cairn::save_plan create_local_save_plan() { return inner.create_local_save_plan(); }
     std::pair<std::vector<cairn::save_plan>, cairn::metadata> create_global_save_plan(
         std::vector<cairn::save_plan> all) {

@@ -101,8 +101,8 @@ inline void check_coverage(const std::string& fqn, const sizes& extents, std::sp
     }
 }
 
-/// Checks that no two boxes begin at the same place: PyTorch's `MetadataIndex` tells the chunks of a
-/// tensor apart by their offsets alone. Of boxes that do not overlap only empty ones can clash.
+/// Checks that no two boxes begin at the same place: PyTorch's `MetadataIndex` tells the chunks of
+/// a tensor apart by their offsets alone. Of boxes that do not overlap only empty ones can clash.
 /// @param who  As for @ref check_coverage.
 /// @throws error errc::invalid_plan naming the tensor and the boxes.
 inline void check_offsets(const std::string& fqn, std::span<const box> boxes,

@@ -63,8 +63,8 @@ inline void check_item_data(const save_plan& plan, std::span<const item_data> da
         detail::check_item_data(plan.items[i], data[i]);
 }
 
-/// Checks the chunks that a planner of the user's promises, as @ref create_global_metadata checks its
-/// own: what a reader would refuse is not written.
+/// Checks the chunks that a planner of the user's promises, as @ref create_global_metadata checks
+/// its own: what a reader would refuse is not written.
 /// @throws error errc::invalid_plan naming the tensor and the boxes.
 inline void check_planned_metadata(const metadata& m) {
     for (auto const& [fqn, entry] : m.entries) {

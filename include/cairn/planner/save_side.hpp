@@ -193,7 +193,8 @@ private:
         item.leaf = index;
         auto const* t = leaf.tensor();
         if ((t == nullptr) != (item.kind == item_kind::object))
-            refuse(item, t == nullptr ? "an item of kind object" : "an item of kind tensor or shard",
+            refuse(item,
+                   t == nullptr ? "an item of kind object" : "an item of kind tensor or shard",
                    &leaf);
         if (t == nullptr) {
             item.part = usual.front().part;
