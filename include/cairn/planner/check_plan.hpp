@@ -4,6 +4,7 @@
 
 #include <cairn/error.hpp>
 #include <cairn/metadata/coverage.hpp>
+#include <cairn/planner/check_text.hpp>
 #include <cairn/planner/plan.hpp>
 
 #include <cstddef>
@@ -34,8 +35,9 @@ inline void check_item_data(const write_item& item, const item_data& data) {
     if (item.kind == item_kind::object) {
         if (view != nullptr)
             refuse("a value", "a tensor of " + elements_of(view->type, view->extents));
-        if (std::get<const value*>(data) == nullptr) refuse("a value", "a null pointer");
-        return;
+        auto const* v = std::get<const value*>(data);
+        if (v == nullptr) refuse("a value", "a null pointer");
+        return check_text(item.fqn, *v);
     }
     auto const expected = elements_of(item.type, item.where.lengths);
     if (view == nullptr) return refuse(expected, "a value");
@@ -53,7 +55,8 @@ inline void check_item_data(const write_item& item, const item_data& data) {
 
 /// Checks what a SavePlanner gave for each item of its finished plan, before a byte of it is
 /// written: a tensor of the item's dtype and shape, or a value where the item is one.
-/// @throws error errc::invalid_plan naming the item, what it says, and what was given.
+/// @throws error errc::invalid_plan naming the item, what it says, and what was given;
+/// errc::invalid_state for a str that is not UTF-8.
 inline void check_item_data(const save_plan& plan, std::span<const item_data> data) {
     if (data.size() != plan.items.size())
         throw error(errc::invalid_plan,
@@ -65,9 +68,12 @@ inline void check_item_data(const save_plan& plan, std::span<const item_data> da
 
 /// Checks the chunks that a planner of the user's promises, as @ref create_global_metadata checks
 /// its own: what a reader would refuse is not written.
-/// @throws error errc::invalid_plan naming the tensor and the boxes.
+/// @throws error errc::invalid_plan naming the tensor and the boxes; errc::invalid_state for a name
+/// that is not UTF-8.
 inline void check_planned_metadata(const metadata& m) {
+    for (auto const& [fqn, path] : m.paths) detail::check_path(path);
     for (auto const& [fqn, entry] : m.entries) {
+        detail::check_name(fqn);
         auto const* t = std::get_if<tensor_metadata>(&entry);
         if (t == nullptr) continue;
         std::vector<box> boxes;

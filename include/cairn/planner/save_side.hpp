@@ -3,6 +3,7 @@
 #define CAIRN_PLANNER_SAVE_SIDE_HPP
 
 #include <cairn/planner/check_plan.hpp>
+#include <cairn/planner/check_text.hpp>
 #include <cairn/planner/global_plan.hpp>
 #include <cairn/planner/object_hash.hpp>
 #include <cairn/planner/options.hpp>
@@ -236,6 +237,7 @@ private:
         w.part = static_cast<std::uint32_t>(values_.size());
         values_.push_back(o.get());
         object_digest const digest(values_.back());
+        check_text(name, values_.back());
         w.object_bytes = digest.bytes();
         w.object_hash = digest.hash();
         return w;

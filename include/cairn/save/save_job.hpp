@@ -6,6 +6,7 @@
 #include <cairn/detail/identity.hpp>
 #include <cairn/detail/phases.hpp>
 #include <cairn/planner/check_plan.hpp>
+#include <cairn/planner/check_text.hpp>
 #include <cairn/planner/concepts.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/planner/plan_codec.hpp>
@@ -123,7 +124,9 @@ private:
         storage_setup const me{exchange_.rank(), exchange_.size(), exchange_.coordinator(),
                                report_.save_id, clock_.shown()};
         writer_.set_up_writer(me);
-        return encode_save_plan(writer_.prepare_local_save_plan(planner_.create_local_save_plan()));
+        auto const plan = writer_.prepare_local_save_plan(planner_.create_local_save_plan());
+        check_names(plan);
+        return encode_save_plan(plan);
     }
 
     /// Gathers `mine_`; the coordinator keeps everybody's payload.

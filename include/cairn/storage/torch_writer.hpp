@@ -2,6 +2,7 @@
 #ifndef CAIRN_STORAGE_TORCH_WRITER_HPP
 #define CAIRN_STORAGE_TORCH_WRITER_HPP
 
+#include <cairn/detail/utf8.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -225,6 +226,13 @@ private:
             if (n.empty() || n.front() == '.' || n.front() == '/' || n.find("..") != n.npos) {
                 throw error(errc::invalid_argument,
                             {.object = n, .expected = "a relative file name that is not hidden"});
+            }
+            if (auto const at = detail::find_not_utf8(n); at != n.npos) {
+                throw error(errc::invalid_argument,
+                            {.object = detail::printable(n),
+                             .expected = "a file name in UTF-8, as PyTorch reads it",
+                             .found = "byte " + detail::hex_byte(n[at]) + " at offset " +
+                                      std::to_string(at)});
             }
             if (!seen.insert(n).second) {
                 throw error(errc::invalid_argument,
