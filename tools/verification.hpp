@@ -5,6 +5,7 @@
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/item.hpp>
 #include <cairn/metadata/check.hpp>
+#include <cairn/storage/data_file.hpp>
 #include <cairn/storage/stored_chunk.hpp>
 #include <cairn/storage/unverified.hpp>
 
@@ -100,7 +101,7 @@ private:
 
     void check_file(const std::string& name, const std::vector<item>& items) {
         ++files_;
-        file f(store_.open(name), store_.describe(name));
+        file f(cairn::detail::open_data_file(store_, name), store_.describe(name));
         auto const recorded = meta_.object_sizes.find(name);
         if (recorded != meta_.object_sizes.end())
             attempt({}, name, [&] { check_size(f, name, recorded->second); });

@@ -62,6 +62,9 @@ enum class errc {
     invalid_argument,
     /// The caller asked for it to end.
     cancelled,
+    /// A data file of a checkpoint is gone: the checkpoint is there, but not all of it. Remedy: put
+    /// the file back, or load another checkpoint.
+    missing_file,
 };
 
 /// The category of @ref errc. Its name is "cairn".
@@ -188,6 +191,7 @@ public:
             case errc::outcome_unknown: return "the save may or may not have been committed";
             case errc::invalid_argument: return "invalid argument";
             case errc::cancelled: return "cancelled";
+            case errc::missing_file: return "a data file of the checkpoint is missing";
         }
         return "unknown cairn error";
     }

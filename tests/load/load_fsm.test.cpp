@@ -3,7 +3,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(load_fsm)
@@ -127,6 +129,48 @@ BOOST_AUTO_TEST_CASE(a_replaced_checkpoint_is_noticed_in_every_turn) {
         }
         BOOST_TEST(plans == 2);
         BOOST_TEST(f.succeeded());
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_replaced_checkpoint_is_noticed_before_memory_changes) {
+    using enum cairn::detail::load_fsm::step;
+    for (bool coordinator : {true, false}) {
+        for (step const at : {exchange_global, agree}) {
+            for (bool replaced : {true, false}) {
+                fsm f(coordinator);
+                std::vector<step> taken;
+                bool moved = false;
+                while (f.current() != done && taken.size() < 60) {
+                    auto const s = f.current();
+                    taken.push_back(s);
+                    bool const here = s == at && !std::exchange(moved, moved || s == at);
+                    if (here || (s == exchange_restart && replaced))
+                        f.resume(event::moved);
+                    else
+                        f.resume(s == exchange_restart ? event::failed : event::ok);
+                }
+                auto const found = std::find(taken.begin(), taken.end(), at);
+                BOOST_REQUIRE(found + 1 < taken.end());
+                BOOST_TEST((found[1] == (coordinator ? look_again : exchange_restart)));
+                BOOST_TEST(f.succeeded() == replaced);
+                BOOST_TEST(f.state_modified() == replaced);
+            }
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_replaced_checkpoint_restarts_the_planning_a_bounded_number_of_times) {
+    for (step const at : {step::exchange_global, step::agree}) {
+        fsm f(true);
+        int plans = 0, steps = 0;
+        while (f.current() != step::done && steps++ < 200) {
+            auto const s = f.current();
+            plans += s == step::plan_local;
+            f.resume(s == at || s == step::exchange_restart ? event::moved : event::ok);
+        }
+        BOOST_TEST(plans == fsm::attempts);
+        BOOST_TEST(!f.succeeded());
+        BOOST_TEST(!f.state_modified());
     }
 }
 

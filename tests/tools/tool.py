@@ -216,10 +216,12 @@ def corruption(tmp):
     (d / data.name).unlink()
     r = cairn("verify", d)
     check("verify: a missing data file is named",
-          r.returncode == 1 and data.name.encode() in r.stdout, said(r))
+          r.returncode == 1 and data.name.encode() in r.stdout
+          and b"a data file of the checkpoint is missing" in r.stdout, said(r))
     r = cairn("cat", d, "w")
     check("cat: a missing data file is named in one sentence",
-          r.returncode == 2 and one_sentence(r) and data.name.encode() in r.stderr, said(r))
+          r.returncode == 2 and one_sentence(r) and data.name.encode() in r.stderr
+          and b"a data file of the checkpoint is missing" in r.stderr, said(r))
     for name, change in (("half", lambda c: c[: len(c) // 2]), ("cut", lambda c: c[:-1]),
                          ("empty", lambda c: b""), ("flipped", lambda c: flip(c, len(c) - 40))):
         d = damaged(f"metadata-{name}", change, ".metadata")

@@ -12,8 +12,9 @@ namespace cairn::detail {
 /// - a rank that fails takes part in the next exchange, so that the others learn of it;
 /// - what was read once is broadcast only when every rank's read went well; all ranks take the same
 ///   turns, to read and to broadcast, until there is no more;
-/// - when a data file was missing or foreign because the checkpoint was replaced meanwhile, all
-///   ranks start over together, a bounded number of times.
+/// - when a data file was missing or not the one that was meant because the checkpoint was replaced
+///   meanwhile, be it before memory has changed or after, all ranks start over together, a bounded
+///   number of times.
 class load_fsm {
 public:
     enum class step {
@@ -38,7 +39,7 @@ public:
         to_read,    ///< all ranks are well, and there is more to read …
         to_share,   ///< … or to broadcast
         cut_short,  ///< the exchange itself failed
-        moved       ///< a data file was missing or foreign; or: yes, it was replaced
+        moved       ///< a data file was not what it should be; or: yes, it was replaced
     };
     static constexpr int attempts = 3;
 
@@ -59,20 +60,18 @@ public:
             case plan_local: return go(exchange_plans);
             case exchange_plans: return go(coordinator_ && ok ? plan_global : exchange_global);
             case plan_global: return go(exchange_global);
-            case exchange_global: return ok ? go(finish_plan) : fail();
+            case exchange_global: return ok ? go(finish_plan) : look_or_fail(e);
             case finish_plan: return go(agree);
             case agree:
-                if (!ok) return fail();
+                if (!ok) return look_or_fail(e);
                 modified_ = true;
                 return go(read);
             case read:
             case share: return go(exchange_results);
             case exchange_results:
-                if (e == event::moved && attempt_ < attempts)
-                    return go(coordinator_ ? look_again : exchange_restart);
                 if (e == event::to_read) return go(read);
                 if (e == event::to_share) return go(share);
-                return ok ? go(done) : fail();
+                return ok ? go(done) : look_or_fail(e);
             case look_again: return go(exchange_restart);
             case exchange_restart:
                 if (e != event::moved) return fail();
@@ -87,6 +86,11 @@ public:
 private:
     void start() noexcept { step_ = coordinator_ ? step::read_metadata : step::exchange_metadata; }
     step go(step s) noexcept { return step_ = s; }
+    /// After an exchange: all ranks do the same.
+    step look_or_fail(event e) noexcept {
+        if (e != event::moved || attempt_ >= attempts) return fail();
+        return go(coordinator_ ? step::look_again : step::exchange_restart);
+    }
     step fail() noexcept {
         failed_ = true;
         return step_ = step::done;

@@ -69,11 +69,11 @@ private:
                 return collect_failures(everybody_);
             });
             case plan_global: return worked("plan for all", [&] { return global_plan(); });
-            case exchange_global: return exchanged([&] { return scattered(); });
+            case exchange_global: return moved_if_replaced(exchanged([&] { return scattered(); }));
             case finish_plan: return worked("plan", [&] {
                 return finished_plan();
             });
-            case agree: return exchanged([&] { return agreed(); });
+            case agree: return moved_if_replaced(exchanged([&] { return agreed(); }));
             case read: return worked(turns_.name(), [&] {
                 return with_numbers(turns_.read(plan_));
             });
@@ -227,17 +227,20 @@ private:
     }
     event moved_if_replaced(event e) const {
         if (e != event::failed) return e;
+        // What a file is like when somebody replaces the checkpoint that it was of.
         for (auto const& f : failures_)
-            if (f.code == make_error_code(errc::not_found) ||
-                f.code == make_error_code(errc::foreign_file))
-                return event::moved;
+            for (auto const c : {errc::not_found, errc::missing_file, errc::foreign_file,
+                                 errc::corrupt, errc::checksum_mismatch})
+                if (f.code == make_error_code(c)) return event::moved;
         return e;
     }
 
     event look() {
         replaced_ = false;
         try {
-            replaced_ = reader_.read_metadata().save_id != meta_.save_id;
+            auto const now = reader_.read_metadata();
+            // PyTorch's have no id.
+            replaced_ = now.save_id != meta_.save_id || (now.save_id.empty() && now != meta_);
         } catch (const error&) {  // it is gone altogether: the first failure says enough
         }
         return event::ok;

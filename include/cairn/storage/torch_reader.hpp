@@ -6,6 +6,7 @@
 #include <cairn/metadata/check.hpp>
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/data_file.hpp>
 #include <cairn/storage/file_sizes.hpp>
 #include <cairn/storage/read_payload.hpp>
 #include <cairn/storage/torch_options.hpp>
@@ -78,7 +79,19 @@ public:
         s_->at_work = me.at_work;
         s_->unverified.note_metadata(m);
     }
-    load_plan prepare_local_load_plan(load_plan plan) { return plan; }
+    /// Looks for the files of the plan: that one is missing or cut short is known before memory
+    /// changes.
+    load_plan prepare_local_load_plan(load_plan plan) {
+        for (auto const& [name, groups] : group_by_file(plan)) {
+            auto const& fqn = plan.items[groups.front().items.front()].fqn;
+            naming(fqn, s_->store().describe(name), [&] {
+                auto r = detail::open_data_file(s_->store(), name);
+                detail::check_size(s_->store(), name, s_->meta, r.size(), end_of(groups));
+            });
+            if (s_->at_work) s_->at_work->advance();
+        }
+        return plan;
+    }
     std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan> plans) { return plans; }
 
     void read_data(const load_plan& plan, const read_target& target, completion<done_t> done) {
@@ -199,41 +212,48 @@ private:
         return files;
     }
 
+    /// Up to which byte of the file there is something of these.
+    static std::uint64_t end_of(const std::vector<item_group>& groups) {
+        std::uint64_t end = 0;
+        for (auto const& g : groups) {
+            auto const& at = g.object != nullptr ? *g.object : g.source->at;
+            end = std::max(end, at.length > UINT64_MAX - at.offset ? UINT64_MAX
+                                                                   : at.offset + at.length);
+        }
+        return end;
+    }
+
+    /// What `f()` throws names the tensor and the file.
+    template <class F>
+    static void naming(const std::string& fqn, const std::string& described, F&& f) {
+        try {
+            f();
+        } catch (const error& e) {
+            auto where = e.context();
+            if (where.tensor.empty()) where.tensor = fqn;
+            if (where.object.empty()) where.object = described;
+            throw error(e.code(), std::move(where));
+        }
+    }
+
     static error missing(const std::string& fqn) {
         return error(errc::missing_key,
                      {.tensor = fqn, .expected = "an item that the metadata names"});
     }
 
     void read_file(read_job& job, const std::string& name, const std::vector<item_group>& groups) {
-        if (name.empty() || name.front() == '/' || name.find("..") != std::string::npos) {
-            throw error(errc::corrupt, {.object = name,
-                                        .expected = "a file name within the checkpoint",
-                                        .found = "a path that leads elsewhere"});
-        }
         using handle = decltype(s_->store().open(name));
-        detail::open_file<handle> file(s_->store().open(name), s_->store().describe(name),
-                                       s_->at_work.get());
-        if (auto const it = s_->meta.object_sizes.find(name);
-            it != s_->meta.object_sizes.end() && it->second != file.size()) {
-            throw error(errc::corrupt, {.object = file.described(),
-                                        .expected = std::to_string(it->second) + " bytes",
-                                        .found = std::to_string(file.size()) + " bytes",
-                                        .remedy = "the file is truncated or not the one that the "
-                                                  "metadata names"});
-        }
+        detail::open_file<handle> file(detail::open_data_file(s_->store(), name),
+                                       s_->store().describe(name), s_->at_work.get());
+        detail::check_size(s_->store(), name, s_->meta, file.size());
         for (auto const& g : groups) {
             auto const& fqn = job.plan.items[g.items.front()].fqn;
-            try {
+            naming(fqn, file.described(), [&] {
                 if (g.tensor != nullptr)
                     read_tensor(job, file, fqn, g);
                 else
                     read_object(job, file, fqn, g);
-            } catch (const error& e) {
-                auto where = e.context();
-                if (where.tensor.empty()) where.tensor = fqn;
-                if (where.object.empty()) where.object = file.described();
-                throw error(e.code(), std::move(where));
-            }
+            });
         }
     }
 

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_DATA_FILE_HPP
+#define CAIRN_STORAGE_DATA_FILE_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/storage/claim.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace cairn::detail {
+
+/// Opens a data file that the metadata names, for reading.
+/// @throws error errc::missing_file where there is none: there is a checkpoint, but not all of it.
+template <ObjectStore Store>
+auto open_data_file(Store& store, const std::string& name) {
+    if (name.empty() || name.front() == '/' || name.find("..") != std::string::npos)
+        throw error(errc::corrupt, {.object = name,
+                                    .expected = "a file name within the checkpoint",
+                                    .found = "a path that leads elsewhere"});
+    try {
+        return store.open(name);
+    } catch (const error& e) {
+        if (e.code() != make_error_code(errc::not_found)) throw;
+        throw error(errc::missing_file,
+                    {.object = store.describe(name),
+                     .expected = "a data file, because '" + store.describe(metadata_name) +
+                                 "' names it",
+                     .found = "no such file",
+                     .remedy = "put the file back, or load another checkpoint"});
+    }
+}
+
+/// @param needed  Up to which byte it is wanted.
+/// @throws error errc::corrupt for a data file of another size than the metadata says, or one that
+/// ends before what is wanted.
+template <ObjectStore Store>
+void check_size(Store& store, const std::string& name, const metadata& m, std::uint64_t found,
+                std::uint64_t needed = 0) {
+    auto const it = m.object_sizes.find(name);
+    // A reader notes 0 for a file that lost most of what it had.
+    bool const known = it != m.object_sizes.end() && it->second != 0;
+    bool const exact = known && found != it->second;
+    if (!exact && found >= needed) return;
+    throw error(errc::corrupt,
+                {.object = store.describe(name),
+                 .expected = (exact ? std::to_string(it->second)
+                                    : "at least " + std::to_string(needed)) +
+                             " bytes, as '" + store.describe(metadata_name) + "' says",
+                 .found = std::to_string(found) + " bytes",
+                 .remedy = "the file is truncated or is not the one that the metadata names: put "
+                           "the right one back, or load another checkpoint"});
+}
+
+}  // namespace cairn::detail
+
+#endif
