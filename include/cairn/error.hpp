@@ -26,7 +26,7 @@ enum class errc {
     shape_mismatch,
     /// Stored and wanted dtypes differ. Remedy: a conversion policy.
     dtype_mismatch,
-    /// A tensor was stored where an object is wanted, or the reverse.
+    /// A tensor was stored where a value is wanted or the reverse, or a value of another kind.
     kind_mismatch,
     /// The user's state cannot be saved or loaded into (const target, bad view, duplicate name).
     invalid_state,
@@ -65,6 +65,9 @@ enum class errc {
     /// A data file of a checkpoint is gone: the checkpoint is there, but not all of it. Remedy: put
     /// the file back, or load another checkpoint.
     missing_file,
+    /// A stored number does not fit: out of range, or a float where an integer is wanted. Remedy:
+    /// load it into a type that holds it.
+    value_mismatch,
 };
 
 /// The category of @ref errc. Its name is "cairn".
@@ -172,8 +175,7 @@ public:
             case errc::unexpected_key: return "the checkpoint holds a key that nobody asked for";
             case errc::shape_mismatch: return "shapes differ";
             case errc::dtype_mismatch: return "dtypes differ";
-            case errc::kind_mismatch:
-                return "a tensor stands where an object is wanted, or the reverse";
+            case errc::kind_mismatch: return "kinds differ";
             case errc::invalid_state: return "the state cannot be used";
             case errc::invalid_plan: return "the ranks' plans contradict each other";
             case errc::checksum_mismatch: return "bytes fail their checksum";
@@ -192,6 +194,7 @@ public:
             case errc::invalid_argument: return "invalid argument";
             case errc::cancelled: return "cancelled";
             case errc::missing_file: return "a data file of the checkpoint is missing";
+            case errc::value_mismatch: return "the stored value does not fit";
         }
         return "unknown cairn error";
     }

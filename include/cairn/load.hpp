@@ -72,7 +72,8 @@ load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
 ///                 others, see `load_options::read_once`. All ranks give one, or none does; there
 ///                 may be several, each of a part of the ranks.
 /// @throws error on every rank when any rank failed, with each failed rank's own error. Errors of
-///         the plan come before a byte of the user's memory has changed; a later one says
+///         the plan, data files that are missing or of another size, and values that do not fit
+///         come before a byte of the user's memory has changed; a later one says
 ///         `state_modified()`.
 ///
 /// **Lifetimes**: tensors stay where they are until the call returns.

@@ -18,11 +18,12 @@ namespace cairn::conformance {
 /// One call of the storage protocol, in the order of a save and of a load.
 enum class call {
     reset, set_up, prepare_local, prepare_global, write, finish, abandon,  // a save's
-    read_metadata, read                                                    // a load's, besides
+    read_metadata, read_values, read                                       // a load's, besides
 };
 inline const char* name_of(call c) {
     constexpr const char* names[] = {"reset",  "set_up", "prepare_local", "prepare_global", "write",
-                                     "finish", "abandon", "read_metadata", "read"};
+                                     "finish", "abandon", "read_metadata", "read values",
+                                     "read"};
     return names[static_cast<int>(c)];
 }
 
@@ -145,8 +146,12 @@ public:
         return p;
     }
     void read_data(const load_plan& plan, const read_target& target, completion<done_t> done) {
-        w_->before(call::read, rank_);
-        auto seen = detail::watched(std::move(done), *w_, [this] { w_->after(call::read, rank_); });
+        bool const values = !plan.items.empty() &&
+                            plan.items.front().kind == item_kind::object;
+        auto const what = values ? call::read_values : call::read;
+        w_->before(what, rank_);
+        auto seen =
+            detail::watched(std::move(done), *w_, [this, what] { w_->after(what, rank_); });
         inner_.read_data(plan, target, std::move(seen));
     }
 

@@ -260,7 +260,7 @@ private:
         auto ws = writers(p, w);
         BOOST_TEST(all_well(save(p, ws, 1)));
         for (auto at : {call::reset, call::read_metadata, call::set_up, call::prepare_local,
-                        call::prepare_global, call::read}) {
+                        call::prepare_global, call::read_values, call::read}) {
             bool const alone = at == call::prepare_global || at == call::read_metadata;
             for (int rank = 0; rank < (alone ? 1 : ranks); ++rank) {
                 for (bool after : {false, true}) {

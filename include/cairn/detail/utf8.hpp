@@ -54,6 +54,14 @@ inline std::size_t find_not_utf8(std::string_view s) noexcept {
     return std::string_view::npos;
 }
 
+/// The first `most` bytes or a little less: no character is cut in two.
+inline std::string_view clipped(std::string_view s, std::size_t most) noexcept {
+    if (s.size() <= most) return s;
+    auto end = most;
+    while (end > 0 && most - end < 4 && (static_cast<std::uint8_t>(s[end]) & 0xc0) == 0x80) --end;
+    return s.substr(0, end);
+}
+
 /// `0xff`
 inline std::string hex_byte(char c) {
     constexpr std::string_view digits = "0123456789abcdef";

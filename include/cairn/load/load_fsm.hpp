@@ -24,7 +24,7 @@ public:
         exchange_plans,     ///< gather
         plan_global,        ///< coordinator only
         exchange_global,    ///< scatter
-        finish_plan,        ///< the planner's last word
+        finish_plan,        ///< the planner's last word; values are read and tried
         agree,              ///< all-gather: from here on memory changes
         read,               ///< read into place
         share,              ///< broadcast what one rank has read for all

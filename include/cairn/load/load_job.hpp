@@ -181,6 +181,7 @@ private:
         auto sent = decode_load_plan(r.bytes());
         turns_.shared().reset(get_shared(r, sent, place_.size), sent, meta_, place_.rank);
         plan_ = planner_.finish_load_plan(std::move(sent));
+        turns_.read_values(plan_);
         wire_writer w;
         w.svarint(place_.group);
         for (auto const part : turns_.shared().match(plan_)) w.varint(part);

@@ -9,9 +9,12 @@
 #include <cairn/planner/concepts.hpp>
 #include <cairn/storage/concepts.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -39,15 +42,39 @@ public:
             default: return "broadcast the rest";
         }
     }
-    /// @param plan  The finished one.
+    /// Reads the values of a finished plan, which go from it, and looks whether they fit. Nothing
+    /// of the user's changes.
+    /// @throws error where one does not fit and the planner can tell
+    void read_values(load_plan& plan) {
+        values_.clear();
+        load_plan some;
+        some.storage_data = plan.storage_data;
+        auto const is_tensor = [](const read_item& i) { return i.kind != item_kind::object; };
+        auto const first =
+            std::stable_partition(plan.items.begin(), plan.items.end(), is_tensor);
+        some.items.assign(std::make_move_iterator(first),
+                          std::make_move_iterator(plan.items.end()));
+        plan.items.erase(first, plan.items.end());
+        if (some.items.empty()) return;
+        clock_.enter("read values");
+        read_some(some);
+        if (values_.size() != some.items.size())
+            throw error(errc::invalid_plan,
+                        {.expected = std::to_string(some.items.size()) + " values",
+                         .found = std::to_string(values_.size()),
+                         .remedy = "read_data of the StorageReader must hand on each value once"});
+        if constexpr (CheckingLoadPlanner<Plan>)
+            for (auto const& [item, v] : values_) planner_.check_value(item, v);
+    }
+    /// @param plan  The finished one, without its values.
     /// @return What this rank tells the others: its times so far, and of how many bytes.
     std::vector<std::byte> read(const load_plan& plan) {
         if (shared_.none()) {
             // The other turns are for ranks of other planes.
-            if (shared_.current() == turn::read) read_some(plan);
+            if (shared_.current() == turn::read) read_own(plan);
             return end_of_turn();
         }
-        if (shared_.current() == turn::read) read_some(shared_.own_items(plan));
+        if (shared_.current() == turn::read) read_own(shared_.own_items(plan));
         read_timed(shared_reads::each_read, shared_.each_items(plan));
         read_timed(shared_reads::once_read, shared_.items_for_all(plan));
         return end_of_turn();
@@ -84,20 +111,23 @@ private:
     void read_timed(shared_reads::trial what, const load_plan& some) {
         if (!some.items.empty()) timed(what, [&] { read_some(some); });
     }
+    void read_own(const load_plan& own) {
+        read_some(own);
+        for (auto& [item, v] : std::exchange(values_, {}))
+            planner_.load_object(std::as_const(item), std::move(v));
+    }
     void read_some(const load_plan& some) {
-        std::vector<std::pair<const read_item*, value>> objects;
         read_target target;
         target.resolve_tensor = [this](const read_item& i) { return planner_.resolve_tensor(i); };
         target.commit_tensor = [this](const read_item& i, tensor_view v) {
             if (!shared_.hold(i, v)) planner_.commit_tensor(i, v);
         };
-        target.load_object = [&objects](const read_item& i, value v) {
-            objects.emplace_back(&i, std::move(v));
+        target.load_object = [this](const read_item& i, value v) {
+            values_.emplace_back(i, std::move(v));
         };
         (void)await_completion<done_t>([&](auto done) {
             reader_.read_data(some, std::as_const(target), std::move(done));
         });
-        for (auto& [item, v] : objects) planner_.load_object(*item, std::move(v));
     }
     std::vector<std::byte> end_of_turn() {
         if constexpr (requires { planner_.finish_load(); })
@@ -116,6 +146,7 @@ private:
     phase_clock& clock_;
     std::chrono::milliseconds patience_;
     shared_reads shared_{};
+    std::vector<std::pair<read_item, value>> values_{};  ///< Read, and not handed on yet.
 };
 
 }  // namespace cairn::detail

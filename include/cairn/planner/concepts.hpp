@@ -69,8 +69,10 @@ concept SavePlanner =
 /// is told when it is filled. These two may be called from several threads at once, for
 /// different items; `load_object` from one; `finish_load` when all items of this rank are in place,
 /// and what it throws fails the load. Nothing of the user's is modified before
-/// `resolve_tensor` or `load_object`. Where a load has a `DataPlane`, some items' bytes come from
-/// another rank, and windows that this rank has read for others are committed when they were sent.
+/// `resolve_tensor` or `load_object`, and neither is called before all ranks have agreed that their
+/// plans stand; see also @ref CheckingLoadPlanner. Where a load has a `DataPlane`, some items'
+/// bytes come from another rank, and windows that this rank has read for others are committed when
+/// they were sent.
 ///
 /// **Models**: `default_planner`. **Archetype**: `archetype::load_planner`.
 template <class P>
@@ -85,6 +87,23 @@ concept LoadPlanner =
         { p.resolve_tensor(item) } -> std::same_as<tensor_view>;
         { p.commit_tensor(item, view) } -> std::same_as<void>;
         { p.load_object(item, std::move(v)) } -> std::same_as<void>;
+    };
+
+/// A LoadPlanner that can tell whether a value fits before anything is changed.
+///
+/// | Expression                | Type   | Meaning                                               |
+/// |---------------------------|--------|-------------------------------------------------------|
+/// | `p.check_value(item, v)`  | `void` | throws what `load_object` would throw; changes nothing |
+///
+/// **Semantics**: called for every value of the finished plan while ranks still plan, so that one
+/// that does not fit ends the load on all ranks with everything as it was. Without it, a value that
+/// does not fit is known when tensors have been read and other values handed on.
+///
+/// **Models**: `default_planner`.
+template <class P>
+concept CheckingLoadPlanner =
+    LoadPlanner<P> && requires(P& p, const read_item& item, const value& v) {
+        { p.check_value(item, v) } -> std::same_as<void>;
     };
 
 /// Both directions in one part.

@@ -39,6 +39,7 @@ public:
     load_plan finish_load_plan(load_plan plan) { return plan; }
     tensor_view resolve_tensor(const read_item& item) { return load_.resolve(item); }
     void commit_tensor(const read_item& item, const tensor_view& v) { load_.commit(item, v); }
+    void check_value(const read_item& item, const value& v) { load_.check_value(item, v); }
     void load_object(const read_item& item, value v) { load_.load_object(item, std::move(v)); }
 
     void finish_load() { load_.finish(); }
@@ -51,7 +52,7 @@ private:
     detail::save_side save_;
     detail::load_side load_;
 };
-static_assert(Planner<default_planner>);
+static_assert(Planner<default_planner> && CheckingLoadPlanner<default_planner>);
 
 }  // namespace cairn
 

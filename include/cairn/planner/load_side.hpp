@@ -14,9 +14,11 @@
 #include <charconv>
 #include <climits>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <set>
 #include <string>
@@ -129,23 +131,44 @@ public:
     /// Everything is in place: two stored copies of a tied weight must have been equal.
     void finish() { tied_.compare(); }
 
+    void check_value(const read_item& item, const value& v) const {
+        naming(item.fqn, [&] {
+            auto const it = older_.find(item.leaf);
+            auto const& check = it != older_.end() ? it->second->check
+                                                   : state_->at(item.leaf).object()->check;
+            if (check) check(v);
+        });
+    }
     void load_object(const read_item& item, value v) {
-        auto& leaf = state_->at(item.leaf);
-        try {
+        naming(item.fqn, [&] {
             if (auto const it = older_.find(item.leaf); it != older_.end())
                 it->second->set(v);
             else
-                leaf.object()->set(std::move(v));
-        } catch (const error& e) {
-            auto where = e.context();
-            if (where.tensor.empty()) where.tensor = item.fqn;
-            throw error(e.code(), std::move(where));
-        }
+                state_->at(item.leaf).object()->set(std::move(v));
+        });
     }
 
     const load_report& report() const noexcept { return report_; }
 
 private:
+    /// What does not fit says what it is, and what would hold it.
+    template <class F>
+    static void naming(const std::string& fqn, F&& f) {
+        try {
+            f();
+        } catch (const error& e) {
+            auto where = e.context();
+            if (where.tensor.empty()) where.tensor = fqn;
+            if (where.remedy.empty() && e.code() == make_error_code(errc::value_mismatch))
+                where.remedy = "load it into a variable of a type that holds it";
+            throw error(e.code(), std::move(where));
+        } catch (const std::bad_alloc&) {
+            throw;
+        } catch (const std::exception& e) {  // of the user's own value_traits
+            throw error(errc::rank_failed, {.tensor = fqn, .found = e.what()});
+        }
+    }
+
     void add_tensor(load_plan& plan, const flat_leaf& leaf, const tensor_leaf& t,
                     const std::string& name,
                     const std::variant<tensor_metadata, object_metadata>& entry,

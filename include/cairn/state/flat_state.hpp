@@ -58,6 +58,9 @@ struct object_leaf {
     std::function<value()> get;
     /// Gives a loaded value back; throws @ref error when it does not fit. Empty: read-only.
     std::function<void(value)> set;
+    /// Throws what `set` would throw for a value, and changes nothing. Empty: nothing is known
+    /// before, or `set` takes whatever there is.
+    std::function<void(const value&)> check{};
     bool per_rank = false;  ///< Each rank has its own; see `per_rank`.
 };
 
@@ -70,6 +73,8 @@ struct older_leaf {
     /// The container around it, if that has no tensor either. PyTorch stored the outermost of the
     /// state that was saved; the one that is loaded may be a part of it.
     std::shared_ptr<const older_leaf> outer{};
+    /// As an @ref object_leaf has it.
+    std::function<void(const value&)> check{};
 };
 
 struct flat_leaf {

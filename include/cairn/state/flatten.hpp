@@ -66,7 +66,9 @@ private:
         auto const first = out_.leaves.size();
         if (auto const* d = std::get_if<1>(&c)) {
             if (walk(**d)) return true;
-            were_one(first, [d = *d](const value& v) { older_keys::assign(*d, v); });
+            were_one(first, [d = *d](const value& v, bool only_check) {
+                older_keys::assign(*d, v, only_check);
+            });
             return false;
         } else if (auto const* l = std::get_if<2>(&c)) {
             return walk_list(*l);
@@ -80,7 +82,9 @@ private:
             out_.keep.push_back((*s)->get());
             state_dict const inner = out_.keep.back();
             if (!walk(inner))
-                were_one(first, [inner](const value& v) { older_keys::assign(inner, v); });
+                were_one(first, [inner](const value& v, bool only_check) {
+                    older_keys::assign(inner, v, only_check);
+                });
             out_.notify.emplace_back((*s)->put, inner);
             return true;  // PyTorch has such at the top only
         } else {
@@ -114,6 +118,7 @@ private:
             object_leaf o;
             o.get = [l] { return list_value(*l); };
             if (older_keys::assignable(*l)) o.set = [l](value v) { older_keys::assign(*l, v); };
+            o.check = [l](const value& v) { older_keys::assign(*l, v, true); };
             add(std::move(o));
             return false;
         }
@@ -124,13 +129,20 @@ private:
             entered = walk((*l)[i]) || entered;
             at_.pop_back();
         }
-        if (!entered) were_one(first, [l](const value& v) { older_keys::assign(*l, v); });
+        if (!entered)
+            were_one(first, [l](const value& v, bool only_check) {
+                older_keys::assign(*l, v, only_check);
+            });
         return entered;
     }
     /// The leaves from `first` on were one object, named as what is being walked.
-    void were_one(std::size_t first, std::function<void(const value&)> set) {
+    /// @param assign  `assign(v, only_check)`
+    template <class F>
+    void were_one(std::size_t first, F assign) {
         if (first == out_.leaves.size()) return;
-        auto const here = std::make_shared<older_leaf>(older_leaf{name(), std::move(set), {}});
+        auto const here = std::make_shared<older_leaf>(
+            older_leaf{name(), [assign](const value& v) { assign(v, false); }, {},
+                       [assign](const value& v) { assign(v, true); }});
         for (auto i = first; i < out_.leaves.size(); ++i) {
             auto& outermost = outermost_[i];
             if (outermost == nullptr)
@@ -156,6 +168,7 @@ private:
         object_leaf x;
         x.get = [o] { return o->get(); };
         if (o->set) x.set = [o](value v) { o->set(std::move(v)); };
+        if (o->check) x.check = [o](const value& v) { o->check(v); };
         x.per_rank = o->per_rank;
         add(std::move(x));
     }
@@ -164,7 +177,9 @@ private:
             throw error(errc::invalid_state,
                         {.tensor = name(), .found = "nesting deeper than 200"});
         auto const first = out_.leaves.size();
-        auto const set = [owner, &v](const value& loaded) { v = loaded; };
+        auto const set = [owner, &v](const value& loaded, bool only_check) {
+            if (!only_check) v = loaded;
+        };
         if (auto* d = v.get_if<value::dict_t>()) {
             for (auto& [key, x] : d->items) {
                 at_.emplace_back(key_name(key));

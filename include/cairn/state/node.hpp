@@ -36,6 +36,7 @@ struct object_node {
     value* tree = nullptr;  ///< Where the value lies, if it lies somewhere as a `value`.
     std::function<value()> get{};
     std::function<void(const value&)> set{};  ///< Empty: read-only.
+    std::function<void(const value&)> check{};  ///< Throws what `set` would; changes nothing.
     bool per_rank = false;
 };
 /// A Stateful of the user's, borrowed.
@@ -121,6 +122,12 @@ public:
             throw error(errc::invalid_state,
                         {.expected = "a value to load into", .found = "a const value"});
         o->set(v);
+    }
+
+    /// Throws what @ref assign would throw, as far as that is known before, and changes nothing.
+    void check(const value& v) const {
+        auto const& o = held<std::shared_ptr<detail::object_node>>("a value");
+        if (o->check) o->check(v);
     }
 
     /// Keys under which a checkpoint may have this entry where it lacks the entry's own: a weight

@@ -31,19 +31,21 @@ inline bool assignable(const state_list& l) {
     return true;
 }
 
-inline void assign(const state_dict& d, const value& v);
-inline void assign(const state_list& l, const value& v);
+inline void assign(const state_dict& d, const value& v, bool only_check = false);
+inline void assign(const state_list& l, const value& v, bool only_check = false);
 
 /// Gives one loaded object to all that it stands for.
+/// @param only_check  Changes nothing; throws as far as is known what it would throw.
 /// @throws error errc::kind_mismatch, errc::missing_key or errc::invalid_state where it does not
 /// fit
-inline void assign(const node& n, const value& v) {
-    if (n.is_dict()) return assign(n.as_dict(), v);
-    if (n.is_list()) return assign(n.as_list(), v);
+inline void assign(const node& n, const value& v, bool only_check) {
+    if (n.is_dict()) return assign(n.as_dict(), v, only_check);
+    if (n.is_list()) return assign(n.as_list(), v, only_check);
+    if (only_check) return n.check(v);
     n.assign(v);
 }
 /// What only the loaded object has is left out: it has no place to go.
-inline void assign(const state_dict& d, const value& v) {
+inline void assign(const state_dict& d, const value& v, bool only_check) {
     auto const* items = v.get_if<value::dict_t>();
     if (items == nullptr)
         throw error(errc::kind_mismatch,
@@ -56,10 +58,10 @@ inline void assign(const state_dict& d, const value& v) {
         if (found == stored.end())
             throw error(errc::missing_key,
                         {.expected = "'" + key + "' in the dict that was stored whole"});
-        assign(n, *found->second);
+        assign(n, *found->second, only_check);
     }
 }
-inline void assign(const state_list& l, const value& v) {
+inline void assign(const state_list& l, const value& v, bool only_check) {
     auto const* items = v.get_if<value::list_t>();
     if (items == nullptr || items->size() != l.size())
         throw error(errc::kind_mismatch,
@@ -67,7 +69,7 @@ inline void assign(const state_list& l, const value& v) {
                      .found = items == nullptr
                                   ? std::string(v.kind_name())
                                   : "a list of " + std::to_string(items->size())});
-    for (std::size_t i = 0; i < l.size(); ++i) assign(l[i], (*items)[i]);
+    for (std::size_t i = 0; i < l.size(); ++i) assign(l[i], (*items)[i], only_check);
 }
 
 }  // namespace cairn::detail::older_keys

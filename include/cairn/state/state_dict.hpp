@@ -5,6 +5,7 @@
 #include <cairn/state/key_index.hpp>
 #include <cairn/state/node.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <initializer_list>
 #include <iterator>
@@ -107,6 +108,11 @@ std::shared_ptr<detail::object_node> node::make_reference(T& t) {
     o->get = [&t] { return value_traits<plain>::to_value(t); };
     if constexpr (!std::is_const_v<T>) {
         o->set = [&t](const value& v) { value_traits<plain>::from_value(t, v); };
+        if constexpr (std::copy_constructible<plain> && !std::same_as<T, value>)
+            o->check = [&t](const value& v) {
+                plain copy(t);  // what there is may decide what fits
+                value_traits<plain>::from_value(copy, v);
+            };
         if constexpr (std::same_as<T, value>) o->tree = std::addressof(t);
     }
     return o;

@@ -2,13 +2,17 @@
 #ifndef CAIRN_STATE_VALUE_HPP
 #define CAIRN_STATE_VALUE_HPP
 
+#include <cairn/detail/utf8.hpp>
 #include <cairn/error.hpp>
 #include <cairn/state/big_int.hpp>
 
+#include <array>
+#include <charconv>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -96,7 +100,8 @@ public:
 
     /// The value as a C++ type: bool, an integer in its range, a float (integers convert),
     /// std::string, bytes_t, list_t, tuple_t, dict_t or value.
-    /// @throws error errc::kind_mismatch, saying what is held.
+    /// @throws error saying what is held: errc::value_mismatch for a number that does not fit,
+    /// errc::kind_mismatch for another kind of value.
     template <class T>
     T as() const;
 
@@ -117,14 +122,56 @@ public:
     }
 
 private:
-    template <class T>
-    [[noreturn]] void mismatch(std::string_view wanted) const {
-        throw error(errc::kind_mismatch, {.expected = std::string(wanted),
-                                          .found = std::string(kind_name())});
+    bool is_number() const noexcept {
+        return is<std::int64_t>() || is<big_int>() || is<double>();
     }
+    [[noreturn]] void mismatch(std::string wanted, bool wants_number = false) const;
 
     storage v_;
 };
+
+namespace detail {
+
+/// For messages: numbers as they are, the beginning of a str, of all else how much there is.
+inline std::string shown(const value& v) {
+    auto const of = [](std::size_t n, std::string_view what) {
+        return std::string(what) + " of " + std::to_string(n);
+    };
+    if (auto const* b = v.get_if<bool>()) return *b ? "True" : "False";
+    if (auto const* i = v.get_if<std::int64_t>()) return std::to_string(*i);
+    if (auto const* i = v.get_if<big_int>())
+        return i->bytes().size() <= 32 ? i->to_string()
+                                       : of(i->bytes().size() * 8, "an int") + " bits";
+    if (auto const* d = v.get_if<double>()) {
+        std::array<char, 32> digits{};
+        auto const end = std::to_chars(digits.data(), digits.data() + digits.size(), *d).ptr;
+        return std::string(digits.data(), end) + " (float)";
+    }
+    if (auto const* s = v.get_if<std::string>()) {
+        auto const text = clipped(*s, 40);
+        return "'" + printable(text) + (s->size() > text.size() ? "...' (str)" : "' (str)");
+    }
+    if (auto const* b = v.get_if<value::bytes_t>()) return of(b->size(), "bytes");
+    if (auto const* l = v.get_if<value::list_t>()) return of(l->size(), "a list");
+    if (auto const* t = v.get_if<value::tuple_t>()) return of(t->items.size(), "a tuple");
+    if (auto const* d = v.get_if<value::dict_t>()) return of(d->items.size(), "a dict");
+    return "None";
+}
+
+/// `an integer from -128 to 127 (int8)`
+template <std::integral T>
+std::string integers() {
+    return "an integer from " + std::to_string(std::numeric_limits<T>::min()) + " to " +
+           std::to_string(std::numeric_limits<T>::max()) +
+           (std::signed_integral<T> ? " (int" : " (uint") + std::to_string(8 * sizeof(T)) + ")";
+}
+
+}  // namespace detail
+
+inline void value::mismatch(std::string wanted, bool wants_number) const {
+    throw error(wants_number && is_number() ? errc::value_mismatch : errc::kind_mismatch,
+                {.expected = std::move(wanted), .found = detail::shown(*this)});
+}
 
 inline bool operator==(const value::tuple_t& a, const value::tuple_t& b) {
     return a.items == b.items;
@@ -156,31 +203,39 @@ T value::as() const {
         return *this;
     } else if constexpr (std::same_as<T, bool>) {
         if (auto const* b = get_if<bool>()) return *b;
-        mismatch<T>("a bool");
+        mismatch("a bool");
     } else if constexpr (std::integral<T>) {
         if (auto const* i = get_if<std::int64_t>()) {
             if (std::in_range<T>(*i)) return static_cast<T>(*i);
         } else if (auto const* big = get_if<big_int>()) {
             if constexpr (std::unsigned_integral<T> && sizeof(T) == 8) {
-                if (!big->negative() && big->bytes().size() <= 9) {
+                // A number of 64 bits has a ninth byte for its sign.
+                auto const& bytes = big->bytes();
+                if (bytes.size() < 9 ? !big->negative() : bytes.size() == 9 && bytes[8] == 0) {
                     std::uint64_t v = 0;
-                    for (std::size_t n = 0; n < 8; ++n)
-                        v |= std::uint64_t{big->bytes()[n]} << (8 * n);
+                    for (std::size_t n = 0; n < bytes.size() && n < 8; ++n)
+                        v |= std::uint64_t{bytes[n]} << (8 * n);
                     return v;
                 }
             }
         } else if (auto const* b = get_if<bool>()) {
             return static_cast<T>(*b);
         }
-        mismatch<T>("an integer that fits " + std::to_string(8 * sizeof(T)) + " bits");
+        mismatch(detail::integers<T>(), true);
     } else if constexpr (std::floating_point<T>) {
-        if (auto const* d = get_if<double>()) return static_cast<T>(*d);
+        if (auto const* d = get_if<double>()) {
+            constexpr auto most = std::numeric_limits<T>::max();
+            bool const finite = *d - *d == 0;
+            if (!finite || (*d <= most && *d >= -most)) return static_cast<T>(*d);
+            mismatch("a float of " + std::to_string(8 * sizeof(T)) + " bits", true);
+        }
         if (auto const* i = get_if<std::int64_t>()) return static_cast<T>(*i);
-        mismatch<T>("a float");
+        mismatch("a float", true);
     } else {
         if (auto const* t = get_if<T>()) return *t;
-        if constexpr (std::same_as<T, std::string>) mismatch<T>("a str");
-        mismatch<T>("another kind of value");
+        value wanted;
+        wanted.v_.template emplace<T>();
+        mismatch("a value of kind " + std::string(wanted.kind_name()));
     }
 }
 

@@ -15,7 +15,8 @@
 namespace cairn {
 
 /// How a C++ object becomes a plain value and back. Specialise it for scalars and small structs of
-/// your own that a state dict refers to with `std::ref`.
+/// your own that a state dict refers to with `std::ref`. Where the type can be copied, a load first
+/// tries `from_value` on a copy: a value that does not fit is then known before anything changes.
 template <class T>
 struct value_traits;
 
@@ -74,8 +75,8 @@ struct value_traits<std::pair<A, B>> {
         auto const* l = v.get_if<value::list_t>();
         auto const* items = t != nullptr ? &t->items : l;
         if (items == nullptr || items->size() != 2)
-            throw error(errc::kind_mismatch, {.expected = "a tuple of 2",
-                                              .found = std::string(v.kind_name())});
+            throw error(errc::kind_mismatch,
+                        {.expected = "a tuple of 2", .found = detail::shown(v)});
         value_traits<A>::from_value(p.first, (*items)[0]);
         value_traits<B>::from_value(p.second, (*items)[1]);
     }
@@ -95,7 +96,7 @@ struct value_traits<std::tuple<Ts...>> {
         if (items == nullptr || items->size() != sizeof...(Ts))
             throw error(errc::kind_mismatch,
                         {.expected = "a tuple of " + std::to_string(sizeof...(Ts)),
-                         .found = std::string(v.kind_name())});
+                         .found = detail::shown(v)});
         std::apply(
             [at = items->begin()](Ts&... x) mutable {
                 (value_traits<Ts>::from_value(x, *at++), ...);

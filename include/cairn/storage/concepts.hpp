@@ -110,9 +110,10 @@ struct read_target {
 /// **Semantics**: as for @ref StorageWriter. A reader checks every byte it hands on against a
 /// checksum where one exists; a window whose check fails may hold wrong bytes, but `read_data`
 /// then fails.
-/// - *Parts of plans*: where a load has a `DataPlane`, `read_data` may be called several times, one
-///   call after the other, each with some of the plan's items and its `storage_data`; what this
-///   rank gets from another one is in none of them.
+/// - *Parts of plans*: `read_data` is called several times, one call after the other, each with
+///   some of the plan's items and its `storage_data`: with its values, if it has any, while ranks
+///   still plan, and then with its tensors; where a load has a `DataPlane`, with a part of them at
+///   a time. What this rank gets from another one is in none of them.
 ///
 /// **Models**: `torch_reader` over any ObjectStore. **Archetype**: `archetype::storage_reader`.
 template <class R>
