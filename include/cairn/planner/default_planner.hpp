@@ -36,7 +36,7 @@ public:
     std::vector<load_plan> create_global_load_plan(std::vector<load_plan> all) {
         return load_.create_global(std::move(all));
     }
-    load_plan finish_load_plan(load_plan plan) { return plan; }
+    load_plan finish_load_plan(load_plan plan) { return load_.finish_plan(std::move(plan)); }
     tensor_view resolve_tensor(const read_item& item) { return load_.resolve(item); }
     void commit_tensor(const read_item& item, const tensor_view& v) { load_.commit(item, v); }
     void check_value(const read_item& item, const value& v) { load_.check_value(item, v); }
@@ -44,7 +44,8 @@ public:
 
     void finish_load() { load_.finish(); }
 
-    /// How state and checkpoint differ, after `create_local_load_plan`, also if that threw.
+    /// How state and checkpoint differ, after `create_local_load_plan`, also if that threw. Until
+    /// `finish_load_plan`, `unexpected` lists what this rank alone does not want.
     const load_report& report() const noexcept { return load_.report(); }
 
 private:

@@ -2,17 +2,20 @@
 #ifndef CAIRN_PLANNER_LOAD_SIDE_HPP
 #define CAIRN_PLANNER_LOAD_SIDE_HPP
 
+#include <cairn/planner/load_problems.hpp>
 #include <cairn/planner/options.hpp>
 #include <cairn/planner/report.hpp>
 #include <cairn/planner/reshard.hpp>
 #include <cairn/planner/save_side.hpp>
 #include <cairn/planner/tied_leaves.hpp>
+#include <cairn/planner/unexpected_keys.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <algorithm>
 #include <charconv>
 #include <climits>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <map>
@@ -43,6 +46,7 @@ public:
         tied_.reset(state);
         older_.clear();
         in_parts_.reset();
+        problems_.clear();
     }
 
     /// @throws error for the first of the problems that `report()` lists, naming how many there
@@ -63,7 +67,9 @@ public:
             auto const items = plan.items.size();
             if (it == stored_->entries.end()) {
                 report_.missing.push_back(name);
-                if (!options_->partial) note_missing(leaf, name);
+                if (!options_->partial)
+                    problems_.add_missing(
+                        name, leaf.per_rank() ? saved_ranks(stored_name(leaf.fqn)) : 0, *stored_);
             } else if (auto const* t = leaf.tensor()) {
                 auto const* stored = std::get_if<tensor_metadata>(&it->second);
                 if (stored == nullptr || !tied_.is_read_already(i, *t, *stored))
@@ -75,32 +81,38 @@ public:
         }
         for (auto const& [fqn, entry] : stored_->entries)
             if (asked.find(fqn) == asked.end()) report_.unexpected.push_back(fqn);
-        if (!problems_.empty()) refuse();
+        if (!problems_.empty()) problems_.refuse();
         return plan;
     }
 
-    /// With `strict`, a key that no rank asked for is an error.
+    /// Tells each rank which keys none of them asked for. With `strict`, one is an error.
     std::vector<load_plan> create_global(std::vector<load_plan> all) const {
-        if (!options_->strict || report_.unexpected.empty()) return all;
-        std::set<std::string_view> asked;
-        for (auto const& p : all) {
-            for (auto const& i : p.items) asked.insert(i.fqn);
-            asked.insert(p.no_items.begin(), p.no_items.end());
-        }
-        for (auto const& fqn : report_.unexpected) {
-            if (asked.count(fqn) != 0) continue;
+        unexpected_keys const unexpected(report_.unexpected, all);
+        if (options_->strict && !unexpected.empty())
             throw error(errc::unexpected_key,
-                        {.tensor = fqn, .expected = "no key that the state does not hold",
+                        {.tensor = unexpected.first(),
+                         .expected = "no key that the state does not hold",
+                         .found = std::to_string(unexpected.size()) + " of them",
                          .remedy = "load without strict, or add the key to the state"});
-        }
+        auto const data = unexpected.encode(*stored_);
+        for (auto& p : all) p.planner_data = data;
         return all;
+    }
+    load_plan finish_plan(load_plan plan) {
+        // Empty: another planner made the global plan.
+        if (!plan.planner_data.empty())
+            report_.unexpected = unexpected_keys::decode(plan.planner_data, *stored_);
+        return plan;
     }
 
     tensor_view resolve(const read_item& item) {
-        auto const& leaf = *state_->at(item.leaf).tensor();
-        auto const whole = leaf.shards.at(item.part).target_view();
+        auto const* t = item.leaf < state_->size() ? (*state_)[item.leaf].tensor() : nullptr;
+        auto const* from = stored_->tensor(item.fqn);
+        if (t == nullptr || from == nullptr || item.part >= t->shards.size()) refuse(item);
+        auto const& leaf = *t;
+        auto const whole = leaf.shards[item.part].target_view();
         auto target = subview(whole, box(item.target_offsets, item.lengths));
-        auto const stored = stored_->tensor(item.fqn)->type;
+        auto const stored = from->type;
         if (stored == leaf.type && !tied_.is_second(item.leaf)) return target;
         // A conversion reads into memory of its own and converts at commit; so does the second
         // copy of a tied weight, which is only compared.
@@ -134,8 +146,8 @@ public:
     void check_value(const read_item& item, const value& v) const {
         naming(item.fqn, [&] {
             auto const it = older_.find(item.leaf);
-            auto const& check = it != older_.end() ? it->second->check
-                                                   : state_->at(item.leaf).object()->check;
+            auto const& check =
+                it != older_.end() ? it->second->check : object_of(item).check;
             if (check) check(v);
         });
     }
@@ -144,13 +156,28 @@ public:
             if (auto const it = older_.find(item.leaf); it != older_.end())
                 it->second->set(v);
             else
-                state_->at(item.leaf).object()->set(std::move(v));
+                object_of(item).set(std::move(v));
         });
     }
 
     const load_report& report() const noexcept { return report_; }
 
 private:
+    [[noreturn]] static void refuse(const read_item& item) {
+        throw error(errc::invalid_plan,
+                    {.tensor = item.fqn,
+                     .expected = std::string("an item for a ") +
+                                 (item.kind == item_kind::object ? "value" : "tensor") +
+                                 " of the state",
+                     .found = "leaf " + std::to_string(item.leaf) + ", shard " +
+                              std::to_string(item.part)});
+    }
+    const object_leaf& object_of(const read_item& item) const {
+        auto const* o = item.leaf < state_->size() ? (*state_)[item.leaf].object() : nullptr;
+        if (o == nullptr || !o->set) refuse(item);
+        return *o;
+    }
+
     /// What does not fit says what it is, and what would hold it.
     template <class F>
     static void naming(const std::string& fqn, F&& f) {
@@ -178,31 +205,27 @@ private:
         if (stored == nullptr) return wrong_kind(name, "a tensor", "an object");
         if (!t.writable) {
             report_.read_only.push_back(name);
-            problems_.emplace_back(errc::invalid_state,
-                                   error_context{.tensor = name, .expected = "memory to load into",
-                                                 .found = "a const tensor"});
+            problems_.add(errc::invalid_state, {.tensor = name, .expected = "memory to load into",
+                                              .found = "a const tensor"});
             return;
         }
         if (stored->extents != t.global) {
             report_.shapes.push_back({name, stored->extents, t.global});
-            problems_.emplace_back(
-                errc::shape_mismatch,
-                error_context{.tensor = name,
-                              .expected = to_string(t.global) + " as in the state",
-                              .found = to_string(stored->extents) + " in the checkpoint"});
+            problems_.add(errc::shape_mismatch,
+                        {.tensor = name,
+                         .expected = to_string(t.global) + " as in the state",
+                         .found = to_string(stored->extents) + " in the checkpoint"});
             return;
         }
         if (stored->type != t.type && !t.shards.empty()) {
             dtype_difference const d{name, stored->type, t.type};
             if (options_->dtypes == dtype_policy::refuse || !can_convert(stored->type, t.type)) {
                 report_.dtypes.push_back(d);
-                problems_.emplace_back(
-                    errc::dtype_mismatch,
-                    error_context{
-                        .tensor = name,
-                        .expected = std::string(name_of(t.type)) + " as in the state",
-                        .found = std::string(name_of(stored->type)) + " in the checkpoint",
-                        .remedy = "ask for dtype_policy::convert"});
+                problems_.add(errc::dtype_mismatch,
+                            {.tensor = name,
+                             .expected = std::string(name_of(t.type)) + " as in the state",
+                             .found = std::string(name_of(stored->type)) + " in the checkpoint",
+                             .remedy = "ask for dtype_policy::convert"});
                 return;
             }
             report_.converted.push_back(d);
@@ -220,9 +243,8 @@ private:
             return wrong_kind(name, "an object", "a tensor");
         if (!o.set) {
             report_.read_only.push_back(name);
-            problems_.emplace_back(errc::invalid_state,
-                                   error_context{.tensor = name, .expected = "a value to load into",
-                                                 .found = "a const value"});
+            problems_.add(errc::invalid_state, {.tensor = name, .expected = "a value to load into",
+                                              .found = "a const value"});
             return;
         }
         read_item i;
@@ -291,44 +313,9 @@ private:
 
     void wrong_kind(const std::string& name, const std::string& wanted, const std::string& stored) {
         report_.kinds.push_back(name);
-        problems_.emplace_back(errc::kind_mismatch,
-                               error_context{.tensor = name,
-                                             .expected = wanted + " as in the state",
-                                             .found = stored + " in the checkpoint"});
-    }
-
-    void note_missing(const flat_leaf& leaf, const std::string& name) {
-        std::string remedy;
-        if (auto const saved = leaf.per_rank() ? saved_ranks(stored_name(leaf.fqn)) : 0; saved != 0)
-            remedy = "ranks 0 to " + std::to_string(saved - 1) +
-                     " saved one: say whose to take with per_rank_source, or load with partial";
-        else
-            remedy = "load with partial, or correct the name" + nearest(name);
-        problems_.emplace_back(errc::missing_key,
-                               error_context{.tensor = name, .remedy = std::move(remedy)});
-    }
-
-    /// A stored key that ends or begins alike is probably what was meant.
-    std::string nearest(const std::string& name) const {
-        for (auto const& [fqn, entry] : stored_->entries)
-            if (fqn.ends_with("." + name) || name.ends_with("." + fqn))
-                return " (the checkpoint has '" + fqn + "')";
-        return {};
-    }
-
-    [[noreturn]] void refuse() {
-        auto problems = std::move(problems_);
-        problems_.clear();
-        if (problems.size() == 1) throw error(problems[0].first, problems[0].second);
-        auto first = problems[0].second;
-        std::string rest;
-        constexpr std::size_t shown = 4;
-        for (std::size_t i = 1; i < problems.size() && i < shown; ++i)
-            rest += "; also " + std::string(error(problems[i].first, problems[i].second).what());
-        if (problems.size() > shown)
-            rest += "; and " + std::to_string(problems.size() - shown) + " more";
-        first.remedy += rest;
-        throw error(problems[0].first, std::move(first));
+        problems_.add(errc::kind_mismatch, {.tensor = name,
+                                          .expected = wanted + " as in the state",
+                                          .found = stored + " in the checkpoint"});
     }
 
     const planner_options* options_;
@@ -338,7 +325,7 @@ private:
     load_report report_;
     std::map<std::uint32_t, const older_leaf*> older_;  ///< By leaf: what its item fills.
     std::optional<std::set<const older_leaf*>> in_parts_;
-    std::vector<std::pair<errc, error_context>> problems_;
+    load_problems problems_;
     std::unique_ptr<std::mutex> m_ = std::make_unique<std::mutex>();
     std::map<std::byte*, std::pair<std::unique_ptr<std::byte[]>, tensor_view>> buffers_;
     tied_leaves tied_;

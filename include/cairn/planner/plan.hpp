@@ -76,6 +76,8 @@ struct load_plan {
     /// Names that were asked for and need no item: no elements, or read under another name.
     std::vector<std::string> no_items{};
     std::string storage_data{};
+    /// The LoadPlanner's own word to itself, from the global step to the last.
+    std::string planner_data{};
     friend bool operator==(const load_plan&, const load_plan&) = default;
 };
 

@@ -15,7 +15,7 @@ namespace cairn {
 
 namespace detail {
 
-inline constexpr std::uint8_t plan_version = 1;
+inline constexpr std::uint8_t plan_version = 2;
 
 inline void put(wire_writer& w, const sizes& s) {
     w.varint(s.size());
@@ -146,6 +146,7 @@ inline std::vector<std::byte> encode_load_plan(const load_plan& p) {
     w.varint(p.no_items.size());
     for (auto const& fqn : p.no_items) w.string(fqn);
     w.string(p.storage_data);
+    w.string(p.planner_data);
     return std::move(w.out);
 }
 
@@ -167,6 +168,7 @@ inline load_plan decode_load_plan(std::span<const std::byte> b) {
     }
     for (auto n = r.count(); n-- > 0;) p.no_items.push_back(r.string());
     p.storage_data = r.string();
+    p.planner_data = r.string();
     detail::end(r);
     return p;
 }

@@ -38,7 +38,7 @@ struct read_once_report {
 struct load_report {
     std::vector<phase_time> phases{};       ///< How long the ranks took, and who took longest.
     std::vector<std::string> missing{};     ///< Wanted, not in the checkpoint.
-    std::vector<std::string> unexpected{};  ///< In the checkpoint, not wanted by this rank.
+    std::vector<std::string> unexpected{};  ///< In the checkpoint, not wanted by any rank.
     std::vector<shape_difference> shapes{};
     std::vector<dtype_difference> dtypes{};     ///< Refused.
     std::vector<dtype_difference> converted{};  ///< Converted, because it was asked for.
