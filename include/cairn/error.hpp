@@ -2,6 +2,8 @@
 #ifndef CAIRN_ERROR_HPP
 #define CAIRN_ERROR_HPP
 
+#include <cairn/detail/utf8.hpp>
+
 #include <boost/system/error_category.hpp>
 #include <boost/system/error_code.hpp>
 #include <boost/system/system_error.hpp>
@@ -84,17 +86,34 @@ struct error_context {
     std::string remedy{};    ///< What the caller can do.
 };
 
-/// One rank's own failure, as every rank is told of it.
+/// Ranks from `first` to `last`, both among them.
+struct rank_range {
+    int first = 0;
+    int last = 0;
+    friend bool operator==(const rank_range&, const rank_range&) = default;
+};
+
+/// One rank's own failure, as every rank is told of it; or that of several which failed alike.
 struct rank_failure {
     error_code code;
-    error_context where;
-    std::string text;  ///< The failing rank's `what()`.
+    error_context where;  ///< Of the first of them. Long texts are cut.
+    std::string text;     ///< The failing rank's `what()`.
+    /// All that failed so, in order; empty: `where.rank` alone.
+    std::vector<rank_range> ranks{};
+
+    /// How many ranks it is of.
+    std::size_t count() const noexcept {
+        std::size_t n = ranks.empty() ? 1 : 0;
+        for (auto const& r : ranks) n += static_cast<std::size_t>(r.last - r.first) + 1;
+        return n;
+    }
 };
 
 /// The only exception type that cairn throws for run-time failures.
 ///
 /// `code()` is for programs, `what()` for people, `context()` for both. An error that crossed
-/// ranks lists each failed rank's own error in `failures()`, in rank order.
+/// ranks lists each failed rank's own error in `failures()`, in rank order: those that failed alike
+/// as one, and of more than 64 kinds only which ranks the others are of.
 class error : public boost::system::system_error {
 public:
     error(error_code ec, error_context where)
@@ -113,8 +132,10 @@ public:
             if (i != 0) text_ += "; ";
             text_ += failures_[i].text;
         }
-        if (failures_.size() > shown)
-            text_ += "; and " + std::to_string(failures_.size() - shown) + " more ranks failed";
+        std::size_t others = 0;
+        for (std::size_t i = shown; i < failures_.size(); ++i) others += failures_[i].count();
+        if (others == 1) text_ += "; and 1 more rank failed";
+        if (others > 1) text_ += "; and " + std::to_string(others) + " more ranks failed";
         if (state_modified_) text_ += " (part of the state was already overwritten)";
     }
 
@@ -135,16 +156,19 @@ public:
     }
 
 private:
+    /// One sentence of a few kB at most, whatever a name or a value may be.
     static std::string describe(const std::string& what, const error_context& c) {
+        constexpr std::size_t most = 2048;
+        auto const text = [](const std::string& t) { return detail::shortened(t, most); };
         std::string s;
         if (c.rank >= 0) s += "rank " + std::to_string(c.rank) + ": ";
-        if (!c.tensor.empty()) s += "'" + c.tensor + "'";
-        if (!c.object.empty()) s += (c.tensor.empty() ? "'" : " in '") + c.object + "'";
+        if (!c.tensor.empty()) s += "'" + text(c.tensor) + "'";
+        if (!c.object.empty()) s += (c.tensor.empty() ? "'" : " in '") + text(c.object) + "'";
         if (!c.tensor.empty() || !c.object.empty()) s += ": ";
         s += what;
-        if (!c.expected.empty()) s += "; expected " + c.expected;
-        if (!c.found.empty()) s += (c.expected.empty() ? "; found " : ", found ") + c.found;
-        if (!c.remedy.empty()) s += "; " + c.remedy;
+        if (!c.expected.empty()) s += "; expected " + text(c.expected);
+        if (!c.found.empty()) s += (c.expected.empty() ? "; found " : ", found ") + text(c.found);
+        if (!c.remedy.empty()) s += "; " + text(c.remedy);
         return s;
     }
 

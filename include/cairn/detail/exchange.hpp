@@ -7,6 +7,7 @@
 #include <cairn/detail/failures.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -40,14 +41,26 @@ public:
             comm_.gather(encode_outcome(mine.failures, mine.payload), root_, by(), std::move(done));
         }));
     }
-    /// The coordinator's outcome for this rank.
-    /// @param all  One per rank on the coordinator; ignored elsewhere.
-    outcome scatter(const std::vector<outcome>& all) {
+    /// The coordinator's payload for this rank; or why there is none, which all ranks are told in
+    /// one message that goes to all.
+    /// @param failures  The coordinator's; ignored elsewhere.
+    /// @param payloads  One per rank on the coordinator if there are no failures; else ignored.
+    outcome scatter(const std::vector<rank_failure>& failures,
+                    const std::vector<std::vector<std::byte>>& payloads) {
         std::vector<message> ms;
-        for (auto const& o : all) ms.push_back(encode_outcome(o.failures, o.payload));
-        return decode_outcome(await_completion<message>([&](auto done) {
+        if (coordinator()) {
+            for (int r = 0; r < size(); ++r)
+                ms.push_back(failures.empty()
+                                 ? encode_outcome({}, payloads[static_cast<std::size_t>(r)])
+                                 : encode_failures_follow());
+        }
+        auto mine = decode_outcome(await_completion<message>([&](auto done) {
             comm_.scatter(std::move(ms), root_, by(), std::move(done));
         }));
+        if (!mine.failures_follow) return mine;
+        mine = broadcast({failures, {}});
+        if (mine.failures.empty()) wire_reader::fail("no failure where some were announced");
+        return mine;
     }
     /// The coordinator's outcome, on every rank.
     outcome broadcast(const outcome& mine) {

@@ -2,12 +2,17 @@
 #ifndef CAIRN_DETAIL_FAILURES_HPP
 #define CAIRN_DETAIL_FAILURES_HPP
 
+#include <cairn/detail/fold_failures.hpp>
+#include <cairn/detail/utf8.hpp>
 #include <cairn/detail/wire.hpp>
 
 #include <boost/system/errc.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,9 +46,15 @@ inline void encode(wire_writer& w, const rank_failure& f) {
     w.u8(ours ? 0 : portable ? 1 : 2);
     w.svarint(f.code.value());
     w.svarint(f.where.rank);
-    for (auto const* s : {&f.where.tensor, &f.where.object, &f.where.expected, &f.where.found,
-                          &f.where.remedy, &f.text})
-        w.string(*s);
+    for (auto const* s :
+         {&f.where.tensor, &f.where.object, &f.where.expected, &f.where.found, &f.where.remedy})
+        w.string(shortened(*s, 1024));
+    w.string(shortened(f.text, 4096));
+    w.varint(f.ranks.size());
+    for (auto const& r : f.ranks) {
+        w.svarint(r.first);
+        w.svarint(r.last);
+    }
 }
 
 inline rank_failure decode_failure(wire_reader& r) {
@@ -60,42 +71,71 @@ inline rank_failure decode_failure(wire_reader& r) {
     for (auto* s : {&f.where.tensor, &f.where.object, &f.where.expected, &f.where.found,
                     &f.where.remedy, &f.text})
         *s = r.string();
+    for (auto n = r.count(2); n-- > 0;) {
+        auto const first = r.svarint(), last = r.svarint();
+        if (first < 0 || last < first || last >= INT32_MAX) wire_reader::fail("no ranks");
+        f.ranks.push_back({static_cast<int>(first), static_cast<int>(last)});
+    }
     return f;
-}
-
-/// A message that carries either failures or a payload: what ranks exchange at each step.
-inline std::vector<std::byte> encode_outcome(const std::vector<rank_failure>& failures,
-                                             std::span<const std::byte> payload) {
-    wire_writer w;
-    w.u8(1);  // version of the exchange
-    w.varint(failures.size());
-    for (auto const& f : failures) encode(w, f);
-    if (failures.empty()) w.bytes(payload);
-    return std::move(w.out);
 }
 
 struct outcome {
     std::vector<rank_failure> failures{};
     std::vector<std::byte> payload{};
+    /// There are failures, the same for all ranks, which come next as one message for all.
+    bool failures_follow = false;
 };
+
+/// What stands in a message of an exchange.
+enum class outcome_kind : std::uint8_t { payload, failures, failures_follow };
+inline constexpr std::uint8_t exchange_version = 2;
+
+/// A message that carries either failures or a payload: what ranks exchange at each step.
+inline std::vector<std::byte> encode_outcome(const std::vector<rank_failure>& failures,
+                                             std::span<const std::byte> payload) {
+    wire_writer w;
+    w.u8(exchange_version);
+    w.u8(static_cast<std::uint8_t>(failures.empty() ? outcome_kind::payload
+                                                    : outcome_kind::failures));
+    if (failures.empty()) {
+        w.bytes(payload);
+        return std::move(w.out);
+    }
+    w.varint(failures.size());
+    for (auto const& f : failures) encode(w, f);
+    return std::move(w.out);
+}
+inline std::vector<std::byte> encode_failures_follow() {
+    return {std::byte{exchange_version}, std::byte{std::uint8_t(outcome_kind::failures_follow)}};
+}
 
 inline outcome decode_outcome(std::span<const std::byte> m) {
     wire_reader r(m);
-    if (r.u8() != 1) wire_reader::fail("a message of another version of cairn");
+    if (r.u8() != exchange_version) wire_reader::fail("a message of another version of cairn");
     outcome o;
-    for (auto n = r.count(); n-- > 0;) o.failures.push_back(decode_failure(r));
-    if (o.failures.empty()) {
-        auto const b = r.bytes();
-        o.payload.assign(b.begin(), b.end());
+    switch (static_cast<outcome_kind>(r.u8())) {
+        case outcome_kind::payload: {
+            auto const b = r.bytes();
+            o.payload.assign(b.begin(), b.end());
+            break;
+        }
+        case outcome_kind::failures:
+            for (auto n = r.count(); n-- > 0;) o.failures.push_back(decode_failure(r));
+            if (o.failures.empty()) wire_reader::fail("no failure where some were announced");
+            break;
+        case outcome_kind::failures_follow: o.failures_follow = true; break;
+        default: wire_reader::fail("a message of an unknown kind");
     }
     return o;
 }
 
-/// All failures of all ranks' messages, in rank order; empty when everybody is well.
+/// The failures of all ranks' messages, in rank order, those that are alike as one and of very many
+/// the first; empty when everybody is well.
 inline std::vector<rank_failure> collect_failures(const std::vector<outcome>& all) {
-    std::vector<rank_failure> out;
-    for (auto const& o : all) out.insert(out.end(), o.failures.begin(), o.failures.end());
-    return out;
+    failure_folder folder;
+    for (auto const& o : all)
+        for (auto const& f : o.failures) folder.add(f);
+    return folder.take();
 }
 /// @throws error with each failed rank's own, if any failed; the state is as it was
 inline void throw_failures(const std::vector<outcome>& all) {

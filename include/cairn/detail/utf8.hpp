@@ -62,6 +62,13 @@ inline std::string_view clipped(std::string_view s, std::size_t most) noexcept {
     return s.substr(0, end);
 }
 
+/// All of it, or its beginning and how much there is.
+inline std::string shortened(std::string_view s, std::size_t most) {
+    auto const begin = clipped(s, most);
+    if (begin.size() == s.size()) return std::string(s);
+    return std::string(begin) + "... (" + std::to_string(s.size()) + " bytes)";
+}
+
 /// `0xff`
 inline std::string hex_byte(char c) {
     constexpr std::string_view digits = "0123456789abcdef";

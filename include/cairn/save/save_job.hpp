@@ -154,19 +154,15 @@ private:
     }
 
     std::vector<rank_failure> scattered() {
-        std::vector<outcome> all;
+        std::vector<rank_failure> failures;
+        std::vector<std::vector<std::byte>> payloads;
         if (exchange_.coordinator()) {
-            auto failures = collect_failures(everybody_);
+            failures = collect_failures(everybody_);
             if (failures.empty()) failures = mine_.failures;
-            for (int r = 0; r < exchange_.size(); ++r) {
-                outcome o;
-                o.failures = failures;
-                if (failures.empty())
-                    o.payload = encode_save_plan(plans_[static_cast<std::size_t>(r)]);
-                all.push_back(std::move(o));
-            }
+            for (std::size_t r = 0; failures.empty() && r < plans_.size(); ++r)
+                payloads.push_back(encode_save_plan(plans_[r]));
         }
-        auto o = exchange_.scatter(all);
+        auto o = exchange_.scatter(failures, payloads);
         if (o.failures.empty()) my_plan_ = o.payload;
         return o.failures;
     }
