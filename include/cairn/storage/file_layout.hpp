@@ -25,9 +25,12 @@ struct placed_item {
     std::uint32_t item = 0;  ///< Position in the plan.
     std::uint64_t offset = 0;
     std::uint64_t length = 0;
-    std::optional<format::torch::tensor_item> tensor{};  ///< Set for tensors.
-    sizes strides{};                                     ///< Of the payload.
-    std::vector<std::byte> object{};                     ///< The whole item, for objects.
+    /// Set for tensors. What stands around the payload is made when it is written: padding alone
+    /// would take kilobytes for each item of a plan.
+    std::optional<format::torch::tensor_spec> tensor{};
+    std::uint64_t payload_offset = 0;  ///< From the item's first byte; of tensors.
+    std::uint64_t payload_length = 0;
+    std::vector<std::byte> object{};   ///< The whole item, for objects.
 };
 
 /// One data file: its items in order, then a footer.
@@ -122,11 +125,14 @@ inline placed_file place_items(std::string name, const std::vector<std::uint32_t
             bool const big = view->bytes() >= o.payload_alignment;
             std::uint32_t const align = big ? o.payload_alignment : 64;
             if (align > 64) at = (at + align - 1) / align * align;
-            p.strides = payload_strides(*view);
-            p.tensor.emplace(format::torch::tensor_spec{
-                view->type, view->extents, p.strides,
-                static_cast<std::uint64_t>(view->elements()), align});
-            p.length = p.tensor->length();
+            p.tensor = format::torch::tensor_spec{view->type, view->extents,
+                                                  payload_strides(*view),
+                                                  static_cast<std::uint64_t>(view->elements()),
+                                                  align};
+            format::torch::tensor_item const made(*p.tensor);
+            p.payload_offset = made.payload_offset();
+            p.payload_length = made.payload_length();
+            p.length = made.length();
         } else {
             p.object = format::torch::encode_object(*std::get<const value*>(data[i]));
             p.length = p.object.size();
@@ -148,8 +154,8 @@ inline format::native::file_footer empty_footer(const placed_file& f, std::strin
         i.offset = p.offset;
         i.length = p.length;
         if (p.tensor) {
-            i.payload_offset = p.tensor->payload_offset();
-            i.payload_length = p.tensor->payload_length();
+            i.payload_offset = p.payload_offset;
+            i.payload_length = p.payload_length;
             i.block_crcs.resize((i.payload_length + format::native::block_bytes - 1) /
                                 format::native::block_bytes);
         }

@@ -80,10 +80,11 @@ private:
 };
 
 /// Hands a tensor's payload, piece by piece in the order in which it is stored, to `sink(bytes)`.
-/// Dense memory is handed on as it lies; anything else goes through a scratch buffer of one piece.
-/// Pieces are multiples of the footer's block size, except the last.
+/// Dense memory is handed on as it lies; anything else goes through `scratch`, which grows to one
+/// piece. Pieces are multiples of the footer's block size, except the last.
 template <class Sink>
-void for_each_payload_piece(const const_tensor_view& v, Sink&& sink) {
+void for_each_payload_piece(const const_tensor_view& v, std::vector<std::byte>& scratch,
+                            Sink&& sink) {
     constexpr std::uint64_t piece = std::uint64_t{4} << 20;
     static_assert(piece % format::native::block_bytes == 0);
     std::uint64_t const total = v.bytes();
@@ -93,7 +94,7 @@ void for_each_payload_piece(const const_tensor_view& v, Sink&& sink) {
         return;
     }
     std::uint64_t const element = size_of(v.type);
-    std::vector<std::byte> scratch(std::min(piece, total));
+    if (scratch.size() < std::min(piece, total)) scratch.resize(std::min(piece, total));
     for (std::uint64_t at = 0; at < total; at += piece) {
         auto const n = std::min(piece, total - at);
         std::byte* to = scratch.data();
@@ -114,16 +115,18 @@ std::uint64_t write_file(Handle& handle, const placed_file& f, std::span<const i
                          const std::string& save_id, std::vector<write_result>& results) {
     append_stream<Handle> out(handle);
     auto footer = empty_footer(f, save_id);
+    std::vector<std::byte> scratch;
     for (std::size_t k = 0; k < f.items.size(); ++k) {
         auto const& p = f.items[k];
         out.pad_to(p.offset);
         item_layout layout;
         if (p.tensor) {
             auto const& view = std::get<const_tensor_view>(data[p.item]);
-            out.append(p.tensor->prefix());
+            format::torch::tensor_item const around(*p.tensor);
+            out.append(around.prefix());
             std::uint32_t crc = 0;
             std::size_t block = 0;
-            for_each_payload_piece(view, [&](byte_span piece) {
+            for_each_payload_piece(view, scratch, [&](byte_span piece) {
                 for (std::size_t at = 0; at < piece.size(); at += format::native::block_bytes) {
                     auto const b = piece.subspan(
                         at, std::min<std::size_t>(format::native::block_bytes, piece.size() - at));
@@ -133,12 +136,13 @@ std::uint64_t write_file(Handle& handle, const placed_file& f, std::span<const i
                 }
                 out.append(piece);
             });
-            out.append(p.tensor->suffix(crc));
-            layout.payload_offset = p.tensor->payload_offset();
-            layout.payload_length = p.tensor->payload_length();
+            auto const suffix = around.suffix(crc);
+            out.append(suffix);
+            layout.payload_offset = p.payload_offset;
+            layout.payload_length = p.payload_length;
             layout.payload_crc = crc;
-            layout.item_crc = p.tensor->item_crc(crc);
-            layout.strides = p.strides;
+            layout.item_crc = around.item_crc(crc, suffix);
+            layout.strides = p.tensor->strides;
         } else {
             out.append(p.object);
             layout.item_crc = format::crc32(p.object);

@@ -65,6 +65,16 @@ public:
         zip::directory(out_, records_, position());
     }
 
+    /// What was written so far.
+    const std::vector<std::byte>& bytes() const noexcept { return out_.out; }
+    /// The same archive, to be gone on with elsewhere: without what was written so far.
+    archive rest() const {
+        archive a;
+        a.records_ = records_;
+        a.skipped_ = position();
+        return a;
+    }
+
     std::uint64_t position() const noexcept { return out_.out.size() + skipped_; }
     std::vector<std::byte> take() { return std::move(out_.out); }
 

@@ -30,16 +30,13 @@ class tensor_item {
 public:
     explicit tensor_item(const tensor_spec& s)
         : payload_length_(s.storage_elements * size_of(s.type)) {
-        archive a;
-        a.add_preamble(data_pkl(s));
-        a.begin_payload(payload_length_, s.payload_alignment);
-        payload_offset_ = a.position();
-        archive_ = a;
-        prefix_ = a.take();
+        archive_.add_preamble(data_pkl(s));
+        archive_.begin_payload(payload_length_, s.payload_alignment);
+        payload_offset_ = archive_.position();
         suffix_length_ = suffix(0).size();
     }
 
-    const std::vector<std::byte>& prefix() const noexcept { return prefix_; }
+    const std::vector<std::byte>& prefix() const noexcept { return archive_.bytes(); }
     std::uint64_t payload_offset() const noexcept { return payload_offset_; }
     std::uint64_t payload_length() const noexcept { return payload_length_; }
     std::uint64_t suffix_length() const noexcept { return suffix_length_; }
@@ -47,17 +44,18 @@ public:
         return payload_offset_ + payload_length_ + suffix_length_;
     }
     std::vector<std::byte> suffix(std::uint32_t payload_crc) const {
-        archive a = archive_;
+        auto a = archive_.rest();
         a.end_payload(payload_crc);
         a.finish(tensor_names_hash);
-        auto all = a.take();
-        all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(payload_offset_));
-        return all;
+        return a.take();
     }
     /// CRC-32 of the whole item.
     std::uint32_t item_crc(std::uint32_t payload_crc) const {
-        auto const s = suffix(payload_crc);
-        auto const c = crc32_combine(crc32(prefix_), payload_crc, payload_length_);
+        return item_crc(payload_crc, suffix(payload_crc));
+    }
+    /// @param s  The suffix.
+    std::uint32_t item_crc(std::uint32_t payload_crc, const std::vector<std::byte>& s) const {
+        auto const c = crc32_combine(crc32(prefix()), payload_crc, payload_length_);
         return crc32_combine(c, crc32(s), s.size());
     }
 
@@ -111,8 +109,7 @@ private:
     std::uint64_t payload_length_;
     std::uint64_t payload_offset_ = 0;
     std::uint64_t suffix_length_ = 0;
-    archive archive_;
-    std::vector<std::byte> prefix_;
+    archive archive_;  ///< Up to the payload.
 };
 
 }  // namespace cairn::format::torch

@@ -5,6 +5,7 @@
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -81,7 +82,7 @@ inline void local_header(detail::wire_writer& w, const record& r, std::uint64_t 
     }
     text(w, "FB");
     u16(w, pad);
-    for (std::uint64_t i = 0; i < pad; ++i) w.u8('Z');
+    w.out.insert(w.out.end(), static_cast<std::size_t>(pad), std::byte{'Z'});
 }
 
 inline void descriptor(detail::wire_writer& w, const record& r) {

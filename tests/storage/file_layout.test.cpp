@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cairn/storage/file_layout.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#if defined(__GLIBC__) && __has_include(<malloc.h>)
+#include <malloc.h>
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(file_layout)
+
+namespace {
+
+/// Bytes that the program has allocated; 0 where nothing counts them.
+std::size_t allocated() {
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
+    auto const m = mallinfo2();
+    return m.uordblks + m.hblkhd;
+#else
+    return 0;
+#endif
+}
+
+}  // namespace
+
+/// Payloads at page boundaries have a page of padding before them; a plan of many items keeps none
+/// of it.
+BOOST_AUTO_TEST_CASE(of_many_items_takes_little_memory) {
+    constexpr std::uint32_t n = 4000;
+    std::vector<float> const memory(1024);
+    cairn::save_plan plan;
+    std::vector<cairn::item_data> data;
+    std::vector<std::uint32_t> which;
+    for (std::uint32_t i = 0; i < n; ++i) {
+        data.push_back(cairn::const_tensor_view(cairn::dtype::float32, {32, 32}, memory.data()));
+        which.push_back(i);
+    }
+    auto const before = allocated();
+    auto const file = cairn::detail::place_items("f", which, data, {});
+    auto const each = (allocated() - before) / n;
+    if (before == 0 || allocated() == before)
+        BOOST_TEST_MESSAGE("not measured: nothing counts this program's allocations");
+    BOOST_TEST(each < 512u);
+
+    // What is made when it is written is what was planned.
+    BOOST_REQUIRE(file.items.size() == n);
+    std::uint64_t at = 0;
+    for (auto const& p : file.items) {
+        cairn::format::torch::tensor_item const made(*p.tensor);
+        if (p.offset < at || p.length != made.length() ||
+            p.payload_offset != made.payload_offset() ||
+            p.payload_length != made.payload_length() || (p.offset + p.payload_offset) % 4096 != 0)
+            BOOST_ERROR("item " << p.item);
+        at = p.offset + p.length;
+    }
+    BOOST_TEST(file.end_of_items == at);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
