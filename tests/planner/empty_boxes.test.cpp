@@ -144,6 +144,24 @@ BOOST_AUTO_TEST_CASE(alone_do_not_make_a_tensor) {
     cairn::memory_store store;
     BOOST_CHECK_EXCEPTION(save({{"s", {{}, {{}, {}}}}}, 2, store), cairn::error,
                           code_is(errc::invalid_plan));
+    // One of which somebody does, and one that a planner leaves out.
+    std::vector<float> one{1};
+    cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+        cairn::sharded_view s{{}, dtype::float32, {}}, gone{{4}, dtype::float32, {}};
+        if (me.rank() == 1)
+            s.shards.emplace_back(box(), cairn::tensor_view(dtype::float32, {}, one.data()));
+        cairn::state_dict sd{{"s", s}, {"gone", gone}};
+        cairn::save_options o;
+        o.planner.create_items = [](const cairn::flat_leaf& leaf,
+                                    std::vector<cairn::write_item> usual) {
+            if (leaf.fqn == "gone") usual.clear();
+            return usual;
+        };
+        auto const report = cairn::save(sd, "c", o, me, store);
+        if (me.rank() != 0) return;
+        BOOST_TEST((chunks(report, "s") == std::vector{box()}));
+        BOOST_TEST(report.meta.tensor("gone") == nullptr);
+    });
 }
 
 BOOST_AUTO_TEST_CASE(still_contradict_other_ranks) {

@@ -14,12 +14,11 @@
 
 namespace cairn {
 
-/// Metadata of plans that hold every item once; DCP's `create_default_global_save_plan` and
-/// `_validate_global_plan`. Locations are left empty: the write results fill them.
-/// @throws error errc::invalid_plan for ranks that contradict each other, for chunks out of bounds,
-/// overlapping or beginning at the same place (both ranks are named), or not covering their tensor.
-inline metadata create_global_metadata(std::span<const save_plan> plans) {
-    detail::check_claims(plans);
+namespace detail {
+
+/// As @ref create_global_metadata.
+/// @pre No two ranks contradict each other.
+inline metadata metadata_of(std::span<const save_plan> plans) {
     metadata m;
     std::map<std::string_view, std::vector<std::size_t>> owners;  // rank of each chunk
     for (std::size_t r = 0; r < plans.size(); ++r) {
@@ -44,7 +43,7 @@ inline metadata create_global_metadata(std::span<const save_plan> plans) {
             std::vector<box> boxes;
             for (auto const& c : t->chunks) boxes.push_back(c.where);
             auto const& ranks = owners[fqn];
-            auto const who = [&](std::size_t i) { return detail::rank_name(ranks[i]); };
+            auto const who = [&](std::size_t i) { return rank_name(ranks[i]); };
             check_coverage(fqn, t->extents, boxes, who);
             check_offsets(fqn, boxes, who);
         }
@@ -53,6 +52,17 @@ inline metadata create_global_metadata(std::span<const save_plan> plans) {
         for (auto const& [fqn, steps] : plan.paths)
             if (m.entries.find(fqn) != m.entries.end()) m.paths.try_emplace(fqn, steps);
     return m;
+}
+
+}  // namespace detail
+
+/// Metadata of plans that hold every item once; DCP's `create_default_global_save_plan` and
+/// `_validate_global_plan`. Locations are left empty: the write results fill them.
+/// @throws error errc::invalid_plan for ranks that contradict each other, for chunks out of bounds,
+/// overlapping or beginning at the same place (both ranks are named), or not covering their tensor.
+inline metadata create_global_metadata(std::span<const save_plan> plans) {
+    detail::check_claims(plans);
+    return detail::metadata_of(plans);
 }
 
 }  // namespace cairn

@@ -35,8 +35,7 @@ struct write_item {
     /// Index of the leaf and of its shard in the rank's own flat state; meaningless elsewhere.
     std::uint32_t leaf = 0;
     std::uint32_t part = 0;
-    /// As `part`: the rank has no shard of this tensor, which has no elements, and may not know its
-    /// dtype.
+    /// As `part`: the rank has no shard of the tensor and may not know its dtype. The box is empty.
     static constexpr std::uint32_t no_part = UINT32_MAX;
 
     /// Bytes of content that this item adds to storage.

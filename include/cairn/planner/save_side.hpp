@@ -101,12 +101,15 @@ public:
     }
 
     std::pair<std::vector<save_plan>, metadata> create_global(std::vector<save_plan> all) const {
-        all = options_->dedup
-                  ? options_->dedup(std::move(all))
-                  : dedup_save_plans(std::move(all), options_->dedup_save_to_lowest_rank);
-        drop_empty_items(all);
-        auto m = create_global_metadata(all);
-        if (!options_->create_items && !options_->dedup) check_nothing_lost(all, m);
+        metadata m;
+        if (options_->dedup) {
+            all = options_->dedup(std::move(all));
+            drop_empty_items(all);
+            m = create_global_metadata(all);
+        } else {
+            all = dedup_save_plans(std::move(all), options_->dedup_save_to_lowest_rank);
+            m = metadata_of(all);
+        }
         return {std::move(all), std::move(m)};
     }
 
@@ -131,9 +134,10 @@ private:
                                          const std::string& name, std::uint32_t index) const {
         check_leaf(leaf, t);
         std::vector<write_item> items;
-        // A tensor without elements has one item, on whatever rank: it has a name.
-        bool const nothing = t.global.product() == 0;
-        std::size_t const parts = nothing ? 1 : t.shards.size();
+        // An item says that the tensor is there, whatever this rank holds of it: where others hold
+        // its elements an empty one is dropped, where nobody does it is missed.
+        bool const nothing = t.global.product() == 0, none = t.shards.empty();
+        auto const parts = nothing || none ? 1 : t.shards.size();
         for (std::uint32_t part = 0; part < parts; ++part) {
             write_item w;
             w.fqn = name;
@@ -141,23 +145,18 @@ private:
             w.type = t.type;
             w.requires_grad = t.requires_grad;
             w.global = t.global;
-            w.where = nothing ? box::whole(t.global) : t.shards[part].where;
+            w.where = nothing ? box::whole(t.global) : none ? no_box(t) : t.shards[part].where;
             w.leaf = index;
-            w.part = t.shards.empty() ? write_item::no_part : part;
+            w.part = none ? write_item::no_part : part;
             items.push_back(std::move(w));
         }
         return items;
     }
 
-    /// A sharded tensor may have no shard on some ranks, but not on all.
-    static void check_nothing_lost(const std::vector<save_plan>& all, const metadata& m) {
-        for (std::size_t r = 0; r < all.size(); ++r)
-            for (auto const& [fqn, path] : all[r].paths)
-                if (m.entries.find(fqn) == m.entries.end())
-                    throw error(errc::invalid_plan,
-                                {.tensor = fqn, .expected = "shards on some rank",
-                                 .found = "none, although " + rank_name(r) + " has the tensor",
-                                 .remedy = "some rank's shard is missing from the state"});
+    /// Without elements: of a 0-d tensor, which has no such part, one that it cannot have.
+    static box no_box(const tensor_leaf& t) {
+        auto const rank = std::max<std::size_t>(1, t.global.size());
+        return {sizes(rank, 0), sizes(rank, 0)};
     }
 
     [[noreturn]] static void refuse(const write_item& item, std::string expected,
