@@ -9,6 +9,7 @@
 #include <cairn/load/plane_groups.hpp>
 #include <cairn/load/shared_reads.hpp>
 #include <cairn/planner/concepts.hpp>
+#include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <chrono>
@@ -87,7 +88,7 @@ private:
             broadcast({staging_.data(), static_cast<std::size_t>(bytes_)}, root);
             if (!mine)
                 each_window([](const tensor_view& staged, const tensor_view& w) {
-                    copy_elements(staged, w);
+                    convert_elements(staged, w);
                 });
         }
         for (auto const& p : batch_)
@@ -111,25 +112,36 @@ private:
         try {
             if (!mine)
                 for (auto const i : p.items)
-                    p.held.emplace_back(plan_.items[i], planner_.resolve_tensor(plan_.items[i]));
+                    p.held.emplace_back(plan_.items[i], window_of(plan_.items[i]));
             check(p);
         } catch (...) {
             p.held.clear();
             throw;
         }
     }
+    /// Where what others send goes: what arrives is converted, if the planner lets it be.
+    tensor_view window_of(const read_item& i) {
+        if constexpr (ConvertingLoadPlanner<Plan>)
+            return planner_.resolve_converted(i);
+        else
+            return planner_.resolve_tensor(i);
+    }
     /// @throws error errc::invalid_plan for windows that are not what the concepts say
     void check(const shared_part& p) const {
         if (p.held.size() != p.items.size())
             throw error(errc::invalid_plan, {.tensor = plan_.items[p.items.front()].fqn,
                                              .expected = "a reader that commits what it has read"});
+        auto const takes = [&p](dtype t) {
+            return ConvertingLoadPlanner<Plan> ? can_convert(p.type, t) : t == p.type;
+        };
         for (auto const& [item, view] : p.held)
-            if (view.type != p.type || !(view.extents == p.lengths))
+            if (!takes(view.type) || !(view.extents == p.lengths))
                 throw error(errc::invalid_plan,
                             {.tensor = item.fqn,
-                             .expected = "a window of " + to_string(p.lengths) +
-                                         " elements of the stored dtype",
-                             .found = to_string(view.extents),
+                             .expected = "a window of " + to_string(p.lengths) + " " +
+                                         std::string(name_of(p.type)) + " elements, as stored",
+                             .found = to_string(view.extents) + " " +
+                                      std::string(name_of(view.type)),
                              .remedy = "the planner's resolve_tensor gives another"});
     }
     void close(shared_part& p) {
@@ -141,7 +153,9 @@ private:
     std::span<std::byte> in_place() const {
         if (batch_.size() != 1 || batch_.front().part->held.size() != 1) return {};
         auto const w = subview(batch_.front().part->held.front().second, batch_.front().where);
-        if (!is_row_major(w) || w.where.kind == memory_kind::cuda) return {};
+        if (w.type != batch_.front().part->type || !is_row_major(w) ||
+            w.where.kind == memory_kind::cuda)
+            return {};
         return {w.data, static_cast<std::size_t>(bytes_)};
     }
     template <class Copy>

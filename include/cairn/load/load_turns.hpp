@@ -119,6 +119,12 @@ private:
     void read_some(const load_plan& some) {
         read_target target;
         target.resolve_tensor = [this](const read_item& i) { return planner_.resolve_tensor(i); };
+        if constexpr (ConvertingLoadPlanner<Plan>)
+            target.resolve_converted = [this](const read_item& i) {
+                // What is sent on travels as it is stored.
+                return shared_.will_hold(i) ? planner_.resolve_tensor(i)
+                                            : planner_.resolve_converted(i);
+            };
         target.commit_tensor = [this](const read_item& i, tensor_view v) {
             if (!shared_.hold(i, v)) planner_.commit_tensor(i, v);
         };

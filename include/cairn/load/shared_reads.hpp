@@ -112,11 +112,16 @@ public:
             return p != nullptr && in_turn(*p) && is_sent(*p) && p->reader == rank_;
         });
     }
+    /// Whether `hold` will keep the item. From any thread.
+    bool will_hold(const read_item& i) const {
+        auto const* p = find(i);
+        return p != nullptr && is_sent(*p);
+    }
     /// Keeps what was read for all until it has been sent. From any thread.
     /// @return Whether the item is such a one.
     bool hold(const read_item& i, const tensor_view& v) {
+        if (!will_hold(i)) return false;
         auto* p = find(i);
-        if (p == nullptr || !is_sent(*p)) return false;
         std::lock_guard const lock(m_);
         p->held.emplace_back(i, v);
         return true;

@@ -106,6 +106,23 @@ concept CheckingLoadPlanner =
         { p.check_value(item, v) } -> std::same_as<void>;
     };
 
+/// A LoadPlanner whose windows may be filled by a reader that converts.
+///
+/// | Expression                  | Type          | Meaning                                        |
+/// |-----------------------------|---------------|------------------------------------------------|
+/// | `p.resolve_converted(item)` | `tensor_view` | as `resolve_tensor`, but of any dtype that the  |
+/// |                             |               | stored one converts to                         |
+///
+/// **Semantics**: called instead of `resolve_tensor`, under the same rules; `commit_tensor`
+/// follows. What the window gets has gone through @ref convert_elements. A planner that gives the
+/// user's own memory here needs none beside it.
+///
+/// **Models**: `default_planner`.
+template <class P>
+concept ConvertingLoadPlanner = LoadPlanner<P> && requires(P& p, const read_item& item) {
+    { p.resolve_converted(item) } -> std::same_as<tensor_view>;
+};
+
 /// Both directions in one part.
 template <class P>
 concept Planner = SavePlanner<P> && LoadPlanner<P>;

@@ -105,15 +105,14 @@ public:
         return plan;
     }
 
+    /// The user's own memory, but for the second copy of a tied weight, which is only compared.
+    tensor_view resolve_converted(const read_item& item) {
+        return tied_.is_second(item.leaf) ? resolve(item) : target_of(item);
+    }
     tensor_view resolve(const read_item& item) {
-        auto const* t = item.leaf < state_->size() ? (*state_)[item.leaf].tensor() : nullptr;
-        auto const* from = stored_->tensor(item.fqn);
-        if (t == nullptr || from == nullptr || item.part >= t->shards.size()) refuse(item);
-        auto const& leaf = *t;
-        auto const whole = leaf.shards[item.part].target_view();
-        auto target = subview(whole, box(item.target_offsets, item.lengths));
-        auto const stored = from->type;
-        if (stored == leaf.type && !tied_.is_second(item.leaf)) return target;
+        auto target = target_of(item);
+        auto const stored = stored_->tensor(item.fqn)->type;
+        if (stored == target.type && !tied_.is_second(item.leaf)) return target;
         // A conversion reads into memory of its own and converts at commit; so does the second
         // copy of a tied weight, which is only compared.
         auto const bytes = static_cast<std::size_t>(item.lengths.product()) * size_of(stored);
@@ -123,7 +122,6 @@ public:
         buffers_.emplace(v.data, std::pair(std::move(buffer), target));
         return v;
     }
-
     void commit(const read_item& item, const tensor_view& v) {
         std::unique_ptr<std::byte[]> keep;
         tensor_view target;
@@ -171,6 +169,13 @@ private:
                                  " of the state",
                      .found = "leaf " + std::to_string(item.leaf) + ", shard " +
                               std::to_string(item.part)});
+    }
+    tensor_view target_of(const read_item& item) const {
+        auto const* t = item.leaf < state_->size() ? (*state_)[item.leaf].tensor() : nullptr;
+        if (t == nullptr || stored_->tensor(item.fqn) == nullptr || item.part >= t->shards.size() ||
+            !t->shards[item.part].writable)
+            refuse(item);
+        return subview(t->shards[item.part].target_view(), box(item.target_offsets, item.lengths));
     }
     const object_leaf& object_of(const read_item& item) const {
         auto const* o = item.leaf < state_->size() ? (*state_)[item.leaf].object() : nullptr;

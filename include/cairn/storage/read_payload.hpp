@@ -4,6 +4,7 @@
 
 #include <cairn/format/crc.hpp>
 #include <cairn/storage/stored_chunk.hpp>
+#include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/flat_range.hpp>
 #include <cairn/tensor/layout.hpp>
 
@@ -17,7 +18,8 @@
 
 namespace cairn::detail {
 
-/// A part of a stored chunk and where it goes: `to.extents == from.lengths`.
+/// A part of a stored chunk and where it goes: `to.extents == from.lengths`. A window of another
+/// dtype gets converted elements.
 struct payload_part {
     box from;  ///< Relative to the chunk.
     tensor_view to;
@@ -67,9 +69,11 @@ inline std::pair<std::uint64_t, std::uint64_t> flat_span(const box& b, const siz
 template <class Handle>
 class payload_reader {
 public:
+    /// @param scratch  For a slab; it grows as it must, and can be used again.
     payload_reader(open_file<Handle>& file, std::string fqn, stored_payload p,
-                   std::vector<payload_part> parts)
-        : file_(file), fqn_(std::move(fqn)), p_(std::move(p)), parts_(std::move(parts)) {
+                   std::vector<payload_part> parts, std::vector<std::byte>& scratch)
+        : file_(file), fqn_(std::move(fqn)), p_(std::move(p)), parts_(std::move(parts)),
+          scratch_(scratch) {
         for (auto const& part : parts_) check(part);
         std::erase_if(parts_, [](const payload_part& part) { return part.from.empty(); });
     }
@@ -92,11 +96,12 @@ private:
     /// of them, whatever they are.
     void check(const payload_part& part) const {
         bool const within = lies_within(part.from, p_.extents);
-        if (within && part.to.extents == part.from.lengths && part.to.type == p_.type) return;
+        if (within && part.to.extents == part.from.lengths && can_convert(p_.type, part.to.type))
+            return;
         throw error(errc::invalid_plan,
                     {.tensor = fqn_, .object = file_.described(),
                      .expected = within ? "a window of " + to_string(part.from.lengths) + " of " +
-                                              std::string(name_of(p_.type))
+                                              std::string(name_of(p_.type)) + ", or what it converts to"
                                         : "a part of a chunk of shape " + to_string(p_.extents),
                      .found = within ? "one of " + to_string(part.to.extents) + " of " +
                                            std::string(name_of(part.to.type))
@@ -153,15 +158,15 @@ private:
             wanted.push_back({0, p_.length});
         }
         std::uint32_t crc = 0;
-        std::vector<std::byte> scratch;
         for (auto const& r : wanted) {
             for (std::uint64_t at = r.begin; at < r.end;) {
                 auto const n = std::min(slab - at % slab, r.end - at);
                 std::byte* into = direct_target(at, n, element);
                 bool const direct = into != nullptr;
                 if (!direct) {
-                    scratch.resize(static_cast<std::size_t>(std::min(slab, p_.length)));
-                    into = scratch.data();
+                    auto const least = static_cast<std::size_t>(std::min(slab, p_.length));
+                    if (scratch_.size() < least) scratch_.resize(least);
+                    into = scratch_.data();
                 }
                 std::span<std::byte> const bytes(into, static_cast<std::size_t>(n));
                 file_.read(p_.at + at, bytes);
@@ -213,7 +218,7 @@ private:
             if (l * element <= at || f * element >= at + n) continue;
             bool const contiguous = l - f == static_cast<std::uint64_t>(part.from.volume());
             if (only != nullptr || !contiguous || f * element > at || l * element < at + n ||
-                !is_row_major(part.to))
+                part.to.type != p_.type || !is_row_major(part.to))
                 return nullptr;
             only = &part;
             first = f;
@@ -234,8 +239,8 @@ private:
             for (auto const& part : parts_) {
                 auto const common = intersect(run, part.from);
                 if (common.empty()) continue;
-                copy_elements(subview(from, relative_to(common, run)),
-                              subview(part.to, relative_to(common, part.from)));
+                convert_elements(subview(from, relative_to(common, run)),
+                                 subview(part.to, relative_to(common, part.from)));
             }
         }
     }
@@ -258,13 +263,14 @@ private:
         }
         const_tensor_view const whole(p_.type, p_.extents, p_.strides,
                                       all.data() + p_.storage_offset * element);
-        for (auto const& part : parts_) copy_elements(subview(whole, part.from), part.to);
+        for (auto const& part : parts_) convert_elements(subview(whole, part.from), part.to);
     }
 
     open_file<Handle>& file_;
     std::string fqn_;
     stored_payload p_;
     std::vector<payload_part> parts_;
+    std::vector<std::byte>& scratch_;
 };
 
 }  // namespace cairn::detail

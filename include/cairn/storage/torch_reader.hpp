@@ -16,12 +16,15 @@
 #include <boost/asio/thread_pool.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -82,11 +85,23 @@ public:
     /// Looks for the files of the plan: that one is missing or cut short is known before memory
     /// changes.
     load_plan prepare_local_load_plan(load_plan plan) {
-        for (auto const& [name, groups] : group_by_file(plan)) {
-            auto const& fqn = plan.items[groups.front().items.front()].fqn;
-            naming(fqn, s_->store().describe(name), [&] {
-                auto r = detail::open_data_file(s_->store(), name);
-                detail::check_size(s_->store(), name, s_->meta, r.size(), end_of(groups));
+        struct wanted {
+            const std::string* fqn;
+            std::uint64_t end = 0;  ///< Up to which byte there is something of it.
+        };
+        std::map<std::string_view, wanted> files;
+        for (auto const& item : plan.items) {
+            auto const& at = location_of(item);
+            auto& end = files.try_emplace(at.object, wanted{&item.fqn}).first->second.end;
+            end = std::max(end, at.length > UINT64_MAX - at.offset ? UINT64_MAX
+                                                                   : at.offset + at.length);
+        }
+        for (auto const& [name, w] : files) {
+            std::string const object(name);
+            auto const end = w.end;
+            naming(*w.fqn, s_->store().describe(object), [&] {
+                auto r = detail::open_data_file(s_->store(), object);
+                detail::check_size(s_->store(), object, s_->meta, r.size(), end);
             });
             if (s_->at_work) s_->at_work->advance();
         }
@@ -162,8 +177,21 @@ private:
         const load_plan& plan;
         const read_target& target;
         file_groups files;
+        /// For a slab; as many as there are files being read at once.
+        std::vector<std::byte> take_scratch() {
+            std::lock_guard const lock(m);
+            if (scratch.empty()) return {};
+            auto s = std::move(scratch.back());
+            scratch.pop_back();
+            return s;
+        }
+        void give_back(std::vector<std::byte> s) {
+            std::lock_guard const lock(m);
+            scratch.push_back(std::move(s));
+        }
         std::mutex m;
         std::mutex objects;
+        std::vector<std::vector<std::byte>> scratch;
         std::size_t left = 0;
         std::exception_ptr failure;
         completion<done_t> done;
@@ -184,43 +212,37 @@ private:
         return *s_->pool;
     }
 
+    /// @throws error errc::missing_key for an item that the metadata does not have
+    const storage_location& location_of(const read_item& item) const {
+        if (item.kind == item_kind::object) {
+            if (auto const* o = s_->meta.object(item.fqn)) return o->at;
+        } else if (auto const* t = s_->meta.tensor(item.fqn)) {
+            if (item.chunk < t->chunks.size()) return t->chunks[item.chunk].at;
+        }
+        throw error(errc::missing_key,
+                    {.tensor = item.fqn, .expected = "an item that the metadata names"});
+    }
     /// Items by file, in the order of their offsets; items of one chunk together, so that it is
     /// read once.
     file_groups group_by_file(const load_plan& plan) const {
         std::map<std::pair<std::string, std::uint64_t>, item_group> groups;
         for (std::uint32_t i = 0; i < plan.items.size(); ++i) {
             auto const& item = plan.items[i];
+            auto const& at = location_of(item);
             item_group g;
-            const storage_location* at = nullptr;
             if (item.kind == item_kind::object) {
-                auto const* o = s_->meta.object(item.fqn);
-                if (o == nullptr) throw missing(item.fqn);
-                at = g.object = &o->at;
+                g.object = &at;
             } else {
                 g.tensor = s_->meta.tensor(item.fqn);
-                if (g.tensor == nullptr || item.chunk >= g.tensor->chunks.size())
-                    throw missing(item.fqn);
                 g.source = &g.tensor->chunks[item.chunk];
-                at = &g.source->at;
             }
-            g.offset = at->offset;
-            groups.try_emplace({at->object, at->offset}, std::move(g))
+            g.offset = at.offset;
+            groups.try_emplace({at.object, at.offset}, std::move(g))
                 .first->second.items.push_back(i);
         }
         file_groups files;
         for (auto& [key, g] : groups) files[key.first].push_back(std::move(g));
         return files;
-    }
-
-    /// Up to which byte of the file there is something of these.
-    static std::uint64_t end_of(const std::vector<item_group>& groups) {
-        std::uint64_t end = 0;
-        for (auto const& g : groups) {
-            auto const& at = g.object != nullptr ? *g.object : g.source->at;
-            end = std::max(end, at.length > UINT64_MAX - at.offset ? UINT64_MAX
-                                                                   : at.offset + at.length);
-        }
-        return end;
     }
 
     /// What `f()` throws names the tensor and the file.
@@ -236,39 +258,38 @@ private:
         }
     }
 
-    static error missing(const std::string& fqn) {
-        return error(errc::missing_key,
-                     {.tensor = fqn, .expected = "an item that the metadata names"});
-    }
-
     void read_file(read_job& job, const std::string& name, const std::vector<item_group>& groups) {
         using handle = decltype(s_->store().open(name));
         detail::open_file<handle> file(detail::open_data_file(s_->store(), name),
                                        s_->store().describe(name), s_->at_work.get());
         detail::check_size(s_->store(), name, s_->meta, file.size());
+        auto scratch = job.take_scratch();
         for (auto const& g : groups) {
             auto const& fqn = job.plan.items[g.items.front()].fqn;
             naming(fqn, file.described(), [&] {
                 if (g.tensor != nullptr)
-                    read_tensor(job, file, fqn, g);
+                    read_tensor(job, file, fqn, g, scratch);
                 else
                     read_object(job, file, fqn, g);
             });
         }
+        job.give_back(std::move(scratch));
     }
 
     template <class File>
-    void read_tensor(read_job& job, File& file, const std::string& fqn, const item_group& g) {
+    void read_tensor(read_job& job, File& file, const std::string& fqn, const item_group& g,
+                     std::vector<std::byte>& scratch) {
         auto payload = detail::find_payload(file, fqn, *g.tensor, *g.source, s_->meta.save_id);
         if (!payload.checked) s_->unverified.note_item(file.described());
         std::vector<detail::payload_part> parts;
         std::vector<tensor_view> views;
         for (auto i : g.items) {
             auto const& item = job.plan.items[i];
-            views.push_back(job.target.resolve_tensor(item));
+            views.push_back(job.target.resolve_converted ? job.target.resolve_converted(item)
+                                                         : job.target.resolve_tensor(item));
             parts.push_back({box(item.source_offsets, item.lengths), views.back()});
         }
-        detail::payload_reader(file, fqn, std::move(payload), std::move(parts)).run();
+        detail::payload_reader(file, fqn, std::move(payload), std::move(parts), scratch).run();
         for (std::size_t k = 0; k < g.items.size(); ++k)
             job.target.commit_tensor(job.plan.items[g.items[k]], views[k]);
     }

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is loaded into another dtype is converted as it is read: no window of the stored dtype is
+// made beside the user's memory.
+#include "replicas.hpp"
+
+#include <cairn/cairn.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(converted)
+
+namespace {
+
+using cairn::box;
+using cairn::dtype;
+using cairn::sizes;
+using cairn::tensor_view;
+
+cairn::load_options converting() {
+    cairn::load_options o;
+    o.planner.dtypes = cairn::dtype_policy::convert;
+    return o;
+}
+
+/// The default planner's windows are of no use, or nobody asks for them.
+struct one_way {
+    cairn::default_planner inner{converting().planner};
+    bool stored_too = false;
+    int stored = 0;
+
+    void set_up_load(cairn::flat_state& s, const cairn::metadata& m, int rank, bool c) {
+        inner.set_up_load(s, m, rank, c);
+    }
+    cairn::load_plan create_local_load_plan() { return inner.create_local_load_plan(); }
+    std::vector<cairn::load_plan> create_global_load_plan(std::vector<cairn::load_plan> all) {
+        return inner.create_global_load_plan(std::move(all));
+    }
+    cairn::load_plan finish_load_plan(cairn::load_plan p) {
+        return inner.finish_load_plan(std::move(p));
+    }
+    tensor_view resolve_tensor(const cairn::read_item& i) {
+        if (!stored_too) throw std::runtime_error("a window of the stored dtype");
+        ++stored;
+        return inner.resolve_tensor(i);
+    }
+    void commit_tensor(const cairn::read_item& i, const tensor_view& v) {
+        inner.commit_tensor(i, v);
+    }
+    void load_object(const cairn::read_item& i, cairn::value v) {
+        inner.load_object(i, std::move(v));
+    }
+    void finish_load() { inner.finish_load(); }
+};
+struct both_ways : one_way {
+    tensor_view resolve_converted(const cairn::read_item& i) { return inner.resolve_converted(i); }
+};
+static_assert(!cairn::ConvertingLoadPlanner<one_way> && cairn::ConvertingLoadPlanner<both_ways>);
+
+std::vector<std::byte> random_bytes(std::size_t n, std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::vector<std::byte> b(n);
+    for (auto& x : b) x = static_cast<std::byte>(random());
+    return b;
+}
+
+/// Strides of an order of dimensions in memory, with a gap after each element or none.
+sizes strides_of(const sizes& extents, const std::vector<std::size_t>& order, std::int64_t step) {
+    sizes s(extents.size(), 0);
+    for (std::size_t k = order.size(); k-- > 0;) {
+        s[order[k]] = step;
+        step *= std::max<std::int64_t>(1, extents[order[k]]);
+    }
+    return s;
+}
+
+/// Saves a tensor, loads it into memory of another dtype and layout with each planner, and compares
+/// with a conversion of the whole.
+void check(dtype from, dtype to, const sizes& extents, const std::vector<std::size_t>& order,
+           const std::vector<std::size_t>& target_order, std::int64_t step, const box& part) {
+    auto const n = static_cast<std::size_t>(extents.product());
+    auto const dense = random_bytes(n * cairn::size_of(from), n);
+    cairn::const_tensor_view const whole(from, extents, strides_of(extents, order, 1),
+                                         dense.data());
+    cairn::memory_store store;
+    cairn::save(cairn::state_dict{{"w", whole}}, "c", store);
+
+    auto const m = static_cast<std::size_t>(part.volume());
+    std::vector<std::byte> want(m * cairn::size_of(to));
+    convert_elements(subview(whole, part), tensor_view(to, part.lengths, want.data()));
+    auto const load = [&](auto planner) {
+        std::vector<std::byte> memory(m * cairn::size_of(to) * static_cast<std::size_t>(step),
+                                      std::byte{0xee});
+        tensor_view const v(to, part.lengths, strides_of(part.lengths, target_order, step),
+                            memory.data());
+        cairn::sharded_view s{extents, to, {}};
+        s.shards.emplace_back(part, v);
+        cairn::state_dict sd{{"w", s}};
+        cairn::load(sd, "c", planner, store);
+        std::vector<std::byte> got(want.size());
+        if (m != 0) copy_elements(v, tensor_view(to, part.lengths, got.data()));
+        BOOST_TEST((got == want), name_of(from) << " " << to_string(extents) << " to "
+                                                << name_of(to) << " " << to_string(part));
+    };
+    load(both_ways());
+    one_way old;
+    old.stored_too = true;
+    load(std::move(old));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(any_dtype_into_any_other_that_takes_it) {
+    for (int f = 0; f < cairn::dtype_count; ++f) {
+        for (int t = 0; t < cairn::dtype_count; ++t) {
+            auto const from = static_cast<dtype>(f), to = static_cast<dtype>(t);
+            if (!cairn::can_convert(from, to)) continue;
+            check(from, to, {7, 5}, {0, 1}, {0, 1}, 1, box({1, 2}, {5, 3}));
+        }
+    }
+}
+
+/// Across the slabs of a few MiB in which a payload is read, in any layout on both sides.
+BOOST_AUTO_TEST_CASE(of_any_layout_and_size) {
+    std::vector<std::vector<std::size_t>> const orders{{0, 1}, {1, 0}};
+    for (auto const& order : orders) {
+        for (auto const& target : orders) {
+            for (std::int64_t step : {1, 2}) {
+                check(dtype::float32, dtype::float64, {1500, 1001}, order, target, step,
+                      box({3, 7}, {1490, 900}));
+                check(dtype::float64, dtype::bfloat16, {900, 801}, order, target, step,
+                      box::whole({900, 801}));
+            }
+        }
+    }
+    check(dtype::int64, dtype::float32, {}, {}, {}, 1, box());
+    check(dtype::int64, dtype::float32, {0, 4}, {0, 1}, {0, 1}, 1, box::whole({0, 4}));
+}
+
+/// PyTorch's files are read whole, against one checksum.
+BOOST_AUTO_TEST_CASE(of_pytorchs_files) {
+    namespace fs = std::filesystem;
+    for (std::string const name : {"crafted/A_min", "torch-2.14.1/kinds/checkpoint"}) {
+        auto const id = (fs::path(CAIRN_GOLDEN) / name).string();
+        auto const plain = cairn::load_tree(id);
+        cairn::torch_reader reader{cairn::file_store()};
+        reader.reset(id);
+        auto const m = reader.read_metadata();
+        std::size_t tensors = 0;
+        for (auto const& [fqn, entry] : m.entries) {
+            auto const* t = std::get_if<cairn::tensor_metadata>(&entry);
+            if (t == nullptr || t->extents.product() == 0 ||
+                !cairn::can_convert(t->type, dtype::complex128))
+                continue;
+            ++tensors;
+            auto const n = static_cast<std::size_t>(t->extents.product()) * 16;
+            std::vector<std::byte> got(n), want(n), dense(n);
+            cairn::state_dict sd{{fqn, tensor_view(dtype::complex128, t->extents, got.data())}};
+            cairn::load(sd, id, both_ways());
+            cairn::state_dict as_is{{fqn, tensor_view(t->type, t->extents, dense.data())}};
+            cairn::load(as_is, id);
+            convert_elements(cairn::const_tensor_view(t->type, t->extents, dense.data()),
+                             tensor_view(dtype::complex128, t->extents, want.data()));
+            BOOST_TEST((got == want), fqn);
+        }
+        BOOST_TEST(tensors > 0u);
+    }
+}
+
+/// What one rank reads for all travels as it is stored, and is converted where it arrives.
+BOOST_AUTO_TEST_CASE(of_what_is_read_once) {
+    cairn::memory_store store;
+    std::vector<float> w(300'000);
+    std::iota(w.begin(), w.end(), 0.0f);
+    cairn::save(cairn::state_dict{{"w", w}}, "c", store);
+    for (bool always : {false, true}) {
+        std::vector<int> windows(3, -1);
+        replicas::with_planes(3, [&](replicas::member& me, auto& plane) {
+            std::vector<double> got(w.size());
+            cairn::state_dict sd{{"w", got}};
+            auto o = converting();
+            o.read_once = always ? cairn::read_once_policy::always : cairn::read_once_policy::never;
+            both_ways planner;
+            planner.stored_too = true;
+            cairn::load(sd, "c", o, me, plane, store, planner);
+            replicas::must(std::equal(got.begin(), got.end(), w.begin()), "other numbers");
+            windows[static_cast<std::size_t>(me.rank())] = planner.stored;
+        });
+        // Only the one that sends it needs it as it is stored.
+        std::sort(windows.begin(), windows.end());
+        BOOST_TEST((windows == std::vector<int>{0, 0, always ? 1 : 0}));
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
