@@ -2,6 +2,7 @@
 #ifndef CAIRN_TOOLS_VERIFICATION_HPP
 #define CAIRN_TOOLS_VERIFICATION_HPP
 
+#include <cairn/detail/fits_in.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/item.hpp>
 #include <cairn/metadata/check.hpp>

@@ -108,7 +108,7 @@ inline constexpr target targets[] = {
     {"frame", frame},
     {"hello", hello},
     {"outcome", outcome},
-    {"checkpoint", checkpoint, {96, std::size_t{4} << 20}, edited, 10},
+    {"checkpoint", checkpoint, {64, std::size_t{2} << 20}, edited, 10},
 };
 
 }  // namespace fuzz

@@ -2,6 +2,7 @@
 #ifndef CAIRN_TEST_SUPPORT_CRAFTED_HPP
 #define CAIRN_TEST_SUPPORT_CRAFTED_HPP
 
+#include <cairn/detail/fits_in.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/object_store/memory.hpp>
@@ -49,8 +50,11 @@ public:
         return n;
     }
 
+    /// @throws cairn::error where there is none
     cairn::metadata metadata() const {
-        return native::parse_metadata_file(files.at(".metadata")).meta;
+        auto const it = files.find(".metadata");
+        if (it == files.end()) throw cairn::error(cairn::errc::not_found, {});
+        return native::parse_metadata_file(it->second).meta;
     }
     /// An index that says `m`, after the pickle that stands there.
     void set_index(const cairn::metadata& m) {
@@ -67,6 +71,12 @@ public:
     /// An index that says `m`, after what stands in `.metadata`.
     void add_index(const cairn::metadata& m) {
         set_index_bytes(files[".metadata"], native::encode_metadata(m));
+    }
+
+    /// Length of the footer that a data file ends in; 0 for none.
+    static std::size_t footer_length(const bytes& file) {
+        auto const n = file.size() < 20 ? 0 : native::footer_length(std::span(file).last(16));
+        return n < 20 || n > file.size() ? 0 : static_cast<std::size_t>(n);
     }
 
     /// Makes every checksum right, as far as it can be found.
@@ -116,8 +126,8 @@ private:
     }
     static void seal_data(bytes& b) {
         auto const n = b.size();
-        auto const length = n < 20 ? 0 : native::footer_length(std::span(b).last(16));
-        if (length < 20 || length > n) {
+        auto const length = footer_length(b);
+        if (length == 0) {
             seal_zip(b, 0, n);  // one item alone, perhaps
             return;
         }
