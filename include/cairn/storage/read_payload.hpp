@@ -101,7 +101,8 @@ private:
         throw error(errc::invalid_plan,
                     {.tensor = fqn_, .object = file_.described(),
                      .expected = within ? "a window of " + to_string(part.from.lengths) + " of " +
-                                              std::string(name_of(p_.type)) + ", or what it converts to"
+                                              std::string(name_of(p_.type)) +
+                                              ", or of what that converts to"
                                         : "a part of a chunk of shape " + to_string(p_.extents),
                      .found = within ? "one of " + to_string(part.to.extents) + " of " +
                                            std::string(name_of(part.to.type))
