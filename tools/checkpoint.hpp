@@ -70,6 +70,7 @@ public:
         target.resolve_tensor = [&](const cairn::read_item& i) {
             return subview(views[i.leaf], cairn::box(i.target_offsets, i.lengths));
         };
+        target.resolve_converted = target.resolve_tensor;
         target.commit_tensor = [](const cairn::read_item&, const cairn::tensor_view&) {};
         read(plan, target);
         return out;

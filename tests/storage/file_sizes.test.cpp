@@ -63,7 +63,8 @@ BOOST_AUTO_TEST_CASE(that_are_recorded_stay_unless_they_mislead) {
     m.object_sizes["unnamed"] = 7;
     BOOST_TEST(!cairn::detail::note_file_sizes(s, m));
     for (auto const* name : {"same", "short", "long"}) BOOST_TEST(m.object_sizes.at(name) == 100u);
-    for (auto const* name : {"stump", "gone"}) BOOST_TEST(m.object_sizes.at(name) == 0u);
+    BOOST_TEST(m.object_sizes.at("stump") == 40u);
+    BOOST_TEST(m.object_sizes.at("gone") == 0u);
     BOOST_TEST(m.object_sizes.at("unnamed") == 7u);
     auto one = naming({"gone"});
     one.object_sizes["gone"] = 1;
@@ -97,7 +98,8 @@ BOOST_AUTO_TEST_CASE(of_a_checkpoint_that_is_being_replaced_belong_to_the_new_on
                               std::string const text = e.what();
                               return text.find(".distcp") != text.npos;
                           });
-    BOOST_TEST(lists == 4);
+    BOOST_TEST(lists % 4 == 0);  // for each attempt of the load
+    BOOST_TEST(lists <= 40);
 }
 
 BOOST_AUTO_TEST_CASE(of_a_store_that_cannot_list_are_an_error) {

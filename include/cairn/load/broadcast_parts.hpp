@@ -8,6 +8,7 @@
 #include <cairn/load/pieces.hpp>
 #include <cairn/load/plane_groups.hpp>
 #include <cairn/load/shared_reads.hpp>
+#include <cairn/load/stored_windows.hpp>
 #include <cairn/planner/concepts.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/layout.hpp>
@@ -35,10 +36,11 @@ public:
     /// @param patience  For each broadcast; 0: for ever.
     /// @param whole     Whether the plane's ranks are the job's, so that its errors name the right
     ///                  ones.
-    part_broadcaster(Plane& plane, Plan& planner, const load_plan& plan, activity& shown,
-                     std::chrono::milliseconds patience, bool whole)
-        : plane_(plane), planner_(planner), plan_(plan), shown_(shown), patience_(patience),
-          whole_(whole) {}
+    part_broadcaster(Plane& plane, stored_windows<Plan>& windows, Plan& planner,
+                     const load_plan& plan, activity& shown, std::chrono::milliseconds patience,
+                     bool whole)
+        : plane_(plane), windows_(windows), planner_(planner), plan_(plan), shown_(shown),
+          patience_(patience), whole_(whole) {}
 
     /// @throws error; what failed on this rank alone, after all broadcasts
     void run(const std::vector<shared_part*>& parts) {
@@ -112,41 +114,32 @@ private:
         try {
             if (!mine)
                 for (auto const i : p.items)
-                    p.held.emplace_back(plan_.items[i], window_of(plan_.items[i]));
+                    p.held.emplace_back(plan_.items[i], planner_.resolve_tensor(plan_.items[i]));
             check(p);
         } catch (...) {
             p.held.clear();
             throw;
         }
     }
-    /// Where what others send goes: what arrives is converted, if the planner lets it be.
-    tensor_view window_of(const read_item& i) {
-        if constexpr (ConvertingLoadPlanner<Plan>)
-            return planner_.resolve_converted(i);
-        else
-            return planner_.resolve_tensor(i);
-    }
     /// @throws error errc::invalid_plan for windows that are not what the concepts say
     void check(const shared_part& p) const {
         if (p.held.size() != p.items.size())
             throw error(errc::invalid_plan, {.tensor = plan_.items[p.items.front()].fqn,
                                              .expected = "a reader that commits what it has read"});
-        auto const takes = [&p](dtype t) {
-            return ConvertingLoadPlanner<Plan> ? can_convert(p.type, t) : t == p.type;
-        };
         for (auto const& [item, view] : p.held)
-            if (!takes(view.type) || !(view.extents == p.lengths))
+            if (!can_convert(p.type, view.type) || !(view.extents == p.lengths))
                 throw error(errc::invalid_plan,
                             {.tensor = item.fqn,
                              .expected = "a window of " + to_string(p.lengths) + " " +
-                                         std::string(name_of(p.type)) + " elements, as stored",
+                                         std::string(name_of(p.type)) +
+                                         " elements, as stored, or what they convert to",
                              .found = to_string(view.extents) + " " +
                                       std::string(name_of(view.type)),
                              .remedy = "the planner's resolve_tensor gives another"});
     }
     void close(shared_part& p) {
         if (!failure_)
-            for (auto const& [item, view] : p.held) planner_.commit_tensor(item, view);
+            for (auto const& [item, view] : p.held) windows_.close(item, view);
         p.held.clear();
     }
     /// The user's own memory, where the batch is one piece that lies there as it travels.
@@ -178,6 +171,7 @@ private:
     }
 
     Plane& plane_;
+    stored_windows<Plan>& windows_;
     Plan& planner_;
     const load_plan& plan_;
     activity& shown_;

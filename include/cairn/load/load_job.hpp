@@ -37,7 +37,8 @@ public:
         : state_(state), refused_(std::move(refused)), id_(id), options_(options),
           exchange_(comm, options.coordinator, options.deadline, clock_.shown()),
           planner_(planner), reader_(reader), plane_(plane),
-          turns_(planner, reader, plane, clock_, options.deadline), fsm_(exchange_.coordinator()) {}
+          turns_(planner, reader, plane, clock_, options.deadline, meta_),
+          fsm_(exchange_.coordinator()) {}
 
     /// @throws error with every failed rank's own failure.
     /// @return How long the ranks took.

@@ -6,6 +6,7 @@
 #include <cairn/detail/phases.hpp>
 #include <cairn/load/broadcast_parts.hpp>
 #include <cairn/load/shared_reads.hpp>
+#include <cairn/load/stored_windows.hpp>
 #include <cairn/planner/concepts.hpp>
 #include <cairn/storage/concepts.hpp>
 
@@ -27,8 +28,9 @@ class load_turns {
 public:
     /// All arguments outlive this.
     load_turns(Plan& planner, Reader& reader, Plane& plane, phase_clock& clock,
-               std::chrono::milliseconds patience)
-        : planner_(planner), reader_(reader), plane_(plane), clock_(clock), patience_(patience) {}
+               std::chrono::milliseconds patience, const metadata& stored)
+        : planner_(planner), reader_(reader), plane_(plane), clock_(clock), patience_(patience),
+          windows_(planner, stored) {}
 
     shared_reads& shared() noexcept { return shared_; }
     const read_once_report& report() const noexcept { return shared_.report(); }
@@ -47,6 +49,7 @@ public:
     /// @throws error where one does not fit and the planner can tell
     void read_values(load_plan& plan) {
         values_.clear();
+        windows_.clear();
         load_plan some;
         some.storage_data = plan.storage_data;
         auto const is_tensor = [](const read_item& i) { return i.kind != item_kind::object; };
@@ -83,7 +86,8 @@ public:
     std::vector<std::byte> broadcast(const load_plan& plan, [[maybe_unused]] bool whole) {
         if constexpr (DataPlane<Plane>)
             timed(shared_reads::once_sent, [&] {
-                part_broadcaster(plane_, planner_, plan, *clock_.shown(), patience_, whole)
+                part_broadcaster(plane_, windows_, planner_, plan, *clock_.shown(), patience_,
+                                 whole)
                     .run(shared_.to_send());
             });
         return end_of_turn();
@@ -118,15 +122,13 @@ private:
     }
     void read_some(const load_plan& some) {
         read_target target;
-        target.resolve_tensor = [this](const read_item& i) { return planner_.resolve_tensor(i); };
-        if constexpr (ConvertingLoadPlanner<Plan>)
-            target.resolve_converted = [this](const read_item& i) {
-                // What is sent on travels as it is stored.
-                return shared_.will_hold(i) ? planner_.resolve_tensor(i)
-                                            : planner_.resolve_converted(i);
-            };
+        target.resolve_tensor = [this](const read_item& i) { return windows_.open(i); };
+        target.resolve_converted = [this](const read_item& i) {
+            // What is sent on travels as it is stored.
+            return shared_.will_hold(i) ? windows_.open(i) : planner_.resolve_tensor(i);
+        };
         target.commit_tensor = [this](const read_item& i, tensor_view v) {
-            if (!shared_.hold(i, v)) planner_.commit_tensor(i, v);
+            if (!shared_.hold(i, v)) windows_.close(i, v);
         };
         target.load_object = [this](const read_item& i, value v) {
             values_.emplace_back(i, std::move(v));
@@ -151,6 +153,7 @@ private:
     Plane& plane_;
     phase_clock& clock_;
     std::chrono::milliseconds patience_;
+    stored_windows<Plan> windows_;
     shared_reads shared_{};
     std::vector<std::pair<read_item, value>> values_{};  ///< Read, and not handed on yet.
 };

@@ -41,11 +41,11 @@ inline void check_stored_bytes(const metadata& m,
             auto const file = m.object_sizes.find(c.at.object);
             auto const size = file == m.object_sizes.end() ? UINT64_MAX : file->second;
             if (size == 0)
-                throw error(errc::corrupt,
+                throw error(errc::missing_file,
                             {.tensor = fqn,
                              .object = c.at.object,
-                             .expected = "a data file, which the metadata names",
-                             .found = "none, or one of far fewer bytes than it had",
+                             .expected = "a data file, because the metadata names it",
+                             .found = "no such file, or an empty one",
                              .remedy = "put the checkpoint's own file back"});
             auto const n = c.at.offset < size ? std::min(c.at.length, size - c.at.offset) : 0;
             places.push_back({{c.at.object, c.at.offset}, n});

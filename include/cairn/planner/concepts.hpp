@@ -65,8 +65,9 @@ concept SavePlanner =
 /// | `p.finish_load()`                        | any; optional                |
 ///
 /// **Semantics**: order, lifetime and errors as for @ref SavePlanner. `resolve_tensor` gives the
-/// window that receives exactly `item.lengths` elements, of the *stored* dtype; `commit_tensor`
-/// is told when it is filled. These two may be called from several threads at once, for
+/// window that receives exactly `item.lengths` elements, of the stored dtype or of one that it
+/// converts to: a window of the user's own memory needs none beside it. `commit_tensor` is told
+/// when it is filled. These two may be called from several threads at once, for
 /// different items; `load_object` from one; `finish_load` when all items of this rank are in place,
 /// and what it throws fails the load. Nothing of the user's is modified before
 /// `resolve_tensor` or `load_object`, and neither is called before all ranks have agreed that their
@@ -105,23 +106,6 @@ concept CheckingLoadPlanner =
     LoadPlanner<P> && requires(P& p, const read_item& item, const value& v) {
         { p.check_value(item, v) } -> std::same_as<void>;
     };
-
-/// A LoadPlanner whose windows may be filled by a reader that converts.
-///
-/// | Expression                  | Type          | Meaning                                        |
-/// |-----------------------------|---------------|------------------------------------------------|
-/// | `p.resolve_converted(item)` | `tensor_view` | as `resolve_tensor`, but of any dtype that the  |
-/// |                             |               | stored one converts to                         |
-///
-/// **Semantics**: called instead of `resolve_tensor`, under the same rules; `commit_tensor`
-/// follows. What the window gets has gone through @ref convert_elements. A planner that gives the
-/// user's own memory here needs none beside it.
-///
-/// **Models**: `default_planner`.
-template <class P>
-concept ConvertingLoadPlanner = LoadPlanner<P> && requires(P& p, const read_item& item) {
-    { p.resolve_converted(item) } -> std::same_as<tensor_view>;
-};
 
 /// Both directions in one part.
 template <class P>

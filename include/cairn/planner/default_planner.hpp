@@ -38,7 +38,6 @@ public:
     }
     load_plan finish_load_plan(load_plan plan) { return load_.finish_plan(std::move(plan)); }
     tensor_view resolve_tensor(const read_item& item) { return load_.resolve(item); }
-    tensor_view resolve_converted(const read_item& item) { return load_.resolve_converted(item); }
     void commit_tensor(const read_item& item, const tensor_view& v) { load_.commit(item, v); }
     void check_value(const read_item& item, const value& v) { load_.check_value(item, v); }
     void load_object(const read_item& item, value v) { load_.load_object(item, std::move(v)); }
@@ -55,7 +54,7 @@ private:
     detail::load_side load_;
 };
 static_assert(Planner<default_planner>);
-static_assert(CheckingLoadPlanner<default_planner> && ConvertingLoadPlanner<default_planner>);
+static_assert(CheckingLoadPlanner<default_planner>);
 
 }  // namespace cairn
 

@@ -42,7 +42,7 @@ public:
         stored_ = &m;
         rank_ = rank;
         report_ = {};
-        buffers_.clear();
+        beside_.clear();
         tied_.reset(state);
         older_.clear();
         in_parts_.reset();
@@ -105,37 +105,24 @@ public:
         return plan;
     }
 
-    /// The user's own memory, but for the second copy of a tied weight, which is only compared.
-    tensor_view resolve_converted(const read_item& item) {
-        return tied_.is_second(item.leaf) ? resolve(item) : target_of(item);
-    }
+    /// The user's own memory, whatever its dtype. The second copy of a tied weight is only compared:
+    /// it goes into memory beside it, as it is stored.
     tensor_view resolve(const read_item& item) {
         auto target = target_of(item);
+        if (!tied_.is_second(item.leaf)) return target;
         auto const stored = stored_->tensor(item.fqn)->type;
-        if (stored == target.type && !tied_.is_second(item.leaf)) return target;
-        // A conversion reads into memory of its own and converts at commit; so does the second
-        // copy of a tied weight, which is only compared.
         auto const bytes = static_cast<std::size_t>(item.lengths.product()) * size_of(stored);
-        auto buffer = std::make_unique<std::byte[]>(std::max<std::size_t>(1, bytes));
-        tensor_view v(stored, item.lengths, buffer.get());
+        auto memory = std::make_unique<std::byte[]>(std::max<std::size_t>(1, bytes));
+        tensor_view v(stored, item.lengths, memory.get());
         std::lock_guard const lock(*m_);
-        buffers_.emplace(v.data, std::pair(std::move(buffer), target));
+        beside_.emplace(v.data, std::pair(std::move(memory), target));
         return v;
     }
     void commit(const read_item& item, const tensor_view& v) {
-        std::unique_ptr<std::byte[]> keep;
-        tensor_view target;
-        {
-            std::lock_guard const lock(*m_);
-            auto const it = buffers_.find(v.data);
-            if (it == buffers_.end()) return;
-            keep = std::move(it->second.first);
-            target = it->second.second;
-            buffers_.erase(it);
-            if (tied_.is_second(item.leaf))
-                return tied_.add(item.leaf, std::move(keep), v, target);
-        }
-        convert_elements(v, target);
+        if (!tied_.is_second(item.leaf)) return;
+        std::lock_guard const lock(*m_);
+        if (auto n = beside_.extract(v.data))
+            tied_.add(item.leaf, std::move(n.mapped().first), v, n.mapped().second);
     }
 
     /// Everything is in place: two stored copies of a tied weight must have been equal.
@@ -332,7 +319,7 @@ private:
     std::optional<std::set<const older_leaf*>> in_parts_;
     load_problems problems_;
     std::unique_ptr<std::mutex> m_ = std::make_unique<std::mutex>();
-    std::map<std::byte*, std::pair<std::unique_ptr<std::byte[]>, tensor_view>> buffers_;
+    std::map<std::byte*, std::pair<std::unique_ptr<std::byte[]>, tensor_view>> beside_;
     tied_leaves tied_;
 };
 

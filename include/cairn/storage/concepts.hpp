@@ -90,8 +90,8 @@ struct read_target {
     std::function<tensor_view(const read_item&)> resolve_tensor;
     /// For readers that convert: as `resolve_tensor`, which they need not call then, but the window
     /// may be of another dtype; what goes there goes through @ref convert_elements. So no window of
-    /// the stored dtype is needed beside the user's memory. May be empty.
-    std::function<tensor_view(const read_item&)> resolve_converted{};
+    /// the stored dtype is needed beside the user's memory. Thread-safe.
+    std::function<tensor_view(const read_item&)> resolve_converted;
     /// The window is filled. Thread-safe.
     std::function<void(const read_item&, tensor_view)> commit_tensor;
     /// An object was read. Called from one thread at a time.

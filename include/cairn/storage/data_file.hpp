@@ -40,9 +40,7 @@ template <ObjectStore Store>
 void check_size(Store& store, const std::string& name, const metadata& m, std::uint64_t found,
                 std::uint64_t needed = 0) {
     auto const it = m.object_sizes.find(name);
-    // A reader notes 0 for a file that lost most of what it had.
-    bool const known = it != m.object_sizes.end() && it->second != 0;
-    bool const exact = known && found != it->second;
+    bool const exact = it != m.object_sizes.end() && found != it->second;
     if (!exact && found >= needed) return;
     throw error(errc::corrupt,
                 {.object = store.describe(name),

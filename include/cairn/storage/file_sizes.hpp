@@ -14,9 +14,9 @@
 
 namespace cairn::detail {
 
-/// Notes how large the data files are that the metadata names; 0 for one that is not there, or that
-/// is not half of what the metadata says. Nothing is refused: who wants other files may have them;
-/// but nobody makes room for what such a file would hold.
+/// Notes how large the data files are that the metadata names: 0 for one that is not there, and as
+/// it is one that is not half of what the metadata says. Nothing is refused: who wants other files
+/// may have them; but nobody makes room for what such a file would hold.
 ///
 /// Otherwise what the metadata says stays, so that a file of another size is told when it is read.
 /// @return whether all are there
@@ -43,8 +43,9 @@ bool note_file_sizes(Store& store, metadata& m) {
             }
         }
         auto const [recorded, fresh] = m.object_sizes.try_emplace(std::string(name), size);
-        if (!fresh && size < recorded->second - recorded->second / 2) recorded->second = 0;
-        all = all && recorded->second != 0;
+        bool const stump = !fresh && size < recorded->second - recorded->second / 2;
+        if (stump) recorded->second = size;
+        all = all && !stump && size != 0;
     }
     return all;
 }

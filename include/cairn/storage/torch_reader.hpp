@@ -285,8 +285,7 @@ private:
         std::vector<tensor_view> views;
         for (auto i : g.items) {
             auto const& item = job.plan.items[i];
-            views.push_back(job.target.resolve_converted ? job.target.resolve_converted(item)
-                                                         : job.target.resolve_tensor(item));
+            views.push_back(job.target.resolve_converted(item));
             parts.push_back({box(item.source_offsets, item.lengths), views.back()});
         }
         detail::payload_reader(file, fqn, std::move(payload), std::move(parts), scratch).run();
