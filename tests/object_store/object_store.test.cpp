@@ -9,9 +9,13 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <sys/stat.h>
+
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 BOOST_AUTO_TEST_SUITE(object_store)
@@ -74,6 +78,102 @@ BOOST_AUTO_TEST_CASE(a_full_disk_leaves_nothing_behind) {
         return e.code() == cairn::make_error_code(cairn::errc::io);
     });
     BOOST_TEST(store.list().empty());
+}
+
+namespace {
+
+void put(cairn::file_store& s, const char* name) {
+    auto h = s.create(name, 1);
+    h.write(0, cairn::byte_vector(1));
+    h.finish(true);
+}
+std::size_t entries(const fs::path& dir) {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(dir), fs::directory_iterator()));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_relative_place_is_within_an_absolute_one_instead) {
+    scratch s;
+    auto const base = s.next();
+    cairn::file_store const store(base);
+    BOOST_TEST(store.at("step_1").directory() == base / "step_1");
+    BOOST_TEST(store.at("a").at("b").directory() == base / "a" / "b");
+    BOOST_TEST(store.at(s.dir.string()).directory() == s.dir);
+    BOOST_TEST(store.at("").directory() == base);
+    BOOST_TEST(cairn::file_store().at("step_1").directory() == "step_1");
+    auto nested = store.at("step_1");
+    put(nested, "o");
+    BOOST_TEST(fs::exists(base / "step_1" / "o"));
+    cairn::memory_store memory;
+    auto in_memory = memory.at("ckpts").at("step_1");
+    in_memory.publish("o", {}, std::nullopt);
+    BOOST_TEST(!memory.tag("ckpts/step_1/o").text.empty());
+}
+
+BOOST_AUTO_TEST_CASE(links_are_neither_followed_nor_removed) {
+    scratch s;
+    auto const place = s.next(), elsewhere = s.next();
+    cairn::file_store store(place), other(elsewhere);
+    put(store, "real");
+    put(other, "precious");
+    fs::create_directory_symlink(elsewhere, place / "sub");
+    fs::create_symlink(elsewhere / "precious", place / "link");
+    fs::create_symlink("nowhere", place / "dangling");
+    fs::create_directories(place / "deep");
+    fs::create_directory_symlink(elsewhere, place / "deep" / "sub");
+    auto const is_link = [](const cairn::error& e) {
+        return e.code() == cairn::make_error_code(cairn::errc::unsupported) &&
+               std::string(e.what()).find("symbolic link") != std::string::npos;
+    };
+    for (auto const* name : {"sub/precious", "deep/sub/precious", "sub", "link", "dangling"})
+        BOOST_CHECK_EXCEPTION(store.remove(name), cairn::error, is_link);
+    BOOST_TEST(fs::exists(elsewhere / "precious"));
+    BOOST_TEST(fs::is_symlink(place / "link"));
+    for (auto const* absent : {"none", "none/x", "real/x", "deep/none"})
+        BOOST_CHECK_NO_THROW(store.remove(absent));
+    BOOST_CHECK_THROW(store.remove("deep"), cairn::error);  // a directory
+    store.remove("real");
+    BOOST_TEST(!fs::exists(place / "real"));
+    // The place itself may be reached through one.
+    fs::create_directory_symlink(elsewhere, s.dir / "door");
+    cairn::file_store(s.dir / "door").remove("precious");
+    BOOST_TEST(!fs::exists(elsewhere / "precious"));
+}
+
+BOOST_AUTO_TEST_CASE(a_publisher_removes_what_a_killed_one_left_and_nothing_else) {
+    scratch s;
+    auto const place = s.next();
+    fs::create_directories(place);
+    auto const write = [&](const std::string& name) { std::ofstream(place / name) << "x"; };
+    auto const ours = cairn::detail::temporary_prefix_of_this_host();
+    std::string const id(32, 'a'), others = ".cairn-publish.ffffffff.";
+    auto const killed = ours + id, alien = others + id, old_alien = others + std::string(32, 'b');
+    for (auto const& name : {killed, alien, old_alien, ours + "notes", ours + id + ".txt",
+                             std::string(".metadata.tmp"), std::string(".cairn-publish.txt")})
+        write(name);
+    fs::last_write_time(place / old_alien,
+                        fs::file_time_type::clock::now() - std::chrono::hours(25));
+    cairn::file_store store(place);
+    for (auto const& info : store.list())
+        BOOST_TEST((info.name != killed && info.name != alien), "a temporary file is no object");
+    store.publish("m", cairn::byte_vector(3), std::nullopt);
+    BOOST_TEST(!fs::exists(place / killed));
+    BOOST_TEST(!fs::exists(place / old_alien));
+    BOOST_TEST(fs::exists(place / alien), "it may be at work on another host");
+    BOOST_TEST(entries(place) == 6u);
+    // Without the lock, it may be at work on this host too.
+    write(killed);
+    {
+        cairn::detail::temporary_file mine(place.string());
+        mine.write({});
+        mine.remove_stale(false);
+        BOOST_TEST(fs::exists(place / killed));
+        mine.remove_stale(true);
+        BOOST_TEST(!fs::exists(place / killed));
+    }
+    BOOST_TEST(entries(place) == 6u, "a temporary that was not renamed is removed");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

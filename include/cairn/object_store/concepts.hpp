@@ -60,8 +60,10 @@ struct object_info {
 ///   to the places that they lie in.
 /// - *publish*: with `if_match` set, replaces only the version of that tag and fails with
 ///   @ref errc::concurrent_save otherwise. Readers see the old or the new bytes, never a mix.
+/// - *Failed writes are final*: after a `write` or `finish` that failed, no `finish` of that handle
+///   succeeds.
 /// - *Errors*: @ref error with @ref errc::io (the system's text in `found`) and the object named
-///   by `describe`.
+///   by `describe`; other exceptions are passed on too. A call that throws may have had its effect.
 ///
 /// Not promised: directories, partial overwrite, append.
 /// **Models**: `file_store`, `memory_store`. **Archetype**: `archetype::object_store`.
@@ -82,8 +84,17 @@ concept ObjectStore =
         { s.describe(name) } -> std::same_as<std::string>;
     };
 
+/// An ObjectStore that can be told at the beginning whether an object will be made durable:
+/// `s.create(name, size, durable)`. With `durable`, as without the argument, it may begin early to
+/// make the bytes durable, so that `finish(true)` does not take as long as all writes together.
+template <class S>
+concept WriteBackStore = ObjectStore<S> && requires(S& s, std::string_view name, std::uint64_t n,
+                                                    byte_span bytes, bool durable) {
+    { s.create(name, n, durable).write(n, bytes) } -> std::same_as<void>;
+};
+
 /// An ObjectStore that can be pointed at another place: `s.at(id)` is the store of that
-/// checkpoint. What `checkpoint_id` needs.
+/// checkpoint. What `checkpoint_id` needs. A relative id is a place within the store's own.
 template <class S>
 concept RelocatableStore = ObjectStore<S> && requires(const S& s, const std::string& id) {
     { s.at(id) } -> std::same_as<S>;

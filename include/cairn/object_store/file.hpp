@@ -5,12 +5,15 @@
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/names.hpp>
 #include <cairn/object_store/posix_file.hpp>
+#include <cairn/object_store/replace_file.hpp>
+#include <cairn/object_store/write_back.hpp>
 
 #include <dirent.h>
 #include <libdeflate.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -26,21 +29,33 @@ namespace cairn {
 /// Copies name the same directory. All I/O is positional on file descriptors; `create` is O_EXCL
 /// and reserves the space. A name with `/` is a file of a subdirectory. An unfinished object can
 /// already be seen, at its full size. Nothing is retried but calls that a signal interrupted.
+/// A file that will be synced is written to the disk while more of it comes. `remove` follows no
+/// symbolic link and removes none.
 class file_store {
 public:
     file_store() : file_store(std::filesystem::path(".")) {}
     explicit file_store(std::filesystem::path directory)
         : dir_(directory.empty() ? std::filesystem::path(".") : std::move(directory)) {}
 
-    /// The store of another directory: `id` is its path, whatever this store's own is.
-    file_store at(std::string id) const { return file_store(std::filesystem::path(std::move(id))); }
+    /// The store of another directory: a relative `id` lies below this one's, an absolute one
+    /// replaces it, as `std::filesystem::path`'s `/` does.
+    file_store at(const std::string& id) const {
+        if (id.empty()) return *this;
+        return file_store(dir_ == "." ? std::filesystem::path(id) : dir_ / id);
+    }
 
-    /// A file that is being written. Destroyed unfinished, it removes the file.
+    /// A file that is being written. Destroyed unfinished, it removes the file. After a call that
+    /// failed, `finish` fails too: what a failed write or sync has lost, no later one brings back.
     class writer {
     public:
-        writer(detail::unique_fd fd, std::string path, std::uint64_t size, bool nested)
-            : fd_(std::move(fd)), path_(std::move(path)), size_(size), nested_(nested) {}
-        writer(writer&&) noexcept = default;
+        writer(detail::unique_fd fd, std::string path, std::uint64_t size, bool nested,
+               bool durable = true)
+            : fd_(std::move(fd)), path_(std::move(path)), size_(size), nested_(nested),
+              write_back_(fd_.get(), durable) {}
+        writer(writer&& other) noexcept
+            : fd_(std::move(other.fd_)), path_(std::move(other.path_)), size_(other.size_),
+              nested_(other.nested_), failed_(other.failed_.load()),
+              write_back_(std::move(other.write_back_)) {}
         writer& operator=(writer&& other) noexcept {
             if (this != std::addressof(other)) {
                 discard();
@@ -48,6 +63,8 @@ public:
                 path_ = std::move(other.path_);
                 size_ = other.size_;
                 nested_ = other.nested_;
+                failed_ = other.failed_.load();
+                write_back_ = std::move(other.write_back_);
             }
             return *this;
         }
@@ -60,21 +77,36 @@ public:
                              .expected = "bytes within the " + std::to_string(size_) +
                                          " that were asked for, before finish",
                              .found = std::to_string(b.size()) + " at " + std::to_string(at)});
-            detail::write_all(fd_.get(), at, b, path_);
+            final_if_it_fails([&] {
+                while (!b.empty()) {
+                    auto const n = std::min<std::uint64_t>(b.size(), detail::write_back::stretch);
+                    detail::write_all(fd_.get(), at, b.first(static_cast<std::size_t>(n)), path_);
+                    if (int const e = write_back_.wrote(fd_.get(), n); e != 0)
+                        detail::fail(e, path_, "cannot write it to the disk");
+                    at += n;
+                    b = b.subspan(static_cast<std::size_t>(n));
+                }
+            });
         }
         /// @throws error errc::io also if somebody removed the file meanwhile.
         void finish(bool durable) {
             if (fd_.get() < 0)
                 throw error(errc::invalid_argument,
                             {.object = path_, .expected = "one finish", .found = "a second one"});
-            if (durable) {
-                detail::sync_file(fd_.get(), path_);
-                // `sync` cares for the directory itself; it knows nothing of subdirectories.
-                if (nested_) detail::sync_directory(path_.substr(0, path_.rfind('/')));
-            }
-            if (!detail::names_it(fd_.get(), path_))
-                throw error(errc::io,
-                            {.object = path_, .found = "it was removed while being written"});
+            if (failed_)
+                throw error(errc::io, {.object = path_,
+                                       .found = "an earlier write or sync of it has failed",
+                                       .remedy = "write it again under another name"});
+            final_if_it_fails([&] {
+                if (durable) {
+                    detail::sync_file(fd_.get(), path_);
+                    // `sync` cares for the directory itself; it knows nothing of subdirectories.
+                    if (nested_) detail::sync_directory(path_.substr(0, path_.rfind('/')));
+                }
+                if (!detail::names_it(fd_.get(), path_))
+                    throw error(errc::io,
+                                {.object = path_, .found = "it was removed while being written"});
+            });
             try {
                 fd_.close(path_);
             } catch (...) {
@@ -84,6 +116,15 @@ public:
         }
 
     private:
+        template <class F>
+        void final_if_it_fails(F&& f) {
+            try {
+                f();
+            } catch (...) {
+                failed_ = true;
+                throw;
+            }
+        }
         // Another file under this name is somebody else's.
         void discard() noexcept {
             if (fd_.get() >= 0 && detail::names_it(fd_.get(), path_)) ::unlink(path_.c_str());
@@ -94,6 +135,8 @@ public:
         std::string path_;
         std::uint64_t size_;
         bool nested_;
+        std::atomic<bool> failed_{false};
+        detail::write_back write_back_;
     };
 
     class reader {
@@ -110,7 +153,9 @@ public:
         std::string path_;
     };
 
-    writer create(std::string_view name, std::uint64_t size) {
+    /// @param durable  False: `finish(true)` will not be called, so that the system may write the
+    ///                 bytes back when it likes.
+    writer create(std::string_view name, std::uint64_t size, bool durable = true) {
         auto const file = full(name);
         detail::make_directories(file.parent_path());
         detail::unique_fd fd(detail::retry_interrupted([&] {
@@ -119,7 +164,7 @@ public:
         if (fd.get() < 0) detail::fail(errno, file.string(), "cannot create it");
         int const raw = fd.get();
         bool const nested = name.find('/') != name.npos;
-        writer w(std::move(fd), file.string(), size, nested);  // removes it if there is no room
+        writer w(std::move(fd), file.string(), size, nested, durable);  // removes it if it must
         detail::reserve_space(raw, file.string(), size);
         return w;
     }
@@ -131,35 +176,30 @@ public:
         auto const file = full(name).string();
         auto const directory = full(name).parent_path().string();
         detail::make_directories(directory);
-        auto [fd, temporary] = detail::make_temporary(file);
-        try {
-            detail::write_all(fd.get(), 0, b, temporary);
-            detail::sync_file(fd.get(), temporary);
-            fd.close(temporary);
+        {
             detail::directory_lock const lock(directory);
+            detail::temporary_file temporary(directory);
+            temporary.write(b);
+            temporary.remove_stale(lock.held());
             if (if_match) {
                 if (auto const there = tag(name); there != *if_match)
                     throw replaced(file, *if_match, there);
             }
-            if (::rename(temporary.c_str(), file.c_str()) != 0)
-                detail::fail(errno, file, "cannot rename to it");
-        } catch (...) {
-            ::unlink(temporary.c_str());
-            throw;
+            temporary.rename_to(file);
         }
         if (name.find('/') != name.npos) detail::sync_directory(directory);
         sync();
     }
 
     reader open(std::string_view name) {
-        auto fd = open_existing(name);
+        auto fd = open_existing(name, detail::fail_reading);
         if (!fd) throw error(errc::not_found, {.object = describe(name), .found = "no such file"});
         return {std::move(*fd), full(name).string()};
     }
 
     /// Reads the whole file: inode and time alone come back when files are replaced quickly.
     object_tag tag(std::string_view name) {
-        auto const fd = open_existing(name);
+        auto const fd = open_existing(name, detail::fail);
         if (!fd) return {};
         auto const path = describe(name);
         auto const s = detail::status_of(fd->get(), path);
@@ -180,7 +220,7 @@ public:
     /// The files of the directory itself, by name; not those of its subdirectories.
     std::vector<object_info> list() {
         std::vector<object_info> out;
-        std::unique_ptr<DIR, close_directory> d(::opendir(dir_.c_str()));
+        detail::open_directory const d(::opendir(dir_.c_str()));
         if (!d) {
             if (errno == ENOENT) return out;
             detail::fail(errno, dir_.string(), "cannot list it");
@@ -189,6 +229,7 @@ public:
             errno = 0;
             auto const* e = ::readdir(d.get());
             if (e == nullptr) break;
+            if (detail::is_temporary_name(e->d_name)) continue;
             struct ::stat s {};
             if (::fstatat(::dirfd(d.get()), e->d_name, &s, 0) == 0 && S_ISREG(s.st_mode))
                 out.push_back({e->d_name, static_cast<std::uint64_t>(s.st_size)});
@@ -200,27 +241,28 @@ public:
 
     void remove(std::string_view name) {
         auto const file = full(name);
-        if (::unlink(file.c_str()) != 0) {
-            if (errno == ENOENT || errno == ENOTDIR) return;
-            detail::fail(errno, file.string(), "cannot remove it");
-        }
+        detail::remove_file_below(dir_.string(), name);
         if (name.find('/') != name.npos)
             detail::sync_directory(file.parent_path().string());
     }
 
-    /// Also the parent, which names the directory.
+    /// Also the parent, which names the directory; not where that is of another file system: a
+    /// mount point is nobody's to make.
     void sync() {
+        auto const parent = detail::parent_of(dir_).string();
         detail::sync_directory(dir_.string());
-        detail::sync_directory(detail::parent_of(dir_).string());
+        struct ::stat mine {};
+        struct ::stat above {};
+        if (::stat(dir_.c_str(), &mine) == 0 && ::stat(parent.c_str(), &above) == 0 &&
+            mine.st_dev != above.st_dev)
+            return;
+        detail::sync_directory(parent);
     }
 
     std::string describe(std::string_view name) { return (dir_ / name).string(); }
     const std::filesystem::path& directory() const noexcept { return dir_; }
 
 private:
-    struct close_directory {
-        void operator()(DIR* d) const noexcept { ::closedir(d); }
-    };
     std::filesystem::path full(std::string_view name) const {
         if (!detail::is_object_name(name))
             throw detail::bad_object_name(dir_.string() + "/" + std::string(name));
@@ -228,12 +270,13 @@ private:
     }
 
     /// O_NONBLOCK because opening a pipe that somebody left there would wait; files ignore it.
-    std::optional<detail::unique_fd> open_existing(std::string_view name) const {
+    template <class Fail>
+    std::optional<detail::unique_fd> open_existing(std::string_view name, Fail&& refuse) const {
         auto const file = full(name).string();
         detail::unique_fd fd(detail::retry_interrupted(
             [&] { return ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
         if (fd.get() < 0 && errno != ENOENT && errno != ENOTDIR)
-            detail::fail(errno, file, "cannot open it");
+            refuse(errno, file, "cannot open it");
         if (fd.get() < 0 || !S_ISREG(detail::status_of(fd.get(), file).st_mode)) return {};
         return fd;
     }

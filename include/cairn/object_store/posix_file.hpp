@@ -5,12 +5,10 @@
 #include <cairn/error.hpp>
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +16,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -42,6 +41,15 @@ inline constexpr const char* no_space_remedy =
     if (e == EMFILE || e == ENFILE) remedy = "raise the limit of open files";
     if (e == ENOSPC || e == EDQUOT) remedy = no_space_remedy;
     throw error(errc::io, {.object = path, .found = text, .remedy = std::move(remedy)});
+}
+
+/// As `fail`, where bytes or a name are read: a file whose server has forgotten it was replaced or
+/// removed, so that who looks again finds what stands there now.
+[[noreturn]] inline void fail_reading(int e, const std::string& path, const char* what) {
+    if (e != ESTALE) fail(e, path, what);
+    throw error(errc::not_found, {.object = path,
+                                  .found = std::string(what) + ": " + system_text(e),
+                                  .remedy = "it was replaced or removed while it was read"});
 }
 
 /// Repeats a system call that a signal interrupted. @return what it returned.
@@ -95,7 +103,7 @@ inline void read_all(int fd, std::uint64_t at, std::span<std::byte> into, const 
         auto const n = at > last - into.size() ? ::ssize_t{0} : retry_interrupted([&] {
             return ::pread(fd, into.data(), into.size(), static_cast<off_t>(at));
         });
-        if (n < 0) fail(errno, path, "cannot read it");
+        if (n < 0) fail_reading(errno, path, "cannot read it");
         if (n == 0)
             throw error(errc::corrupt, {.object = path,
                                         .expected = std::to_string(into.size()) +
@@ -106,13 +114,14 @@ inline void read_all(int fd, std::uint64_t at, std::span<std::byte> into, const 
     }
 }
 
+/// A failure is final: what was lost thereby, no later call need report.
 inline void sync_file(int fd, const std::string& path) {
-    if (::fsync(fd) != 0) fail(errno, path, "cannot sync it");
+    if (retry_interrupted([&] { return ::fsync(fd); }) != 0) fail(errno, path, "cannot sync it");
 }
 
 inline struct ::stat status_of(int fd, const std::string& path) {
     struct ::stat s {};
-    if (::fstat(fd, &s) != 0) fail(errno, path, "cannot look at it");
+    if (::fstat(fd, &s) != 0) fail_reading(errno, path, "cannot look at it");
     return s;
 }
 
@@ -134,10 +143,11 @@ inline bool names_it(int fd, const std::string& path) noexcept {
 inline void sync_directory(const std::string& path) {
     unique_fd const fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (fd.get() < 0) {
-        if (errno == ENOENT || errno == EACCES) return;
+        if (errno == ENOENT || errno == ENOTDIR || errno == EACCES) return;
         fail(errno, path, "cannot open the directory");
     }
-    if (::fsync(fd.get()) != 0 && errno != EINVAL && errno != EROFS)
+    // EROFS is no such case: a file system that an error has made read-only says so.
+    if (retry_interrupted([&] { return ::fsync(fd.get()); }) != 0 && errno != EINVAL)
         fail(errno, path, "cannot sync the directory");
 }
 
@@ -164,38 +174,44 @@ inline void make_directories(const std::filesystem::path& p) {
     sync_directory(parent.string());
 }
 
-/// While it lives, no other process of this machine, and no other thread, holds it.
-class directory_lock {
-public:
-    explicit directory_lock(const std::string& path)
-        : fd_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-        if (fd_.get() < 0) fail(errno, path, "cannot open the directory");
-        if (retry_interrupted([&] { return ::flock(fd_.get(), LOCK_EX); }) == 0) return;
-        // NFS locks no descriptor that is open for reading; other file systems know no locks.
-        if (errno != EBADF && errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS)
-            fail(errno, path, "cannot lock it");
+/// Removes a regular file below a directory; none is fine. No link is followed on the way, and none
+/// is removed: what it leads to may be somebody else's.
+/// @throws error errc::unsupported where a link stands in the way.
+inline void remove_file_below(const std::string& directory, std::string_view name) {
+    auto const path = directory + "/" + std::string(name);
+    auto const refuse_link = [&] {
+        throw error(errc::unsupported,
+                    {.object = path,
+                     .expected = "a file",
+                     .found = "a symbolic link on the way to it",
+                     .remedy = "remove it by hand if it is not needed"});
+    };
+    unique_fd at(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (at.get() < 0) {
+        if (errno == ENOENT || errno == ENOTDIR) return;
+        fail(errno, directory, "cannot open the directory");
     }
-    directory_lock(directory_lock&&) = delete;
-    /// Not left to close: a forked child that keeps the descriptor would keep the lock.
-    ~directory_lock() { ::flock(fd_.get(), LOCK_UN); }
-
-private:
-    unique_fd fd_;
-};
-
-/// A new file beside `file`. A process before this one, or one on another machine, may have
-/// had the same id and left its own.
-inline std::pair<unique_fd, std::string> make_temporary(const std::string& file) {
-    static std::atomic<unsigned> counter{0};
-    auto const stem = file + ".tmp." + std::to_string(::getpid()) + ".";
-    for (;;) {
-        auto path = stem + std::to_string(counter++);
-        unique_fd fd(retry_interrupted([&] {
-            return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        }));
-        if (fd.get() >= 0) return {std::move(fd), std::move(path)};
-        if (errno != EEXIST) fail(errno, path, "cannot create it");
+    struct ::stat s {};
+    for (auto slash = name.find('/'); slash != name.npos; slash = name.find('/')) {
+        std::string const part(name.substr(0, slash));
+        name.remove_prefix(slash + 1);
+        unique_fd next(::openat(at.get(), part.c_str(),
+                                O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+        if (next.get() < 0) {
+            auto const e = errno;
+            if (::fstatat(at.get(), part.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0 &&
+                S_ISLNK(s.st_mode))
+                refuse_link();
+            if (e == ENOENT || e == ENOTDIR) return;
+            fail(e, path, "cannot open its directory");
+        }
+        at = std::move(next);
     }
+    std::string const last(name);
+    if (::fstatat(at.get(), last.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(s.st_mode))
+        refuse_link();
+    if (::unlinkat(at.get(), last.c_str(), 0) != 0 && errno != ENOENT && errno != ENOTDIR)
+        fail(errno, path, "cannot remove it");
 }
 
 /// Gives a new file its length, and its space where the file system can reserve any: a full disk

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_DETAIL_PROCESS_IDENTITY_HPP
+#define CAIRN_DETAIL_PROCESS_IDENTITY_HPP
+
+#include <cairn/detail/identity.hpp>
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <fstream>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+
+namespace cairn::detail {
+
+/// One process among all those that may ever use a shared directory: a later one can tell whether
+/// it still runs, if both are on one host.
+struct process_identity {
+    std::string boot{};            ///< Changes whenever the host starts. Empty: not known.
+    std::uint64_t pid_space = 0;   ///< The namespace in which `pid` means anything. 0: not known.
+    std::int64_t pid = 0;
+    std::uint64_t started = 0;     ///< In clock ticks since the host started. 0: not known.
+    std::string run{};             ///< 32 random hex digits, drawn once by each process.
+    friend bool operator==(const process_identity&, const process_identity&) = default;
+};
+
+/// What Linux says of a process in `/proc/<pid>/stat`.
+struct process_status {
+    bool ended = false;  ///< It has ended, and its parent has not asked how.
+    std::uint64_t started = 0;
+};
+inline std::optional<process_status> status_of_process(const std::string& pid) {
+    std::ifstream file("/proc/" + pid + "/stat");
+    std::stringstream text;
+    text << file.rdbuf();
+    // The second field is the program's name, which may hold spaces and parentheses.
+    auto const all = text.str();
+    auto const name_end = all.rfind(')');
+    if (name_end == std::string::npos) return {};
+    std::istringstream fields(all.substr(name_end + 1));
+    process_status s;
+    std::string state, skipped;
+    std::uint64_t threads = 0;
+    fields >> state;
+    for (int field = 4; field < 20; ++field) fields >> skipped;
+    fields >> threads >> skipped >> s.started;
+    if (!fields) return {};
+    // The thread that began a program may have ended while others go on.
+    s.ended = (state == "Z" || state == "X") && threads <= 1;
+    return s;
+}
+
+inline std::string boot_id() {
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    std::string id;
+    std::getline(file, id);
+    return id;
+}
+
+/// A forked child is another process, with another id.
+inline std::string run_id() {
+    static std::mutex m;
+    static std::pair<::pid_t, std::string> drawn{0, {}};
+    std::lock_guard const lock(m);
+    if (auto const pid = ::getpid(); drawn.first != pid) drawn = {pid, new_save_id()};
+    return drawn.second;
+}
+
+inline process_identity this_process() {
+    process_identity p;
+    p.boot = boot_id();
+    struct ::stat s {};
+    if (::stat("/proc/self/ns/pid", &s) == 0) p.pid_space = std::uint64_t{s.st_ino};
+    p.pid = ::getpid();
+    if (auto const mine = status_of_process("self")) p.started = mine->started;
+    p.run = run_id();
+    return p;
+}
+
+inline bool is_this_process(const process_identity& p) {
+    return p.pid == ::getpid() && p.run == run_id();
+}
+
+/// Whether a process ran on this host, in this namespace, and does not any more. False where that
+/// cannot be known.
+inline bool has_ended(const process_identity& p) {
+    auto const me = this_process();
+    if (p.boot.empty() || p.boot != me.boot) return false;
+    if (p.pid_space == 0 || p.pid_space != me.pid_space) return false;
+    if (p.pid <= 0 || p.pid > std::numeric_limits<::pid_t>::max()) return false;
+    if (::kill(static_cast<::pid_t>(p.pid), 0) != 0) return errno == ESRCH;
+    auto const now = status_of_process(std::to_string(p.pid));
+    return now && (now->ended || (p.started != 0 && now->started != p.started));
+}
+
+}  // namespace cairn::detail
+
+#endif
