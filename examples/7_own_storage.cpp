@@ -38,10 +38,10 @@ int main() {
         cairn::load(state, "ckpt/own_storage", ranks, raw_reader(loaded));
         if (rows != std::vector<float>(rows.size(), me) || step != 100) ++wrong;
 
-        // The order of the protocol; the coordinator alone plans for all and finishes.
+        // The order of the protocol; the coordinator alone plans for all, finishes, sweeps.
         auto const expected =
             ranks.rank() == 0 ? call_log{"reset", "set up", "prepare local", "prepare global",
-                                         "write", "finish"}
+                                         "write", "finish", "sweep"}
                               : call_log{"reset", "set up", "prepare local", "write"};
         if (saved != expected) ++wrong;
         if (ranks.rank() != 0) return;

@@ -41,7 +41,7 @@ void for_each_place(const cairn::metadata& m, F&& f) {
     }
 }
 
-// The index: names, dtypes, boxes, and where each box lies.
+// The index: which save wrote it; names, dtypes, boxes, and where each box lies.
 
 inline json::object place(const cairn::storage_location& at) {
     return {{"file", at.object}, {"offset", at.offset}, {"length", at.length}};
@@ -62,9 +62,9 @@ inline json::value describe(
             {"chunks", std::move(chunks)}};
 }
 inline void write_index(cairn::file_store& to, const cairn::metadata& m) {
-    json::object index;
-    for (auto const& [fqn, entry] : m.entries) index[fqn] = describe(entry);
-    auto const text = json::serialize(index);
+    json::object entries;
+    for (auto const& [fqn, entry] : m.entries) entries[fqn] = describe(entry);
+    auto const text = json::serialize(json::object{{"save_id", m.save_id}, {"entries", entries}});
     to.publish(index_name, std::as_bytes(std::span(text)), std::nullopt);
     to.sync();
 }
@@ -106,8 +106,9 @@ inline cairn::metadata read_index(cairn::file_store& from) {
     file.read(0, std::as_writable_bytes(std::span(text)));
     try {
         cairn::metadata m;
-        auto const index = json::parse(text);
-        for (auto const& [fqn, entry] : index.as_object())
+        auto const index = json::parse(text).as_object();
+        m.save_id = std::string(index.at("save_id").as_string());
+        for (auto const& [fqn, entry] : index.at("entries").as_object())
             m.entries[std::string(fqn)] = parse(fqn, entry.as_object());
         return m;
     } catch (const cairn::error&) {
@@ -170,26 +171,40 @@ public:
         results.object_sizes[plan.storage_data] = bytes.size();
         done(std::move(results));
     }
-    void finish(const cairn::metadata& m, cairn::completion<cairn::done_t> done) {
+    void finish(const cairn::metadata& m, cairn::completion<cairn::commit_result> done) {
         log_->push_back("finish");
-        std::set<std::string> old;
+        old_.clear();
         if (!store_->tag(index_name).text.empty())
-            for_each_place(read_index(*store_), [&](auto const& at) { old.insert(at.object); });
+            for_each_place(read_index(*store_), [&](auto const& at) { old_.insert(at.object); });
         write_index(*store_, m);
-        for_each_place(m, [&](auto const& at) { old.erase(at.object); });
-        for (auto const& name : old) remove(name);
-        done();
+        for_each_place(m, [&](auto const& at) { old_.erase(at.object); });
+        done(cairn::commit_result{});
     }
-    void abandon() noexcept {
-        if (created_) remove(file_);
+    bool committed(const std::string& save_id) {
+        log_->push_back("committed?");
+        if (store_->tag(index_name).text.empty()) return false;
+        store_->sync();  // whoever wrote the index may not have come to this
+        return read_index(*store_).save_id == save_id;
+    }
+    bool abandon() noexcept { return !created_ || remove(file_).empty(); }
+    // What stays harms nobody, for no index names it; the save's report says what it is.
+    void sweep(cairn::save_end end, cairn::completion<cairn::sweep_result> done) {
+        log_->push_back("sweep");
+        cairn::sweep_result result;
+        if (end == cairn::save_end::committed)
+            for (auto const& name : old_)
+                if (auto const why = remove(name); !why.empty()) result.warnings.push_back(why);
+        done(std::move(result));
     }
 
 private:
-    // A file that stays harms nobody: no index names it.
-    void remove(const std::string& name) noexcept {
+    // Why it could not; empty if it could.
+    std::string remove(const std::string& name) noexcept {
         try {
             store_->remove(name);
-        } catch (const std::exception&) {
+            return {};
+        } catch (const std::exception& e) {
+            return e.what();
         }
     }
     static void append(cairn::byte_vector& out, const cairn::item_data& d) {
@@ -209,6 +224,7 @@ private:
     std::optional<cairn::file_store> store_;
     bool created_ = false;
     std::string file_;
+    std::set<std::string> old_;  // what the new index has replaced
 };
 static_assert(cairn::StorageWriter<raw_writer>);
 

@@ -49,23 +49,38 @@ public:
             done(std::move(results));
         });
     }
-    void finish(const_lvalue<metadata> m, completion<done_t>&& done) {
+    void finish(const_lvalue<metadata> m, completion<commit_result>&& done) {
         later([this, &meta = m.get(), done = std::move(done)]() mutable {
             {
                 std::lock_guard const lock(to_->m);
                 auto& c = to_->checkpoints[id_];
                 c.meta = meta;
                 c.there = true;
-                std::erase_if(c.items, [&](auto const& x) {
-                    return x.first.substr(0, x.first.find('/')) != meta.save_id;
-                });
             }
-            done();
+            done(commit_result{});
         });
     }
-    void abandon() noexcept {
+    bool committed(const_lvalue<std::string> save_id) {
+        std::lock_guard const lock(to_->m);
+        auto const& c = to_->checkpoints[id_];
+        return c.there && c.meta.save_id == save_id.get();
+    }
+    bool abandon() noexcept {
         std::lock_guard const lock(to_->m);
         for (auto const& n : names_) to_->checkpoints[id_].items.erase(n);
+        return true;
+    }
+    void sweep(save_end end, completion<sweep_result>&& done) {
+        later([this, end, done = std::move(done)]() mutable {
+            if (end == save_end::committed) {
+                std::lock_guard const lock(to_->m);
+                auto& c = to_->checkpoints[id_];
+                std::erase_if(c.items, [&](auto const& x) {
+                    return x.first.substr(0, x.first.find('/')) != c.meta.save_id;
+                });
+            }
+            done(sweep_result{});
+        });
     }
 
 private:
@@ -127,8 +142,16 @@ struct writer_write_completes_empty : storage_writer {
 };
 struct writer_without_finish : storage_writer { void finish() = delete; };
 struct writer_finish_blocks : storage_writer { void finish(const metadata&); };
+struct writer_finish_completes_empty : storage_writer {
+    void finish(const metadata&, completion<done_t>);
+};
+struct writer_without_committed : storage_writer { void committed() = delete; };
+struct writer_committed_is_text : storage_writer { std::string committed(const std::string&); };
 struct writer_without_abandon : storage_writer { void abandon(int) = delete; };
-struct writer_abandon_throws : storage_writer { void abandon(); };
+struct writer_abandon_throws : storage_writer { bool abandon(); };
+struct writer_abandon_says_nothing : storage_writer { void abandon() noexcept; };
+struct writer_without_sweep : storage_writer { void sweep() = delete; };
+struct writer_sweep_blocks : storage_writer { sweep_result sweep(save_end); };
 
 static_assert(!StorageWriter<writer_immovable> && !StorageWriter<writer_without_reset>);
 static_assert(!StorageWriter<writer_reset_returns> && !StorageWriter<writer_without_set_up>);
@@ -141,7 +164,12 @@ static_assert(!StorageWriter<writer_without_write> && !StorageWriter<writer_writ
 static_assert(!StorageWriter<writer_write_takes_the_plan>);
 static_assert(!StorageWriter<writer_write_completes_empty>);
 static_assert(!StorageWriter<writer_without_finish> && !StorageWriter<writer_finish_blocks>);
+static_assert(!StorageWriter<writer_finish_completes_empty>);
+static_assert(!StorageWriter<writer_without_committed>);
+static_assert(!StorageWriter<writer_committed_is_text>);
 static_assert(!StorageWriter<writer_without_abandon> && !StorageWriter<writer_abandon_throws>);
+static_assert(!StorageWriter<writer_abandon_says_nothing>);
+static_assert(!StorageWriter<writer_without_sweep> && !StorageWriter<writer_sweep_blocks>);
 
 }  // namespace cairn::archetype
 

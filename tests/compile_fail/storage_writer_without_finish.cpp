@@ -13,9 +13,11 @@ struct half_a_writer {
     void write_data(const cairn::save_plan&, std::span<const cairn::item_data>,
                     cairn::completion<cairn::write_results>) {}
 #ifdef BASELINE
-    void finish(const cairn::metadata&, cairn::completion<cairn::done_t>) {}
+    void finish(const cairn::metadata&, cairn::completion<cairn::commit_result>) {}
 #endif
-    void abandon() noexcept {}
+    bool committed(const std::string&) { return false; }
+    bool abandon() noexcept { return true; }
+    void sweep(cairn::save_end, cairn::completion<cairn::sweep_result>) {}
 };
 
 void use(cairn::StorageWriter auto&) {}

@@ -17,13 +17,13 @@ namespace cairn::conformance {
 
 /// One call of the storage protocol, in the order of a save and of a load.
 enum class call {
-    reset, set_up, prepare_local, prepare_global, write, finish, abandon,  // a save's
-    read_metadata, read_values, read                                       // a load's, besides
+    reset, set_up, prepare_local, prepare_global, write, finish, committed, abandon, sweep,
+    read_metadata, read_values, read  // a load's, besides
 };
 inline const char* name_of(call c) {
-    constexpr const char* names[] = {"reset",  "set_up", "prepare_local", "prepare_global", "write",
-                                     "finish", "abandon", "read_metadata", "read values",
-                                     "read"};
+    constexpr const char* names[] = {"reset",  "set_up",        "prepare_local", "prepare_global",
+                                     "write",  "finish",        "committed",     "abandon",
+                                     "sweep",  "read_metadata", "read values",   "read"};
     return names[static_cast<int>(c)];
 }
 
@@ -88,23 +88,28 @@ public:
             detail::watched(std::move(done), *w_, [this] { w_->after(call::write, rank_); });
         inner_.write_data(plan, data, std::move(seen));
     }
-    void finish(const metadata& m, completion<done_t> done) {
+    void finish(const metadata& m, completion<commit_result> done) {
         w_->before(call::finish, rank_);
         auto seen =
             detail::watched(std::move(done), *w_, [this] { w_->after(call::finish, rank_); });
         inner_.finish(m, std::move(seen));
     }
-    void abandon() noexcept {
-        w_->before(call::abandon, rank_);
-        inner_.abandon();
-        w_->after(call::abandon, rank_);
+    bool committed(const std::string& save_id) {
+        bool yes = false;
+        around(call::committed, [&] { yes = inner_.committed(save_id); });
+        return yes;
     }
-    bool committed(const std::string& save_id)
-        requires requires(Writer& w, const std::string& id) {
-            { w.committed(id) } -> std::same_as<bool>;
-        }
-    {
-        return inner_.committed(save_id);
+    bool abandon() noexcept {
+        w_->before(call::abandon, rank_);
+        bool const gone = inner_.abandon();
+        w_->after(call::abandon, rank_);
+        return gone;
+    }
+    void sweep(save_end end, completion<sweep_result> done) {
+        w_->before(call::sweep, rank_);
+        auto seen =
+            detail::watched(std::move(done), *w_, [this] { w_->after(call::sweep, rank_); });
+        inner_.sweep(end, std::move(seen));
     }
 
 private:

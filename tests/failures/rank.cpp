@@ -133,13 +133,18 @@ public:
         fault_->at("write");
         w_.write_data(p, d, past(*fault_, "written", std::move(done)));
     }
-    void finish(const cairn::metadata& m, cairn::completion<cairn::done_t> done) {
+    void finish(const cairn::metadata& m, cairn::completion<cairn::commit_result> done) {
         fault_->at("commit");
         w_.finish(m, std::move(done));
         fault_->at("committed");
     }
-    void abandon() noexcept { w_.abandon(); }
     bool committed(const std::string& id) { return w_.committed(id); }
+    bool abandon() noexcept { return w_.abandon(); }
+    void sweep(cairn::save_end end, cairn::completion<cairn::sweep_result> done) {
+        fault_->at("sweep");
+        w_.sweep(end, std::move(done));
+        fault_->at("swept");
+    }
 
 private:
     const fault* fault_;
@@ -190,7 +195,7 @@ std::vector<std::string> points(const std::string& operation) {
     if (operation == "save")
         all.insert(all.end(), {"reset", "set up", "local plan", "global plan*",
                                "global plan, claimed*", "write", "written", "commit*",
-                               "committed*"});
+                               "committed*", "sweep*", "swept*"});
     else
         all.insert(all.end(), {"reset", "read metadata*", "set up", "local plan", "global plan*",
                                "read", "being read"});

@@ -4,32 +4,93 @@
 
 #include <cairn/object_store/concepts.hpp>
 
+#include <array>
 #include <atomic>
 #include <memory>
+#include <mutex>
+#include <new>
 #include <optional>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace support {
 
-/// A store that counts its operations and fails the n-th one with errc::io.
+/// What an injected fault throws: a user's store may throw anything.
+enum class thrown { cairn_error, runtime_error, bad_alloc, number };
+inline constexpr std::array all_thrown{thrown::cairn_error, thrown::runtime_error,
+                                       thrown::bad_alloc, thrown::number};
+
+inline const char* name_of(thrown t) {
+    constexpr const char* names[] = {"cairn::error", "std::runtime_error", "std::bad_alloc", "42"};
+    return names[static_cast<int>(t)];
+}
+[[noreturn]] inline void throw_it(thrown t, const std::string& into) {
+    switch (t) {
+        case thrown::cairn_error:
+            throw cairn::error(cairn::errc::io, {.found = "injected into " + into});
+        case thrown::runtime_error: throw std::runtime_error("injected into " + into);
+        case thrown::bad_alloc: throw std::bad_alloc();
+        case thrown::number: break;
+    }
+    throw 42;
+}
+
+/// One operation of a store or of its handles fails, before or after it takes effect.
+struct fault {
+    int at = -1;  ///< The how-many-th operation, from 0; none if negative.
+    thrown what = thrown::cairn_error;
+    bool afterwards = false;
+};
+
+/// A store that counts the operations of all its copies and handles, and fails one of them.
 template <cairn::ObjectStore Store>
 class fault_store {
     struct state {
         std::atomic<int> calls{0};
-        int fail_at = -1;
-        void step(const char* what) {
-            if (calls++ == fail_at)
-                throw cairn::error(cairn::errc::io,
-                                   {.found = std::string("injected into ") + what});
+        fault f{};
+        bool all = false;
+        std::mutex m{};
+        std::string hit{};
+
+        template <class F>
+        auto around(std::string_view what, F&& effect) {
+            bool const here = calls++ == f.at;
+            if (here) {
+                std::lock_guard const lock(m);
+                hit = what;
+            }
+            if (here && !f.afterwards) throw_it(f.what, std::string(what));
+            if constexpr (std::is_void_v<decltype(effect())>) {
+                effect();
+                if (here) throw_it(f.what, std::string(what));
+            } else {
+                auto r = effect();
+                if (here) throw_it(f.what, std::string(what));
+                return r;
+            }
+        }
+        /// An operation that counts only where all do.
+        template <class F>
+        auto around_if_all(std::string_view what, F&& effect) {
+            if (all) return around(what, effect);
+            return effect();
         }
     };
 
 public:
+    /// Fails an operation that moves bytes or names, with errc::io.
     fault_store(Store s, int fail_at) : store_(std::move(s)), s_(std::make_shared<state>()) {
-        s_->fail_at = fail_at;
+        s_->f.at = fail_at;
+    }
+    /// Any operation, also those that only ask.
+    fault_store(Store s, fault f) : store_(std::move(s)), s_(std::make_shared<state>()) {
+        s_->f = f;
+        s_->all = true;
     }
     fault_store at(std::string id) const {
         fault_store f(*this);
@@ -37,18 +98,21 @@ public:
         return f;
     }
     int calls() const { return s_->calls; }
+    /// Which operation was failed; empty if none was.
+    std::string hit() const {
+        std::lock_guard const lock(s_->m);
+        return s_->hit;
+    }
 
     template <class Handle>
     struct writer {
         Handle h;
         std::shared_ptr<state> s;
         void write(std::uint64_t at, cairn::byte_span b) {
-            s->step("write");
-            h.write(at, b);
+            s->around("write", [&] { h.write(at, b); });
         }
         void finish(bool durable) {
-            s->step("finish");
-            h.finish(durable);
+            s->around("finish", [&] { h.finish(durable); });
         }
     };
     template <class Handle>
@@ -56,36 +120,44 @@ public:
         Handle h;
         std::shared_ptr<state> s;
         void read(std::uint64_t at, std::span<std::byte> into) {
-            s->step("read");
-            h.read(at, into);
+            s->around("read", [&] { h.read(at, into); });
         }
-        std::uint64_t size() { return h.size(); }
+        std::uint64_t size() {
+            return s->around_if_all("size", [&]() -> std::uint64_t { return h.size(); });
+        }
     };
+    /// One that fails afterwards leaves an object of zeros, as a store elsewhere would whose answer
+    /// was lost.
     auto create(std::string_view n, std::uint64_t size) {
-        s_->step("create");
         using handle = decltype(store_.create(n, size));
-        return writer<handle>{store_.create(n, size), s_};
+        return s_->around("create", [&] {
+            writer<handle> w{store_.create(n, size), s_};
+            if (s_->f.afterwards && s_->calls == s_->f.at + 1) w.h.finish(false);
+            return w;
+        });
     }
     void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
-        s_->step("publish");
-        store_.publish(n, b, std::move(m));
+        s_->around("publish", [&] { store_.publish(n, b, std::move(m)); });
     }
     auto open(std::string_view n) {
-        s_->step("open");
         using handle = decltype(store_.open(n));
-        return reader<handle>{store_.open(n), s_};
+        return s_->around("open", [&] { return reader<handle>{store_.open(n), s_}; });
     }
-    cairn::object_tag tag(std::string_view n) { return store_.tag(n); }
+    cairn::object_tag tag(std::string_view n) {
+        return s_->around_if_all("tag", [&] { return store_.tag(n); });
+    }
     std::vector<cairn::object_info> list() {
-        s_->step("list");
-        return store_.list();
+        return s_->around("list", [&] { return store_.list(); });
     }
-    void remove(std::string_view n) { store_.remove(n); }
+    void remove(std::string_view n) {
+        s_->around_if_all("remove", [&] { store_.remove(n); });
+    }
     void sync() {
-        s_->step("sync");
-        store_.sync();
+        s_->around("sync", [&] { store_.sync(); });
     }
-    std::string describe(std::string_view n) { return store_.describe(n); }
+    std::string describe(std::string_view n) {
+        return s_->around_if_all("describe", [&] { return store_.describe(n); });
+    }
 
 private:
     Store store_;

@@ -35,6 +35,9 @@ public:
     int root() const { return root_; }
     bool coordinator() const { return rank() == root_; }
 
+    /// Ends the group for all: a rank that cannot go on must not let the others wait for it.
+    void cancel() noexcept { comm_.cancel(); }
+
     /// Everybody's outcome, in rank order, on the coordinator; empty elsewhere.
     std::vector<outcome> gather(const outcome& mine) {
         return decode(await_completion<std::vector<message>>([&](auto done) {

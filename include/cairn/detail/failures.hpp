@@ -39,6 +39,19 @@ inline rank_failure failure_from(const std::exception_ptr& e, int rank) {
     }
 }
 
+/// What an exception of any type says, for people.
+inline std::string text_of(const std::exception_ptr& e) {
+    try {
+        std::rethrow_exception(e);
+    } catch (const std::bad_alloc&) {
+        return "out of memory";
+    } catch (const std::exception& x) {
+        return x.what();
+    } catch (...) {
+        return "an exception of an unknown type";
+    }
+}
+
 inline void encode(wire_writer& w, const rank_failure& f) {
     bool const ours = f.code.category() == category();
     bool const portable = ours || f.code.category() == boost::system::generic_category() ||

@@ -44,7 +44,12 @@ public:
     /// @return How long the ranks took.
     std::vector<phase_time> run() {
         using step = load_fsm::step;
-        while (fsm_.current() != step::done) fsm_.resume(perform(fsm_.current()));
+        try {
+            while (fsm_.current() != step::done) fsm_.resume(perform(fsm_.current()));
+        } catch (...) {  // no memory left to tell anybody of it: let nobody wait
+            exchange_.cancel();
+            throw;
+        }
         // Others may have got on, and wait for this rank in a broadcast.
         if constexpr (DataPlane<Plane>)
             if (cut_short_ && fsm_.state_modified()) plane_.cancel();
@@ -107,6 +112,8 @@ private:
             cut_short_ = true;
             failures_ = mine_.failures;
             failures_.push_back(failure_from(std::current_exception(), exchange_.rank()));
+            // Perhaps only this rank has failed, at what it was sent: the others must not wait.
+            exchange_.cancel();
             return event::cut_short;
         }
     }
@@ -234,26 +241,31 @@ private:
     }
 
     event look() {
-        replaced_ = false;
-        try {
+        looked_ = exchange_.attempt([&] {
             auto const now = reader_.read_metadata();
             // PyTorch's have no id.
-            replaced_ = now.save_id != meta_.save_id || (now.save_id.empty() && now != meta_);
-        } catch (const error&) {  // it is gone altogether: the first failure says enough
-        }
+            bool const replaced =
+                now.save_id != meta_.save_id || (now.save_id.empty() && now != meta_);
+            return std::vector<std::byte>{std::byte{replaced}};
+        });
+        // Where there is none any more, the first failure says enough.
+        if (!looked_.failures.empty() &&
+            looked_.failures.front().code == make_error_code(errc::not_found))
+            looked_ = {};
         return event::ok;
     }
 
+    /// @pre On the coordinator, `look` was called.
     event restart() {
         auto const before = failures_;
         outcome o;
-        if (exchange_.coordinator()) o.payload.push_back(std::byte{replaced_});
         auto const e = exchanged([&] {
-            o = exchange_.broadcast(o);
+            o = exchange_.broadcast(looked_);
             return o.failures;
         });
-        if (e != event::ok) return e;
-        failures_ = before;
+        if (e == event::cut_short) failures_ = {std::move(failures_.back())};
+        failures_.insert(failures_.begin(), before.begin(), before.end());
+        if (e == event::cut_short) return e;
         mine_ = {};
         return !o.payload.empty() && o.payload[0] == std::byte{1} ? event::moved : event::failed;
     }
@@ -277,7 +289,7 @@ private:
     std::vector<shared_plan> shared_plans_;
     std::vector<std::byte> my_plan_;
     load_plan plan_;
-    bool replaced_ = false;
+    outcome looked_;  ///< Whether the checkpoint was replaced; the coordinator's.
     bool cut_short_ = false;
     std::vector<rank_failure> failures_;
     std::vector<phase_time> phases_;

@@ -2,6 +2,8 @@
 #ifndef CAIRN_SAVE_SAVE_FSM_HPP
 #define CAIRN_SAVE_SAVE_FSM_HPP
 
+#include <cairn/storage/concepts.hpp>
+
 namespace cairn::detail {
 
 /// The order of a save's steps on one rank, and what follows a failure; no I/O.
@@ -10,22 +12,28 @@ namespace cairn::detail {
 /// The invariants, tested by failing each step in turn:
 /// - nothing is written before all ranks agreed on a plan, nothing is committed before all wrote;
 /// - a rank that fails takes part in the next exchange, so that the others learn of it;
-/// - a rank removes its files only while its results are unsent, or after a verdict that says the
-///   save failed. Without a verdict it asks the storage (`resolve`) and removes nothing.
+/// - a rank removes its files only while its results are unsent, after a verdict that says the save
+///   failed, or if it failed itself, so that no commit can happen. Otherwise, without a verdict, it
+///   asks the storage (`resolve`) and removes nothing;
+/// - what a checkpoint replaced is removed after its verdict was sent, never before;
+/// - after a failure the coordinator learns which ranks have removed their files, before it forgets
+///   what these are called.
 class save_fsm {
 public:
     enum class step {
-        open,              ///< the coordinator names the save
-        plan_local,        ///< reset, set up, local plan
-        exchange_plans,    ///< gather
-        plan_global,       ///< coordinator only: dedup, validate, claim the place
-        exchange_global,   ///< scatter
-        write,             ///< finish the plan, write the items
-        exchange_results,  ///< gather
-        commit,            ///< coordinator only: metadata last
-        exchange_verdict,  ///< broadcast
-        resolve,           ///< no verdict came: ask the storage
-        abandon,           ///< remove what this rank wrote
+        open,                ///< the coordinator names the save
+        plan_local,          ///< reset, set up, local plan
+        exchange_plans,      ///< gather
+        plan_global,         ///< coordinator only: dedup, validate, claim the place
+        exchange_global,     ///< scatter
+        write,               ///< finish the plan, write the items
+        exchange_results,    ///< gather
+        commit,              ///< coordinator only: metadata last
+        exchange_verdict,    ///< broadcast
+        resolve,             ///< no verdict came: ask the storage
+        abandon,             ///< remove what this rank wrote
+        exchange_abandoned,  ///< gather: who has removed it
+        sweep,               ///< coordinator only: remove what is left of this save, or replaced
         done,
     };
     /// How a step ended on this rank.
@@ -40,23 +48,36 @@ public:
 
     step current() const noexcept { return step_; }
     bool succeeded() const noexcept { return step_ == step::done && !failed_; }
+    /// What `sweep` is to be told.
+    save_end end() const noexcept { return end_; }
 
     step resume(event e) noexcept {
         using enum step;
         bool const ok = e == event::ok;
         bool const cut = e == event::cut_short;
         switch (step_) {
-            case open: return go(cut ? fail(done) : ok ? plan_local : fail(done));
-            case plan_local: return go(exchange_plans);  // a failure travels with the exchange
+            case open: return go(ok ? plan_local : fail(done));
+            case plan_local:  // a failure travels with the exchange
+                own_failure_ = !ok;
+                return go(exchange_plans);
             case exchange_plans:
                 if (cut) return go(fail(abandon));
                 return go(coordinator_ && ok ? plan_global : exchange_global);
-            case plan_global: return go(exchange_global);
-            case exchange_global: return go(ok ? write : fail(abandon));
-            case write: return go(exchange_results);
+            case plan_global:
+                claimed_ = true;
+                plans_sent_ = ok;
+                return go(exchange_global);
+            case exchange_global:
+                if (ok) return go(write);
+                // Who was sent no plan writes nothing.
+                end_ = cut && plans_sent_ ? save_end::uncertain : save_end::abandoned;
+                return go(fail(abandon));
+            case write:
+                own_failure_ = !ok;
+                return go(exchange_results);
             case exchange_results:
                 // The coordinator alone decides; without all results it decides against.
-                if (cut) return go(coordinator_ ? fail(abandon) : resolve);
+                if (cut) return go(coordinator_ ? fail(abandon) : without_verdict());
                 return go(coordinator_ && ok ? commit : exchange_verdict);
             case commit:
                 committed_ = ok;
@@ -64,10 +85,19 @@ public:
                 return go(exchange_verdict);
             case exchange_verdict:
                 if (unknown_ || e == event::unknown) return go(resolve);
-                if (cut) return go(coordinator_ ? after_lost_verdict() : resolve);
-                return go(ok ? done : fail(abandon));
-            case resolve: return go(ok ? done : fail(done));
-            case abandon: return go(done);
+                if (committed_) return go(succeed());  // whoever heard of it
+                if (cut) return go(coordinator_ ? fail(abandon) : without_verdict());
+                if (ok) return go(succeed());
+                acknowledge_ = true;
+                return go(fail(abandon));
+            case resolve: return go(ok ? succeed() : fail(done));
+            case abandon:
+                if (!ok) end_ = save_end::uncertain;
+                return go(acknowledge_ ? exchange_abandoned : after_failure());
+            case exchange_abandoned:
+                if (ok) end_ = save_end::abandoned;
+                return go(after_failure());
+            case sweep: return go(done);
             case done: return done;
         }
         return done;
@@ -79,14 +109,26 @@ private:
         failed_ = true;
         return s;
     }
-    /// The coordinator knows what it did, whoever heard of it.
-    step after_lost_verdict() noexcept { return committed_ ? step::done : fail(step::abandon); }
+    step succeed() noexcept {
+        end_ = save_end::committed;
+        return coordinator_ ? step::sweep : step::done;
+    }
+    /// A save of which this rank's part failed cannot be committed.
+    step without_verdict() noexcept { return own_failure_ ? fail(step::abandon) : step::resolve; }
+    step after_failure() const noexcept {
+        return coordinator_ && claimed_ ? step::sweep : step::done;
+    }
 
     step step_ = step::open;
+    save_end end_ = save_end::uncertain;
     bool coordinator_;
     bool failed_ = false;
+    bool own_failure_ = false;
+    bool claimed_ = false;      ///< The place may have been claimed.
+    bool plans_sent_ = false;
     bool committed_ = false;
     bool unknown_ = false;
+    bool acknowledge_ = false;  ///< All ranks know that the save failed, and say what they removed.
 };
 
 }  // namespace cairn::detail

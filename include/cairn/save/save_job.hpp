@@ -11,13 +11,12 @@
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/save/options.hpp>
+#include <cairn/save/place_results.hpp>
 #include <cairn/save/save_fsm.hpp>
 #include <cairn/storage/concepts.hpp>
 
 #include <concepts>
 #include <exception>
-#include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -40,7 +39,12 @@ public:
     /// @throws error with every failed rank's own failure.
     save_report run() {
         using step = save_fsm::step;
-        while (fsm_.current() != step::done) fsm_.resume(perform(fsm_.current()));
+        try {
+            while (fsm_.current() != step::done) fsm_.resume(perform(fsm_.current()));
+        } catch (...) {  // no memory left to tell anybody of it: let nobody wait
+            exchange_.cancel();
+            throw;
+        }
         if (!fsm_.succeeded()) throw error(std::move(failures_), false);
         return std::move(report_);
     }
@@ -58,13 +62,16 @@ private:
             case exchange_global: return exchanged([&] { return scattered(); });
             case write: return worked("write", [&] { return write_items(); });
             case exchange_results: return exchanged([&] { return gathered(); });
-            case commit: return worked("commit", [&] { return commit_metadata(); });
+            case commit: return commit_or_doubt();
             case exchange_verdict: return exchanged([&] { return verdict(); });
             case resolve: return resolve_outcome();
             case abandon:
+                clock_.enter("clean up");
                 // A writer that was not reset still knows the files of the save before this one.
-                if (begun_) writer_.abandon();
-                return event::ok;
+                all_removed_ = !begun_ || writer_.abandon();
+                return all_removed_ ? event::ok : event::failed;
+            case exchange_abandoned: return acknowledge();
+            case sweep: return swept();
             case done: return event::ok;
         }
         return event::failed;
@@ -90,7 +97,12 @@ private:
             failures_ = f();
             return outcome_of(failures_);
         } catch (...) {
-            failures_ = {failure_from(std::current_exception(), exchange_.rank())};
+            // What this rank knows of says more than what became of the group thereby.
+            failures_ = collect_failures(everybody_);
+            if (failures_.empty()) failures_ = mine_.failures;
+            failures_.push_back(failure_from(std::current_exception(), exchange_.rank()));
+            // Perhaps only this rank has failed, at what it was sent: the others must not wait.
+            exchange_.cancel();
             return event::cut_short;
         }
     }
@@ -187,87 +199,40 @@ private:
         return std::move(w.out);
     }
 
-    std::vector<std::byte> commit_metadata() {
+    /// From when the writer may have published, only its word for it says that it has not.
+    event commit_or_doubt() {
+        bool begun = false;
+        auto const e = worked("commit", [&] {
+            prepare_metadata();
+            begun = true;
+            auto result = await_completion<commit_result>(
+                [&](auto done) { writer_.finish(std::as_const(meta_), std::move(done)); });
+            report_.warnings = std::move(result.warnings);
+            return std::vector<std::byte>();
+        });
+        if (e == event::ok || e == event::unknown || !begun) return e;
+        if (mine_.failures.front().code == make_error_code(errc::concurrent_save)) return e;
+        try {
+            if (!writer_.committed(report_.save_id)) return e;
+        } catch (...) {
+            mine_.failures = {in_doubt(mine_.failures.front().text)};
+            return event::unknown;
+        }
+        auto const said = std::move(mine_.failures);
+        mine_.failures.clear();
+        report_.warnings.push_back("committed, although it failed: " + said.front().text);
+        return event::ok;
+    }
+    void prepare_metadata() {
+        result_placer placer(meta_);
         for (std::size_t rank = 0; rank < everybody_.size(); ++rank) {
             wire_reader r(everybody_[rank].payload);
             auto const plan = decode_save_plan(r.bytes());
-            place(plan, decode_write_results(r.bytes()), static_cast<int>(rank));
+            placer.place(plan, decode_write_results(r.bytes()), static_cast<int>(rank));
             phases_.get(r, static_cast<int>(rank));
         }
-        check_all_placed();
+        placer.check_all_placed();
         meta_.save_id = report_.save_id;
-        (void)await_completion<done_t>(
-            [&](auto done) { writer_.finish(std::as_const(meta_), std::move(done)); });
-        // The checkpoint exists: nothing that fails from here on may undo it.
-        report_.meta = std::move(meta_);
-        if constexpr (requires {
-                          { writer_.warnings() } -> std::convertible_to<std::vector<std::string>>;
-                      }) {
-            try {
-                report_.warnings = writer_.warnings();
-            } catch (...) {
-                report_.warnings = {"the writer had warnings that could not be had"};
-            }
-        }
-        return {};
-    }
-
-    /// Fills locations into the metadata, matched by name and box.
-    void place(const save_plan& plan, write_results results, int rank) {
-        for (auto& r : results.items) {
-            if (r.item >= plan.items.size()) {
-                throw error(errc::invalid_plan, {.rank = rank, .found = "a result for no item"});
-            }
-            auto const& item = plan.items[r.item];
-            auto const it = meta_.entries.find(item.fqn);
-            if (it == meta_.entries.end()) {
-                throw error(errc::invalid_plan, {.rank = rank, .tensor = item.fqn,
-                                                 .found = "a result for a name without metadata"});
-            }
-            check_written_item(item, rank, it->second);
-            if (auto* o = std::get_if<object_metadata>(&it->second)) {
-                o->at = std::move(r.at);
-            } else {
-                auto const c = chunk_of(item);
-                if (c == nullptr) {
-                    throw error(errc::invalid_plan, {.rank = rank, .tensor = item.fqn,
-                                                     .found = "a result for an unplanned box " +
-                                                              to_string(item.where)});
-                }
-                c->at = std::move(r.at);
-            }
-        }
-        for (auto& [name, size] : results.object_sizes) meta_.object_sizes.emplace(name, size);
-    }
-
-    cairn::chunk* chunk_of(const write_item& item) {
-        if (chunks_.empty()) {
-            for (auto& [fqn, entry] : meta_.entries) {
-                if (auto* t = std::get_if<tensor_metadata>(&entry))
-                    for (auto& c : t->chunks)
-                        chunks_.emplace(std::pair(fqn, std::pair(c.where.offsets, c.where.lengths)),
-                                        &c);
-            }
-        }
-        auto const it =
-            chunks_.find(std::pair(item.fqn, std::pair(item.where.offsets, item.where.lengths)));
-        return it == chunks_.end() ? nullptr : it->second;
-    }
-
-    void check_all_placed() const {
-        auto const check = [](const std::string& fqn, const storage_location& at) {
-            if (at.object.empty()) {
-                throw error(errc::invalid_plan, {.tensor = fqn,
-                                                 .expected = "a place for every chunk",
-                                                 .found = "one that no rank wrote"});
-            }
-        };
-        for (auto const& [fqn, entry] : meta_.entries) {
-            if (auto const* t = std::get_if<tensor_metadata>(&entry))
-                for (auto const& c : t->chunks) check(fqn, c.at);
-            else
-                check(fqn, std::get<object_metadata>(entry).at);
-        }
     }
 
     std::vector<rank_failure> verdict() {
@@ -282,23 +247,50 @@ private:
         return o.failures;
     }
 
+    rank_failure in_doubt(std::string found) const {
+        return error(errc::outcome_unknown,
+                     {.found = std::move(found),
+                      .remedy = "look for save id " + report_.save_id +
+                                " in the checkpoint; no file was removed"})
+            .as_failure(exchange_.rank());
+    }
     event resolve_outcome() {
-        bool committed = false;
-        if constexpr (requires { { writer_.committed(report_.save_id) } -> std::same_as<bool>; }) {
-            try {
-                committed = writer_.committed(report_.save_id);
-            } catch (const error&) {
-                committed = false;
-            }
-        }
-        if (committed) return event::ok;
         auto lost = failures_.empty() ? std::string() : failures_.front().text;
-        failures_ = {error(errc::outcome_unknown,
-                           {.found = lost,
-                            .remedy = "look for save id " + report_.save_id +
-                                      " in the checkpoint; no file was removed"})
-                         .as_failure(exchange_.rank())};
+        try {
+            if (writer_.committed(report_.save_id)) return event::ok;
+        } catch (...) {
+            lost += "; asked whether it was committed, the storage failed: " +
+                    text_of(std::current_exception());
+        }
+        failures_ = {in_doubt(std::move(lost))};
         return event::failed;
+    }
+
+    /// All ranks know that the save failed; the coordinator learns whether anything is left of it.
+    event acknowledge() {
+        try {
+            outcome o;
+            if (!all_removed_)
+                o.failures.push_back(error(errc::io, {.found = "files that could not be removed"})
+                                         .as_failure(exchange_.rank()));
+            return outcome_of(collect_failures(exchange_.gather(o)));
+        } catch (...) {
+            exchange_.cancel();
+            return event::cut_short;
+        }
+    }
+    /// The last step: the outcome is known to all who can know it, and cannot change any more.
+    event swept() {
+        try {
+            auto result = await_completion<sweep_result>(
+                [&](auto done) { writer_.sweep(fsm_.end(), std::move(done)); });
+            for (auto& w : result.warnings) report_.warnings.push_back(std::move(w));
+        } catch (...) {
+            report_.warnings.push_back("files that are not needed any more may be left: " +
+                                       text_of(std::current_exception()));
+        }
+        report_.meta = std::move(meta_);
+        return event::ok;
     }
 
     const flat_state& state_;
@@ -309,14 +301,14 @@ private:
     Plan& planner_;
     Writer& writer_;
     save_fsm fsm_;
-    bool begun_ = false;  ///< The writer was reset for this save.
+    bool begun_ = false;        ///< The writer was reset for this save.
+    bool all_removed_ = false;  ///< Of what this rank wrote, after a failure.
     std::string coordinators_id_;
     outcome mine_;
     std::vector<outcome> everybody_;
     std::vector<save_plan> plans_;
     std::vector<std::byte> my_plan_;
     metadata meta_;
-    std::map<std::pair<std::string, std::pair<sizes, sizes>>, cairn::chunk*> chunks_;
     std::vector<rank_failure> failures_;
     phase_table phases_;
     save_report report_;

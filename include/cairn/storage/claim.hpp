@@ -2,13 +2,15 @@
 #ifndef CAIRN_STORAGE_CLAIM_HPP
 #define CAIRN_STORAGE_CLAIM_HPP
 
-#include <cairn/detail/wire.hpp>
+#include <cairn/activity.hpp>
+#include <cairn/detail/failures.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/storage/data_names.hpp>
+#include <cairn/storage/leftovers.hpp>
+#include <cairn/storage/save_intent.hpp>
 
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
+#include <exception>
 #include <set>
 #include <string>
 #include <string_view>
@@ -17,59 +19,20 @@
 
 namespace cairn::detail {
 
-inline constexpr std::string_view metadata_name = ".metadata";
-inline constexpr std::string_view intent_prefix = ".saving.";
-
-/// `__0_0.distcp` → `__0_0.<save id>.distcp`
-inline std::string name_with_id(const std::string& name, const std::string& save_id) {
-    auto const slash = name.rfind('/');
-    auto const dot = name.rfind('.');
-    if (dot == std::string::npos || (slash != std::string::npos && dot < slash))
-        return name + "." + save_id;
-    return name.substr(0, dot) + "." + save_id + name.substr(dot);
-}
-
-/// What a save that is under way leaves in the place it writes to, so that a later save can tell
-/// its leftovers from files that are nobody's business: the names it may create, and when it began.
-struct save_intent {
-    std::int64_t began = 0;  ///< Seconds since 1970.
-    std::vector<std::string> names{};
-
-    std::vector<std::byte> encode() const {
-        wire_writer w;
-        w.u8(1);
-        w.svarint(began);
-        w.varint(names.size());
-        for (auto const& n : names) w.string(n);
-        return std::move(w.out);
-    }
-    static save_intent decode(byte_span b) {
-        wire_reader r(b);
-        if (r.u8() != 1) wire_reader::fail("an intent of an unknown version");
-        save_intent i;
-        i.began = r.svarint();
-        for (auto n = r.count(); n-- > 0;) i.names.push_back(r.string());
-        return i;
-    }
-};
-
-/// The coordinator's hold on the place of one checkpoint, from the first look to the commit.
+/// The coordinator's hold on the place of one checkpoint, from the first look to the last removal.
 ///
 /// Rules (docs/decisions/0004-commit.md): data files are always new; what stood there stays whole
-/// until the new metadata has replaced the old one; only then are files removed, and only those
-/// that the replaced metadata named or that an expired intent listed.
+/// until the new metadata has replaced the old one; whatever may be left behind is listed in an
+/// intent until it is known to be gone.
 template <ObjectStore Store>
 class claim {
 public:
-    static constexpr std::chrono::hours intent_expiry{24};
-
     /// @param names  What the save would like to call its files.
     /// @return The names it gets: as they are where nothing of a checkpoint stands, else with the
     /// save id.
     /// @throws error errc::already_exists if `overwrite` is off and a checkpoint stands there.
     std::vector<std::string> take(Store& store, const std::string& save_id,
                                   std::vector<std::string> names, bool overwrite) {
-        save_id_ = save_id;
         start_ = store.tag(metadata_name);
         if (!overwrite && !start_.text.empty()) {
             throw error(errc::already_exists,
@@ -77,159 +40,81 @@ public:
                          .expected = "no checkpoint here, because overwrite is off",
                          .remedy = "choose another checkpoint id, or allow overwriting"});
         }
+        intent_.save_id = save_id;
+        intent_.began = save_intent::now();
+        intent_.owner = this_process();
         if (!start_.text.empty()) read_old(store);
-        intent_ = std::string(intent_prefix) + save_id;
-        bool plain = place_is_free(store, names);
-        write_intent(store, plain ? names : with_id(names));
+        auto const with_ids = [&] {
+            std::vector<std::string> out;
+            for (auto const& n : names) out.push_back(name_with_id(n, save_id));
+            return out;
+        };
+        name_ = std::string(intent_prefix) + save_id;
+        bool const plain = place_is_free(store, names);
+        intent_.names = plain ? names : with_ids();
+        store.publish(name_, intent_.encode(), std::nullopt);
         if (plain && !place_is_free(store, names)) {  // somebody else came at the same moment
-            store.remove(intent_);
-            plain = false;
-            write_intent(store, with_id(names));
+            intent_.names = with_ids();
+            store.publish(name_, intent_.encode(), std::nullopt);
         }
-        names_ = plain ? std::move(names) : with_id(names);
-        return names_;
+        return intent_.names;
     }
 
     /// Replaces the metadata, durably and only if nobody else did since `take`; from then on the
     /// checkpoint exists.
-    /// @throws error errc::concurrent_save; errc::outcome_unknown if the store failed half-way and
-    /// the new metadata may be in place.
+    /// @throws error errc::outcome_unknown if the new metadata may be in place; any other error
+    /// says that it is not, and never will be.
     void publish(Store& store, byte_span bytes) {
+        definite([&] {
+            if (store.tag(name_).text.empty())
+                throw error(errc::concurrent_save,
+                            {.object = store.describe(name_),
+                             .expected = "this save's intent",
+                             .found = "none: another save took this one for dead and removed it",
+                             .remedy = "save again"});
+        });
         try {
             store.publish(metadata_name, bytes, start_);
-        } catch (const error& e) {
-            if (e.code() == make_error_code(errc::concurrent_save)) throw;
-            bool untouched = false;
-            try {
-                untouched = store.tag(metadata_name) == start_;
-            } catch (const error&) {
-                untouched = false;
-            }
-            if (untouched) throw;
-            throw error(errc::outcome_unknown,
-                        {.object = store.describe(metadata_name),
-                         .found = e.what(),
-                         .remedy = "load it to find out; no file was removed"});
+        } catch (...) {
+            auto const why = std::current_exception();
+            if (!is_untouched(store, why)) throw doubt(store, why);
+            definite([&] { std::rethrow_exception(why); });
         }
     }
 
-    /// After `publish`: removes what nothing refers to any more. Failures here are not failures of
-    /// the save; they are returned as warnings.
-    std::vector<std::string> sweep(Store& store, const std::set<std::string>& kept) {
-        std::vector<std::string> warnings;
-        auto const drop = [&](const std::string& name) {
-            if (kept.count(name) != 0 || !is_plain_name(name)) return;
-            try {
-                store.remove(name);
-            } catch (const error& e) {
-                warnings.push_back(e.what());
-            }
-        };
-        if (!old_problem_.empty()) warnings.push_back(old_problem_);
-        for (auto const& name : old_names_) drop(name);
-        auto const attempt = [&](auto&& f) {
-            try {
-                f();
-            } catch (const error& e) {
-                // Another save may have tidied up meanwhile.
-                if (e.code() != make_error_code(errc::not_found)) warnings.push_back(e.what());
-            }
-        };
-        attempt([&] { store.remove(intent_); });
-        std::vector<object_info> there;
-        attempt([&] { there = store.list(); });
-        for (auto const& info : there)
-            attempt([&] { collect_expired(store, info.name, drop); });
-        attempt([&] { store.sync(); });
-        intent_.clear();
-        return warnings;
+    /// After `publish`: removes what nothing refers to any more.
+    /// @param standing  The files of the checkpoint that was published.
+    /// @return What could not be done, as warnings.
+    std::vector<std::string> sweep(Store& store, const std::set<std::string>& standing,
+                                   activity* shown) {
+        leftovers<Store> old(store, standing, shown);
+        if (!old_problem_.empty()) old.warn(old_problem_);
+        old.collect(name_, intent_.replaced_id);
+        if (old.remove_replaced(intent_.replaced, intent_.replaced_id)) old.forget(name_);
+        name_.clear();
+        return old.take_warnings();
     }
 
-    /// The save failed before `publish`.
-    void release(Store& store) noexcept {
-        if (intent_.empty()) return;
-        try {
-            store.remove(intent_);
-        } catch (...) {  // what stays behind is a leftover that a later save collects
+    /// The save has failed, and every rank has removed its files.
+    std::vector<std::string> release(Store& store) {
+        leftovers<Store> own(store, nothing(), nullptr);
+        if (!name_.empty()) own.forget(name_);
+        name_.clear();
+        return own.take_warnings();
+    }
+
+    /// The save has failed, but not every rank is known to have removed its files, and some may
+    /// still write. What is there goes; the intent stays for what may come.
+    std::vector<std::string> remove_planned(Store& store, activity* shown) {
+        leftovers<Store> own(store, nothing(), shown);
+        if (!name_.empty()) {
+            (void)own.remove_planned(intent_.names, intent_.save_id, true);
+            (void)own.sync();
         }
-        intent_.clear();
+        name_.clear();
+        return own.take_warnings();
     }
 
-private:
-    std::vector<std::string> with_id(const std::vector<std::string>& names) const {
-        std::vector<std::string> out;
-        for (auto const& n : names) out.push_back(name_with_id(n, save_id_));
-        return out;
-    }
-
-    /// Nothing of any checkpoint is here: no metadata, no other save, none of the names.
-    bool place_is_free(Store& store, const std::vector<std::string>& names) const {
-        std::set<std::string_view> const wanted(names.begin(), names.end());
-        for (auto const& info : store.list()) {
-            if (info.name == intent_) continue;
-            if (info.name == metadata_name || info.name.starts_with(intent_prefix) ||
-                info.name.ends_with(".distcp") || wanted.count(info.name) != 0)
-                return false;
-        }
-        return true;
-    }
-
-    void write_intent(Store& store, std::vector<std::string> names) {
-        save_intent i;
-        i.began = now();
-        i.names = std::move(names);
-        auto const bytes = i.encode();
-        auto handle = store.create(intent_, bytes.size());
-        handle.write(0, bytes);
-        handle.finish(true);
-    }
-
-    void read_old(Store& store) {
-        try {
-            auto r = store.open(metadata_name);
-            std::vector<std::byte> bytes(static_cast<std::size_t>(r.size()));
-            r.read(0, bytes);
-            auto const old = format::native::parse_metadata_file(bytes).meta;
-            for_each_location(old,
-                              [&](const storage_location& at) { old_names_.insert(at.object); });
-            for (auto const& [name, size] : old.object_sizes) old_names_.insert(name);
-        } catch (const error& e) {
-            old_names_.clear();
-            old_problem_ = std::string("the files of the replaced checkpoint stay, because its "
-                                       "metadata cannot be read: ") + e.what();
-        }
-    }
-
-    template <class Drop>
-    void collect_expired(Store& store, const std::string& name, const Drop& drop) {
-        if (!name.starts_with(intent_prefix) || name == intent_) return;
-        auto r = store.open(name);
-        std::vector<std::byte> bytes(static_cast<std::size_t>(r.size()));
-        r.read(0, bytes);
-        save_intent other;
-        try {
-            other = save_intent::decode(bytes);
-        } catch (const error&) {
-            return;  // half-written or not ours: leave it
-        }
-        auto const limit = std::chrono::duration_cast<std::chrono::seconds>(intent_expiry).count();
-        if (now() - other.began < limit) return;
-        for (auto const& n : other.names) drop(n);
-        store.remove(name);
-    }
-
-    static std::int64_t now() {
-        return std::chrono::duration_cast<std::chrono::seconds>(
-                   std::chrono::system_clock::now().time_since_epoch())
-            .count();
-    }
-    /// A name read from a file may lead anywhere; only those within the place are removed.
-    static bool is_plain_name(std::string_view n) {
-        return !n.empty() && n != metadata_name && n.front() != '/' &&
-               n.find("..") == std::string_view::npos;
-    }
-
-public:
     template <class F>
     static void for_each_location(const metadata& m, F&& f) {
         for (auto const& [fqn, entry] : m.entries) {
@@ -241,13 +126,96 @@ public:
         }
     }
 
+    /// Runs what comes before anything can have been published; whatever it throws becomes an
+    /// @ref error, which says so.
+    template <class F>
+    static void definite(F&& f) {
+        try {
+            f();
+        } catch (const error&) {
+            throw;
+        } catch (...) {
+            auto const why = failure_from(std::current_exception(), 0);
+            throw error(why.code, {.found = text_of(std::current_exception())});
+        }
+    }
+
 private:
-    std::string save_id_;
-    std::string intent_;
-    std::vector<std::string> names_;
-    object_tag start_;
-    std::set<std::string> old_names_;
-    std::string old_problem_;
+    /// Whether a `publish` that threw has changed nothing. Only the store's own word for it, or the
+    /// old tag, says so.
+    bool is_untouched(Store& store, const std::exception_ptr& why) const {
+        try {
+            std::rethrow_exception(why);
+        } catch (const error& e) {
+            if (e.code() == make_error_code(errc::concurrent_save)) return true;
+        } catch (...) {
+        }
+        try {
+            return store.tag(metadata_name) == start_;
+        } catch (...) {
+            return false;
+        }
+    }
+    static error doubt(Store& store, const std::exception_ptr& why) {
+        std::string name(metadata_name);
+        try {
+            name = store.describe(metadata_name);
+        } catch (...) {  // the plain name says it too
+        }
+        return error(errc::outcome_unknown,
+                     {.object = std::move(name),
+                      .found = text_of(why),
+                      .remedy = "load it to find out; no file was removed"});
+    }
+
+    /// Nothing of any checkpoint is here: no metadata, no other save, none of the names.
+    bool place_is_free(Store& store, const std::vector<std::string>& names) const {
+        std::set<std::string_view> const wanted(names.begin(), names.end());
+        for (auto const& info : store.list()) {
+            if (info.name == name_) continue;
+            if (info.name == metadata_name || info.name.starts_with(intent_prefix) ||
+                info.name.ends_with(".distcp") || wanted.count(info.name) != 0)
+                return false;
+        }
+        return true;
+    }
+
+    static bool is_broken(const error& e) {
+        for (auto const c : {errc::corrupt, errc::checksum_mismatch, errc::unsupported,
+                             errc::invalid_plan})
+            if (e.code() == make_error_code(c)) return true;
+        return false;
+    }
+    void read_old(Store& store) {
+        std::set<std::string> found;
+        try {
+            auto r = store.open(metadata_name);
+            byte_vector bytes(static_cast<std::size_t>(r.size()));
+            if (!bytes.empty()) r.read(0, bytes);
+            auto const old = format::native::parse_metadata_file(bytes).meta;
+            for_each_location(old, [&](const storage_location& at) { found.insert(at.object); });
+            for (auto const& [name, size] : old.object_sizes) found.insert(name);
+            intent_.replaced_id = old.save_id;
+            intent_.replaced.assign(found.begin(), found.end());
+        } catch (const error& e) {
+            // A broken checkpoint can be overwritten; one that storage fails to read might be
+            // whole, and nobody would ever remove its files.
+            if (!is_broken(e)) throw;
+            intent_.replaced.clear();
+            old_problem_ = std::string("the files of the replaced checkpoint stay, because its "
+                                       "metadata cannot be read: ") + e.what();
+        }
+    }
+
+    static const std::set<std::string>& nothing() {
+        static const std::set<std::string> none;
+        return none;
+    }
+
+    save_intent intent_{};
+    std::string name_{};  ///< Of the intent, from when it may be there.
+    object_tag start_{};
+    std::string old_problem_{};
 };
 
 }  // namespace cairn::detail

@@ -30,6 +30,22 @@ struct storage_setup {
     std::shared_ptr<activity> at_work{};
 };
 
+/// How a commit went.
+struct commit_result {
+    std::vector<std::string> warnings{};  ///< What a reader of the checkpoint should know.
+};
+/// How a sweep went.
+struct sweep_result {
+    std::vector<std::string> warnings{};  ///< What could not be removed, and why.
+};
+
+/// How a save has ended, which says what a sweep may remove.
+enum class save_end {
+    committed,  ///< The checkpoint exists: what it replaced can go.
+    abandoned,  ///< It failed, and every rank has removed what it wrote.
+    uncertain   ///< It failed; some ranks may have left files, or may still be writing.
+};
+
 /// Puts the items of a plan somewhere: a checkpoint *format* together with its place.
 /// The protocol is DCP's `StorageWriter`.
 ///
@@ -42,16 +58,23 @@ struct storage_setup {
 /// | `w.prepare_local_save_plan(plan)`     | all         | → `save_plan`; may note storage_data |
 /// | `w.prepare_global_save_plan(plans)`   | coordinator | → `std::vector<save_plan>`           |
 /// | `w.write_data(plan, data, done)`      | all         | `done(write_results)`                |
-/// | `w.finish(meta, done)`                | coordinator | `done()`; the checkpoint now exists  |
-/// | `w.abandon()`                         | all         | the save failed; `noexcept`          |
+/// | `w.finish(meta, done)`                | coordinator | `done(commit_result)`; the checkpoint now exists |
+/// | `w.committed(save_id)`                | all         | → `bool`: whether that save's checkpoint stands, durably |
+/// | `w.abandon()`                         | all         | → `bool`; `noexcept`; the save failed |
+/// | `w.sweep(end, done)`                  | coordinator | `done(sweep_result)`; the last step  |
 ///
 /// **Semantics**
 /// - *Order*: as in the table; `write_data` after all ranks agreed; `finish` after every rank's
 ///   write succeeded, with all locations filled in. `abandon` instead of the rest when the save is
 ///   known to have failed, and only after a `reset` for this save that returned; it removes what
-///   this rank wrote since then and nothing else.
-/// - *Commit*: a `finish` that fails has committed nothing, unless it fails with
-///   @ref errc::outcome_unknown: then nobody calls `abandon`.
+///   this rank wrote since then and nothing else, and returns whether nothing of that is left.
+///   `sweep` after all ranks were told how the save ended; only if `prepare_global_save_plan` was
+///   called, and never while it is not known whether the save was committed.
+/// - *Commit*: `finish` removes nothing. A `finish` that fails is asked about by `committed`: true
+///   is success; false, that it has committed nothing and never will; a throw, or
+///   @ref errc::outcome_unknown from `finish`, that nobody knows, and then no file is removed.
+/// - *In doubt*: a rank that sent its results and then lost touch asks `committed` too: true is
+///   success, all else @ref errc::outcome_unknown. True promises that a crash does not undo it.
 /// - *Lifetime*: `plan`, `data` (one entry per item) and what they point to live until `done` is
 ///   called. `meta` likewise.
 /// - *Completion*: `done` is called exactly once, from any thread, inside the call or later. A
@@ -60,12 +83,11 @@ struct storage_setup {
 ///   `finish` has completed, the checkpoint does. Before `finish` a reader sees what stood there
 ///   before, or nothing.
 /// - *Overlap*: one save at a time per object.
-/// - *In doubt* (optional): `w.committed(save_id)` → `bool`, whether that save's checkpoint stands.
-///   A rank that sent its results and then lost touch asks it: true is success; false, a throw or
-///   no such member is @ref errc::outcome_unknown, and no file is removed.
-/// - *Errors*: @ref error or any exception; the save reports it with the rank.
+/// - *Errors*: @ref error or any exception; the save reports it with the rank. What `sweep` throws
+///   is a warning.
 ///
 /// Not promised: that ranks share the object, or that `write_data` runs on the thread of `reset`.
+/// Whoever sweeps is not told what other ranks sweep: a later version may call it on all of them.
 /// **Models**: `torch_writer` over any ObjectStore. **Archetype**: `archetype::storage_writer`.
 template <class W>
 concept StorageWriter =
@@ -73,14 +95,17 @@ concept StorageWriter =
                                 save_plan plan, std::vector<save_plan> plans,
                                 const std::span<const item_data>& data,
                                 completion<write_results> wrote, const metadata& m,
-                                completion<done_t> done) {
+                                completion<commit_result> committed, const std::string& save_id,
+                                completion<sweep_result> swept) {
         { w.reset(id) } -> std::same_as<void>;
         { w.set_up_writer(s) } -> std::same_as<void>;
         { w.prepare_local_save_plan(std::move(plan)) } -> std::same_as<save_plan>;
         { w.prepare_global_save_plan(std::move(plans)) } -> std::same_as<std::vector<save_plan>>;
         { w.write_data(std::as_const(plan), data, std::move(wrote)) } -> std::same_as<void>;
-        { w.finish(m, std::move(done)) } -> std::same_as<void>;
-        { w.abandon() } noexcept -> std::same_as<void>;
+        { w.finish(m, std::move(committed)) } -> std::same_as<void>;
+        { w.committed(save_id) } -> std::same_as<bool>;
+        { w.abandon() } noexcept -> std::same_as<bool>;
+        { w.sweep(save_end::committed, std::move(swept)) } -> std::same_as<void>;
     };
 
 /// Where the items that a reader fetched go. Plain callables over the planner, so that a reader

@@ -51,11 +51,17 @@ public:
             if (!id.empty()) s_->placed.emplace(s_->base.at(id));
         }
         s_->created.clear();
+        s_->in_doubt.clear();
+        s_->published.clear();
         s_->hold = {};
-        s_->warnings.clear();
+        s_->running.reset();
     }
 
-    void set_up_writer(const storage_setup& setup) { s_->setup = setup; }
+    void set_up_writer(const storage_setup& setup) {
+        s_->setup = setup;
+        s_->running.reset();
+        s_->running.emplace(setup.save_id);
+    }
 
     save_plan prepare_local_save_plan(save_plan plan) { return plan; }
 
@@ -119,55 +125,87 @@ public:
     }
 
     /// Commits: every data file is there in full size, then the metadata replaces the old one.
-    void finish(const metadata& m, completion<done_t> done) {
-        metadata meta = m;
-        meta.save_id = s_->setup.save_id;
-        for (auto const& [name, size] : meta.object_sizes) {
-            auto const found = s_->store().open(name).size();
-            if (found != size) {
-                throw error(errc::corrupt,
-                            {.object = s_->store().describe(name),
-                             .expected = std::to_string(size) + " bytes, as its writer reported",
-                             .found = std::to_string(found) + " bytes",
-                             .remedy = "all ranks must see the same directory"});
+    /// Nothing is removed.
+    void finish(const metadata& m, completion<commit_result> done) {
+        commit_result result;
+        byte_vector bytes;
+        std::set<std::string> files;
+        detail::claim<Store>::definite([&] {
+            metadata meta = m;
+            meta.save_id = s_->setup.save_id;
+            for (auto const& [name, size] : meta.object_sizes) {
+                check_size(name, size);
+                files.insert(name);
+                if (s_->setup.at_work) s_->setup.at_work->advance();
             }
-        }
-        auto const bytes =
-            format::native::make_metadata_file(meta, s_->options.torch_metadata);
+            bytes = format::native::make_metadata_file(meta, s_->options.torch_metadata);
+            if (s_->options.torch_metadata) warn_of_many(meta, result.warnings);
+        });
         s_->hold.publish(s_->store(), bytes);
-        std::set<std::string> kept;
-        for (auto const& [name, size] : meta.object_sizes) kept.insert(name);
-        s_->warnings = s_->hold.sweep(s_->store(), kept);
+        s_->published = std::move(files);
         s_->created.clear();
-        if (s_->options.torch_metadata) warn_of_many(meta);
-        done();
-    }
-
-    /// Removes the files that this rank created in the save that failed, and nothing else.
-    void abandon() noexcept {
-        for (auto const& name : s_->created) {
-            try {
-                s_->store().remove(name);
-            } catch (...) {  // a leftover; the intent, if it stays too, tells a later save of it
-            }
-        }
-        s_->created.clear();
-        s_->hold.release(s_->store());
+        done(std::move(result));
     }
 
     /// Whether this save's checkpoint stands: what a rank without a verdict asks. False also where
-    /// a later save has replaced it meanwhile.
-    /// @throws error if `.metadata` is missing or cannot be read.
+    /// a later save has replaced it meanwhile, or where no checkpoint stands.
+    /// @throws error if `.metadata` cannot be read, or its name cannot be made durable.
     bool committed(const std::string& save_id) {
+        if (s_->store().tag(detail::metadata_name).text.empty()) return false;
         auto r = s_->store().open(detail::metadata_name);
-        std::vector<std::byte> bytes(static_cast<std::size_t>(r.size()));
+        byte_vector bytes(static_cast<std::size_t>(r.size()));
         if (!bytes.empty()) r.read(0, bytes);
-        return format::native::parse_metadata_file(bytes).meta.save_id == save_id;
+        auto const meta = format::native::parse_metadata_file(bytes).meta;
+        if (meta.save_id != save_id) return false;
+        // Whoever published it may not have come to this.
+        s_->store().sync();
+        if (s_->published.empty())
+            for (auto const& [name, size] : meta.object_sizes) s_->published.insert(name);
+        return true;
+    }
+
+    /// Removes the files that this rank created in the save that failed, and nothing else.
+    bool abandon() noexcept {
+        bool gone = true;
+        auto const attempt = [&](auto&& f) {
+            try {
+                f();
+            } catch (...) {  // a leftover, which the intent tells a later save of
+                gone = false;
+            }
+        };
+        for (auto const& name : s_->created) attempt([&] { s_->store().remove(name); });
+        for (auto const& name : s_->in_doubt) {
+            attempt([&] {
+                auto const w = detail::whose(s_->store(), name, s_->setup.save_id, true);
+                if (w == detail::ownership::proven) s_->store().remove(name);
+                if (w == detail::ownership::unproven) gone = false;
+            });
+        }
+        s_->created.clear();
+        s_->in_doubt.clear();
+        if (!s_->setup.coordinator) s_->running.reset();
+        return gone;
+    }
+
+    /// Removes what the save, as it ended, has left or replaced.
+    void sweep(save_end end, completion<sweep_result> done) {
+        auto* const shown = s_->setup.at_work.get();
+        sweep_result result;
+        switch (end) {
+            case save_end::committed:
+                result.warnings = s_->hold.sweep(s_->store(), s_->published, shown);
+                break;
+            case save_end::abandoned: result.warnings = s_->hold.release(s_->store()); break;
+            case save_end::uncertain:
+                result.warnings = s_->hold.remove_planned(s_->store(), shown);
+                break;
+        }
+        s_->running.reset();
+        done(std::move(result));
     }
 
     Store& store() noexcept { return s_->store(); }
-    /// What the last `finish` could not tidy up.
-    const std::vector<std::string>& warnings() const noexcept { return s_->warnings; }
 
 private:
     struct state {
@@ -180,7 +218,9 @@ private:
         detail::claim<Store> hold{};
         std::mutex m{};
         std::vector<std::string> created{};
-        std::vector<std::string> warnings{};
+        std::vector<std::string> in_doubt{};  ///< May have been created, although that failed.
+        std::set<std::string> published{};  ///< The files of the checkpoint that now stands.
+        std::optional<detail::running_save> running{};
         std::unique_ptr<boost::asio::thread_pool> pool{};  // last: its threads end first
     };
     struct write_job {
@@ -203,29 +243,38 @@ private:
     }
 
     std::string file_name(int rank, int n) const {
-        if (s_->options.file_name) return s_->options.file_name(rank, n);
-        return "__" + std::to_string(rank) + "_" + std::to_string(n) + ".distcp";
+        return s_->options.file_name ? s_->options.file_name(rank, n)
+                                     : detail::default_data_name(rank, n);
+    }
+
+    void check_size(const std::string& name, std::uint64_t size) {
+        auto const found = std::uint64_t{s_->store().open(name).size()};
+        if (found == size) return;
+        throw error(errc::corrupt,
+                    {.object = s_->store().describe(name),
+                     .expected = std::to_string(size) + " bytes, as its writer reported",
+                     .found = std::to_string(found) + " bytes",
+                     .remedy = "all ranks must see the same directory"});
     }
 
     /// Measured with PyTorch 2.14: about 2 kB of Python objects for each chunk, on every rank.
-    void warn_of_many(const metadata& m) {
+    void warn_of_many(const metadata& m, std::vector<std::string>& warnings) const {
         std::uint64_t chunks = 0;
         for (auto const& [fqn, entry] : m.entries)
             if (auto const* t = std::get_if<tensor_metadata>(&entry)) chunks += t->chunks.size();
         if (chunks <= s_->options.many_chunks) return;
-        s_->warnings.push_back(std::to_string(chunks) +
-                               " chunks: each rank of PyTorch needs about " +
-                               std::to_string((chunks * 2000 + 999'999) / 1'000'000) +
-                               " MB to read .metadata; torch_metadata = false leaves its pickle "
-                               "out");
+        warnings.push_back(std::to_string(chunks) + " chunks: each rank of PyTorch needs about " +
+                           std::to_string((chunks * 2000 + 999'999) / 1'000'000) +
+                           " MB to read .metadata; torch_metadata = false leaves its pickle out");
     }
 
     static void check_names(const std::vector<std::string>& names) {
         std::set<std::string_view> seen;
         for (auto const& n : names) {
-            if (n.empty() || n.front() == '.' || n.front() == '/' || n.find("..") != n.npos) {
+            if (!detail::is_data_name(n)) {
                 throw error(errc::invalid_argument,
-                            {.object = n, .expected = "a relative file name that is not hidden"});
+                            {.object = n,
+                             .expected = "a relative file name, no part of which is hidden"});
             }
             if (auto const at = detail::find_not_utf8(n); at != n.npos) {
                 throw error(errc::invalid_argument,
@@ -267,23 +316,46 @@ private:
     }
 
     void write_one(write_job& job, const detail::placed_file& f, std::span<const item_data> data) {
-        std::uint64_t expected = f.end_of_items;
-        if (!f.items.empty()) {
-            expected += format::native::encode_footer(
-                            detail::empty_footer(f, s_->setup.save_id)).size();
-        }
-        auto handle = s_->store().create(f.name, expected);
+        // A rank without items leaves an empty file, as DCP does; under a name of the user's it
+        // would be nobody's.
+        bool const with_footer = !f.items.empty() || !detail::is_default_data_name(f.name);
+        std::uint64_t size = f.end_of_items;
+        if (with_footer)
+            size += format::native::encode_footer(
+                        detail::empty_footer(f, s_->setup.save_id)).size();
+        auto handle = create(f.name, size);
         {
             std::lock_guard const lock(s_->m);
             s_->created.push_back(f.name);
         }
-        std::vector<write_result> results;
         detail::shown_writes shown(handle, s_->setup.at_work.get());
-        auto const size = detail::write_file(shown, f, data, s_->setup.save_id, results);
+        auto const mark = detail::owners_mark(s_->setup.save_id);
+        if (with_footer) shown.write(size - mark.size(), mark);
+        std::vector<write_result> results;
+        if (!f.items.empty())
+            size = detail::write_file(shown, f, data, s_->setup.save_id, results);
         handle.finish(s_->options.sync_files);
         std::lock_guard const lock(job.m);
         job.results.object_sizes.emplace(f.name, size);
         job.results.items.insert(job.results.items.end(), results.begin(), results.end());
+    }
+    auto create(const std::string& name, std::uint64_t size) {
+        try {
+            if constexpr (WriteBackStore<Store>)
+                return s_->store().create(name, size, s_->options.sync_files);
+            else
+                return s_->store().create(name, size);
+        } catch (const error& e) {
+            if (e.code() != make_error_code(errc::already_exists)) doubt(name);
+            throw;
+        } catch (...) {
+            doubt(name);
+            throw;
+        }
+    }
+    void doubt(const std::string& name) {
+        std::lock_guard const lock(s_->m);
+        s_->in_doubt.push_back(name);
     }
 
     void end_of_file(write_job& job) {
@@ -293,10 +365,15 @@ private:
         }
         try {
             if (!job.failure && s_->options.sync_files) s_->store().sync();
+            if (!job.failure) complete_results(job);
         } catch (...) {
             job.failure = std::current_exception();
         }
         if (job.failure) return job.done.fail(job.failure);
+        job.done(std::move(job.results));
+    }
+    /// What is stored as another item lies where that one does.
+    static void complete_results(write_job& job) {
         std::map<std::uint32_t, storage_location> places;
         for (auto const& r : job.results.items) places.emplace(r.item, r.at);
         for (std::uint32_t i = 0; i < job.stored_as.size(); ++i)
@@ -304,7 +381,6 @@ private:
                 job.results.items.push_back({i, places.at(job.stored_as[i])});
         std::sort(job.results.items.begin(), job.results.items.end(),
                   [](auto const& a, auto const& b) { return a.item < b.item; });
-        job.done(std::move(job.results));
     }
 
     std::unique_ptr<state> s_;

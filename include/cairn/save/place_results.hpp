@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_PLACE_RESULTS_HPP
+#define CAIRN_SAVE_PLACE_RESULTS_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/planner/check_plan.hpp>
+#include <cairn/planner/plan.hpp>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace cairn::detail {
+
+/// Fills the locations that ranks wrote to into the metadata of a save, matched by name and box.
+class result_placer {
+public:
+    /// @param m  Outlives this, and keeps its entries.
+    explicit result_placer(metadata& m) : meta_(m) {
+        for (auto& [fqn, entry] : meta_.entries) {
+            if (auto* t = std::get_if<tensor_metadata>(&entry))
+                for (auto& c : t->chunks)
+                    chunks_.emplace(std::pair(fqn, std::pair(c.where.offsets, c.where.lengths)),
+                                    &c);
+        }
+    }
+
+    void place(const save_plan& plan, write_results results, int rank) {
+        for (auto& r : results.items) {
+            if (r.item >= plan.items.size()) {
+                throw error(errc::invalid_plan, {.rank = rank, .found = "a result for no item"});
+            }
+            auto const& item = plan.items[r.item];
+            auto const it = meta_.entries.find(item.fqn);
+            if (it == meta_.entries.end()) {
+                throw error(errc::invalid_plan, {.rank = rank, .tensor = item.fqn,
+                                                 .found = "a result for a name without metadata"});
+            }
+            check_written_item(item, rank, it->second);
+            if (auto* o = std::get_if<object_metadata>(&it->second)) {
+                o->at = std::move(r.at);
+            } else {
+                auto const c = chunks_.find(
+                    std::pair(item.fqn, std::pair(item.where.offsets, item.where.lengths)));
+                if (c == chunks_.end()) {
+                    throw error(errc::invalid_plan, {.rank = rank, .tensor = item.fqn,
+                                                     .found = "a result for an unplanned box " +
+                                                              to_string(item.where)});
+                }
+                c->second->at = std::move(r.at);
+            }
+        }
+        for (auto& [name, size] : results.object_sizes) meta_.object_sizes.emplace(name, size);
+    }
+
+    /// @throws error errc::invalid_plan if something was written by nobody.
+    void check_all_placed() const {
+        auto const check = [](const std::string& fqn, const storage_location& at) {
+            if (at.object.empty()) {
+                throw error(errc::invalid_plan, {.tensor = fqn,
+                                                 .expected = "a place for every chunk",
+                                                 .found = "one that no rank wrote"});
+            }
+        };
+        for (auto const& [fqn, entry] : meta_.entries) {
+            if (auto const* t = std::get_if<tensor_metadata>(&entry))
+                for (auto const& c : t->chunks) check(fqn, c.at);
+            else
+                check(fqn, std::get<object_metadata>(entry).at);
+        }
+    }
+
+private:
+    metadata& meta_;
+    std::map<std::pair<std::string, std::pair<sizes, sizes>>, cairn::chunk*> chunks_{};
+};
+
+}  // namespace cairn::detail
+
+#endif

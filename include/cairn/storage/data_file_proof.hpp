@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_DATA_FILE_PROOF_HPP
+#define CAIRN_STORAGE_DATA_FILE_PROOF_HPP
+
+#include <cairn/detail/wire.hpp>
+#include <cairn/format/native/footer.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/storage/data_names.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace cairn::detail {
+
+/// What is known of a file that a replaced `.metadata` or a leftover intent names. Both may say
+/// anything: they can have come with a download, or from another directory.
+enum class ownership {
+    absent,    ///< There is no such file.
+    proven,    ///< It is a data file of that save.
+    anothers,  ///< It is a data file of another save.
+    unproven   ///< Nothing shows that it is a data file at all.
+};
+
+/// What a data file bears at its end from its first byte on, until its footer takes its place: a
+/// footer without items. Who finds the file after a crash can tell whose it is.
+inline byte_vector owners_mark(const std::string& save_id) {
+    return format::native::encode_footer({save_id, {}});
+}
+
+/// The save that a data file says it is of, in its footer or mark. Nothing where there is neither,
+/// as in PyTorch's files.
+template <class Handle>
+std::optional<std::string> save_id_at_end(Handle& file, std::uint64_t size) {
+    constexpr std::size_t tail = format::native::footer_tail_bytes;
+    constexpr std::size_t head = 1 + 1 + 32;  // version, and a save id with its length
+    if (size < head + tail) return {};
+    byte_vector bytes(tail);
+    file.read(size - tail, bytes);
+    auto const length = format::native::footer_length(bytes);
+    if (length < head + tail || length > size) return {};
+    bytes.resize(head);
+    file.read(size - length, bytes);
+    wire_reader r(bytes);
+    if (r.u8() != 1 || r.u8() != 32) return {};
+    auto const id = r.raw(32);
+    std::string text(reinterpret_cast<const char*>(id.data()), id.size());
+    if (!is_save_id(text)) return {};
+    return text;
+}
+
+/// Whether nothing was written to a file but, perhaps, a part of the mark.
+template <class Handle>
+bool is_blank(Handle& file, std::uint64_t size, const std::string& save_id) {
+    if (size == 0) return true;
+    byte_vector piece(static_cast<std::size_t>(std::min<std::uint64_t>(size, 4096)));
+    file.read(size - piece.size(), piece);
+    auto const mark = owners_mark(save_id);
+    for (std::size_t i = 1; i <= std::min(mark.size(), piece.size()); ++i)
+        if (auto& b = piece[piece.size() - i]; b == mark[mark.size() - i]) b = std::byte{0};
+    auto const is_zero = [&] {
+        return std::all_of(piece.begin(), piece.end(),
+                           [](std::byte b) { return b == std::byte{0}; });
+    };
+    if (!is_zero()) return false;
+    if (size == piece.size()) return true;
+    file.read(0, std::span(piece).first(std::min<std::size_t>(
+                     piece.size(), static_cast<std::size_t>(size - piece.size()))));
+    return is_zero();
+}
+
+/// Whether a file within a place is in a directory that is the place of another checkpoint.
+template <ObjectStore Store>
+bool is_in_another_checkpoint(Store& store, std::string_view name) {
+    for (auto slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1)) {
+        auto const other = std::string(name.substr(0, slash + 1)) + std::string(metadata_name);
+        if (!store.tag(other).text.empty()) return true;
+    }
+    return false;
+}
+
+/// Whose a file is that save `save_id` is said to have written.
+/// @param save_id  Empty for a checkpoint of PyTorch's.
+/// @param planned  The save itself said so on this host, before it wrote the file.
+template <ObjectStore Store>
+ownership whose(Store& store, const std::string& name, const std::string& save_id, bool planned) {
+    if (!is_data_name(name) || is_in_another_checkpoint(store, name)) return ownership::unproven;
+    if (has_id(name, save_id)) return ownership::proven;
+    try {
+        auto file = store.open(name);
+        std::uint64_t const size = file.size();
+        if (auto const id = save_id_at_end(file, size))
+            return *id == save_id ? ownership::proven : ownership::anothers;
+        // Without either: PyTorch's, or one of ours whose writer was killed at its first step.
+        if (is_default_data_name(name)) return ownership::proven;
+        if (planned && is_blank(file, size, save_id)) return ownership::proven;
+    } catch (const error& e) {
+        if (e.code() == make_error_code(errc::not_found)) return ownership::absent;
+        throw;
+    }
+    return ownership::unproven;
+}
+
+}  // namespace cairn::detail
+
+#endif

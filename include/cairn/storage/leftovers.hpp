@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_LEFTOVERS_HPP
+#define CAIRN_STORAGE_LEFTOVERS_HPP
+
+#include <cairn/activity.hpp>
+#include <cairn/detail/failures.hpp>
+#include <cairn/storage/data_file_proof.hpp>
+#include <cairn/storage/running_saves.hpp>
+#include <cairn/storage/save_intent.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// Removes files that no checkpoint needs any more, and nothing else; whatever a store throws is a
+/// warning.
+template <ObjectStore Store>
+class leftovers {
+public:
+    /// An intent is forgotten after this time where nothing better is known of its owner.
+    static constexpr std::chrono::hours intent_expiry{24};
+
+    /// @param standing  The files that the metadata which stands there names.
+    /// @param shown     Told of each file; may be null.
+    leftovers(Store& store, const std::set<std::string>& standing, activity* shown)
+        : store_(store), standing_(standing), shown_(shown) {}
+
+    /// Removes the files of a checkpoint that was replaced.
+    /// @return Whether nothing is left of them that a later save could still remove.
+    bool remove_replaced(const std::vector<std::string>& names, const std::string& save_id) {
+        return remove(names, save_id, false, true);
+    }
+    /// Removes the files that a save planned, which will not commit any more.
+    bool remove_planned(const std::vector<std::string>& names, const std::string& save_id,
+                        bool on_this_host) {
+        return remove(names, save_id, on_this_host, false);
+    }
+
+    /// Collects what saves left that are over. First, so that it is known which files are not.
+    /// @param own          The intent to leave alone.
+    /// @param replaced_id  The save whose metadata was just replaced: it had published.
+    void collect(const std::string& own, const std::string& replaced_id) {
+        std::vector<object_info> there;
+        attempt([&] { there = store_.list(); });
+        std::vector<found_intent> over;
+        for (auto const& info : there) {
+            if (!is_intent_name(info.name) || info.name == own) continue;
+            attempt([&] { look_at(info, replaced_id, over); });
+        }
+        for (auto& i : over) {
+            if (!i.readable)  // what it had listed can still be told by the id in a name
+                for (auto const& info : there)
+                    if (is_data_name(info.name) && has_id(info.name, i.save_id))
+                        i.what.names.push_back(info.name);
+            bool const planned_gone = remove_planned(i.what.names, i.save_id, i.on_this_host);
+            bool const replaced_gone = remove_replaced(i.what.replaced, i.what.replaced_id);
+            if (planned_gone && replaced_gone) forget(i.name);
+        }
+    }
+    /// Removes an intent: after what it lists, and when it is certain that this is gone.
+    void forget(const std::string& intent) {
+        if (sync()) attempt([&] { store_.remove(intent); });
+    }
+
+    /// The removals survive a crash. @return Whether they do.
+    bool sync() {
+        if (removed_ && attempt([&] { store_.sync(); })) removed_ = false;
+        return !removed_;
+    }
+    /// @return Whether `f` returned.
+    template <class F>
+    bool attempt(F&& f) {
+        try {
+            f();
+            return true;
+        } catch (...) {
+            warn(text_of(std::current_exception()));
+            return false;
+        }
+    }
+    /// Of very many, the first ones say enough.
+    void warn(std::string what) {
+        if (warnings_.size() < most_warnings)
+            warnings_.push_back(std::move(what));
+        else
+            ++unsaid_;
+    }
+    std::vector<std::string> take_warnings() {
+        if (unsaid_ != 0)
+            warnings_.push_back("and " + std::to_string(unsaid_) + " more warnings of this kind");
+        return std::move(warnings_);
+    }
+
+private:
+    struct found_intent {
+        std::string name{}, save_id{};
+        save_intent what{};
+        bool readable = true;
+        bool on_this_host = false;
+    };
+
+    /// Notes whether an intent's save is over, or which files it may still need.
+    void look_at(const object_info& info, const std::string& replaced_id,
+                 std::vector<found_intent>& over) {
+        found_intent i;
+        i.name = info.name;
+        i.save_id = info.name.substr(intent_prefix.size());
+        byte_vector bytes;
+        try {
+            auto r = store_.open(info.name);
+            if (std::uint64_t const size = r.size(); size > most_bytes)
+                throw error(errc::unsupported, {.object = store_.describe(info.name),
+                                                .expected = "an intent",
+                                                .found = std::to_string(size) + " bytes"});
+            else
+                bytes.resize(static_cast<std::size_t>(size));
+            if (!bytes.empty()) r.read(0, bytes);
+        } catch (const error& e) {
+            if (e.code() == make_error_code(errc::not_found)) return;  // its save ended just now
+            throw;
+        }
+        try {
+            i.what = save_intent::decode(bytes);
+            i.readable = i.what.save_id.empty() || i.what.save_id == i.save_id;
+        } catch (const error& e) {
+            // Of a newer cairn, whose rules nobody here knows. Anything else was cut short by a
+            // crash: it is replaced in one step.
+            if (e.code() == make_error_code(errc::unsupported)) return;
+            i.readable = false;
+        }
+        auto const& owner = i.what.owner;
+        bool const mine = is_this_process(owner);
+        i.on_this_host = mine || (!owner.boot.empty() && owner.boot == boot_id());
+        auto const limit = std::chrono::duration_cast<std::chrono::seconds>(intent_expiry).count();
+        bool const ended = mine ? !running_save::is(i.save_id)
+                                : has_ended(owner) || i.what.began <= save_intent::now() - limit;
+        if (!i.readable) i.what = {};
+        if (!i.readable || i.save_id == replaced_id || ended)
+            over.push_back(std::move(i));
+        else
+            needed_.insert(i.what.names.begin(), i.what.names.end());
+    }
+
+    bool remove(const std::vector<std::string>& names, const std::string& save_id, bool planned,
+                bool must_be_its_own) {
+        bool gone = true;
+        for (auto const& name : names) {
+            if (shown_ != nullptr) shown_->advance();
+            if (standing_.count(name) != 0) continue;
+            if (needed_.count(name) != 0) {
+                gone = false;
+                continue;
+            }
+            auto const done = attempt([&] {
+                auto const whose_it_is = whose(store_, name, save_id, planned);
+                if (whose_it_is == ownership::absent) return;
+                if (whose_it_is == ownership::proven) return remove_file(name);
+                if (whose_it_is == ownership::unproven || must_be_its_own)
+                    warn("'" + store_.describe(name) + "' stays: nothing shows that it is a data "
+                         "file of the checkpoint or save that named it; remove it by hand if it "
+                         "is not needed");
+            });
+            gone = gone && done;
+        }
+        return gone;
+    }
+    void remove_file(const std::string& name) {
+        removed_ = true;
+        try {
+            store_.remove(name);
+        } catch (const error& e) {
+            if (e.code() != make_error_code(errc::unsupported)) throw;
+            warn(e.what());  // a link, which nobody will ever remove
+        }
+    }
+
+    static constexpr std::size_t most_warnings = 64;
+    static constexpr std::uint64_t most_bytes = std::uint64_t{1} << 28;
+    Store& store_;
+    const std::set<std::string>& standing_;
+    activity* shown_;
+    std::set<std::string> needed_{};  ///< By saves that may still commit.
+    std::vector<std::string> warnings_{};
+    std::size_t unsaid_ = 0;
+    bool removed_ = false;
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_SAVE_INTENT_HPP
+#define CAIRN_STORAGE_SAVE_INTENT_HPP
+
+#include <cairn/detail/process_identity.hpp>
+#include <cairn/detail/wire.hpp>
+#include <cairn/format/crc.hpp>
+#include <cairn/object_store/concepts.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// What a save that is under way leaves in the place it writes to, as `.saving.<save id>`, so that
+/// a later save can collect whatever this one could not remove: all names that it may create, all
+/// that it will remove once it is published, and who runs it.
+///
+///     2 u8 · save id · began · owner (boot, pid space, pid, started, run) · names · id of the
+///     replaced checkpoint · its names · room for more · CRC-32 of all before
+///
+/// Version 1, without the owner and what follows it but the names, can still be read.
+struct save_intent {
+    std::string save_id{};         ///< Empty in version 1.
+    std::int64_t began = 0;        ///< Seconds since 1970, by the clock of the owner.
+    process_identity owner{};      ///< The coordinator's.
+    std::vector<std::string> names{};
+    std::string replaced_id{};     ///< Empty also where PyTorch wrote what is replaced.
+    std::vector<std::string> replaced{};
+
+    static std::int64_t now() {
+        return std::chrono::duration_cast<std::chrono::seconds>(
+                   std::chrono::system_clock::now().time_since_epoch())
+            .count();
+    }
+
+    byte_vector encode() const {
+        wire_writer w;
+        w.u8(2);
+        w.string(save_id);
+        w.svarint(began);
+        w.string(owner.boot);
+        w.varint(owner.pid_space);
+        w.svarint(owner.pid);
+        w.varint(owner.started);
+        w.string(owner.run);
+        put(w, names);
+        w.string(replaced_id);
+        put(w, replaced);
+        w.u32(format::crc32(w.out));
+        return std::move(w.out);
+    }
+
+    /// @throws error errc::unsupported for what a newer cairn wrote, errc::corrupt for what nobody
+    /// did.
+    static save_intent decode(byte_span b) {
+        wire_reader r(b);
+        save_intent i;
+        auto const version = r.u8();
+        if (version == 1) {
+            i.began = r.svarint();
+            i.names = get(r);
+            return i;
+        }
+        if (version > 2)
+            throw error(errc::unsupported, {.expected = "an intent of version 1 or 2",
+                                            .found = "version " + std::to_string(version)});
+        if (version == 0 || b.size() < 5) wire_reader::fail("no intent");
+        if (wire_reader(b.last(4)).u32() != format::crc32(b.first(b.size() - 4)))
+            wire_reader::fail("an intent of another checksum");
+        i.save_id = r.string();
+        i.began = r.svarint();
+        i.owner.boot = r.string();
+        i.owner.pid_space = r.varint();
+        i.owner.pid = r.svarint();
+        i.owner.started = r.varint();
+        i.owner.run = r.string();
+        i.names = get(r);
+        i.replaced_id = r.string();
+        i.replaced = get(r);
+        return i;
+    }
+
+private:
+    static void put(wire_writer& w, const std::vector<std::string>& all) {
+        w.varint(all.size());
+        for (auto const& n : all) w.string(n);
+    }
+    static std::vector<std::string> get(wire_reader& r) {
+        std::vector<std::string> all;
+        for (auto n = r.count(); n-- > 0;) all.push_back(r.string());
+        return all;
+    }
+};
+
+}  // namespace cairn::detail
+
+#endif

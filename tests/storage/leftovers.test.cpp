@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+// What broken saves left is collected by the next one, once it is certain that they are over, and
+// never before.
+#include "support/dying_store.hpp"
+#include "support/scratch.hpp"
+#include "support/whole.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(leftovers)
+
+namespace fs = std::filesystem;
+using cairn::detail::save_intent;
+
+namespace {
+
+const std::string id_a(32, 'a'), id_b(32, 'b');
+
+/// A place with one checkpoint, and what another save left there.
+struct place {
+    support::scratch dir{};
+    fs::path at = dir.dir / "c";
+    std::string standing_id = save(1).save_id;
+
+    cairn::save_report save(float v) {
+        std::vector<float> w(4, v);
+        cairn::state_dict sd{{"w", w}};
+        return cairn::save(sd, at.string());
+    }
+    void write(const std::string& name, std::span<const std::byte> bytes) const {
+        std::ofstream(at / name, std::ios::binary)
+            .write(reinterpret_cast<const char*>(bytes.data()),
+                   static_cast<std::streamsize>(bytes.size()));
+    }
+    void write(const std::string& name, const std::string& text) const {
+        write(name, std::as_bytes(std::span(text)));
+    }
+    bool has(const std::string& name) const { return fs::exists(at / name); }
+    /// Saves, and has nothing to complain of.
+    void save_well(float v) {
+        std::string all;
+        for (auto const& w : save(v).warnings) all += w + "\n";
+        BOOST_TEST(all == "");
+    }
+    std::size_t count() const {
+        return static_cast<std::size_t>(
+            std::distance(fs::directory_iterator(at), fs::directory_iterator()));
+    }
+};
+
+/// The intent of a save that began just now, in this process.
+save_intent intent_of(const std::string& id) {
+    save_intent i;
+    i.save_id = id;
+    i.began = save_intent::now();
+    i.owner = cairn::detail::this_process();
+    i.names = {"__0_0." + id + ".distcp"};
+    return i;
+}
+constexpr std::int64_t hours = 3600;
+
+/// Whether the next save collects the files of an intent, and the intent.
+bool is_collected(const save_intent& i) {
+    place p;
+    p.write(".saving." + i.save_id, i.encode());
+    for (auto const& n : i.names) p.write(n, "left");
+    p.save_well(2);
+    bool const gone = !p.has(i.names.at(0));
+    BOOST_TEST(p.has(".saving." + i.save_id) != gone);
+    BOOST_TEST(p.count() == (gone ? 2u : 3u + i.names.size()));
+    return gone;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(of_this_process_are_collected_unless_their_save_still_runs) {
+    auto const i = intent_of(id_a);
+    BOOST_TEST(is_collected(i));
+    {
+        cairn::detail::running_save const one(id_a), another_rank(id_a);
+        BOOST_TEST(!is_collected(i));
+        auto old = i;
+        old.began -= 30 * hours;  // it takes its time
+        BOOST_TEST(!is_collected(old));
+    }
+    BOOST_TEST(is_collected(i));
+}
+
+BOOST_AUTO_TEST_CASE(of_another_process_on_this_host_are_collected_when_it_has_ended) {
+    int pipes[2];
+    BOOST_REQUIRE(::pipe(pipes) == 0);
+    auto const pid = ::fork();
+    BOOST_REQUIRE(pid >= 0);
+    if (pid == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        auto const bytes = intent_of(id_a).encode();
+        (void)!::write(pipes[1], bytes.data(), bytes.size());
+        ::close(pipes[1]);
+        for (;;) ::pause();
+    }
+    struct reaped {
+        explicit reaped(::pid_t p) : pid(p) {}
+        reaped(reaped&&) = delete;
+        ::pid_t pid;
+        ~reaped() {
+            ::kill(pid, SIGKILL);
+            ::waitpid(pid, nullptr, 0);
+        }
+    };
+    std::optional<reaped> child(std::in_place, pid);
+    ::close(pipes[1]);
+    cairn::byte_vector bytes(4096);
+    auto const n = ::read(pipes[0], bytes.data(), bytes.size());
+    ::close(pipes[0]);
+    BOOST_REQUIRE(n > 0);
+    bytes.resize(static_cast<std::size_t>(n));
+    auto const i = save_intent::decode(bytes);
+    BOOST_TEST(i.owner.pid == pid);
+    BOOST_TEST(i.owner.run != cairn::detail::this_process().run);
+    BOOST_TEST(!is_collected(i), "it runs");
+    auto another = i;
+    ++another.owner.started;  // whose number this process has now
+    BOOST_TEST(is_collected(another));
+    ::kill(pid, SIGKILL);
+    siginfo_t info;
+    ::waitid(P_PID, static_cast<::id_t>(pid), &info, WEXITED | WNOWAIT);
+    BOOST_TEST(is_collected(i), "it has ended, though its parent has not looked");
+    child.reset();
+    BOOST_TEST(is_collected(i));
+    another = i;
+    another.owner.boot = "before the host was started again";
+    BOOST_TEST(!is_collected(another), "perhaps another host");
+    another = i;
+    ++another.owner.pid_space;
+    BOOST_TEST(!is_collected(another), "perhaps a process that cannot be seen from here");
+}
+
+BOOST_AUTO_TEST_CASE(of_another_host_are_collected_after_a_day) {
+    auto i = intent_of(id_a);
+    i.owner.boot = "another host";
+    i.owner.run = id_b;
+    BOOST_TEST(!is_collected(i));
+    i.began -= 23 * hours;
+    BOOST_TEST(!is_collected(i));
+    i.began -= 2 * hours;
+    BOOST_TEST(is_collected(i));
+    for (auto const absurd : {std::numeric_limits<std::int64_t>::min(), std::int64_t{0}}) {
+        i.began = absurd;
+        BOOST_TEST(is_collected(i));
+    }
+    i.began = std::numeric_limits<std::int64_t>::max();
+    BOOST_TEST(!is_collected(i));
+}
+
+BOOST_AUTO_TEST_CASE(of_the_save_that_is_replaced_are_collected_at_once) {
+    // It was published, and its process killed before it swept: on another host, just now.
+    place p;
+    auto i = intent_of(p.standing_id);
+    i.owner.boot = "another host";
+    i.owner.run = id_b;
+    i.names = {"__0_0.distcp", "__1_0.distcp"};
+    i.replaced_id = id_a;
+    i.replaced = {"__0_0." + id_a + ".distcp", "__1_0." + id_a + ".distcp"};
+    p.write(".saving." + p.standing_id, i.encode());
+    for (auto const& n : i.replaced) p.write(n, "replaced");
+    p.save_well(2);
+    BOOST_TEST(p.count() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_dead_save_was_to_replace_goes_too) {
+    // B was to replace A, and did; then C replaced B and was killed too. All that is left of A, B
+    // and C goes with the next save.
+    place p;
+    auto b = intent_of(id_b);
+    b.replaced_id = id_a;
+    b.replaced = {"__0_0." + id_a + ".distcp"};
+    p.write(".saving." + id_b, b.encode());
+    p.write(b.names[0], "B");
+    p.write(b.replaced[0], "A");
+    p.save_well(2);
+    BOOST_TEST(p.count() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(that_may_still_be_needed_stay) {
+    // Two intents list one file: one of a save that runs, one of a dead one.
+    place p;
+    auto const shared = std::string("__9_0.distcp");
+    auto alive = intent_of(id_a), dead = intent_of(id_b);
+    alive.owner.boot = "another host";
+    alive.owner.run = id_a;
+    alive.names = {shared};
+    dead.names = {shared};
+    p.write(".saving." + id_a, alive.encode());
+    p.write(".saving." + id_b, dead.encode());
+    p.write(shared, "no footer yet");
+    p.save(2);
+    BOOST_TEST(p.has(shared));
+    BOOST_TEST(p.has(".saving." + id_b), "what it lists is not known to be gone");
+    // With a footer it is known whose it is, and that the dead one left nothing.
+    auto bytes = cairn::detail::owners_mark(id_a);
+    bytes.insert(bytes.begin(), 100, std::byte{1});
+    p.write(shared, bytes);
+    alive.names.clear();
+    p.write(".saving." + id_a, alive.encode());
+    p.save_well(3);
+    BOOST_TEST(p.has(shared));
+    BOOST_TEST(!p.has(".saving." + id_b));
+}
+
+BOOST_AUTO_TEST_CASE(that_standing_metadata_names_stay) {
+    cairn::memory_store store;
+    std::set<std::string> const standing{"__0_0.distcp"};
+    store.publish("__0_0.distcp", {}, std::nullopt);
+    cairn::detail::leftovers<cairn::memory_store> l(store, standing, nullptr);
+    BOOST_TEST(l.remove_planned({"__0_0.distcp"}, id_a, true));
+    BOOST_TEST(l.remove_replaced({"__0_0.distcp"}, {}));
+    BOOST_TEST(store.list().size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(of_what_is_no_intent) {
+    auto const data = "__0_0." + id_a + ".distcp";
+    auto const intent = ".saving." + id_a;
+    auto bytes = intent_of(id_a).encode();
+    // Cut short by a crash, or damaged: it goes, with what can be told to be its own.
+    for (std::size_t n : {std::size_t{0}, std::size_t{1}, bytes.size() / 2, bytes.size() - 1}) {
+        place p;
+        p.write(intent, std::span(bytes).first(n));
+        p.write(data, "left");
+        p.write("__1_0.distcp", "not his");
+        p.save_well(2);
+        BOOST_TEST(!p.has(intent));
+        BOOST_TEST(!p.has(data));
+        BOOST_TEST(p.has("__1_0.distcp"));
+    }
+    {
+        place p;
+        auto flipped = bytes;
+        flipped[40] ^= std::byte{1};
+        p.write(intent, flipped);
+        p.save_well(2);
+        BOOST_TEST(!p.has(intent));
+    }
+    {  // under the name of another save
+        place p;
+        p.write(".saving." + id_b, bytes);
+        p.write(data, "left");
+        p.save(2);
+        BOOST_TEST(!p.has(".saving." + id_b));
+        BOOST_TEST(p.has(data));
+    }
+    {  // of a newer cairn, and what only looks like one
+        place p;
+        bytes[0] = std::byte{3};
+        p.write(intent, bytes);
+        p.write(data, "left");
+        p.write(".saving.notes", "mine");
+        p.write(".saving." + id_a + "0", "mine");
+        p.save_well(2);
+        BOOST_TEST(p.count() == 6u);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(an_intent_keeps_what_it_says) {
+    auto i = intent_of(id_a);
+    i.names = {"a", "b/c"};
+    i.replaced_id = id_b;
+    i.replaced = {"d"};
+    auto const j = save_intent::decode(i.encode());
+    BOOST_TEST(j.save_id == i.save_id);
+    BOOST_TEST(j.began == i.began);
+    BOOST_TEST((j.owner == i.owner));
+    BOOST_TEST(j.names == i.names);
+    BOOST_TEST(j.replaced_id == i.replaced_id);
+    BOOST_TEST(j.replaced == i.replaced);
+    BOOST_TEST(cairn::detail::is_this_process(j.owner));
+    BOOST_TEST(!cairn::detail::has_ended(j.owner));
+    BOOST_TEST(j.owner.started > 0u);
+    BOOST_TEST(!j.owner.boot.empty());
+}
+
+/// While a save runs, another in the same place may commit, and must not touch the first one's
+/// files; the first one then finds that it is too late.
+BOOST_AUTO_TEST_CASE(of_a_save_that_runs_are_not_touched) {
+    place p;
+    cairn::file_store store(p.at);
+    cairn::detail::claim<cairn::file_store> mine;
+    cairn::detail::running_save const running(id_a);
+    auto const names = mine.take(store, id_a, {"__0_0.distcp"}, true);
+    BOOST_TEST(names[0] == "__0_0." + id_a + ".distcp");
+    p.write(names[0], "being written");
+    p.save(2);
+    BOOST_TEST(p.has(names[0]));
+    BOOST_CHECK_EXCEPTION(mine.publish(store, {}), cairn::error, [](const cairn::error& e) {
+        return e.code() == make_error_code(cairn::errc::concurrent_save);
+    });
+}
+
+/// Whose intent another save has removed, because it took it for dead, does not commit any more.
+BOOST_AUTO_TEST_CASE(a_save_without_its_intent_does_not_commit) {
+    place p;
+    cairn::file_store store(p.at);
+    cairn::detail::claim<cairn::file_store> mine;
+    mine.take(store, id_a, {"__0_0.distcp"}, true);
+    store.remove(".saving." + id_a);
+    BOOST_CHECK_EXCEPTION(mine.publish(store, {}), cairn::error, [](const cairn::error& e) {
+        return e.code() == make_error_code(cairn::errc::concurrent_save) &&
+               std::string(e.what()).find("took this one for dead") != std::string::npos;
+    });
+}
+
+BOOST_AUTO_TEST_SUITE_END()

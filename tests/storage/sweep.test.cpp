@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// A save removes the files of the checkpoint that it replaces, whatever they are called, and
+// nothing that a checkpoint or an intent merely names.
+#include "support/fault_store.hpp"
+#include "support/scratch.hpp"
+#include "support/whole.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(sweep)
+
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string id_a(32, 'a'), id_b(32, 'b');
+
+std::vector<std::string> save(const std::string& id, float v, const cairn::save_options& o = {}) {
+    std::vector<float> w(4, v);
+    cairn::state_dict sd{{"w", w}};
+    return cairn::save(sd, id, o).warnings;
+}
+void write(const fs::path& file, std::span<const std::byte> bytes) {
+    fs::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+}
+void write(const fs::path& file, const std::string& text) {
+    write(file, std::as_bytes(std::span(text)));
+}
+/// A data file of a save, with nothing in it.
+void write_data(const fs::path& file, const std::string& save_id) {
+    auto bytes = cairn::format::native::encode_footer({save_id, {}});
+    bytes.insert(bytes.begin(), 1000, std::byte{1});
+    write(file, bytes);
+}
+
+/// Metadata that says that a tensor of its own lies in each of these files.
+cairn::metadata naming(const std::vector<std::string>& files, const std::string& save_id) {
+    cairn::metadata m;
+    m.save_id = save_id;
+    for (auto const& f : files) {
+        cairn::storage_location at;
+        at.object = f;
+        at.length = 16;
+        cairn::tensor_metadata t;
+        t.extents = {4};
+        t.chunks.push_back({cairn::box({0}, {4}), at});
+        m.entries["t" + std::to_string(m.entries.size())] = t;
+        m.object_sizes[f] = 16;
+    }
+    return m;
+}
+
+/// What is in a directory, with what it holds: of a link, where it leads.
+std::set<std::string> below(const fs::path& dir) {
+    std::set<std::string> out;
+    for (auto const& e : fs::recursive_directory_iterator(dir))
+        if (e.is_symlink() || !e.is_directory()) out.insert(fs::relative(e.path(), dir).string());
+    return out;
+}
+bool mentions(const std::vector<std::string>& warnings, const std::string& what) {
+    for (auto const& w : warnings)
+        if (w.find(what) != std::string::npos) return true;
+    return false;
+}
+
+/// A place with files that are nobody's to remove, and the names under which something may ask.
+struct strangers {
+    support::scratch root{};
+    fs::path place = root.dir / "c";
+    std::vector<std::string> names{"train.py", "empty.txt", ".hidden", "sub/.metadata",
+                                   "sub/__0_0.distcp", "sub/deep/__1_0.distcp",
+                                   "../other/__0_0.distcp", (root.dir / "x").string(),
+                                   "linked.distcp", "__5_0.distcp", "link/__0_0.distcp",
+                                   "__6_0." + id_b + ".distcp", "__7_0.distcp"};
+    std::set<std::string> before;
+
+    strangers() {
+        write(place / "train.py", "import torch");
+        write(place / "empty.txt", "");
+        write(place / ".hidden", "x");
+        save((place / "sub").string(), 7);
+        write_data(place / "sub" / "deep" / "__1_0.distcp", id_a);
+        write_data(root.dir / "other" / "__0_0.distcp", id_a);
+        write(root.dir / "x", "x");
+        // Through links, and of another save's.
+        fs::create_symlink(root.dir / "x", place / "linked.distcp");
+        fs::create_symlink(root.dir / "other" / "__0_0.distcp", place / "__5_0.distcp");
+        fs::create_directory_symlink(root.dir / "other", place / "link");
+        write_data(place / ("__6_0." + id_b + ".distcp"), id_b);
+        write_data(place / "__7_0.distcp", id_b);
+        before = below(root.dir);
+    }
+    /// All of them are there, and the checkpoint `v`, and no more.
+    void check(float v) const {
+        BOOST_TEST(support::load_whole(cairn::file_store(), place.string()).tensors.size() == 1u);
+        std::vector<float> w(4);
+        cairn::state_dict sd{{"w", w}};
+        cairn::load(sd, place.string());
+        BOOST_TEST(w[3] == v);
+        cairn::load(sd, (place / "sub").string());
+        BOOST_TEST(w[3] == 7.0f);
+        auto after = below(root.dir);
+        for (auto const& name : before)
+            BOOST_TEST(after.erase(name) == 1u, "it removed " << name);
+        BOOST_TEST(after.size() == 2u);  // .metadata and one data file
+        for (auto const& name : after)
+            if (after.size() != 2) BOOST_TEST_MESSAGE("left: " << name);
+    }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(removes_nothing_that_a_replaced_index_merely_names) {
+    strangers s;
+    auto names = s.names;
+    names.push_back("__0_0.distcp");
+    names.push_back("__1_0." + id_a + ".distcp");
+    names.push_back("mine.bin");
+    names.push_back("parts/mine.bin");
+    write(s.place / "__0_0.distcp", "no footer: killed, or PyTorch's");
+    write(s.place / ("__1_0." + id_a + ".distcp"), "by its name");
+    write_data(s.place / "mine.bin", id_a);
+    write_data(s.place / "parts" / "mine.bin", id_a);
+    write(s.place / ".metadata", cairn::format::native::make_metadata_file(naming(names, id_a)));
+    auto const warnings = save(s.place.string(), 2);
+    s.check(2);
+    for (auto const* what :
+         {"train.py", "empty.txt", ".hidden", "sub/.metadata", "sub/__0_0.distcp",
+          "sub/deep/__1_0.distcp", "../other", "linked.distcp", "__5_0.distcp", "__6_0.",
+          "__7_0.distcp", "link/__0_0.distcp"})
+        BOOST_TEST(mentions(warnings, what), what);
+    BOOST_TEST(save(s.place.string(), 3).empty());
+    s.check(3);
+}
+
+BOOST_AUTO_TEST_CASE(removes_nothing_that_a_replaced_pickle_merely_names) {
+    strangers s;
+    auto names = s.names;
+    names.push_back("__0_0.distcp");
+    names.push_back("__12_34.distcp");
+    write(s.place / "__0_0.distcp", "PyTorch's");
+    write(s.place / "__12_34.distcp", "PyTorch's");
+    write(s.place / ".metadata", cairn::format::torch::write_metadata_pickle(naming(names, {})));
+    auto const warnings = save(s.place.string(), 2);
+    s.check(2);
+    for (auto const* what : {"train.py", "sub/.metadata", "linked.distcp", "__7_0.distcp"})
+        BOOST_TEST(mentions(warnings, what), what);
+}
+
+BOOST_AUTO_TEST_CASE(removes_nothing_that_an_old_intent_merely_names) {
+    for (bool first_version : {true, false}) {
+        strangers s;
+        cairn::detail::save_intent i;
+        i.save_id = id_a;
+        i.began = 1'000'000;
+        i.names = s.names;
+        i.replaced = s.names;
+        i.names.push_back("__0_0.distcp");
+        i.names.push_back("__1_0." + id_a + ".distcp");
+        write(s.place / "__0_0.distcp", "killed");
+        write(s.place / ("__1_0." + id_a + ".distcp"), "by its name");
+        auto bytes = i.encode();
+        if (first_version) {
+            cairn::detail::wire_writer w;
+            w.u8(1);
+            w.svarint(i.began);
+            w.varint(i.names.size());
+            for (auto const& n : i.names) w.string(n);
+            bytes = std::move(w.out);
+        }
+        write(s.place / (".saving." + id_a), bytes);
+        auto const warnings = save(s.place.string(), 2);
+        s.check(2);
+        for (auto const* what : {"train.py", "empty.txt", "sub/.metadata", "linked.distcp"})
+            BOOST_TEST(mentions(warnings, what), what);
+        BOOST_TEST(save(s.place.string(), 3).empty());
+        s.check(3);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(removes_files_under_names_of_the_users_own) {
+    support::scratch dir;
+    auto const id = (dir.dir / "c").string();
+    cairn::save_options o;
+    o.storage.single_file_per_rank = false;
+    o.storage.file_name = [](int rank, int n) {
+        return "parts/rank" + std::to_string(rank) + "." + std::to_string(n) + ".bin";
+    };
+    for (float v : {1.0f, 2.0f, 3.0f}) {
+        BOOST_TEST(save(id, v, o).empty());
+        BOOST_TEST(below(id).size() == 2u);
+    }
+    BOOST_TEST(save(id, 4).empty());
+    BOOST_TEST(below(id).size() == 2u);
+    // Of a rank without items too.
+    fs::remove_all(id);
+    o.storage.single_file_per_rank = true;
+    for (int again = 0; again < 2; ++again) {
+        cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+            std::vector<float> w(2, 1);
+            cairn::state_dict sd;
+            if (me.rank() == 0) sd["w"] = w;
+            BOOST_TEST(cairn::save(sd, id, o, me).warnings.empty());
+        });
+        BOOST_TEST(below(id).size() == 3u);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_be_removed_is_a_warning_and_collected_later) {
+    int failed = 0;
+    for (auto const what : support::all_thrown) {
+        for (int at = 0;; ++at) {
+            cairn::memory_store base;
+            std::vector<float> w(4, 1);
+            cairn::state_dict sd{{"w", w}};
+            cairn::save(sd, "c", base);
+            support::fault_store store(base, support::fault{at, what, false});
+            std::vector<std::string> warnings;
+            try {
+                warnings = cairn::save(sd, "c", store).warnings;
+            } catch (const cairn::error&) {
+                continue;
+            }
+            if (store.hit().empty()) break;
+            BOOST_TEST_CONTEXT("operation " << at << " (" << store.hit() << ") throws "
+                                            << name_of(what)) {
+                if (store.hit() == "remove") {
+                    ++failed;
+                    BOOST_TEST(warnings.size() == 1u);
+                }
+                BOOST_TEST(cairn::save(sd, "c", base).warnings.empty());
+                BOOST_TEST(base.at("c").list().size() == 2u);
+            }
+        }
+    }
+    BOOST_TEST(failed == 2 * 4);  // the old data file, and the intent
+}
+
+BOOST_AUTO_TEST_SUITE_END()
