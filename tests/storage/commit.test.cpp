@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stood there before survives every failure; what is not ours is never touched.
 #include "support/fault_store.hpp"
+#include "support/meddling_group.hpp"
 #include "support/whole.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -129,6 +130,74 @@ BOOST_AUTO_TEST_CASE(a_second_job_that_committed_meanwhile_is_noticed) {
         return e.code() == cairn::make_error_code(cairn::errc::concurrent_save);
     });
     BOOST_TEST(loaded(store) == 2.0f);
+}
+
+/// Ranks that do not see the same directory, or one in which files change under them.
+BOOST_AUTO_TEST_CASE(data_files_are_looked_at_before_the_commit) {
+    auto const save = [](auto store_of, auto&& before_commit) {
+        cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+            std::vector<float> rows(4, 2);
+            cairn::state_dict sd{
+                {"w", cairn::shard_by_mesh(
+                          cairn::tensor_view(cairn::dtype::f32, {2, 2}, rows.data()), {4, 2},
+                          cairn::device_mesh::line(2), {cairn::shard_along{0}}, me.rank())}};
+            support::meddling_group comm(me, [&](int n, auto&) {
+                if (n == 3 && me.rank() == 0) before_commit();  // all have written
+            });
+            cairn::memory_store store = store_of(me.rank());
+            cairn::save(sd, "c", comm, store);
+        });
+    };
+    auto const names_file = [](const cairn::error& e) {
+        return std::string(e.what()).find("__1_0.") != std::string::npos;
+    };
+    cairn::memory_store shared, apart;
+    save_value(shared, 1);
+    auto const own = [&](int rank) { return rank == 0 ? shared : apart; };
+    BOOST_CHECK_EXCEPTION(save(own, [] {}), cairn::error, names_file);
+    BOOST_TEST(loaded(shared) == 1.0f);
+    BOOST_TEST(names(shared).size() == 3u);
+    auto const all = [&](int) { return shared; };
+    auto const cut_short = [&] {
+        auto place = shared.at("c");
+        for (auto const& i : place.list()) {
+            if (!i.name.starts_with("__1_0.") || i.name == "__1_0.distcp") continue;
+            cairn::byte_vector bytes(static_cast<std::size_t>(i.size) - 1);
+            place.open(i.name).read(0, bytes);
+            place.publish(i.name, bytes, std::nullopt);
+        }
+    };
+    BOOST_CHECK_EXCEPTION(save(all, cut_short), cairn::error, names_file);
+    BOOST_TEST(loaded(shared) == 1.0f);
+    BOOST_TEST(names(shared).size() == 3u);
+}
+
+/// The files of two saves have equal names and sizes where each began in an empty place.
+BOOST_AUTO_TEST_CASE(a_data_file_of_another_save_is_refused) {
+    cairn::memory_store store, other;
+    save_value(store, 1);
+    save_value(other, 1);  // even if they hold the same
+    auto place = store.at("c"), from = other.at("c");
+    for (auto const* name : {"__0_0.distcp", "__1_0.distcp"}) {
+        auto r = from.open(name);
+        cairn::byte_vector bytes(static_cast<std::size_t>(r.size()));
+        r.read(0, bytes);
+        place.publish(name, bytes, std::nullopt);
+    }
+    auto const is_foreign = [](const cairn::error& e) {
+        return e.code() == cairn::make_error_code(cairn::errc::foreign_file) &&
+               std::string(e.what()).find("_0.distcp") != std::string::npos;
+    };
+    std::vector<float> all(8), some(2);
+    int step = 0;
+    auto const load = [&](cairn::state_dict sd) { cairn::load(sd, "c", store); };
+    cairn::tensor_view const row(cairn::dtype::f32, {1, 2}, some.data());
+    BOOST_CHECK_EXCEPTION(load({{"w", cairn::tensor_view(cairn::dtype::f32, {4, 2}, all.data())}}),
+                          cairn::error, is_foreign);
+    cairn::sharded_view const part{
+        {4, 2}, cairn::dtype::f32, {cairn::shard(cairn::box({1, 0}, {1, 2}), row)}};
+    BOOST_CHECK_EXCEPTION(load({{"w", part}}), cairn::error, is_foreign);
+    BOOST_CHECK_EXCEPTION(load({{"step", std::ref(step)}}), cairn::error, is_foreign);
 }
 
 BOOST_AUTO_TEST_CASE(options_name_and_split_files) {

@@ -86,7 +86,9 @@ std::size_t last(const calls& all, F&& f) {
 auto is(std::string what, std::string path) {
     return [=](const system_call& c) { return c.what == what && c.path == path; };
 }
-bool is_data(const system_call& c) { return c.path.ends_with(".distcp"); }
+bool is_data(const system_call& c) {
+    return c.path.ends_with(".distcp") || c.path.ends_with(".bin");
+}
 
 /// Everything that a checkpoint needs was durable before it got its name, and its name was before
 /// anything else was removed.
@@ -111,7 +113,8 @@ void check_order(const calls& all, const std::string& dir) {
                 BOOST_REQUIRE(written != none);
                 BOOST_TEST(written < committed);
                 BOOST_TEST(synced_between(c.path, written, committed), "the file is not synced");
-                BOOST_TEST(synced_between(dir, i, committed), "its name is not synced");
+                auto const own = fs::path(c.path).parent_path().string();
+                BOOST_TEST(synced_between(own, i, committed), "its name is not synced");
                 // What may be left of it is known from before it is there.
                 auto const listed = first(all, 0, [&](const system_call& s) {
                     return s.what == "rename" && s.path.starts_with(dir + "/.saving.");
@@ -133,7 +136,8 @@ void check_order(const calls& all, const std::string& dir) {
                 });
                 if (removed == none) continue;
                 BOOST_TEST(removed < i);
-                BOOST_TEST(synced_between(dir, removed, i), "forgot what may come back");
+                auto const own = fs::path(all[removed].path).parent_path().string();
+                BOOST_TEST(synced_between(own, removed, i), "forgot what may come back");
             }
         }
     }
@@ -148,15 +152,21 @@ BOOST_AUTO_TEST_CASE(a_save_is_durable_before_it_is_there_and_there_before_it_re
     support::scratch dir;
     auto const id = (dir.dir / "runs" / "step_1").string();
     watching const w(dir.dir.string());
-    for (int ranks : {1, 2}) {
-        for (float v : {1.0f, 2.0f}) {  // into an empty place, and over a checkpoint
-            BOOST_TEST_CONTEXT(ranks << " ranks, save " << v) {
-                w.s.watch(dir.dir.string());
-                save_value(id, v, ranks);
-                check_order(w.s.seen(), id);
+    cairn::save_options nested;
+    nested.storage.file_name = [](int rank, int n) {
+        return "rank" + std::to_string(rank) + "/" + std::to_string(n) + ".bin";
+    };
+    for (auto const& o : {cairn::save_options(), nested}) {
+        for (int ranks : {1, 2}) {
+            for (float v : {1.0f, 2.0f}) {  // into an empty place, and over a checkpoint
+                BOOST_TEST_CONTEXT(ranks << " ranks, save " << v) {
+                    w.s.watch(dir.dir.string());
+                    save_value(id, v, ranks, 64, o);
+                    check_order(w.s.seen(), id);
+                }
             }
+            fs::remove_all(dir.dir / "runs");
         }
-        fs::remove_all(dir.dir / "runs");
     }
 }
 
