@@ -2,10 +2,10 @@
 #ifndef CAIRN_STORAGE_TORCH_WRITER_HPP
 #define CAIRN_STORAGE_TORCH_WRITER_HPP
 
-#include <cairn/detail/utf8.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/file_names.hpp>
 #include <cairn/storage/torch_options.hpp>
 #include <cairn/storage/write_file.hpp>
 
@@ -74,16 +74,14 @@ public:
             for (std::size_t n = 0; n < counts.back(); ++n)
                 names.push_back(file_name(static_cast<int>(rank), static_cast<int>(n)));
         }
-        check_names(names);
+        detail::check_file_names(names);
         names =
             s_->hold.take(s_->store(), s_->setup.save_id, std::move(names), s_->options.overwrite);
         std::size_t at = 0;
         for (std::size_t rank = 0; rank < plans.size(); ++rank) {
-            detail::wire_writer w;
-            w.varint(counts[rank]);
-            for (std::size_t n = 0; n < counts[rank]; ++n) w.string(names[at++]);
-            plans[rank].storage_data.assign(reinterpret_cast<const char*>(w.out.data()),
-                                            w.out.size());
+            plans[rank].storage_data =
+                detail::encode_file_names(std::span(names).subspan(at, counts[rank]));
+            at += counts[rank];
         }
         return plans;
     }
@@ -93,7 +91,7 @@ public:
         auto job = std::make_shared<write_job>(std::move(done));
         try {
             check_item_data(plan, data);
-            auto const names = decode_names(plan.storage_data);
+            auto const names = detail::decode_file_names(plan.storage_data);
             auto const split = detail::split_into_files(plan, s_->options);
             job->stored_as = detail::stored_as(plan);
             check_tied(plan, job->stored_as, data);
@@ -248,12 +246,19 @@ private:
     }
 
     void check_size(const std::string& name, std::uint64_t size) {
-        auto const found = std::uint64_t{s_->store().open(name).size()};
-        if (found == size) return;
+        std::string found;
+        try {
+            auto const there = std::uint64_t{s_->store().open(name).size()};
+            if (there == size) return;
+            found = std::to_string(there) + " bytes";
+        } catch (const error& e) {
+            if (e.code() != make_error_code(errc::not_found)) throw;
+            found = "no such file";
+        }
         throw error(errc::corrupt,
                     {.object = s_->store().describe(name),
                      .expected = std::to_string(size) + " bytes, as its writer reported",
-                     .found = std::to_string(found) + " bytes",
+                     .found = std::move(found),
                      .remedy = "all ranks must see the same directory"});
     }
 
@@ -266,30 +271,6 @@ private:
         warnings.push_back(std::to_string(chunks) + " chunks: each rank of PyTorch needs about " +
                            std::to_string((chunks * 2000 + 999'999) / 1'000'000) +
                            " MB to read .metadata; torch_metadata = false leaves its pickle out");
-    }
-
-    static void check_names(const std::vector<std::string>& names) {
-        std::set<std::string_view> seen;
-        for (auto const& n : names) {
-            if (!detail::is_data_name(n)) {
-                throw error(errc::invalid_argument,
-                            {.object = n,
-                             .expected = "a relative file name, no part of which is hidden"});
-            }
-            if (auto const at = detail::find_not_utf8(n); at != n.npos) {
-                throw error(errc::invalid_argument,
-                            {.object = detail::printable(n),
-                             .expected = "a file name in UTF-8, as PyTorch reads it",
-                             .found = "byte " + detail::hex_byte(n[at]) + " at offset " +
-                                      std::to_string(at)});
-            }
-            if (!seen.insert(n).second) {
-                throw error(errc::invalid_argument,
-                            {.object = n, .expected = "a name of its own for every file",
-                             .found = "the same name twice",
-                             .remedy = "file_name must use both the rank and the number"});
-            }
-        }
     }
 
     /// What is stored as one must be one.
@@ -308,17 +289,11 @@ private:
         }
     }
 
-    static std::vector<std::string> decode_names(const std::string& storage_data) {
-        detail::wire_reader r(std::as_bytes(std::span(storage_data.data(), storage_data.size())));
-        std::vector<std::string> names;
-        for (auto n = r.count(); n-- > 0;) names.push_back(r.string());
-        return names;
-    }
-
     void write_one(write_job& job, const detail::placed_file& f, std::span<const item_data> data) {
-        // A rank without items leaves an empty file, as DCP does; under a name of the user's it
-        // would be nobody's.
-        bool const with_footer = !f.items.empty() || !detail::is_default_data_name(f.name);
+        // A rank without items leaves an empty file, as DCP does, unless nothing in its name would
+        // show whose it is.
+        bool const with_footer = !f.items.empty() || !(detail::is_default_data_name(f.name) ||
+                                                       detail::has_id(f.name, s_->setup.save_id));
         std::uint64_t size = f.end_of_items;
         if (with_footer)
             size += format::native::encode_footer(
