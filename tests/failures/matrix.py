@@ -6,7 +6,8 @@
 
 {throw, exit, SIGKILL, SIGSTOP} × every point × {the coordinator, another}. Of each run: nobody
 hangs; every survivor ends with an error that names the rank, or with a save that has happened; the
-checkpoint is the old one or the new one, whole; and the survivors save on a group of their own.
+checkpoint is the old one or the new one, whole; the survivors save on a group of their own; and the
+next save in the same place leaves nothing there but itself.
 Prints a line for each run that went wrong, the counts, and `N passed, N failed`.
 """
 import concurrent.futures, os, re, select, shutil, subprocess, sys, tempfile, time
@@ -99,6 +100,10 @@ def judge(case, directory, out):
             wrong.append(f"rank {rank} calls a save good that is not there")
         if later != "later": wrong.append(f"rank {rank} could not save later: {what}")
     if content(directory, "later") != "C": wrong.append("the survivors' own save is not there")
+    subprocess.run([RANK, directory, "again", "c"], check=True)
+    left = sorted(os.listdir(f"{directory}/c"))
+    if len(left) != 2 or left[0] != ".metadata" or content(directory, "c") != "C":
+        wrong.append(f"the next save leaves {left}")
     return wrong, latest
 
 

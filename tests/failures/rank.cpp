@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a save or load in which one rank fails at one point; started by matrix.py.
 //
-//     failing_rank DIR save|load|check POINT throw|exit|kill|stop VICTIM DEADLINE_MS
+//     failing_rank DIR save|load POINT throw|exit|kill|stop VICTIM DEADLINE_MS
+//     failing_rank DIR check|again NAME      which state stands in DIR/NAME; saves C there
 //     failing_rank DIR points save|load      the points there are, one a line
 //
 // The state is A in DIR/c at first; a save writes B. `check` says which of the two stands there.
@@ -235,6 +236,13 @@ int check(const std::string& dir, const char* name) {
     return 0;
 }
 
+int again(const std::string& dir, const char* name) {
+    state s(c, 0, 1);
+    for (auto const& w : cairn::save(s.dict, dir + "/" + name).warnings)
+        std::printf("%s\n", w.c_str());
+    return 0;
+}
+
 /// The survivors make a group of their own and save with it.
 void go_on(const std::string& dir, int rank, int size, int victim) {
     cairn::tcp_options o;
@@ -293,6 +301,7 @@ int main(int argc, char** argv) {
             return 0;
         }
         if (argc == 4 && std::string(argv[2]) == "check") return check(argv[1], argv[3]);
+        if (argc == 4 && std::string(argv[2]) == "again") return again(argv[1], argv[3]);
         if (argc == 7) return run(argv);
     } catch (const std::exception& e) {
         std::printf("RESULT failed %.6f - %s\n", now(), e.what());
