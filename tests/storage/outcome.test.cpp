@@ -6,6 +6,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -135,6 +136,30 @@ BOOST_AUTO_TEST_CASE(is_unknown_where_it_does_not_and_files_stay) {
     BOOST_TEST(first == 1.0f);
     for (auto const& e : save(store, 3, -1)) BOOST_TEST(text(e) == "");
     BOOST_TEST(store.at("c").list().size() == 4u);
+}
+
+/// What nobody can read can be overwritten; whoever has not begun to is not in doubt.
+BOOST_AUTO_TEST_CASE(is_known_where_a_broken_checkpoint_stands) {
+    int failed = 0;
+    for (int at = 0;; ++at) {
+        cairn::memory_store store;
+        store.publish("c/.metadata", std::as_bytes(std::span("broken")), std::nullopt);
+        auto const ended = save(store, 2, -1, 0, at);
+        if (!ended[0]) {
+            BOOST_TEST(support::load_whole(store, "c").tensors.size() == 1u);
+            if (store.at("c").list().size() == 4u) break;  // no operation failed
+            continue;  // only the sweep did
+        }
+        ++failed;
+        for (auto const& e : ended) {
+            BOOST_TEST(!is(e, cairn::errc::outcome_unknown), "operation " << at << text(e));
+            BOOST_TEST(text(e).find("injected") != std::string::npos, text(e));
+        }
+        BOOST_TEST(data_files(store) == 0u);
+        for (auto const& e : save(store, 3, -1)) BOOST_TEST(text(e) == "");
+        BOOST_TEST(store.at("c").list().size() == 4u);
+    }
+    BOOST_TEST(failed > 10);
 }
 
 BOOST_AUTO_TEST_CASE(committed_tells_saves_apart) {

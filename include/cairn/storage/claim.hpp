@@ -82,6 +82,12 @@ public:
         }
     }
 
+    /// Whether this is the metadata that `take` found there for this save, so that nobody has
+    /// replaced it.
+    bool found(const object_tag& now, const std::string& save_id) const {
+        return intent_.save_id == save_id && now == start_;
+    }
+
     /// After `publish`: removes what nothing refers to any more.
     /// @param standing  The files of the checkpoint that was published.
     /// @return What could not be done, as warnings.

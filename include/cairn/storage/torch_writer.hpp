@@ -149,7 +149,9 @@ public:
     /// a later save has replaced it meanwhile, or where no checkpoint stands.
     /// @throws error if `.metadata` cannot be read, or its name cannot be made durable.
     bool committed(const std::string& save_id) {
-        if (s_->store().tag(detail::metadata_name).text.empty()) return false;
+        auto const now = s_->store().tag(detail::metadata_name);
+        // What stood there at the beginning need not be readable.
+        if (now.text.empty() || s_->hold.found(now, save_id)) return false;
         auto r = s_->store().open(detail::metadata_name);
         byte_vector bytes(static_cast<std::size_t>(r.size()));
         if (!bytes.empty()) r.read(0, bytes);
