@@ -213,7 +213,7 @@ private:
         if (e == event::ok || e == event::unknown || !begun) return e;
         if (mine_.failures.front().code == make_error_code(errc::concurrent_save)) return e;
         try {
-            if (!writer_.committed(report_.save_id)) return e;
+            if (!writer_.committed(std::as_const(report_.save_id))) return e;
         } catch (...) {
             mine_.failures = {in_doubt(mine_.failures.front().text)};
             return event::unknown;
@@ -257,7 +257,7 @@ private:
     event resolve_outcome() {
         auto lost = failures_.empty() ? std::string() : failures_.front().text;
         try {
-            if (writer_.committed(report_.save_id)) return event::ok;
+            if (writer_.committed(std::as_const(report_.save_id))) return event::ok;
         } catch (...) {
             lost += "; asked whether it was committed, the storage failed: " +
                     text_of(std::current_exception());
