@@ -39,7 +39,7 @@ MAY_INCLUDE["cairn.hpp"] = EVERYTHING | {"save.hpp", "load.hpp", "models.hpp"}
 FOREIGN = re.compile(r"cuda|nccl\.h|^mpi\.h")
 MAY_INCLUDE_FOREIGN = {"comm/nccl/cuda_api.hpp", "comm/mpi/agree.hpp", "comm/mpi/mailbox.hpp",
                        "comm/mpi/engine.hpp", "comm/mpi_group.hpp"}
-LEAVES = {"comm/nccl/cuda_api.hpp": {"comm/nccl_group.hpp"}, "comm/nccl_group.hpp": set(),
+LEAVES = {"comm/nccl/cuda_api.hpp": {"comm/nccl_data_plane.hpp"}, "comm/nccl_data_plane.hpp": set(),
           "comm/mpi/agree.hpp": {"comm/mpi/mailbox.hpp"},
           "comm/mpi/mailbox.hpp": {"comm/mpi/engine.hpp"},
           "comm/mpi/engine.hpp": {"comm/mpi_group.hpp"}, "comm/mpi_group.hpp": set()}

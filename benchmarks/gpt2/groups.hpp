@@ -9,7 +9,7 @@
 #include <cairn/comm/mpi_group.hpp>
 #endif
 #ifdef CAIRN_BENCHMARKS_NCCL
-#include <cairn/comm/nccl_group.hpp>
+#include <cairn/comm/nccl_data_plane.hpp>
 #endif
 
 #include <cstddef>

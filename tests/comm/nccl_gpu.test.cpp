@@ -4,7 +4,7 @@
 #include "conformance/communicator.hpp"
 
 #include <cairn/cairn.hpp>
-#include <cairn/comm/nccl_group.hpp>
+#include <cairn/comm/nccl_data_plane.hpp>
 
 #include <cstdio>
 #include <exception>

@@ -5,7 +5,7 @@
 #include "support/fake_nccl.hpp"
 #include "support/on_threads.hpp"
 
-#include <cairn/comm/nccl/basic_group.hpp>
+#include <cairn/comm/nccl/basic_data_plane.hpp>
 
 #include <exception>
 #include <vector>

@@ -3,7 +3,7 @@
 #define CAIRN_COMM_TCP_GROUP_HPP
 
 #include <cairn/comm/concepts.hpp>
-#include <cairn/comm/tcp/environment.hpp>
+#include <cairn/comm/launch_environment.hpp>
 #include <cairn/comm/tcp/join.hpp>
 #include <cairn/comm/tcp/link.hpp>
 #include <cairn/comm/tcp/rendezvous_file.hpp>

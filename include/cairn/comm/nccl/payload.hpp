@@ -2,7 +2,7 @@
 #ifndef CAIRN_COMM_NCCL_PAYLOAD_HPP
 #define CAIRN_COMM_NCCL_PAYLOAD_HPP
 
-#include <cairn/comm/nccl/lane.hpp>
+#include <cairn/comm/nccl/staging.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_COMM_TCP_RENDEZVOUS_FILE_HPP
 #define CAIRN_COMM_TCP_RENDEZVOUS_FILE_HPP
 
-#include <cairn/comm/tcp/environment.hpp>
+#include <cairn/comm/launch_environment.hpp>
 #include <cairn/comm/tcp/listener.hpp>
 #include <cairn/comm/tcp/unique_id.hpp>
 

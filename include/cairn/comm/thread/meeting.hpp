@@ -5,7 +5,7 @@
 #include <cairn/activity.hpp>
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/exchange_kind.hpp>
-#include <cairn/comm/tree/inquiry.hpp>
+#include <cairn/comm/tree/probe.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -5,8 +5,8 @@
 #include <cairn/activity.hpp>
 #include <cairn/comm/exchange_kind.hpp>
 #include <cairn/comm/tree/frame.hpp>
-#include <cairn/comm/tree/inquiry.hpp>
-#include <cairn/comm/tree/patience.hpp>
+#include <cairn/comm/tree/probe.hpp>
+#include <cairn/comm/tree/liveness.hpp>
 #include <cairn/comm/tree/routing.hpp>
 #include <cairn/comm/tree/topology.hpp>
 

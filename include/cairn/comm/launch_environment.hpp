@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_COMM_TCP_ENVIRONMENT_HPP
-#define CAIRN_COMM_TCP_ENVIRONMENT_HPP
+#ifndef CAIRN_COMM_LAUNCH_ENVIRONMENT_HPP
+#define CAIRN_COMM_LAUNCH_ENVIRONMENT_HPP
 
 #include <cairn/error.hpp>
 

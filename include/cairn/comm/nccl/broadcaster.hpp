@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_COMM_NCCL_MEMBER_HPP
-#define CAIRN_COMM_NCCL_MEMBER_HPP
+#ifndef CAIRN_COMM_NCCL_BROADCASTER_HPP
+#define CAIRN_COMM_NCCL_BROADCASTER_HPP
 
 #include <cairn/comm/exchange_kind.hpp>
 #include <cairn/comm/nccl/header.hpp>
-#include <cairn/comm/nccl/lane.hpp>
+#include <cairn/comm/nccl/staging.hpp>
 #include <cairn/comm/nccl/payload.hpp>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_COMM_TREE_PATIENCE_HPP
-#define CAIRN_COMM_TREE_PATIENCE_HPP
+#ifndef CAIRN_COMM_TREE_LIVENESS_HPP
+#define CAIRN_COMM_TREE_LIVENESS_HPP
 
 #include <chrono>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_COMM_NCCL_GROUP_HPP
-#define CAIRN_COMM_NCCL_GROUP_HPP
+#ifndef CAIRN_COMM_NCCL_DATA_PLANE_HPP
+#define CAIRN_COMM_NCCL_DATA_PLANE_HPP
 
-#include <cairn/comm/nccl/basic_group.hpp>
+#include <cairn/comm/nccl/basic_data_plane.hpp>
 #include <cairn/comm/nccl/cuda_api.hpp>
 
 namespace cairn {

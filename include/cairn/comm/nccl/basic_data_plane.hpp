@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_COMM_NCCL_BASIC_GROUP_HPP
-#define CAIRN_COMM_NCCL_BASIC_GROUP_HPP
+#ifndef CAIRN_COMM_NCCL_BASIC_DATA_PLANE_HPP
+#define CAIRN_COMM_NCCL_BASIC_DATA_PLANE_HPP
 
 #include <cairn/comm/concepts.hpp>
-#include <cairn/comm/nccl/member.hpp>
+#include <cairn/comm/nccl/broadcaster.hpp>
 #include <cairn/comm/tree/calls.hpp>
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_COMM_TREE_INQUIRY_HPP
-#define CAIRN_COMM_TREE_INQUIRY_HPP
+#ifndef CAIRN_COMM_TREE_PROBE_HPP
+#define CAIRN_COMM_TREE_PROBE_HPP
 
 #include <cairn/comm/tree/frame.hpp>
 #include <cairn/error.hpp>
