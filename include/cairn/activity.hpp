@@ -8,28 +8,28 @@
 
 namespace cairn {
 
-/// What a rank is at, for the ranks that wait for it: a communicator that was given one
-/// (`c.share(activity)`) tells a straggler in a long write from one that is stuck.
+/// What a rank works on, for the ranks that wait for it: with one (`c.share(activity)`) a
+/// communicator can tell a slow rank in a long write from one that is stuck.
 ///
 /// Written by the rank's own threads, read by the communicator's at any time.
 class activity {
 public:
     using clock = std::chrono::steady_clock;
 
-    /// A phase begins.
+    /// Begins a phase.
     /// @param phase  A string literal: kept by address.
     void enter(const char* phase) noexcept {
         since_.store(ticks(), std::memory_order_relaxed);
         phase_.store(phase, std::memory_order_release);
         advance();
     }
-    /// Work has gone on.
+    /// Work has advanced.
     void advance() noexcept { last_.store(ticks(), std::memory_order_relaxed); }
 
     struct snapshot {
         std::string phase{};                ///< Empty: none was entered.
         std::chrono::milliseconds in{0};    ///< Since it was entered …
-        std::chrono::milliseconds idle{0};  ///< … and since work last went on.
+        std::chrono::milliseconds idle{0};  ///< … and since work last advanced.
     };
     snapshot read() const {
         auto const* const phase = phase_.load(std::memory_order_acquire);
@@ -50,7 +50,7 @@ private:
     std::atomic<clock::rep> last_{0};
 };
 
-/// One phase of a save or load, over all ranks: who kept the others waiting.
+/// One phase of a save or load, over all ranks: which rank kept the others waiting.
 struct phase_time {
     std::string phase{};
     int slowest_rank = 0;

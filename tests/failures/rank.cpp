@@ -91,9 +91,6 @@ public:
         before();
         group_->all_gather(std::move(m), d, after(std::move(done)));
     }
-    void barrier(cairn::deadline d, cairn::completion<cairn::done_t> done) {
-        group_->barrier(d, std::move(done));
-    }
     void cancel() noexcept { group_->cancel(); }
     void share(std::shared_ptr<const cairn::activity> a) { group_->share(std::move(a)); }
 
@@ -246,7 +243,7 @@ int again(const std::string& dir, const char* name) {
 /// The survivors make a group of their own and save with it.
 void go_on(const std::string& dir, int rank, int size, int victim) {
     cairn::tcp_options o;
-    o.join = 30s;
+    o.join_timeout = 30s;
     int const again = rank - (rank > victim);
     auto group = cairn::tcp_group::from_directory(dir, "survivors", again, size - 1, o);
     state s(c, again, size - 1);
@@ -272,12 +269,12 @@ int run(char** argv) {
         if (operation == "save") {
             state s(b, rank, size);
             cairn::save_options o;
-            o.deadline = deadline;
+            o.exchange_timeout = deadline;
             cairn::save(s.dict, dir + "/c", o, faulty, faulty_writer(f));
         } else {
             state s(0, rank, size);
             cairn::load_options o;
-            o.deadline = deadline;
+            o.exchange_timeout = deadline;
             cairn::load(s.dict, dir + "/c", o, faulty, faulty_reader(f));
             if (!s.is(a)) outcome = "wrong";
         }

@@ -45,7 +45,7 @@ struct my_ranks {
     template <class... A>
     void all_gather(A&&... a) { inner.all_gather(std::forward<A>(a)...); }
     template <class... A>
-    void barrier(A&&... a) { inner.barrier(std::forward<A>(a)...); }
+    void share(A&&... a) { inner.share(std::forward<A>(a)...); }
     void cancel() noexcept { inner.cancel(); }
 };
 using my_planner = cairn::default_planner;  // move-only: it holds a unique_ptr

@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(a_message_that_one_rank_cannot_read) {
                     int step = 0;
                     cairn::state_dict sd{{"w", w}, {"step", std::ref(step)}};
                     cairn::load_options o;
-                    o.deadline = hang;
+                    o.exchange_timeout = hang;
                     cairn::load(sd, "c", o, comm, store);
                 });
                 ++tried;
@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(a_look_for_a_newer_checkpoint_that_throws_anything) {
             std::vector<float> w(6);
             cairn::state_dict sd{{"w", w}};
             cairn::load_options o;
-            o.deadline = hang;
+            o.exchange_timeout = hang;
             odd_reader reader(
                 store, [&](int n) { if (n == 1) fail(); },
                 [&] {

@@ -121,7 +121,8 @@ BOOST_AUTO_TEST_CASE(one_of_another_size_is_named_and_leaves_memory_as_it_was) {
                                     ? std::string("at least ")
                                     : std::to_string(whole.size()) + " bytes, as '";
             fails(store, errc::corrupt,
-                  {file, wanted, ".metadata' says", "found " + std::to_string(size) + " bytes", "put the right one back"});
+                  {file, wanted, ".metadata' says", "found " + std::to_string(size) + " bytes",
+                   "put the right one back"});
         }
         store.publish("c/" + file, whole, std::nullopt);
     }

@@ -222,22 +222,22 @@ BOOST_AUTO_TEST_CASE(what_a_planner_drops_is_not_shared_on_its_plane) {
 }
 
 /// Planes of which each has only two ranks say they are one: refused before memory changes.
-BOOST_AUTO_TEST_CASE(planes_without_numbers_are_refused) {
+BOOST_AUTO_TEST_CASE(planes_with_one_number_are_refused) {
     cairn::memory_store memory;
     stored from;
     cairn::save(from.dict(), "c", memory);
     auto const plane_of = planes_of(2, false);
-    struct nameless : bad_plane<cairn::communicator_data_plane<member>> {
+    struct zero : bad_plane<cairn::communicator_data_plane<member>> {
         using bad_plane::bad_plane;
-        void group() const = delete;
+        int plane_id() const { return 0; }
     };
-    static_assert(cairn::DataPlane<nameless>);
+    static_assert(cairn::DataPlane<zero>);
     auto const errors = try_with_planes(
         4,
         [&](member& me, auto& plane) {
             wanted to(shard_of(me.rank(), plane_of), 2);
             auto sd = to.dict();
-            nameless p(plane, -1, false);
+            zero p(plane, -1, false);
             (void)cairn::load(sd, "c", how(read_once_policy::always), me, p, memory);
         },
         plane_of);
@@ -246,7 +246,7 @@ BOOST_AUTO_TEST_CASE(planes_without_numbers_are_refused) {
         BOOST_CHECK_EXCEPTION(std::rethrow_exception(e), cairn::error, [](const auto& x) {
             return x.code() == cairn::make_error_code(errc::invalid_argument) &&
                    x.context().rank == 2 && !x.state_modified() &&
-                   std::string(x.what()).find("need a `group` number each") != std::string::npos;
+                   std::string(x.what()).find("need a `plane_id` each") != std::string::npos;
         });
     }
 }

@@ -194,19 +194,19 @@ BOOST_AUTO_TEST_CASE(in_the_background_too) {
     });
 }
 
+/// The trainer's NCCL moves the tensors, threads (or TCP) the plans.
 BOOST_AUTO_TEST_CASE(over_nccl) {
     cairn::memory_store memory;
     stored from;
     cairn::save(from.dict(), "c", memory);
     for (int n : {2, 4, 8}) {
         support::fake_world world(n);
-        support::run_nccl_ranks(world, n, {}, [&](support::fake_group& g) {
-            static_assert(cairn::communicator_data_plane<support::fake_group>::blocking_only);
-            cairn::communicator_data_plane plane(g);
+        cairn::run_ranks(n, [&](member& me) {
+            support::fake_plane plane(world.comm(me.rank()));
             for (auto policy : {read_once_policy::always, read_once_policy::automatic}) {
-                wanted to(g.rank(), n);
+                wanted to(me.rank(), n);
                 auto sd = to.dict();
-                auto const r = cairn::load(sd, "c", how(policy), g, plane, memory);
+                auto const r = cairn::load(sd, "c", how(policy), me, plane, memory);
                 must(to.is(from) && r.read_once.once_bytes >= 1000, "another state");
             }
         });

@@ -147,6 +147,7 @@ BOOST_AUTO_TEST_CASE(a_load_in_the_background_can_be_cancelled_in_a_broadcast) {
         std::promise<void>* go_on;
         int rank() const { return inner->rank(); }
         int size() const { return inner->size(); }
+        int plane_id() const { return inner->plane_id(); }
         void cancel() noexcept { inner->cancel(); }
         void broadcast(std::span<std::byte> b, int root, cairn::deadline d,
                        cairn::completion<cairn::done_t> done) {

@@ -5,7 +5,7 @@
 #include "support/fault_store.hpp"
 
 #include <cairn/cairn.hpp>
-#include <cairn/comm/data_plane.hpp>
+#include <cairn/comm/communicator_data_plane.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -175,7 +175,7 @@ public:
                                                         throws_(throws) {}
     int rank() const { return inner_->rank(); }
     int size() const { return inner_->size(); }
-    int group() const { return inner_->group(); }
+    int plane_id() const { return inner_->plane_id(); }
     void cancel() noexcept { inner_->cancel(); }
     void broadcast(std::span<std::byte> b, int root, cairn::deadline d,
                    cairn::completion<cairn::done_t> done) {

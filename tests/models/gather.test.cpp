@@ -255,7 +255,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_cannot_be_visited_fails_all_ranks) {
                         std::string(e.what()).find("module.w") != std::string::npos;
             }
         };
-        cairn::gather_options const gather{.deadline = std::chrono::minutes(1)};
+        cairn::gather_options const gather{.exchange_timeout = std::chrono::minutes(1)};
         fails([&] {
             (void)cairn::get_model_state_dict(m, {.full_state_dict = true, .gather = gather}, me);
         });

@@ -43,7 +43,7 @@ std::vector<told> save(cairn::memory_store base, float v, const options& o = {},
         support::fault_store<cairn::memory_store> store(base, rank == o.faulty ? o.f
                                                                                : support::fault{});
         cairn::save_options how;
-        how.deadline = hang;
+        how.exchange_timeout = hang;
         cairn::save(sd, "c", how, comm, store);
     });
 }

@@ -45,7 +45,7 @@ ended save(const std::shared_ptr<arch::shelf>& at, float v, watcher& w) {
                                        {cairn::shard_along{0}}, rank)}};
         cairn::conformance::probed_writer writer(arch::storage_writer(at), rank, w);
         cairn::save_options o;
-        o.deadline = hang;
+        o.exchange_timeout = hang;
         auto report = cairn::save(sd, "c", o, me, writer);
         if (rank == 0) out.warnings = std::move(report.warnings);
     });

@@ -53,7 +53,7 @@ std::vector<told> save(cairn::memory_store base, float v, int ranks, int faulty 
     return support::on_ranks_that_stay(ranks, [&](cairn::thread_group::member& me, int rank) {
         state s(v, rank, ranks);
         cairn::save_options o;
-        o.deadline = hang;
+        o.exchange_timeout = hang;
         if (rank == faulty)
             cairn::save(s.dict, "c", o, me, bad);
         else
@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(each_operation_of_a_load) {
                         auto const load = [&](cairn::thread_group::member& me, int rank) {
                             state s(0, rank, ranks);
                             cairn::load_options o;
-                            o.deadline = hang;
+                            o.exchange_timeout = hang;
                             if (rank == faulty)
                                 cairn::load(s.dict, "c", o, me, bad);
                             else

@@ -210,7 +210,7 @@ BOOST_AUTO_TEST_CASE(a_slow_disk_is_work_that_goes_on) {
             return 0;
         };
         cairn::save_options o;
-        o.deadline = std::chrono::seconds(4);
+        o.exchange_timeout = std::chrono::seconds(4);
         constexpr std::size_t elements = std::size_t{40} << 20;  // 160 MiB, 6.4 s
         cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
             std::vector<float> v(me.rank() == 0 ? elements : 0, 1.0f);

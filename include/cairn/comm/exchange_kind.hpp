@@ -11,18 +11,18 @@
 
 namespace cairn::detail {
 
-/// The operations of a Communicator, for groups that look at what their ranks have called.
-enum class exchange_kind : std::uint8_t { gather, scatter, broadcast, all_gather, barrier };
+/// The operations of a group, which compares what its ranks have called.
+enum class exchange_kind : std::uint8_t { gather, scatter, broadcast, all_gather, duplicate };
 
 inline std::string name_of(exchange_kind k, int root) {
-    constexpr const char* names[] = {"gather", "scatter", "broadcast", "all_gather", "barrier"};
+    constexpr const char* names[] = {"gather", "scatter", "broadcast", "all_gather", "duplicate"};
     std::string s = names[static_cast<std::size_t>(k)];
-    if (k != exchange_kind::all_gather && k != exchange_kind::barrier)
+    if (k != exchange_kind::all_gather && k != exchange_kind::duplicate)
         s += " with root " + std::to_string(root);
     return s;
 }
 
-/// What is wrong with a call of this rank's, whatever the others call.
+/// What is wrong with this rank's call, whatever the others call.
 inline std::optional<error> wrong_call(exchange_kind kind, int root, std::size_t messages, int rank,
                                        int size) {
     if (root < 0 || root >= size)

@@ -20,15 +20,15 @@ namespace cairn::detail {
 template <Communicator Comm>
 class exchange {
 public:
-    /// @param patience  For each exchange; 0: for ever.
-    /// @param shown     What this rank is at, for groups that can tell the others.
-    exchange(Comm& comm, int root, std::chrono::milliseconds patience,
+    /// @param timeout  For each exchange.
+    /// @param shown    What this rank works on, for groups that can tell the others.
+    exchange(Comm& comm, int root, std::chrono::milliseconds timeout,
              const std::shared_ptr<activity>& shown = nullptr)
-        : comm_(comm), root_(root), patience_(patience) {
-        share(shown);
+        : comm_(comm), root_(root), timeout_(timeout) {
+        comm_.share(shown);
     }
     exchange(exchange&&) = delete;
-    ~exchange() { share(nullptr); }
+    ~exchange() { comm_.share(nullptr); }
 
     int rank() const { return comm_.rank(); }
     int size() const { return comm_.size(); }
@@ -98,18 +98,11 @@ private:
         return out;
     }
 
-    deadline by() const {
-        if (patience_.count() == 0) return no_deadline;
-        return std::chrono::steady_clock::now() + patience_;
-    }
-    void share(const std::shared_ptr<activity>& a) {
-        if constexpr (requires { comm_.share(std::shared_ptr<const activity>(a)); })
-            comm_.share(std::shared_ptr<const activity>(a));
-    }
+    deadline by() const { return deadline_after(timeout_); }
 
     Comm& comm_;
     int root_;
-    std::chrono::milliseconds patience_;
+    std::chrono::milliseconds timeout_;
 };
 
 }  // namespace cairn::detail

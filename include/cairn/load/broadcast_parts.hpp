@@ -33,14 +33,14 @@ public:
     static constexpr std::uint64_t batch_bytes = std::uint64_t{16} << 20;
 
     /// All arguments outlive this.
-    /// @param patience  For each broadcast; 0: for ever.
-    /// @param whole     Whether the plane's ranks are the job's, so that its errors name the right
+    /// @param timeout  For each broadcast.
+    /// @param whole    Whether the plane's ranks are the job's, so that its errors name the right
     ///                  ones.
     part_broadcaster(Plane& plane, stored_windows<Plan>& windows, Plan& planner,
-                     const load_plan& plan, activity& shown, std::chrono::milliseconds patience,
+                     const load_plan& plan, activity& shown, std::chrono::milliseconds timeout,
                      bool whole)
         : plane_(plane), windows_(windows), planner_(planner), plan_(plan), shown_(shown),
-          patience_(patience), whole_(whole) {}
+          timeout_(timeout), whole_(whole) {}
 
     /// @throws error; what failed on this rank alone, after all broadcasts
     void run(const std::vector<shared_part*>& parts) {
@@ -163,8 +163,7 @@ private:
         }
     }
     void broadcast(std::span<std::byte> bytes, int root) {
-        auto const by = patience_.count() == 0 ? no_deadline
-                                               : std::chrono::steady_clock::now() + patience_;
+        auto const by = deadline_after(timeout_);
         (void)await_completion<done_t>(
             [&](auto done) { plane_.broadcast(bytes, root, by, std::move(done)); });
         shown_.advance();
@@ -175,7 +174,7 @@ private:
     Plan& planner_;
     const load_plan& plan_;
     activity& shown_;
-    std::chrono::milliseconds patience_;
+    std::chrono::milliseconds timeout_;
     bool whole_;
     std::vector<piece> batch_{};
     std::uint64_t bytes_ = 0;

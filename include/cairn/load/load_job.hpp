@@ -35,9 +35,9 @@ public:
              const load_options& options, Comm& comm, Plan& planner, Reader& reader,
              Plane& plane)
         : state_(state), refused_(std::move(refused)), id_(id), options_(options),
-          exchange_(comm, options.coordinator, options.deadline, clock_.shown()),
+          exchange_(comm, options.coordinator, options.exchange_timeout, clock_.shown()),
           planner_(planner), reader_(reader), plane_(plane),
-          turns_(planner, reader, plane, clock_, options.deadline, meta_),
+          turns_(planner, reader, plane, clock_, options.exchange_timeout, meta_),
           fsm_(exchange_.coordinator()) {}
 
     /// @throws error with every failed rank's own failure.
@@ -187,7 +187,7 @@ private:
         plan_ = planner_.finish_load_plan(std::move(sent));
         turns_.read_values(plan_);
         wire_writer w;
-        w.svarint(place_.group);
+        w.svarint(place_.plane_id);
         for (auto const part : turns_.shared().match(plan_)) w.varint(part);
         return std::move(w.out);
     }
@@ -198,7 +198,7 @@ private:
         std::vector<std::uint32_t> lacking;
         for (auto const& o : all) {
             wire_reader r(o.payload);
-            if (r.svarint() != place_.group) continue;  // of another data plane
+            if (r.svarint() != place_.plane_id) continue;  // of another data plane
             while (r.left() != 0) lacking.push_back(static_cast<std::uint32_t>(r.varint()));
         }
         turns_.shared().drop(lacking);

@@ -28,8 +28,8 @@ class load_turns {
 public:
     /// All arguments outlive this.
     load_turns(Plan& planner, Reader& reader, Plane& plane, phase_clock& clock,
-               std::chrono::milliseconds patience, const metadata& stored)
-        : planner_(planner), reader_(reader), plane_(plane), clock_(clock), patience_(patience),
+               std::chrono::milliseconds timeout, const metadata& stored)
+        : planner_(planner), reader_(reader), plane_(plane), clock_(clock), timeout_(timeout),
           windows_(planner, stored) {}
 
     shared_reads& shared() noexcept { return shared_; }
@@ -86,7 +86,7 @@ public:
     std::vector<std::byte> broadcast(const load_plan& plan, [[maybe_unused]] bool whole) {
         if constexpr (DataPlane<Plane>)
             timed(shared_reads::once_sent, [&] {
-                part_broadcaster(plane_, windows_, planner_, plan, *clock_.shown(), patience_,
+                part_broadcaster(plane_, windows_, planner_, plan, *clock_.shown(), timeout_,
                                  whole)
                     .run(shared_.to_send());
             });
@@ -152,7 +152,7 @@ private:
     Reader& reader_;
     Plane& plane_;
     phase_clock& clock_;
-    std::chrono::milliseconds patience_;
+    std::chrono::milliseconds timeout_;
     stored_windows<Plan> windows_;
     shared_reads shared_{};
     std::vector<std::pair<read_item, value>> values_{};  ///< Read, and not handed on yet.

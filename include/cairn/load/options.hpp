@@ -20,10 +20,10 @@ enum class read_once_policy : std::uint8_t {
 
 /// What `load` and `async_load` can be told besides their parts.
 struct load_options {
-    /// How long to wait for ranks that do not get on: in each exchange, from its start or from when
-    /// a rank that is missing was last seen to work (it plans, or its bytes move). 0: for ever; a
-    /// rank that dies or falls silent is noticed all the same where ranks are processes.
-    std::chrono::milliseconds deadline = std::chrono::minutes(10);
+    /// Timeout for each exchange; activity of a missing rank (it plans, or its bytes move) restarts
+    /// it. `no_timeout` disables it; a rank that dies is noticed all the same where ranks are
+    /// processes.
+    std::chrono::milliseconds exchange_timeout = std::chrono::minutes(10);
     /// The rank that reads the metadata for all. The same on every rank.
     int coordinator = 0;
     torch_reader_options storage{};  ///< For the default reader; a reader of your own has its own.

@@ -22,13 +22,13 @@ struct no_data_plane {};
 /// Where a rank stands among a load's data planes. Without one it is on none.
 struct plane_place {
     bool given = false;
-    int group = 0;  ///< Which of the job's planes: all that say the same number share one.
+    int plane_id = 0;  ///< Which of the job's planes: all ranks of one have the same number.
     int rank = 0;   ///< Among those on it.
     int size = 1;
 
     /// Whether the plane's ranks are the job's, by the same numbers.
     bool is_whole(int job_rank, int job_size) const noexcept {
-        return group == 0 && rank == job_rank && size == job_size;
+        return plane_id == 0 && rank == job_rank && size == job_size;
     }
     friend bool operator==(const plane_place&, const plane_place&) = default;
 };
@@ -37,25 +37,23 @@ template <class Plane>
 plane_place place_in(const Plane& plane) {
     plane_place p;
     if constexpr (DataPlane<Plane>) {
-        p = {true, 0, plane.rank(), plane.size()};
-        if constexpr (requires { plane.group(); })
-            p.group = plane.group();
+        p = {true, plane.plane_id(), plane.rank(), plane.size()};
     }
     return p;
 }
 inline std::string to_string(const plane_place& p) {
     return "rank " + std::to_string(p.rank) + " of " + std::to_string(p.size) + " of data plane " +
-           std::to_string(p.group);
+           std::to_string(p.plane_id);
 }
 
 inline void put(wire_writer& w, const plane_place& p) {
     w.u8(p.given);
-    for (int const i : {p.group, p.rank, p.size}) w.svarint(i);
+    for (int const i : {p.plane_id, p.rank, p.size}) w.svarint(i);
 }
 inline plane_place get_plane_place(wire_reader& r) {
     plane_place p;
     p.given = r.u8() != 0;
-    for (int* i : {&p.group, &p.rank, &p.size}) *i = static_cast<int>(r.svarint());
+    for (int* i : {&p.plane_id, &p.rank, &p.size}) *i = static_cast<int>(r.svarint());
     return p;
 }
 
@@ -71,7 +69,7 @@ inline std::vector<std::vector<int>> plane_groups(const std::vector<plane_place>
                     {.rank = static_cast<int>(rank),
                      .expected = std::move(expected),
                      .found = std::move(found),
-                     .remedy = "planes of a part of the ranks need a `group` number each"});
+                     .remedy = "planes of a part of the ranks need a `plane_id` each"});
     };
     std::map<int, std::vector<int>> groups;
     for (std::size_t r = 0; r < places.size(); ++r) {
@@ -83,14 +81,14 @@ inline std::vector<std::vector<int>> plane_groups(const std::vector<plane_place>
                          .found = p.given ? "one here, and none on rank 0"
                                           : "none here, and one on rank 0"});
         if (!p.given) continue;
-        auto& members = groups[p.group];
+        auto& members = groups[p.plane_id];
         if (p.size < 1 || static_cast<std::size_t>(p.size) > places.size() || p.rank < 0 ||
             p.rank >= p.size)
             refuse(r, "a data plane of the job's " + std::to_string(places.size()) + " ranks",
                    to_string(p));
         if (members.empty()) members.assign(static_cast<std::size_t>(p.size), -1);
         if (members.size() != static_cast<std::size_t>(p.size))
-            refuse(r, "data plane " + std::to_string(p.group) + " to have " +
+            refuse(r, "data plane " + std::to_string(p.plane_id) + " to have " +
                           std::to_string(members.size()) + " ranks, as on other ranks",
                    to_string(p));
         auto& seat = members[static_cast<std::size_t>(p.rank)];

@@ -163,7 +163,7 @@ struct part_in_broadcast : part_on_its_way {
 template <Communicator Comm>
 void broadcast_state(Comm& comm, const std::vector<given_part>& given,
                      const gather_options& options, bool strict) {
-    exchange<Comm> ex(comm, 0, options.deadline);
+    exchange<Comm> ex(comm, 0, options.exchange_timeout);
     std::vector<part_in_broadcast> parts(given.size());
     auto const header = ex.broadcast(ex.attempt([&] {
         wire_writer w;

@@ -196,7 +196,7 @@ std::vector<std::pair<std::string, host_tensor>> gather_whole(
     Comm& comm, const std::function<std::vector<named_leaf>()>& look,
     const gather_options& options) {
     bool const all = options.root < 0;
-    exchange<Comm> ex(comm, all ? 0 : options.root, options.deadline);
+    exchange<Comm> ex(comm, all ? 0 : options.root, options.exchange_timeout);
     std::vector<named_leaf> mine;
     auto const everybody = ex.all_gather(ex.attempt([&] {
         mine = look();

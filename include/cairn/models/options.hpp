@@ -17,8 +17,8 @@ struct gather_options {
     int root = -1;
     /// At most so many bytes of each rank are under way at once.
     std::size_t piece_bytes = std::size_t{16} << 20;
-    /// How long each exchange may wait for ranks; 0: for ever.
-    std::chrono::milliseconds deadline = std::chrono::minutes(10);
+    /// Timeout for each exchange; `no_timeout` disables it.
+    std::chrono::milliseconds exchange_timeout = std::chrono::minutes(10);
 };
 
 /// What `get_state_dict` and `set_state_dict` can be told; DCP's `StateDictOptions`, with its

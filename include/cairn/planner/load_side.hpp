@@ -105,8 +105,8 @@ public:
         return plan;
     }
 
-    /// The user's own memory, whatever its dtype. The second copy of a tied weight is only compared:
-    /// it goes into memory beside it, as it is stored.
+    /// The user's own memory, whatever its dtype. The second copy of a tied weight is only
+    /// compared: it goes into memory beside it, as it is stored.
     tensor_view resolve(const read_item& item) {
         auto target = target_of(item);
         if (!tied_.is_second(item.leaf)) return target;

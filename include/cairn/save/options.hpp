@@ -16,10 +16,10 @@ namespace cairn {
 
 /// What `save` and `async_save` can be told besides their parts.
 struct save_options {
-    /// How long to wait for ranks that do not get on: in each exchange, from its start or from when
-    /// a rank that is missing was last seen to work (it plans, or its bytes move). 0: for ever; a
-    /// rank that dies or falls silent is noticed all the same where ranks are processes.
-    std::chrono::milliseconds deadline = std::chrono::minutes(10);
+    /// Timeout for each exchange; activity of a missing rank (it plans, or its bytes move) restarts
+    /// it. `no_timeout` disables it; a rank that dies is noticed all the same where ranks are
+    /// processes.
+    std::chrono::milliseconds exchange_timeout = std::chrono::minutes(10);
     /// The rank that plans for all and commits. The same on every rank.
     int coordinator = 0;
     torch_writer_options storage{};  ///< For the default writer; a writer of your own has its own.

@@ -33,7 +33,7 @@ public:
     save_job(const flat_state& state, std::exception_ptr refused, const checkpoint_id& id,
              const save_options& options, Comm& comm, Plan& planner, Writer& writer)
         : state_(state), refused_(std::move(refused)), id_(id),
-          exchange_(comm, options.coordinator, options.deadline, clock_.shown()),
+          exchange_(comm, options.coordinator, options.exchange_timeout, clock_.shown()),
           planner_(planner), writer_(writer), fsm_(exchange_.coordinator()) {}
 
     /// @throws error with every failed rank's own failure.
