@@ -6,6 +6,9 @@
 
 #include <cairn/comm/thread_group.hpp>
 
+#include <exception>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -31,13 +34,29 @@ public:
     void all_gather(message&& m, deadline d, completion<std::vector<message>>&& done) {
         inner_.all_gather(std::move(m), d, std::move(done));
     }
-    void barrier(deadline d, completion<done_t>&& done) { inner_.barrier(d, std::move(done)); }
+    void share(std::shared_ptr<const activity>&& a) { inner_.share(std::move(a)); }
     void cancel() noexcept { inner_.cancel(); }
 
-private:
+protected:
     thread_group::member inner_;
 };
-static_assert(Communicator<communicator>);
+static_assert(Communicator<communicator> && !BackgroundCommunicator<communicator>);
+
+/// The same for `BackgroundCommunicator`.
+class background_communicator : public communicator {
+public:
+    using communicator::communicator;
+    void duplicate(deadline d, completion<background_communicator>&& done) {
+        auto const to = std::make_shared<completion<background_communicator>>(std::move(done));
+        inner_.duplicate(
+            d, completion<thread_group::member>(
+                   [to](std::exception_ptr e, std::optional<thread_group::member> m) {
+                       if (e) return to->fail(e);
+                       (*to)(background_communicator(std::move(*m)));
+                   }));
+    }
+};
+static_assert(BackgroundCommunicator<background_communicator>);
 
 // Each hides one member: it is missing there, or of another type.
 struct communicator_immovable : communicator {
@@ -67,10 +86,10 @@ struct communicator_without_all_gather : communicator { void all_gather() = dele
 struct communicator_all_gather_with_root : communicator {
     void all_gather(message, int, deadline, completion<std::vector<message>>);
 };
-struct communicator_without_barrier : communicator { void barrier() = delete; };
+struct communicator_without_share : communicator { void share() = delete; };
 struct communicator_without_cancel : communicator { void cancel() = delete; };
 struct communicator_cancel_may_throw : communicator { void cancel(); };
-struct communicator_barrier_is_private : private communicator {};
+struct communicator_is_private : private communicator {};
 
 static_assert(!Communicator<communicator_immovable>);
 static_assert(!Communicator<communicator_without_rank>);
@@ -87,10 +106,24 @@ static_assert(!Communicator<communicator_without_broadcast>);
 static_assert(!Communicator<communicator_broadcast_without_deadline>);
 static_assert(!Communicator<communicator_without_all_gather>);
 static_assert(!Communicator<communicator_all_gather_with_root>);
-static_assert(!Communicator<communicator_without_barrier>);
+static_assert(!Communicator<communicator_without_share>);
 static_assert(!Communicator<communicator_without_cancel>);
 static_assert(!Communicator<communicator_cancel_may_throw>);
-static_assert(!Communicator<communicator_barrier_is_private>);
+static_assert(!Communicator<communicator_is_private>);
+struct background_without_duplicate : background_communicator { void duplicate() = delete; };
+struct background_duplicate_of_another_type : background_communicator {
+    void duplicate(deadline, completion<communicator>);
+};
+struct background_duplicate_returns : background_communicator {
+    background_duplicate_returns duplicate(deadline, completion<background_duplicate_returns>);
+};
+struct background_duplicate_without_deadline : background_communicator {
+    void duplicate(completion<background_duplicate_without_deadline>);
+};
+static_assert(!BackgroundCommunicator<background_without_duplicate>);
+static_assert(!BackgroundCommunicator<background_duplicate_of_another_type>);
+static_assert(!BackgroundCommunicator<background_duplicate_returns>);
+static_assert(!BackgroundCommunicator<background_duplicate_without_deadline>);
 // References are not parts; what is held is.
 static_assert(!Communicator<communicator&> && !Communicator<const communicator>);
 

@@ -2,10 +2,11 @@
 #ifndef CAIRN_TESTS_ARCHETYPE_DATA_PLANE_HPP
 #define CAIRN_TESTS_ARCHETYPE_DATA_PLANE_HPP
 
+#include "communicator.hpp"
 #include "stingy.hpp"
 
 #include <cairn/comm/any_communicator.hpp>
-#include <cairn/comm/data_plane.hpp>
+#include <cairn/comm/communicator_data_plane.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/comm/thread_group.hpp>
 
@@ -38,12 +39,13 @@ public:
                              (*to)();
                          }));
     }
+    int plane_id() const { return 0; }
     void cancel() noexcept { inner_.cancel(); }
 
 private:
     thread_group::member inner_;
 };
-static_assert(DataPlane<data_plane>);
+static_assert(DataPlane<data_plane> && !BackgroundDataPlane<data_plane>);
 
 // Each hides one member: it is missing there, or of another type.
 struct plane_immovable : data_plane { plane_immovable(plane_immovable&&) = delete; };
@@ -69,13 +71,15 @@ struct plane_broadcast_of_other_memory : data_plane {
 };
 struct plane_without_cancel : data_plane { void cancel() = delete; };
 struct plane_cancel_may_throw : data_plane { void cancel(); };
-struct plane_group_not_const : data_plane { int group(); };
-struct plane_group_is_unsigned : data_plane { unsigned group() const; };
+struct plane_without_id : data_plane { void plane_id() = delete; };
+struct plane_id_not_const : data_plane { int plane_id(); };
+struct plane_id_is_unsigned : data_plane { unsigned plane_id() const; };
 struct plane_is_private : private data_plane {};
 
 static_assert(!DataPlane<plane_immovable>);
 static_assert(!DataPlane<plane_without_rank> && !DataPlane<plane_rank_not_const>);
-static_assert(!DataPlane<plane_group_not_const> && !DataPlane<plane_group_is_unsigned>);
+static_assert(!DataPlane<plane_without_id> && !DataPlane<plane_id_not_const>);
+static_assert(!DataPlane<plane_id_is_unsigned>);
 static_assert(!DataPlane<plane_without_size> && !DataPlane<plane_size_is_unsigned>);
 static_assert(!DataPlane<plane_without_broadcast> && !DataPlane<plane_broadcast_returns>);
 static_assert(!DataPlane<plane_broadcast_blocks> && !DataPlane<plane_broadcast_without_root>);
@@ -99,7 +103,8 @@ struct forwarding_ranks {
     template <class... A>
     void all_gather(A&&... a) { inner.all_gather(std::forward<A>(a)...); }
     template <class... A>
-    void barrier(A&&... a) { inner.barrier(std::forward<A>(a)...); }
+    void share(A&&... a) { inner.share(std::forward<A>(a)...); }
+    int plane_id() const { return 0; }
     void cancel() noexcept { inner.cancel(); }
 };
 static_assert(Communicator<forwarding_ranks> && !DataPlane<forwarding_ranks>);
@@ -107,6 +112,9 @@ static_assert(Communicator<forwarding_ranks> && !DataPlane<forwarding_ranks>);
 static_assert(!Communicator<data_plane> && !Communicator<communicator_data_plane<solo>>);
 static_assert(!DataPlane<solo> && !DataPlane<thread_group::member>);
 static_assert(!DataPlane<any_communicator>);
+static_assert(BackgroundDataPlane<communicator_data_plane<solo>>);
+static_assert(DataPlane<communicator_data_plane<communicator>> &&
+              !BackgroundDataPlane<communicator_data_plane<communicator>>);
 
 }  // namespace cairn::archetype
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The suite over MPI: mpirun -n N test_mpi multiple|serialized|single
-#include "conformance/communicator.hpp"
+// The suite over MPI: mpirun -n N test_mpi multiple|single
 #include "support/scratch.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/comm/from_mpi.hpp>
 #include <cairn/comm/mpi_group.hpp>
+#include <cairn/testing/communicator.hpp>
 
 #include <boost/asio/use_future.hpp>
 
@@ -45,9 +46,11 @@ std::string refusal(errc code, F&& f) {
     }
     throw std::runtime_error("no error");
 }
+using cairn::mpi_group;
 template <class Group>
-void barrier(Group& g, cairn::deadline d = cairn::no_deadline) {
-    (void)cairn::await_completion<cairn::done_t>([&](auto done) { g.barrier(d, std::move(done)); });
+void meet(Group& g, cairn::deadline d = cairn::no_deadline) {
+    (void)cairn::await_completion<cairn::message>(
+        [&](auto done) { g.broadcast({}, 0, d, std::move(done)); });
 }
 void everybody() { MPI_Barrier(MPI_COMM_WORLD); }
 
@@ -87,123 +90,130 @@ void check(const std::string& name, const std::function<void()>& f) {
     std::fflush(stdout);
 }
 
-template <class Group>
 void check_suite() {
     for (int fan_in : {2, 32}) {
         check("keeps its word, fan-in " + std::to_string(fan_in), [&] {
-            Group g(MPI_COMM_WORLD, {.fan_in = fan_in});
-            expect(g.rank() == world_rank && g.size() == world_size, "another rank or size");
             // Each rank of an all_gather has all of it.
-            cairn::conformance::check_communicator(g, std::size_t{1} << (world_size > 4 ? 18 : 22));
+            auto const largest = std::size_t{1} << (world_size > 4 ? 18 : 22);
+            auto const failures = cairn::testing::communicator_suite(
+                [&] { return mpi_group(MPI_COMM_WORLD, {.fan_in = fan_in}); }, largest);
+            for (auto const& f : failures) expect(false, f);
+            mpi_group const g(MPI_COMM_WORLD);
+            expect(g.rank() == world_rank && g.size() == world_size, "another rank or size");
         });
     }
     if (world_size == 2) {
         check("256 MiB in one message", [] {
-            Group g(MPI_COMM_WORLD);
-            auto const sent = cairn::conformance::detail::sample(1, 1, std::size_t{1} << 28);
+            mpi_group g(MPI_COMM_WORLD);
+            auto const sent = cairn::testing::detail::sample(1, 1, std::size_t{1} << 28);
             auto const got = cairn::await_completion<cairn::message>(
                 [&](auto done) { g.broadcast(sent, 1, cairn::no_deadline, std::move(done)); });
             expect(got == sent, "other bytes");
         });
     }
-    check("groups do not hear each other", [] {
+    check("groups do not mix", [] {
         part const turned(true, -world_rank);  // the same ranks, in another order
-        Group one(MPI_COMM_WORLD, {.fan_in = 2}), two(MPI_COMM_WORLD), three(turned.comm());
+        mpi_group one(MPI_COMM_WORLD), two(MPI_COMM_WORLD), three(turned.comm());
         expect(three.rank() == world_size - 1 - world_rank, "another order");
-        cairn::conformance::check_interleaved(one, two);
-        cairn::conformance::check_interleaved(two, three);
+        cairn::testing::check_interleaved(one, two);
+        cairn::testing::check_interleaved(two, three);
     });
     check("a part of the ranks", [] {
-        Group all(MPI_COMM_WORLD);
+        mpi_group all(MPI_COMM_WORLD);
         part const some(world_rank % 2 == 0);
         if (some.in()) {
-            Group g(some.comm());
-            cairn::conformance::check_communicator(g, 1024);
+            mpi_group g(some.comm());
+            cairn::testing::check_exchanges(g, 1024);
         }
-        barrier(all);
+        meet(all);
     });
-    check("a root that is no rank", [] {
-        Group g(MPI_COMM_WORLD);
-        cairn::conformance::check_wrong_root(g);
-    });
-    if (world_size < 2) return;
-    check("different operations", [] {
-        Group g(MPI_COMM_WORLD, {.fan_in = 2});
-        cairn::conformance::check_mismatch(g);
-    });
-    for (int odd : {0, world_size - 1}) {
-        check("a deadline passes, rank " + std::to_string(odd) + " is late", [&] {
-            Group g(MPI_COMM_WORLD);
-            cairn::conformance::check_deadline(g, odd, everybody, everybody);
-        });
-        if (world_size < 3) continue;
-        check("a call is cancelled, rank " + std::to_string(odd) + " is absent", [&] {
-            Group g(MPI_COMM_WORLD);
-            cairn::conformance::check_cancel(g, odd, everybody, everybody);
-        });
-    }
 }
 
-template <class Group>
+/// With any thread level.
+void check_bootstrap() {
+    check("a group over TCP for the ranks of a communicator", [] {
+        auto g = cairn::tcp_group_from_mpi(MPI_COMM_WORLD);
+        expect(g.rank() == world_rank && g.size() == world_size, "another rank or size");
+        cairn::testing::check_exchanges(g, 1024);
+        part const some(world_rank % 2 == 0);
+        if (!some.in()) return;
+        auto half = cairn::tcp_group_from_mpi(some.comm());
+        cairn::testing::check_exchanges(half, 1024);
+    });
+    check("rank 0 has no id: all hear why", [] {
+        if (world_size == 1) return;
+        cairn::tcp_options o;
+        if (world_rank == 0) o.interfaces = "no-such-interface";
+        auto const what = refusal(errc::invalid_argument,
+                                  [&] { (void)cairn::tcp_group_from_mpi(MPI_COMM_WORLD, o); });
+        expect(contains(what, "no-such-interface"), what);
+    });
+    check("no group over TCP for MPI_COMM_NULL", [] {
+        auto const what = refusal(errc::invalid_argument,
+                                  [] { (void)cairn::tcp_group_from_mpi(MPI_COMM_NULL); });
+        expect(contains(what, "MPI_COMM_NULL"), what);
+    });
+}
+
 void check_ends() {
     check("one that ends on all at once", [] {
         for (int i = 0; i < 20; ++i) {
-            Group g(MPI_COMM_WORLD, {.fan_in = 2});
-            if (i % 2 == 0) barrier(g);
+            mpi_group g(MPI_COMM_WORLD, {.fan_in = 2});
+            if (i % 2 == 0) meet(g);
         }
     });
     check("assigned to, and held by its own completion", [] {
-        Group g(MPI_COMM_WORLD);
-        g = Group(MPI_COMM_WORLD);
-        barrier(g);
-        auto const held = std::make_shared<std::optional<Group>>(std::move(g));
+        mpi_group g(MPI_COMM_WORLD);
+        g = mpi_group(MPI_COMM_WORLD);
+        meet(g);
+        auto const held = std::make_shared<std::optional<mpi_group>>(std::move(g));
         std::atomic<int> over{0};
-        (*held)->barrier(cairn::no_deadline, cairn::completion<cairn::done_t>(
-                                                 [held, &over](const auto& e, const auto&) {
-                                                     held->reset();
-                                                     over = e ? 2 : 1;
-                                                     over.notify_all();
-                                                 }));
+        (*held)->broadcast({}, 0, cairn::no_deadline,
+                           cairn::completion<cairn::message>(
+                               [held, &over](const auto& e, const auto&) {
+                                   held->reset();
+                                   over = e ? 2 : 1;
+                                   over.notify_all();
+                               }));
         over.wait(0);
-        expect(over == 1, "a barrier failed");
+        expect(over == 1, "an exchange failed");
     });
     if (world_size < 2) return;
     check("a rank that leaves is named, and the rest make a new group", [] {
         int const gone = world_size / 2;
-        std::optional<Group> g(std::in_place, MPI_COMM_WORLD, cairn::mpi_options{.fan_in = 2});
-        barrier(*g);
+        std::optional<mpi_group> g(std::in_place, MPI_COMM_WORLD, cairn::mpi_options{.fan_in = 2});
+        meet(*g);
         everybody();
         if (world_rank == gone) {
             g.reset();
         } else {
-            auto const what = refusal(errc::rank_failed, [&] { barrier(*g); });
+            auto const what = refusal(errc::rank_failed, [&] { meet(*g); });
             expect(contains(what, "rank " + std::to_string(gone) + " left the group"), what);
         }
         part const rest(world_rank != gone);
         if (!rest.in()) return;
-        Group again(rest.comm());
-        barrier(again);
+        mpi_group again(rest.comm());
+        meet(again);
     });
 }
 
-template <class Group>
 void check_misuse() {
     check("MPI_COMM_NULL", [] {
         part const first(world_rank == 0);
         if (first.in()) {
-            Group g(first.comm());
-            barrier(g);
+            mpi_group g(first.comm());
+            meet(g);
             return;
         }
-        auto const what = refusal(errc::invalid_argument, [&] { Group g(first.comm()); });
+        auto const what = refusal(errc::invalid_argument, [&] { mpi_group g(first.comm()); });
         expect(contains(what, "MPI_COMM_NULL") && contains(what, "MPI_Comm_split"), what);
     });
     check("fan-ins that are none, or differ", [] {
-        refusal(errc::invalid_argument, [] { Group g(MPI_COMM_WORLD, {.fan_in = 0}); });
-        refusal(errc::invalid_argument, [] { Group g(MPI_COMM_WORLD, {.fan_in = INT32_MIN}); });
+        refusal(errc::invalid_argument, [] { mpi_group g(MPI_COMM_WORLD, {.fan_in = 0}); });
+        refusal(errc::invalid_argument, [] { mpi_group g(MPI_COMM_WORLD, {.fan_in = INT32_MIN}); });
         if (world_size == 1) return;
         auto const what = refusal(errc::invalid_argument, [] {
-            Group g(MPI_COMM_WORLD, {.fan_in = world_rank == 0 ? 2 : 4});
+            mpi_group g(MPI_COMM_WORLD, {.fan_in = world_rank == 0 ? 2 : 4});
         });
         expect(contains(what, world_rank == 0 ? "fan-in 2" : "fan-in 4"), what);
     });
@@ -212,7 +222,7 @@ void check_misuse() {
         MPI_Comm half = MPI_COMM_NULL, across = MPI_COMM_NULL;
         MPI_Comm_split(MPI_COMM_WORLD, world_rank % 2, 0, &half);
         MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - world_rank % 2, 1, &across);
-        auto const what = refusal(errc::invalid_argument, [&] { Group g(across); });
+        auto const what = refusal(errc::invalid_argument, [&] { mpi_group g(across); });
         MPI_Comm_free(&across);
         MPI_Comm_free(&half);
         expect(contains(what, "MPI_Intercomm_merge"), what);
@@ -249,7 +259,6 @@ struct shared_directory {
     ~shared_directory() { everybody(); }
 };
 
-template <class Group>
 void check_checkpoints() {
     int const savers = std::min(world_size, 4), loaders = std::max(1, savers - 1);
     auto const name = "saved on " + std::to_string(savers) + " of the ranks, loaded on " +
@@ -258,7 +267,7 @@ void check_checkpoints() {
         shared_directory const d;
         part const four(world_rank < savers), three(world_rank >= world_size - loaders);
         if (four.in()) {
-            Group g(four.comm());
+            mpi_group g(four.comm());
             numbers mine(g.rank(), g.size(), 0.5);
             std::int64_t const step = 7;
             cairn::state_dict state{{"numbers", mine.view}, {"step", step}};
@@ -266,7 +275,7 @@ void check_checkpoints() {
         }
         everybody();
         if (three.in()) {
-            Group g(three.comm());
+            mpi_group g(three.comm());
             numbers mine(g.rank(), g.size(), -1000.0);
             std::int64_t step = 0;
             cairn::state_dict state{{"numbers", mine.view}, {"step", std::ref(step)}};
@@ -279,7 +288,7 @@ void check_checkpoints() {
 void check_beside_the_trainer() {
     check("saved beside the trainer's own exchanges", [] {
         shared_directory const d;
-        cairn::mpi_group g(MPI_COMM_WORLD);
+        mpi_group g(MPI_COMM_WORLD);
         numbers mine(world_rank, world_size, 0.25);
         cairn::state_dict state{{"numbers", mine.view}};
         for (int step = 0; step < 5; ++step) {
@@ -303,12 +312,12 @@ void check_beside_the_trainer() {
     if (world_size == 1) return;
     check("who is late says with what", [] {
         auto const at = std::make_shared<cairn::activity>();
-        cairn::mpi_group g(MPI_COMM_WORLD);
+        mpi_group g(MPI_COMM_WORLD);
         g.share(at);
         at->enter("a long write");
         if (world_rank != world_size - 1) {
             auto const what = refusal(errc::timed_out, [&] {
-                barrier(g, std::chrono::steady_clock::now() + 50ms);
+                meet(g, std::chrono::steady_clock::now() + 50ms);
             });
             expect(contains(what, "in a long write for"), what);
         }
@@ -323,39 +332,35 @@ void check_single() {
     MPI_Query_thread(&provided);
     check("a thread level that is too low", [&] {
         auto const many = refusal(errc::invalid_argument,
-                                  [] { cairn::mpi_group g(MPI_COMM_WORLD); });
+                                  [] { mpi_group g(MPI_COMM_WORLD); });
         expect(contains(many, name(MPI_THREAD_MULTIPLE) + " or more") &&
                    contains(many, "found " + name(provided)) && contains(many, "MPI_Init_thread"),
                many);
-        auto const one = refusal(errc::invalid_argument,
-                                 [] { cairn::mpi_serialized_group g(MPI_COMM_WORLD); });
-        expect(contains(one, name(MPI_THREAD_SERIALIZED) + " or more"), one);
     });
 }
 
-template <class Group>
-int run(int level, const std::string& before) {
+int run(const std::string& before) {
     check("before MPI_Init_thread", [&] {
         expect(contains(before, "not initialised") &&
-                   contains(before, "MPI_Init_thread(&argc, &argv, " +
-                                        cairn::detail::mpi_level_name(level)),
+                   contains(before, "MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE"),
                before);
     });
-    check_suite<Group>();
-    check_ends<Group>();
-    check_misuse<Group>();
-    check_checkpoints<Group>();
-    if constexpr (!Group::blocking_only) check_beside_the_trainer();
+    check_suite();
+    check_ends();
+    check_misuse();
+    check_bootstrap();
+    check_checkpoints();
+    check_beside_the_trainer();
 
     // The last one cannot be agreed on through MPI: a rank that fails it fails the run.
-    std::optional<Group> late(std::in_place, MPI_COMM_WORLD);
-    barrier(*late);
+    std::optional<mpi_group> late(std::in_place, MPI_COMM_WORLD);
+    meet(*late);
     MPI_Finalize();
     try {
-        refusal(errc::rank_failed, [&] { barrier(*late); });
-        refusal(errc::poisoned, [&] { barrier(*late); });
+        refusal(errc::rank_failed, [&] { meet(*late); });
+        refusal(errc::poisoned, [&] { meet(*late); });
         late.reset();
-        auto const what = refusal(errc::invalid_argument, [] { Group g(MPI_COMM_WORLD); });
+        auto const what = refusal(errc::invalid_argument, [] { mpi_group g(MPI_COMM_WORLD); });
         expect(contains(what, "finalised"), what);
         ++passed;
     } catch (const std::exception& e) {
@@ -369,20 +374,14 @@ int run(int level, const std::string& before) {
 
 int main(int argc, char** argv) {
     std::string const how = argc > 1 ? argv[1] : "";
-    int const level = how == "multiple"     ? MPI_THREAD_MULTIPLE
-                      : how == "serialized" ? MPI_THREAD_SERIALIZED
-                      : how == "single"     ? MPI_THREAD_SINGLE
-                                            : -1;
-    if (level < 0) {
-        std::fprintf(stderr, "usage: test_mpi multiple|serialized|single\n");
+    if (how != "multiple" && how != "single") {
+        std::fprintf(stderr, "usage: test_mpi multiple|single\n");
         return 2;
     }
+    int const level = how == "multiple" ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
     std::string before;
     try {
-        if (level == MPI_THREAD_SERIALIZED)
-            cairn::mpi_serialized_group g(MPI_COMM_WORLD);
-        else
-            cairn::mpi_group g(MPI_COMM_WORLD);
+        mpi_group g(MPI_COMM_WORLD);
     } catch (const cairn::error& e) {
         before = e.what();
     }
@@ -393,6 +392,7 @@ int main(int argc, char** argv) {
     int result = 0;
     if (level == MPI_THREAD_SINGLE) {
         check_single();
+        check_bootstrap();
         MPI_Finalize();
         result = failed == 0 ? 0 : 1;
     } else if (provided < level) {
@@ -401,8 +401,7 @@ int main(int argc, char** argv) {
         MPI_Finalize();
         result = 1;
     } else {
-        result = level == MPI_THREAD_MULTIPLE ? run<cairn::mpi_group>(level, before)
-                                              : run<cairn::mpi_serialized_group>(level, before);
+        result = run(before);
     }
     if (world_rank == 0) std::printf("%d passed, %d failed\n", passed, failed);
     return result;

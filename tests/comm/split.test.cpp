@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups of some ranks of a group.
-#include "conformance/communicator.hpp"
 #include "support/on_threads.hpp"
 #include "support/tcp_ranks.hpp"
 
 #include <cairn/cairn.hpp>
 #include <cairn/comm/split.hpp>
+#include <cairn/testing/communicator.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -34,7 +34,7 @@ struct place {
 /// What each rank finds itself to be, in a group that keeps its word.
 template <class Group>
 place place_in(Group& g) {
-    cairn::conformance::check_communicator(g, 4096);
+    cairn::testing::check_exchanges(g, 4096);
     return {g.rank(), g.size()};
 }
 std::size_t open_files() {
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE(what_fails_on_one_rank_fails_on_all_and_leaves_nothing) {
             auto ranks = all.rank(r);
             try {
                 cairn::tcp_options fine;
-                fine.join = std::chrono::seconds(1);
+                fine.join_timeout = std::chrono::seconds(1);
                 fine.interfaces = "lo";
                 (void)cairn::split(ranks, r % 2, r == f.bad ? f.options : fine);
             } catch (const cairn::error& e) {

@@ -2,7 +2,8 @@
 #ifndef CAIRN_TEST_SUPPORT_TREE_WORLD_HPP
 #define CAIRN_TEST_SUPPORT_TREE_WORLD_HPP
 
-#include <cairn/comm/tree/member.hpp>
+#include <cairn/comm/tree/frame_assembler.hpp>
+#include <cairn/comm/tree/lanes.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -18,35 +19,44 @@
 
 namespace support {
 
-/// Many ranks' `tree_member`s in one thread, with links that keep order and a clock of their own.
+/// Many ranks' `tree_lanes` in one thread, with links that keep order and a clock of their own.
 class tree_world {
 public:
-    using member = cairn::detail::tree_member;
+    using lanes = cairn::detail::tree_lanes;
+    using outcome = lanes::outcome;
     using kind = cairn::detail::exchange_kind;
     using message = cairn::message;
+    static constexpr std::uint64_t first_lane = 77;
 
-    explicit tree_world(int n, int fan_in = 3, unsigned seed = 1, cairn::group_patience p = {})
+    explicit tree_world(int n, int fan_in = 3, unsigned seed = 1, cairn::liveness_options o = {})
         : random_(seed), outcomes_(static_cast<std::size_t>(n)) {
         for (int r = 0; r < n; ++r)
-            members_.emplace_back(cairn::detail::tree_topology{r, n, fan_in}, 77u, p, now_);
+            ranks_.emplace_back(cairn::detail::tree_topology{r, n, fan_in}, first_lane, o, now_);
     }
 
-    int size() const { return static_cast<int>(members_.size()); }
-    member& at(int rank) { return members_[static_cast<std::size_t>(rank)]; }
+    int size() const { return static_cast<int>(ranks_.size()); }
+    lanes& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
+    /// @param timeout  0: no deadline.
     void call(int rank, kind k, int root, std::vector<message> in,
-              std::chrono::milliseconds patience = std::chrono::milliseconds(0)) {
+              std::chrono::milliseconds timeout = std::chrono::milliseconds(0)) {
+        call_on(first_lane, rank, k, root, std::move(in), timeout);
+    }
+    void call_on(std::uint64_t lane, int rank, kind k, int root, std::vector<message> in,
+                 std::chrono::milliseconds timeout = std::chrono::milliseconds(0)) {
         outcome_of(rank).reset();
-        at(rank).start(k, root, std::move(in),
-                       patience.count() == 0 ? cairn::no_deadline : now_ + patience, now_);
+        at(rank).start(
+            lane, k, root, std::move(in),
+            timeout.count() == 0 ? cairn::no_deadline : cairn::deadline_after(timeout, now_),
+            [this, rank](outcome o) { outcome_of(rank) = std::move(o); }, now_);
         collect(rank);
     }
     void cancel(int rank) {
-        at(rank).cancel();
+        at(rank).cancel(first_lane, now_);
         collect(rank);
     }
-    void leave(int rank) {
-        at(rank).leave();
+    void leave(int rank, std::uint64_t lane = first_lane) {
+        at(rank).leave(lane, now_);
         collect(rank);
     }
     /// Nothing comes of this rank any more, nor does it answer: stopped, or gone.
@@ -58,9 +68,17 @@ public:
             if (ends.first == rank || ends.second == rank) queue.clear();
         for (int r = 0; r < size(); ++r)
             if (stopped_.count(r) == 0) {
-                at(r).lost(rank, "rank " + std::to_string(rank) + " is gone");
+                at(r).lost(rank, "rank " + std::to_string(rank) + " is gone", now_);
                 collect(r);
             }
+    }
+
+    /// What is sent from one to the other does not arrive until `release`; its bytes move, though,
+    /// if `moves`.
+    void hold(int from, int to, bool moves) { held_[{from, to}] = moves; }
+    void release(int from, int to) {
+        held_.erase({from, to});
+        if (!links_[{from, to}].empty()) ready_.push_back({from, to});
     }
 
     /// Delivers what is under way, in any order that keeps each link's own.
@@ -70,7 +88,7 @@ public:
             auto const i = pick(random_);
             auto const ends = ready_[i];
             auto& queue = links_[ends];
-            if (queue.empty()) {
+            if (queue.empty() || held_.count(ends) != 0) {
                 ready_[i] = ready_.back();
                 ready_.pop_back();
                 continue;
@@ -100,6 +118,12 @@ public:
         settle();
         for (auto const end = now_ + t; now_ < end;) {
             now_ += std::chrono::milliseconds(10);
+            for (auto const& [ends, moves] : held_) {
+                if (!moves || links_[ends].empty()) continue;
+                at(ends.first).moved(ends.second, now_);
+                at(ends.second).moved(ends.first, now_);
+                at(ends.second).heard(ends.first, now_);
+            }
             for (int r = 0; r < size(); ++r) {
                 if (stopped_.count(r) != 0 || at(r).wake() > now_) continue;
                 at(r).tick(now_);
@@ -109,7 +133,7 @@ public:
         }
     }
 
-    std::optional<member::outcome>& outcome_of(int rank) {
+    std::optional<outcome>& outcome_of(int rank) {
         return outcomes_[static_cast<std::size_t>(rank)];
     }
     /// What a rank's call failed with; an empty text if it did not end, or ended well.
@@ -136,17 +160,18 @@ private:
             if (queue.empty()) ready_.push_back(ends);
             queue.push_back(std::move(p.frame));
         }
-        if (auto o = at(rank).take_outcome()) outcome_of(rank) = std::move(o);
+        for (auto const& f : at(rank).take_ended()) f();
     }
 
     std::mt19937 random_;
-    member::time now_{std::chrono::hours(1)};
-    std::deque<member> members_{};
-    std::vector<std::optional<member::outcome>> outcomes_;
-    std::map<std::pair<int, int>, std::deque<std::shared_ptr<const cairn::detail::tree_frame>>>
+    lanes::time now_{std::chrono::hours(1)};
+    std::deque<lanes> ranks_{};
+    std::vector<std::optional<outcome>> outcomes_;
+    std::map<std::pair<int, int>, std::deque<std::shared_ptr<cairn::detail::tree_frame>>>
         links_{};
     std::vector<std::pair<int, int>> ready_{};
     std::set<int> stopped_{};
+    std::map<std::pair<int, int>, bool> held_{};
 };
 
 }  // namespace support

@@ -6,7 +6,9 @@
 #include <cairn/comm/concepts.hpp>
 
 #include <concepts>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -14,7 +16,7 @@
 namespace cairn {
 
 /// A communicator whose kind is chosen at run time; owns it. What it promises is what the one
-/// inside promises. One that is `blocking_only` is refused: `async_save` could not see it here.
+/// inside promises. Only of a `BackgroundCommunicator`: `async_save` could not check it here.
 /// Empty after it was moved from: then it can only be assigned to or destroyed.
 class any_communicator {
     struct base {
@@ -25,11 +27,11 @@ class any_communicator {
         virtual void scatter(std::vector<message>, int, deadline, completion<message>) = 0;
         virtual void broadcast(message, int, deadline, completion<message>) = 0;
         virtual void all_gather(message, deadline, completion<std::vector<message>>) = 0;
-        virtual void barrier(deadline, completion<done_t>) = 0;
+        virtual void duplicate(deadline, completion<any_communicator>) = 0;
         virtual void cancel() noexcept = 0;
         virtual void share(std::shared_ptr<const activity>) = 0;
     };
-    template <Communicator Comm>
+    template <BackgroundCommunicator Comm>
     struct holder final : base {
         explicit holder(Comm c) : c_(std::move(c)) {}
         int rank() const override { return c_.rank(); }
@@ -48,28 +50,27 @@ class any_communicator {
         void all_gather(message m, deadline d, completion<std::vector<message>> done) override {
             c_.all_gather(std::move(m), d, std::move(done));
         }
-        void barrier(deadline d, completion<done_t> done) override {
-            c_.barrier(d, std::move(done));
+        void duplicate(deadline d, completion<any_communicator> done) override {
+            auto const to = std::make_shared<completion<any_communicator>>(std::move(done));
+            c_.duplicate(d, completion<Comm>([to](std::exception_ptr e, std::optional<Comm> c) {
+                if (e) return to->fail(std::move(e));
+                try {
+                    (*to)(any_communicator(std::move(*c)));
+                } catch (...) {  // no memory
+                    to->fail(std::current_exception());
+                }
+            }));
         }
         void cancel() noexcept override { c_.cancel(); }
-        void share(std::shared_ptr<const activity> a) override {
-            if constexpr (requires { c_.share(std::move(a)); }) c_.share(std::move(a));
-        }
+        void share(std::shared_ptr<const activity> a) override { c_.share(std::move(a)); }
         Comm c_;
     };
-
-    template <class Comm>
-    static constexpr bool any_thread() {
-        if constexpr (requires { { Comm::blocking_only } -> std::convertible_to<bool>; })
-            return !Comm::blocking_only;
-        return true;
-    }
 
 public:
     template <class Comm>
         requires(!std::same_as<std::remove_cvref_t<Comm>, any_communicator> &&
-                 !std::is_lvalue_reference_v<Comm> && Communicator<std::remove_cvref_t<Comm>> &&
-                 any_thread<std::remove_cvref_t<Comm>>())
+                 !std::is_lvalue_reference_v<Comm> &&
+                 BackgroundCommunicator<std::remove_cvref_t<Comm>>)
     any_communicator(Comm&& c)
         : c_(std::make_unique<holder<std::remove_cvref_t<Comm>>>(std::forward<Comm>(c))) {}
 
@@ -87,14 +88,16 @@ public:
     void all_gather(message m, deadline d, completion<std::vector<message>> done) {
         c_->all_gather(std::move(m), d, std::move(done));
     }
-    void barrier(deadline d, completion<done_t> done) { c_->barrier(d, std::move(done)); }
+    void duplicate(deadline d, completion<any_communicator> done) {
+        c_->duplicate(d, std::move(done));
+    }
     void cancel() noexcept { c_->cancel(); }
     void share(std::shared_ptr<const activity> a) { c_->share(std::move(a)); }
 
 private:
     std::unique_ptr<base> c_;
 };
-static_assert(Communicator<any_communicator>);
+static_assert(BackgroundCommunicator<any_communicator>);
 
 }  // namespace cairn
 

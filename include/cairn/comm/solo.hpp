@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <exception>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,9 @@
 namespace cairn {
 
 /// One process alone: every exchange is with itself and completes at once. DCP's `no_dist`.
+///
+/// A verb that is given no communicator uses one, except in a process that a launcher has started
+/// as one of several: there it is an error, and passing `cairn::solo()` says that one is meant.
 class solo {
 public:
     solo() = default;
@@ -45,9 +49,10 @@ public:
     void all_gather(message m, deadline d, completion<std::vector<message>> done) {
         gather(std::move(m), 0, d, std::move(done));
     }
-    void barrier(deadline, completion<done_t> done) {
-        if (!cancelled(done)) done(done_t{});
+    void duplicate(deadline, completion<solo> done) {
+        if (!cancelled(done)) done(solo());
     }
+    void share(const std::shared_ptr<const activity>&) noexcept {}
     void cancel() noexcept { cancelled_ = 1; }
 
 private:
@@ -70,9 +75,9 @@ private:
         return false;
     }
 
-    std::atomic<int> cancelled_{0};  ///< 1: the next call says so; 2: it has.
+    std::atomic<int> cancelled_{0};  ///< 1: the next call fails for it; 2: one has.
 };
-static_assert(Communicator<solo>);
+static_assert(BackgroundCommunicator<solo>);
 
 }  // namespace cairn
 

@@ -36,7 +36,6 @@ inline void mpi_check(int code, const char* what) {
                                .found = mpi_text(code)});
 }
 
-/// Whether MPI may be called at all.
 /// @throws error errc::invalid_argument before MPI_Init_thread and after MPI_Finalize
 inline void mpi_must_run(int level) {
     int yes = 0;
@@ -54,6 +53,21 @@ inline void mpi_must_run(int level) {
                                              .found = "MPI that is finalised",
                                              .remedy = "make the group before MPI_Finalize"});
 }
+/// @throws error errc::invalid_argument for a communicator that has no group of ranks for this one
+inline void mpi_must_be_usable(MPI_Comm given, int level = MPI_THREAD_SINGLE) {
+    mpi_must_run(level);
+    if (given == MPI_COMM_NULL)
+        throw error(errc::invalid_argument,
+                    {.expected = "a communicator of which this rank is a member",
+                     .found = "MPI_COMM_NULL",
+                     .remedy = "make the group on the ranks that MPI_Comm_split put in it"});
+    int inter = 0;
+    mpi_check(MPI_Comm_test_inter(given, &inter), "MPI_Comm_test_inter");
+    if (inter != 0)
+        throw error(errc::invalid_argument, {.expected = "one group of ranks",
+                                             .found = "an inter-communicator",
+                                             .remedy = "make one of it with MPI_Intercomm_merge"});
+}
 
 /// What the ranks of a new group have agreed on.
 struct mpi_agreement {
@@ -61,22 +75,12 @@ struct mpi_agreement {
     std::uint64_t epoch = 0;
 };
 
-/// Collective over `given`: either all ranks come back or all throw, where MPI lets them speak.
+/// Collective over `given`: it returns on all ranks or throws on all, where MPI lets them talk.
 /// @param level  That the group needs, of MPI_THREAD_*.
 /// @throws error errc::invalid_argument for what `mpi_group` does not take
 inline mpi_agreement mpi_agree(MPI_Comm given, int fan_in, int level) {
-    mpi_must_run(level);
-    if (given == MPI_COMM_NULL)
-        throw error(errc::invalid_argument,
-                    {.expected = "a communicator of which this rank is a member",
-                     .found = "MPI_COMM_NULL",
-                     .remedy = "make the group on the ranks that MPI_Comm_split put in it"});
-    int inter = 0, mine = 0, main_thread = 0;
-    mpi_check(MPI_Comm_test_inter(given, &inter), "MPI_Comm_test_inter");
-    if (inter != 0)
-        throw error(errc::invalid_argument, {.expected = "one group of ranks",
-                                             .found = "an inter-communicator",
-                                             .remedy = "make one of it with MPI_Intercomm_merge"});
+    mpi_must_be_usable(given, level);
+    int mine = 0, main_thread = 0;
     MPI_Query_thread(&mine);
     MPI_Is_thread_main(&main_thread);
     auto const too_low = [level](int rank, int found) {

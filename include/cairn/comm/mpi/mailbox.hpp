@@ -3,13 +3,12 @@
 #define CAIRN_COMM_MPI_MAILBOX_HPP
 
 #include <cairn/comm/mpi/agree.hpp>
-#include <cairn/comm/tree/frame.hpp>
+#include <cairn/comm/tree/frame_assembler.hpp>
 
 #include <mpi.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <iterator>
 #include <list>
@@ -18,6 +17,7 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,95 +55,109 @@ private:
     std::vector<int> lengths_{};
 };
 
-/// Frames to and from the ranks of a communicator that nobody else uses. A frame is one message.
-/// Not thread-safe. Errors of MPI are returned by it, not fatal: the communicator's handler says
-/// so.
+/// Frames to and from the ranks of a communicator that nobody else uses. A long one travels in
+/// pieces, one message each, so that it can be seen to move. Not thread-safe. MPI returns its
+/// errors, as the communicator's handler says.
 ///
-/// Who leaves says so with a frame to each of its peers, and gets one back (`goodbye`): then
+/// A rank that ends sends each of its peers a `close`, and gets one back (`answer_close`): then
 /// nothing is under way any more, in neither direction. Only then may the communicator be freed:
 /// Open MPI gives its number to the next one, and a straggling message with it.
 class mpi_mailbox {
 public:
+    static constexpr std::size_t piece_bytes = std::size_t{4} << 20;
     struct mail {
+        enum class kind {
+            heard,  ///< Something was received.
+            moved,  ///< A part of a long frame has travelled, either way.
+            frame,
+            broken
+        };
         int from = 0;
-        bool whole = false;  ///< Else only the envelope has come: the rank lives.
+        kind is = kind::heard;
         tree_frame frame{};
-        std::string broken{};  ///< What is wrong with it, or with the rank.
+        std::string why{};  ///< When broken.
     };
 
-    /// @param peers  Who may send to this rank, and hear from it.
-    mpi_mailbox(MPI_Comm comm, std::set<int> peers, std::uint64_t epoch)
-        : comm_(comm), present_(std::move(peers)), epoch_(epoch) {}
+    /// @param peers  Who may send to this rank, and receive from it.
+    mpi_mailbox(MPI_Comm comm, std::set<int> peers) : comm_(comm), present_(std::move(peers)) {}
 
     void send(int to, std::shared_ptr<const tree_frame> f) {
-        if (parting_.count(to) != 0) return;
-        if (f->what == tree_frame::type::leave) parting_.insert(to);
-        outgoing& o = out_.emplace_back();
-        o.to = to;
-        o.head = encode_frame_head(*f);
-        o.frame = std::move(f);
-        mpi_blocks b;
-        b.add(o.head.data(), o.head.size());
-        for (auto const& e : o.frame->entries) b.add(e.bytes->data(), e.bytes->size());
-        auto type = b.type();
-        auto const code = MPI_Isend(MPI_BOTTOM, 1, type, to, tag, comm_, &o.request);
-        MPI_Type_free(&type);
-        if (code == MPI_SUCCESS) return;
-        out_.pop_back();
-        failed_.push_back({.from = to, .broken = mpi_text(code)});
+        if (closed_to_.count(to) != 0) return;
+        if (f->what == tree_frame::type::close) closed_to_.insert(to);
+        auto const whole = std::make_shared<const outgoing_frame>(std::move(f));
+        // All of the head is in the first piece.
+        auto most = std::max(piece_bytes, whole->head.size());
+        std::vector<std::span<const std::byte>> parts;
+        std::size_t bytes = 0;
+        for (auto rest : whole->spans()) {
+            while (!rest.empty()) {
+                if (bytes == most) {
+                    if (!post(to, whole, parts, false)) return;
+                    parts.clear();
+                    bytes = 0;
+                    most = piece_bytes;
+                }
+                auto const n = std::min(rest.size(), most - bytes);
+                parts.push_back(rest.first(n));
+                bytes += n;
+                rest = rest.subspan(n);
+            }
+        }
+        post(to, whole, parts, true);
     }
 
     /// Nothing is sent to it after this.
-    void leave(int to) {
+    void close(int to) {
         auto const f = std::make_shared<tree_frame>();
-        f->what = tree_frame::type::leave;
-        f->epoch = epoch_;
+        f->what = tree_frame::type::close;
         send(to, f);
     }
-    void leave_all() {
-        for (int to : present_) leave(to);
+    void close_all() {
+        for (int to : present_) close(to);
     }
-    /// The answer to a peer's leave, once all else has been sent to it.
-    void goodbye(int to) {
+    /// The answer to a peer's close, once all else has been sent to it.
+    void answer_close(int to) {
         present_.erase(to);
-        leave(to);
+        close(to);
     }
 
     /// One step of all that is under way.
-    /// @return What has come: of one rank in the order in which it sent.
+    /// @return What has arrived: of one rank in the order in which it sent.
     std::vector<mail> poll() {
         auto news = std::exchange(failed_, {});
         for (auto o = out_.begin(); o != out_.end();) {
             int done = 0;
             auto const code = MPI_Test(&o->request, &done, MPI_STATUS_IGNORE);
-            if (code != MPI_SUCCESS) news.push_back({.from = o->to, .broken = mpi_text(code)});
+            if (code != MPI_SUCCESS) news.push_back(broken(o->to, mpi_text(code)));
+            if (code == MPI_SUCCESS && done != 0 && !o->last)
+                news.push_back({o->to, mail::kind::moved, {}, {}});
             o = done != 0 || code != MPI_SUCCESS ? out_.erase(o) : std::next(o);
         }
         while (accept(news)) {
         }
-        for (auto& [from, queue] : in_)
-            while (!queue.empty() && receive(from, queue, news)) queue.pop_front();
+        for (auto& [from, in] : in_)
+            while (!in.queue.empty() && receive(from, in, news)) in.queue.pop_front();
         return news;
     }
 
-    /// A long message is coming in.
+    /// A message is being received.
     bool receiving() const noexcept {
         return std::any_of(in_.begin(), in_.end(),
-                           [](const auto& from) { return !from.second.empty(); });
+                           [](const auto& from) { return !from.second.queue.empty(); });
     }
-    /// All that was sent has gone out: at once, if it was short.
+    /// All that was sent is out: at once, if it was short.
     bool idle() const noexcept { return out_.empty(); }
-    /// Everybody has said goodbye; nothing more comes.
+    /// All peers have closed; nothing more will be received.
     bool parted() const noexcept { return present_.empty(); }
 
     /// Ends it. What is still under way needs its memory for as long as MPI runs.
     /// @return Whether nothing was.
-    bool close() {
+    bool end() {
         bool clean = parted() && idle();
-        for (auto& o : out_) abandon(o.request, std::make_shared<outgoing>(std::move(o)));
+        for (auto& o : out_) abandon(o.request, o.frame);
         out_.clear();
-        for (auto& [from, queue] : in_) {
-            for (auto& i : queue) {
+        for (auto& [from, in] : in_) {
+            for (auto& i : in.queue) {
                 clean = false;
                 abandon(i.request, i.bytes);
             }
@@ -154,17 +168,52 @@ public:
 
 private:
     static constexpr int tag = 0;
+    struct outgoing_frame {
+        explicit outgoing_frame(std::shared_ptr<const tree_frame> f)
+            : frame(std::move(f)), head(encode_frame_head(*frame)) {}
+        std::vector<std::span<const std::byte>> spans() const {
+            std::vector<std::span<const std::byte>> all{head};
+            for (auto const& e : frame->entries) all.push_back(*e.bytes);
+            return all;
+        }
+        std::shared_ptr<const tree_frame> frame;
+        message head;
+    };
     struct outgoing {
         int to = 0;
-        message head{};
-        std::shared_ptr<const tree_frame> frame{};
+        bool last = true;  ///< Piece of its frame.
+        std::shared_ptr<const outgoing_frame> frame{};
         MPI_Request request = MPI_REQUEST_NULL;
     };
-    struct incoming {
+    struct piece {
         std::shared_ptr<std::byte[]> bytes{};
         std::size_t size = 0;
         MPI_Request request = MPI_REQUEST_NULL;
     };
+    struct incoming {
+        std::deque<piece> queue{};
+        frame_assembler frame{};
+    };
+
+    static mail broken(int from, std::string why) {
+        return {from, mail::kind::broken, {}, std::move(why)};
+    }
+    bool post(int to, const std::shared_ptr<const outgoing_frame>& f,
+              const std::vector<std::span<const std::byte>>& parts, bool last) {
+        auto& o = out_.emplace_back();
+        o.to = to;
+        o.last = last;
+        o.frame = f;
+        mpi_blocks b;
+        for (auto const& p : parts) b.add(p.data(), p.size());
+        auto type = b.type();
+        auto const code = MPI_Isend(MPI_BOTTOM, 1, type, to, tag, comm_, &o.request);
+        MPI_Type_free(&type);
+        if (code == MPI_SUCCESS) return true;
+        out_.pop_back();
+        failed_.push_back(broken(to, mpi_text(code)));
+        return false;
+    }
 
     /// Takes the next message's envelope, if there is one. Matched at once, so that a long one
     /// does not keep those behind it from being seen.
@@ -174,19 +223,19 @@ private:
         MPI_Status s{};
         auto const code = MPI_Improbe(MPI_ANY_SOURCE, tag, comm_, &there, &m, &s);
         if (code != MPI_SUCCESS) {
-            for (int p : present_) news.push_back({.from = p, .broken = mpi_text(code)});
+            for (int p : present_) news.push_back(broken(p, mpi_text(code)));
             return false;
         }
         if (there == 0) return false;
         MPI_Count n = 0;
         mpi_check(MPI_Get_elements_x(&s, MPI_BYTE, &n), "MPI_Get_elements_x");
-        incoming i;
+        piece i;
         i.size = static_cast<std::size_t>(n);
         try {
             // Not filled with zeros first.
             i.bytes = std::shared_ptr<std::byte[]>(new std::byte[i.size]);
         } catch (const std::bad_alloc&) {
-            news.push_back({.from = s.MPI_SOURCE, .broken = "no memory for what it sends"});
+            news.push_back(broken(s.MPI_SOURCE, "no memory for what it sends"));
             return true;
         }
         mpi_blocks b;
@@ -195,29 +244,29 @@ private:
         auto const taken = MPI_Imrecv(MPI_BOTTOM, 1, type, &m, &i.request);
         MPI_Type_free(&type);
         if (taken == MPI_SUCCESS)
-            in_[s.MPI_SOURCE].push_back(std::move(i));
+            in_[s.MPI_SOURCE].queue.push_back(std::move(i));
         else
-            news.push_back({.from = s.MPI_SOURCE, .broken = mpi_text(taken)});
-        news.push_back({.from = s.MPI_SOURCE});
+            news.push_back(broken(s.MPI_SOURCE, mpi_text(taken)));
+        news.push_back({s.MPI_SOURCE, mail::kind::heard, {}, {}});
         return true;
     }
-    /// The first that is under way from a rank: whether it has come.
-    bool receive(int from, std::deque<incoming>& queue, std::vector<mail>& news) {
+    /// The first that is under way from a rank: whether it is here.
+    bool receive(int from, incoming& in, std::vector<mail>& news) {
         int done = 0;
-        auto& i = queue.front();
+        auto& i = in.queue.front();
         auto const code = MPI_Test(&i.request, &done, MPI_STATUS_IGNORE);
         if (code == MPI_SUCCESS && done == 0) return false;
-        auto& m = news.emplace_back();
-        m.from = from;
         if (code != MPI_SUCCESS) {
-            m.broken = mpi_text(code);
+            news.push_back(broken(from, mpi_text(code)));
             return true;
         }
         try {
-            m.frame = decode_frame({i.bytes.get(), i.size});
-            m.whole = true;
+            if (auto f = in.frame.add({i.bytes.get(), i.size}))
+                news.push_back({from, mail::kind::frame, std::move(*f), {}});
+            else
+                news.push_back({from, mail::kind::moved, {}, {}});
         } catch (const error& e) {
-            m.broken = e.what();
+            news.push_back(broken(from, e.what()));
         }
         return true;
     }
@@ -233,11 +282,10 @@ private:
     }
 
     MPI_Comm comm_;
-    std::set<int> present_;  ///< Peers that have not said goodbye.
-    std::set<int> parting_{};  ///< Those to whom this rank has.
-    std::uint64_t epoch_;
+    std::set<int> present_;      ///< Peers that have not closed.
+    std::set<int> closed_to_{};  ///< Those to which this rank has.
     std::list<outgoing> out_{};
-    std::map<int, std::deque<incoming>> in_{};
+    std::map<int, incoming> in_{};
     std::vector<mail> failed_{};
 };
 

@@ -6,11 +6,14 @@
 
 namespace cairn {
 
-/// How long a group of processes waits for signs of life.
-struct group_patience {
-    std::chrono::milliseconds beat{1000};     ///< A rank that says nothing else says that it lives.
-    std::chrono::milliseconds silence{10000}; ///< One of whom nothing is heard so long is dead.
-    std::chrono::milliseconds judge{1500};    ///< To find out who is late when a deadline passed.
+/// How a group of processes notices that a rank is dead or stuck. The same on all ranks.
+struct liveness_options {
+    /// A rank that sends nothing else sends a heartbeat.
+    std::chrono::milliseconds heartbeat_interval{1000};
+    /// A peer from which nothing was received for so long is presumed dead.
+    std::chrono::milliseconds peer_timeout{10000};
+    /// After an exchange's deadline: how long rank 0 waits for ranks to say what they work on.
+    std::chrono::milliseconds probe_timeout{1500};
 };
 
 }  // namespace cairn

@@ -21,7 +21,7 @@ inline tree_entries sent_up(const tree_topology& at, exchange_kind kind, int roo
                             const std::vector<std::shared_ptr<message>>& in) {
     tree_entries up;
     switch (kind) {
-        case exchange_kind::barrier: return up;
+        case exchange_kind::duplicate: return up;
         case exchange_kind::gather:
         case exchange_kind::all_gather: up.push_back({at.rank, in.at(0)}); return up;
         case exchange_kind::broadcast:
@@ -67,7 +67,7 @@ inline std::optional<std::vector<message>> taken(const tree_topology& at, exchan
         }
         return out;
     }
-    if (kind == exchange_kind::barrier || kind == exchange_kind::gather) return out;
+    if (kind == exchange_kind::duplicate || kind == exchange_kind::gather) return out;
     for (auto& e : all)
         if (kind == exchange_kind::broadcast || e.rank == at.rank) take(e.bytes);
     if (out.size() != 1) return {};

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_COMM_OWN_THREAD_HPP
+#define CAIRN_COMM_OWN_THREAD_HPP
+
+#include <thread>
+#include <utility>
+
+namespace cairn::detail {
+
+/// A thread of a group's own, on which completions may run. Whatever ends the group waits for the
+/// thread, unless it runs on the thread itself: a completion may hold the last of the group.
+class own_thread {
+public:
+    own_thread() = default;
+    own_thread(own_thread&&) = delete;
+    ~own_thread() { end(); }
+
+    /// @throws std::system_error where there is no thread to be had
+    template <class F>
+    void start(F&& f) {
+        thread_ = std::thread(std::forward<F>(f));
+    }
+    bool started() const noexcept { return thread_.joinable(); }
+    bool is_current() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
+    void end() noexcept {
+        if (!thread_.joinable()) return;
+        if (is_current())
+            thread_.detach();
+        else
+            thread_.join();
+    }
+
+private:
+    std::thread thread_{};
+};
+
+}  // namespace cairn::detail
+
+#endif

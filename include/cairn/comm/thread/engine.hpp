@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_COMM_THREAD_ENGINE_HPP
+#define CAIRN_COMM_THREAD_ENGINE_HPP
+
+#include <cairn/comm/own_thread.hpp>
+#include <cairn/comm/tree/lanes.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// All ranks of a group of threads, each with its `tree_lanes`; frames are handed over in memory.
+/// It all happens under one lock, on the thread of whoever calls or of the timer.
+class thread_ranks {
+public:
+    using clock = std::chrono::steady_clock;
+    using time = clock::time_point;
+    using calls = std::vector<std::function<void()>>;
+    static constexpr std::uint64_t first_lane = 1;
+
+    explicit thread_ranks(int n) {
+        // Nothing is lost in memory: no heartbeats. Every other rank is a child of rank 0.
+        liveness_options const o{no_timeout, no_timeout, std::chrono::milliseconds(1)};
+        for (int r = 0; r < n; ++r)
+            ranks_.emplace_back(tree_topology{r, n, n}, first_lane, o, clock::now());
+    }
+    thread_ranks(thread_ranks&&) = delete;
+
+    /// Calls `f(lanes, now)` for one rank, then what has ended by that.
+    /// @param start_timer  Called once, when there is a first deadline.
+    template <class F, class Start>
+    void run(int rank, F&& f, Start&& start_timer) {
+        guard lock(m_);
+        auto const now = clock::now();
+        calls ended;
+        try {
+            f(at(rank), now);
+            settle({rank}, now);
+            if (wake_ != no_deadline && !std::exchange(timer_, true)) start_timer();
+        } catch (const std::exception& e) {  // no memory, or no thread for the timer
+            fail_all(e, now);
+        }
+        ended.swap(ended_);
+        changed_.notify_all();
+        lock.unlock();
+        for (auto const& g : ended) g();
+    }
+    /// The timer's thread.
+    void keep_deadlines() {
+        guard lock(m_);
+        while (!stop_) {
+            auto const now = clock::now();
+            if (wake_ == no_deadline) {
+                changed_.wait(lock);
+            } else if (now < wake_) {
+                changed_.wait_until(lock, time(wake_));
+            } else {
+                wake_ = no_deadline;
+                try {
+                    std::set<int> all;
+                    for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) {
+                        if (at(r).wake() <= now) at(r).tick(now);
+                        all.insert(r);
+                    }
+                    settle(std::move(all), now);
+                } catch (const std::exception& e) {
+                    fail_all(e, now);
+                }
+                calls ended;
+                ended.swap(ended_);
+                lock.unlock();
+                for (auto const& g : ended) g();
+                lock.lock();
+            }
+        }
+    }
+    void stop() {
+        guard const lock(m_);
+        stop_ = true;
+        changed_.notify_all();
+    }
+
+private:
+    using guard = std::unique_lock<std::mutex>;
+    struct on_its_way {
+        int from;
+        tree_member::post post;
+    };
+
+    tree_lanes& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+
+    /// Delivers what ranks have posted, and what is posted in turn.
+    void settle(std::set<int> touched, time now) {
+        std::deque<on_its_way> queue;
+        auto const collect = [&](int r) {
+            for (auto& p : at(r).take_posts()) queue.push_back({r, std::move(p)});
+        };
+        for (int r : touched) collect(r);
+        while (!queue.empty()) {
+            auto const [from, post] = std::move(queue.front());
+            queue.pop_front();
+            at(post.to).received(from, std::move(*post.frame), now);
+            touched.insert(post.to);
+            collect(post.to);
+        }
+        for (int r : touched) {
+            auto calls_of = at(r).take_ended();
+            std::move(calls_of.begin(), calls_of.end(), std::back_inserter(ended_));
+            wake_ = std::min(wake_, at(r).wake());
+        }
+    }
+    void fail_all(const std::exception& why, time now) {
+        for (auto& r : ranks_) {
+            r.fail_all(error(errc::rank_failed, {.found = why.what()}), now);
+            (void)r.take_posts();  // all of them know
+            auto calls_of = r.take_ended();
+            std::move(calls_of.begin(), calls_of.end(), std::back_inserter(ended_));
+        }
+    }
+
+    std::mutex m_{};
+    std::condition_variable changed_{};
+    std::deque<tree_lanes> ranks_{};
+    calls ended_{};
+    time wake_ = no_deadline;
+    bool timer_ = false;
+    bool stop_ = false;
+};
+
+/// One rank's end of them; see `tree_seat`. The last one stops the timer.
+class thread_engine {
+public:
+    explicit thread_engine(int n) : all_(std::make_shared<owner>(n)), where_{0, n, n} {}
+    thread_engine(const thread_engine& other, int rank) : all_(other.all_), where_(other.where_) {
+        where_.rank = rank;
+    }
+
+    const tree_topology& where() const noexcept { return where_; }
+    template <class F>
+    void run(F&& f) {
+        auto const all = all_;  // a call may end this
+        all->ranks->run(where_.rank, std::forward<F>(f), [&all] {
+            all->timer.start([ranks = all->ranks] { ranks->keep_deadlines(); });
+        });
+    }
+    void attach() noexcept {}
+    void detach() noexcept {}
+
+private:
+    struct owner {
+        explicit owner(int n) : ranks(std::make_shared<thread_ranks>(n)) {}
+        owner(owner&&) = delete;
+        ~owner() {
+            ranks->stop();
+            timer.end();
+        }
+        std::shared_ptr<thread_ranks> ranks;
+        own_thread timer{};
+    };
+
+    std::shared_ptr<owner> all_;
+    tree_topology where_;
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_COMM_TREE_LANES_HPP
+#define CAIRN_COMM_TREE_LANES_HPP
+
+#include <cairn/comm/tree/member.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// A group and its duplicates, as one rank sees them: lanes over the same connections, each with a
+/// `tree_member` of its own. Does no I/O. Which lane a frame belongs to is written in it.
+///
+/// A duplicate is agreed on in an exchange of its parent lane, after which all ranks know its
+/// number. It is opened before any frame of it can arrive: connections keep their order.
+class tree_lanes {
+public:
+    using time = tree_member::time;
+    struct outcome {
+        std::exception_ptr failure{};
+        std::vector<message> result{};
+        std::uint64_t lane = 0;  ///< Of duplicate: the new one.
+    };
+    using ended = std::function<void(outcome)>;
+
+    /// @param first  The number of the first lane, the same on all ranks.
+    tree_lanes(tree_topology where, std::uint64_t first, const liveness_options& o, time now)
+        : at_(where), options_(o) {
+        open(first, now);
+    }
+
+    const tree_topology& where() const noexcept { return at_; }
+
+    /// @param done  Called by whoever takes it from `take_ended`.
+    void start(std::uint64_t lane, exchange_kind kind, int root, std::vector<message> in,
+               deadline by, ended done, time now) {
+        auto& l = lanes_.at(lane);
+        if (l.done)
+            return end(std::move(done), {std::make_exception_ptr(error(
+                                             errc::invalid_argument,
+                                             {.rank = at_.rank,
+                                              .expected = "one exchange at a time",
+                                              .found = "two"})),
+                                         {}, 0});
+        l.done = std::move(done);
+        l.kind = kind;
+        l.member.start(kind, root, std::move(in), by, now);
+        collect(lane, now);
+    }
+    void share(std::uint64_t lane, std::shared_ptr<const activity> a) {
+        lanes_.at(lane).member.share(std::move(a));
+    }
+    void cancel(std::uint64_t lane, time now) {
+        lanes_.at(lane).member.cancel();
+        collect(lane, now);
+    }
+    /// This rank uses the lane no more; what is under way on it fails.
+    void leave(std::uint64_t lane, time now) {
+        auto& l = lanes_.at(lane);
+        l.member.leave();
+        collect(lane, now);
+        // Frames of it may still come, from all who have not left as well.
+        if (!l.present.empty()) left_.emplace(lane, std::move(l.present));
+        lanes_.erase(lane);
+    }
+    /// This rank's part in all lanes ends; their numbers stay valid.
+    void leave_all(time now) {
+        for (auto const lane : open_lanes()) {
+            lanes_.at(lane).member.leave();
+            collect(lane, now);
+        }
+    }
+    /// No lane can be used any more.
+    void fail_all(const error& why, time now) {
+        for (auto const lane : open_lanes()) {
+            lanes_.at(lane).member.fail(why);
+            collect(lane, now);
+        }
+    }
+
+    void received(int from, tree_frame f, time now) {
+        heard(from, now);
+        auto const lane = f.lane;
+        bool const leaves = f.what == tree_frame::type::leave;
+        if (auto const it = lanes_.find(lane); it != lanes_.end()) {
+            if (leaves) it->second.present.erase(from);
+            it->second.member.received(from, std::move(f), now);
+            return collect(lane, now);
+        }
+        auto const it = left_.find(lane);
+        if (it == left_.end()) {
+            if (f.what == tree_frame::type::close) return;
+            return lost(from, "rank " + std::to_string(from) + ": a message of another group", now);
+        }
+        if (!leaves) return;
+        it->second.erase(from);
+        if (it->second.empty()) left_.erase(it);
+    }
+    void heard(int from, time now) {
+        for (auto& [lane, l] : lanes_) l.member.heard(from, now);
+    }
+    void moved(int peer, time now) {
+        for (auto& [lane, l] : lanes_) l.member.moved(peer, now);
+    }
+    void lost(int peer, const std::string& how, time now) {
+        for (auto& [lane, present] : left_) present.erase(peer);
+        std::erase_if(left_, [](auto const& l) { return l.second.empty(); });
+        for (auto const lane : open_lanes()) {
+            lanes_.at(lane).present.erase(peer);
+            lanes_.at(lane).member.lost(peer, how);
+            collect(lane, now);
+        }
+    }
+    void tick(time now) {
+        for (auto const lane : open_lanes()) {
+            lanes_.at(lane).member.tick(now);
+            collect(lane, now);
+        }
+    }
+    time wake() const {
+        auto t = time::max();
+        for (auto const& [lane, l] : lanes_) t = std::min(t, l.member.wake());
+        return t;
+    }
+    /// Whether no lane can be used any more.
+    bool broken() const {
+        return std::all_of(lanes_.begin(), lanes_.end(),
+                           [](auto const& l) { return l.second.member.broken(); });
+    }
+    /// Whether an exchange is under way.
+    bool busy() const {
+        return std::any_of(lanes_.begin(), lanes_.end(),
+                           [](auto const& l) { return bool(l.second.done); });
+    }
+    /// How many lanes are remembered: open ones, and those that others may still send on.
+    std::size_t remembered() const noexcept { return lanes_.size() + left_.size(); }
+
+    std::vector<tree_member::post> take_posts() { return std::exchange(posts_, {}); }
+    /// What to call, once all that was posted before has been sent.
+    std::vector<std::function<void()>> take_ended() { return std::exchange(ended_, {}); }
+
+private:
+    struct lane_state {
+        tree_member member;
+        std::set<int> present{};  ///< Neighbours that have not left it.
+        exchange_kind kind = exchange_kind::gather;
+        ended done{};  ///< Set while an exchange is under way.
+    };
+
+    std::vector<std::uint64_t> open_lanes() const {
+        std::vector<std::uint64_t> all;
+        for (auto const& [lane, l] : lanes_) all.push_back(lane);
+        return all;
+    }
+    void open(std::uint64_t lane, time now) {
+        lane_state l{tree_member(at_, lane, options_, now)};
+        for (int c : at_.children()) l.present.insert(c);
+        if (at_.rank != 0) l.present.insert(at_.parent());
+        if (left_.count(lane) != 0 || !lanes_.emplace(lane, std::move(l)).second)
+            throw error(errc::corrupt, {.rank = at_.rank, .found = "two lanes with one number"});
+    }
+    /// The same on all ranks; that two are equal is as likely as that two random numbers are.
+    static std::uint64_t child_of(std::uint64_t lane, std::uint64_t round) {
+        auto x = lane ^ (round * 0x9e3779b97f4a7c15);
+        for (auto const factor : {0xbf58476d1ce4e5b9, 0x94d049bb133111eb}) {
+            x ^= x >> 30;
+            x *= factor;
+        }
+        return x ^ (x >> 31);
+    }
+    void collect(std::uint64_t lane, time now) {
+        auto& l = lanes_.at(lane);
+        for (auto& p : l.member.take_posts()) posts_.push_back(std::move(p));
+        auto o = l.member.take_outcome();
+        if (!o) return;
+        outcome out{std::move(o->failure), std::move(o->result), 0};
+        if (!out.failure && l.kind == exchange_kind::duplicate) {
+            try {
+                out.lane = child_of(lane, l.member.round());
+                open(out.lane, now);
+            } catch (...) {
+                out.failure = std::current_exception();
+            }
+        }
+        end(std::exchange(l.done, nullptr), std::move(out));
+    }
+    void end(ended done, outcome o) {
+        ended_.emplace_back([done = std::move(done), o = std::move(o)]() mutable {
+            if (done) done(std::move(o));
+        });
+    }
+
+    tree_topology at_;
+    liveness_options options_;
+    std::map<std::uint64_t, lane_state> lanes_{};
+    std::map<std::uint64_t, std::set<int>> left_{};  ///< And who may still send on them.
+    std::vector<tree_member::post> posts_{};
+    std::vector<std::function<void()>> ended_{};
+};
+
+}  // namespace cairn::detail
+
+#endif
