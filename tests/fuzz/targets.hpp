@@ -4,8 +4,9 @@
 
 #include "edit.hpp"
 
-#include <cairn/comm/tcp/hello.hpp>
-#include <cairn/comm/tree/frame.hpp>
+#include <cairn/comm/tcp/messages.hpp>
+#include <cairn/comm/tree/frame_assembler.hpp>
+#include <cairn/comm/tree/missing_rank.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/phases.hpp>
 #include <cairn/format/native/footer.hpp>
@@ -69,10 +70,13 @@ inline void load(bytes b) {
 /// What other processes send: frames of the groups, greetings, failures.
 inline void frame(bytes b) { (void)cairn::detail::decode_frame(b); }
 inline void hello(bytes b) {
-    if (b.size() < cairn::detail::hello_head_bytes) return;
-    (void)cairn::detail::decode_hello_head(b.first(cairn::detail::hello_head_bytes));
-    (void)cairn::detail::decode_hello(b.subspan(cairn::detail::hello_head_bytes));
-    (void)cairn::detail::decode_welcome(b.subspan(cairn::detail::hello_head_bytes));
+    auto const head = cairn::detail::handshake_head_bytes;
+    if (b.size() <= head) return;
+    (void)cairn::detail::decode_handshake_head(b.first(head));
+    cairn::detail::wire_reader body(b.subspan(head));
+    auto const kind = static_cast<cairn::detail::handshake_kind>(body.u8());
+    if (kind == cairn::detail::handshake_kind::join) (void)cairn::detail::decode_join(body);
+    if (kind == cairn::detail::handshake_kind::answer) (void)cairn::detail::decode_answer(body);
 }
 inline void outcome(bytes b) {
     (void)cairn::detail::decode_outcome(b);

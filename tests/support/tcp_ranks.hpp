@@ -7,6 +7,8 @@
 #include <cairn/comm/tcp_group.hpp>
 
 #include <exception>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace support {
@@ -24,6 +26,23 @@ std::vector<std::exception_ptr> try_tcp_ranks(int n, const cairn::tcp_options& o
 template <class F>
 void run_tcp_ranks(int n, const cairn::tcp_options& o, F&& f) {
     rethrow_first(try_tcp_ranks(n, o, f));
+}
+
+/// A broadcast of nothing, by all ranks.
+template <class Group>
+void meet(Group& g, cairn::deadline d = cairn::no_deadline) {
+    (void)cairn::await_completion<cairn::message>(
+        [&](auto done) { g.broadcast({}, 0, d, std::move(done)); });
+}
+/// The text of the cairn::error that `f` throws; empty if it throws nothing.
+template <class F>
+std::string failure_of(F&& f) {
+    try {
+        f();
+        return {};
+    } catch (const cairn::error& e) {
+        return e.what();
+    }
 }
 
 }  // namespace support

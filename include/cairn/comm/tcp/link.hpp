@@ -27,9 +27,10 @@ namespace cairn::detail {
 class tcp_link : public std::enable_shared_from_this<tcp_link> {
 public:
     struct events {
-        std::function<void()> heard;                    ///< Bytes have come.
-        std::function<void(tree_frame)> frame;          ///< A frame is whole.
-        std::function<void(const std::string&)> lost;   ///< Once: no more will come.
+        std::function<void()> heard;                   ///< Something was received.
+        std::function<void()> moved;                   ///< A part of a long frame, either way.
+        std::function<void(tree_frame)> frame;         ///< A frame is whole.
+        std::function<void(const std::string&)> lost;  ///< Once: nothing more will come.
     };
 
     explicit tcp_link(tcp_socket::socket s) : socket_(std::move(s)) {
@@ -42,13 +43,12 @@ public:
         events_ = std::move(e);
         read_head();
     }
-    void send(std::shared_ptr<const tree_frame> f) {
+    void send(std::shared_ptr<tree_frame> f) {
         if (ended_) return;
         queue_.push_back(std::move(f));
         if (queue_.size() == 1) write_next();
     }
-    /// Once all that was sent is on its way, says that no more will come; waits for the
-    /// neighbour to do the same.
+    /// Ends this side once all was sent, and waits for the other side to end.
     void finish() {
         finishing_ = true;
         if (queue_.empty()) say_end();
@@ -71,10 +71,10 @@ private:
             try {
                 self->events_.heard();
                 f(n);
-            } catch (const error& e) {
-                self->lose(e.what());
             } catch (const std::bad_alloc&) {
                 self->lose("no memory for what it sends");
+            } catch (const std::exception& e) {
+                self->lose(e.what());
             }
         };
     }
@@ -83,7 +83,12 @@ private:
         head_out_ = encode_frame_head(f);
         std::vector<boost::asio::const_buffer> buffers{boost::asio::buffer(head_out_)};
         for (auto const& e : f.entries) buffers.push_back(boost::asio::buffer(*e.bytes));
-        boost::asio::async_write(socket_, std::move(buffers),
+        auto const all = boost::asio::buffer_size(buffers);
+        auto const at_a_time = [self = shared_from_this(), all](const auto& ec, std::size_t n) {
+            if (n > 0 && n < all && self->events_.moved) self->events_.moved();
+            return ec ? std::size_t{0} : std::size_t{1} << 20;
+        };
+        boost::asio::async_write(socket_, std::move(buffers), at_a_time,
                                  [self = shared_from_this()](const auto& ec, std::size_t) {
                                      if (ec) return self->lose(ec);
                                      self->queue_.pop_front();
@@ -129,7 +134,10 @@ private:
                 std::min<std::uint64_t>(whole, std::max<std::uint64_t>(first, 2 * have))));
         socket_.async_read_some(boost::asio::buffer(part_->data() + have, part_->size() - have),
                                 guarded([this, i, have](std::size_t n) {
-                                    if (have + n != lengths_[i]) return read_more(i, have + n);
+                                    if (have + n != lengths_[i]) {
+                                        events_.moved();
+                                        return read_more(i, have + n);
+                                    }
                                     head_.frame.entries[i].bytes = std::move(part_);
                                     read_entry(i + 1);
                                 }));
@@ -152,7 +160,7 @@ private:
 
     tcp_socket::socket socket_;
     events events_{};
-    std::deque<std::shared_ptr<const tree_frame>> queue_{};
+    std::deque<std::shared_ptr<tree_frame>> queue_{};
     message head_out_{};
     std::array<std::byte, frame_head_bytes> head_in_{};
     message table_{};

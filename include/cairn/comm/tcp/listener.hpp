@@ -2,26 +2,21 @@
 #ifndef CAIRN_COMM_TCP_LISTENER_HPP
 #define CAIRN_COMM_TCP_LISTENER_HPP
 
+#include <cairn/comm/tcp/local_hosts.hpp>
 #include <cairn/comm/tcp/unique_id.hpp>
 
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
 
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,120 +24,113 @@ namespace cairn::detail {
 
 using tcp_socket = boost::asio::ip::tcp;
 
-/// Whether an interface is one of "eth0,ib0"; every one is of an empty list.
-inline bool is_listed(std::string_view name, std::string_view list) {
-    if (list.empty()) return true;
-    for (;;) {
-        auto const comma = list.find(',');
-        if (list.substr(0, comma) == name) return true;
-        if (comma == list.npos) return false;
-        list.remove_prefix(comma + 1);
-    }
+/// What to do about a failed system call.
+inline std::string remedy_for(const boost::system::error_code& ec) {
+    if (ec == boost::system::errc::too_many_files_open ||
+        ec == boost::system::errc::too_many_files_open_in_system)
+        return "raise the limit of open files (ulimit -n)";
+    return {};
 }
-
-/// The addresses of this host that others may reach, those of the loopback last.
-/// @param interfaces  Names of those to use; empty for all.
-inline std::vector<std::string> local_hosts(const std::string& interfaces) {
-    std::vector<std::string> hosts, loopback;
-    ifaddrs* all = nullptr;
-    if (::getifaddrs(&all) != 0) return {"127.0.0.1"};
-    std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> const keep(all, &::freeifaddrs);
-    for (auto const* i = all; i != nullptr; i = i->ifa_next) {
-        if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0) continue;
-        auto const family = i->ifa_addr->sa_family;
-        if ((family != AF_INET && family != AF_INET6) || !is_listed(i->ifa_name, interfaces))
-            continue;
-        char text[NI_MAXHOST];
-        auto const length = static_cast<socklen_t>(family == AF_INET ? sizeof(sockaddr_in)
-                                                                     : sizeof(sockaddr_in6));
-        if (::getnameinfo(i->ifa_addr, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
-            continue;
-        std::string host = text;
-        if (host.find('%') != std::string::npos) continue;  // link-local: of this host's own naming
-        ((i->ifa_flags & IFF_LOOPBACK) != 0 ? loopback : hosts).push_back(std::move(host));
-    }
-    hosts.insert(hosts.end(), loopback.begin(), loopback.end());
-    if (hosts.empty())
-        throw error(errc::invalid_argument,
-                    {.expected = "a network interface that is up" +
-                                 (interfaces.empty() ? std::string() : ", of " + interfaces),
-                     .found = "none"});
-    return hosts;
-}
-
 /// A program that the process starts must not hold its sockets open.
 inline void keep_from_children(int descriptor) { ::fcntl(descriptor, F_SETFD, FD_CLOEXEC); }
 
-/// A socket that listens at any address of this host, IPv6 and IPv4.
+/// Sockets that listen at some addresses of this host, and at no others: one for each.
 class tcp_listener {
 public:
-    /// @param port  0: any that is free.
-    /// @throws error errc::io
-    explicit tcp_listener(boost::asio::io_context& io, std::uint16_t port = 0) : acceptor_(io) {
+    using executor = boost::asio::any_io_executor;
+
+    /// @param hosts  Addresses in digits. Those that cannot be used are left out.
+    /// @param port   0: any that is free, another for each.
+    /// @throws error errc::io if none can be used
+    tcp_listener(const executor& ex, const std::vector<std::string>& hosts,
+                 std::uint16_t port = 0) {
         boost::system::error_code ec;
-        for (auto const& family : {tcp_socket::v6(), tcp_socket::v4()}) {
-            if (open(tcp_socket::endpoint(family, port), ec)) return;
-            acceptor_.close();
+        for (auto const& host : hosts) {
+            tcp_socket::acceptor a(ex);
+            auto const address = boost::asio::ip::make_address(host, ec);
+            if (!ec && open(a, {address, port}, ec)) acceptors_.push_back(std::move(a));
         }
-        throw error(errc::io, {.expected = "a port to listen at" +
-                                           (port == 0 ? "" : ": " + std::to_string(port)),
-                               .found = ec.message()});
+        if (acceptors_.empty())
+            throw error(errc::io, {.expected = "a port to listen at" +
+                                               (port == 0 ? "" : ": " + std::to_string(port)),
+                                   .found = ec.message(), .remedy = remedy_for(ec)});
     }
-    /// One that another process, or `unique_id`, has opened.
-    tcp_listener(boost::asio::io_context& io, int descriptor) : acceptor_(io) {
-        sockaddr_storage a{};
-        socklen_t length = sizeof a;
-        boost::system::error_code ec;
-        if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&a), &length) != 0)
-            throw error(errc::invalid_argument, {.expected = "a listening socket",
-                                                 .found = std::to_string(descriptor)});
-        keep_from_children(descriptor);
-        acceptor_.assign(a.ss_family == AF_INET6 ? tcp_socket::v6() : tcp_socket::v4(), descriptor,
-                         ec);
-        if (ec) throw error(errc::io, {.found = ec.message()});
+    /// Those that another process, or `unique_id`, has opened. Takes them.
+    tcp_listener(const executor& ex, std::vector<int> descriptors) {
+        std::string why;
+        for (int d : descriptors) {
+            sockaddr_storage a{};
+            socklen_t length = sizeof a;
+            boost::system::error_code ec;
+            if (::getsockname(d, reinterpret_cast<sockaddr*>(&a), &length) != 0) {
+                why = "descriptor " + std::to_string(d) + " is no socket";
+                continue;
+            }
+            keep_from_children(d);
+            tcp_socket::acceptor taken(ex);
+            taken.assign(a.ss_family == AF_INET6 ? tcp_socket::v6() : tcp_socket::v4(), d, ec);
+            if (ec)
+                why = ec.message();
+            else
+                acceptors_.push_back(std::move(taken));
+        }
+        if (acceptors_.empty())
+            throw error(errc::invalid_argument,
+                        {.expected = "a listening socket", .found = why});
     }
 
-    tcp_socket::acceptor& acceptor() { return acceptor_; }
-    std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
-    std::vector<tcp_address> addresses(const std::string& interfaces) const {
-        bool const v4_only = acceptor_.local_endpoint().protocol() == tcp_socket::v4();
+    std::vector<tcp_socket::acceptor>& acceptors() { return acceptors_; }
+    std::vector<tcp_address> addresses() const {
         std::vector<tcp_address> out;
-        for (auto& host : local_hosts(interfaces))
-            if (!v4_only || host.find(':') == std::string::npos)
-                out.push_back({std::move(host), port()});
+        for (auto const& a : acceptors_) {
+            auto const e = a.local_endpoint();
+            out.push_back({e.address().to_string(), e.port()});
+        }
+        return out;
+    }
+    /// The sockets, which belong to nobody then.
+    std::vector<int> release() {
+        std::vector<int> out;
+        for (auto& a : acceptors_) out.push_back(a.release());
+        acceptors_.clear();
         return out;
     }
 
 private:
-    bool open(const tcp_socket::endpoint& at, boost::system::error_code& ec) {
-        acceptor_.open(at.protocol(), ec);
-        if (!ec) keep_from_children(acceptor_.native_handle());
+    static bool open(tcp_socket::acceptor& a, const tcp_socket::endpoint& at,
+                     boost::system::error_code& ec) {
+        a.open(at.protocol(), ec);
+        if (!ec) keep_from_children(a.native_handle());
         if (!ec && at.protocol() == tcp_socket::v6())
-            acceptor_.set_option(boost::asio::ip::v6_only(false), ec);
-        if (!ec) acceptor_.set_option(tcp_socket::acceptor::reuse_address(true), ec);
-        if (!ec) acceptor_.bind(at, ec);
-        if (!ec) acceptor_.listen(boost::asio::socket_base::max_listen_connections, ec);
+            a.set_option(boost::asio::ip::v6_only(true), ec);
+        if (!ec) a.set_option(tcp_socket::acceptor::reuse_address(true), ec);
+        if (!ec) a.bind(at, ec);
+        if (!ec) a.listen(boost::asio::socket_base::max_listen_connections, ec);
         return !ec;
     }
 
-    tcp_socket::acceptor acceptor_;
+    std::vector<tcp_socket::acceptor> acceptors_{};
 };
 
-/// Listening sockets between `unique_id`, which opens them, and the group that takes them over:
-/// who comes early waits in the socket's queue.
+/// Listening sockets between `unique_id`, which opens them, and the group that takes them over: a
+/// rank that connects early waits in a socket's queue.
 class waiting_listeners {
 public:
-    static void put(const tcp_id& id, int descriptor) {
+    static void put(const tcp_id& id, std::vector<int> descriptors) {
         std::lock_guard const lock(mutex());
-        map()[id.text()] = descriptor;
+        map()[id.secret] = std::move(descriptors);
     }
-    static std::optional<int> take(const tcp_id& id) {
+    /// Empty: there are none.
+    static std::vector<int> take(const tcp_id& id) {
         std::lock_guard const lock(mutex());
-        auto const it = map().find(id.text());
+        auto const it = map().find(id.secret);
         if (it == map().end()) return {};
-        auto const d = it->second;
+        auto d = std::move(it->second);
         map().erase(it);
         return d;
+    }
+    static void close(const tcp_id& id) {
+        for (int d : take(id)) ::close(d);
     }
 
 private:
@@ -150,10 +138,27 @@ private:
         static std::mutex m;
         return m;
     }
-    static std::map<std::string, int>& map() {
-        static std::map<std::string, int> m;
+    static std::map<decltype(tcp_id::secret), std::vector<int>>& map() {
+        static std::map<decltype(tcp_id::secret), std::vector<int>> m;
         return m;
     }
+};
+
+/// An id whose sockets are closed unless a group is made of it.
+class made_id {
+public:
+    made_id() = default;
+    made_id(made_id&&) = delete;
+    ~made_id() {
+        if (id_) waiting_listeners::close(*id_);  // none, if a group has taken them
+    }
+    template <class Make>
+    const tcp_id& make(Make&& f) {
+        return id_.emplace(f());
+    }
+
+private:
+    std::optional<tcp_id> id_{};
 };
 
 }  // namespace cairn::detail

@@ -7,6 +7,7 @@
 #include <cairn/comm/tcp/unique_id.hpp>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,35 +23,53 @@
 namespace cairn::detail {
 
 /// Where rank 0 leaves the group's id for ranks that share nothing but a directory: a file that
-/// only its user can read. It is gone when the group stands, or could not.
+/// only its user can read. It is removed once the group stands, or could not be formed.
+///
+/// Rank 0 holds a lock on it meanwhile, which tells a file that is in use from one that an earlier
+/// run has left.
 class rendezvous_file {
 public:
     rendezvous_file(const std::string& directory, const std::string& name)
         : path_(directory + "/cairn-" + name + ".group") {}
     rendezvous_file(rendezvous_file&&) = delete;
     ~rendezvous_file() {
-        if (written_) ::unlink(path_.c_str());
+        if (mine_ < 0) return;
+        if (is(mine_, path_)) ::unlink(path_.c_str());
+        ::close(mine_);
     }
 
-    /// Takes the place of one that an earlier run has left.
+    /// Replaces a file that an earlier run has left.
+    /// @throws error errc::already_exists if another run uses it, errc::io
     void write(const tcp_id& id) {
-        auto const temporary = path_ + "." + std::to_string(::getpid());
-        ::unlink(temporary.c_str());
-        int const fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (fd < 0) throw failed("a file for the group's id");
+        auto temporary = path_ + ".XXXXXX";
+        mine_ = ::mkostemp(temporary.data(), O_CLOEXEC);  // mode 0600
+        if (mine_ < 0) throw failed("a file for the group's id");
         auto const text = id.text() + "\n";
-        bool const ok =
-            ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-            ::fsync(fd) == 0;
-        int const why = errno;
-        ::close(fd);
-        if (!ok || ::rename(temporary.c_str(), path_.c_str()) != 0) {
-            if (!ok) errno = why;
-            auto e = failed("room for the group's id");
-            ::unlink(temporary.c_str());
-            throw e;
+        bool ok = ::write(mine_, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+                  ::fsync(mine_) == 0;
+        ::flock(mine_, LOCK_EX | LOCK_NB);  // where locks are not to be had, there are none
+        while (ok && ::link(temporary.c_str(), path_.c_str()) != 0) {
+            if (errno != EEXIST) {  // no hard links here
+                ok = ::rename(temporary.c_str(), path_.c_str()) == 0;
+                break;
+            }
+            if (!remove_stale()) {
+                ::unlink(temporary.c_str());
+                throw error(errc::already_exists,
+                            {.object = path_,
+                             .expected = "no other run with this name that is joining",
+                             .found = "one that has locked its file",
+                             .remedy = "give each run a name of its own (from_directory), or a "
+                                       "directory (CAIRN_RENDEZVOUS_DIR)"});
+            }
         }
-        written_ = true;
+        if (ok) {
+            ::unlink(temporary.c_str());
+            return;
+        }
+        auto e = failed("room for the group's id");
+        ::unlink(temporary.c_str());
+        throw e;
     }
     /// Nothing: it is not there yet, or not whole.
     /// @throws error errc::invalid_argument if others could have written it
@@ -72,6 +91,21 @@ public:
     }
 
 private:
+    /// Whether a descriptor is open on what has this name.
+    static bool is(int descriptor, const std::string& path) {
+        struct stat a {}, b {};
+        return ::fstat(descriptor, &a) == 0 && ::lstat(path.c_str(), &b) == 0 &&
+               a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    }
+    /// @return Whether there is none in use.
+    bool remove_stale() const {
+        int const old = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (old < 0) return errno == ENOENT || ::unlink(path_.c_str()) == 0;
+        bool const used = ::flock(old, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        if (!used && is(old, path_)) ::unlink(path_.c_str());
+        ::close(old);
+        return !used;
+    }
     error failed(std::string expected) const {
         return {errc::io, {.object = path_, .expected = std::move(expected),
                            .found = std::strerror(errno),
@@ -79,8 +113,17 @@ private:
     }
 
     std::string path_;
-    bool written_ = false;
+    int mine_ = -1;  ///< Open and locked.
 };
+
+/// Tells this start of a job from others whose ranks use the same directory. Ranks of one host have
+/// its name in it: what launchers number, they may number alike on each host.
+inline std::string rendezvous_name(const launch_environment& e) {
+    char host[256] = {};
+    if (e.one_host && ::gethostname(host, sizeof host - 1) == 0)
+        return e.run + "-" + host;
+    return e.run;
+}
 
 /// The directory in which ranks meet that were started by `e`.
 /// @throws error errc::invalid_argument when several hosts need one that nobody named
@@ -108,10 +151,11 @@ inline std::string rendezvous_directory(const std::string& given, const launch_e
 inline void listen_as_told(const tcp_id& id, int descriptor) {
     // The launcher's socket serves the first group; a later one opens the same port again.
     static std::atomic<bool> used{false};
-    if (descriptor >= 0 && !used.exchange(true)) return waiting_listeners::put(id, descriptor);
+    if (descriptor >= 0 && !used.exchange(true)) return waiting_listeners::put(id, {descriptor});
     boost::asio::io_context io;
-    tcp_listener listener(io, id.addresses.at(0).port);
-    waiting_listeners::put(id, listener.acceptor().release());
+    auto const& at = id.addresses.at(0);
+    tcp_listener listener(io.get_executor(), {at.host}, at.port);
+    waiting_listeners::put(id, listener.release());
 }
 
 }  // namespace cairn::detail
