@@ -7,7 +7,6 @@
 #include <cairn/comm/thread_group.hpp>
 
 #include <cstddef>
-#include <deque>
 #include <utility>
 #include <vector>
 
@@ -18,28 +17,21 @@ namespace cairn {
 /// saves in the background want one each.
 ///
 /// In a process of a launcher (`cairn launch`, torchrun, Open MPI, Slurm) that is once, with as
-/// many ranks as the launcher has started; else on `n` threads of this process.
+/// many ranks as the launcher has started; otherwise on `n` threads of this process.
 /// @throws error of the launcher's environment; what `f` throws: of several threads, the first's
 ///         by rank, as @ref run_ranks does
 template <class F>
 void run_launched_ranks(int n, int groups, F&& f) {
-    if (tcp_group::is_launched()) {
+    auto const with = [&](any_communicator first) {
         std::vector<any_communicator> mine;
-        for (int g = 0; g < groups; ++g) mine.emplace_back(tcp_group::from_environment());
-        return f(std::move(mine));
-    }
-    std::deque<thread_group> more;
-    for (int g = 1; g < groups; ++g) more.emplace_back(n);
-    std::vector<std::vector<any_communicator>> others(static_cast<std::size_t>(n));
-    for (int r = 0; r < n; ++r)
-        for (auto& g : more) others[static_cast<std::size_t>(r)].emplace_back(g.rank(r));
-    run_ranks(n, [&](thread_group::member& me) {
-        auto const rank = static_cast<std::size_t>(me.rank());
-        std::vector<any_communicator> mine;
-        mine.emplace_back(std::move(me));
-        for (auto& c : others[rank]) mine.push_back(std::move(c));
+        mine.push_back(std::move(first));
+        while (mine.size() < static_cast<std::size_t>(groups))
+            mine.push_back(await_completion<any_communicator>(
+                [&](auto done) { mine[0].duplicate(no_deadline, std::move(done)); }));
         f(std::move(mine));
-    });
+    };
+    if (tcp_group::is_launched()) return with(tcp_group::from_environment());
+    run_ranks(n, [&](thread_group::member& me) { with(std::move(me)); });
 }
 /// The same with one group: `f(any_communicator&)`.
 template <class F>

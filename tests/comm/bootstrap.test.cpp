@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// How ranks come to the same id: by a launcher's environment, a file, or a broadcast of the user's.
+#include "support/on_threads.hpp"
+#include "support/scratch.hpp"
+#include "support/tcp_ranks.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(bootstrap)
+
+using cairn::errc;
+using cairn::tcp_group;
+using cairn::tcp_id;
+using cairn::tcp_options;
+using support::failure_of;
+using support::meet;
+using namespace std::chrono_literals;
+
+namespace {
+
+bool contains(const std::string& all, const std::string& part) {
+    return all.find(part) != std::string::npos;
+}
+tcp_options soon(std::chrono::milliseconds join) {
+    tcp_options o;
+    o.join_timeout = join;
+    return o;
+}
+std::size_t open_files() {
+    auto const all = std::filesystem::directory_iterator("/proc/self/fd");
+    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+/// A broadcast of bytes between threads, as a user may have it: MPI_Bcast, a store, a function.
+class shared_memory {
+public:
+    explicit shared_memory(int n) : all_here_(n) {}
+    void operator()(std::span<std::byte> bytes, int root, int rank) {
+        if (rank == root) root_ = bytes;
+        all_here_.arrive_and_wait();
+        if (rank != root) std::memcpy(bytes.data(), root_.data(), bytes.size());
+        all_here_.arrive_and_wait();
+    }
+
+private:
+    std::barrier<> all_here_;
+    std::span<std::byte> root_{};
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(over_a_broadcast_of_the_users) {
+    for (int n : {1, 2, 5}) {
+        shared_memory memory(n);
+        auto const before = open_files();
+        BOOST_CHECK_NO_THROW(support::rethrow_first(support::try_on_threads(n, [&](int r) {
+            int calls = 0;
+            tcp_group g(
+                r, n,
+                [&](std::span<std::byte> bytes, int root) {
+                    ++calls;
+                    memory(bytes, root, r);
+                },
+                soon(30s));
+            if (calls != (n == 1 ? 0 : 1)) throw std::runtime_error("one broadcast is enough");
+            meet(g);
+            meet(g);
+        })));
+        BOOST_TEST(open_files() <= before + 1);
+    }
+}
+
+/// Rank 0 has no id to broadcast: it broadcasts why.
+BOOST_AUTO_TEST_CASE(what_fails_on_rank_0_fails_on_all) {
+    shared_memory memory(3);
+    auto const before = open_files();
+    std::vector<std::string> said(3);
+    (void)support::try_on_threads(3, [&](int r) {
+        said[static_cast<std::size_t>(r)] = failure_of([&] {
+            tcp_options o = soon(30s);
+            if (r == 0) o.interfaces = "no-such-interface";
+            tcp_group(r, 3, [&](std::span<std::byte> b, int root) { memory(b, root, r); }, o);
+        });
+    });
+    for (auto const& s : said) BOOST_TEST(contains(s, "no-such-interface"), s);
+    BOOST_TEST(open_files() <= before);
+}
+
+/// What the broadcast itself throws is the caller's, and leaves no socket open.
+BOOST_AUTO_TEST_CASE(a_broadcast_that_fails_or_lies) {
+    auto const before = open_files();
+    struct odd {};
+    auto const failing = [](std::span<std::byte>, int) { throw odd(); };
+    BOOST_CHECK_THROW(tcp_group(0, 2, failing), odd);
+    BOOST_CHECK_THROW(tcp_group(1, 2, failing), odd);
+    for (int fill : {0, 1, 2, 3, 255}) {
+        auto const lying = [&](std::span<std::byte> b, int) {
+            std::fill(b.begin(), b.end(), static_cast<std::byte>(fill));
+        };
+        BOOST_CHECK_THROW(tcp_group(0, 2, lying, soon(100ms)), cairn::error);
+        BOOST_CHECK_THROW(tcp_group(1, 2, lying, soon(100ms)), cairn::error);
+    }
+    // Nor does a wrong fan-in, found when the id is known already.
+    tcp_options o;
+    o.fan_in = 0;
+    BOOST_CHECK_THROW(tcp_group(0, 2, [](std::span<std::byte>, int) {}, o), cairn::error);
+    BOOST_TEST(open_files() <= before);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_meet_in_a_directory) {
+    support::scratch const place;
+    auto const d = place.dir.string();
+    auto const file = d + "/cairn-run.group";
+    // What an earlier run has left: nobody listens there.
+    tcp_id old{{{"127.0.0.1", 1}}, tcp_id::new_secret()};
+    {
+        std::ofstream(file) << old.text() << "\n";
+        ::chmod(file.c_str(), 0600);
+    }
+    std::vector<std::string> said(3);
+    std::vector<std::thread> ranks;
+    for (int r : {2, 1, 0}) {
+        ranks.emplace_back([&, r] {
+            said[static_cast<std::size_t>(r)] = failure_of([&] {
+                auto g = tcp_group::from_directory(d, "run", r, 3, soon(30s));
+                meet(g);
+            });
+        });
+        std::this_thread::sleep_for(100ms);
+    }
+    for (auto& t : ranks) t.join();
+    for (auto const& s : said) BOOST_TEST(s == "");
+    BOOST_TEST(std::filesystem::is_empty(d));
+
+    std::ofstream(file) << old.text() << "\n";
+    ::chmod(file.c_str(), 0644);
+    auto const open_to_all =
+        failure_of([&] { tcp_group::from_directory(d, "run", 1, 2, soon(200ms)); });
+    BOOST_TEST(contains(open_to_all, "mode 0600"), open_to_all);
+    auto const nowhere =
+        failure_of([&] { tcp_group::from_directory(d + "/no", "run", 0, 2, soon(200ms)); });
+    BOOST_TEST(contains(nowhere, "No such file"), nowhere);
+    auto const nobody =
+        failure_of([&] { tcp_group::from_directory(d, "none", 1, 2, soon(100ms)); });
+    BOOST_TEST(contains(nobody, "its address is not known"), nobody);
+}
+
+/// Two jobs that use one name at the same time: the second one is told, the first one goes on.
+BOOST_AUTO_TEST_CASE(a_name_that_another_job_uses_is_refused) {
+    support::scratch const place;
+    auto const d = place.dir.string();
+    std::string first, one;
+    std::thread zero([&] {
+        first = failure_of([&] {
+            auto g = tcp_group::from_directory(d, "run", 0, 2, soon(30s));
+            meet(g);
+        });
+    });
+    while (!std::filesystem::exists(d + "/cairn-run.group")) std::this_thread::sleep_for(5ms);
+    auto const second =
+        failure_of([&] { (void)tcp_group::from_directory(d, "run", 0, 2, soon(500ms)); });
+    BOOST_TEST(contains(second, "already exists"), second);
+    BOOST_TEST(contains(second, d + "/cairn-run.group"), second);
+    std::thread other([&] {
+        one = failure_of([&] {
+            auto g = tcp_group::from_directory(d, "run", 1, 2, soon(30s));
+            meet(g);
+        });
+    });
+    zero.join();
+    other.join();
+    BOOST_TEST(first == "");
+    BOOST_TEST(one == "");
+    BOOST_TEST(std::filesystem::is_empty(d));
+}
+
+/// Jobs of one host each, on two hosts that share a directory, numbered alike by their launchers.
+BOOST_AUTO_TEST_CASE(names_of_jobs_of_one_host_have_the_host_in_them) {
+    char host[256] = {};
+    BOOST_REQUIRE(::gethostname(host, sizeof host - 1) == 0);
+    cairn::detail::launch_environment e;
+    e.run = "torchrun-none-127.0.0.1-29500-0";
+    BOOST_TEST(contains(cairn::detail::rendezvous_name(e), host));
+    e.one_host = false;
+    BOOST_TEST(cairn::detail::rendezvous_name(e) == e.run);
+}
+
+BOOST_AUTO_TEST_CASE(launchers_say_who_we_are) {
+    using env = std::map<std::string, std::string>;
+    auto const detect = [](const env& e) {
+        return cairn::detail::launch_environment::detect(
+            [&](const char* name) -> std::optional<std::string> {
+                auto const it = e.find(name);
+                if (it == e.end()) return {};
+                return it->second;
+            });
+    };
+    BOOST_TEST(detect({}).size == 1);
+    auto const t = detect({{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "4"},
+                           {"MASTER_ADDR", "a"}, {"MASTER_PORT", "29500"},
+                           {"TORCHELASTIC_RUN_ID", "none/../x"},
+                           {"TORCHELASTIC_RESTART_COUNT", "1"}});
+    BOOST_TEST((t.rank == 3 && t.size == 8 && !t.one_host));
+    BOOST_TEST(t.run == "torchrun-none_.._x-a-29500-1");
+    auto const m = detect({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"PMIX_NAMESPACE", "prte-1@1"},
+                           {"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "1"}});
+    BOOST_TEST((m.rank == 1 && m.size == 2 && m.one_host && m.launcher == "Open MPI"));
+    auto const s = detect({{"SLURM_PROCID", "5"}, {"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "6"},
+                           {"SLURM_JOB_ID", "77"}, {"SLURM_NNODES", "2"}});
+    BOOST_TEST((s.rank == 5 && s.size == 6 && !s.one_host && s.run == "slurm-77-0-"));
+    // A batch script and an interactive shell are no ranks of a step.
+    for (auto const* step : {"4294967291", "4294967290", "4294967294"})
+        BOOST_TEST(detect({{"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", step},
+                           {"SLURM_NTASKS", "6"}}).size == 1);
+    auto const c = detect({{"CAIRN_RANK", "0"}, {"CAIRN_WORLD_SIZE", "4"}, {"CAIRN_GROUP", "x"},
+                           {"CAIRN_LISTEN_FD", "5"}});
+    BOOST_TEST((c.rank == 0 && c.size == 4 && c.id == "x" && c.descriptor == 5));
+    BOOST_TEST(contains(failure_of([&] {
+                            (void)detect({{"CAIRN_RANK", "x"}, {"CAIRN_WORLD_SIZE", "4"}});
+                        }),
+                        "CAIRN_RANK"));
+    BOOST_TEST(contains(failure_of([&] {
+                            (void)detect({{"CAIRN_RANK", "4"}, {"CAIRN_WORLD_SIZE", "4"}});
+                        }),
+                        "4 of 4"));
+    BOOST_TEST(contains(failure_of([&] { (void)cairn::detail::rendezvous_directory("", s); }),
+                        "CAIRN_RENDEZVOUS_DIR"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
