@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves and loads the state of GPT-2 124M and Adam, 1.49 GB, rows sharded over ranks:
 //
-//     gpt2 save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--deadline S]
+//     gpt2 save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--timeout S]
 //               [--group tcp|mpi|nccl] [--replicas each|once|faster]
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
@@ -33,7 +33,7 @@ namespace {
 struct arguments {
     std::string mode, dir;
     std::string group = "tcp", replicas{};
-    int ranks = 1, steps = 1, deadline = 0;
+    int ranks = 1, steps = 1, timeout = 0;
     bool sync = true, check = false;
 };
 
@@ -62,7 +62,7 @@ bool parse(int argc, char** argv, arguments& a) {
         if (o == "--ranks") a.ranks = v;
         else if (o == "--steps") a.steps = v;
         else if (o == "--sync") a.sync = v != 0;
-        else if (o == "--deadline") a.deadline = v;
+        else if (o == "--timeout") a.timeout = v;
         else return false;
     }
     return (a.mode == "save" || a.mode == "load") && a.ranks > 0 && a.steps > 0 &&
@@ -126,36 +126,45 @@ void print(const arguments& a, const std::vector<result>& all) {
     std::printf("}\n");
 }
 
-template <class Comm>
-void load(gpt2::state& s, const arguments& a, Comm& ranks) {
+/// Of each exchange; none unless asked for.
+std::chrono::milliseconds timeout(const arguments& a) {
+    return a.timeout == 0 ? cairn::no_timeout : std::chrono::seconds(a.timeout);
+}
+
+template <class Comm, class Plane>
+void load(gpt2::state& s, const arguments& a, Comm& ranks, Plane& plane) {
     cairn::load_options o;
-    o.deadline = std::chrono::seconds(a.deadline);
+    o.exchange_timeout = timeout(a);
     if (a.replicas.empty()) {
         cairn::load(s, a.dir + "/s0", o, ranks);
         return;
     }
     o.read_once = policies.at(a.replicas);
-    cairn::communicator_data_plane plane(ranks);
     cairn::load(s, a.dir + "/s0", o, ranks, plane);
 }
 
 template <class Comm>
-void run(const arguments& a, Comm& ranks) {
+void wait_for_all(Comm& ranks) {
+    (void)cairn::await_completion<cairn::message>(
+        [&](auto done) { ranks.broadcast({}, 0, cairn::no_deadline, std::move(done)); });
+}
+
+template <class Comm, class Plane>
+void run(const arguments& a, Comm& ranks, Plane& plane) {
     result mine;
     bool const whole = !a.replicas.empty();
     gpt2::state s(whole ? 0 : ranks.rank(), whole ? 1 : ranks.size(), a.mode == "save");
     mine.bytes = s.bytes();
     for (int k = 0; k < a.steps; ++k) {
-        (void)cairn::await_completion<cairn::done_t>(
-            [&](auto done) { ranks.barrier(cairn::no_deadline, std::move(done)); });
+        wait_for_all(ranks);
         auto const start = std::chrono::steady_clock::now();
         if (a.mode == "save") {
             cairn::save_options o;
-            o.deadline = std::chrono::seconds(a.deadline);
+            o.exchange_timeout = timeout(a);
             o.storage.sync_files = a.sync;
             cairn::save(s, a.dir + (k % 2 == 0 ? "/s0" : "/s1"), o, ranks);
         } else {
-            load(s, a, ranks);
+            load(s, a, ranks, plane);
         }
         mine.times.push_back(
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -163,8 +172,7 @@ void run(const arguments& a, Comm& ranks) {
     if (a.check) mine.wrong = s.wrong();
     if (mine.wrong != 0) wrong_anywhere = true;
     // Nobody's figures before all have ended: threads share a process.
-    (void)cairn::await_completion<cairn::done_t>(
-        [&](auto done) { ranks.barrier(cairn::no_deadline, std::move(done)); });
+    wait_for_all(ranks);
     rusage u{};
     getrusage(RUSAGE_SELF, &u);
     auto const seconds = [](const timeval& t) {
@@ -189,12 +197,12 @@ int main(int argc, char** argv) {
     if (!parse(argc, argv, a)) {
         std::fprintf(stderr,
                      "usage: gpt2 save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
-                     "[--deadline S] [--group tcp|mpi|nccl] "
+                     "[--timeout S] [--group tcp|mpi|nccl] "
                      "[--replicas each|once|faster]\n");
         return 2;
     }
     try {
-        gpt2::run_over(a.group, a.ranks, [&](auto& ranks) { run(a, ranks); });
+        gpt2::run_over(a.group, a.ranks, [&](auto& ranks, auto& plane) { run(a, ranks, plane); });
     } catch (const std::exception& e) {
         std::fprintf(stderr, "gpt2: %s\n", e.what());
         return 1;

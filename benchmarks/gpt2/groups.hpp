@@ -9,6 +9,7 @@
 #include <cairn/comm/mpi_group.hpp>
 #endif
 #ifdef CAIRN_BENCHMARKS_NCCL
+#include <cairn/comm/from_nccl.hpp>
 #include <cairn/comm/nccl_data_plane.hpp>
 #endif
 
@@ -29,8 +30,9 @@ void run_over_mpi(F&& f) {
         }
         ~mpi() { MPI_Finalize(); }
     } const running;
-    cairn::any_communicator ranks{cairn::mpi_group(MPI_COMM_WORLD)};
-    f(ranks);
+    cairn::mpi_group ranks(MPI_COMM_WORLD);
+    cairn::communicator_data_plane plane(ranks);
+    f(ranks, plane);
 }
 #else
 template <class F>
@@ -48,7 +50,8 @@ inline void check(ncclResult_t r, const char* what) {
     if (r != ncclSuccess)
         throw std::runtime_error(what + std::string(": ") + ncclGetErrorString(r));
 }
-/// As trainers do: NCCL's id travels over another group, and each rank of a host has its own GPU.
+/// As trainers do: NCCL's id travels by other means, and each rank of a host has its own GPU. The
+/// group of the save or load is made of NCCL's communicator, which also moves the tensors.
 template <class F>
 void run_over_nccl(F&& f) {
     auto hosts = cairn::tcp_group::from_environment();
@@ -69,8 +72,9 @@ void run_over_nccl(F&& f) {
         }
     } all;
     check(ncclCommInitRank(&all.comm, hosts.size(), id, hosts.rank()), "ncclCommInitRank");
-    cairn::nccl_group ranks(all.comm);
-    f(ranks);
+    auto ranks = cairn::tcp_group_from_nccl(all.comm);
+    cairn::nccl_data_plane of_gpus(all.comm);
+    f(ranks, of_gpus);
 }
 #else
 template <class F>
@@ -79,7 +83,7 @@ void run_over_nccl(F&&) {
 }
 #endif
 
-/// Calls `f(ranks)` on every rank.
+/// Calls `f(ranks, plane)` on every rank.
 /// @param group    tcp, mpi or nccl
 /// @param threads  Without a launcher, tcp means so many threads of this process.
 template <class F>
@@ -89,7 +93,10 @@ void run_over(const std::string& group, int threads, F&& f) {
     else if (group == "nccl")
         run_over_nccl(f);
     else
-        cairn::run_launched_ranks(threads, f);
+        cairn::run_launched_ranks(threads, [&](cairn::any_communicator& ranks) {
+            cairn::communicator_data_plane plane(ranks);
+            f(ranks, plane);
+        });
 }
 
 }  // namespace gpt2

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL's logic over a fake with NCCL's and CUDA's ordering rules; no GPU, no toolkit.
-#include "conformance/communicator.hpp"
 #include "support/nccl_ranks.hpp"
+#include "support/tcp_ranks.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/comm/nccl/basic_bootstrap.hpp>
+#include <cairn/testing/communicator.hpp>
+#include <cairn/testing/data_plane.hpp>
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -14,6 +18,7 @@
 #include <cstring>
 #include <latch>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -23,23 +28,23 @@
 BOOST_AUTO_TEST_SUITE(nccl)
 
 using cairn::errc;
-using cairn::message;
-using cairn::nccl_options;
-using support::fake_group;
+using cairn::nccl_plane_options;
+using cairn::detail::nccl_header;
+using support::fake_nccl;
+using support::fake_plane;
 using support::fake_world;
 using support::run_nccl_ranks;
 using support::try_nccl_ranks;
 using namespace std::chrono_literals;
-using blocking = cairn::conformance::detail::blocking<fake_group>;
 
-static_assert(cairn::Communicator<fake_group>);
+static_assert(cairn::DataPlane<fake_plane> && !cairn::BackgroundDataPlane<fake_plane>);
 
 namespace {
 
 std::size_t constexpr mib = std::size_t{1} << 20;
 
-nccl_options staging(std::size_t bytes) {
-    nccl_options o;
+nccl_plane_options staging(std::size_t bytes) {
+    nccl_plane_options o;
     o.staging_bytes = bytes;
     return o;
 }
@@ -64,104 +69,104 @@ bool contains(const cairn::error& e, const std::string& part) {
 void must(bool ok, const char* what) {
     if (!ok) throw std::runtime_error(what);
 }
-cairn::deadline in(std::chrono::milliseconds t) { return std::chrono::steady_clock::now() + t; }
+cairn::deadline in(std::chrono::milliseconds t) { return cairn::deadline_after(t); }
+/// Rank `root` sends `n` bytes.
+void send(fake_plane& p, std::size_t n, int root = 0, cairn::deadline by = cairn::no_deadline) {
+    std::vector<std::byte> memory(n);
+    cairn::testing::detail::broadcast_and_wait(p, memory, root, by);
+}
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(the_group_keeps_its_word) {
+BOOST_AUTO_TEST_CASE(the_plane_keeps_its_word) {
     for (int n : {1, 2, 4, 8}) {
+        for (bool const blocking : {true, false}) {
+            // Through the least staging memory that there can be, and through much.
+            for (std::size_t memory : {std::size_t{1}, 64 * mib}) {
+                fake_world world(n, {.blocking = blocking});
+                BOOST_CHECK_NO_THROW(run_nccl_ranks(world, n, staging(memory), [&](fake_plane& p) {
+                    cairn::testing::check_broadcasts(p, memory == 1 ? 30'001 : mib + 1);
+                    must(p.plane_id() == 0, "another number");
+                }));
+                check_clean(world);
+            }
+        }
         fake_world world(n);
-        // Eight ranks keep eight copies of every rank's message.
-        BOOST_CHECK_NO_THROW(run_nccl_ranks(world, n, {}, [&](fake_group& g) {
-            cairn::conformance::check_communicator(g, n == 8 ? mib : 16 * mib);
+        BOOST_CHECK_NO_THROW(run_nccl_ranks(world, n, {}, [](fake_plane& p) {
+            cairn::testing::check_cancelled_plane(p);
         }));
-        check_clean(world);
+        BOOST_TEST(world.broken_rules().empty());
     }
 }
 
-BOOST_AUTO_TEST_CASE(through_little_memory_and_without_blocking) {
-    for (int n : {1, 2, 4, 8}) {
-        fake_world world(n, {.blocking = false});
-        BOOST_CHECK_NO_THROW(run_nccl_ranks(world, n, staging(1), [&](fake_group& g) {
-            cairn::conformance::check_communicator(g, 200'000);
-        }));
-        check_clean(world);
-    }
-}
-
-BOOST_AUTO_TEST_CASE(groups_do_not_hear_each_other) {
-    fake_world world(3), second(3);
-    BOOST_CHECK_NO_THROW(run_nccl_ranks(world, 3, {}, [&](fake_group& g) {
-        fake_group other(second.comm(g.rank()));
-        cairn::conformance::check_interleaved(g, other);
-        // Two groups in turns over one communicator.
-        nccl_options o;
-        o.epoch = 2;
-        fake_group same(world.comm(g.rank()), o);
-        cairn::conformance::check_interleaved(g, same);
+BOOST_AUTO_TEST_CASE(two_planes_over_one_communicator_in_turns) {
+    fake_world world(3);
+    BOOST_CHECK_NO_THROW(run_nccl_ranks(world, 3, {}, [&](fake_plane& p) {
+        fake_plane second(world.comm(p.rank()), 2);
+        for (int i = 0; i < 3; ++i) {
+            cairn::testing::check_broadcasts(p, 5000);
+            cairn::testing::check_broadcasts(second, 5000);
+        }
     }));
     check_clean(world);
-    check_clean(second);
-}
-
-BOOST_AUTO_TEST_CASE(groups_in_another_order_are_noticed) {
-    fake_world world(2);
-    auto const failures = try_nccl_ranks(world, 2, {}, [&](fake_group& g) {
-        nccl_options o;
-        o.epoch = 2;
-        fake_group same(world.comm(g.rank()), o);
-        blocking{g.rank() == 0 ? g : same}.barrier();
+    // In different orders they are told apart.
+    fake_world other(2);
+    auto const failures = try_nccl_ranks(other, 2, {}, [&](fake_plane& p) {
+        fake_plane second(other.comm(p.rank()), 2);
+        send(p.rank() == 0 ? p : second, 10);
     });
     for (auto const& e : failures) BOOST_TEST(is(error_of(e), errc::invalid_argument));
-    check_clean(world);
+    check_clean(other);
 }
 
-BOOST_AUTO_TEST_CASE(misuse_is_refused) {
-    for (int n : {1, 2, 4, 8}) {
-        fake_world world(n);
-        BOOST_CHECK_NO_THROW(run_nccl_ranks(
-            world, n, {}, [](fake_group& g) { cairn::conformance::check_wrong_root(g); }));
+BOOST_AUTO_TEST_CASE(misuse_is_refused_on_all_ranks) {
+    struct wrong {
+        const char* says;
+        std::size_t bytes;
+        int root;
+    };
+    for (auto const& w : {wrong{"a root from 0 to 2", 10, 3}, wrong{"a root from 0 to 2", 10, -1},
+                          wrong{"with root 1, 10 bytes", 10, 1},
+                          wrong{"with root 0, 11 bytes", 11, 0}, wrong{"0 bytes", 0, 0}}) {
+        fake_world world(3);
+        auto const failures = try_nccl_ranks(world, 3, {}, [&](fake_plane& p) {
+            send(p, p.rank() == 1 ? w.bytes : 10, p.rank() == 1 ? w.root : 0);
+        });
+        for (std::size_t r = 0; r < 3; ++r) {
+            auto const e = error_of(failures[r]);
+            BOOST_TEST(is(e, errc::invalid_argument), e.what());
+            if (r == 1 || w.root == 0 || w.root == 1) BOOST_TEST(contains(e, w.says), e.what());
+            BOOST_TEST(contains(e, "rank 1"), e.what());
+        }
         check_clean(world);
-        if (n == 1) continue;
-        fake_world another(n);
-        BOOST_CHECK_NO_THROW(run_nccl_ranks(
-            another, n, {}, [](fake_group& g) { cairn::conformance::check_mismatch(g); }));
-        check_clean(another);
     }
-    // One rank alone is wrong: all hear of it.
-    fake_world world(3);
-    auto const failures = try_nccl_ranks(world, 3, {}, [](fake_group& g) {
-        std::vector<message> two(2);
-        (void)blocking{g}.scatter(g.rank() == 1 ? std::move(two) : std::vector<message>(), 1);
-    });
-    for (auto const& e : failures) {
-        BOOST_TEST(is(error_of(e), errc::invalid_argument));
-        BOOST_TEST(contains(error_of(e), "rank 1"));
-    }
-    check_clean(world);
 }
 
 /// Rank 1 is a program that says these bytes in place of its headers, until rank 0 has failed.
-cairn::error failure_beside(const std::vector<cairn::detail::nccl_header>& said) {
+cairn::error failure_beside(const std::vector<nccl_header>& said) {
     fake_world world(2);
     cairn::error got(cairn::error_code(), {});
     std::thread zero([&] {
-        fake_group g(world.comm(0));
+        fake_plane p(world.comm(0));
         try {
-            (void)blocking{g}.gather({}, 0);
+            send(p, 100);
         } catch (const cairn::error& e) {
             got = e;
         }
     });
     {
         std::atomic<bool> cancelled{false};
-        cairn::detail::nccl_lane<support::fake_nccl> lane(
-            world.comm(1), nccl_options{}.staging_bytes, cancelled);
-        cairn::detail::nccl_payload payload(lane);
+        cairn::detail::nccl_staging<fake_nccl> lane(world.comm(1), 8192, sizeof(nccl_header),
+                                                    cancelled);
         for (auto h : said) {
-            h.slice = lane.slice();
-            std::memcpy(lane.host(payload.own(sizeof h)), &h, sizeof h);
-            payload.all_gather_staged(sizeof h, sizeof h, "speak");
+            std::memcpy(lane.host_headers(sizeof h), &h, sizeof h);
+            lane.to_device(lane.device_headers(sizeof h), lane.host_headers(sizeof h), sizeof h);
+            lane.launched(fake_nccl::all_gather(lane.device_headers(sizeof h),
+                                                lane.device_headers(), sizeof h, lane.comm(),
+                                                lane.stream()),
+                          "speak");
+            lane.mark(0);
+            lane.wait(0, "speak");
         }
     }
     zero.join();
@@ -170,22 +175,29 @@ cairn::error failure_beside(const std::vector<cairn::detail::nccl_header>& said)
 }
 
 BOOST_AUTO_TEST_CASE(headers_that_cannot_be_are_refused) {
-    cairn::detail::nccl_header h;
-    h.kind = cairn::detail::exchange_kind::gather;
-    auto ready = h;
-    ready.stage = cairn::detail::nccl_header::stage_type::ready;
-    // More than any memory: this rank says so, before anything moves.
-    h.size = std::uint64_t{1} << 63;
-    auto const large = failure_beside({h, ready});
-    BOOST_TEST(is(large, errc::rank_failed));
-    BOOST_TEST(contains(large, std::to_string(h.size)));
-    h.magic = {'n', 'o', 'n', 'e'};
-    BOOST_TEST(is(failure_beside({h}), errc::invalid_argument));
-    h.magic = ready.magic;
-    h.kind = static_cast<cairn::detail::exchange_kind>(77);
-    BOOST_TEST(is(failure_beside({h}), errc::invalid_argument));
-    h.gave_up = 12345;
-    BOOST_TEST(is(failure_beside({h}), errc::rank_failed));
+    nccl_header h;
+    h.size = 100;
+    h.staging = nccl_plane_options{}.staging_bytes / 2;
+    auto bad = h;
+    bad.magic = {'n', 'o', 'n', 'e'};
+    BOOST_TEST(is(failure_beside({bad}), errc::invalid_argument));
+    bad = h;
+    bad.size = std::uint64_t{1} << 63;
+    BOOST_TEST(is(failure_beside({bad}), errc::invalid_argument));
+    bad = h;
+    bad.stage = static_cast<nccl_header::stage_type>(9);
+    BOOST_TEST(is(failure_beside({bad}), errc::invalid_argument));
+    bad = h;
+    bad.staging = 1;
+    BOOST_TEST(contains(failure_beside({bad}), "pieces of 1 bytes"));
+    bad = h;
+    bad.gave_up = 12345;
+    BOOST_TEST(is(failure_beside({bad}), errc::rank_failed));
+    // It ends its call once all have called.
+    bad = h;
+    bad.stage = nccl_header::stage_type::ready;
+    bad.gave_up = static_cast<int>(errc::cancelled);
+    BOOST_TEST(is(failure_beside({h, bad}), errc::cancelled));
 }
 
 BOOST_AUTO_TEST_CASE(deadlines_end_a_wait) {
@@ -193,45 +205,65 @@ BOOST_AUTO_TEST_CASE(deadlines_end_a_wait) {
         for (int late : {0, n - 1}) {
             std::latch told(n - 1);
             fake_world world(n);
-            BOOST_CHECK_NO_THROW(run_nccl_ranks(world, n, {}, [&](fake_group& g) {
-                cairn::conformance::check_deadline(
-                    g, late, [&] { told.wait(); }, [&] { told.count_down(); });
-            }));
+            auto const failures = try_nccl_ranks(world, n, {}, [&](fake_plane& p) {
+                if (p.rank() == late) {
+                    told.wait();
+                    return send(p, 100);  // hears of the others' end
+                }
+                try {
+                    send(p, 100, 0, in(30ms));
+                } catch (...) {
+                    told.count_down();
+                    throw;
+                }
+            });
+            for (int r = 0; r < n; ++r) {
+                auto const e = error_of(failures[static_cast<std::size_t>(r)]);
+                BOOST_TEST(is(e, r == late ? errc::poisoned : errc::timed_out), e.what());
+                if (r == late) continue;
+                BOOST_TEST((contains(e, "NCCL cannot say which") && contains(e, "ncclCommAbort")),
+                           e.what());
+            }
             BOOST_TEST(world.broken_rules().empty());
         }
     }
-}
-
-BOOST_AUTO_TEST_CASE(a_deadline_says_that_nobody_can_be_named) {
-    fake_world world(2);
-    auto const failures = try_nccl_ranks(world, 2, {}, [](fake_group& g) {
-        if (g.rank() == 0) blocking{g, in(20ms)}.barrier();
-    });
-    BOOST_TEST(is(error_of(failures[0]), errc::timed_out));
-    BOOST_TEST(contains(error_of(failures[0]), "NCCL cannot say which"));
-    BOOST_TEST(contains(error_of(failures[0]), "ncclCommAbort"));
 }
 
 BOOST_AUTO_TEST_CASE(it_can_be_cancelled) {
-    for (int n : {3, 4, 8}) {
+    for (int n : {2, 4, 8}) {
         for (int absent : {0, n - 1}) {
             std::latch told(n - 1);
             fake_world world(n);
-            BOOST_CHECK_NO_THROW(run_nccl_ranks(world, n, {}, [&](fake_group& g) {
-                cairn::conformance::check_cancel(
-                    g, absent, [&] { told.wait(); }, [&] { told.count_down(); });
-            }));
+            auto const failures = try_nccl_ranks(world, n, {}, [&](fake_plane& p) {
+                if (p.rank() == absent) {
+                    told.wait();
+                    return send(p, 100);
+                }
+                std::thread other([&] {
+                    std::this_thread::sleep_for(10ms);
+                    p.cancel();
+                });
+                try {
+                    send(p, 100);
+                } catch (...) {
+                    other.join();
+                    told.count_down();
+                    throw;
+                }
+            });
+            for (auto const& e : failures)
+                BOOST_TEST(is(error_of(e), errc::cancelled), error_of(e).what());
             BOOST_TEST(world.broken_rules().empty());
         }
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_cancelled_between_two_exchanges_tells_the_others) {
+BOOST_AUTO_TEST_CASE(a_rank_cancelled_between_two_broadcasts_tells_the_others) {
     fake_world world(3);
-    auto const failures = try_nccl_ranks(world, 3, {}, [](fake_group& g) {
-        blocking{g}.barrier();
-        if (g.rank() == 2) g.cancel();
-        (void)blocking{g}.broadcast(message(10), 1);
+    auto const failures = try_nccl_ranks(world, 3, {}, [](fake_plane& p) {
+        send(p, 10);
+        if (p.rank() == 2) p.cancel();
+        send(p, 10, 1);
     });
     for (auto const& e : failures) BOOST_TEST(is(error_of(e), errc::cancelled));
     BOOST_TEST(contains(error_of(failures[0]), "rank 2"));
@@ -239,16 +271,16 @@ BOOST_AUTO_TEST_CASE(a_rank_cancelled_between_two_exchanges_tells_the_others) {
 }
 
 BOOST_AUTO_TEST_CASE(an_abort_that_the_user_allows_ends_it) {
-    nccl_options o;
+    nccl_plane_options o;
     o.abort_on_failure = true;
     fake_world world(3, {.blocking = true, .remote_errors = true});
-    auto const failures = try_nccl_ranks(world, 3, o, [](fake_group& g) {
-        must(!g.aborted(), "aborted before anything went wrong");
-        if (g.rank() == 2) return;
+    auto const failures = try_nccl_ranks(world, 3, o, [](fake_plane& p) {
+        must(!p.aborted(), "aborted before anything went wrong");
+        if (p.rank() == 2) return;
         try {
-            blocking{g, g.rank() == 0 ? in(20ms) : cairn::no_deadline}.barrier();
+            send(p, 10, 0, p.rank() == 0 ? in(20ms) : cairn::no_deadline);
         } catch (...) {
-            must(g.aborted(), "not aborted");
+            must(p.aborted(), "not aborted");
             throw;
         }
     });
@@ -259,24 +291,18 @@ BOOST_AUTO_TEST_CASE(an_abort_that_the_user_allows_ends_it) {
     check_clean(world);
 }
 
-void each_exchange_once(fake_group& g) {
-    blocking b{g};
-    bool const root = g.rank() == 1;
-    (void)b.gather(message(9000), 1);
-    (void)b.scatter(root ? std::vector<message>(3, message(9000)) : std::vector<message>(), 1);
-    (void)b.broadcast(message(30000), 1);
-    (void)b.all_gather(message(9000));
-    b.barrier();
-}
-
 /// Every launch of one rank fails in turn, at once or later; the others hear of it from NCCL, or
 /// from nobody and are cancelled.
 BOOST_AUTO_TEST_CASE(an_error_of_nccl_at_each_launch_is_an_error) {
-    auto const small = staging(3 * 4096);
+    auto const small = staging(1);
+    auto const both_ways = [](fake_plane& p) {
+        send(p, 30'000, 0);
+        send(p, 9000, 1);
+    };
     int launches = 0;
     {
         fake_world world(3);
-        BOOST_CHECK_NO_THROW(run_nccl_ranks(world, 3, small, each_exchange_once));
+        BOOST_CHECK_NO_THROW(run_nccl_ranks(world, 3, small, both_ways));
         launches = world.launches(0);
         check_clean(world);
     }
@@ -288,26 +314,25 @@ BOOST_AUTO_TEST_CASE(an_error_of_nccl_at_each_launch_is_an_error) {
         auto o = small;
         o.abort_on_failure = told;
         std::latch all_here(3), first_over(1), all_over(3);
-        auto const failures = try_nccl_ranks(world, 3, o, [&](fake_group& g) {
+        auto const failures = try_nccl_ranks(world, 3, o, [&](fake_plane& p) {
             std::exception_ptr failed;
             std::thread other;
-            if (g.rank() != 0 && !told)
+            if (p.rank() != 0 && !told)
                 other = std::thread([&] {
                     first_over.wait();
-                    g.cancel();
+                    p.cancel();
                 });
             try {
                 all_here.arrive_and_wait();
-                each_exchange_once(g);
+                both_ways(p);
             } catch (...) {
                 failed = std::current_exception();
             }
-            if (g.rank() == 0) first_over.count_down();
+            if (p.rank() == 0) first_over.count_down();
             if (other.joinable()) other.join();
             all_over.arrive_and_wait();
-            must(g.aborted() == told, "aborted without leave, or not");
-            auto const again =
-                cairn::conformance::detail::code_of([&] { blocking{g}.barrier(); });
+            must(p.aborted() == told, "aborted without leave, or not");
+            auto const again = cairn::testing::detail::code_of([&] { send(p, 10); });
             must(again == cairn::make_error_code(errc::poisoned), "not poisoned");
             if (failed) std::rethrow_exception(failed);
         });
@@ -325,61 +350,63 @@ BOOST_AUTO_TEST_CASE(an_error_of_nccl_at_each_launch_is_an_error) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_group_that_cannot_be_made_says_why) {
+BOOST_AUTO_TEST_CASE(a_plane_that_cannot_be_made_says_why) {
     fake_world world(1);
     auto const device = std::exchange(world.comm(0)->device, 1 << 20);
-    BOOST_CHECK_EXCEPTION(fake_group(world.comm(0)), cairn::error,
+    BOOST_CHECK_EXCEPTION(fake_plane(world.comm(0)), cairn::error,
                           [](auto const& e) { return contains(e, "no such device"); });
     world.comm(0)->device = device;
 }
 
-BOOST_AUTO_TEST_CASE(a_group_that_ends_ends_its_exchange) {
+BOOST_AUTO_TEST_CASE(a_plane_that_ends_ends_its_broadcast) {
     fake_world world(2);
-    errc constexpr want = errc::cancelled;
     cairn::error got(cairn::error_code(), {});
     std::latch done(1);
+    std::vector<std::byte> memory(10);
     {
-        fake_group g(world.comm(0));
-        g.barrier(cairn::no_deadline, cairn::completion<cairn::done_t>([&](std::exception_ptr e,
-                                                                           auto) {
-                      got = error_of(e);
-                      done.count_down();
-                  }));
+        fake_plane p(world.comm(0));
+        p.broadcast(memory, 0, cairn::no_deadline,
+                    cairn::completion<cairn::done_t>([&](std::exception_ptr e, auto) {
+                        got = error_of(e);
+                        done.count_down();
+                    }));
+        // One at a time.
+        BOOST_CHECK_THROW(send(p, 10), cairn::error);
     }
     done.wait();
-    BOOST_TEST(is(got, want));
+    BOOST_TEST(is(got, errc::cancelled));
 }
 
-/// Rows of one matrix; saved by 4, loaded by 2.
-BOOST_AUTO_TEST_CASE(blocking_verbs_save_and_load) {
-    cairn::memory_store store;
-    int constexpr rows = 8, columns = 5;
-    auto const state = [&](std::vector<float>& mine, int rank, int ranks) {
-        auto const box =
-            cairn::boxes_of({rows, columns}, cairn::device_mesh::line(ranks),
-                            {cairn::shard_along{0}}, rank).at(0);
-        cairn::tensor_view const v(cairn::dtype::float32, box.lengths,
-                                   reinterpret_cast<std::byte*>(mine.data()));
-        return cairn::sharded_view{{rows, columns}, cairn::dtype::float32, {cairn::shard(box, v)}};
-    };
-    fake_world world(4);
-    BOOST_CHECK_NO_THROW(run_nccl_ranks(world, 4, {}, [&](fake_group& g) {
-        std::vector<float> mine(rows / 4 * columns);
-        std::iota(mine.begin(), mine.end(), static_cast<float>(g.rank()) * 10.0f);
-        cairn::state_dict sd{{"w", state(mine, g.rank(), 4)}, {"step", 7}};
-        cairn::save(sd, "step_7", g, store);
-    }));
-    check_clean(world);
+/// What a trainer does that has nothing but an ncclComm_t.
+BOOST_AUTO_TEST_CASE(a_group_over_tcp_for_the_ranks_of_a_communicator) {
+    for (int n : {1, 4}) {
+        fake_world world(n);
+        BOOST_CHECK_NO_THROW(support::rethrow_first(support::try_on_threads(n, [&](int r) {
+            auto g = cairn::basic_tcp_group_from_nccl<fake_nccl>(world.comm(r));
+            must(g.rank() == r && g.size() == n, "another rank or size");
+            must(fake_nccl::current_device() == -1, "the caller's device has changed");
+            cairn::testing::check_exchanges(g, 1024);
+        })));
+        check_clean(world);
+    }
+    // A rank that does not call it ends the others' wait.
+    fake_world world(2);
+    cairn::tcp_options o;
+    o.join_timeout = 100ms;
+    auto const late = support::failure_of(
+        [&] { (void)cairn::basic_tcp_group_from_nccl<fake_nccl>(world.comm(0), o); });
+    BOOST_TEST(late.find("NCCL cannot say which") != late.npos, late);
+    // Rank 0 has no id: all hear why.
     fake_world other(2);
-    BOOST_CHECK_NO_THROW(run_nccl_ranks(other, 2, {}, [&](fake_group& g) {
-        std::vector<float> mine(rows / 2 * columns, -1.0f), want(mine.size());
-        int step = 0;
-        cairn::state_dict sd{{"w", state(mine, g.rank(), 2)}, {"step", std::ref(step)}};
-        cairn::load(sd, "step_7", g, store);
-        std::iota(want.begin(), want.end(), static_cast<float>(g.rank()) * 20.0f);
-        must(mine == want && step == 7, "other values than those saved");
-    }));
-    check_clean(other);
+    std::vector<std::string> said(2);
+    (void)support::try_on_threads(2, [&](int r) {
+        cairn::tcp_options bad;
+        if (r == 0) bad.interfaces = "no-such-interface";
+        said[static_cast<std::size_t>(r)] = support::failure_of([&] {
+            (void)cairn::basic_tcp_group_from_nccl<fake_nccl>(other.comm(r), bad);
+        });
+    });
+    for (auto const& s : said) BOOST_TEST(s.find("no-such-interface") != s.npos, s);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

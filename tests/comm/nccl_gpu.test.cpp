@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA and NCCL themselves, one rank. Without a GPU it ends with 77 and says why, which is what
 // tests call skipped.
-#include "conformance/communicator.hpp"
-
 #include <cairn/cairn.hpp>
+#include <cairn/comm/from_nccl.hpp>
 #include <cairn/comm/nccl_data_plane.hpp>
+#include <cairn/testing/communicator.hpp>
+#include <cairn/testing/data_plane.hpp>
 
+#include <cstddef>
 #include <cstdio>
 #include <exception>
-#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -44,36 +45,32 @@ struct one_rank {
 void run() {
     for (bool blocking : {true, false}) {
         one_rank ranks(blocking), others(blocking);
-        cairn::nccl_group group(ranks.comm), second(others.comm);
-        cairn::conformance::check_communicator(group);
-        cairn::conformance::check_interleaved(group, second);
+        auto group = cairn::tcp_group_from_nccl(ranks.comm);
+        cairn::nccl_data_plane plane(ranks.comm), second(others.comm, 1);
+        cairn::testing::check_exchanges(group, 1024);
+        cairn::testing::check_broadcasts(plane);
+        cairn::testing::check_broadcasts(second);
 
         cairn::memory_store store;
-        std::vector<float> weights{1, 2, 3};
+        std::vector<float> weights(1 << 20, 3.0f), read(weights.size());
         cairn::save(cairn::state_dict{{"weights", weights}}, "step", group, store);
-        std::vector<float> read(3);
-        cairn::load(cairn::state_dict{{"weights", read}}, "step", group, store);
+        cairn::load_options o;
+        o.read_once = cairn::read_once_policy::always;
+        cairn::load(cairn::state_dict{{"weights", read}}, "step", o, group, plane, store);
         if (read != weights) throw std::runtime_error("other weights than those saved");
 
-        cairn::conformance::check_wrong_root(group);
-        second.cancel();
-        auto const code = cairn::conformance::detail::code_of(
-            [&] { cairn::conformance::detail::blocking<cairn::nccl_group>{second}.barrier(); });
-        if (code != cairn::make_error_code(cairn::errc::cancelled))
-            throw std::runtime_error("not cancelled: " + code.message());
+        cairn::testing::check_cancelled_plane(second);
     }
-    // The group aborts when it may.
+    // The plane aborts when it may.
     ncclUniqueId id{};
     check(ncclGetUniqueId(&id), "ncclGetUniqueId");
     ncclComm_t comm = nullptr;
     check(ncclCommInitRank(&comm, 1, id, 0), "ncclCommInitRank");
-    cairn::nccl_options o;
+    cairn::nccl_plane_options o;
     o.abort_on_failure = true;
-    cairn::nccl_group group(comm, o);
-    group.cancel();
-    (void)cairn::conformance::detail::code_of(
-        [&] { cairn::conformance::detail::blocking<cairn::nccl_group>{group}.barrier(); });
-    if (!group.aborted()) throw std::runtime_error("not aborted");
+    cairn::nccl_data_plane plane(comm, 0, o);
+    cairn::testing::check_cancelled_plane(plane);
+    if (!plane.aborted()) throw std::runtime_error("not aborted");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ struct fake_comm;
 /// NCCL's rules for `n` ranks of one process, each on a device of its own: operations of a
 /// communicator run in the order of their launches, one at a time, whatever their streams; a
 /// collective ends when all ranks have come to it, and they must come to the same one, with the
-/// same count; a send ends with the receive of the same size at the other end; errors come later.
+/// same count; errors come later.
 ///
 /// Where real NCCL hangs, so does this, until the communicator is aborted or the world ends.
 class fake_world {
@@ -50,18 +50,9 @@ private:
         bool done = false;
         std::map<int, part> parts{};
     };
-    struct transfer {
-        bool send = false;
-        int peer = 0;
-        device_address at{};
-        std::size_t n = 0;
-        std::shared_ptr<bool> done = std::make_shared<bool>(false);
-    };
-
     template <class Body>
     cairn::nccl_status launch(fake_comm* c, fake_device::stream* s, Body body);
     void meet(guard& lock, fake_comm* c, std::uint64_t which, meeting spec, part mine);
-    void trade(guard& lock, fake_comm* c, const std::vector<transfer>& batch);
     void fail_all(const std::string& why);
     bool ended(const fake_comm* c) const;
     void move(int from_device, device_address from, int to_device, device_address to,
@@ -77,7 +68,6 @@ private:
     std::condition_variable changed_{};
     std::vector<std::unique_ptr<fake_comm>> comms_{};
     std::map<std::uint64_t, meeting> meetings_{};
-    std::map<std::pair<int, int>, std::deque<transfer>> sends_{}, recvs_{};  // (from, to)
     std::vector<std::string> broken_{};
     bool over_ = false;
 };
@@ -197,30 +187,6 @@ inline void fake_world::meet(guard& lock, fake_comm* c, std::uint64_t which, mee
     changed_.wait(lock, [&] { return at.done || ended(c); });
 }
 
-inline void fake_world::trade(guard& lock, fake_comm* c, const std::vector<transfer>& batch) {
-    for (auto const& t : batch) {
-        auto const way = t.send ? std::pair(c->rank, t.peer) : std::pair(t.peer, c->rank);
-        (t.send ? sends_ : recvs_)[way].push_back(t);
-        auto &out = sends_[way], &in = recvs_[way];
-        while (!out.empty() && !in.empty() && !ended(comm(way.first)) && !ended(comm(way.second))) {
-            if (out.front().n != in.front().n) {
-                fail_all("a send and its receive of different sizes");
-                break;
-            }
-            move(comm(way.first)->device, out.front().at, comm(way.second)->device, in.front().at,
-                 out.front().n);
-            *out.front().done = *in.front().done = true;
-            out.pop_front();
-            in.pop_front();
-        }
-    }
-    changed_.notify_all();
-    changed_.wait(lock, [&] {
-        return ended(c) ||
-               std::all_of(batch.begin(), batch.end(), [](auto const& t) { return *t.done; });
-    });
-}
-
 /// The API over such worlds; see `cairn::NcclApi`.
 struct fake_nccl {
     using comm = fake_comm*;
@@ -266,22 +232,8 @@ struct fake_nccl {
     static status broadcast(device_pointer at, std::size_t n, int root, comm c, stream s) {
         return collective({fake_world::kind::broadcast, n, root}, {at, at}, c, s);
     }
-    static status send(device_pointer at, std::size_t n, int peer, comm c, stream s) {
-        return add({true, peer, at, n}, c, s);
-    }
-    static status recv(device_pointer at, std::size_t n, int peer, comm c, stream s) {
-        return add({false, peer, at, n}, c, s);
-    }
-    static status group_start() { return ++group().depth, status{}; }
-    static status group_end() {
-        auto& g = group();
-        if (--g.depth != 0 || g.batch.empty()) return {};
-        auto* const w = g.c->world;
-        return w->launch(g.c, g.s, [w, c = g.c, batch = std::exchange(g.batch, {})](auto& lock) {
-            w->trade(lock, c, batch);
-        });
-    }
-
+    /// The calling thread's; -1: it has never set one.
+    static int current_device() { return fake_devices::current(); }
     static status set_device(int d) {
         fake_devices::current() = d;
         return here() != nullptr ? status{} : status{state::failed, "no such device"};
@@ -310,16 +262,6 @@ struct fake_nccl {
     }
 
 private:
-    struct grouped {
-        int depth = 0;
-        comm c = nullptr;
-        stream s = nullptr;
-        std::vector<fake_world::transfer> batch{};
-    };
-    static grouped& group() {
-        thread_local grouped g;
-        return g;
-    }
     static fake_device* here() { return fake_devices::all().find(fake_devices::current()); }
     static status ok(bool yes) {
         return yes ? status{} : status{state::failed, "invalid argument"};
@@ -330,17 +272,9 @@ private:
     }
     static status collective(fake_world::meeting spec, fake_world::part mine, comm c, stream s) {
         auto* const w = c->world;
-        if (group().depth != 0) return {state::failed, "the fake groups sends and receives only"};
         return w->launch(c, s, [=, which = c->collectives++](auto& lock) {
             w->meet(lock, c, which, spec, mine);
         });
-    }
-    static status add(fake_world::transfer t, comm c, stream s) {
-        if (group().depth == 0) return {state::failed, "the fake wants sends in a group"};
-        group().c = c;
-        group().s = s;
-        group().batch.push_back(std::move(t));
-        return {};
     }
 };
 static_assert(cairn::NcclApi<fake_nccl>);

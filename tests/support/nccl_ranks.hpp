@@ -12,21 +12,21 @@
 
 namespace support {
 
-using fake_group = cairn::basic_nccl_group<fake_nccl>;
+using fake_plane = cairn::basic_nccl_data_plane<fake_nccl>;
 
-/// What `f(group)` threw on each rank of a group over the communicators of `world`; one thread
+/// What `f(plane)` threw on each rank of a data plane over the communicators of `world`; one thread
 /// each.
 template <class F>
 std::vector<std::exception_ptr> try_nccl_ranks(fake_world& world, int n,
-                                               const cairn::nccl_options& o, F&& f) {
+                                               const cairn::nccl_plane_options& o, F&& f) {
     return try_on_threads(n, [&](int r) {
-        fake_group group(world.comm(r), o);
-        f(group);
+        fake_plane plane(world.comm(r), 0, o);
+        f(plane);
     });
 }
 /// @throws what the lowest rank threw
 template <class F>
-void run_nccl_ranks(fake_world& world, int n, const cairn::nccl_options& o, F&& f) {
+void run_nccl_ranks(fake_world& world, int n, const cairn::nccl_plane_options& o, F&& f) {
     rethrow_first(try_nccl_ranks(world, n, o, f));
 }
 

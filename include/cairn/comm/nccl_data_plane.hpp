@@ -7,10 +7,10 @@
 
 namespace cairn {
 
-/// Ranks of the trainer's own `ncclComm_t`; see `basic_nccl_group`. Needs the CUDA toolkit and
-/// NCCL (Meson: `cairn_nccl_dep`), and is in no header that includes others.
-using nccl_group = basic_nccl_group<cuda_nccl_api>;
-static_assert(Communicator<nccl_group>);
+/// Broadcasts of a load over the trainer's own `ncclComm_t`; see `basic_nccl_data_plane`. Needs the
+/// CUDA toolkit and NCCL (Meson: `cairn_nccl_dep`), and is in no header that includes others.
+using nccl_data_plane = basic_nccl_data_plane<cuda_nccl_api>;
+static_assert(DataPlane<nccl_data_plane>);
 
 }  // namespace cairn
 

@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-/// What a call into CUDA or NCCL came to.
+/// The result of a call into CUDA or NCCL.
 struct nccl_status {
     enum class state {
         ok,       ///< Done; of a launch: it is in the stream.
@@ -22,7 +22,7 @@ struct nccl_status {
     std::string text{};  ///< Why, when it failed: the library's own words.
 };
 
-/// What `basic_nccl_group` needs of CUDA and NCCL; all functions are static, none throws.
+/// What `basic_nccl_data_plane` needs of CUDA and NCCL; all functions are static, none throws.
 ///
 /// `comm`, `stream` and `event` are handles; `device_pointer` is an address of device memory, to
 /// which bytes can be added, and which the host never follows. Sizes are bytes (`ncclUint8`).
@@ -34,8 +34,6 @@ struct nccl_status {
 /// | `abort(comm)`                                   | `ncclCommAbort`                          |
 /// | `all_gather(from, to, each, comm, stream)`      | `ncclAllGather`; `from` lies in `to`     |
 /// | `broadcast(at, bytes, root, comm, stream)`      | `ncclBroadcast` in place                 |
-/// | `send`, `recv` (at, bytes, peer, comm, stream)  | `ncclSend`, `ncclRecv`                   |
-/// | `group_start()`, `group_end()`                  | `ncclGroupStart`, `ncclGroupEnd`         |
 /// | `set_device(int)`                               | `cudaSetDevice`, for the calling thread  |
 /// | `create`, `destroy` (stream or event)           | a stream that does not wait for stream 0 |
 /// | `record(event, stream)`, `query(event)`         | `cudaEventRecord`, `cudaEventQuery`      |
@@ -60,10 +58,6 @@ concept NcclApi =
         { Api::abort(c) } -> std::same_as<nccl_status>;
         { Api::all_gather(d, d, n, c, s) } -> std::same_as<nccl_status>;
         { Api::broadcast(d, n, i, c, s) } -> std::same_as<nccl_status>;
-        { Api::send(d, n, i, c, s) } -> std::same_as<nccl_status>;
-        { Api::recv(d, n, i, c, s) } -> std::same_as<nccl_status>;
-        { Api::group_start() } -> std::same_as<nccl_status>;
-        { Api::group_end() } -> std::same_as<nccl_status>;
         { Api::set_device(i) } -> std::same_as<nccl_status>;
         { Api::create(new_s) } -> std::same_as<nccl_status>;
         { Api::destroy(s) } -> std::same_as<nccl_status>;

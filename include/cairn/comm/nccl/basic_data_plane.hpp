@@ -2,110 +2,127 @@
 #ifndef CAIRN_COMM_NCCL_BASIC_DATA_PLANE_HPP
 #define CAIRN_COMM_NCCL_BASIC_DATA_PLANE_HPP
 
-#include <cairn/comm/concepts.hpp>
+#include <cairn/comm/data_plane.hpp>
 #include <cairn/comm/nccl/broadcaster.hpp>
-#include <cairn/comm/tree/calls.hpp>
+#include <cairn/comm/own_thread.hpp>
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
+#include <span>
 #include <utility>
-#include <vector>
 
 namespace cairn {
 
-/// Ranks of an `ncclComm_t` that the caller has, for the blocking verbs: bytes travel through a
-/// bounded staging area on a stream of the group's own.
+/// A DataPlane over the `ncclComm_t` that the trainer has: host memory, through pinned staging, on
+/// a stream of the plane's own.
 ///
-/// **What is yours**: the communicator stays the caller's and outlives the group. Nothing else may
-/// be launched on it while a verb of cairn runs, for NCCL wants one order of launches on all ranks;
-/// that is why `async_save` and `async_load` refuse this group at compile time. What was launched
-/// on it before, on all ranks, goes first.
+/// **What is yours**: the communicator stays the caller's and outlives the plane. Nothing else may
+/// be launched on it while a verb of cairn runs, because NCCL wants one order of launches on all
+/// ranks; that is why `async_load` refuses this plane at compile time. What was launched on it
+/// before, on all ranks, goes first.
 ///
-/// **Threads**: one of the group's own launches and polls (`cudaEventQuery`,
+/// **Threads**: one of the plane's own launches and polls (`cudaEventQuery`,
 /// `ncclCommGetAsyncError`) and calls the completions, which must not block. The caller's current
 /// device does not change.
 ///
-/// **When an exchange is cut short** (a deadline, `cancel`, an error of NCCL) the group is poisoned
-/// and operations may be left in the communicator for ever: abort it (`ncclCommAbort`) on every
-/// rank. With `nccl_options::abort_on_failure` the group has done so on this rank, `aborted()` says
-/// so, and the handle must not be used again. Otherwise destroy the communicator after the group;
+/// **When a broadcast is cut short** (a deadline, `cancel`, an error of NCCL) the plane is unusable
+/// and operations may be left in the communicator: abort it (`ncclCommAbort`) on every rank. With
+/// `nccl_plane_options::abort_on_failure` the plane has done so on this rank, `aborted()` says so,
+/// and the handle must not be used again. Otherwise destroy the communicator after the plane;
 /// memory that a left operation still uses is not freed.
 ///
-/// **Deadlines**: NCCL cannot say who is late, so the error of a deadline names nobody. Neither a
-/// deadline nor `cancel` reaches into a launch that blocks: NCCL connects ranks in the first ones,
-/// and a communicator made with `ncclConfig_t::blocking = 0` is then polled as well.
+/// **Deadlines**: NCCL cannot say who is late, so the error of a deadline names nobody; a broadcast
+/// is waited for as long as its pieces arrive. Neither a deadline nor `cancel` reaches into a
+/// launch that blocks: NCCL connects ranks in the first ones, and a communicator made with
+/// `ncclConfig_t::blocking = 0` is polled there too.
 template <NcclApi Api>
-class basic_nccl_group : public detail::tree_calls<basic_nccl_group<Api>> {
+class basic_nccl_data_plane {
 public:
-    static constexpr bool blocking_only = true;
-    static constexpr bool names_ranks = false;
-
     /// Makes the stream and the staging memory on the communicator's device; no exchange.
-    /// @throws error errc::rank_failed with CUDA's or NCCL's words
-    explicit basic_nccl_group(typename Api::comm comm, const nccl_options& o = {})
-        : core_(std::make_shared<core>()) {
-        try {
-            (void)await_completion<done_t>([&](completion<done_t> ready) {
-                core_->thread = std::thread(
-                    [c = core_, comm, o, to = std::move(ready)]() mutable {
-                        c->run(comm, o, std::move(to));
-                    });
+    /// @param plane_id  Which of the job's planes; the same on all ranks of `comm`.
+    /// @throws error errc::rank_failed with CUDA's or NCCL's text
+    explicit basic_nccl_data_plane(typename Api::comm comm, int plane_id = 0,
+                                   const nccl_plane_options& o = {})
+        : core_(std::make_shared<core>()), plane_id_(plane_id) {
+        (void)await_completion<done_t>([&](completion<done_t> ready) {
+            core_->thread.start([c = core_, comm, plane_id, o, to = std::move(ready)]() mutable {
+                c->run(comm, plane_id, o, std::move(to));
             });
-        } catch (...) {
-            end();
-            throw;
-        }
+        });
     }
-    basic_nccl_group(basic_nccl_group&&) noexcept = default;
-    basic_nccl_group& operator=(basic_nccl_group&& other) noexcept {
+    basic_nccl_data_plane(basic_nccl_data_plane&&) noexcept = default;
+    basic_nccl_data_plane& operator=(basic_nccl_data_plane&& other) noexcept {
         if (this != std::addressof(other)) {
             end();
             core_ = std::move(other.core_);
+            plane_id_ = other.plane_id_;
         }
         return *this;
     }
-    /// An exchange under way fails with @ref errc::cancelled.
-    ~basic_nccl_group() { end(); }
+    /// A broadcast under way fails with @ref errc::cancelled.
+    ~basic_nccl_data_plane() { end(); }
 
     int rank() const noexcept { return core_->rank; }
     int size() const noexcept { return core_->size; }
+    int plane_id() const noexcept { return plane_id_; }
 
-    /// From any thread: the exchange under way, or the next one, fails with @ref errc::cancelled on
-    /// this rank, and the group is of no more use. The others hear of it when all have come to that
-    /// exchange, unless bytes travel already; else their deadlines end it.
+    void broadcast(std::span<std::byte> bytes, int root, deadline d, completion<done_t> done) {
+        auto const c = core_;
+        {
+            guard const lock(c->m);
+            if (!c->done) {
+                c->call = call{bytes, root, d};
+                c->done.emplace(std::move(done));
+                c->changed.notify_one();
+                return;
+            }
+        }
+        done.fail(std::make_exception_ptr(error(errc::invalid_argument,
+                                                {.rank = c->rank,
+                                                 .expected = "one broadcast at a time",
+                                                 .found = "two"})));
+    }
+    /// From any thread: the broadcast under way, or the next one, fails with @ref errc::cancelled
+    /// on this rank, and the plane is unusable. The others hear of it when all have called that
+    /// broadcast, unless bytes travel already; otherwise their deadlines end it.
     void cancel() noexcept {
         if (auto const c = core_) c->cancelled = true;
     }
-    /// Whether the group has aborted the communicator, which `nccl_options` allowed.
+    /// Whether the plane has aborted the communicator, which `nccl_plane_options` allowed.
     bool aborted() const noexcept { return core_->aborted; }
 
 private:
-    friend detail::tree_calls<basic_nccl_group>;
     using guard = std::unique_lock<std::mutex>;
+    struct call {
+        std::span<std::byte> bytes;
+        int root;
+        deadline by;
+    };
 
-    /// What the group and its thread share.
+    /// What the plane and its thread share.
     struct core {
         std::atomic<bool> cancelled{false};
         std::atomic<bool> aborted{false};
         int rank = 0;  ///< These two: before `ready` is called.
         int size = 1;
-        std::thread thread{};
+        detail::own_thread thread{};
 
         std::mutex m{};
         std::condition_variable changed{};
-        std::optional<detail::nccl_call> call{};
-        detail::tree_ended done{};  ///< Set while an exchange is asked for or under way.
+        std::optional<basic_nccl_data_plane::call> call{};
+        std::optional<completion<done_t>> done{};  ///< Set while a broadcast is under way.
         bool stop = false;
 
-        void run(typename Api::comm comm, const nccl_options& how, completion<done_t> ready) {
-            std::optional<detail::nccl_member<Api>> member;
+        void run(typename Api::comm comm, int plane_id, const nccl_plane_options& o,
+                 completion<done_t> ready) {
+            std::optional<detail::nccl_broadcaster<Api>> member;
             try {
-                member.emplace(comm, how, cancelled);
+                member.emplace(comm, plane_id, o, cancelled);
             } catch (...) {
                 return ready.fail(std::current_exception());
             }
@@ -116,43 +133,31 @@ private:
             for (;;) {
                 changed.wait(lock, [this] { return stop || call; });
                 if (!call) return;
-                auto now = std::move(*call);
-                call.reset();
+                auto const now = *std::exchange(call, std::nullopt);
                 lock.unlock();
-                detail::tree_member::outcome o;
+                std::exception_ptr failed;
                 try {
-                    o.result = member->run(std::move(now));
+                    member->run(now.bytes, now.root, now.by);
                 } catch (...) {
-                    o.failure = std::current_exception();
+                    failed = std::current_exception();
                 }
                 aborted = member->aborted();
                 lock.lock();
-                auto const tell = std::exchange(done, nullptr);
+                auto tell = std::move(*done);
+                done.reset();
                 lock.unlock();
-                tell(std::move(o));
+                if (failed)
+                    tell.fail(std::move(failed));
+                else
+                    tell();
                 lock.lock();
             }
         }
     };
 
-    void start(detail::exchange_kind kind, int root, std::vector<message> in, deadline d,
-               detail::tree_ended done) {
-        auto const c = core_;
-        {
-            guard const lock(c->m);
-            if (!c->done) {
-                c->call.emplace();
-                *c->call = {kind, root, std::move(in), d};
-                c->done = std::move(done);
-                c->changed.notify_one();
-                return;
-            }
-        }
-        done(detail::two_at_a_time(c->rank));
-    }
-
     void end() noexcept {
         auto const c = std::move(core_);
+        core_ = nullptr;
         if (!c) return;
         {
             guard const lock(c->m);
@@ -160,14 +165,11 @@ private:
             if (c->done) c->cancelled = true;
             c->changed.notify_one();
         }
-        // A completion may hold the last of the group.
-        if (c->thread.get_id() == std::this_thread::get_id())
-            c->thread.detach();
-        else if (c->thread.joinable())
-            c->thread.join();
+        c->thread.end();
     }
 
     std::shared_ptr<core> core_;
+    int plane_id_;
 };
 
 }  // namespace cairn

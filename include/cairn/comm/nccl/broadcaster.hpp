@@ -2,74 +2,60 @@
 #ifndef CAIRN_COMM_NCCL_BROADCASTER_HPP
 #define CAIRN_COMM_NCCL_BROADCASTER_HPP
 
-#include <cairn/comm/exchange_kind.hpp>
 #include <cairn/comm/nccl/header.hpp>
 #include <cairn/comm/nccl/staging.hpp>
-#include <cairn/comm/nccl/payload.hpp>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <new>
 #include <optional>
-#include <stdexcept>
+#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace cairn {
 
-/// How an NCCL group works; the same on all ranks.
-struct nccl_options {
-    /// Of staging memory, on the device and pinned on the host; at least 4 KiB for each rank.
-    std::size_t staging_bytes = std::size_t{4} << 20;
-    /// The group may call `ncclCommAbort` when an exchange is cut short. Without, the caller does.
+/// How a data plane over NCCL works; the same on all ranks.
+struct nccl_plane_options {
+    /// Of staging memory, on the device and pinned on the host; at least 8 KiB.
+    std::size_t staging_bytes = std::size_t{8} << 20;
+    /// The plane may call `ncclCommAbort` when a broadcast is cut short. Otherwise the caller does.
     bool abort_on_failure = false;
-    /// Tells groups over one communicator apart.
-    std::uint64_t epoch = 0;
 };
 
 namespace detail {
 
-/// One exchange, as it was asked for.
-struct nccl_call {
-    exchange_kind kind = exchange_kind::barrier;
-    int root = 0;
-    std::vector<message> in{};
-    deadline by = no_deadline;
-};
-
-/// One rank of a group over an `ncclComm_t`, blocking: headers, agreement, payload. Used by one
+/// One rank of a data plane over an `ncclComm_t`, blocking: headers, agreement, bytes. Used by one
 /// thread, which is the only one to launch anything.
 template <NcclApi Api>
-class nccl_member {
+class nccl_broadcaster {
 public:
     /// @param cancelled  Set from any thread; outlives this.
-    nccl_member(typename Api::comm comm, const nccl_options& o, const std::atomic<bool>& cancelled)
-        : options_(o), cancelled_(cancelled), lane_(comm, o.staging_bytes, cancelled) {}
+    nccl_broadcaster(typename Api::comm comm, int plane_id, const nccl_plane_options& o,
+                     const std::atomic<bool>& cancelled)
+        : plane_id_(plane_id), abort_(o.abort_on_failure), cancelled_(cancelled),
+          staging_(comm, o.staging_bytes, sizeof(nccl_header), cancelled) {}
 
-    int rank() const noexcept { return lane_.rank(); }
-    int size() const noexcept { return lane_.size(); }
-    bool aborted() const noexcept { return lane_.aborted(); }
+    int rank() const noexcept { return staging_.rank(); }
+    int size() const noexcept { return staging_.size(); }
+    bool aborted() const noexcept { return staging_.aborted(); }
 
-    /// @return gather at root and all_gather: one per rank; scatter, broadcast: one.
-    /// @throws error; the group is poisoned then
-    std::vector<message> run(nccl_call call) {
-        auto const refused = wrong_call(call.kind, call.root, call.in.size(), rank(), size());
-        if (poison_) {
-            if (refused) throw *refused;
+    /// @throws error; the plane is unusable then
+    void run(std::span<std::byte> bytes, int root, deadline by) {
+        if (poison_)
             throw error(errc::poisoned, {.rank = rank(), .found = *poison_,
-                                         .remedy = "make a new group"});
-        }
-        at_ = place::calling;
+                                         .remedy = "make a new data plane"});
+        calling_ = true;
+        agreed_ = false;
         try {
             // Others wait for a call that cannot come, so they are told.
             if (cancelled_.load(std::memory_order_relaxed))
-                throw error(errc::cancelled, {.rank = rank(), .remedy = "make a new group"});
-            return exchange(std::move(call), refused);
+                throw error(errc::cancelled, {.rank = rank(), .remedy = "make a new data plane"});
+            broadcast(bytes, root, by);
         } catch (const error& e) {
             poison_ = e.what();
             if (!agreed_) cut_short(e);
@@ -82,163 +68,119 @@ public:
     }
 
 private:
-    /// Which part of an exchange is in the stream.
-    enum class place { calling, getting_ready, last_word, moving };
-
-    std::vector<message> exchange(nccl_call call, const std::optional<error>& refused) {
-        lane_.until(call.by);
+    void broadcast(std::span<std::byte> bytes, int root, deadline by) {
+        auto const given =
+            by == no_deadline ? no_timeout
+                              : std::chrono::ceil<std::chrono::milliseconds>(
+                                    by - std::chrono::steady_clock::now());
+        staging_.until(by);
         nccl_header mine;
-        mine.kind = call.kind;
-        mine.root = call.root;
-        mine.epoch = options_.epoch;
+        mine.root = root;
+        mine.plane_id = plane_id_;
         mine.round = round_++;
-        mine.slice = lane_.slice();
-        for (auto const& m : call.in) mine.size = std::max<std::uint64_t>(mine.size, m.size());
-        if (refused) mine.gave_up = refused->code().value();
-        std::vector<std::size_t> sizes;
-        for (auto const& h : agree(mine, refused))
-            sizes.push_back(static_cast<std::size_t>(h.size));
-
-        std::vector<message> out;
-        std::optional<error> no_room;
-        try {
-            out = room_for(call, sizes);
-        } catch (const std::bad_alloc& e) {
-            no_room = too_much(sizes, e);
-        } catch (const std::length_error& e) {
-            no_room = too_much(sizes, e);
-        }
-        at_ = call.kind == exchange_kind::barrier ? place::last_word : place::getting_ready;
+        mine.staging = staging_.bytes();
+        mine.size = bytes.size();
+        std::optional<error> wrong;
+        if (root < 0 || root >= size())
+            wrong = error(errc::invalid_argument,
+                          {.rank = rank(),
+                           .expected = "a root from 0 to " + std::to_string(size() - 1),
+                           .found = std::to_string(root)});
+        if (wrong) mine.gave_up = wrong->code().value();
+        agree(mine, wrong);
         mine.stage = nccl_header::stage_type::ready;
-        if (no_room) mine.gave_up = no_room->code().value();
-        (void)agree(mine, no_room);
-
-        at_ = place::moving;
-        move(call, sizes, out);
-        return out;
+        agree(mine, {});
+        calling_ = false;
+        move(bytes, root, given);
     }
 
-    /// Everybody's header, when all agree.
+    /// Returns if all ranks agree.
     /// @param own  Why this rank gives up, if it does: thrown in place of what the others get.
-    std::vector<nccl_header> agree(const nccl_header& mine, const std::optional<error>& own) {
-        nccl_payload<Api> payload(lane_);
-        std::memcpy(lane_.host(payload.own(sizeof mine)), &mine, sizeof mine);
-        payload.all_gather_staged(sizeof mine, sizeof mine, "say what they were called for");
+    void agree(const nccl_header& mine, const std::optional<error>& own) {
+        auto const at = sizeof mine * static_cast<std::size_t>(rank());
+        auto const all_bytes = sizeof mine * static_cast<std::size_t>(size());
+        std::memcpy(staging_.host_headers(at), &mine, sizeof mine);
+        gather(staging_.host_headers(at));
+        staging_.to_host(staging_.host_headers(), staging_.device_headers(), all_bytes);
+        staging_.mark(0);
+        staging_.wait(0, "tell each other what they were called for");
         std::vector<nccl_header> all(static_cast<std::size_t>(size()));
-        std::memcpy(all.data(), lane_.host(), all.size() * sizeof mine);
+        std::memcpy(all.data(), staging_.host_headers(), all_bytes);
         agreed_ = true;
         if (own) throw *own;
         nccl_agree(all);
         agreed_ = false;
-        return all;
+    }
+    /// This rank's header to all ranks.
+    void gather(const std::byte* header) {
+        auto const mine =
+            staging_.device_headers(sizeof(nccl_header) * static_cast<std::size_t>(rank()));
+        staging_.to_device(mine, header, sizeof(nccl_header));
+        staging_.launched(Api::all_gather(mine, staging_.device_headers(), sizeof(nccl_header),
+                                          staging_.comm(), staging_.stream()),
+                          "tell each other what they were called for");
     }
 
-    /// Empty messages that have room for what will come; for a scatter, for the largest share.
-    /// @param sizes  Of each rank's message, or of its largest.
-    std::vector<message> room_for(const nccl_call& call, const std::vector<std::size_t>& sizes) {
-        auto const me = static_cast<std::size_t>(rank());
-        std::vector<message> out;
-        auto const add = [&out](std::size_t bytes) {
-            out.emplace_back();
-            out.back().reserve(bytes);
+    /// Piece by piece, through two slots: while one is copied from or to the host, the other one
+    /// travels.
+    void move(std::span<std::byte> bytes, int root, std::chrono::milliseconds given) {
+        bool const here = rank() == root;
+        auto const piece = staging_.bytes();
+        auto const pieces = (bytes.size() + piece - 1) / piece;
+        auto const part = [&](std::size_t i) {
+            return bytes.subspan(i * piece, std::min(piece, bytes.size() - i * piece));
         };
-        switch (call.kind) {
-            case exchange_kind::gather:
-                if (rank() == call.root)
-                    for (std::size_t r = 0; r < sizes.size(); ++r) add(r == me ? 0 : sizes[r]);
-                break;
-            case exchange_kind::all_gather:
-                for (auto const n : sizes) add(n);
-                break;
-            case exchange_kind::scatter:
-            case exchange_kind::broadcast:
-                add(rank() == call.root ? 0 : sizes[static_cast<std::size_t>(call.root)]);
-                break;
-            case exchange_kind::barrier: break;
-        }
-        return out;
-    }
-
-    void move(nccl_call& call, const std::vector<std::size_t>& sizes, std::vector<message>& out) {
-        nccl_payload<Api> payload(lane_);
-        auto const root = static_cast<std::size_t>(call.root);
-        bool const here = rank() == call.root;
-        switch (call.kind) {
-            case exchange_kind::gather:
-                payload.gather(call.in.front(), call.root, sizes, out);
-                if (here) out[root] = std::move(call.in.front());
-                break;
-            case exchange_kind::all_gather:
-                payload.all_gather(call.in.front(), sizes, out);
-                break;
-            case exchange_kind::scatter:
-                payload.scatter(call.in, call.root, shares(call, payload), out.front());
-                if (here) out.front() = std::move(call.in[root]);
-                break;
-            case exchange_kind::broadcast:
-                payload.broadcast(call.in.front(), call.root, sizes[root], out.front());
-                if (here) out.front() = std::move(call.in.front());
-                break;
-            case exchange_kind::barrier: break;
-        }
-    }
-
-    /// Bytes of each rank's share at root, of this one's elsewhere: root's table, as a scatter of
-    /// 8 bytes for each.
-    std::vector<std::size_t> shares(const nccl_call& call, nccl_payload<Api>& payload) const {
-        std::vector<std::size_t> sizes(static_cast<std::size_t>(size()), sizeof(std::uint64_t));
-        std::vector<message> table;
-        if (rank() == call.root) {
-            for (auto const& m : call.in) {
-                std::uint64_t const bytes = m.size();
-                table.emplace_back(sizeof bytes);
-                std::memcpy(table.back().data(), &bytes, sizeof bytes);
+        auto const finish = [&](std::size_t i) {
+            staging_.wait(i % slots, "broadcast");
+            if (given != no_timeout) staging_.until(deadline_after(given));  // bytes move
+            if (!here) std::memcpy(part(i).data(), staging_.host(i % slots), part(i).size());
+        };
+        for (std::size_t i = 0; i < pieces; ++i) {
+            auto const slot = i % slots;
+            if (i >= slots) finish(i - slots);
+            auto const n = part(i).size();
+            if (here) {
+                std::memcpy(staging_.host(slot), part(i).data(), n);
+                staging_.to_device(staging_.device(slot), staging_.host(slot), n);
             }
+            staging_.launched(Api::broadcast(staging_.device(slot), n, root, staging_.comm(),
+                                             staging_.stream()),
+                              "broadcast");
+            if (!here) staging_.to_host(staging_.host(slot), staging_.device(slot), n);
+            staging_.mark(slot);
         }
-        message share;
-        payload.scatter(table, call.root, sizes, share);
-        if (rank() == call.root) {
-            for (std::size_t r = 0; r < sizes.size(); ++r) sizes[r] = call.in[r].size();
-        } else {
-            std::uint64_t bytes = 0;
-            std::memcpy(&bytes, share.data(), sizeof bytes);
-            sizes[static_cast<std::size_t>(rank())] = static_cast<std::size_t>(bytes);
-        }
-        return sizes;
+        for (auto i = pieces - std::min(slots, pieces); i < pieces; ++i) finish(i);
     }
 
-    error too_much(const std::vector<std::size_t>& sizes, const std::exception& e) const {
-        std::string all;
-        for (auto const n : sizes) all += (all.empty() ? "" : " + ") + std::to_string(n);
-        return {errc::rank_failed, {.rank = rank(), .expected = "memory for messages of " + all +
-                                                                " bytes", .found = e.what()}};
-    }
-
-    /// This rank leaves an exchange that the others may still be in. A rank that comes to it later
+    /// This rank leaves a broadcast that the others may still be in. One that comes to it later
     /// waits for this one's next header, as long as no bytes were to travel: it gets a last one.
     void cut_short(const error& e) noexcept {
         bool const by_choice = e.code() == make_error_code(errc::timed_out) ||
                                e.code() == make_error_code(errc::cancelled);
-        bool const heard = at_ == place::calling || at_ == place::last_word;
-        if (by_choice && heard && !options_.abort_on_failure) {
+        if (by_choice && calling_ && !abort_) {
             nccl_header last;
             last.gave_up = e.code().value();
-            std::memcpy(lane_.parting(), &last, sizeof last);
-            auto const mine = lane_.device(sizeof last * static_cast<std::size_t>(rank()));
-            auto const s = Api::to_device(mine, lane_.parting(), sizeof last, lane_.stream());
+            std::memcpy(staging_.last_header(), &last, sizeof last);
+            auto const mine =
+                staging_.device_headers(sizeof last * static_cast<std::size_t>(rank()));
+            auto const s = Api::to_device(mine, staging_.last_header(), sizeof last,
+                                          staging_.stream());
             if (s.is == nccl_status::state::ok)
-                (void)Api::all_gather(mine, lane_.device(), sizeof last, lane_.comm(),
-                                      lane_.stream());
+                (void)Api::all_gather(mine, staging_.device_headers(), sizeof last,
+                                      staging_.comm(), staging_.stream());
         }
-        lane_.give_up(options_.abort_on_failure);
+        staging_.give_up(abort_);
     }
 
-    nccl_options options_;
+    static constexpr std::size_t slots = nccl_staging<Api>::slots;
+
+    int plane_id_;
+    bool abort_;
     const std::atomic<bool>& cancelled_;
-    nccl_lane<Api> lane_;
+    nccl_staging<Api> staging_;
     std::uint64_t round_ = 0;
-    place at_ = place::calling;
-    bool agreed_ = false;  ///< All ranks have the same headers, and fail alike.
+    bool calling_ = false;  ///< Headers are under way, and no bytes yet.
+    bool agreed_ = false;   ///< All ranks have the same headers, and fail alike.
     std::optional<std::string> poison_{};
 };
 

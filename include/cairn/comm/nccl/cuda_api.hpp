@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-/// CUDA's runtime and NCCL, 2.7 or newer, as `basic_nccl_group` calls them.
+/// CUDA's runtime and NCCL, 2.7 or newer, as `basic_nccl_data_plane` calls them.
 struct cuda_nccl_api {
     using comm = ncclComm_t;
     using stream = cudaStream_t;
@@ -35,15 +35,6 @@ struct cuda_nccl_api {
     static nccl_status broadcast(device_pointer at, std::size_t n, int root, comm c, stream s) {
         return said(ncclBroadcast(at, at, n, ncclUint8, root, c, s), c);
     }
-    static nccl_status send(device_pointer at, std::size_t n, int peer, comm c, stream s) {
-        return said(ncclSend(at, n, ncclUint8, peer, c, s), c);
-    }
-    static nccl_status recv(device_pointer at, std::size_t n, int peer, comm c, stream s) {
-        return said(ncclRecv(at, n, ncclUint8, peer, c, s), c);
-    }
-    static nccl_status group_start() { return said(ncclGroupStart(), nullptr); }
-    static nccl_status group_end() { return said(ncclGroupEnd(), nullptr); }
-
     static nccl_status set_device(int d) { return said(cudaSetDevice(d)); }
     static nccl_status create(stream& s) {
         return said(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));

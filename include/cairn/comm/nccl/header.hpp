@@ -2,9 +2,9 @@
 #ifndef CAIRN_COMM_NCCL_HEADER_HPP
 #define CAIRN_COMM_NCCL_HEADER_HPP
 
-#include <cairn/comm/exchange_kind.hpp>
 #include <cairn/error.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -15,79 +15,80 @@
 
 namespace cairn::detail {
 
-/// What every rank says before bytes travel; 64 bytes, as they lie in memory: CUDA's hosts are all
+/// What every rank sends before bytes travel; 64 bytes, as they lie in memory: CUDA's hosts are all
 /// little-endian.
 ///
-/// Each exchange has two: `call` says what this rank was asked for, `ready` that it has room for
-/// what will come. All ranks see all of them, so that they come to the same end.
+/// Each broadcast has two: `call` says what this rank was asked for, `ready` that it is still there
+/// once all have called. All ranks see all of them, so that they come to the same end.
 struct nccl_header {
     enum class stage_type : std::uint8_t { call = 1, ready };
 
-    std::array<char, 4> magic{'c', 'r', 'n', 'n'};
+    std::array<char, 4> magic{'c', 'r', 'n', 'p'};
     stage_type stage = stage_type::call;
-    exchange_kind kind = exchange_kind::barrier;
-    std::uint16_t unused = 0;
+    std::array<std::uint8_t, 3> unused{};
     std::int32_t root = 0;
     std::int32_t gave_up = 0;  ///< An errc: this rank takes no part in what comes. 0: it does.
-    std::uint64_t epoch = 0;
-    std::uint64_t round = 0;  ///< Which exchange of the group, from 0.
-    std::uint64_t slice = 0;  ///< Bytes of staging for one rank: pieces are of this size.
-    std::uint64_t size = 0;   ///< Bytes of this rank's message.
+    std::int64_t plane_id = 0;
+    std::uint64_t round = 0;   ///< Which broadcast of the plane, from 0.
+    std::uint64_t staging = 0; ///< Bytes of each piece but the last.
+    std::uint64_t size = 0;    ///< Of the memory that this rank has given.
     std::array<std::uint64_t, 2> room{};
 };
 static_assert(sizeof(nccl_header) == 64 && std::is_trivially_copyable_v<nccl_header>);
 
+/// What the first ranks have said, for an error.
 template <class Say>
 std::string nccl_said(const std::vector<nccl_header>& all, Say say) {
+    constexpr std::size_t most = 8;
     std::string s;
-    for (std::size_t r = 0; r < all.size(); ++r)
+    for (std::size_t r = 0; r < std::min(most, all.size()); ++r)
         s += (r == 0 ? "rank " : ", rank ") + std::to_string(r) + " " + say(all[r]);
-    return s;
+    return all.size() > most ? s + ", and " + std::to_string(all.size() - most) + " more" : s;
 }
 
-/// Comes back when all ranks are in the same exchange, and none gave up.
+/// Returns if all ranks are in the same broadcast, and none gave up.
 /// @throws error the same on all ranks: errc::invalid_argument when they were called differently,
-/// else why somebody gave up
+/// otherwise why one gave up
 inline void nccl_agree(const std::vector<nccl_header>& all) {
     auto const wrong = [](std::string expected, std::string found) {
         return error(errc::invalid_argument, {.expected = std::move(expected),
                                               .found = std::move(found),
-                                              .remedy = "make a new group"});
+                                              .remedy = "make a new data plane"});
     };
     auto const& first = all.front();
     for (std::size_t r = 0; r < all.size(); ++r)
         if (all[r].magic != nccl_header{}.magic)
-            throw wrong("an exchange of cairn's on every rank",
+            throw wrong("a broadcast of cairn's on every rank",
                         "other bytes from rank " + std::to_string(r));
     for (std::size_t r = 0; r < all.size(); ++r) {
         if (all[r].gave_up == 0) continue;
         auto const why = static_cast<errc>(all[r].gave_up);
-        // A deadline was that rank's own; what is left of the group is of no use to this one.
+        // A deadline was that rank's own; for this one the plane is unusable.
         auto const code = why == errc::cancelled || why == errc::invalid_argument ? why
                           : why == errc::timed_out || why == errc::poisoned ? errc::poisoned
                                                                             : errc::rank_failed;
         throw error(code, {.rank = static_cast<int>(r),
-                           .found = "that the rank gave up: " + make_error_code(why).message(),
-                           .remedy = "make a new group"});
+                           .found = "that the rank ended its call: " +
+                                    make_error_code(why).message(),
+                           .remedy = "make a new data plane"});
     }
     for (auto const& h : all) {
-        if (h.epoch != first.epoch || h.slice != first.slice)
-            throw wrong("the same nccl_options and number of ranks everywhere",
+        if (h.plane_id != first.plane_id || h.staging != first.staging)
+            throw wrong("the same plane_id and nccl_plane_options everywhere",
                         nccl_said(all, [](const nccl_header& x) {
-                            return "has epoch " + std::to_string(x.epoch) + ", slices of " +
-                                   std::to_string(x.slice) + " bytes";
+                            return "has plane_id " + std::to_string(x.plane_id) +
+                                   ", pieces of " + std::to_string(x.staging) + " bytes";
                         }));
         if (h.round != first.round || h.stage != first.stage)
-            throw wrong("all ranks at the same exchange of one group",
+            throw wrong("all ranks at the same broadcast of one plane",
                         nccl_said(all, [](const nccl_header& x) {
-                            return "at exchange " + std::to_string(x.round);
+                            return "at broadcast " + std::to_string(x.round);
                         }));
-        if (h.kind != first.kind || h.root != first.root)
-            throw wrong("all ranks to call the same exchange",
+        if (h.root != first.root || h.size != first.size)
+            throw wrong("all ranks to call the same broadcast",
                         nccl_said(all, [](const nccl_header& x) {
-                            return x.kind > exchange_kind::barrier
-                                       ? "in none that there is"
-                                       : "in " + name_of(x.kind, x.root);
+                            return "with root " + std::to_string(x.root) + ", " +
+                                   std::to_string(x.size) + " bytes";
                         }));
     }
 }

@@ -7,6 +7,7 @@
 #include <cairn/error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -16,49 +17,52 @@
 
 namespace cairn::detail {
 
-/// A stream of the group's own with its staging memory, and the only place where anybody waits.
+/// A stream of the plane's own with its staging memory, and the only place where anybody waits.
 ///
-/// The memory, on the device and pinned on the host, is one slice for each rank, and pinned bytes
-/// for a last word (`parting`). All of it is used by one thread, whose device is the
-/// communicator's.
+/// The memory, on the device and pinned on the host, is two slots, used in turns, and room for one
+/// header of each rank. All of it is used by one thread, whose device is the communicator's.
 template <NcclApi Api>
-class nccl_lane {
+class nccl_staging {
 public:
     using device_pointer = typename Api::device_pointer;
-    static constexpr std::size_t parting_bytes = 64;
+    static constexpr std::size_t slots = 2;
 
-    /// @param bytes  Of staging; more where a slice would be smaller than 4 KiB.
-    /// @throws error errc::rank_failed with the words of CUDA or NCCL
-    nccl_lane(typename Api::comm comm, std::size_t bytes, const std::atomic<bool>& cancelled)
-        : comm_(comm), cancelled_(cancelled) {
+    /// @param bytes   Of both slots; at least 4 KiB each.
+    /// @param header  Bytes of each rank's header.
+    /// @throws error errc::rank_failed with CUDA's or NCCL's text
+    nccl_staging(typename Api::comm comm, std::size_t bytes, std::size_t header,
+                 const std::atomic<bool>& cancelled)
+        : comm_(comm), cancelled_(cancelled), slot_(std::max<std::size_t>(bytes / slots, 4096)) {
         check(Api::rank(comm_, rank_), "ask for the rank");
         check(Api::count(comm_, size_), "ask for the number of ranks");
         int device = 0;
         check(Api::device(comm_, device), "ask for the device");
         check(Api::set_device(device), "use the communicator's device");
-        auto const n = static_cast<std::size_t>(size_);
-        slice_ = std::max<std::size_t>(bytes / n / 4096, 1) * 4096;
+        headers_ = header * static_cast<std::size_t>(size_);
+        auto const all = slots * slot_ + headers_;
         try {
             check(Api::create(stream_), "make a stream");
             ++made_;
-            check(Api::create(event_), "make an event");
+            for (auto& e : events_) {
+                check(Api::create(e), "make an event");
+                ++made_;
+            }
+            check(Api::allocate_device(device_, all), "allocate device memory");
             ++made_;
-            check(Api::allocate_device(device_, slice_ * n), "allocate device memory");
-            ++made_;
-            check(Api::allocate_pinned(host_, slice_ * n + parting_bytes), "allocate host memory");
+            check(Api::allocate_pinned(host_, all + header), "allocate pinned host memory");
             ++made_;
         } catch (...) {
             release();
             throw;
         }
     }
-    nccl_lane(nccl_lane&&) = delete;
-    /// What may still be in the stream keeps its memory: to free it would wait for ever. After an
-    /// abort the stream comes to its end soon.
-    ~nccl_lane() {
+    nccl_staging(nccl_staging&&) = delete;
+    /// What may still be in the stream keeps its memory: freeing it would wait without a limit.
+    /// After an abort the stream ends soon.
+    ~nccl_staging() {
         using clock = std::chrono::steady_clock;
         auto const by = clock::now() + std::chrono::seconds(aborted_ ? 10 : 0);
-        while (stuck_ && Api::query(event_).is != nccl_status::state::ok) {
+        while (stuck_ && Api::query(events_[0]).is != nccl_status::state::ok) {
             if (clock::now() >= by) return;
             std::this_thread::sleep_for(std::chrono::microseconds(100));
         }
@@ -69,20 +73,28 @@ public:
     int size() const noexcept { return size_; }
     typename Api::comm comm() const noexcept { return comm_; }
     typename Api::stream stream() const noexcept { return stream_; }
-    std::size_t slice() const noexcept { return slice_; }
-    std::size_t bytes() const noexcept { return slice_ * static_cast<std::size_t>(size_); }
-    device_pointer device(std::size_t at = 0) const { return device_ + at; }
-    std::byte* host(std::size_t at = 0) const noexcept { return host_ + at; }
-    std::byte* parting() const noexcept { return host_ + bytes(); }
+    /// Bytes of a slot.
+    std::size_t bytes() const noexcept { return slot_; }
+    device_pointer device(std::size_t slot) const { return device_ + slot * slot_; }
+    std::byte* host(std::size_t slot) const noexcept { return host_ + slot * slot_; }
+    /// Of all ranks, in their order.
+    device_pointer device_headers(std::size_t at = 0) const {
+        return device_ + (slots * slot_ + at);
+    }
+    std::byte* host_headers(std::size_t at = 0) const noexcept {
+        return host_ + slots * slot_ + at;
+    }
+    /// Of this rank's last one, behind them, on the host.
+    std::byte* last_header() const noexcept { return host_headers(headers_); }
 
     /// Until when `launched` and `wait` wait.
     void until(deadline by) noexcept { by_ = by; }
 
-    void to_device(std::size_t at, std::size_t n) {
-        if (n != 0) check(Api::to_device(device(at), host(at), n, stream_), "copy to the device");
+    void to_device(device_pointer to, const std::byte* from, std::size_t n) {
+        if (n != 0) check(Api::to_device(to, from, n, stream_), "copy to the device");
     }
-    void to_host(std::size_t at, std::size_t n) {
-        if (n != 0) check(Api::to_host(host(at), device(at), n, stream_), "copy to the host");
+    void to_host(std::byte* to, device_pointer from, std::size_t n) {
+        if (n != 0) check(Api::to_host(to, from, n, stream_), "copy to the host");
     }
     /// An operation of NCCL was asked for; a communicator that does not block says later whether
     /// it is in the stream.
@@ -92,10 +104,11 @@ public:
         else
             check(s, what);
     }
-    /// For all that is in the stream.
-    void wait(const char* what) {
-        check(Api::record(event_, stream_), "record an event");
-        poll([this] { return Api::query(event_); }, what);
+    /// Marks the stream's end as it is now.
+    void mark(std::size_t slot) { check(Api::record(events_[slot], stream_), "record an event"); }
+    /// Until the stream has come to the mark.
+    void wait(std::size_t slot, const char* what) {
+        poll([this, slot] { return Api::query(events_[slot]); }, what);
         // Kernels of a communicator with an error end early: what they left is no result.
         auto const s = Api::async_error(comm_);
         if (s.is != nccl_status::state::running) check(s, what);
@@ -107,7 +120,7 @@ public:
             (void)Api::abort(comm_);
             aborted_ = true;
         }
-        (void)Api::record(event_, stream_);
+        (void)Api::record(events_[0], stream_);
     }
     bool aborted() const noexcept { return aborted_; }
 
@@ -143,9 +156,10 @@ private:
         }
     }
     void release() noexcept {
-        if (made_ > 3) (void)Api::release_pinned(host_);
-        if (made_ > 2) (void)Api::release_device(device_);
-        if (made_ > 1) (void)Api::destroy(event_);
+        if (made_ > 4) (void)Api::release_pinned(host_);
+        if (made_ > 3) (void)Api::release_device(device_);
+        for (int i = 2; i > 0; --i)
+            if (made_ > i) (void)Api::destroy(events_[static_cast<std::size_t>(i) - 1]);
         if (made_ > 0) (void)Api::destroy(stream_);
     }
 
@@ -156,11 +170,12 @@ private:
     const std::atomic<bool>& cancelled_;
     int rank_ = 0;
     int size_ = 1;
-    std::size_t slice_ = 0;
+    std::size_t slot_;
+    std::size_t headers_ = 0;
     deadline by_ = no_deadline;
-    int made_ = 0;  ///< How many of these four there are.
+    int made_ = 0;  ///< How many of these five there are.
     typename Api::stream stream_{};
-    typename Api::event event_{};
+    std::array<typename Api::event, slots> events_{};
     device_pointer device_{};
     std::byte* host_ = nullptr;
     bool stuck_ = false;
