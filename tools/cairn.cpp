@@ -42,18 +42,11 @@ int main(int argc, char** argv) {
     reshard->add_option("--dim", dim, "which dimension is split")->check(CLI::Range(0, 63));
 
     tool::launch_options launch;
-    std::string shell;
-    auto* const start = app.add_subcommand("launch", "start a program as N ranks");
+    auto* const start = app.add_subcommand("launch", "start a program as N ranks on this host");
     start->add_option("-n,--ranks", launch.ranks, "how many")->required()
         ->check(CLI::Range(1, 65536));
-    start->add_option("--hosts", launch.hosts, "where, in equal blocks; 'localhost' is this one")
-        ->delimiter(',');
-    start->add_option("--port", launch.port, "rank 0's; any that is free if it runs here")
-        ->check(CLI::Range(1, 65535));
-    start->add_option("--interfaces", launch.interfaces, "whose addresses rank 0 is told to have");
-    start->add_option("--rsh", shell, "runs a command on a host (default: ssh -o BatchMode=yes)");
-    start->add_option("-x", launch.pass_on, "an environment variable to take to other hosts");
-    start->add_option("--grace", launch.grace, "seconds for the rest to end when a rank has failed")
+    start->add_option("--grace", launch.grace,
+                      "seconds for the others to end when a rank has failed")
         ->check(CLI::Range(0, 86400));
     start->add_option("PROGRAM", launch.command, "after --: the program and its arguments")
         ->required();
@@ -82,10 +75,7 @@ int main(int argc, char** argv) {
             if (cat->parsed()) return tool::cat(a, fqn, raw);
             if (verify->parsed()) return tool::verify(a);
             if (diff->parsed()) return tool::diff(a, b);
-            if (start->parsed()) {
-                if (!shell.empty()) launch.shell = CLI::detail::split_up(shell);
-                return tool::launch(launch);
-            }
+            if (start->parsed()) return tool::launch(launch);
             return tool::reshard(a, b, ranks, dim);
         }();
         if (std::cout.flush()) return code;

@@ -3,7 +3,7 @@
 #define CAIRN_CAIRN_HPP
 
 // Everything that needs no optional dependency.
-#include <cairn/comm/data_plane.hpp>
+#include <cairn/comm/communicator_data_plane.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/comm/thread_group.hpp>
 #include <cairn/error.hpp>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_LOAD_HPP
 #define CAIRN_LOAD_HPP
 
-#include <cairn/comm/solo.hpp>
+#include <cairn/comm/omitted.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
 #include <cairn/detail/launch.hpp>
 #include <cairn/detail/parts.hpp>
@@ -32,7 +32,7 @@ load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
     static_assert(count_of<reader_part, Parts...> + count_of<store_part, Parts...> <= 1,
                   "load: give a StorageReader or an ObjectStore, not both");
     static_assert(count_of<data_plane_part, Parts...> <= 1, "load: two data planes");
-    auto&& comm = part_or<communicator_part>(parts, [] { return solo(); });
+    auto&& comm = part_or<communicator_part>(parts, [] { return omitted_communicator(); });
     auto&& planner =
         part_or<load_planner_part>(parts, [&] { return default_planner(options.planner); });
     auto&& reader = part_or<reader_part>(parts, [&] {
@@ -51,6 +51,8 @@ load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
         report.unverified = reader.unverified();
     report.phases = std::move(phases);
     report.read_once = job.read_once();
+    if (auto w = warning_if_alone(comm, count_of<communicator_part, Parts...> == 0))
+        report.warnings.push_back(std::move(*w));
     return report;
 }
 
@@ -98,7 +100,8 @@ load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
 /// @param state, id, options, parts  As for @ref load; lvalue parts must outlive the operation.
 /// @param token  Any Asio completion token, last.
 ///
-/// A communicator that says `blocking_only` (NCCL's, serialised MPI's) is refused at compile time.
+/// The communicator must be a `BackgroundCommunicator`, and the data plane, if there is one, a
+/// `BackgroundDataPlane`; any other is refused at compile time.
 ///
 /// **Cancellation**: any kind, through the token's slot, cancels the communicator and the data
 /// plane: the load fails with @ref errc::cancelled at its next exchange, on all ranks. Without a
@@ -113,10 +116,11 @@ template <class State, class... PartsAndToken>
     requires Savable<State> && detail::parts_then_token<detail::load_part_check, PartsAndToken...>
 auto async_load(State& state, checkpoint_id id, load_options options, PartsAndToken&&... rest) {
     static_assert(
-        !detail::one_must_block<PartsAndToken...>,
-        "async_load: this communicator is for blocking verbs only. NCCL needs one order of "
-        "launches on all ranks, and MPI_THREAD_SERIALIZED one thread in MPI; a load in the "
-        "background keeps neither: call load, or give a tcp_group");
+        detail::all_in_background<PartsAndToken...>,
+        "async_load: this communicator is not a BackgroundCommunicator, or this data plane not a "
+        "BackgroundDataPlane, so that it must not be used beside the program's own work: give it "
+        "a member duplicate(deadline, completion<itself>) if it may, or call load, or give "
+        "async_load a tcp_group and a communicator_data_plane over one");
     return detail::with_token_last(
         [&](auto&& token, auto&&... parts) {
             auto prepare = [&state, id = std::move(id), options = std::move(options)] {

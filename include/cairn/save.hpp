@@ -2,7 +2,7 @@
 #ifndef CAIRN_SAVE_HPP
 #define CAIRN_SAVE_HPP
 
-#include <cairn/comm/solo.hpp>
+#include <cairn/comm/omitted.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
 #include <cairn/detail/launch.hpp>
 #include <cairn/detail/parts.hpp>
@@ -29,14 +29,17 @@ save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
     static_assert(count_of<save_planner_part, Parts...> <= 1, "save: two planners");
     static_assert(count_of<writer_part, Parts...> + count_of<store_part, Parts...> <= 1,
                   "save: give a StorageWriter or an ObjectStore, not both");
-    auto&& comm = part_or<communicator_part>(parts, [] { return solo(); });
+    auto&& comm = part_or<communicator_part>(parts, [] { return omitted_communicator(); });
     auto&& planner =
         part_or<save_planner_part>(parts, [&] { return default_planner(options.planner); });
     auto&& writer = part_or<writer_part>(parts, [&] {
         auto&& store = part_or<store_part>(parts, [] { return file_store(); });
         return torch_writer(share_store(store), options.storage);
     });
-    return save_job(flat.leaves(), flat.refused, id, options, comm, planner, writer).run();
+    auto report = save_job(flat.leaves(), flat.refused, id, options, comm, planner, writer).run();
+    if (auto w = warning_if_alone(comm, count_of<communicator_part, Parts...> == 0))
+        report.warnings.push_back(std::move(*w));
+    return report;
 }
 
 }  // namespace detail
@@ -50,7 +53,9 @@ save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
 /// @param parts    Any of a `Communicator`, a `SavePlanner`, a `StorageWriter` or an
 ///                 `ObjectStore` (PyTorch's format over it), in any order. Lvalues are used where
 ///                 they are, rvalues are moved in. Without a communicator: one process, no
-///                 exchange (DCP's `no_dist`). Without a store: files.
+///                 exchange (DCP's `no_dist`); in a process that a launcher has started as one of
+///                 several, where this must be a mistake, an error (`cairn::solo()` says that it
+///                 is none). Without a store: files.
 /// @return What this rank wrote.
 /// @throws error on every rank when any rank failed, with each failed rank's own error. Whatever
 ///         checkpoint stood at `id` before is then still there.
@@ -77,7 +82,7 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 /// @param state, id, options, parts  As for @ref save; lvalue parts must outlive the operation.
 /// @param token  Any Asio completion token, last.
 ///
-/// A communicator that says `blocking_only` (NCCL's, serialised MPI's) is refused at compile time.
+/// The communicator must be a `BackgroundCommunicator`; any other is refused at compile time.
 ///
 /// **Cancellation**: any kind, through the token's slot, cancels the communicator: the save fails
 /// with @ref errc::cancelled at its next exchange, on all ranks. Without a communicator it goes on.
@@ -92,10 +97,10 @@ template <class State, class... PartsAndToken>
     requires Savable<State> && detail::parts_then_token<detail::save_part_check, PartsAndToken...>
 auto async_save(State& state, checkpoint_id id, save_options options, PartsAndToken&&... rest) {
     static_assert(
-        !detail::one_must_block<PartsAndToken...>,
-        "async_save: this communicator is for blocking verbs only. NCCL needs one order of "
-        "launches on all ranks, and MPI_THREAD_SERIALIZED one thread in MPI; a save in the "
-        "background keeps neither: call save, or give a tcp_group");
+        detail::all_in_background<PartsAndToken...>,
+        "async_save: this communicator is not a BackgroundCommunicator, so its exchanges must not "
+        "run beside the program's own: give it a member duplicate(deadline, completion<itself>) if "
+        "they may, or call save, or give async_save a tcp_group");
     return detail::with_token_last(
         [&](auto&& token, auto&&... parts) {
             auto prepare = [&state, id = std::move(id), options = std::move(options)] {

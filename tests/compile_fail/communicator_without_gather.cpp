@@ -15,7 +15,7 @@ struct half_a_communicator {
     void broadcast(cairn::message, int, cairn::deadline, cairn::completion<cairn::message>) {}
     void all_gather(cairn::message, cairn::deadline,
                     cairn::completion<std::vector<cairn::message>>) {}
-    void barrier(cairn::deadline, cairn::completion<cairn::done_t>) {}
+    void share(std::shared_ptr<const cairn::activity>) {}
     void cancel() noexcept {}
 };
 

@@ -85,16 +85,15 @@ constexpr std::size_t index_of() {
     return found;
 }
 
-/// Whether an exchange over one of these must not run beside the caller's own work.
+/// Whether a part may be used beside the caller's own work.
 template <class Part>
-constexpr bool must_block() {
+constexpr bool in_background() {
     using part = std::remove_cvref_t<Part>;
-    if constexpr (requires { { part::blocking_only } -> std::convertible_to<bool>; })
-        return (communicator_part::is<part> || data_plane_part::is<part>) && part::blocking_only;
-    return false;
+    return (!communicator_part::is<part> || BackgroundCommunicator<part>) &&
+           (!data_plane_part::is<part> || BackgroundDataPlane<part>);
 }
 template <class... Parts>
-inline constexpr bool one_must_block = (false || ... || must_block<Parts>());
+inline constexpr bool all_in_background = (true && ... && in_background<Parts>());
 
 /// The part of a kind, or what `fallback()` makes. The fallback's result is returned by value.
 template <class Tag, class Fallback, class... Parts>

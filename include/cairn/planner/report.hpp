@@ -48,6 +48,8 @@ struct load_report {
     /// items neither. Empty for what cairn wrote: there every byte that was read is covered.
     std::vector<std::string> unverified{};
     read_once_report read_once{};
+    /// What else is worth knowing, one line each.
+    std::vector<std::string> warnings{};
 };
 
 }  // namespace cairn
