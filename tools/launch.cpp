@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// cairn launch: one process per rank, on this host or on several.
+// cairn launch: one process per rank, on this host.
 #include "launch.hpp"
+#include "rank_output.hpp"
 
 #include <cairn/comm/tcp/listener.hpp>
+#include <cairn/comm/tcp/local_hosts.hpp>
 #include <cairn/comm/tcp/unique_id.hpp>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/read_until.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/streambuf.hpp>
 
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <iostream>
-#include <istream>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -38,53 +38,22 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// For a shell.
-std::string shell_quoted(const std::string& s) {
-    std::string out = "'";
-    for (char c : s) {
-        if (c == '\'')
-            out += "'\\''";
-        else
-            out += c;
-    }
-    return out + "'";
-}
-
-/// Passes one stream of one rank on, line by line, with the rank in front.
-class prefixed : public std::enable_shared_from_this<prefixed> {
+/// Each rank needs two descriptors here: as many as the system allows, for this process alone.
+class descriptor_limit {
 public:
-    prefixed(asio::io_context& io, int from, std::FILE* to, int rank)
-        : from_(io, from), to_(to), prefix_("[" + std::to_string(rank) + "] ") {}
-    void start() {
-        asio::async_read_until(from_, buffer_, '\n',
-                               [self = shared_from_this()](auto ec, std::size_t) {
-                                   self->print(ec.failed());
-                                   if (!ec) self->start();
-                               });
+    descriptor_limit() {
+        ::getrlimit(RLIMIT_NOFILE, &before_);
+        auto more = before_;
+        more.rlim_cur = more.rlim_max;
+        ::setrlimit(RLIMIT_NOFILE, &more);
     }
+    void restore() const { ::setrlimit(RLIMIT_NOFILE, &before_); }
 
 private:
-    void print(bool rest_too) {
-        std::istream in(&buffer_);
-        std::string line;
-        while (buffer_.size() != 0) {
-            auto const data = buffer_.data();
-            auto const* const begin = static_cast<const char*>(data.data());
-            bool const whole = std::memchr(begin, '\n', data.size()) != nullptr;
-            if (!whole && !rest_too) break;
-            std::getline(in, line);
-            line = prefix_ + line + "\n";
-            std::fwrite(line.data(), 1, line.size(), to_);
-        }
-        std::fflush(to_);
-    }
-
-    asio::posix::stream_descriptor from_;
-    std::FILE* to_;
-    std::string prefix_;
-    asio::streambuf buffer_{};
+    rlimit before_{};
 };
 
+/// One rank's process. It leads a process group, to which all belongs that it starts.
 struct process {
     pid_t pid = -1;
     int rank = 0;
@@ -93,59 +62,63 @@ struct process {
 
 class launcher {
 public:
-    explicit launcher(const launch_options& o)
-        : o_(o), signals_(io_, SIGINT, SIGTERM, SIGHUP), children_(io_, SIGCHLD), grace_(io_) {}
+    explicit launcher(const launch_options& o) : o_(o) {
+        for (int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) {
+            struct sigaction now {};
+            // What is ignored stays so: under nohup, in the background of a shell.
+            if (::sigaction(s, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) signals_.add(s);
+        }
+    }
 
     int run() {
         open_group();
-        for (int r = 0; r < o_.ranks; ++r) start(r);
-        if (listener_ >= 0) ::close(listener_);
+        try {
+            for (int r = 0; r < o_.ranks; ++r) start(r);
+        } catch (const std::exception& e) {
+            say(std::string(e.what()) + "; ends the ranks that were started");
+            code_ = 1;
+            told_ = true;
+            end_rest(SIGTERM);
+            grace_.expires_after(std::chrono::seconds(5));
+            grace_.async_wait([this](auto ec) {
+                if (!ec) end_rest(SIGKILL);
+            });
+        }
+        ::close(listener_);
+        // Not before: a process that has threads should not fork.
+        for (auto& to : outputs_) to.writer.start([this] { drained(); });
+        for (auto const& s : streams_) s->start();
         wait_for_signals();
         wait_for_children();
         io_.run();
+        for (auto& to : outputs_) to.writer.stop();
+        for (auto const& p : processes_) ::waitpid(p.pid, nullptr, WNOHANG);
         return code_;
     }
 
 private:
-    const std::string& host_of(int rank) const {
-        auto const per = (o_.ranks + static_cast<int>(o_.hosts.size()) - 1) /
-                         static_cast<int>(o_.hosts.size());
-        return o_.hosts[static_cast<std::size_t>(rank / per)];
-    }
-    bool here(int rank) const { return o_.hosts.empty() || host_of(rank) == "localhost"; }
-    int local_rank(int rank) const {
-        if (o_.hosts.empty()) return rank;
-        int n = 0;
-        for (int r = 0; r < rank; ++r) n += host_of(r) == host_of(rank);
-        return n;
-    }
-
-    /// Where the ranks find rank 0: a socket that is open before any of them runs, where that can
-    /// be.
+    /// Where the ranks find rank 0: a socket that is open before any of them runs, and that only
+    /// this host reaches.
     void open_group() {
-        id_.secret = cairn::tcp_id::new_secret();
-        if (!here(0)) {
-            if (o_.port == 0)
-                throw std::runtime_error("rank 0 runs on " + host_of(0) +
-                                         ": say with --port which port it may use there");
-            id_.addresses = {{host_of(0), static_cast<std::uint16_t>(o_.port)}};
-            return;
-        }
-        cairn::detail::tcp_listener l(io_, static_cast<std::uint16_t>(o_.port));
-        if (o_.hosts.empty())
-            id_.addresses = {{"127.0.0.1", l.port()}};
-        else
-            id_.addresses = l.addresses(o_.interfaces);
-        listener_ = l.acceptor().release();
+        auto const host = cairn::detail::loopback_hosts().front();
+        cairn::detail::tcp_listener l(io_.get_executor(), {host});
+        id_ = {l.addresses(), cairn::tcp_id::new_secret()};
+        listener_ = l.release().front();
+        // Both may be one terminal or file.
+        struct stat out {}, err {};
+        outputs_.emplace_back(io_, 1);
+        bool const same = ::fstat(1, &out) == 0 && ::fstat(2, &err) == 0 &&
+                          out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+        if (!same) outputs_.emplace_back(io_, 2);
     }
 
     void start(int rank) {
         std::array<int, 2> out{}, err{};
-        if (::pipe2(out.data(), O_CLOEXEC) != 0 || ::pipe2(err.data(), O_CLOEXEC) != 0)
-            throw std::runtime_error(std::string("no pipe: ") + std::strerror(errno));
+        if (::pipe2(out.data(), O_CLOEXEC) != 0) throw failed("no pipe");
+        if (::pipe2(err.data(), O_CLOEXEC) != 0) throw failed("no pipe");
         auto const parent = ::getpid();
         auto const pid = ::fork();
-        if (pid < 0) throw std::runtime_error(std::string("no process: ") + std::strerror(errno));
+        if (pid < 0) throw failed("no process");
         if (pid == 0) {
             ::setpgid(0, 0);
             ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -158,32 +131,39 @@ private:
         ::close(out[1]);
         ::close(err[1]);
         processes_.push_back({pid, rank, true});
-        std::make_shared<prefixed>(io_, out[0], stdout, rank)->start();
-        std::make_shared<prefixed>(io_, err[0], stderr, rank)->start();
+        streams_.push_back(
+            std::make_shared<rank_stream>(io_, out[0], outputs_.front(), 2 * rank));
+        streams_.push_back(
+            std::make_shared<rank_stream>(io_, err[0], outputs_.back(), 2 * rank + 1));
+    }
+    static std::runtime_error failed(const char* what) {
+        std::string text = std::string(what) + ": " + std::strerror(errno);
+        if (errno == EMFILE || errno == ENFILE)
+            text += " (raise the limit of open files, ulimit -n)";
+        if (errno == EAGAIN) text += " (raise the limit of processes, ulimit -u)";
+        return std::runtime_error(text);
     }
 
     /// In the new process: never returns.
     [[noreturn]] void become(int rank) {
-        std::vector<std::pair<std::string, std::string>> variables{
+        limit_.restore();
+        // Input goes to rank 0. From a terminal it could not read: that is for the foreground.
+        if (rank != 0 || ::isatty(0) != 0) {
+            int const none = ::open("/dev/null", O_RDONLY);
+            ::dup2(none, 0);
+            ::close(none);
+        }
+        std::vector<std::pair<const char*, std::string>> variables{
             {"CAIRN_RANK", std::to_string(rank)},
             {"CAIRN_WORLD_SIZE", std::to_string(o_.ranks)},
-            {"CAIRN_LOCAL_RANK", std::to_string(local_rank(rank))},
-            {"CAIRN_RUN", std::to_string(::getppid())}};
-        if (!o_.hosts.empty())
-            variables.emplace_back("CAIRN_HOSTS", std::to_string(o_.hosts.size()));
-        std::vector<std::string> words;
-        if (here(rank)) {
-            variables.emplace_back("CAIRN_GROUP", id_.text());
-            if (rank == 0 && listener_ >= 0) {
-                int const fd = ::dup(listener_);  // without close-on-exec
-                variables.emplace_back("CAIRN_LISTEN_FD", std::to_string(fd));
-            }
-            for (auto const& [name, value] : variables)
-                ::setenv(name.c_str(), value.c_str(), 1);
-            words = o_.command;
-        } else {
-            words = elsewhere(rank, variables);
-        }
+            {"CAIRN_LOCAL_RANK", std::to_string(rank)},
+            {"CAIRN_RUN", std::to_string(::getppid())},
+            {"CAIRN_GROUP", id_.text()}};
+        ::unsetenv("CAIRN_LISTEN_FD");
+        if (rank == 0)  // a copy without close-on-exec
+            variables.emplace_back("CAIRN_LISTEN_FD", std::to_string(::dup(listener_)));
+        for (auto const& [name, value] : variables) ::setenv(name, value.c_str(), 1);
+        auto words = o_.command;
         std::vector<char*> argv;
         for (auto& w : words) argv.push_back(w.data());
         argv.push_back(nullptr);
@@ -192,81 +172,61 @@ private:
         std::fflush(stderr);
         ::_exit(127);
     }
-    /// The command on another host. The id, which holds the secret, goes through standard input:
-    /// command lines can be read by everybody there.
-    std::vector<std::string> elsewhere(
-        int rank, const std::vector<std::pair<std::string, std::string>>& variables) {
-        std::string script = "read -r CAIRN_GROUP; export CAIRN_GROUP; cd " +
-                             shell_quoted(working_directory()) + " && exec env";
-        for (auto const& [name, value] : variables)
-            script += " " + name + "=" + shell_quoted(value);
-        for (auto const& name : o_.pass_on)
-            if (auto const* const v = std::getenv(name.c_str()))
-                script += " " + name + "=" + shell_quoted(v);
-        for (auto const& w : o_.command) script += " " + shell_quoted(w);
-        script += " </dev/null";
-        std::array<int, 2> in{};
-        auto const line = id_.text() + "\n";
-        if (::pipe(in.data()) != 0 ||
-            ::write(in[1], line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-            ::_exit(126);
-        ::dup2(in[0], 0);
-        ::close(in[0]);
-        ::close(in[1]);
-        auto words = o_.shell;
-        bool const joins = words[0].size() >= 3 && words[0].substr(words[0].size() - 3) == "ssh";
-        words.push_back(host_of(rank));
-        words.insert(words.end(), {"sh", "-c", joins ? shell_quoted(script) : script});
-        return words;
-    }
-    static std::string working_directory() {
-        std::unique_ptr<char, decltype(&std::free)> const d(::getcwd(nullptr, 0), &std::free);
-        return d ? d.get() : ".";
-    }
 
     void wait_for_signals() {
         signals_.async_wait([this](auto ec, int signal) {
             if (ec) return;
-            // Once is passed on, twice means it.
-            end_rest(asked_++ == 0 ? signal : SIGKILL);
-            if (code_ == 0) code_ = 128 + signal;
-            if (left() > 0) wait_for_signals();
+            if (signal == SIGUSR1 || signal == SIGUSR2) {
+                end_rest(signal);
+            } else if (signal == SIGTSTP) {
+                end_rest(SIGSTOP);
+                ::raise(SIGSTOP);  // until it is told to go on
+                end_rest(SIGCONT);
+            } else {
+                if (code_ == 0) code_ = 128 + signal;
+                if (left() == 0 || asked_ > 1) ::_exit(code_);  // only output is waited for
+                // Once is passed on, twice means it.
+                end_rest(asked_++ == 0 ? signal : SIGKILL);
+            }
+            wait_for_signals();
         });
     }
     void wait_for_children() {
         children_.async_wait([this](auto ec, int) {
             if (ec) return;
-            reap();
+            look();
             if (left() > 0) wait_for_children();
         });
-        reap();
+        look();
     }
-    void reap() {
+    /// Which have ended. They stay zombies, so that their groups' numbers stay theirs.
+    void look() {
         for (auto& p : processes_) {
-            int status = 0;
-            if (!p.running || ::waitpid(p.pid, &status, WNOHANG) != p.pid) continue;
+            siginfo_t how{};
+            if (!p.running ||
+                ::waitid(P_PID, static_cast<id_t>(p.pid), &how, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+                how.si_pid != p.pid)
+                continue;
             p.running = false;
-            if (status != 0) failed(p, status);
+            if (how.si_code != CLD_EXITED || how.si_status != 0) failed(p, how);
         }
-        if (left() > 0) return;
-        signals_.cancel();
-        children_.cancel();
-        grace_.cancel();
+        if (left() == 0) finish();
     }
-    void failed(const process& p, int status) {
-        bool const killed = WIFSIGNALED(status);
-        auto const how = killed ? "was killed by signal " + std::to_string(WTERMSIG(status)) +
-                                      " (" + ::strsignal(WTERMSIG(status)) + ")"
-                                : "ended with exit code " + std::to_string(WEXITSTATUS(status));
+    void failed(const process& p, const siginfo_t& how) {
+        bool const killed = how.si_code != CLD_EXITED;
+        auto const status = how.si_status;
         if (std::exchange(told_, true)) return;
-        if (code_ == 0) code_ = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+        if (code_ == 0) code_ = killed ? 128 + status : status;
         if (asked_ > 0) return;
-        std::fprintf(stderr, "cairn launch: rank %d %s\n", p.rank, how.c_str());
+        say("rank " + std::to_string(p.rank) +
+            (killed ? " was killed by signal " + std::to_string(status) + " (" +
+                          ::strsignal(status) + ")"
+                    : " ended with exit code " + std::to_string(status)));
         // The others hear of it from their group, and may have something to say.
         grace_.expires_after(std::chrono::seconds(o_.grace));
         grace_.async_wait([this](auto ec) {
             if (ec) return;
-            std::fprintf(stderr, "cairn launch: ends %d ranks that are left\n", left());
+            say("ends " + std::to_string(left()) + " ranks that are left");
             end_rest(SIGTERM);
             grace_.expires_after(std::chrono::seconds(5));
             grace_.async_wait([this](auto e) {
@@ -274,12 +234,35 @@ private:
             });
         });
     }
+    /// All ranks have ended: what they have written is passed on, and nothing else waited for.
+    void finish() {
+        if (std::exchange(finishing_, true)) return;
+        children_.cancel();
+        grace_.cancel();
+        int held = 0;
+        for (auto const& s : streams_) held += s->finish();
+        if (held > 0 && code_ == 0)
+            say("processes that the ranks have left behind still hold their output");
+        drained();
+    }
+    void drained() {
+        for (auto const& s : streams_) s->start();
+        if (!finishing_) return;
+        for (auto& to : outputs_)
+            if (!to.writer.idle()) return;
+        io_.stop();
+    }
+    void say(const std::string& text) {
+        outputs_.back().writer.write("cairn launch: " + text + "\n");
+    }
+
+    /// To all ranks, and what they have started.
     void end_rest(int signal) {
         for (auto const& p : processes_) {
-            if (!p.running) continue;
+            if (!p.running && signal != SIGKILL && signal != SIGTERM) continue;
             ::kill(-p.pid, signal);
             // A process that was stopped cannot end.
-            if (signal != SIGKILL) ::kill(-p.pid, SIGCONT);
+            if (signal != SIGKILL && signal != SIGSTOP) ::kill(-p.pid, SIGCONT);
         }
     }
     int left() const {
@@ -289,14 +272,19 @@ private:
     }
 
     const launch_options& o_;
-    asio::io_context io_{};
-    asio::signal_set signals_, children_;
-    asio::steady_timer grace_;
+    descriptor_limit limit_{};
+    asio::io_context io_{1};
+    asio::signal_set signals_{io_};
+    asio::signal_set children_{io_, SIGCHLD};
+    asio::steady_timer grace_{io_};
     cairn::tcp_id id_{};
     int listener_ = -1;
+    std::deque<output> outputs_{};  ///< Of standard output and of standard error, or of both.
     std::deque<process> processes_{};
+    std::vector<std::shared_ptr<rank_stream>> streams_{};
     int asked_ = 0;
     bool told_ = false;
+    bool finishing_ = false;
     int code_ = 0;
 };
 

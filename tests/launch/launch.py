@@ -6,7 +6,7 @@
 
 Prints one line a check and `N passed, N failed`. What cannot run here is skipped, and says why.
 """
-import json, os, re, shutil, signal, subprocess, sys, tempfile, time
+import json, os, re, resource, select, shutil, signal, subprocess, sys, tempfile, time
 sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/../support")
 from checks import check, end
 
@@ -36,7 +36,8 @@ def launch(n, *command, options=(), **more):
     return run(CAIRN, "launch", "-n", n, *options, "--", *command, **more)
 
 
-def sh(n, script, *options): return launch(n, "sh", "-c", script, options=options)
+def sh(n, script, *options, **more):
+    return launch(n, "sh", "-c", script, options=options, **more)
 
 
 def output():
@@ -52,6 +53,99 @@ def output():
     check("lines of ranks do not mix", good and len(out.splitlines()) == 4000)
 
 
+def read_until(p, text, seconds=30):
+    """What a launcher prints until it has printed `text`; it goes on."""
+    out, end = b"", time.monotonic() + seconds
+    while text not in out and time.monotonic() < end:
+        if select.select([p.stdout], [], [], 0.2)[0]:
+            more = os.read(p.stdout.fileno(), 65536)
+            if not more: break
+            out += more
+    return out
+
+
+def start(n, script, *options, **more):
+    return subprocess.Popen([CAIRN, "launch", "-n", str(n), *options, "--", "sh", "-c", script],
+                            **({"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} | more))
+
+
+def ended(p, seconds=30):
+    """Its exit code, or None: it was killed then."""
+    try:
+        return p.wait(seconds)
+    except subprocess.TimeoutExpired:
+        p.kill()
+        p.wait()
+        return None
+
+
+def unfinished_lines():
+    p = start(1, "printf part; sleep 60")
+    out = read_until(p, b"part")
+    check("a line that has not ended is shown", out == b"[0] part", out)
+    p.send_signal(signal.SIGTERM)
+    ended(p)
+    p = start(1, "for i in 1 2 3; do printf '%d0%%\\r' $i; sleep 0.05; done; sleep 60")
+    out = read_until(p, b"30%")
+    check("a progress bar moves", out == b"[0] 10%\r[0] 20%\r[0] 30%\r", out)
+    p.send_signal(signal.SIGTERM)
+    ended(p)
+    code, out, _ = sh(2, "i=0; while [ $i -lt 300 ]; do printf 'line %d \\r' $i; "
+                         "printf 'of rank '; echo $CAIRN_RANK; i=$((i+1)); done")
+    pieces = re.findall(r"\[(\d)\] ([^\[]*)", out)
+    good = all(x[1].rstrip("\r\n") in ("", f"of rank {x[0]}") or x[1].startswith("line ")
+               for x in pieces)
+    check("parts of lines of ranks do not mix", code == 0 and good, out[:300])
+    # 200 MB without an end: as much memory as for one line.
+    p = start(1, "head -c 200000000 /dev/zero; sleep 60", stdout=subprocess.DEVNULL)
+    end, peak = time.monotonic() + 60, 0
+    def written(): return int(open(f"/proc/{p.pid}/io").read().split("wchar: ")[1].split()[0])
+    while written() < 200000000 and time.monotonic() < end: time.sleep(0.05)
+    peak = int(re.search(r"VmHWM:\s+(\d+)", open(f"/proc/{p.pid}/status").read())[1])
+    check("a line without an end is passed on in bounded memory",
+          written() >= 200000000 and peak < 60000, (written(), peak))
+    p.send_signal(signal.SIGTERM)
+    ended(p)
+
+
+def left_behind():
+    """Processes that a rank has started and that outlive it."""
+    for name, script in (("in its group", "sleep 120 & echo started"),
+                         ("in a session of its own", "setsid sleep 120 & echo started")):
+        p = start(2, script)
+        out = read_until(p, b"still hold")
+        check(f"a process left behind, {name}, is not waited for",
+              ended(p) == 0 and out.count(b"started") == 2, out)
+    p = start(1, "(while :; do echo on; sleep 0.01; done) & echo started")
+    check("nor one that goes on writing", ended(p) == 0)
+    p = start(2, "sleep 120 & exit 3", "--grace", "0")
+    check("one of a rank that has failed", ended(p) == 3)
+    p = start(1, "exec >&-; sleep 0.2; echo last words >&2")
+    out = read_until(p, b"words")
+    check("a rank that closes its output goes on", b"[0] last words" in out and ended(p) == 0, out)
+    code, out, err = sh(3, "[ $CAIRN_RANK != 1 ] || kill -9 $$; i=0; while [ $i -lt 3000 ]; do "
+                           "echo line $i; echo line $i >&2; i=$((i+1)); done")
+    check("a rank dies while others write: nothing of theirs is lost",
+          code == 137 and all(x.count(f"[{r}] line ") == 3000 for x in (out, err) for r in (0, 2)))
+
+
+def blocked_output():
+    """Nobody reads what the launcher prints."""
+    for stream, flood in (("output", "yes"), ("errors", "yes >&2")):
+        p = start(2, f"exec {flood}", stderr=subprocess.PIPE)
+        time.sleep(1)
+        p.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        p.send_signal(signal.SIGINT)
+        check(f"a launcher whose {stream} nobody reads ends at the second Ctrl-C",
+              ended(p) == 128 + signal.SIGINT)
+    p = start(1, "exec head -c 500000 /dev/zero")
+    time.sleep(1)
+    check("what nobody reads is waited for", p.poll() is None)
+    n = len(p.stdout.read())
+    check("and comes when it is read", ended(p) == 0 and 500000 <= n < 500100, n)
+
+
 def failures():
     code, _, err = sh(3, "[ $CAIRN_RANK != 1 ] || exit 7")
     check("an exit code is passed on", code == 7 and "rank 1 ended with exit code 7" in err, err)
@@ -65,23 +159,64 @@ def failures():
     for bad in (["-n", "0", "--", "true"], ["-n", "2"], ["--", "true"]):
         code, _, err = run(CAIRN, "launch", *bad)
         check(f"refused: launch {' '.join(bad)}", code == 2 and err, (code, err))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    code, out, err = sh(40, "ulimit -n; sleep 60", preexec_fn=lambda: resource.setrlimit(
+        resource.RLIMIT_NOFILE, (30, 60)))
+    check("too few descriptors: an error that says so, and no rank is left",
+          code != 0 and "ulimit -n" in err, (code, out, err))
+    code, out, _ = sh(20, "ulimit -n", preexec_fn=lambda: resource.setrlimit(
+        resource.RLIMIT_NOFILE, (30, limits[1])))
+    check("the launcher's own limit is raised, the ranks' is not",
+          code == 0 and out.count("] 30\n") == 20, (code, out))
+
+
+def input_of_ranks():
+    code, out, err = sh(3, "cat", input="for rank 0\n")
+    check("input goes to rank 0", code == 0 and out == "[0] for rank 0\n", out + err)
 
 
 def signals():
-    for number in (signal.SIGINT, signal.SIGTERM):
-        p = subprocess.Popen([CAIRN, "launch", "-n", "2", "--", "sh", "-c",
-                              f"trap 'echo heard; exit 0' {number}; echo ready; "
-                              "while :; do sleep 0.05; done"],
-                             stdout=subprocess.PIPE, text=True)
-        ready = 0
-        while ready < 2: ready += "ready" in p.stdout.readline()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
+        p = start(2, f"trap 'echo heard; exit 0' {number}; echo ready; "
+                     "while :; do sleep 0.05; done")
+        out = read_until(p, b"ready\n[1] ready") + read_until(p, b"nothing", 0.3)
         p.send_signal(number)
-        out, _ = p.communicate(timeout=60)
-        check(f"signal {number} is passed on", out.count("heard") == 2, out)
-        check(f"signal {number} is in the exit code", p.returncode == 128 + number, p.returncode)
-    p = subprocess.Popen([CAIRN, "launch", "-n", "2", "--", "sh", "-c", "echo $$; exec sleep 300"],
-                         stdout=subprocess.PIPE, text=True)
-    pids = [int(p.stdout.readline().split()[1]) for _ in range(2)]
+        out += p.stdout.read()
+        check(f"signal {number} is passed on", out.count(b"heard") == 2, out)
+        check(f"signal {number} is in the exit code", ended(p) == 128 + number, p.returncode)
+    p = start(2, "trap 'echo asked' USR1; echo ready; i=0; while [ $i -lt 200 ]; do sleep 0.05; "
+                 "i=$((i+1)); done")
+    out = b""
+    while out.count(b"ready") < 2: out += read_until(p, b"ready")
+    p.send_signal(signal.SIGUSR1)
+    out = b""
+    while out.count(b"asked") < 2 and p.poll() is None: out += read_until(p, b"asked")
+    check("SIGUSR1 is passed on, and ends nothing", out.count(b"asked") == 2 and p.poll() is None)
+    p.send_signal(signal.SIGTSTP)
+    rank = int(subprocess.run(["pgrep", "-P", str(p.pid)], capture_output=True, text=True)
+               .stdout.split()[0])
+    def state(pid): return open(f"/proc/{pid}/stat").read().split(") ")[1][0]
+    end = time.monotonic() + 20
+    while (state(rank), state(p.pid)) != ("T", "T") and time.monotonic() < end: time.sleep(0.02)
+    check("Ctrl-Z stops the launcher and its ranks", (state(rank), state(p.pid)) == ("T", "T"))
+    p.send_signal(signal.SIGCONT)
+    end = time.monotonic() + 20
+    while state(rank) == "T" and time.monotonic() < end: time.sleep(0.02)
+    check("and they go on together", state(rank) != "T")
+    p.send_signal(signal.SIGTERM)
+    ended(p)
+    p = start(2, "trap '' INT; echo ready; while :; do sleep 0.05; done")
+    out = b""
+    while out.count(b"ready") < 2: out += read_until(p, b"ready")
+    p.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    check("one Ctrl-C is passed on", p.poll() is None)
+    p.send_signal(signal.SIGINT)
+    check("two mean it", ended(p) == 128 + signal.SIGINT)
+    p = start(2, "echo $$; exec sleep 300")
+    out = b""
+    while out.count(b"\n") < 2: out += read_until(p, b"\n")
+    pids = [int(x.split()[1]) for x in out.decode().splitlines()]
     p.kill()
     p.communicate()
     end, alive = time.monotonic() + 20, pids
@@ -147,7 +282,7 @@ def launchers(tmp):
 
 
 def hosts(tmp):
-    """Two hosts: network namespaces that share a directory."""
+    """Two hosts: network namespaces that share a directory; ranks as torchrun numbers them."""
     if not shutil.which("ip"): return skip("two hosts", "there is no program ip")
     a, b = "cairn-test-a", "cairn-test-b"
     steps = [["ip", "netns", "add", a], ["ip", "netns", "add", b],
@@ -161,17 +296,13 @@ def hosts(tmp):
         for s in steps:
             code, _, err = run(*s)
             if code != 0: return skip("two hosts", f"no network namespaces here: {err.strip()}")
-        # Rank 0 is in a namespace of its own, whose address the launcher does not have.
-        names = f"{tmp}/names"
-        with open(names, "w") as f:
-            # A shell that finds the namespace by the address, as ssh would the host.
-            f.write(f'#!/bin/sh\ncase $1 in 10.77.0.1) n={a} ;; *) n={b} ;; esac\nshift\n'
-                    'exec ip netns exec $n "$@"\n')
-        os.chmod(names, 0o755)
-        code, out, err = launch(4, PROCESSES, cwd=tmp, options=[
-            "--hosts", "10.77.0.1,10.77.0.2", "--port", 45671, "--rsh", names, "--grace", 1])
-        check("four ranks on two hosts", code == 0 and out.count("saved and loaded") == 4,
-              (code, out, err))
+        env = os.environ | {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "10.77.0.1",
+                            "MASTER_PORT": "29500", "CAIRN_RENDEZVOUS_DIR": tmp}
+        ranks = [subprocess.Popen(["ip", "netns", "exec", a if r < 2 else b, PROCESSES], cwd=tmp,
+                                  env=env | {"RANK": str(r)}, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True) for r in range(4)]
+        out = [p.communicate(timeout=120)[0] for p in ranks]
+        check("four ranks on two hosts", all("saved and loaded" in x for x in out), out)
         code, out, _ = run(CAIRN, "verify", f"{tmp}/ckpt/processes")
         check("what two hosts saved is whole", code == 0, out)
     finally:
@@ -179,9 +310,27 @@ def hosts(tmp):
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
 
+def without_a_group(tmp):
+    """A program that has forgotten its communicator, and the tool, as several ranks."""
+    code, out, err = launch(2, f"{BUILD}/examples/3_one_process", cwd=tmp, options=["--grace", "1"])
+    said = out + err
+    check("a forgotten communicator is an error that says so",
+          code != 0 and "CAIRN_WORLD_SIZE=2" in said and "cairn::solo()" in said, said)
+    run(f"{BUILD}/examples/3_one_process", cwd=tmp)
+    for command in ("ls", "verify"):
+        code, out, err = launch(2, CAIRN, command, f"{tmp}/ckpt/one_process")
+        check(f"cairn {command} is for one process, under a launcher too", code == 0, out + err)
+    code, out, err = launch(2, CAIRN, "cat", f"{tmp}/ckpt/one_process", "step")
+    check("and so is cairn cat", code == 0 and out.count("7") == 2, out + err)
+
+
 def main():
     output()
+    unfinished_lines()
+    input_of_ranks()
     failures()
+    left_behind()
+    blocked_output()
     signals()
     conformance()
     with tempfile.TemporaryDirectory() as tmp:
@@ -191,6 +340,7 @@ def main():
         code, out, err = run(PROCESSES, cwd=tmp)
         check("one process alone saves and loads", code == 0 and "rank 0 of 1" in out, out + err)
         hosts(tmp)
+        without_a_group(tmp)
     with tempfile.TemporaryDirectory(dir=BUILD) as tmp: launchers(tmp)
     return end()
 

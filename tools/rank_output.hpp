@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TOOLS_RANK_OUTPUT_HPP
+#define CAIRN_TOOLS_RANK_OUTPUT_HPP
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace tool {
+
+/// Puts the lines of many ranks in one stream, each with its rank in front. A line may end in a
+/// carriage return, as progress bars do; one that has not ended may be shown in parts, and is cut
+/// where another one begins.
+class merged_lines {
+public:
+    /// Longer ones are shown in parts at once.
+    static constexpr std::size_t longest = 8192;
+
+    /// @param from  Twice the rank, and one more for its standard error.
+    /// @return What to print.
+    std::string add(int from, std::string_view text) {
+        auto& rest = rest_[from];
+        rest += text;
+        std::string out;
+        std::size_t begin = 0;
+        for (;;) {
+            auto end = rest.find_first_of("\r\n", begin);
+            if (end == rest.npos) break;
+            if (rest[end] == '\r' && end + 1 < rest.size() && rest[end + 1] == '\n') ++end;
+            put(out, from, std::string_view(rest).substr(begin, end + 1 - begin));
+            begin = end + 1;
+        }
+        rest.erase(0, begin);
+        if (rest.size() > longest) out += flush(from);
+        return out;
+    }
+    bool pending(int from) const {
+        auto const it = rest_.find(from);
+        return it != rest_.end() && !it->second.empty();
+    }
+    /// Shows a line that was begun.
+    std::string flush(int from) {
+        std::string out;
+        auto const rest = std::exchange(rest_[from], {});
+        if (!rest.empty()) put(out, from, rest);
+        return out;
+    }
+    /// Nothing more comes from there.
+    std::string end(int from) {
+        auto out = flush(from);
+        rest_.erase(from);
+        if (open_ == from && !fresh_) {
+            out += '\n';
+            open_ = -1;
+        }
+        return out;
+    }
+
+private:
+    void put(std::string& out, int from, std::string_view text) {
+        if (open_ == from && fresh_ && text == "\n") {  // the other half of "\r\n"
+            out += '\n';
+            open_ = -1;
+            return;
+        }
+        if (open_ >= 0 && open_ != from) out += '\n';
+        if (open_ != from || fresh_) out += "[" + std::to_string(from / 2) + "] ";
+        out += text;
+        open_ = text.back() == '\n' ? -1 : from;
+        fresh_ = text.back() == '\r';
+    }
+
+    std::map<int, std::string> rest_{};
+    int open_ = -1;       ///< Whose line is there unfinished.
+    bool fresh_ = false;  ///< It has gone back to its beginning.
+};
+
+/// Writes to a descriptor that may block, on a thread of its own, so that the launcher never does.
+class output_writer {
+public:
+    static constexpr std::size_t most = std::size_t{1} << 20;
+
+    output_writer(boost::asio::io_context& io, int to) : io_(io), to_(to) {}
+    output_writer(output_writer&&) = delete;
+
+    /// @param drained  Called on the io_context whenever all is written.
+    void start(std::function<void()> drained) {
+        drained_ = std::move(drained);
+        thread_ = std::thread([this] { run(); });
+    }
+    void write(const std::string& text) {
+        if (text.empty()) return;
+        std::lock_guard const lock(m_);
+        queue_ += text;
+        changed_.notify_one();
+    }
+    bool full() {
+        std::lock_guard const lock(m_);
+        return queue_.size() >= most;
+    }
+    bool idle() {
+        std::lock_guard const lock(m_);
+        return queue_.empty() && !writing_;
+    }
+    /// @pre idle(), or the process ends at once.
+    void stop() {
+        {
+            std::lock_guard const lock(m_);
+            stop_ = true;
+            changed_.notify_one();
+        }
+        thread_.join();
+    }
+
+private:
+    void run() {
+        std::unique_lock lock(m_);
+        for (;;) {
+            changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+            if (queue_.empty()) return;
+            auto const text = std::exchange(queue_, {});
+            writing_ = true;
+            lock.unlock();
+            write_all(text);
+            lock.lock();
+            writing_ = false;
+            if (queue_.empty()) boost::asio::post(io_, drained_);
+        }
+    }
+    void write_all(std::string_view text) {
+        while (!text.empty()) {
+            auto const n = ::write(to_, text.data(), text.size());
+            if (n > 0) {
+                text.remove_prefix(static_cast<std::size_t>(n));
+            } else if (errno == EAGAIN) {
+                pollfd p{to_, POLLOUT, 0};
+                ::poll(&p, 1, -1);
+            } else if (errno != EINTR) {
+                return;  // closed, or the disk is full: the ranks go on
+            }
+        }
+    }
+
+    boost::asio::io_context& io_;
+    int to_;
+    std::mutex m_{};
+    std::condition_variable changed_{};
+    std::string queue_{};
+    bool writing_ = false;
+    bool stop_ = false;
+    std::function<void()> drained_{};
+    std::thread thread_{};
+};
+
+/// Where ranks' output goes: one destination, however many streams lead there.
+struct output {
+    output(boost::asio::io_context& io, int to) : writer(io, to) {}
+    merged_lines lines{};
+    output_writer writer;
+};
+
+/// Passes one stream of one rank on. What was begun is shown after a tenth of a second. While the
+/// destination is full, nothing is read: the rank waits, as it would without a launcher.
+class rank_stream : public std::enable_shared_from_this<rank_stream> {
+public:
+    /// @param name  See `merged_lines`.
+    rank_stream(boost::asio::io_context& io, int from, output& to, int name)
+        : from_(io, from), partial_(io), to_(to), name_(name) {
+        from_.non_blocking(true);
+    }
+    void start() {
+        if (reading_ || ended_ || to_.writer.full()) return;
+        reading_ = true;
+        // Nothing is read before the handler is called, so that `finish` finds all there is.
+        from_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                         [self = shared_from_this()](const auto& ec) {
+                             self->reading_ = false;
+                             if (!ec && !self->ended_ && self->read()) self->start();
+                         });
+    }
+    /// Takes what is there, and no more: a process that the rank has left behind may hold the
+    /// stream open for as long as it likes.
+    /// @return Whether one does.
+    bool finish() {
+        if (ended_) return false;
+        finishing_ = true;
+        for (std::size_t n = 0; n < output_writer::most; n += buffer_.size())
+            if (!read()) break;
+        auto const held = !ended_;
+        if (held) end();
+        return held;
+    }
+
+private:
+    /// @return Whether there may be more.
+    bool read() {
+        boost::system::error_code ec;
+        auto const n = from_.read_some(boost::asio::buffer(buffer_), ec);
+        take(n);
+        if (ec == boost::asio::error::would_block) return !finishing_;
+        if (ec) end();
+        return !ec;
+    }
+    void take(std::size_t n) {
+        to_.writer.write(to_.lines.add(name_, {buffer_.data(), n}));
+        if (!to_.lines.pending(name_) || waiting_) return;
+        waiting_ = true;
+        partial_.expires_after(std::chrono::milliseconds(100));
+        partial_.async_wait([self = shared_from_this()](const auto& ec) {
+            self->waiting_ = false;
+            if (!ec) self->to_.writer.write(self->to_.lines.flush(self->name_));
+        });
+    }
+    void end() {
+        ended_ = true;
+        partial_.cancel();
+        boost::system::error_code ignored;
+        from_.close(ignored);
+        to_.writer.write(to_.lines.end(name_));
+    }
+
+    boost::asio::posix::stream_descriptor from_;
+    boost::asio::steady_timer partial_;
+    output& to_;
+    int name_;
+    std::array<char, 65536> buffer_{};
+    bool reading_ = false;
+    bool waiting_ = false;
+    bool finishing_ = false;
+    bool ended_ = false;
+};
+
+}  // namespace tool
+
+#endif
