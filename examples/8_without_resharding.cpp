@@ -7,21 +7,23 @@
 #include <cstdio>
 #include <vector>
 
-using cairn::await_completion, cairn::no_deadline;
+/// A broadcast of nothing: no rank leaves it before all have called it.
+void wait_for_all(cairn::any_communicator& ranks) {
+    (void)cairn::await_completion<cairn::message>(
+        [&](auto done) { ranks.broadcast({}, 0, cairn::no_deadline, std::move(done)); });
+}
 
 void save(cairn::any_communicator& ranks, const std::string& dir, cairn::byte_span mine) {
     cairn::file_store store(dir);
     if (ranks.rank() == 0) store.remove("complete");  // an old mark must not vouch for new files
-    await_completion<cairn::done_t>(
-        [&](auto done) { ranks.barrier(no_deadline, std::move(done)); });
+    wait_for_all(ranks);
     auto const name = "rank_" + std::to_string(ranks.rank());
     store.remove(name);
     auto file = store.create(name, mine.size());
     file.write(0, mine);
     file.finish(true);
     store.sync();
-    await_completion<cairn::done_t>(
-        [&](auto done) { ranks.barrier(no_deadline, std::move(done)); });
+    wait_for_all(ranks);
     if (ranks.rank() == 0) store.publish("complete", {}, std::nullopt);
 }
 
@@ -30,8 +32,7 @@ int main() {
     cairn::run_launched_ranks(3, [&](cairn::any_communicator& ranks) {
         std::vector<int> state(1000, ranks.rank());
         save(ranks, "ckpt/by_hand", std::as_bytes(std::span(state)));
-        await_completion<cairn::done_t>(
-            [&](auto done) { ranks.barrier(no_deadline, std::move(done)); });
+        wait_for_all(ranks);
         cairn::file_store store("ckpt/by_hand");
         std::vector<int> again(1000, -1);
         if (!store.tag("complete").text.empty())

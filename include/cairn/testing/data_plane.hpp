@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TESTING_DATA_PLANE_HPP
+#define CAIRN_TESTING_DATA_PLANE_HPP
+
+#include <cairn/comm/data_plane.hpp>
+#include <cairn/testing/ranks.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+/// What a DataPlane promises beyond its syntax; for models of your own. See
+/// `cairn/testing/communicator.hpp`: every rank calls the same function at once.
+namespace cairn::testing {
+namespace detail {
+
+template <DataPlane Plane>
+void broadcast_and_wait(Plane& p, std::span<std::byte> bytes, int root,
+                        deadline by = no_deadline) {
+    (void)await_completion<done_t>(
+        [&](auto done) { p.broadcast(bytes, root, by, std::move(done)); });
+}
+
+}  // namespace detail
+
+/// Root's bytes on every rank and nothing beyond them, every root in turn, from 0 bytes on, at
+/// addresses that are not aligned.
+/// @param largest  Bytes of the largest broadcast.
+template <DataPlane Plane>
+void check_broadcasts(Plane& p, std::size_t largest = std::size_t{9} << 20) {
+    auto const must = [&](bool ok, const char* what) { detail::expect(ok, p.rank(), what); };
+    must(p.rank() >= 0 && p.rank() < p.size(), "a rank outside of the plane");
+    constexpr auto untouched = std::byte{0xa5};
+    for (int root = 0; root < p.size(); ++root) {
+        for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{4096}, largest}) {
+            auto const sent = detail::sample(root, 1, n);
+            std::vector<std::byte> memory(n + 2, untouched);
+            auto const middle = std::span(memory).subspan(1, n);
+            if (p.rank() == root) std::copy(sent.begin(), sent.end(), middle.begin());
+            detail::broadcast_and_wait(p, middle, root);
+            must(memory.front() == untouched && memory.back() == untouched,
+                 "bytes beyond the broadcast");
+            must(std::equal(sent.begin(), sent.end(), middle.begin()), "other bytes than root's");
+        }
+    }
+}
+
+/// One rank cancels in place of its broadcast: it and all others fail. The plane is unusable then.
+template <DataPlane Plane>
+void check_cancelled_plane(Plane& p) {
+    std::vector<std::byte> memory(100'000);
+    if (p.rank() == p.size() - 1) p.cancel();
+    auto const code = detail::code_of([&] { detail::broadcast_and_wait(p, memory, 0); });
+    detail::expect(code.failed(), p.rank(), "no error");
+}
+
+/// A duplicate is a plane of the same ranks, and outlives its original.
+template <BackgroundDataPlane Plane>
+void check_duplicate(Plane p) {
+    Plane other = await_completion<Plane>(
+        [&](auto done) { p.duplicate(no_deadline, std::move(done)); });
+    detail::expect(other.rank() == p.rank() && other.size() == p.size() &&
+                       other.plane_id() == p.plane_id(),
+                   p.rank(), "another rank, size or number");
+    check_broadcasts(p, 5000);
+    check_broadcasts(other, 5000);
+    {
+        Plane const ended(std::move(p));
+    }
+    check_broadcasts(other, 5000);
+}
+
+/// All of it.
+/// @param make     Makes a plane of all ranks; called on every rank, several times, in one order.
+/// @param largest  Bytes of the largest broadcast.
+/// @return What went wrong on this rank; empty if nothing did.
+template <class Make>
+std::vector<std::string> data_plane_suite(Make make, std::size_t largest = std::size_t{9} << 20) {
+    using plane = std::remove_cvref_t<decltype(make())>;
+    static_assert(DataPlane<plane>);
+    std::vector<std::string> failures;
+    auto const check = [&](const char* name, auto f) {
+        if (auto const why = detail::why_not(f); !why.empty())
+            failures.push_back(std::string(name) + ": " + why);
+    };
+    check("broadcasts", [&] {
+        plane p = make();
+        check_broadcasts(p, largest);
+    });
+    if constexpr (BackgroundDataPlane<plane>) check("duplicates", [&] { check_duplicate(make()); });
+    check("a cancelled broadcast", [&] {
+        plane p = make();
+        check_cancelled_plane(p);
+    });
+    return failures;
+}
+
+}  // namespace cairn::testing
+
+#endif
