@@ -57,11 +57,8 @@ struct counting {
         *bytes += m.size();
         inner->all_gather(std::move(m), d, std::move(done));
     }
-    void barrier(cairn::deadline d, cairn::completion<cairn::done_t> done) {
-        inner->barrier(d, std::move(done));
-    }
     void share(std::shared_ptr<const cairn::activity> a) {
-        if constexpr (requires { inner->share(a); }) inner->share(a);
+        inner->share(std::move(a));
     }
     void cancel() noexcept { inner->cancel(); }
 };

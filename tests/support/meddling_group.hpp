@@ -6,6 +6,7 @@
 
 #include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -40,9 +41,7 @@ public:
                     cairn::completion<std::vector<cairn::message>> done) {
         me_->all_gather(std::move(m), d, seen(std::move(done)));
     }
-    void barrier(cairn::deadline d, cairn::completion<cairn::done_t> done) {
-        me_->barrier(d, std::move(done));
-    }
+    void share(std::shared_ptr<const cairn::activity> a) { me_->share(std::move(a)); }
     void cancel() noexcept { me_->cancel(); }
 
 private:
