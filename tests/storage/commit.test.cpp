@@ -124,12 +124,34 @@ BOOST_AUTO_TEST_CASE(a_second_job_that_committed_meanwhile_is_noticed) {
     save_value(store, 1);
     auto place = store.at("c");
     cairn::detail::claim<cairn::memory_store> hold;
+    cairn::detail::running_save const running("00000000000000000000000000000001");
     hold.take(place, "00000000000000000000000000000001", {"__0_0.distcp"}, true);
     save_value(store, 2);
     BOOST_CHECK_EXCEPTION(hold.publish(place, {}), cairn::error, [](const auto& e) {
         return e.code() == cairn::make_error_code(cairn::errc::concurrent_save);
     });
     BOOST_TEST(loaded(store) == 2.0f);
+}
+
+/// What a publish throws says nothing about its effect; what then stands there does.
+BOOST_AUTO_TEST_CASE(a_publish_that_throws_is_in_doubt_where_it_took_effect) {
+    std::string const id = "00000000000000000000000000000001";
+    for (auto const what : support::all_thrown) {
+        for (bool afterwards : {false, true}) {
+            cairn::memory_store store;
+            save_value(store, 1);
+            // The publish: the intent is looked at before it.
+            support::fault_store<cairn::memory_store> place(store.at("c"), {-1});
+            support::fault_store<cairn::memory_store> bad(store.at("c"), {1, what, afterwards});
+            cairn::detail::claim<support::fault_store<cairn::memory_store>> hold;
+            cairn::detail::running_save const running(id);
+            hold.take(place, id, {"__0_0.distcp"}, true);
+            BOOST_CHECK_EXCEPTION(hold.publish(bad, {}), cairn::error, [&](const auto& e) {
+                return (e.code() == make_error_code(cairn::errc::outcome_unknown)) == afterwards;
+            });
+            BOOST_TEST(bad.hit() == "publish");
+        }
+    }
 }
 
 /// Ranks that do not see the same directory, or one in which files change under them.

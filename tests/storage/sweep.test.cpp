@@ -86,7 +86,7 @@ struct strangers {
     strangers() {
         write(place / "train.py", "import torch");
         write(place / "empty.txt", "");
-        write(place / ".hidden", "x");
+        write_data(place / ".hidden", id_a);
         save((place / "sub").string(), 7);
         write_data(place / "sub" / "deep" / "__1_0.distcp", id_a);
         write_data(root.dir / "other" / "__0_0.distcp", id_a);
