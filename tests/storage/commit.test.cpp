@@ -141,7 +141,8 @@ BOOST_AUTO_TEST_CASE(a_publish_that_throws_is_in_doubt_where_it_took_effect) {
             cairn::memory_store store;
             save_value(store, 1);
             // The publish: the intent is looked at before it.
-            support::fault_store<cairn::memory_store> place(store.at("c"), {-1});
+            support::fault_store<cairn::memory_store> place(store.at("c"),
+                                                            support::fault{});
             support::fault_store<cairn::memory_store> bad(store.at("c"), {1, what, afterwards});
             cairn::detail::claim<support::fault_store<cairn::memory_store>> hold;
             cairn::detail::running_save const running(id);
