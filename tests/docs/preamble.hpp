@@ -56,5 +56,6 @@ extern float* memory;
 extern std::int64_t begin, end;
 extern int rank, world_size;
 std::string my_broadcast(const std::string&);
+void my_broadcast_bytes(std::span<std::byte> bytes, int root);
 
 #endif
