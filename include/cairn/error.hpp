@@ -70,6 +70,9 @@ enum class errc {
     /// A stored number does not fit: out of range, or a float where an integer is wanted. Remedy:
     /// load it into a type that holds it.
     value_mismatch,
+    /// Ranks hold different content as replicas of one tensor. Remedy: find out why, or save it
+    /// `per_rank`.
+    replicas_differ,
 };
 
 /// The category of @ref errc. Its name is "cairn".
@@ -218,6 +221,7 @@ public:
             case errc::invalid_argument: return "invalid argument";
             case errc::cancelled: return "cancelled";
             case errc::missing_file: return "a data file of the checkpoint is missing";
+            case errc::replicas_differ: return "replicas differ between ranks";
             case errc::value_mismatch: return "the stored value does not fit";
         }
         return "unknown cairn error";

@@ -3,6 +3,7 @@
 #define CAIRN_PLANNER_DEDUP_HPP
 
 #include <cairn/error.hpp>
+#include <cairn/planner/item_key.hpp>
 #include <cairn/planner/plan.hpp>
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -123,30 +123,15 @@ inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
         std::uint64_t bytes;
         std::vector<std::pair<std::uint32_t, std::uint32_t>> holders;  // rank, position
     };
-    using key = std::tuple<std::string_view, const sizes*, const sizes*>;
-    struct key_hash {
-        std::size_t operator()(const key& k) const {
-            auto h = std::hash<std::string_view>()(std::get<0>(k));
-            for (auto const* s : {std::get<1>(k), std::get<2>(k)})
-                for (auto n : *s) h = (h ^ static_cast<std::size_t>(n)) * 1099511628211ULL;
-            return h;
-        }
-    };
-    struct key_equal {
-        bool operator()(const key& a, const key& b) const {
-            return std::get<0>(a) == std::get<0>(b) && *std::get<1>(a) == *std::get<1>(b) &&
-                   *std::get<2>(a) == *std::get<2>(b);
-        }
-    };
     detail::check_claims(plans);
     drop_empty_items(plans);
-    std::unordered_map<key, std::size_t, key_hash, key_equal> known;
+    detail::map_of_items<std::size_t> known;
     std::vector<entry> entries;
     for (std::uint32_t r = 0; r < plans.size(); ++r) {
         for (std::uint32_t i = 0; i < plans[r].items.size(); ++i) {
             auto const& item = plans[r].items[i];
-            key const k{item.fqn, &item.where.offsets, &item.where.lengths};
-            auto const [it, fresh] = known.try_emplace(k, entries.size());
+            auto const [it, fresh] =
+                known.try_emplace(detail::item_key(item), entries.size());
             if (fresh) entries.push_back({std::max<std::uint64_t>(1, item.content_bytes()), {}});
             auto& holders = entries[it->second].holders;
             if (!holders.empty() && holders.back().first == r) {
@@ -174,8 +159,7 @@ inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
         for (auto const& h : e.holders) {
             auto const& item = plans[h.first].items[h.second];
             if (item.tied_to.empty()) continue;
-            auto const it =
-                known.find(key{item.tied_to, &item.where.offsets, &item.where.lengths});
+            auto const it = known.find(detail::item_key(item.tied_to, item.where));
             beside = it != known.end() && it->second < chosen_rank.size() &&
                      chosen_rank[it->second] == h.first;
             if (beside) {

@@ -12,6 +12,7 @@
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/save/place_results.hpp>
+#include <cairn/save/replicas.hpp>
 #include <cairn/save/save_fsm.hpp>
 #include <cairn/storage/concepts.hpp>
 
@@ -32,7 +33,7 @@ public:
     /// @param refused  Why this rank cannot take part; the others are told in its stead.
     save_job(const flat_state& state, std::exception_ptr refused, const checkpoint_id& id,
              const save_options& options, Comm& comm, Plan& planner, Writer& writer)
-        : state_(state), refused_(std::move(refused)), id_(id),
+        : state_(state), refused_(std::move(refused)), id_(id), options_(options),
           exchange_(comm, options.coordinator, options.exchange_timeout, clock_.shown()),
           planner_(planner), writer_(writer), fsm_(exchange_.coordinator()) {}
 
@@ -136,9 +137,9 @@ private:
         storage_setup const me{exchange_.rank(), exchange_.size(), exchange_.coordinator(),
                                report_.save_id, clock_.shown()};
         writer_.set_up_writer(me);
-        auto const plan = writer_.prepare_local_save_plan(planner_.create_local_save_plan());
-        check_names(plan);
-        return encode_save_plan(plan);
+        local_ = writer_.prepare_local_save_plan(planner_.create_local_save_plan());
+        check_names(local_);
+        return encode_save_plan(local_);
     }
 
     /// Gathers `mine_`; the coordinator keeps everybody's payload.
@@ -151,6 +152,7 @@ private:
     std::vector<std::byte> global_plan() {
         std::vector<save_plan> plans;
         for (auto const& o : everybody_) plans.push_back(decode_save_plan(o.payload));
+        replicas_ = replica_table(plans, options_);
         auto [global, meta] = planner_.create_global_save_plan(std::move(plans));
         meta_ = std::move(meta);
         // The default planner has checked its own, and can name the ranks.
@@ -171,16 +173,22 @@ private:
         if (exchange_.coordinator()) {
             failures = collect_failures(everybody_);
             if (failures.empty()) failures = mine_.failures;
-            for (std::size_t r = 0; failures.empty() && r < plans_.size(); ++r)
-                payloads.push_back(encode_save_plan(plans_[r]));
+            for (std::size_t r = 0; failures.empty() && r < plans_.size(); ++r) {
+                wire_writer w;
+                replicas_.put(w, r);
+                w.raw(encode_save_plan(plans_[r]));
+                payloads.push_back(std::move(w.out));
+            }
         }
         auto o = exchange_.scatter(failures, payloads);
-        if (o.failures.empty()) my_plan_ = o.payload;
+        if (o.failures.empty()) sent_ = std::move(o.payload);
         return o.failures;
     }
 
     std::vector<std::byte> write_items() {
-        auto const plan = planner_.finish_save_plan(decode_save_plan(my_plan_));
+        wire_reader sent(sent_);
+        auto const held = decode_held(sent);
+        auto const plan = planner_.finish_save_plan(decode_save_plan(sent.raw(sent.left())));
         std::vector<item_data> data;
         data.reserve(plan.items.size());
         for (auto const& item : plan.items) data.push_back(planner_.resolve_data(item));
@@ -194,6 +202,7 @@ private:
         wire_writer w;
         w.bytes(encode_save_plan(plan));
         w.bytes(encode_write_results(results));
+        put_replica_hashes(w, held, local_, state_, report_.save_id);
         clock_.stop();
         clock_.put(w);
         return std::move(w.out);
@@ -207,7 +216,7 @@ private:
             begun = true;
             auto result = await_completion<commit_result>(
                 [&](auto done) { writer_.finish(std::as_const(meta_), std::move(done)); });
-            report_.warnings = std::move(result.warnings);
+            for (auto& w : result.warnings) report_.warnings.push_back(std::move(w));
             return std::vector<std::byte>();
         });
         if (e == event::ok || e == event::unknown || !begun) return e;
@@ -229,9 +238,11 @@ private:
             wire_reader r(everybody_[rank].payload);
             auto const plan = decode_save_plan(r.bytes());
             placer.place(plan, decode_write_results(r.bytes()), static_cast<int>(rank));
+            replicas_.get(r, rank);
             phases_.get(r, static_cast<int>(rank));
         }
         placer.check_all_placed();
+        report_.warnings = replicas_.compare();
         meta_.save_id = report_.save_id;
     }
 
@@ -296,6 +307,7 @@ private:
     const flat_state& state_;
     std::exception_ptr refused_;
     const checkpoint_id& id_;
+    const save_options& options_;
     phase_clock clock_;
     exchange<Comm> exchange_;
     Plan& planner_;
@@ -307,7 +319,9 @@ private:
     outcome mine_;
     std::vector<outcome> everybody_;
     std::vector<save_plan> plans_;
-    std::vector<std::byte> my_plan_;
+    save_plan local_;               ///< As this rank made it.
+    std::vector<std::byte> sent_;  ///< This rank's part of the global plan.
+    replica_table replicas_;
     metadata meta_;
     std::vector<rank_failure> failures_;
     phase_table phases_;

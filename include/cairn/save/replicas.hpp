@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_REPLICAS_HPP
+#define CAIRN_SAVE_REPLICAS_HPP
+
+#include <cairn/detail/fold_failures.hpp>
+#include <cairn/detail/wire.hpp>
+#include <cairn/error.hpp>
+#include <cairn/planner/item_key.hpp>
+#include <cairn/planner/plan.hpp>
+#include <cairn/save/options.hpp>
+#include <cairn/save/replica_hash.hpp>
+#include <cairn/state/flat_state.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+/// Whether ranks that hold the same part of a tensor hold the same content. Each hashes its own,
+/// the hashes travel with the results of writing, and the coordinator compares them before it
+/// commits.
+namespace cairn::detail {
+
+/// One of this rank's items that other ranks hold too.
+struct held_replica {
+    std::uint32_t item = 0;     ///< Position in the plan that this rank made.
+    std::uint64_t holders = 0;  ///< How many ranks hold it.
+    bool whole = false;         ///< All of it is hashed, not a sample.
+};
+inline std::vector<held_replica> decode_held(wire_reader& r) {
+    std::vector<held_replica> held(r.count(2));
+    for (auto& h : held) {
+        h.item = static_cast<std::uint32_t>(r.varint());
+        auto const n = r.varint();
+        h.holders = n >> 1;
+        h.whole = (n & 1) != 0;
+        if (h.holders == 0) wire_reader::fail("a replica that nobody holds");
+    }
+    return held;
+}
+
+/// The elements of an item in this rank's state; null data where they are not that simply there,
+/// because a planner of the user's makes them.
+inline const_tensor_view elements_of_item(const flat_state& state, const write_item& i) {
+    const_tensor_view const none(i.type, i.where.lengths, nullptr);
+    auto const* t = i.leaf < state.size() ? state[i.leaf].tensor() : nullptr;
+    if (t == nullptr || i.part >= t->shards.size() || t->type != i.type) return none;
+    auto const& s = t->shards[i.part];
+    if (!contains(s.where, i.where)) return none;
+    return subview(const_tensor_view(s.view), relative_to(i.where, s.where));
+}
+
+/// Hashes what the coordinator asked for; 0 stands for what cannot be looked at.
+inline void put_replica_hashes(wire_writer& w, const std::vector<held_replica>& held,
+                               const save_plan& local, const flat_state& state,
+                               std::string_view save_id) {
+    w.varint(held.size());
+    for (auto const& h : held) {
+        if (h.item >= local.items.size()) wire_reader::fail("a replica that this rank has not");
+        auto const& i = local.items[h.item];
+        auto const v = elements_of_item(state, i);
+        if (v.data == nullptr) {
+            w.u64(0);
+            continue;
+        }
+        auto const how = h.whole ? replica_sample::all()
+                                 : replica_sample::some(save_id, i.fqn, i.where, v.bytes(),
+                                                        h.holders);
+        w.u64(std::max<std::uint64_t>(1, hash_replica(v, how)));
+    }
+}
+
+/// The coordinator's knowledge of who holds replicas of what.
+class replica_table {
+public:
+    replica_table() = default;
+    /// @param local  As the ranks made them; see also `dedup_save_plans`.
+    replica_table(std::span<const save_plan> local, const save_options& options)
+        : asked_(local.size()) {
+        map_of_items<std::vector<std::pair<std::uint32_t, std::uint32_t>>> holders;
+        std::vector<const write_item*> order;
+        for (std::uint32_t r = 0; r < local.size(); ++r)
+            for (std::uint32_t k = 0; k < local[r].items.size(); ++k) {
+                auto const& i = local[r].items[k];
+                if (i.kind == item_kind::object || i.where.empty()) continue;
+                auto& h = holders[item_key(i)];
+                if (h.empty()) order.push_back(&i);
+                h.emplace_back(r, k);
+            }
+        for (auto const* i : order) {
+            auto const& h = holders.find(item_key(*i))->second;
+            if (h.size() < 2) continue;
+            auto const how = options.replicas_of ? options.replicas_of(i->fqn) : options.replicas;
+            if (how == replica_policy::trust) continue;
+            bool const whole = how == replica_policy::verify;
+            for (auto const& [rank, item] : h)
+                asked_[rank].push_back({{item, h.size(), whole}, replicas_.size()});
+            replicas_.push_back({i->fqn, i->where, whole, {}});
+        }
+    }
+
+    /// What one rank is asked for; nothing if there are no replicas.
+    void put(wire_writer& w, std::size_t rank) const {
+        auto const& asked = asked_.at(rank);
+        w.varint(asked.size());
+        for (auto const& [h, index] : asked) {
+            w.varint(h.item);
+            w.varint(h.holders << 1 | std::uint64_t(h.whole));
+        }
+    }
+    /// What it answered.
+    void get(wire_reader& r, std::size_t rank) {
+        auto const& asked = asked_.at(rank);
+        if (r.count(8) != asked.size()) wire_reader::fail("another number of hashes");
+        auto const me = static_cast<int>(rank);
+        for (auto const& [h, index] : asked)
+            if (auto const hash = r.u64(); hash != 0)
+                replicas_[index].ranks_of[hash].push_back({me, me});
+    }
+
+    /// @return a warning for each replica of which a sample differs, of very many the first
+    /// @throws error errc::replicas_differ where one that was hashed whole differs
+    std::vector<std::string> compare() {
+        constexpr std::size_t shown = 16;
+        std::vector<std::string> warnings;
+        std::size_t more = 0;
+        for (auto& r : replicas_) {
+            if (r.ranks_of.size() < 2) continue;
+            if (r.whole)
+                throw error(errc::replicas_differ,
+                            {.tensor = r.fqn,
+                             .expected = "the same content of " + to_string(r.where) +
+                                         " on every rank that holds it",
+                             .found = who_differs(r),
+                             .remedy = "find out why they drifted apart, or give each its own with "
+                                       "per_rank()"});
+            if (warnings.size() < shown)
+                warnings.push_back("replicas of '" + r.fqn + "' " + to_string(r.where) +
+                                   " differ: " + who_differs(r) +
+                                   "; what one of these ranks holds was saved");
+            else
+                ++more;
+        }
+        if (more != 0)
+            warnings.push_back("replicas of " + std::to_string(more) +
+                               " more differ between ranks");
+        return warnings;
+    }
+
+private:
+    struct replica {
+        std::string fqn;
+        box where;
+        bool whole;
+        std::map<std::uint64_t, std::vector<rank_range>> ranks_of;  ///< By hash.
+    };
+    /// `on rank 1, other content on ranks 0, 2`: first what the fewest ranks hold.
+    static std::string who_differs(replica& r) {
+        std::vector<std::vector<rank_range>> sides;
+        for (auto& [hash, ranks] : r.ranks_of) sides.push_back(ranks);
+        std::stable_sort(sides.begin(), sides.end(), [](auto const& a, auto const& b) {
+            return a.size() != b.size() ? a.size() < b.size() : a[0].first > b[0].first;
+        });
+        constexpr std::size_t shown = 4;
+        std::string s;
+        for (std::size_t k = 0; k < sides.size() && k < shown; ++k) {
+            normalise(sides[k]);
+            s += (k == 0 ? "" : ", other content ") + ("on " + to_string(sides[k]));
+        }
+        return sides.size() > shown ? s + ", ..." : s;
+    }
+
+    /// By rank: what it is asked for, and which replica that is of.
+    std::vector<std::vector<std::pair<held_replica, std::size_t>>> asked_{};
+    std::vector<replica> replicas_{};
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that hold the same part of a tensor are held to its being the same.
+#include <cairn/cairn.hpp>
+#include <cairn/comm/thread_group.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(replicas)
+
+namespace {
+
+using cairn::box;
+using cairn::replica_policy;
+using cairn::detail::replica_sample;
+using member = cairn::thread_group::member;
+
+bool has(const std::string& s, const std::string& part) { return s.find(part) != s.npos; }
+
+struct outcome {
+    std::vector<std::string> warnings{};
+    std::optional<cairn::error> failed{};
+};
+/// Saves what each rank shows; what the coordinator and, of a failure, every rank was told.
+outcome save(int ranks, cairn::memory_store& store, const cairn::save_options& o,
+             const std::function<cairn::state_dict(int)>& state) {
+    outcome out;
+    int failures = 0;
+    std::mutex m;
+    cairn::run_ranks(ranks, [&](member& me) {
+        try {
+            auto const report = cairn::save(state(me.rank()), "c", o, me, store);
+            std::lock_guard const lock(m);
+            if (me.rank() == o.coordinator) out.warnings = report.warnings;
+        } catch (const cairn::error& e) {
+            std::lock_guard const lock(m);
+            ++failures;
+            out.failed = e;
+        }
+    });
+    BOOST_TEST((failures == 0 || failures == ranks));
+    return out;
+}
+/// A replica of 10 000 numbers on each rank, those of `odd` ranks changed by `change`.
+outcome save_replicas(int ranks, cairn::memory_store& store, const cairn::save_options& o,
+                      const std::set<int>& odd,
+                      const std::function<void(std::vector<float>&)>& change) {
+    std::vector<std::vector<float>> w(static_cast<std::size_t>(ranks));
+    for (int r = 0; r < ranks; ++r) {
+        auto& mine = w[static_cast<std::size_t>(r)];
+        mine.resize(10'000);
+        for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<float>(i);
+        if (odd.count(r) != 0) change(mine);
+    }
+    return save(ranks, store, o, [&](int r) {
+        return cairn::state_dict{{"net.w", std::ref(w[static_cast<std::size_t>(r)])}};
+    });
+}
+void everywhere(std::vector<float>& w) {
+    for (auto& x : w) x += 1;
+}
+cairn::save_options with(replica_policy p) {
+    cairn::save_options o;
+    o.replicas = p;
+    return o;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(that_are_alike_are_not_mentioned) {
+    for (auto p : {replica_policy::trust, replica_policy::sampled, replica_policy::verify}) {
+        cairn::memory_store store;
+        auto const out = save_replicas(3, store, with(p), {}, everywhere);
+        BOOST_TEST(!out.failed);
+        BOOST_TEST(out.warnings.empty());
+    }
+}
+
+BOOST_AUTO_TEST_CASE(that_differ_are_a_warning_with_tensor_and_ranks) {
+    for (int coordinator : {0, 2}) {
+        cairn::memory_store store;
+        cairn::save_options o;  // as it comes
+        o.coordinator = coordinator;
+        auto const out = save_replicas(4, store, o, {1}, everywhere);
+        BOOST_TEST(!out.failed);
+        BOOST_TEST_REQUIRE(out.warnings.size() == 1u);
+        BOOST_TEST(has(out.warnings[0], "'net.w'"), out.warnings[0]);
+        BOOST_TEST(has(out.warnings[0], "on rank 1, other content on ranks 0, 2-3"),
+                   out.warnings[0]);
+    }
+    cairn::memory_store store;
+    BOOST_TEST(save_replicas(4, store, with(replica_policy::trust), {1}, everywhere)
+                   .warnings.empty());
+}
+
+BOOST_AUTO_TEST_CASE(that_are_verified_and_differ_are_refused) {
+    for (std::size_t at : {std::size_t{0}, std::size_t{5'000}, std::size_t{9'999}}) {
+        cairn::memory_store store;
+        auto const before = save_replicas(3, store, with(replica_policy::verify), {}, everywhere);
+        BOOST_TEST(!before.failed);
+        auto const files = store.list().size();
+        auto const out = save_replicas(3, store, with(replica_policy::verify), {0, 2},
+                                       [at](std::vector<float>& w) { w[at] = -1; });
+        BOOST_TEST_REQUIRE(out.failed.has_value());
+        BOOST_TEST((out.failed->code() == cairn::make_error_code(cairn::errc::replicas_differ)));
+        std::string const text = out.failed->what();
+        BOOST_TEST(has(text, "'net.w'"), text);
+        BOOST_TEST(has(text, "on rank 1, other content on ranks 0, 2"), text);
+        BOOST_TEST(store.list().size() == files);
+        std::vector<float> w(10'000);
+        cairn::load(cairn::state_dict{{"net.w", w}}, "c", store);
+        BOOST_TEST(w[at] == static_cast<float>(at));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(are_treated_as_each_tensor_wants) {
+    std::vector<float> same(100, 1.0f);
+    auto const state = [&](int rank) {
+        cairn::state_dict d{{"same", std::ref(same)}};
+        for (auto const* name : {"noise", "weight"})
+            d[name] = std::vector<float>(100, static_cast<float>(rank));
+        return d;
+    };
+    cairn::memory_store store;
+    cairn::save_options o;
+    o.replicas_of = [](std::string_view fqn) {
+        return fqn == "noise" ? replica_policy::trust : replica_policy::sampled;
+    };
+    auto const some = save(2, store, o, state);
+    BOOST_TEST_REQUIRE(some.warnings.size() == 1u);
+    BOOST_TEST(has(some.warnings[0], "'weight'"), some.warnings[0]);
+    o.replicas_of = [](std::string_view fqn) {
+        return fqn == "noise" ? replica_policy::trust : replica_policy::verify;
+    };
+    BOOST_TEST(save(2, store, o, state).failed.has_value());
+}
+
+/// Shards that are replicated are compared with their own replicas, whatever the layout in memory.
+BOOST_AUTO_TEST_CASE(of_shards_in_any_layout) {
+    constexpr std::int64_t n = 64;
+    auto const run = [](replica_policy p, int odd) {
+        std::vector<std::vector<float>> memory(4, std::vector<float>(n * n / 2));
+        cairn::memory_store store;
+        return save(4, store, with(p), [&](int rank) {
+            // Ranks 0 and 2 hold the upper half, 1 and 3 the lower one; 2 and 3 column by column.
+            std::int64_t const first = rank % 2 * n / 2;
+            cairn::sizes const strides =
+                rank < 2 ? cairn::sizes{n, 1} : cairn::sizes{1, n / 2};
+            auto& mine = memory[static_cast<std::size_t>(rank)];
+            for (std::int64_t i = 0; i < n / 2; ++i)
+                for (std::int64_t k = 0; k < n; ++k)
+                    mine[static_cast<std::size_t>(i * strides[0] + k * strides[1])] =
+                        static_cast<float>((first + i) * n + k) + (rank == odd ? 1.0f : 0.0f);
+            cairn::sharded_view s{{n, n}, cairn::dtype::f32, {}};
+            s.shards.emplace_back(box({first, 0}, {n / 2, n}),
+                                  cairn::tensor_view(cairn::dtype::f32, {n / 2, n}, strides,
+                                                     reinterpret_cast<std::byte*>(mine.data())));
+            return cairn::state_dict{{"w", s}};
+        });
+    };
+    for (auto p : {replica_policy::sampled, replica_policy::verify}) {
+        auto const good = run(p, -1);
+        BOOST_TEST(!good.failed);
+        BOOST_TEST(good.warnings.empty());
+        auto const bad = run(p, 3);
+        BOOST_TEST(bad.failed.has_value() == (p == replica_policy::verify));
+        auto const text = bad.failed ? std::string(bad.failed->what()) : bad.warnings.at(0);
+        BOOST_TEST(has(text, "on rank 3, other content on rank 1"), text);
+    }
+}
+
+/// Another save looks at other blocks: what is always overlooked does not exist.
+BOOST_AUTO_TEST_CASE(are_sampled_everywhere_in_time_and_sparsely_each_time) {
+    auto const where = box::whole({1'000, 300});
+    constexpr std::uint64_t bytes = 1'200'000, blocks = (bytes + 1023) / 1024;
+    for (std::uint64_t holders : {2, 8, 1000}) {
+        std::vector<bool> seen(blocks, false);
+        for (int save = 0; save < 40'000; ++save) {
+            auto const s = replica_sample::some("save " + std::to_string(save), "w", where, bytes,
+                                                holders);
+            std::uint64_t n = 0;
+            for (auto b = s.first; b < blocks; b += s.stride, ++n) seen[b] = true;
+            BOOST_REQUIRE(n >= 1u);
+            BOOST_REQUIRE(n <= blocks / (64 * holders) + 1);
+            if (save < 100) {
+                auto const again = replica_sample::some("save " + std::to_string(save), "w", where,
+                                                        bytes, holders);
+                BOOST_REQUIRE(again.first == s.first);
+            }
+        }
+        BOOST_TEST(std::count(seen.begin(), seen.end(), false) == 0);
+    }
+}
+
+/// One number differs: some save says so.
+BOOST_AUTO_TEST_CASE(of_which_a_little_differs_are_found_in_time) {
+    cairn::memory_store store;
+    int found = 0;
+    for (int save = 0; save < 400 && found == 0; ++save)
+        found += !save_replicas(2, store, {}, {1}, [](auto& w) { w[4321] = -1; }).warnings.empty();
+    BOOST_TEST(found == 1);
+}
+
+BOOST_AUTO_TEST_CASE(of_very_many_are_named_a_few) {
+    cairn::memory_store store;
+    auto const out = save(2, store, {}, [](int rank) {
+        cairn::state_dict d;
+        for (int i = 0; i < 100; ++i)
+            d["w" + std::to_string(i)] = std::vector<float>(10, static_cast<float>(rank));
+        return d;
+    });
+    BOOST_TEST_REQUIRE(out.warnings.size() == 17u);
+    BOOST_TEST(has(out.warnings.back(), "84 more"), out.warnings.back());
+}
+
+/// Values, own tensors, tied weights and tensors of nothing have nothing to compare, or the same.
+BOOST_AUTO_TEST_CASE(that_are_none_are_left_alone) {
+    cairn::memory_store store;
+    std::vector<float> tied(5'000, 2.0f);
+    auto const out = save(3, store, with(replica_policy::verify), [&](int rank) {
+        cairn::state_dict d{{"a", std::ref(tied)}, {"b", std::ref(tied)}, {"step", 7}};
+        d["own"] = cairn::per_rank(cairn::value(rank));
+        d["nothing"] = std::vector<float>();
+        return d;
+    });
+    BOOST_TEST(!out.failed, (out.failed ? out.failed->what() : ""));
+    BOOST_TEST(out.warnings.empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
