@@ -105,6 +105,9 @@ class house:
                     for other in self.headers.get(name, ([], []))[1]:
                         if NOT_PLAIN.search(other):
                             yield f"{header} must stay plain, but reaches <{other}> (in {name})"
+            # Includes stand above what a header says, so it is enough to reach it.
+            if "detail/cxx20.hpp" not in [header, *self.reached(header)]:
+                yield f"{header} must include <cairn/detail/cxx20.hpp>, or a header that does"
             if header in self.reached(header):
                 yield f"{header} includes itself in the end"
 

@@ -2,6 +2,8 @@
 #ifndef CAIRN_ACTIVITY_HPP
 #define CAIRN_ACTIVITY_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <atomic>
 #include <chrono>
 #include <string>

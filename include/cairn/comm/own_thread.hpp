@@ -2,6 +2,8 @@
 #ifndef CAIRN_COMM_OWN_THREAD_HPP
 #define CAIRN_COMM_OWN_THREAD_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <thread>
 #include <utility>
 

@@ -2,6 +2,8 @@
 #ifndef CAIRN_DETAIL_FITS_IN_HPP
 #define CAIRN_DETAIL_FITS_IN_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <cstdint>
 
 namespace cairn::detail {

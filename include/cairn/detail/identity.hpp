@@ -2,6 +2,8 @@
 #ifndef CAIRN_DETAIL_IDENTITY_HPP
 #define CAIRN_DETAIL_IDENTITY_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <cstdint>
 #include <random>
 #include <string>

@@ -2,6 +2,8 @@
 #ifndef CAIRN_DETAIL_UTF8_HPP
 #define CAIRN_DETAIL_UTF8_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -2,6 +2,8 @@
 #ifndef CAIRN_FORMAT_CRC_HPP
 #define CAIRN_FORMAT_CRC_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <libdeflate.h>
 #include <zlib.h>
 

@@ -2,6 +2,8 @@
 #ifndef CAIRN_LOAD_LOAD_FSM_HPP
 #define CAIRN_LOAD_LOAD_FSM_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 namespace cairn::detail {
 
 /// The order of a load's steps on one rank, and what follows a failure; no I/O.

@@ -2,6 +2,8 @@
 #ifndef CAIRN_STATE_BIG_INT_HPP
 #define CAIRN_STATE_BIG_INT_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <algorithm>
 #include <cstdint>
 #include <optional>

@@ -2,6 +2,8 @@
 #ifndef CAIRN_STATE_FQN_HPP
 #define CAIRN_STATE_FQN_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <functional>
 #include <string>
 #include <string_view>

@@ -2,6 +2,8 @@
 #ifndef CAIRN_STATE_KEY_INDEX_HPP
 #define CAIRN_STATE_KEY_INDEX_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>

@@ -2,6 +2,8 @@
 #ifndef CAIRN_STATE_STATEFUL_HPP
 #define CAIRN_STATE_STATEFUL_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <concepts>
 #include <type_traits>
 

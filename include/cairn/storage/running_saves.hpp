@@ -2,6 +2,8 @@
 #ifndef CAIRN_STORAGE_RUNNING_SAVES_HPP
 #define CAIRN_STORAGE_RUNNING_SAVES_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <mutex>
 #include <set>
 #include <string>

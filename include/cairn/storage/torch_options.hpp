@@ -2,6 +2,8 @@
 #ifndef CAIRN_STORAGE_TORCH_OPTIONS_HPP
 #define CAIRN_STORAGE_TORCH_OPTIONS_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <string>

@@ -2,6 +2,8 @@
 #ifndef CAIRN_TENSOR_DTYPE_HPP
 #define CAIRN_TENSOR_DTYPE_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <complex>
 #include <cstddef>
 #include <cstdint>

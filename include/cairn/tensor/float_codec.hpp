@@ -2,6 +2,8 @@
 #ifndef CAIRN_TENSOR_FLOAT_CODEC_HPP
 #define CAIRN_TENSOR_FLOAT_CODEC_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <bit>
 #include <cstdint>
 

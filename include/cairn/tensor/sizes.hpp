@@ -2,6 +2,8 @@
 #ifndef CAIRN_TENSOR_SIZES_HPP
 #define CAIRN_TENSOR_SIZES_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <boost/container/small_vector.hpp>
 
 #include <concepts>

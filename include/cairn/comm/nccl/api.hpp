@@ -2,6 +2,8 @@
 #ifndef CAIRN_COMM_NCCL_API_HPP
 #define CAIRN_COMM_NCCL_API_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <concepts>
 #include <cstddef>
 #include <string>

@@ -2,6 +2,8 @@
 #ifndef CAIRN_COMM_TCP_KEYED_HASH_HPP
 #define CAIRN_COMM_TCP_KEYED_HASH_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <array>
 #include <bit>
 #include <cstddef>

@@ -2,6 +2,8 @@
 #ifndef CAIRN_COMM_TREE_LIVENESS_HPP
 #define CAIRN_COMM_TREE_LIVENESS_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <chrono>
 
 namespace cairn {

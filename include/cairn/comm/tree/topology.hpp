@@ -2,6 +2,8 @@
 #ifndef CAIRN_COMM_TREE_TOPOLOGY_HPP
 #define CAIRN_COMM_TREE_TOPOLOGY_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <algorithm>
 #include <vector>
 
