@@ -19,7 +19,7 @@ namespace cairn {
 /// What is done about replicas: parts of tensors that several ranks hold, one of which writes.
 enum class replica_policy : std::uint8_t {
     trust,    ///< Nothing.
-    sampled,  ///< A little of each is compared, other blocks in each save. Differences are warnings.
+    sampled,  ///< A little of each is compared, other blocks each time; a difference is a warning.
     verify    ///< All of each is compared. A difference is @ref errc::replicas_differ.
 };
 
