@@ -3,7 +3,7 @@
 #define CAIRN_TOOLS_JSON_HPP
 
 #include <cairn/state/value.hpp>
-#include <cairn/tensor/sizes.hpp>
+#include <cairn/tensor/index_vector.hpp>
 
 #include <array>
 #include <charconv>

@@ -8,6 +8,7 @@
 #include <cairn/comm/thread_group.hpp>
 #include <cairn/error.hpp>
 #include <cairn/load.hpp>
+#include <cairn/load_tree.hpp>
 #include <cairn/models.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>

@@ -3,10 +3,11 @@
 #define CAIRN_MODELS_HPP
 
 /// State of models and optimizers by name, as PyTorch names it.
-#include <cairn/load/without_template.hpp>
 #include <cairn/models/full_params.hpp>
 #include <cairn/models/gather.hpp>
 #include <cairn/models/get_state_dict.hpp>
+#include <cairn/models/model.hpp>
+#include <cairn/models/optimizer.hpp>
 #include <cairn/models/set_state_dict.hpp>
 
 #endif

@@ -2,8 +2,8 @@
 #ifndef CAIRN_TESTS_ARCHETYPE_MODEL_HPP
 #define CAIRN_TESTS_ARCHETYPE_MODEL_HPP
 
-#include <cairn/state/model.hpp>
-#include <cairn/state/optimizer.hpp>
+#include <cairn/models/model.hpp>
+#include <cairn/models/optimizer.hpp>
 
 #include "archetype/tensor.hpp"
 

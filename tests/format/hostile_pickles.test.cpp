@@ -4,7 +4,7 @@
 #include <cairn/format/torch/metadata_pickle.hpp>
 
 #include <cairn/format/pickle/to_value.hpp>
-#include <cairn/format/torch/object.hpp>
+#include <cairn/format/torch/value_item.hpp>
 
 #include "cost.hpp"
 

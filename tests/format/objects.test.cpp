@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values that are no tensors: the bytes that torch.save of PyTorch 2.13 wrote for them.
-#include <cairn/format/torch/object.hpp>
+#include <cairn/format/torch/value_item.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -4,7 +4,7 @@
 // `make` writes the items of values that objects.py makes by the same rule; `recode` reads
 // items and writes each as it would be written anew. A file is a sequence of records: the length
 // as 8 bytes, little-endian, and the item.
-#include <cairn/format/torch/object.hpp>
+#include <cairn/format/torch/value_item.hpp>
 
 #include <cstdint>
 #include <exception>

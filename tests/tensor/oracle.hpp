@@ -3,7 +3,7 @@
 #define CAIRN_TESTS_TENSOR_ORACLE_HPP
 
 #include <cairn/tensor/box.hpp>
-#include <cairn/tensor/sizes.hpp>
+#include <cairn/tensor/index_vector.hpp>
 
 #include <cstdint>
 #include <optional>

@@ -5,8 +5,8 @@
 
 #include <cairn/error.hpp>
 #include <cairn/state/converted.hpp>
-#include <cairn/state/model.hpp>
-#include <cairn/state/optimizer.hpp>
+#include <cairn/models/model.hpp>
+#include <cairn/models/optimizer.hpp>
 #include <cairn/tensor/traits.hpp>
 
 #include <ATen/core/Tensor.h>

@@ -3,7 +3,7 @@
 #define CAIRN_LOAD_PIECES_HPP
 
 #include <cairn/tensor/box.hpp>
-#include <cairn/tensor/sizes.hpp>
+#include <cairn/tensor/index_vector.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_MODELS_BROADCAST_STATE_HPP
 #define CAIRN_MODELS_BROADCAST_STATE_HPP
 
-#include <cairn/format/torch/object.hpp>
+#include <cairn/format/torch/value_item.hpp>
 #include <cairn/models/gather.hpp>
 #include <cairn/models/state_change.hpp>
 #include <cairn/tensor/host_tensor.hpp>

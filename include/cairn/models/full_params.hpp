@@ -4,7 +4,7 @@
 
 #include <cairn/models/gather.hpp>
 #include <cairn/state/copy_leaf.hpp>
-#include <cairn/state/model.hpp>
+#include <cairn/models/model.hpp>
 
 #include <map>
 #include <string>

@@ -8,8 +8,8 @@
 #include <cairn/models/options.hpp>
 #include <cairn/state/copy_leaf.hpp>
 #include <cairn/state/flatten.hpp>
-#include <cairn/state/model.hpp>
-#include <cairn/state/optimizer.hpp>
+#include <cairn/models/model.hpp>
+#include <cairn/models/optimizer.hpp>
 
 #include <functional>
 #include <map>

@@ -3,7 +3,7 @@
 #define CAIRN_MODELS_MATCH_GROUPS_HPP
 
 #include <cairn/models/given_state.hpp>
-#include <cairn/state/optimizer.hpp>
+#include <cairn/models/optimizer.hpp>
 
 #include <functional>
 #include <map>

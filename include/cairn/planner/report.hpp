@@ -5,7 +5,7 @@
 #include <cairn/activity.hpp>
 #include <cairn/error.hpp>
 #include <cairn/tensor/dtype.hpp>
-#include <cairn/tensor/sizes.hpp>
+#include <cairn/tensor/index_vector.hpp>
 
 #include <cstdint>
 #include <string>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_TENSOR_BOX_HPP
 #define CAIRN_TENSOR_BOX_HPP
 
-#include <cairn/tensor/sizes.hpp>
+#include <cairn/tensor/index_vector.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -3,7 +3,7 @@
 #define CAIRN_TENSOR_VIEW_HPP
 
 #include <cairn/tensor/dtype.hpp>
-#include <cairn/tensor/sizes.hpp>
+#include <cairn/tensor/index_vector.hpp>
 
 #include <cstddef>
 #include <cstdint>

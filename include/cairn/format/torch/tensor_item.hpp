@@ -5,7 +5,7 @@
 #include <cairn/format/pickle/writer.hpp>
 #include <cairn/format/torch/archive.hpp>
 #include <cairn/format/torch/storage_class.hpp>
-#include <cairn/tensor/sizes.hpp>
+#include <cairn/tensor/index_vector.hpp>
 
 #include <cstdint>
 #include <string>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_STATE_OPTIMIZER_HPP
-#define CAIRN_STATE_OPTIMIZER_HPP
+#ifndef CAIRN_MODELS_OPTIMIZER_HPP
+#define CAIRN_MODELS_OPTIMIZER_HPP
 
-#include <cairn/state/model.hpp>
+#include <cairn/models/model.hpp>
 #include <cairn/state/value_traits.hpp>
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_PLANNER_OBJECT_HASH_HPP
-#define CAIRN_PLANNER_OBJECT_HASH_HPP
+#ifndef CAIRN_PLANNER_VALUE_HASH_HPP
+#define CAIRN_PLANNER_VALUE_HASH_HPP
 
 #include <cairn/state/value.hpp>
 

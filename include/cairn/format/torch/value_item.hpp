@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_FORMAT_TORCH_OBJECT_HPP
-#define CAIRN_FORMAT_TORCH_OBJECT_HPP
+#ifndef CAIRN_FORMAT_TORCH_VALUE_ITEM_HPP
+#define CAIRN_FORMAT_TORCH_VALUE_ITEM_HPP
 
 #include <cairn/format/pickle/reader.hpp>
 #include <cairn/format/pickle/to_value.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_LOAD_WITHOUT_TEMPLATE_HPP
-#define CAIRN_LOAD_WITHOUT_TEMPLATE_HPP
+#ifndef CAIRN_LOAD_TREE_HPP
+#define CAIRN_LOAD_TREE_HPP
 
 #include <cairn/load.hpp>
 #include <cairn/metadata/stored_bytes.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_STATE_MODEL_TENSORS_HPP
-#define CAIRN_STATE_MODEL_TENSORS_HPP
+#ifndef CAIRN_MODELS_MODEL_TENSORS_HPP
+#define CAIRN_MODELS_MODEL_TENSORS_HPP
 
 #include <cairn/state/copy_leaf.hpp>
 #include <cairn/state/make_leaf.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cairn/tensor/sizes.hpp>
+#include <cairn/tensor/index_vector.hpp>
 
 #include <cairn/tensor/dtype.hpp>
 

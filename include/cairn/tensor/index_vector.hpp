@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_TENSOR_SIZES_HPP
-#define CAIRN_TENSOR_SIZES_HPP
+#ifndef CAIRN_TENSOR_INDEX_VECTOR_HPP
+#define CAIRN_TENSOR_INDEX_VECTOR_HPP
 
 #include <cairn/detail/cxx20.hpp>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_STATE_MODEL_HPP
-#define CAIRN_STATE_MODEL_HPP
+#ifndef CAIRN_MODELS_MODEL_HPP
+#define CAIRN_MODELS_MODEL_HPP
 
 #include <cairn/state/fqn.hpp>
 #include <cairn/state/make_leaf.hpp>
-#include <cairn/state/model_tensors.hpp>
+#include <cairn/models/model_tensors.hpp>
 #include <cairn/state/state_dict.hpp>
 
 #include <concepts>

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-BOOST_AUTO_TEST_SUITE(without_template)
+BOOST_AUTO_TEST_SUITE(load_tree)
 
 using cairn::errc;
 using cairn::state_dict;
