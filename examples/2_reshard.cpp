@@ -17,10 +17,10 @@ struct part {
 
     part(int dim, int rank, int ranks) {
         // One box; none for a rank beyond the last row or column.
-        for (auto const& box : boxes_of(view.global, cairn::device_mesh::line(ranks),
+        for (auto const& box : boxes_of(view.global_shape, cairn::device_mesh::line(ranks),
                                         {cairn::shard_along{dim}}, rank)) {
             memory.resize(static_cast<std::size_t>(box.volume()));
-            cairn::tensor_view const local(cairn::dtype::float64, box.lengths, memory.data());
+            cairn::tensor_view const local(cairn::dtype::float64, box.shape, memory.data());
             view.shards.push_back(cairn::shard(box, local));
         }
     }

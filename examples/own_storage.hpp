@@ -23,7 +23,7 @@ using call_log = std::vector<std::string>;
 inline constexpr char index_name[] = "index.json";
 
 inline cairn::error wrong(cairn::errc why, const std::string& object, std::string found = {}) {
-    return {why, {.object = object, .found = std::move(found)}};
+    return {why, {.file = object, .found = std::move(found)}};
 }
 
 /// The user's name for one rank's file. Every save must get other names: what stands there stays
@@ -37,28 +37,28 @@ void for_each_place(const cairn::metadata& m, F&& f) {
         if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry))
             for (auto const& c : t->chunks) f(c.at);
         else
-            f(std::get<cairn::object_metadata>(entry).at);
+            f(std::get<cairn::value_metadata>(entry).at);
     }
 }
 
 // The index: which save wrote it; names, dtypes, boxes, and where each box lies.
 
 inline json::object place(const cairn::storage_location& at) {
-    return {{"file", at.object}, {"offset", at.offset}, {"length", at.length}};
+    return {{"file", at.file}, {"offset", at.offset}, {"length", at.length}};
 }
 inline json::value describe(
-    const std::variant<cairn::tensor_metadata, cairn::object_metadata>& entry) {
-    if (auto const* o = std::get_if<cairn::object_metadata>(&entry)) return place(o->at);
+    const std::variant<cairn::tensor_metadata, cairn::value_metadata>& entry) {
+    if (auto const* o = std::get_if<cairn::value_metadata>(&entry)) return place(o->at);
     auto const& t = std::get<cairn::tensor_metadata>(entry);
     json::array chunks;
     for (auto const& c : t.chunks) {
         auto chunk = place(c.at);
         chunk["offsets"] = json::array(c.where.offsets.begin(), c.where.offsets.end());
-        chunk["lengths"] = json::array(c.where.lengths.begin(), c.where.lengths.end());
+        chunk["lengths"] = json::array(c.where.shape.begin(), c.where.shape.end());
         chunks.push_back(std::move(chunk));
     }
     return {{"dtype", std::string(cairn::name_of(t.type))},
-            {"extents", json::array(t.extents.begin(), t.extents.end())},
+            {"extents", json::array(t.shape.begin(), t.shape.end())},
             {"chunks", std::move(chunks)}};
 }
 inline void write_index(cairn::file_store& to, const cairn::metadata& m) {
@@ -71,24 +71,24 @@ inline void write_index(cairn::file_store& to, const cairn::metadata& m) {
 
 inline cairn::storage_location place(const json::object& o) {
     cairn::storage_location at;
-    at.object = std::string(o.at("file").as_string());
+    at.file = std::string(o.at("file").as_string());
     at.offset = o.at("offset").to_number<std::uint64_t>();
     at.length = o.at("length").to_number<std::uint64_t>();
     return at;
 }
-inline cairn::sizes numbers(const json::value& list) {
-    cairn::sizes s;
+inline cairn::index_vector numbers(const json::value& list) {
+    cairn::index_vector s;
     for (auto const& n : list.as_array()) s.push_back(n.to_number<std::int64_t>());
     return s;
 }
-inline std::variant<cairn::tensor_metadata, cairn::object_metadata> parse(
+inline std::variant<cairn::tensor_metadata, cairn::value_metadata> parse(
     std::string_view fqn, const json::object& o) {
-    if (o.find("chunks") == o.end()) return cairn::object_metadata{place(o)};
+    if (o.find("chunks") == o.end()) return cairn::value_metadata{place(o)};
     cairn::tensor_metadata t;
     auto const type = cairn::dtype_from_name(std::string(o.at("dtype").as_string()));
     if (!type) throw wrong(cairn::errc::corrupt, index_name, "an unknown dtype");
     t.type = *type;
-    t.extents = numbers(o.at("extents"));
+    t.shape = numbers(o.at("extents"));
     std::vector<cairn::box> boxes;
     for (auto const& c : o.at("chunks").as_array()) {
         auto const& chunk = c.as_object();
@@ -97,7 +97,7 @@ inline std::variant<cairn::tensor_metadata, cairn::object_metadata> parse(
              place(chunk)});
         boxes.push_back(t.chunks.back().where);
     }
-    cairn::check_coverage(std::string(fqn), t.extents, boxes);  // the planner trusts metadata
+    cairn::check_coverage(std::string(fqn), t.shape, boxes);  // the planner trusts metadata
     return t;
 }
 inline cairn::metadata read_index(cairn::file_store& from) {
@@ -157,7 +157,7 @@ public:
             auto const at = bytes.size();
             append(bytes, data[i]);
             cairn::storage_location where;
-            where.object = plan.storage_data;
+            where.file = plan.storage_data;
             where.offset = at;
             where.length = bytes.size() - at;
             results.items.push_back({i, where});
@@ -168,16 +168,16 @@ public:
         file.write(0, bytes);
         file.finish(true);
         store_->sync();
-        results.object_sizes[plan.storage_data] = bytes.size();
+        results.file_sizes[plan.storage_data] = bytes.size();
         done(std::move(results));
     }
     void finish(const cairn::metadata& m, cairn::completion<cairn::commit_result> done) {
         log_->push_back("finish");
         old_.clear();
         if (!store_->tag(index_name).text.empty())
-            for_each_place(read_index(*store_), [&](auto const& at) { old_.insert(at.object); });
+            for_each_place(read_index(*store_), [&](auto const& at) { old_.insert(at.file); });
         write_index(*store_, m);
-        for_each_place(m, [&](auto const& at) { old_.erase(at.object); });
+        for_each_place(m, [&](auto const& at) { old_.erase(at.file); });
         done(cairn::commit_result{});
     }
     bool committed(const std::string& save_id) {
@@ -209,12 +209,12 @@ private:
     }
     static void append(cairn::byte_vector& out, const cairn::item_data& d) {
         if (auto const* object = std::get_if<const cairn::value*>(&d)) {
-            auto const b = cairn::format::torch::encode_object(**object);
+            auto const b = cairn::format::torch::encode_value(**object);
             out.insert(out.end(), b.begin(), b.end());
             return;
         }
         auto const& v = std::get<cairn::const_tensor_view>(d);
-        if (v.strides != cairn::row_major_strides(v.extents))
+        if (v.strides != cairn::row_major_strides(v.shape))
             throw wrong(cairn::errc::unsupported, "raw file", "a tensor that is not dense");
         out.insert(out.end(), v.data, v.data + v.bytes());
     }
@@ -257,17 +257,17 @@ public:
                    cairn::completion<cairn::done_t> done) {
         log_->push_back("read");
         for (auto const& item : plan.items) {
-            if (auto const* o = meta_.object(item.fqn)) {
+            if (auto const* o = meta_.value(item.fqn)) {
                 cairn::byte_vector bytes(static_cast<std::size_t>(o->at.length));
                 read(o->at, bytes);
-                target.load_object(item, cairn::format::torch::decode_object(bytes));
+                target.load_value(item, cairn::format::torch::decode_value(bytes));
                 continue;
             }
             auto const& stored = meta_.tensor(item.fqn)->chunks.at(item.chunk);
             auto const window = target.resolve_tensor(item);
-            if (item.lengths != stored.where.lengths ||
-                window.strides != cairn::row_major_strides(window.extents))
-                throw wrong(cairn::errc::unsupported, stored.at.object,
+            if (item.shape != stored.where.shape ||
+                window.strides != cairn::row_major_strides(window.shape))
+                throw wrong(cairn::errc::unsupported, stored.at.file,
                             item.fqn + " in another layout than it was saved in");
             read(stored.at, {window.data, static_cast<std::size_t>(window.bytes())});
             target.commit_tensor(item, window);
@@ -278,8 +278,8 @@ public:
 private:
     void read(const cairn::storage_location& at, std::span<std::byte> into) {
         if (at.length != into.size())
-            throw wrong(cairn::errc::corrupt, at.object, std::to_string(at.length) + " bytes");
-        store_->open(at.object).read(at.offset, into);
+            throw wrong(cairn::errc::corrupt, at.file, std::to_string(at.length) + " bytes");
+        store_->open(at.file).read(at.offset, into);
     }
     call_log* log_;
     std::optional<cairn::file_store> store_;

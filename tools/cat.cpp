@@ -43,13 +43,13 @@ std::string element(const std::byte* at, cairn::dtype type) {
 
 /// Nested lists, as the shape has it.
 void print(const std::byte*& at, const cairn::tensor_metadata& t, std::size_t d) {
-    if (d == t.extents.size()) {
+    if (d == t.shape.size()) {
         std::cout << element(at, t.type);
         at += cairn::size_of(t.type);
         return;
     }
     std::cout << '[';
-    for (std::int64_t i = 0; i < t.extents[d]; ++i) {
+    for (std::int64_t i = 0; i < t.shape[d]; ++i) {
         if (i != 0) std::cout << ", ";
         print(at, t, d + 1);
     }
@@ -58,7 +58,7 @@ void print(const std::byte*& at, const cairn::tensor_metadata& t, std::size_t d)
 
 /// How many elements and empty lists are printed. A tensor without elements may have any number of
 /// empty rows.
-std::int64_t printed(const cairn::sizes& shape) {
+std::int64_t printed(const cairn::index_vector& shape) {
     std::int64_t n = 1;
     for (auto const extent : shape) {
         if (extent == 0) break;
@@ -72,10 +72,10 @@ std::int64_t printed(const cairn::sizes& shape) {
 int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
     opened from(checkpoint);
     auto const& m = from.meta();
-    if (m.object(fqn) != nullptr) {
+    if (m.value(fqn) != nullptr) {
         if (raw)
             throw cairn::error(cairn::errc::kind_mismatch,
-                               {.tensor = fqn, .expected = "a tensor", .found = "an object",
+                               {.fqn = fqn, .expected = "a tensor", .found = "an object",
                                 .remedy = "leave --raw out"});
         std::cout << json(from.objects({fqn}).at(0)) << '\n';
         return fine;
@@ -84,7 +84,7 @@ int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
     if (t == nullptr)
         throw cairn::error(
             cairn::errc::missing_key,
-            {.tensor = fqn, .object = checkpoint, .remedy = "cairn ls lists the names"});
+            {.fqn = fqn, .file = checkpoint, .remedy = "cairn ls lists the names"});
     check_stored_bytes(m, [&](std::string_view key) { return key == fqn; });
     if (raw) {
         for (auto const& b : row_pieces(*t, read_at_once)) {
@@ -95,16 +95,16 @@ int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
         }
         return fine;
     }
-    if (auto const n = printed(t->extents); n > printable)
+    if (auto const n = printed(t->shape); n > printable)
         throw cairn::error(
             cairn::errc::invalid_argument,
-            {.tensor = fqn,
+            {.fqn = fqn,
              .expected = "at most " + std::to_string(printable) + " elements to print",
              .found = std::to_string(n),
              .remedy = "use --raw"});
-    auto const whole = from.boxes({{fqn, cairn::box::whole(t->extents)}});
+    auto const whole = from.boxes({{fqn, cairn::box::whole(t->shape)}});
     std::cout << "{\"dtype\": " << json_string(cairn::name_of(t->type))
-              << ", \"shape\": " << to_string(t->extents) << ", \"data\": ";
+              << ", \"shape\": " << to_string(t->shape) << ", \"data\": ";
     auto const* at = whole[0].bytes.data();
     print(at, *t, 0);
     std::cout << "}\n";

@@ -61,14 +61,14 @@ public:
             auto const n = static_cast<std::size_t>(where.volume()) * cairn::size_of(t.type);
             out.push_back({std::vector<std::byte>(n), where});
             auto const leaf = static_cast<std::uint32_t>(views.size());
-            views.emplace_back(t.type, where.lengths, out.back().bytes.data());
+            views.emplace_back(t.type, where.shape, out.back().bytes.data());
             for (auto& i :
                  cairn::create_read_items(fqn, leaf, t.chunks, std::span(std::addressof(where), 1)))
                 plan.items.push_back(std::move(i));
         }
         cairn::read_target target;
         target.resolve_tensor = [&](const cairn::read_item& i) {
-            return subview(views[i.leaf], cairn::box(i.target_offsets, i.lengths));
+            return subview(views[i.leaf], cairn::box(i.target_offsets, i.shape));
         };
         target.resolve_converted = target.resolve_tensor;
         target.commit_tensor = [](const cairn::read_item&, const cairn::tensor_view&) {};
@@ -85,7 +85,7 @@ public:
             plan.items.push_back(std::move(i));
         }
         cairn::read_target target;
-        target.load_object = [&](const cairn::read_item& i, cairn::value v) {
+        target.load_value = [&](const cairn::read_item& i, cairn::value v) {
             out[i.leaf] = std::move(v);
         };
         read(plan, target);
@@ -106,16 +106,16 @@ private:
 /// Boxes of whole rows of at most about `limit` bytes, in order: a tensor piece by piece.
 inline std::vector<cairn::box> row_pieces(const cairn::tensor_metadata& t, std::uint64_t limit) {
     // One of no elements may have any number of rows.
-    if (t.extents.empty() || t.extents.product() == 0) return {cairn::box::whole(t.extents)};
-    auto const total = static_cast<std::uint64_t>(t.extents.product()) * cairn::size_of(t.type);
-    auto const row = total / static_cast<std::uint64_t>(t.extents[0]);
+    if (t.shape.empty() || t.shape.product() == 0) return {cairn::box::whole(t.shape)};
+    auto const total = static_cast<std::uint64_t>(t.shape.product()) * cairn::size_of(t.type);
+    auto const row = total / static_cast<std::uint64_t>(t.shape[0]);
     auto const rows = static_cast<std::int64_t>(
         std::max<std::uint64_t>(1, limit / std::max<std::uint64_t>(1, row)));
     std::vector<cairn::box> out;
-    for (std::int64_t at = 0; at < t.extents[0]; at += rows) {
-        auto b = cairn::box::whole(t.extents);
+    for (std::int64_t at = 0; at < t.shape[0]; at += rows) {
+        auto b = cairn::box::whole(t.shape);
         b.offsets[0] = at;
-        b.lengths[0] = std::min(rows, t.extents[0] - at);
+        b.shape[0] = std::min(rows, t.shape[0] - at);
         out.push_back(std::move(b));
     }
     return out;

@@ -25,10 +25,10 @@ double largest_difference(const loaded_box& a, const loaded_box& b, cairn::dtype
     auto const n = static_cast<std::size_t>(a.where.volume()) * (complex ? 2 : 1);
     std::vector<double> x(n), y(n);
     auto const wide = complex ? dtype::complex128 : dtype::float64;
-    convert_elements(const_tensor_view(type, a.where.lengths, a.bytes.data()),
-                     tensor_view(wide, a.where.lengths, x.data()));
-    convert_elements(const_tensor_view(type, b.where.lengths, b.bytes.data()),
-                     tensor_view(wide, b.where.lengths, y.data()));
+    convert_elements(const_tensor_view(type, a.where.shape, a.bytes.data()),
+                     tensor_view(wide, a.where.shape, x.data()));
+    convert_elements(const_tensor_view(type, b.where.shape, b.bytes.data()),
+                     tensor_view(wide, b.where.shape, y.data()));
     double most = 0;
     for (std::size_t i = 0; i < n; ++i) {
         if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
@@ -49,8 +49,8 @@ public:
 
     void tensor(const std::string& fqn) {
         auto const &x = *a_.meta().tensor(fqn), &y = *b_.meta().tensor(fqn);
-        if (x.extents != y.extents) {
-            findings_[fqn] = "shape " + to_string(x.extents) + " and " + to_string(y.extents);
+        if (x.shape != y.shape) {
+            findings_[fqn] = "shape " + to_string(x.shape) + " and " + to_string(y.shape);
         } else if (x.type != y.type) {
             findings_[fqn] = "dtype " + std::string(cairn::name_of(x.type)) + " and " +
                              std::string(cairn::name_of(y.type));
@@ -63,7 +63,7 @@ public:
         }
     }
     void object(const std::string& fqn) {
-        bytes_ += a_.meta().object(fqn)->at.length + b_.meta().object(fqn)->at.length;
+        bytes_ += a_.meta().value(fqn)->at.length + b_.meta().value(fqn)->at.length;
         objects_.push_back(fqn);
         if (bytes_ >= compared_at_once) finish();
     }
@@ -91,9 +91,9 @@ private:
         for (std::size_t i = 0; i < x.bytes.size(); ++i) d.bytes += x.bytes[i] != y.bytes[i];
         d.most = std::max(d.most, largest_difference(x, y, t.type));
         findings_[fqn] =
-            std::string(cairn::name_of(t.type)) + ' ' + to_string(t.extents) + ", " +
+            std::string(cairn::name_of(t.type)) + ' ' + to_string(t.shape) + ", " +
             std::to_string(d.bytes) + " of " +
-            std::to_string(static_cast<std::uint64_t>(t.extents.product()) *
+            std::to_string(static_cast<std::uint64_t>(t.shape.product()) *
                            cairn::size_of(t.type)) +
             " bytes differ, largest difference " + number(d.most);
     }
@@ -127,7 +127,7 @@ int diff(const std::string& pa, const std::string& pb) {
         else if (std::holds_alternative<cairn::tensor_metadata>(entry))
             c.tensor(fqn);
         else
-            c.object(fqn);
+            c.value(fqn);
     }
     c.finish();
     for (auto const& [fqn, entry] : b.meta().entries)

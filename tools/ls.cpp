@@ -18,14 +18,14 @@ int ls(const std::string& checkpoint, bool as_json) {
         std::string type = "object", shape;
         if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry)) {
             type = cairn::name_of(t->type);
-            shape = to_string(t->extents);
+            shape = to_string(t->shape);
             chunks = t->chunks.size();
-            bytes = static_cast<std::uint64_t>(t->extents.product()) * cairn::size_of(t->type);
-            for (auto const& c : t->chunks) files.insert(c.at.object);
+            bytes = static_cast<std::uint64_t>(t->shape.product()) * cairn::size_of(t->type);
+            for (auto const& c : t->chunks) files.insert(c.at.file);
         } else {
-            auto const& at = std::get<cairn::object_metadata>(entry).at;
+            auto const& at = std::get<cairn::value_metadata>(entry).at;
             bytes = at.length;
-            files.insert(at.object);
+            files.insert(at.file);
         }
         if (!as_json) {
             std::cout << fqn << "  " << type;

@@ -36,16 +36,16 @@ public:
                 dict_[fqn] = std::ref(values_.emplace_back());
                 continue;
             }
-            auto where = cairn::box::whole(t->extents);
-            if (static_cast<std::size_t>(dim) < t->extents.size())
-                where = boxes_of(t->extents, cairn::device_mesh::line(ranks),
+            auto where = cairn::box::whole(t->shape);
+            if (static_cast<std::size_t>(dim) < t->shape.size())
+                where = boxes_of(t->shape, cairn::device_mesh::line(ranks),
                                  {cairn::shard_along{dim}}, rank)
                             .at(0);
             auto& bytes = memory_.emplace_back(static_cast<std::size_t>(where.volume()) *
                                                cairn::size_of(t->type));
-            cairn::tensor_view v(t->type, where.lengths, bytes.data());
+            cairn::tensor_view v(t->type, where.shape, bytes.data());
             v.requires_grad = t->requires_grad;
-            dict_[fqn] = cairn::sharded_view{t->extents, t->type, {cairn::shard(where, v)}};
+            dict_[fqn] = cairn::sharded_view{t->shape, t->type, {cairn::shard(where, v)}};
         }
     }
     cairn::state_dict& dict() { return dict_; }

@@ -61,13 +61,13 @@ private:
 
     std::map<std::string, std::vector<item>> by_file() const {
         std::map<std::string, std::vector<item>> files;
-        for (auto const& [name, size] : meta_.object_sizes) files[name];
+        for (auto const& [name, size] : meta_.file_sizes) files[name];
         for (auto const& [fqn, entry] : meta_.entries) {
             if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry)) {
-                for (auto const& c : t->chunks) files[c.at.object].push_back({&fqn, &c.at, t, &c});
+                for (auto const& c : t->chunks) files[c.at.file].push_back({&fqn, &c.at, t, &c});
             } else {
-                auto const& at = std::get<cairn::object_metadata>(entry).at;
-                files[at.object].push_back({&fqn, &at});
+                auto const& at = std::get<cairn::value_metadata>(entry).at;
+                files[at.file].push_back({&fqn, &at});
             }
         }
         for (auto& [name, items] : files)
@@ -84,8 +84,8 @@ private:
         } catch (const cairn::error& e) {
             ++findings_;
             auto where = e.context();
-            if (where.tensor.empty()) where.tensor = fqn;
-            if (where.object.empty()) where.object = store_.describe(name);
+            if (where.fqn.empty()) where.fqn = fqn;
+            if (where.file.empty()) where.file = store_.describe(name);
             out_ << cairn::error(e.code(), std::move(where)).what() << '\n';
             return false;
         }
@@ -103,8 +103,8 @@ private:
     void check_file(const std::string& name, const std::vector<item>& items) {
         ++files_;
         file f(cairn::detail::open_data_file(store_, name), store_.describe(name));
-        auto const recorded = meta_.object_sizes.find(name);
-        if (recorded != meta_.object_sizes.end())
+        auto const recorded = meta_.file_sizes.find(name);
+        if (recorded != meta_.file_sizes.end())
             attempt({}, name, [&] { check_size(f, name, recorded->second); });
         const item* last = nullptr;  // that was read
         for (auto const& i : items) {
@@ -137,7 +137,7 @@ private:
     }
     void check_size(file& f, const std::string& name, std::uint64_t size) {
         if (f.size() != size)
-            throw cairn::error(cairn::errc::corrupt, {.object = store_.describe(name),
+            throw cairn::error(cairn::errc::corrupt, {.file = store_.describe(name),
                                                       .expected = std::to_string(size) + " bytes",
                                                       .found = std::to_string(f.size())});
         if (size != 0) (void)f.footer(meta_.save_id);
@@ -171,7 +171,7 @@ private:
     static cairn::error mismatch(const file& f, const char* expected) {
         return cairn::error(
             cairn::errc::checksum_mismatch,
-            {.object = f.described(), .expected = expected, .found = "other bytes"});
+            {.file = f.described(), .expected = expected, .found = "other bytes"});
     }
 
     void check_tensor(file& f, const std::string& fqn, const cairn::tensor_metadata& t,
@@ -188,11 +188,11 @@ private:
         auto const as_torch = cairn::format::torch::parse_tensor_item(
             [&](std::uint64_t at, std::span<std::byte> into) { f.read(c.at.offset + at, into); },
             c.at.length);
-        if (as_torch.type != t.type || as_torch.extents != c.where.lengths ||
+        if (as_torch.type != t.type || as_torch.shape != c.where.shape ||
             as_torch.payload_crc != p.crc || c.at.offset + as_torch.payload_offset != p.at ||
             as_torch.strides != p.strides)
             throw cairn::error(cairn::errc::corrupt,
-                               {.object = f.described(),
+                               {.file = f.described(),
                                 .expected = "the item that the index describes",
                                 .found = "another"});
     }
@@ -207,7 +207,7 @@ private:
         if (at.layout && cairn::format::crc32(bytes) != at.layout->item_crc)
             throw mismatch(f, "the object as it was written");
         bool checked = false;
-        (void)cairn::format::torch::decode_object(bytes, &checked);
+        (void)cairn::format::torch::decode_value(bytes, &checked);
         if (!checked) unverified_.note_item(f.described());
     }
 

@@ -18,7 +18,7 @@ namespace gpt2 {
 
 struct parameter {
     std::string name;
-    cairn::sizes shape;
+    cairn::index_vector shape;
 };
 
 /// torch's names and shapes of GPT-2's 148 parameters; Conv1D keeps inputs × outputs.
@@ -27,7 +27,7 @@ inline std::vector<parameter> parameters() {
                              {"transformer.wpe.weight", {1024, 768}}};
     for (int i = 0; i < 12; ++i) {
         auto const h = "transformer.h." + std::to_string(i) + ".";
-        auto const add = [&](const char* name, cairn::sizes weight, std::int64_t bias) {
+        auto const add = [&](const char* name, cairn::index_vector weight, std::int64_t bias) {
             p.push_back({h + name + ".weight", std::move(weight)});
             p.push_back({h + name + ".bias", {bias}});
         };
@@ -109,7 +109,7 @@ private:
         cairn::sharded_view view;
     };
 
-    void add(const std::string& fqn, const cairn::sizes& shape, bool filled) {
+    void add(const std::string& fqn, const cairn::index_vector& shape, bool filled) {
         auto where = cairn::box::whole(shape);
         if (!shape.empty())
             where =
@@ -126,7 +126,7 @@ private:
         if (filled)
             for (std::size_t i = 0; i < t.memory.size(); ++i)
                 t.memory[i] = content(seed, t.first + i);
-        cairn::tensor_view const v(cairn::dtype::float32, where.lengths, t.memory.data());
+        cairn::tensor_view const v(cairn::dtype::float32, where.shape, t.memory.data());
         t.view = {shape, cairn::dtype::float32, {cairn::shard(where, v)}};
         step = filled ? 12345 : 0;
     }

@@ -19,7 +19,7 @@ namespace charlm {
 /// What a rank owns of one parameter between steps: a flat range of its values and of Adam's two
 /// moments.
 struct sharded_parameter {
-    cairn::sizes shape;
+    cairn::index_vector shape;
     range mine;
     std::vector<float> value, exp_avg, exp_avg_sq;
 
@@ -101,7 +101,7 @@ public:
     }
 
 private:
-    void add(const std::string& name, cairn::sizes shape, float scale) {
+    void add(const std::string& name, cairn::index_vector shape, float scale) {
         sharded_parameter p;
         p.shape = std::move(shape);
         p.mine = owned(p.elements(), rank_, group_->ranks());

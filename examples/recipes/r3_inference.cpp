@@ -35,7 +35,7 @@ struct network {
 template <>
 struct cairn::model_traits<layer> {
     static void visit(layer& l, auto& v) {
-        sizes const shape{static_cast<std::int64_t>(l.outputs),
+        index_vector const shape{static_cast<std::int64_t>(l.outputs),
                           static_cast<std::int64_t>(l.inputs)};
         v.parameter("weight", tensor_view(dtype::float32, shape, l.weight.data()));
         v.parameter("bias", l.bias);

@@ -17,7 +17,7 @@ namespace toy {
 
 /// This rank's elements [begin, end) of a tensor.
 struct flat_shard {
-    cairn::sizes shape;
+    cairn::index_vector shape;
     std::int64_t begin = 0;
     std::int64_t end = 0;
     std::vector<float> own{};
@@ -192,7 +192,7 @@ public:
 // What cairn needs to know of these types: where a shard lies, and what everything is called.
 template <std::derived_from<toy::flat_shard> T>
 struct cairn::shard_traits<T> {
-    static const sizes& global_sizes(const T& s) { return s.shape; }
+    static const index_vector& global_shape(const T& s) { return s.shape; }
     static auto shards(T& s) {
         return flat_shards(s.shape, s.begin, s.end, s.own.data(), dtype::float32).shards;
     }

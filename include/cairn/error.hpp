@@ -82,8 +82,8 @@ inline error_code make_error_code(errc e) noexcept;
 /// Where an error happened, and what would mend it; empty members are unknown or not applicable.
 struct error_context {
     int rank = -1;         ///< The rank that failed; -1 when not known.
-    std::string tensor{};    ///< Fully qualified name of the tensor or object of the state.
-    std::string object{};    ///< Storage object or file, as the storage names it.
+    std::string fqn{};    ///< Fully qualified name of the tensor or object of the state.
+    std::string file{};    ///< Storage object or file, as the storage names it.
     std::string expected{};  ///< What should have been there.
     std::string found{};     ///< What was there.
     std::string remedy{};    ///< What the caller can do.
@@ -165,9 +165,9 @@ private:
         auto const text = [](const std::string& t) { return detail::shortened(t, most); };
         std::string s;
         if (c.rank >= 0) s += "rank " + std::to_string(c.rank) + ": ";
-        if (!c.tensor.empty()) s += "'" + text(c.tensor) + "'";
-        if (!c.object.empty()) s += (c.tensor.empty() ? "'" : " in '") + text(c.object) + "'";
-        if (!c.tensor.empty() || !c.object.empty()) s += ": ";
+        if (!c.fqn.empty()) s += "'" + text(c.fqn) + "'";
+        if (!c.file.empty()) s += (c.fqn.empty() ? "'" : " in '") + text(c.file) + "'";
+        if (!c.fqn.empty() || !c.file.empty()) s += ": ";
         s += what;
         if (!c.expected.empty()) s += "; expected " + text(c.expected);
         if (!c.found.empty()) s += (c.expected.empty() ? "; found " : ", found ") + text(c.found);

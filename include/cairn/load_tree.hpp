@@ -23,7 +23,7 @@ namespace cairn {
 struct wanted_tensor {
     std::string fqn{};
     dtype type = dtype::float32;
-    sizes global{};
+    index_vector global_shape{};
     /// The boxes that this rank shall hold; nullopt: the whole.
     std::optional<std::vector<box>> boxes{};
 };
@@ -33,21 +33,21 @@ using tensor_allocator = std::function<node(const wanted_tensor&)>;
 
 /// Host memory of the node's own.
 inline node allocate_on_host(const wanted_tensor& w) {
-    if (!w.boxes) return host_tensor(w.type, w.global);
+    if (!w.boxes) return host_tensor(w.type, w.global_shape);
     auto memory = std::make_shared<std::vector<host_tensor>>();
     memory->reserve(w.boxes->size());
     auto leaf = std::make_shared<tensor_leaf>();
     leaf->type = w.type;
-    leaf->global = w.global;
+    leaf->global_shape = w.global_shape;
     leaf->sharded = true;
     for (auto const& b : *w.boxes)
-        leaf->shards.emplace_back(b, memory->emplace_back(w.type, b.lengths).view());
+        leaf->shards.emplace_back(b, memory->emplace_back(w.type, b.shape).view());
     leaf->keep = std::move(memory);
     return leaf;
 }
 
 /// How a load without a template lays tensors out.
-struct template_options {
+struct load_tree_options {
     /// Only keys at or below this dotted name; empty: all.
     std::string prefix{};
     /// Which boxes of a tensor this rank holds; empty function or nullopt: the whole.
@@ -58,9 +58,9 @@ struct template_options {
 
 /// A LoadPlanner that wants what the checkpoint holds; DCP's `_EmptyStateDictLoadPlanner`. It
 /// replaces the state that the load was given; `take()` hands the filled tree out afterwards.
-class template_planner {
+class empty_state_planner {
 public:
-    explicit template_planner(template_options options, planner_options planner = {})
+    explicit empty_state_planner(load_tree_options options, planner_options planner = {})
         : options_(std::move(options)), inner_(std::move(planner)) {}
 
     void set_up_load(flat_state& state, const metadata& m, int rank, bool coordinator) {
@@ -79,7 +79,7 @@ public:
         }
         if (state.empty() && !options_.prefix.empty())
             throw error(errc::missing_key,
-                        {.tensor = options_.prefix,
+                        {.fqn = options_.prefix,
                          .found = "a prefix that matches none of " +
                                   std::to_string(m.entries.size()) + " keys",
                          .remedy = m.entries.empty() ? std::string()
@@ -96,7 +96,7 @@ public:
     void commit_tensor(const read_item& item, const tensor_view& v) {
         inner_.commit_tensor(item, v);
     }
-    void load_object(const read_item& item, value v) { inner_.load_object(item, std::move(v)); }
+    void load_value(const read_item& item, value v) { inner_.load_value(item, std::move(v)); }
 
     void finish_load() { inner_.finish_load(); }
 
@@ -113,30 +113,30 @@ private:
     /// An item that was compressed may stand for any number of bytes: no room is made for what the
     /// reader will not read.
     static void refuse_transforms(const std::string& fqn,
-                                  const std::variant<tensor_metadata, object_metadata>& entry) {
+                                  const std::variant<tensor_metadata, value_metadata>& entry) {
         auto const* t = std::get_if<tensor_metadata>(&entry);
         if (t == nullptr) return;
         for (auto const& c : t->chunks)
             if (!c.at.transforms.empty())
-                throw error(errc::unsupported, {.tensor = fqn,
-                                                .object = c.at.object,
+                throw error(errc::unsupported, {.fqn = fqn,
+                                                .file = c.at.file,
                                                 .expected = "an item without stream transforms",
                                                 .found = c.at.transforms.front()});
     }
-    node make(const std::string& fqn, const std::variant<tensor_metadata, object_metadata>& entry,
+    node make(const std::string& fqn, const std::variant<tensor_metadata, value_metadata>& entry,
               flat_state& state) const {
         flat_leaf leaf;
         leaf.fqn = fqn;
         leaf.path = {fqn};
         node n;
         if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
-            wanted_tensor w{fqn, t->type, t->extents, {}};
+            wanted_tensor w{fqn, t->type, t->shape, {}};
             if (options_.layout) w.boxes = options_.layout(fqn, *t);
             n = options_.allocate(w);
             leaf.what = n.as_tensor();
         } else {
             n = node(value());
-            object_leaf o;
+            value_leaf o;
             o.set = [n](const value& v) { n.assign(v); };
             leaf.what = std::move(o);
         }
@@ -144,11 +144,11 @@ private:
         return n;
     }
 
-    template_options options_;
+    load_tree_options options_;
     default_planner inner_;
     state_dict tree_;
 };
-static_assert(LoadPlanner<template_planner>);
+static_assert(LoadPlanner<empty_state_planner>);
 
 /// Loads without being told what: a tree of tensors and plain values, nested as it was saved.
 /// By default whole tensors in host memory, on every rank that calls.
@@ -158,15 +158,15 @@ static_assert(LoadPlanner<template_planner>);
 /// @param parts  As for @ref load, but no planner.
 /// @throws error errc::missing_key on all ranks for a prefix that matches nothing
 template <LoadPart... Parts>
-state_dict load_tree(checkpoint_id id, template_options what, const load_options& options,
+state_dict load_tree(checkpoint_id id, load_tree_options what, const load_options& options,
                      Parts&&... parts) {
-    template_planner planner(std::move(what), options.planner);
+    empty_state_planner planner(std::move(what), options.planner);
     state_dict nothing;
     (void)load(nothing, std::move(id), options, planner, std::forward<Parts>(parts)...);
     return planner.take();
 }
 template <LoadPart... Parts>
-state_dict load_tree(checkpoint_id id, template_options what = {}, Parts&&... parts) {
+state_dict load_tree(checkpoint_id id, load_tree_options what = {}, Parts&&... parts) {
     return load_tree(std::move(id), std::move(what), load_options{}, std::forward<Parts>(parts)...);
 }
 
@@ -185,7 +185,7 @@ state_dict load_sharded_optimizer_state_dict(const state_dict& model_state,
     std::map<std::string, const tensor_leaf*, std::less<>> by_name;
     for (auto const& l : model.leaves)
         if (l.tensor() != nullptr) by_name.emplace(l.fqn, l.tensor());
-    template_options what;
+    load_tree_options what;
     what.prefix = optimizer_key;
     what.layout = [&](const std::string& fqn,
                       const tensor_metadata& t) -> std::optional<std::vector<box>> {
@@ -196,7 +196,7 @@ state_dict load_sharded_optimizer_state_dict(const state_dict& model_state,
         for (auto at = name.rfind('.'); at != name.npos && at != 0; at = name.rfind('.', at - 1)) {
             auto const it = by_name.find(name.substr(0, at));
             if (it == by_name.end()) continue;
-            if (!it->second->sharded || it->second->global != t.extents) return {};
+            if (!it->second->sharded || it->second->global_shape != t.shape) return {};
             std::vector<box> boxes;
             for (auto const& s : it->second->shards) boxes.push_back(s.where);
             return boxes;

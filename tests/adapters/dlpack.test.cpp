@@ -75,21 +75,21 @@ using newest = DLManagedTensor;
 BOOST_AUTO_TEST_CASE(looks_at_foreign_memory) {
     foreign f;
     const tensor_view v = view_of(f.t);
-    BOOST_TEST((v.extents == sizes{2, 3}));
-    BOOST_TEST((v.strides == sizes{3, 1}));
+    BOOST_TEST((v.shape == index_vector{2, 3}));
+    BOOST_TEST((v.strides == index_vector{3, 1}));
     BOOST_TEST((v.type == dtype::float32));
     BOOST_TEST((v.where == device{}));
     BOOST_TEST(static_cast<void*>(v.data) == f.memory.data() + 1);
     f.t.strides = nullptr;
-    BOOST_TEST((view_of(f.t).strides == sizes{3, 1}));
+    BOOST_TEST((view_of(f.t).strides == index_vector{3, 1}));
     f.strides = {1, 2};
     f.t.strides = f.strides.data();
-    BOOST_TEST((view_of(&f.t).strides == sizes{1, 2}));
+    BOOST_TEST((view_of(&f.t).strides == index_vector{1, 2}));
     DLTensor scalar{};
     scalar.data = f.memory.data();
     scalar.device = {kDLCPU, 0};
     scalar.dtype = {kDLFloat, 32, 1};
-    BOOST_TEST(view_of(scalar).extents.empty());
+    BOOST_TEST(view_of(scalar).shape.empty());
     static_assert(std::is_same_v<decltype(view_of(std::declval<const DLTensor*>())),
                                  const_tensor_view>);
     static_assert(std::is_same_v<decltype(view_of(std::declval<const DLTensor&>())),
@@ -152,7 +152,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_understood_is_refused) {
     BOOST_TEST((view_of(f.t).where == device{memory_kind::cuda, 1}));
     memory_store store;
     BOOST_CHECK_EXCEPTION(save(state_dict{{"t", f.t}}, "ckpt", store), error, [](const error& e) {
-        return e.code() == errc::invalid_state && e.context().tensor == "t";
+        return e.code() == errc::invalid_state && e.context().fqn == "t";
     });
 }
 
@@ -160,12 +160,12 @@ BOOST_AUTO_TEST_CASE(what_goes_out_comes_back) {
     for (int i = 0; i < dtype_count; ++i) {
         const auto type = static_cast<dtype>(i);
         auto memory = std::make_shared<std::array<std::byte, 256>>();
-        const tensor_view v(type, sizes{3, 2}, sizes{1, 4}, memory->data(),
+        const tensor_view v(type, index_vector{3, 2}, index_vector{1, 4}, memory->data(),
                             device{memory_kind::pinned, 0});
         const auto out = to_dlpack<newest>(v, memory);
         const tensor_view back = view_of(out);
         BOOST_TEST((back.type == type), name_of(type));
-        BOOST_TEST((back.extents == v.extents && back.strides == v.strides));
+        BOOST_TEST((back.shape == v.shape && back.strides == v.strides));
         BOOST_TEST((back.data == v.data && back.where == v.where));
     }
 }
@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(what_goes_out_comes_back) {
 BOOST_AUTO_TEST_CASE(the_owner_lives_until_the_deleter) {
     auto memory = std::make_shared<std::vector<float>>(6);
     const std::weak_ptr<std::vector<float>> watch = memory;
-    const tensor_view v(dtype::float32, sizes{6}, memory->data());
+    const tensor_view v(dtype::float32, index_vector{6}, memory->data());
     newest* const given = to_dlpack<newest>(v, std::move(memory)).release();
     BOOST_TEST(!watch.expired());
     {
@@ -182,7 +182,8 @@ BOOST_AUTO_TEST_CASE(the_owner_lives_until_the_deleter) {
     }
     BOOST_TEST(watch.expired());
     float x = 0;
-    const auto none = to_dlpack<newest>(tensor_view(dtype::float32, sizes{0, 3}, &x), nullptr);
+    const auto none =
+        to_dlpack<newest>(tensor_view(dtype::float32, index_vector{0, 3}, &x), nullptr);
     BOOST_TEST(none->dl_tensor.data == nullptr);
     BOOST_TEST(view_of(none).empty());
 }
@@ -201,7 +202,7 @@ BOOST_AUTO_TEST_CASE(saved_and_loaded) {
     const DLTensor* const read_only = &to.t;
     state_dict wrong{{"t", read_only}};
     BOOST_CHECK_EXCEPTION(load(wrong, "ckpt", store), error, [](const error& e) {
-        return e.code() == errc::invalid_state && e.context().tensor == "t";
+        return e.code() == errc::invalid_state && e.context().fqn == "t";
     });
 }
 
@@ -209,13 +210,13 @@ BOOST_AUTO_TEST_CASE(saved_and_loaded) {
 BOOST_AUTO_TEST_CASE(the_read_only_flag_is_respected) {
     memory_store store;
     std::array<float, 2> memory{1, 2};
-    const const_tensor_view c(dtype::float32, sizes{2}, memory.data());
+    const const_tensor_view c(dtype::float32, index_vector{2}, memory.data());
     const auto shared = to_dlpack<DLManagedTensorVersioned>(c, nullptr);
     BOOST_TEST(shared->flags == DLPACK_FLAG_BITMASK_READ_ONLY);
     save(state_dict{{"t", shared}}, "ckpt", store);
     state_dict target{{"t", shared}};
     BOOST_CHECK_EXCEPTION(load(target, "ckpt", store), error, [](const error& e) {
-        return e.code() == errc::invalid_state && e.context().tensor == "t";
+        return e.code() == errc::invalid_state && e.context().fqn == "t";
     });
     const shard s(box::whole({2}), shared);
     BOOST_TEST(!s.writable);

@@ -59,11 +59,11 @@ BOOST_AUTO_TEST_CASE(strides_tell_the_storage_order) {
     Eigen::MatrixXf columns(2, 3);
     columns << 0, 1, 2, 3, 4, 5;
     const tensor_view c = view_of(columns);
-    BOOST_TEST((c.extents == sizes{2, 3}));
-    BOOST_TEST((c.strides == sizes{1, 2}));
+    BOOST_TEST((c.extents == index_vector{2, 3}));
+    BOOST_TEST((c.strides == index_vector{1, 2}));
     BOOST_TEST((c.type == dtype::float32));
     row_major rows = columns;
-    BOOST_TEST((view_of(rows).strides == sizes{3, 1}));
+    BOOST_TEST((view_of(rows).strides == index_vector{3, 1}));
     const std::vector<float> expected{0, 1, 2, 3, 4, 5};
     BOOST_TEST(elements<float>(columns) == expected);
     BOOST_TEST(elements<float>(rows) == expected);
@@ -72,17 +72,17 @@ BOOST_AUTO_TEST_CASE(strides_tell_the_storage_order) {
 
 BOOST_AUTO_TEST_CASE(vectors_have_one_dimension) {
     Eigen::VectorXd v(4);
-    BOOST_TEST((view_of(v).extents == sizes{4}));
+    BOOST_TEST((view_of(v).extents == index_vector{4}));
     Eigen::RowVector3d r;
-    BOOST_TEST((view_of(r).extents == sizes{3}));
-    BOOST_TEST((view_of(r).strides == sizes{1}));
+    BOOST_TEST((view_of(r).extents == index_vector{3}));
+    BOOST_TEST((view_of(r).strides == index_vector{1}));
     Eigen::MatrixXd one_column(4, 1);  // a matrix that happens to have one column stays one
-    BOOST_TEST((view_of(one_column).extents == sizes{4, 1}));
+    BOOST_TEST((view_of(one_column).extents == index_vector{4, 1}));
     row_major m(2, 3);
     m << 0, 1, 2, 3, 4, 5;
     auto column = m.col(1);
-    BOOST_TEST((view_of(column).extents == sizes{2}));
-    BOOST_TEST((view_of(column).strides == sizes{3}));
+    BOOST_TEST((view_of(column).extents == index_vector{2}));
+    BOOST_TEST((view_of(column).strides == index_vector{3}));
     BOOST_TEST(elements<float>(column) == (std::vector<float>{1, 4}));
 }
 
@@ -90,18 +90,18 @@ BOOST_AUTO_TEST_CASE(blocks_transposes_and_strided_maps) {
     Eigen::MatrixXf m(3, 4);
     m << 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11;
     auto block = m.block(1, 1, 2, 2);
-    BOOST_TEST((view_of(block).strides == sizes{1, 3}));
+    BOOST_TEST((view_of(block).strides == index_vector{1, 3}));
     BOOST_TEST(elements<float>(block) == (std::vector<float>{5, 6, 9, 10}));
     auto turned = m.transpose();
-    BOOST_TEST((view_of(turned).extents == sizes{4, 3}));
-    BOOST_TEST((view_of(turned).strides == sizes{3, 1}));
+    BOOST_TEST((view_of(turned).extents == index_vector{4, 3}));
+    BOOST_TEST((view_of(turned).strides == index_vector{3, 1}));
     std::vector<float> memory{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
     using strides = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;
     Eigen::Map<Eigen::MatrixXf, 0, strides> map(memory.data(), 2, 2, strides(6, 2));
-    BOOST_TEST((view_of(map).strides == sizes{2, 6}));
+    BOOST_TEST((view_of(map).strides == index_vector{2, 6}));
     BOOST_TEST(elements<float>(map) == (std::vector<float>{0, 6, 2, 8}));
     Eigen::Ref<Eigen::MatrixXf, 0, Eigen::OuterStride<>> ref = m.leftCols(2);
-    BOOST_TEST((view_of(ref).extents == sizes{3, 2}));
+    BOOST_TEST((view_of(ref).extents == index_vector{3, 2}));
     BOOST_TEST(static_cast<void*>(view_of(ref).data) == m.data());
 }
 
@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(element_types_and_empty_ones) {
     Eigen::VectorXcd z(2);
     BOOST_TEST((view_of(z).type == dtype::complex128));
     Eigen::MatrixXf none(0, 5);
-    BOOST_TEST((view_of(none).extents == sizes{0, 5}));
+    BOOST_TEST((view_of(none).extents == index_vector{0, 5}));
     BOOST_TEST(view_of(none).empty());
 }
 
@@ -132,11 +132,11 @@ BOOST_AUTO_TEST_CASE(saved_column_major_loaded_row_major) {
     Eigen::MatrixXf turned(3, 2);
     state_dict wrong{{"m", turned}, {"v", w}};
     BOOST_CHECK_EXCEPTION(load(wrong, "ckpt", store), error, [](const error& e) {
-        return e.code() == errc::shape_mismatch && e.context().tensor == "m";
+        return e.code() == errc::shape_mismatch && e.context().fqn == "m";
     });
     state_dict read_only{{"m", std::as_const(rows)}, {"v", w}};
     BOOST_CHECK_EXCEPTION(load(read_only, "ckpt", store), error, [](const error& e) {
-        return e.code() == errc::invalid_state && e.context().tensor == "m";
+        return e.code() == errc::invalid_state && e.context().fqn == "m";
     });
 }
 

@@ -35,7 +35,7 @@ namespace {
 
 using cairn::dtype;
 using cairn::errc;
-using cairn::sizes;
+using cairn::index_vector;
 using cairn::state_dict;
 using cairn::tensor_view;
 using traits = cairn::tensor_traits<at::Tensor>;
@@ -84,7 +84,7 @@ torch::optim::AdamParamState& moments(torch::optim::Adam& o, const at::Tensor& p
 auto refused(errc why, const std::string& name = {}) {
     return [why, name](const cairn::error& e) {
         BOOST_TEST_MESSAGE(e.what());
-        return e.code() == why && (name.empty() || e.context().tensor == name);
+        return e.code() == why && (name.empty() || e.context().fqn == name);
     };
 }
 
@@ -116,11 +116,11 @@ BOOST_AUTO_TEST_CASE(strides_scalars_and_gradients) {
     auto const t = at::arange(24, at::kFloat).reshape({2, 3, 4});
     auto const part = t.transpose(0, 2).slice(0, 1, 4, 2);
     tensor_view const v = traits::view(part);
-    BOOST_TEST((v.extents == sizes{2, 3, 2}));
-    BOOST_TEST((v.strides == sizes{2, 4, 12}));
+    BOOST_TEST((v.shape == index_vector{2, 3, 2}));
+    BOOST_TEST((v.strides == index_vector{2, 4, 12}));
     BOOST_TEST(static_cast<void*>(v.data) == t.data_ptr<float>() + 1);
     BOOST_TEST(!v.requires_grad);
-    BOOST_TEST(traits::view(at::zeros({})).extents.empty());
+    BOOST_TEST(traits::view(at::zeros({})).shape.empty());
     BOOST_TEST(traits::view(at::zeros({0, 4})).empty());
     BOOST_TEST(traits::view(at::zeros({2}).requires_grad_()).requires_grad);
 }
@@ -163,12 +163,12 @@ BOOST_AUTO_TEST_CASE(dlpack_both_ways) {
     auto const t = at::arange(6, at::kBFloat16).reshape({2, 3}).t();
     cairn::dlpack_owner<DLManagedTensorVersioned> const in(at::toDLPackVersioned(t));
     auto const v = cairn::tensor_traits<DLManagedTensorVersioned>::view(*in);
-    BOOST_TEST((v.extents == sizes{3, 2} && v.strides == sizes{1, 3}));
+    BOOST_TEST((v.shape == index_vector{3, 2} && v.strides == index_vector{1, 3}));
     BOOST_TEST((v.type == dtype::bfloat16));
     BOOST_TEST(static_cast<void*>(v.data) == t.data_ptr());
     auto const memory = std::make_shared<std::vector<float>>(std::vector<float>{1, 2, 3});
     auto out = cairn::to_dlpack<DLManagedTensorVersioned>(
-        tensor_view(dtype::float32, sizes{3}, memory->data()), memory);
+        tensor_view(dtype::float32, index_vector{3}, memory->data()), memory);
     {
         auto const seen = at::fromDLPackVersioned(out.release());
         BOOST_TEST(seen.data_ptr() == memory->data());

@@ -99,12 +99,12 @@ BOOST_AUTO_TEST_CASE(extents_and_strides_are_taken_over) {
     std::iota(memory.begin(), memory.end(), 0.F);
     const mdspan<float, 3> m{memory.data(), {2, 3, 4}, {1, 2, 6}};
     const tensor_view v = tensor_traits<mdspan<float, 3>>::view(m);
-    BOOST_TEST((v.extents == sizes{2, 3, 4}));
-    BOOST_TEST((v.strides == sizes{1, 2, 6}));
+    BOOST_TEST((v.extents == index_vector{2, 3, 4}));
+    BOOST_TEST((v.strides == index_vector{1, 2, 6}));
     BOOST_TEST((v.type == dtype::float32));
     BOOST_TEST(static_cast<void*>(v.data) == memory.data());
     const least<float> l{{5}, memory.data()};
-    BOOST_TEST((tensor_traits<least<float>>::view(l).extents == sizes{5}));
+    BOOST_TEST((tensor_traits<least<float>>::view(l).extents == index_vector{5}));
 }
 
 BOOST_AUTO_TEST_CASE(no_dimensions) {
@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(saved_from_const_elements_loaded_into_another_layout) {
     BOOST_TEST(to == (std::vector<float>{0, 3, 1, 4, 2, 5}));
     state_dict read_only{{"m", right}};
     BOOST_CHECK_EXCEPTION(load(read_only, "ckpt", store), error, [](const error& e) {
-        return e.code() == errc::invalid_state && e.context().tensor == "m";
+        return e.code() == errc::invalid_state && e.context().fqn == "m";
     });
 }
 
@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE(saved_from_const_elements_loaded_into_another_layout) {
 BOOST_AUTO_TEST_CASE(the_standard_one) {
     std::vector<float> memory(6);
     std::mdspan<float, std::dextents<int, 2>, std::layout_left> m(memory.data(), 2, 3);
-    BOOST_TEST((tensor_traits<decltype(m)>::view(m).strides == sizes{1, 2}));
+    BOOST_TEST((tensor_traits<decltype(m)>::view(m).strides == index_vector{1, 2}));
     std::mdspan<float, std::extents<int>> scalar(memory.data());
     BOOST_TEST(tensor_traits<decltype(scalar)>::view(scalar).extents.empty());
 }

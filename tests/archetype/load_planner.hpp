@@ -28,8 +28,8 @@ public:
     void commit_tensor(const_lvalue<read_item> i, tensor_view v) {
         inner_.commit_tensor(i.get(), v);
     }
-    void load_object(const_lvalue<read_item> i, value&& v) {
-        inner_.load_object(i.get(), std::move(v));
+    void load_value(const_lvalue<read_item> i, value&& v) {
+        inner_.load_value(i.get(), std::move(v));
     }
 
 private:
@@ -59,9 +59,9 @@ struct load_planner_without_commit : load_planner { void commit_tensor() = delet
 struct load_planner_commit_returns : load_planner {
     bool commit_tensor(const read_item&, tensor_view);
 };
-struct load_planner_without_object : load_planner { void load_object() = delete; };
-struct load_planner_object_by_reference : load_planner {
-    void load_object(const read_item&, value&);
+struct load_planner_without_value : load_planner { void load_value() = delete; };
+struct load_planner_value_by_reference : load_planner {
+    void load_value(const read_item&, value&);
 };
 
 static_assert(!LoadPlanner<load_planner_immovable> && !LoadPlanner<load_planner_without_set_up>);
@@ -74,8 +74,8 @@ static_assert(!LoadPlanner<load_planner_without_resolve>);
 static_assert(!LoadPlanner<load_planner_resolves_const>);
 static_assert(!LoadPlanner<load_planner_without_commit>);
 static_assert(!LoadPlanner<load_planner_commit_returns>);
-static_assert(!LoadPlanner<load_planner_without_object>);
-static_assert(!LoadPlanner<load_planner_object_by_reference>);
+static_assert(!LoadPlanner<load_planner_without_value>);
+static_assert(!LoadPlanner<load_planner_value_by_reference>);
 
 }  // namespace cairn::archetype
 

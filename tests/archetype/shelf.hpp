@@ -39,7 +39,7 @@ struct shelf {
         std::lock_guard const lock(m);
         auto const& items = checkpoints[id].items;
         auto const it = items.find(name);
-        if (it == items.end()) throw error(errc::corrupt, {.object = name, .found = "nothing"});
+        if (it == items.end()) throw error(errc::corrupt, {.file = name, .found = "nothing"});
         return it->second;
     }
 };

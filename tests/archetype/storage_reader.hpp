@@ -31,7 +31,7 @@ public:
         std::lock_guard const lock(from_->m);
         auto const it = from_->checkpoints.find(id_);
         if (it == from_->checkpoints.end() || !it->second.there)
-            throw error(errc::not_found, {.object = id_});
+            throw error(errc::not_found, {.file = id_});
         return it->second.meta;
     }
     void set_up_reader(const_lvalue<metadata> m, const_lvalue<storage_setup>) { meta_ = m.get(); }
@@ -58,16 +58,16 @@ private:
         if (worker_.joinable()) worker_.join();
     }
     void fetch(const read_item& item, const read_target& to) {
-        if (auto const* o = meta_.object(item.fqn))
-            return to.load_object(item, from_->find(id_, o->at.object)->object);
+        if (auto const* o = meta_.value(item.fqn))
+            return to.load_value(item, from_->find(id_, o->at.file)->object);
         auto const* t = meta_.tensor(item.fqn);
         auto const& c = t->chunks.at(item.chunk);
-        auto const stored = from_->find(id_, c.at.object);
-        const_tensor_view part(t->type, c.where.lengths, stored->bytes.data());
-        for (std::size_t d = 0; d < item.lengths.size(); ++d)
+        auto const stored = from_->find(id_, c.at.file);
+        const_tensor_view part(t->type, c.where.shape, stored->bytes.data());
+        for (std::size_t d = 0; d < item.shape.size(); ++d)
             part.data += item.source_offsets[d] * part.strides[d] *
                          static_cast<std::int64_t>(size_of(t->type));
-        part.extents = item.lengths;
+        part.shape = item.shape;
         auto const window = to.resolve_tensor(item);
         copy_elements(part, window);
         to.commit_tensor(item, window);

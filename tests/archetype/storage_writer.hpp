@@ -99,7 +99,7 @@ private:
         } else {
             auto const& from = std::get<const_tensor_view>(d);
             made->bytes.resize(static_cast<std::size_t>(from.bytes()));
-            copy_elements(from, {from.type, from.extents, made->bytes.data()});
+            copy_elements(from, {from.type, from.shape, made->bytes.data()});
         }
         std::lock_guard const lock(to_->m);
         to_->checkpoints[id_].items[name] = made;

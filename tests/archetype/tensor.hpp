@@ -102,18 +102,19 @@ namespace cairn {
 template <>
 struct tensor_traits<archetype::tensor> {
     static tensor_view view(archetype::tensor& t) {
-        return {dtype::float32, sizes(t.shape()), t.elements()};
+        return {dtype::float32, index_vector(t.shape()), t.elements()};
     }
     static archetype::const_window view(const archetype::tensor& t) {
-        return archetype::const_window({dtype::float32, sizes(t.shape()), t.elements()});
+        return archetype::const_window({dtype::float32, index_vector(t.shape()), t.elements()});
     }
 };
 template <>
 struct shard_traits<archetype::sharded> {
-    static std::vector<int> global_sizes(const archetype::sharded& s) { return {s.whole()}; }
+    static std::vector<int> global_shape(const archetype::sharded& s) { return {s.whole()}; }
     static archetype::lone_shard shards(archetype::sharded& s) {
         const std::vector<int> at{s.offset()};
-        return archetype::lone_shard(shard(box(sizes(at), sizes(s.part().shape())), s.part()));
+        return archetype::lone_shard(
+            shard(box(index_vector(at), index_vector(s.part().shape())), s.part()));
     }
 };
 
@@ -137,21 +138,21 @@ struct shard_traits<archetype::no_global_sizes> {
 };
 template <>
 struct shard_traits<archetype::global_sizes_is_void> {
-    static void global_sizes(const archetype::global_sizes_is_void&) {}
+    static void global_shape(const archetype::global_sizes_is_void&) {}
     static std::vector<shard> shards(const archetype::global_sizes_is_void&) { return {}; }
 };
 template <>
 struct shard_traits<archetype::no_shards> {
-    static sizes global_sizes(const archetype::no_shards&) { return {}; }
+    static index_vector global_shape(const archetype::no_shards&) { return {}; }
 };
 template <>
 struct shard_traits<archetype::shards_is_no_range> {
-    static sizes global_sizes(const archetype::shards_is_no_range&) { return {}; }
+    static index_vector global_shape(const archetype::shards_is_no_range&) { return {}; }
     static int shards(const archetype::shards_is_no_range&) { return 0; }
 };
 template <>
 struct shard_traits<archetype::shards_of_boxes> {
-    static sizes global_sizes(const archetype::shards_of_boxes&) { return {}; }
+    static index_vector global_shape(const archetype::shards_of_boxes&) { return {}; }
     static std::vector<box> shards(const archetype::shards_of_boxes&) { return {}; }
 };
 

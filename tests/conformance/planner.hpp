@@ -46,11 +46,11 @@ struct flat_ranks {
 /// The row-major bytes behind a view.
 inline std::vector<std::byte> bytes_of(const const_tensor_view& v) {
     std::vector<std::byte> out(static_cast<std::size_t>(v.bytes()));
-    copy_elements(v, {v.type, v.extents, out.data()});
+    copy_elements(v, {v.type, v.shape, out.data()});
     return out;
 }
 
-using box_key = std::tuple<std::string, sizes, sizes>;
+using box_key = std::tuple<std::string, index_vector, index_vector>;
 
 /// What a save leaves for a load: metadata, and the content of each chunk and object.
 struct saved_content {
@@ -84,9 +84,9 @@ saved_content plan_a_save(Make& make, flat_ranks& all) {
         for (auto const& item : plan.items) {
             item_data const data = planners[r].resolve_data(item);
             BOOST_TEST_CONTEXT("rank " << r << ", '" << item.fqn << "'") {
-                if (item.kind == item_kind::object) {
+                if (item.kind == item_kind::value) {
                     BOOST_REQUIRE(std::holds_alternative<const value*>(data));
-                    BOOST_TEST(out.meta.object(item.fqn) != nullptr);
+                    BOOST_TEST(out.meta.value(item.fqn) != nullptr);
                     // Each object once.
                     BOOST_TEST(
                         out.objects.emplace(item.fqn, *std::get<const value*>(data)).second);
@@ -94,13 +94,13 @@ saved_content plan_a_save(Make& make, flat_ranks& all) {
                 }
                 BOOST_REQUIRE(std::holds_alternative<const_tensor_view>(data));
                 auto const& v = std::get<const_tensor_view>(data);
-                BOOST_TEST((v.type == item.type && v.extents == item.where.lengths));
+                BOOST_TEST((v.type == item.type && v.shape == item.where.shape));
                 auto const* t = out.meta.tensor(item.fqn);
                 BOOST_REQUIRE(t != nullptr);
-                BOOST_TEST((t->type == item.type && t->extents == item.global));
+                BOOST_TEST((t->type == item.type && t->shape == item.global_shape));
                 // Each chunk once.
                 BOOST_TEST(out.chunks
-                               .emplace(box_key(item.fqn, item.where.offsets, item.where.lengths),
+                               .emplace(box_key(item.fqn, item.where.offsets, item.where.shape),
                                         bytes_of(v))
                                .second);
             }
@@ -123,9 +123,9 @@ inline void check_metadata_of(const saved_content& s) {
             std::vector<box> boxes;
             for (auto const& c : t->chunks) {
                 boxes.push_back(c.where);
-                BOOST_TEST(s.chunks.count(box_key(fqn, c.where.offsets, c.where.lengths)) == 1u);
+                BOOST_TEST(s.chunks.count(box_key(fqn, c.where.offsets, c.where.shape)) == 1u);
             }
-            BOOST_CHECK_NO_THROW(check_coverage(fqn, t->extents, boxes));
+            BOOST_CHECK_NO_THROW(check_coverage(fqn, t->shape, boxes));
             chunks += boxes.size();
         }
     }
@@ -157,24 +157,24 @@ void plan_a_load(Make& make, const saved_content& s, flat_ranks& all) {
     for (std::size_t r = 0; r < n; ++r) {
         for (auto const& item : finished[r].items) {
             BOOST_TEST_CONTEXT("rank " << r << ", '" << item.fqn << "'") {
-                if (item.kind == item_kind::object) {
-                    planners[r].load_object(item, value(s.objects.at(item.fqn)));
+                if (item.kind == item_kind::value) {
+                    planners[r].load_value(item, value(s.objects.at(item.fqn)));
                     continue;
                 }
                 auto const* t = s.meta.tensor(item.fqn);
                 BOOST_REQUIRE((t != nullptr && item.chunk < t->chunks.size()));
                 auto const& where = t->chunks[item.chunk].where;
-                BOOST_TEST(contains(box::whole(where.lengths),
-                                    box(item.source_offsets, item.lengths)));
+                BOOST_TEST(contains(box::whole(where.shape),
+                                    box(item.source_offsets, item.shape)));
                 tensor_view const window = planners[r].resolve_tensor(item);
-                BOOST_TEST((window.extents == item.lengths && window.type == t->type));
+                BOOST_TEST((window.shape == item.shape && window.type == t->type));
                 auto const& stored =
-                    s.chunks.at(box_key(item.fqn, where.offsets, where.lengths));
-                const_tensor_view from(t->type, where.lengths, stored.data());
-                for (std::size_t d = 0; d < item.lengths.size(); ++d)
+                    s.chunks.at(box_key(item.fqn, where.offsets, where.shape));
+                const_tensor_view from(t->type, where.shape, stored.data());
+                for (std::size_t d = 0; d < item.shape.size(); ++d)
                     from.data += item.source_offsets[d] * from.strides[d] *
                                  static_cast<std::int64_t>(size_of(t->type));
-                from.extents = item.lengths;
+                from.shape = item.shape;
                 copy_elements(from, window);
                 planners[r].commit_tensor(item, window);
             }

@@ -152,7 +152,7 @@ public:
     }
     void read_data(const load_plan& plan, const read_target& target, completion<done_t> done) {
         bool const values = !plan.items.empty() &&
-                            plan.items.front().kind == item_kind::object;
+                            plan.items.front().kind == item_kind::value;
         auto const what = values ? call::read_values : call::read;
         w_->before(what, rank_);
         auto seen =

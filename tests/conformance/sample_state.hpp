@@ -44,10 +44,10 @@ public:
     cairn::state_dict state_dict() {
         cairn::state_dict d;
         for (auto& p : parts_) {
-            tensor_view v(p.type, p.where.lengths, p.bytes.data());
-            if (p.transposed) v.strides = {1, p.where.lengths[0]};
+            tensor_view v(p.type, p.where.shape, p.bytes.data());
+            if (p.transposed) v.strides = {1, p.where.shape[0]};
             if (p.sharded)
-                d[p.fqn] = sharded_view{p.global, p.type, {shard(p.where, v)}};
+                d[p.fqn] = sharded_view{p.global_shape, p.type, {shard(p.where, v)}};
             else
                 d[p.fqn] = v;
         }
@@ -84,7 +84,7 @@ private:
     struct part {
         std::string fqn{};
         dtype type = dtype::float32;
-        sizes global{};
+        index_vector global_shape{};
         bool sharded = false;
         bool transposed = false;
         box where{};
@@ -93,17 +93,18 @@ private:
 
     static value objects(int seed) { return value(std::int64_t{1} << 40 | seed); }
 
-    void add(std::string fqn, dtype type, sizes global, bool sharded, int seed,
+    void add(std::string fqn, dtype type, index_vector global, bool sharded, int seed,
              bool transposed = false) {
         part p{std::move(fqn), type, std::move(global), sharded, transposed, {}, {}};
-        p.where = box::whole(p.global);
+        p.where = box::whole(p.global_shape);
         if (sharded)
-            p.where = boxes_of(p.global, device_mesh::line(ranks_), {shard_along{0}}, rank_).at(0);
+            p.where =
+                boxes_of(p.global_shape, device_mesh::line(ranks_), {shard_along{0}}, rank_).at(0);
         std::size_t row = size_of(type);
-        for (std::size_t d = 1; d < p.global.size(); ++d)
-            row *= static_cast<std::size_t>(p.global[d]);
+        for (std::size_t d = 1; d < p.global_shape.size(); ++d)
+            row *= static_cast<std::size_t>(p.global_shape[d]);
         std::size_t const first =
-            p.global.empty() ? 0 : static_cast<std::size_t>(p.where.offsets[0]) * row;
+            p.global_shape.empty() ? 0 : static_cast<std::size_t>(p.where.offsets[0]) * row;
         p.bytes.resize(static_cast<std::size_t>(p.where.volume()) * size_of(type));
         for (std::size_t i = 0; i < p.bytes.size(); ++i) {
             auto const n = (first + i) * 31 + static_cast<std::size_t>(seed) * 7 + p.fqn.size();

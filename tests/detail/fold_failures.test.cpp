@@ -25,7 +25,7 @@ using ranges = std::vector<cairn::rank_range>;
 using cairn::detail::failure_folder;
 
 rank_failure failure(int rank, std::string tensor, errc code = errc::missing_key) {
-    return cairn::error(code, {.tensor = std::move(tensor)}).as_failure(rank);
+    return cairn::error(code, {.fqn = std::move(tensor)}).as_failure(rank);
 }
 bool has(const std::string& s, const std::string& part) { return s.find(part) != s.npos; }
 
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_fail_alike_are_one) {
     BOOST_TEST((all[0].ranks == ranges{{0, 3}, {5, 5}, {7, 8}}));
     BOOST_TEST(all[0].text == "ranks 0-3, 5, 7-8: 'a': the checkpoint has no such key");
     BOOST_TEST(all[0].where.rank == 0);
-    BOOST_TEST(all[0].where.tensor == "a");
+    BOOST_TEST(all[0].where.fqn == "a");
     BOOST_TEST(all[0].count() == 7u);
     BOOST_TEST(all[1].text == "rank 4: 'b': the checkpoint has no such key");
     BOOST_TEST(all[1].count() == 1u);
@@ -167,10 +167,10 @@ BOOST_AUTO_TEST_CASE(a_text_ends_with_a_whole_character) {
                    std::string::npos);
     BOOST_TEST(cairn::detail::shortened("abc", 3) == "abc");
     BOOST_TEST(cairn::detail::shortened("abcd", 3) == "abc... (4 bytes)");
-    cairn::error const e(errc::missing_key, {.tensor = umlauts, .found = umlauts});
+    cairn::error const e(errc::missing_key, {.fqn = umlauts, .found = umlauts});
     BOOST_TEST(std::string(e.what()).size() < 5000u);
     BOOST_TEST(cairn::detail::find_not_utf8(e.what()) == std::string::npos);
-    BOOST_TEST(e.context().tensor == umlauts);
+    BOOST_TEST(e.context().fqn == umlauts);
 }
 
 BOOST_AUTO_TEST_CASE(travel_with_their_ranks) {

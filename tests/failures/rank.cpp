@@ -207,7 +207,7 @@ struct state {
                                            {cairn::shard_along{0}}, rank).at(0);
         mine.assign(static_cast<std::size_t>(where.volume()), v);
         view = {{rows, 64}, cairn::dtype::float32,
-                {cairn::shard(where, cairn::tensor_view(cairn::dtype::float32, where.lengths,
+                {cairn::shard(where, cairn::tensor_view(cairn::dtype::float32, where.shape,
                                                         mine.data()))}};
         dict = {{"w", view}, {"step", std::ref(step)}};
         step = static_cast<int>(v);

@@ -181,7 +181,7 @@ BOOST_AUTO_TEST_CASE(a_zip_whose_records_share_bytes_is_read_once) {
                           cairn::error);
     });
     BOOST_TEST(n < 2 * item.size());
-    is_refused(item.size(), [&] { (void)format::torch::decode_object(item); });
+    is_refused(item.size(), [&] { (void)format::torch::decode_value(item); });
 }
 
 /// cairn would read one, PyTorch the other.
@@ -190,9 +190,9 @@ BOOST_AUTO_TEST_CASE(a_zip_with_one_name_twice_is_refused) {
     z.add("data.pkl", "\x80\x02N.");
     z.add("version", "3\n");
     auto const good = z.out;
-    BOOST_TEST(format::torch::decode_object(some_zip(z).finish()).is_none());
+    BOOST_TEST(format::torch::decode_value(some_zip(z).finish()).is_none());
     z.add("data.pkl", "\x80\x02K\x01.");
-    is_refused(1000, [&] { (void)format::torch::decode_object(z.finish()); });
+    is_refused(1000, [&] { (void)format::torch::decode_value(z.finish()); });
 }
 
 /// A tensor without elements: nothing is read, wherever it is said to begin.

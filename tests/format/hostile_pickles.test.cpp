@@ -39,7 +39,7 @@ cairn::chunk chunk_at(std::int64_t first, std::int64_t n, const std::string& fil
 cairn::metadata row_of_chunks(const std::string& key, std::size_t n, const std::string& file) {
     cairn::metadata m;
     cairn::tensor_metadata t;
-    t.extents = {static_cast<std::int64_t>(n)};
+    t.shape = {static_cast<std::int64_t>(n)};
     for (std::size_t i = 0; i < n; ++i)
         t.chunks.push_back(chunk_at(static_cast<std::int64_t>(i), 1, file));
     m.entries[key] = std::move(t);
@@ -357,7 +357,7 @@ BOOST_AUTO_TEST_CASE(lists_and_dicts_are_no_keys) {
     });
     is_refused(b.size(), [&] { read_value(b); });
     auto const pair = value::dict({{value::tuple({1, "a"}), 1}, {nullptr, 2}, {1.5, 3}});
-    BOOST_TEST((format::torch::decode_object(format::torch::encode_object(pair)) == pair));
+    BOOST_TEST((format::torch::decode_value(format::torch::encode_value(pair)) == pair));
 }
 
 /// One byte each makes a value, or a node of the tree at least.

@@ -33,7 +33,7 @@ bytes slurp(const fs::path& p) {
 }
 
 bytes encoded_again(std::span<const std::byte> item, bool tensor) {
-    if (!tensor) return format::torch::encode_object(format::torch::decode_object(item));
+    if (!tensor) return format::torch::encode_value(format::torch::decode_value(item));
     auto const p = format::torch::parse_tensor_item(
         [&](std::uint64_t at, std::span<std::byte> into) {
             std::memcpy(into.data(), item.data() + at, into.size());
@@ -42,7 +42,7 @@ bytes encoded_again(std::span<const std::byte> item, bool tensor) {
     auto const payload = item.subspan(p.payload_offset, p.payload_length);
     BOOST_TEST(format::crc32(payload) == p.payload_crc);
     format::torch::tensor_item const t(
-        {p.type, p.extents, p.strides, p.payload_length / cairn::size_of(p.type), 64});
+        {p.type, p.shape, p.strides, p.payload_length / cairn::size_of(p.type), 64});
     bytes out = t.prefix();
     out.insert(out.end(), payload.begin(), payload.end());
     auto const suffix = t.suffix(p.payload_crc);
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(are_byte_identical_to_pytorch_2_14) {
         auto const dir = e.path() / "checkpoint";
         auto const m = format::native::parse_metadata_file(slurp(dir / ".metadata")).meta;
         auto const one = [&](const cairn::storage_location& at, bool tensor) {
-            auto const file = slurp(dir / at.object);
+            auto const file = slurp(dir / at.file);
             std::span<const std::byte> const item(file.data() + at.offset, at.length);
             auto const again = encoded_again(item, tensor);
             ++items;
@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(are_byte_identical_to_pytorch_2_14) {
             if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry))
                 for (auto const& c : t->chunks) one(c.at, true);
             else
-                one(std::get<cairn::object_metadata>(entry).at, false);
+                one(std::get<cairn::value_metadata>(entry).at, false);
         }
     }
     std::cout << "items: " << same << " of " << items << " byte-identical to PyTorch 2.14's\n";
@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(every_value_comes_back) {
          {"none", value::bytes_t{}},
          {"huge", cairn::big_int(std::vector<std::uint8_t>(300, 0x5a))},
          {7, "int key"}});
-    BOOST_TEST((format::torch::decode_object(format::torch::encode_object(v)) == v));
+    BOOST_TEST((format::torch::decode_value(format::torch::encode_value(v)) == v));
 }
 
 BOOST_AUTO_TEST_CASE(hostile_pickles_are_refused) {

@@ -39,7 +39,7 @@ value power_of_two(std::size_t n) {
 
 void is_pickled_as(const value& v, std::string_view wanted) {
     BOOST_TEST(hex(torch::value_pickler::pickle(v)) == wanted);
-    BOOST_TEST((torch::decode_object(torch::encode_object(v)) == v));
+    BOOST_TEST((torch::decode_value(torch::encode_value(v)) == v));
 }
 
 struct long_container {
@@ -55,10 +55,10 @@ void are_items_of(std::initializer_list<long_container> cases, Make&& make) {
             std::vector<value> items;
             for (std::int64_t i = 0; i < c.n; ++i) items.emplace_back(i);
             auto const v = make(std::move(items));
-            auto const item = torch::encode_object(v);
+            auto const item = torch::encode_value(v);
             BOOST_TEST(item.size() == c.item_bytes);
             BOOST_TEST(cairn::format::crc32(item) == c.item_crc);
-            BOOST_TEST((torch::decode_object(item) == v));
+            BOOST_TEST((torch::decode_value(item) == v));
         }
     }
 }

@@ -92,7 +92,7 @@ inline void checkpoint(std::span<const std::byte> b) {
     for (auto const& [fqn, entry] : m.entries)
         if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry))
             claimed += std::min<std::uint64_t>(
-                static_cast<std::uint64_t>(t->extents.product()) * cairn::size_of(t->type),
+                static_cast<std::uint64_t>(t->shape.product()) * cairn::size_of(t->type),
                 std::uint64_t{1} << 40);
     if (claimed <= 4 * size) {
         auto all = support::room_for(m);

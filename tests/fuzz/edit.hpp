@@ -59,7 +59,7 @@ private:
         n = static_cast<std::int64_t>(number(static_cast<std::uint64_t>(n)));
     }
     void change(std::uint64_t& n) { n = number(n); }
-    void change(cairn::sizes& s) {
+    void change(cairn::index_vector& s) {
         switch (s.empty() ? 1 : e_() % 8) {
             case 0: s.pop_back(); return;
             case 1: s.push_back(static_cast<std::int64_t>(e_() % 3)); return;
@@ -79,7 +79,7 @@ private:
     }
     void change(cairn::storage_location& at) {
         auto const kind = e_() % 12;
-        if (kind == 0) return change(at.object);
+        if (kind == 0) return change(at.file);
         if (kind == 1) return change(at.offset);
         if (kind == 2) return change(at.length);
         if (kind == 3) return at.transforms.push_back("stream.zstd/1");
@@ -92,29 +92,29 @@ private:
     }
     void change(cairn::tensor_metadata& t) {
         if (t.chunks.empty() || e_() % 8 == 0) {
-            if (e_() % 2 != 0) return change(t.extents);
+            if (e_() % 2 != 0) return change(t.shape);
             t.type = static_cast<cairn::dtype>(e_() % cairn::dtype_count);
             return;
         }
         auto& c = *any(t.chunks);
         switch (e_() % 8) {
             case 0: return change(c.where.offsets);
-            case 1: return change(c.where.lengths);
+            case 1: return change(c.where.shape);
             case 2: t.chunks.push_back(cairn::chunk(c)); return;
             case 3:
                 c = t.chunks.back();
                 t.chunks.pop_back();
                 return;
             case 4:  // all of it, and of everything that follows from it
-                if (c.where.lengths.empty()) return;
+                if (c.where.shape.empty()) return;
                 {
-                    auto const d = below(c.where.lengths.size());
+                    auto const d = below(c.where.shape.size());
                     auto const n = static_cast<std::int64_t>(e_() % 5000);
                     for (auto& x : t.chunks) {
-                        if (x.where.lengths.size() > d) x.where.lengths[d] = n;
+                        if (x.where.shape.size() > d) x.where.shape[d] = n;
                         if (x.where.offsets.size() > d) x.where.offsets[d] = 0;
                     }
-                    if (t.extents.size() > d) t.extents[d] = n;
+                    if (t.shape.size() > d) t.shape[d] = n;
                 }
                 return;
             default: return change(c.at);
@@ -139,7 +139,7 @@ private:
                 case 0: m.entries[entry->first + "x"] = entry->second; break;
                 case 1: m.entries.erase(entry); break;
                 case 2:
-                    if (!m.object_sizes.empty()) change(any(m.object_sizes)->second);
+                    if (!m.file_sizes.empty()) change(any(m.file_sizes)->second);
                     break;
                 case 3: edit_path(m.paths[entry->first]); break;
                 case 4: {
@@ -154,7 +154,7 @@ private:
                     if (auto* t = std::get_if<cairn::tensor_metadata>(&entry->second))
                         change(*t);
                     else
-                        change(std::get<cairn::object_metadata>(entry->second).at);
+                        change(std::get<cairn::value_metadata>(entry->second).at);
             }
         }
         if (!has_index) {
@@ -208,7 +208,7 @@ private:
             auto* t = std::get_if<cairn::tensor_metadata>(&any(m.entries)->second);
             if (t == nullptr || t->chunks.empty()) return;
             auto& chunk = *any(t->chunks);
-            auto const file = c_.files.find(chunk.at.object);
+            auto const file = c_.files.find(chunk.at.file);
             if (file == c_.files.end() || !chunk.at.layout) return;
             auto& b = file->second;
             auto const length = support::crafted::footer_length(b);
@@ -234,7 +234,7 @@ private:
             b.resize(b.size() - length);
             auto const again = support::native::encode_footer(f);
             b.insert(b.end(), again.begin(), again.end());
-            m.object_sizes[file->first] = b.size();
+            m.file_sizes[file->first] = b.size();
             c_.set_index(m);
         } catch (const cairn::error&) {
             edit_bytes();

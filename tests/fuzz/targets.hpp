@@ -49,7 +49,7 @@ inline void item(bytes b) {
         },
         b.size());
 }
-inline void object(bytes b) { (void)cairn::format::torch::decode_object(b); }
+inline void object(bytes b) { (void)cairn::format::torch::decode_value(b); }
 inline void footer(bytes b) {
     if (b.size() >= cairn::format::native::footer_tail_bytes)
         (void)cairn::format::native::footer_length(

@@ -18,7 +18,7 @@ BOOST_AUTO_TEST_SUITE(local_ranges)
 
 namespace {
 
-using cairn::sizes;
+using cairn::index_vector;
 namespace oracle = cairn::oracle;
 
 constexpr std::int64_t untouched = -7;
@@ -26,7 +26,7 @@ constexpr std::int64_t untouched = -7;
 /// A tensor in one layout over some ranks, each of which may hold several ranges of local arrays.
 class laid_out {
 public:
-    laid_out(std::mt19937& random, const sizes& shape)
+    laid_out(std::mt19937& random, const index_vector& shape)
         : shape_(shape), padded_(shape), ranks(static_cast<int>(oracle::pick(random, 1, 4))) {
         for (auto& n : padded_) n += oracle::pick(random, 0, 2);
         pieces_ = oracle::zero_ranks(random, padded_);
@@ -78,7 +78,7 @@ private:
         }
     }
 
-    sizes shape_, padded_;
+    index_vector shape_, padded_;
     std::vector<oracle::zero_rank> pieces_;
     std::vector<std::vector<std::int64_t>> memory_;
     std::vector<int> owner_;

@@ -136,13 +136,14 @@ BOOST_AUTO_TEST_CASE(claims_that_contradict_name_both_ranks) {
         const char* what;
         std::function<cairn::node(int rank, std::vector<float>& memory)> make;
     };
-    auto const view = [](std::vector<float>& m, cairn::sizes shape) {
+    auto const view = [](std::vector<float>& m, cairn::index_vector shape) {
         return cairn::tensor_view(cairn::dtype::float32, std::move(shape), m.data());
     };
     std::vector<conflict> const conflicts{
         {"shapes",
          [&](int rank, std::vector<float>& m) {
-             return cairn::node(view(m, rank == 2 ? cairn::sizes{12} : cairn::sizes{3, 4}));
+             return cairn::node(
+                 view(m, rank == 2 ? cairn::index_vector{12} : cairn::index_vector{3, 4}));
          }},
         {"dtypes",
          [&](int rank, std::vector<float>& m) {
@@ -162,7 +163,7 @@ BOOST_AUTO_TEST_CASE(claims_that_contradict_name_both_ranks) {
              cairn::box const where({begin[rank], 0}, {end[rank] - begin[rank], 2});
              return cairn::node(cairn::sharded_view{
                  {6, 2}, cairn::dtype::float32,
-                 {cairn::shard(where, view(m, where.lengths))}});
+                 {cairn::shard(where, view(m, where.shape))}});
          }},
     };
     for (auto const& c : conflicts) {

@@ -18,13 +18,13 @@ BOOST_AUTO_TEST_SUITE(property)
 namespace {
 
 using cairn::box;
-using cairn::sizes;
+using cairn::index_vector;
 using engine = std::mt19937_64;
 
 int below(engine& e, int n) { return static_cast<int>(e() % static_cast<unsigned>(n)); }
 
 /// Boxes of each rank in one random layout; together they cover the tensor.
-std::vector<std::vector<box>> layout(engine& e, const sizes& extents, int ranks) {
+std::vector<std::vector<box>> layout(engine& e, const index_vector& extents, int ranks) {
     std::vector<std::vector<box>> out(static_cast<std::size_t>(ranks));
     auto const rank = static_cast<int>(extents.size());
     int const kind = rank == 0 ? 0 : below(e, 6);
@@ -56,7 +56,7 @@ std::vector<std::vector<box>> layout(engine& e, const sizes& extents, int ranks)
 struct tensor {
     std::string name;
     cairn::dtype type;
-    sizes extents;
+    index_vector extents;
     std::vector<std::byte> dense;
     std::vector<std::vector<box>> from, to;
 };
@@ -67,35 +67,35 @@ struct holder {
     cairn::sharded_view view;
 
     holder(const tensor& t, const std::vector<box>& boxes, std::uint64_t seed, bool fill) {
-        view = {t.extents, t.type, {}};
+        view = {t.shape, t.type, {}};
         engine e(seed);
-        cairn::tensor_view const dense(t.type, t.extents, const_cast<std::byte*>(t.dense.data()));
+        cairn::tensor_view const dense(t.type, t.shape, const_cast<std::byte*>(t.dense.data()));
         for (auto const& b : boxes) {
             // A random order of dimensions in memory, now and then with gaps.
             std::vector<std::size_t> order(b.rank());
             std::iota(order.begin(), order.end(), std::size_t{0});
             if (below(e, 3) == 0) std::shuffle(order.begin(), order.end(), e);
             std::int64_t step = below(e, 4) == 0 ? 2 : 1;
-            sizes strides(b.rank(), 0);
+            index_vector strides(b.rank(), 0);
             for (std::size_t k = order.size(); k-- > 0;) {
                 strides[order[k]] = step;
-                step *= std::max<std::int64_t>(1, b.lengths[order[k]]);
+                step *= std::max<std::int64_t>(1, b.shape[order[k]]);
             }
             memory.emplace_back(static_cast<std::size_t>(step) * cairn::size_of(t.type) + 1,
                                 std::byte{0xee});
-            cairn::tensor_view v(t.type, b.lengths, strides, memory.back().data());
+            cairn::tensor_view v(t.type, b.shape, strides, memory.back().data());
             if (fill && !b.empty()) copy_elements(cairn::const_tensor_view(subview(dense, b)), v);
             view.shards.emplace_back(b, v);
         }
     }
     bool equals(const tensor& t) const {
-        cairn::const_tensor_view const dense(t.type, t.extents, t.dense.data());
+        cairn::const_tensor_view const dense(t.type, t.shape, t.dense.data());
         for (auto const& s : view.shards) {
             std::vector<std::byte> got(static_cast<std::size_t>(s.view.bytes())), want(got.size());
             if (s.where.empty()) continue;
-            copy_elements(s.view, cairn::tensor_view(t.type, s.where.lengths, got.data()));
+            copy_elements(s.view, cairn::tensor_view(t.type, s.where.shape, got.data()));
             copy_elements(subview(dense, s.where),
-                          cairn::tensor_view(t.type, s.where.lengths, want.data()));
+                          cairn::tensor_view(t.type, s.where.shape, want.data()));
             if (got != want) return false;
         }
         return true;
@@ -107,11 +107,11 @@ tensor random_tensor(engine& e, std::size_t index, int from, int to) {
     t.name = "t" + std::to_string(index);
     t.type = static_cast<cairn::dtype>(below(e, cairn::dtype_count));
     for (int d = below(e, 5); d > 0; --d)
-        t.extents.push_back(below(e, 9) == 0 ? 0 : 1 + below(e, 8));
-    t.dense.resize(static_cast<std::size_t>(t.extents.product()) * cairn::size_of(t.type));
+        t.shape.push_back(below(e, 9) == 0 ? 0 : 1 + below(e, 8));
+    t.dense.resize(static_cast<std::size_t>(t.shape.product()) * cairn::size_of(t.type));
     for (auto& b : t.dense) b = static_cast<std::byte>(e());
-    t.from = layout(e, t.extents, from);
-    t.to = layout(e, t.extents, to);
+    t.from = layout(e, t.shape, from);
+    t.to = layout(e, t.shape, to);
     return t;
 }
 
@@ -120,9 +120,9 @@ std::vector<cairn::write_item> cut(std::vector<cairn::write_item> usual, std::ui
     std::vector<cairn::write_item> out;
     for (auto& i : usual) {
         for (auto n : i.where.offsets) seed = seed * 31 + static_cast<std::uint64_t>(n);
-        for (auto n : i.where.lengths) seed = seed * 37 + static_cast<std::uint64_t>(n);
+        for (auto n : i.where.shape) seed = seed * 37 + static_cast<std::uint64_t>(n);
         engine e(seed);
-        if (i.kind == cairn::item_kind::object || i.where.rank() == 0 || below(e, 3) == 0) {
+        if (i.kind == cairn::item_kind::value || i.where.rank() == 0 || below(e, 3) == 0) {
             out.push_back(std::move(i));
             continue;
         }
@@ -131,8 +131,8 @@ std::vector<cairn::write_item> cut(std::vector<cairn::write_item> usual, std::ui
         for (int pieces = 1 + below(e, 3); pieces > 0; --pieces) {
             auto piece = i;
             auto const left = end - i.where.offsets[d];
-            piece.where.lengths[d] = pieces == 1 ? left : below(e, static_cast<int>(left) + 1);
-            i.where.offsets[d] += piece.where.lengths[d];
+            piece.where.shape[d] = pieces == 1 ? left : below(e, static_cast<int>(left) + 1);
+            i.where.offsets[d] += piece.where.shape[d];
             out.push_back(std::move(piece));
         }
     }

@@ -14,10 +14,10 @@ void describe() {
     bool first = true;
     for (auto const& t : mixed::tensors()) {
         std::cout << (first ? "" : ", ") << '"' << t.fqn << "\": {\"dtype\": \""
-                  << cairn::name_of(t.type) << "\", \"shape\": " << cairn::to_string(t.extents)
+                  << cairn::name_of(t.type) << "\", \"shape\": " << cairn::to_string(t.shape)
                   << ", \"hex\": \"";
         first = false;
-        auto const bytes = static_cast<std::uint64_t>(t.extents.product()) * cairn::size_of(t.type);
+        auto const bytes = static_cast<std::uint64_t>(t.shape.product()) * cairn::size_of(t.type);
         for (std::uint64_t i = 0; i < bytes; ++i)
             std::printf("%02x", static_cast<unsigned>(mixed::content(t.fqn, i)));
         std::cout << "\"}";

@@ -24,7 +24,7 @@ inline std::byte content(const std::string& fqn, std::uint64_t at) {
 struct tensor_spec {
     std::string fqn;
     cairn::dtype type;
-    cairn::sizes extents;
+    cairn::index_vector extents;
     /// 0 replicated, 1 rows, 2 columns, 3 flat range, 4 grid, 5 all on rank 0 and a box without
     /// rows on the others, 6 the left half on rank 0 (of a tensor without rows)
     int layout;
@@ -122,33 +122,33 @@ private:
         using namespace cairn;
         auto const line = device_mesh::line(ranks);
         switch (t.layout) {
-            case 1: return boxes_of(t.extents, line, {shard_along{0}}, rank);
-            case 2: return boxes_of(t.extents, line, {shard_along{1}}, rank);
+            case 1: return boxes_of(t.shape, line, {shard_along{0}}, rank);
+            case 2: return boxes_of(t.shape, line, {shard_along{1}}, rank);
             case 3: {
-                auto const n = t.extents.product();
-                return boxes_of_flat_range(t.extents, n * rank / ranks, n * (rank + 1) / ranks);
+                auto const n = t.shape.product();
+                return boxes_of_flat_range(t.shape, n * rank / ranks, n * (rank + 1) / ranks);
             }
             case 4:
                 if (ranks % 2 == 0)
-                    return boxes_of(t.extents, device_mesh::grid({2, ranks / 2}),
+                    return boxes_of(t.shape, device_mesh::grid({2, ranks / 2}),
                                     {shard_along{0}, shard_along{1}}, rank);
-                return boxes_of(t.extents, line, {shard_along{1}}, rank);
+                return boxes_of(t.shape, line, {shard_along{1}}, rank);
             case 5:
                 if (rank != 0) return {box({0, 0}, {0, 4})};
-                return {box::whole(t.extents)};
+                return {box::whole(t.shape)};
             case 6:
                 if (rank != 0) return {};
                 return {box({0, 0}, {0, 3})};
-            default: return {box::whole(t.extents)};
+            default: return {box::whole(t.shape)};
         }
     }
 
     static std::vector<std::byte> expected(const piece& p) {
         std::vector<std::byte> out;
-        auto const strides = cairn::row_major_strides(p.spec.extents);
+        auto const strides = cairn::row_major_strides(p.spec.shape);
         auto const element = cairn::size_of(p.spec.type);
         for (auto const& b : p.boxes) {
-            cairn::sizes at = b.offsets;
+            cairn::index_vector at = b.offsets;
             for (std::int64_t n = b.volume(); n > 0; --n) {
                 std::int64_t flat = 0;
                 for (std::size_t d = 0; d < at.size(); ++d) flat += at[d] * strides[d];
@@ -165,13 +165,13 @@ private:
     }
 
     void add(const tensor_spec& t, int rank, int ranks, bool filled) {
-        pieces_.push_back({t, boxes(t, rank, ranks), {}, {t.extents, t.type, {}}});
+        pieces_.push_back({t, boxes(t, rank, ranks), {}, {t.shape, t.type, {}}});
         auto& p = pieces_.back();
         auto const full = expected(p);
         p.memory = filled ? full : std::vector<std::byte>(full.size(), std::byte{0xee});
         auto* at = p.memory.data();
         for (auto const& b : p.boxes) {
-            p.view.shards.emplace_back(b, cairn::tensor_view(t.type, b.lengths, at));
+            p.view.shards.emplace_back(b, cairn::tensor_view(t.type, b.shape, at));
             at += static_cast<std::uint64_t>(b.volume()) * cairn::size_of(t.type);
         }
     }

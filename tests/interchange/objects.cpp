@@ -144,7 +144,7 @@ int run(const std::vector<std::string>& args) {
         std::ofstream out(args[3], std::ios::binary);
         for (std::uint64_t i = 0; i < std::stoull(args[2]); ++i) {
             draws draw{std::stoull(args[1]) * 1000003 + i};
-            put(out, cairn::format::torch::encode_object(make(draw, 0)));
+            put(out, cairn::format::torch::encode_value(make(draw, 0)));
         }
         return out.flush() ? 0 : 2;
     }
@@ -159,7 +159,7 @@ int run(const std::vector<std::string>& args) {
             auto const item = std::as_bytes(
                 std::span(all).subspan(at + 8, static_cast<std::size_t>(n)));
             put(out,
-                cairn::format::torch::encode_object(cairn::format::torch::decode_object(item)));
+                cairn::format::torch::encode_value(cairn::format::torch::decode_value(item)));
             at += 8 + static_cast<std::size_t>(n);
         }
         return out.flush() ? 0 : 2;

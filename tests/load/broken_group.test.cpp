@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(a_look_for_a_newer_checkpoint_that_throws_anything) {
             odd_reader reader(
                 store, [&](int n) { if (n == 1) fail(); },
                 [&] {
-                    if (r == 1) throw cairn::error(cairn::errc::not_found, {.object = "a file"});
+                    if (r == 1) throw cairn::error(cairn::errc::not_found, {.file = "a file"});
                 });
             cairn::load(sd, "c", o, me, reader);
         });

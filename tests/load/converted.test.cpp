@@ -23,7 +23,7 @@ namespace {
 
 using cairn::box;
 using cairn::dtype;
-using cairn::sizes;
+using cairn::index_vector;
 using cairn::tensor_view;
 
 cairn::load_options converting() {
@@ -54,8 +54,9 @@ std::vector<std::byte> random_bytes(std::size_t n, std::uint64_t seed) {
 }
 
 /// Strides of an order of dimensions in memory, with a gap after each element or none.
-sizes strides_of(const sizes& extents, const std::vector<std::size_t>& order, std::int64_t step) {
-    sizes s(extents.size(), 0);
+index_vector strides_of(const index_vector& extents, const std::vector<std::size_t>& order,
+                        std::int64_t step) {
+    index_vector s(extents.size(), 0);
     for (std::size_t k = order.size(); k-- > 0;) {
         s[order[k]] = step;
         step *= std::max<std::int64_t>(1, extents[order[k]]);
@@ -65,7 +66,7 @@ sizes strides_of(const sizes& extents, const std::vector<std::size_t>& order, st
 
 /// Saves a tensor, loads it into memory of another dtype and layout with each planner, and compares
 /// with a conversion of the whole.
-void check(dtype from, dtype to, const sizes& extents, const std::vector<std::size_t>& order,
+void check(dtype from, dtype to, const index_vector& extents, const std::vector<std::size_t>& order,
            const std::vector<std::size_t>& target_order, std::int64_t step, const box& part) {
     auto const n = static_cast<std::size_t>(extents.product());
     auto const dense = random_bytes(n * cairn::size_of(from), n);
@@ -76,18 +77,18 @@ void check(dtype from, dtype to, const sizes& extents, const std::vector<std::si
 
     auto const m = static_cast<std::size_t>(part.volume());
     std::vector<std::byte> want(m * cairn::size_of(to));
-    convert_elements(subview(whole, part), tensor_view(to, part.lengths, want.data()));
+    convert_elements(subview(whole, part), tensor_view(to, part.shape, want.data()));
     auto const load = [&](auto&& from_storage) {
         std::vector<std::byte> memory(m * cairn::size_of(to) * static_cast<std::size_t>(step),
                                       std::byte{0xee});
-        tensor_view const v(to, part.lengths, strides_of(part.lengths, target_order, step),
+        tensor_view const v(to, part.shape, strides_of(part.shape, target_order, step),
                             memory.data());
         cairn::sharded_view s{extents, to, {}};
         s.shards.emplace_back(part, v);
         cairn::state_dict sd{{"w", s}};
         cairn::load(sd, "c", converting(), from_storage);
         std::vector<std::byte> got(want.size());
-        if (m != 0) copy_elements(v, tensor_view(to, part.lengths, got.data()));
+        if (m != 0) copy_elements(v, tensor_view(to, part.shape, got.data()));
         BOOST_TEST((got == want), name_of(from) << " " << to_string(extents) << " to "
                                                 << name_of(to) << " " << to_string(part));
     };
@@ -136,18 +137,18 @@ BOOST_AUTO_TEST_CASE(of_pytorchs_files) {
         std::size_t tensors = 0;
         for (auto const& [fqn, entry] : m.entries) {
             auto const* t = std::get_if<cairn::tensor_metadata>(&entry);
-            if (t == nullptr || t->extents.product() == 0 ||
+            if (t == nullptr || t->shape.product() == 0 ||
                 !cairn::can_convert(t->type, dtype::complex128))
                 continue;
             ++tensors;
-            auto const n = static_cast<std::size_t>(t->extents.product()) * 16;
+            auto const n = static_cast<std::size_t>(t->shape.product()) * 16;
             std::vector<std::byte> got(n), want(n), dense(n);
-            cairn::state_dict sd{{fqn, tensor_view(dtype::complex128, t->extents, got.data())}};
+            cairn::state_dict sd{{fqn, tensor_view(dtype::complex128, t->shape, got.data())}};
             cairn::load(sd, id, converting());
-            cairn::state_dict as_is{{fqn, tensor_view(t->type, t->extents, dense.data())}};
+            cairn::state_dict as_is{{fqn, tensor_view(t->type, t->shape, dense.data())}};
             cairn::load(as_is, id);
-            convert_elements(cairn::const_tensor_view(t->type, t->extents, dense.data()),
-                             tensor_view(dtype::complex128, t->extents, want.data()));
+            convert_elements(cairn::const_tensor_view(t->type, t->shape, dense.data()),
+                             tensor_view(dtype::complex128, t->shape, want.data()));
             BOOST_TEST((got == want), fqn);
         }
         BOOST_TEST(tensors > 0u);
@@ -177,7 +178,7 @@ BOOST_AUTO_TEST_CASE(into_the_windows_of_a_derived_planner) {
     struct elsewhere : cairn::default_planner {
         std::vector<double> w = std::vector<double>(4);
         tensor_view resolve_tensor(const cairn::read_item& i) {
-            return tensor_view(dtype::float64, i.lengths, reinterpret_cast<std::byte*>(w.data()));
+            return tensor_view(dtype::float64, i.shape, reinterpret_cast<std::byte*>(w.data()));
         }
     };
     cairn::memory_store store;

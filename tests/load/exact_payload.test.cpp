@@ -45,7 +45,7 @@ std::string load(cairn::memory_store store) {
         cairn::load(sd, "c", store);
     } catch (const cairn::error& e) {
         BOOST_TEST((e.code() == cairn::make_error_code(cairn::errc::corrupt)));
-        BOOST_TEST(e.context().tensor == "w");
+        BOOST_TEST(e.context().fqn == "w");
         return e.what();
     }
     BOOST_TEST(w == counted(24), boost::test_tools::per_element());
@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(of_less_than_its_box_is_corrupt) {
 }
 
 BOOST_AUTO_TEST_CASE(laid_out_with_holes_or_overlaps_is_corrupt) {
-    for (cairn::sizes const& strides : std::vector<cairn::sizes>{
+    for (cairn::index_vector const& strides : std::vector<cairn::index_vector>{
              {0, 1}, {12, 2}, {5, 1}, {-6, 1}, {6, -1}, {1}, {1, 6, 24}, {}, {1, 1}})
         BOOST_TEST(load(changed([&](auto& m) { chunk_of(m, "w").at.layout->strides = strides; })) !=
                    "");

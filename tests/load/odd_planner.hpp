@@ -36,8 +36,8 @@ struct odd_planner {
     void commit_tensor(const cairn::read_item& i, const cairn::tensor_view& v) {
         inner.commit_tensor(i, v);
     }
-    void load_object(const cairn::read_item& i, cairn::value v) {
-        inner.load_object(i, std::move(v));
+    void load_value(const cairn::read_item& i, cairn::value v) {
+        inner.load_value(i, std::move(v));
     }
     void finish_load() { inner.finish_load(); }
 };

@@ -95,9 +95,9 @@ BOOST_AUTO_TEST_CASE(are_not_what_is_saved) {
     cairn::torch_reader reader{store};
     reader.reset("c");
     auto const m = reader.read_metadata();
-    BOOST_TEST((m.object("optim.param_groups.0.lr") != nullptr));
-    BOOST_TEST((m.object("run.data.5") != nullptr));
-    BOOST_TEST((m.object("run") == nullptr));
+    BOOST_TEST((m.value("optim.param_groups.0.lr") != nullptr));
+    BOOST_TEST((m.value("run.data.5") != nullptr));
+    BOOST_TEST((m.value("run") == nullptr));
     training again;
     cairn::load(again, "c", store);
     BOOST_TEST(again.filled());
@@ -129,12 +129,12 @@ BOOST_AUTO_TEST_CASE(with_another_shape_are_refused) {
     cairn::state_dict sd{
         {"optim", cairn::state_dict{{"param_groups", cairn::state_list{one}}}}};
     BOOST_CHECK_EXCEPTION(cairn::load(sd, golden), cairn::error, [](const auto& e) {
-        return is(e, cairn::errc::kind_mismatch) && e.context().tensor == "optim.param_groups" &&
+        return is(e, cairn::errc::kind_mismatch) && e.context().fqn == "optim.param_groups" &&
                e.context().found == "a list of 2";
     });
     cairn::state_dict other{{"run", cairn::state_dict{{"epochs", std::ref(lr)}}}};
     BOOST_CHECK_EXCEPTION(cairn::load(other, golden), cairn::error, [](const auto& e) {
-        return is(e, cairn::errc::missing_key) && e.context().tensor == "run";
+        return is(e, cairn::errc::missing_key) && e.context().fqn == "run";
     });
     std::vector<float> w(6);
     cairn::state_dict tensor{{"run", cairn::state_dict{{"w", w}}}};
@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(beside_todays_are_not_taken) {
     value run = value::dict({{"epoch", 0}, {"data", 1}});
     cairn::state_dict sd{{"run", std::ref(run)}};
     BOOST_CHECK_EXCEPTION(cairn::load(sd, "c", store), cairn::error, [](const auto& e) {
-        return is(e, cairn::errc::missing_key) && e.context().tensor == "run.data";
+        return is(e, cairn::errc::missing_key) && e.context().fqn == "run.data";
     });
     cairn::load_options partial;
     partial.planner.partial = true;

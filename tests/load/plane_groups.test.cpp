@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(each_plane_reads_what_its_ranks_want) {
                         auto const* t = std::get_if<cairn::tensor_metadata>(&entry);
                         if (t == nullptr || fqn == "s") continue;
                         auto const& at = t->chunks.at(0).at;
-                        auto const r = store.reads(at.object,
+                        auto const r = store.reads(at.file,
                                                    at.offset + at.layout->payload_offset,
                                                    at.layout->payload_length);
                         auto const times = each * (fqn == "r5" ? 1 : 2);  // planes that want it

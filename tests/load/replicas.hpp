@@ -95,7 +95,7 @@ struct wanted {
                                       replicated[1].data());
         sd["r2"] = cairn::tensor_view(cairn::dtype::float64, {n_rows, n_columns},
                                       converted.data());
-        cairn::tensor_view const v(cairn::dtype::float32, where.lengths, rows.data());
+        cairn::tensor_view const v(cairn::dtype::float32, where.shape, rows.data());
         sd["s"] = cairn::sharded_view{{n_rows, n_columns}, v.type, {cairn::shard(where, v)}};
         sd["tied_1"] = tied;
         sd["tied_2"] = tied;

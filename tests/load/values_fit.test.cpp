@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(in_lists_too) {
     cairn::state_dict sd{{"w", w}, {"it", cairn::state_list{std::ref(first), std::ref(second)}}};
     BOOST_CHECK_EXCEPTION(cairn::load(sd, "c", store), cairn::error, [](const cairn::error& e) {
         return e.code() == cairn::make_error_code(errc::value_mismatch) && !e.state_modified() &&
-               e.context().tensor == "it" && e.context().found == "300";
+               e.context().fqn == "it" && e.context().found == "300";
     });
     BOOST_TEST((first == -1 && second == -1 && w[0] == -1));
 }
@@ -207,17 +207,17 @@ BOOST_AUTO_TEST_CASE(of_older_checkpoints_too) {
         cairn::save_options o;
         auto meta = cairn::save(sd, "c", o, store).meta;
         auto const whole = value::dict({{"epoch", 3}, {"seed", 300}});
-        auto const bytes = cairn::format::torch::encode_object(whole);
-        auto at = std::get<cairn::object_metadata>(meta.entries.at("run")).at;
+        auto const bytes = cairn::format::torch::encode_value(whole);
+        auto at = std::get<cairn::value_metadata>(meta.entries.at("run")).at;
         auto file = store.create("c/other.distcp", bytes.size());
         file.write(0, bytes);
         file.finish(true);
-        at.object = "other.distcp";
+        at.file = "other.distcp";
         at.offset = 0;
         at.length = bytes.size();
         at.layout.reset();
-        meta.entries["run"] = cairn::object_metadata{at};
-        meta.object_sizes["other.distcp"] = bytes.size();
+        meta.entries["run"] = cairn::value_metadata{at};
+        meta.file_sizes["other.distcp"] = bytes.size();
         store.publish("c/.metadata", cairn::format::native::make_metadata_file(meta), std::nullopt);
     }
     int epoch = -1;
@@ -226,7 +226,7 @@ BOOST_AUTO_TEST_CASE(of_older_checkpoints_too) {
     cairn::state_dict sd{{"run", run}};
     BOOST_CHECK_EXCEPTION(cairn::load(sd, "c", store), cairn::error, [](const cairn::error& e) {
         return e.code() == cairn::make_error_code(errc::value_mismatch) && !e.state_modified() &&
-               e.context().tensor == "run" && e.context().found == "300";
+               e.context().fqn == "run" && e.context().found == "300";
     });
     BOOST_TEST((epoch == -1 && seed == -1));
 }
@@ -272,8 +272,8 @@ struct odd_reader {
     void read_data(const cairn::load_plan& plan, const cairn::read_target& to,
                    cairn::completion<cairn::done_t> done) {
         to_ = to;
-        to_.load_object = [this, &to](const cairn::read_item& i, const value& v) {
-            for (int k = 0; k < times; ++k) to.load_object(i, v);
+        to_.load_value = [this, &to](const cairn::read_item& i, const value& v) {
+            for (int k = 0; k < times; ++k) to.load_value(i, v);
         };
         inner.read_data(plan, to_, std::move(done));
     }

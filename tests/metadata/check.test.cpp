@@ -15,13 +15,13 @@ BOOST_AUTO_TEST_SUITE(impossible_shapes)
 
 namespace {
 
-using cairn::sizes;
+using cairn::index_vector;
 namespace format = cairn::format;
 
 constexpr std::int64_t huge = std::int64_t{1} << 62;
 
 /// Each wraps to a small or negative product, or would if zero came last.
-const std::vector<sizes> impossible{{huge, 4, 2},
+const std::vector<index_vector> impossible{{huge, 4, 2},
                                     {4, huge, 2},
                                     {huge, 2},
                                     {huge},
@@ -32,10 +32,10 @@ const std::vector<sizes> impossible{{huge, 4, 2},
                                     {cairn::most_elements, 2},
                                     {INT64_MAX, INT64_MAX, INT64_MAX}};
 
-cairn::metadata one_tensor(const sizes& extents, const cairn::box& where) {
+cairn::metadata one_tensor(const index_vector& extents, const cairn::box& where) {
     cairn::metadata m;
     cairn::tensor_metadata t;
-    t.extents = extents;
+    t.shape = extents;
     cairn::chunk c;
     c.where = where;
     c.at = {"__0_0.distcp", 0, 100, {}, {}};
@@ -47,7 +47,7 @@ cairn::metadata one_tensor(const sizes& extents, const cairn::box& where) {
 template <class F>
 void refuses(F&& f, cairn::errc wanted, bool names_tensor = true) {
     BOOST_CHECK_EXCEPTION(f(), cairn::error, [&](const cairn::error& e) {
-        BOOST_TEST((!names_tensor || e.context().tensor == "w"), e.what());
+        BOOST_TEST((!names_tensor || e.context().fqn == "w"), e.what());
         return e.code() == cairn::make_error_code(wanted);
     });
 }
@@ -56,8 +56,8 @@ void refuses(F&& f, cairn::errc wanted, bool names_tensor = true) {
 
 BOOST_AUTO_TEST_CASE(are_told_from_possible_ones) {
     for (auto const& s : impossible) BOOST_TEST(!cairn::is_possible(s), cairn::to_string(s));
-    for (auto const& s : std::vector<sizes>{{}, {0}, {cairn::most_elements}, {0, 7}, {1, 1, 5},
-                                            {cairn::most_elements, 0, 1}})
+    for (auto const& s : std::vector<index_vector>{
+             {}, {0}, {cairn::most_elements}, {0, 7}, {1, 1, 5}, {cairn::most_elements, 0, 1}})
         BOOST_TEST(cairn::is_possible(s), cairn::to_string(s));
     BOOST_TEST(!cairn::is_possible({-1}));
     BOOST_TEST(!cairn::is_possible({0, -1}));
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(of_chunks_are_refused_too) {
 
 /// 0 where every factor wraps: chunks that "cover" nothing of a tensor that "has" nothing.
 BOOST_AUTO_TEST_CASE(coverage_is_not_fooled_by_a_product_that_wraps_to_zero) {
-    sizes const s{huge, 4, 2};
+    index_vector const s{huge, 4, 2};
     refuses([&] { cairn::check_coverage("w", s, {}); }, cairn::errc::invalid_plan);
     refuses([&] { cairn::check_metadata(one_tensor(s, {{0, 0, 0}, {0, 0, 0}})); },
             cairn::errc::corrupt);
@@ -114,8 +114,8 @@ BOOST_AUTO_TEST_CASE(of_a_user_are_refused_before_anything_is_written_or_read) {
     for (auto const& s : impossible) {
         BOOST_TEST_CONTEXT(cairn::to_string(s)) {
             cairn::tensor_view v(cairn::dtype::float32, {}, &one);
-            v.extents = s;
-            v.strides = sizes(s.size(), 0);
+            v.shape = s;
+            v.strides = index_vector(s.size(), 0);
             cairn::state_dict whole{{"w", v}};
             refuses([&] { cairn::save(whole, "c", store); }, cairn::errc::invalid_state);
             cairn::sharded_view sharded{s, cairn::dtype::float32, {}};

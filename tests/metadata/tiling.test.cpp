@@ -14,40 +14,40 @@ BOOST_AUTO_TEST_SUITE(tiling)
 namespace {
 
 using cairn::box;
-using cairn::sizes;
+using cairn::index_vector;
 using engine = std::mt19937_64;
 
 /// Cuts a box at random places until there are about so many.
-std::vector<box> cut(const sizes& shape, std::size_t pieces, engine& e) {
+std::vector<box> cut(const index_vector& shape, std::size_t pieces, engine& e) {
     std::vector<box> out{box::whole(shape)};
     for (std::size_t tries = 0; out.size() < pieces && tries < 10 * pieces; ++tries) {
         auto& b = out[e() % out.size()];
         auto const d = e() % shape.size();
-        if (b.lengths[d] < 2) continue;
-        auto const length = static_cast<std::uint64_t>(b.lengths[d]);
+        if (b.shape[d] < 2) continue;
+        auto const length = static_cast<std::uint64_t>(b.shape[d]);
         auto const at = 1 + static_cast<std::int64_t>(e() % (length - 1));
         box rest = b;
         rest.offsets[d] += at;
-        rest.lengths[d] -= at;
-        b.lengths[d] = at;
+        rest.shape[d] -= at;
+        b.shape[d] = at;
         out.push_back(std::move(rest));
     }
     return out;
 }
 
 /// How often each element is covered, counted.
-bool covers_once(const sizes& shape, const std::vector<box>& boxes) {
+bool covers_once(const index_vector& shape, const std::vector<box>& boxes) {
     auto const strides = cairn::row_major_strides(shape);
     std::vector<int> times(static_cast<std::size_t>(shape.product()), 0);
     for (auto const& b : boxes) {
         if (b.empty()) continue;
-        sizes at(b.rank(), 0);
+        index_vector at(b.rank(), 0);
         for (;;) {
             std::int64_t place = 0;
             for (std::size_t d = 0; d < b.rank(); ++d) place += (b.offsets[d] + at[d]) * strides[d];
             ++times[static_cast<std::size_t>(place)];
             std::size_t d = b.rank();
-            while (d > 0 && ++at[d - 1] == b.lengths[d - 1]) at[--d] = 0;
+            while (d > 0 && ++at[d - 1] == b.shape[d - 1]) at[--d] = 0;
             if (d == 0) break;
         }
     }
@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE(agrees_with_counting) {
     engine e(7);
     int exact = 0, wrong = 0;
     for (int round = 0; round < 400; ++round) {
-        sizes shape;
+        index_vector shape;
         for (auto n = 1 + e() % 4; n > 0; --n) shape.push_back(static_cast<std::int64_t>(e() % 6));
         auto boxes = cut(shape, 1 + e() % 12, e);
         BOOST_TEST(covers_once(shape, boxes));
@@ -83,9 +83,9 @@ BOOST_AUTO_TEST_CASE(agrees_with_counting) {
         switch (e() % 4) {
             case 0:
                 b.offsets[d] = static_cast<std::int64_t>(
-                    e() % static_cast<std::uint64_t>(shape[d] - b.lengths[d] + 1));
+                    e() % static_cast<std::uint64_t>(shape[d] - b.shape[d] + 1));
                 break;
-            case 1: b.lengths[d] -= b.lengths[d] > 0; break;
+            case 1: b.shape[d] -= b.shape[d] > 0; break;
             case 2: boxes.push_back(box(b)); break;
             default: std::swap(b, boxes.back()); boxes.pop_back();
         }

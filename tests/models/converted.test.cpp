@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Optimizers and modules that keep numbers in another type than PyTorch does.
 #include <cairn/comm/thread_group.hpp>
+#include <cairn/load_tree.hpp>
 #include <cairn/models.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
@@ -160,7 +161,7 @@ BOOST_AUTO_TEST_CASE(come_back_from_a_checkpoint) {
         auto const tree = cairn::load_tree("c", {}, store);
         auto const& n = tree.at("model").as_dict().at("norm.num_batches_tracked").as_tensor();
         BOOST_TEST((n.type == cairn::dtype::int64));
-        BOOST_TEST(n.global.empty());
+        BOOST_TEST(n.global_shape.empty());
     }
 }
 
@@ -379,7 +380,7 @@ BOOST_AUTO_TEST_CASE(a_loaded_number_that_does_not_fit_fails_all_ranks) {
             cairn::load(state_dict{{"step", mine}}, "c", store, me);
         } catch (const cairn::error& e) {
             told += e.code() == cairn::make_error_code(errc::dtype_mismatch) &&
-                    e.failures()[0].where.tensor == "step" && e.failures()[0].where.rank == 0 &&
+                    e.failures()[0].where.fqn == "step" && e.failures()[0].where.rank == 0 &&
                     e.state_modified() && narrow == 5;
         }
     });

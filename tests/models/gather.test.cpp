@@ -18,28 +18,28 @@ BOOST_AUTO_TEST_SUITE(gather)
 
 using cairn::box;
 using cairn::errc;
-using cairn::sizes;
+using cairn::index_vector;
 using cairn::state_dict;
 
 namespace {
 
 /// Disjoint boxes that make up a whole, dealt out to ranks; some boxes have two holders.
 struct random_layout {
-    sizes global;
+    index_vector global_shape;
     std::vector<std::vector<box>> of_rank;
 
     random_layout(std::mt19937& e, int ranks) : of_rank(static_cast<std::size_t>(ranks)) {
-        for (auto d = e() % 3; d-- > 0;) global.push_back(static_cast<std::int64_t>(e() % 9));
-        std::vector<box> boxes{box::whole(global)};
-        for (auto cuts = e() % 6; cuts-- > 0 && !global.empty();) {
+        for (auto d = e() % 3; d-- > 0;) global_shape.push_back(static_cast<std::int64_t>(e() % 9));
+        std::vector<box> boxes{box::whole(global_shape)};
+        for (auto cuts = e() % 6; cuts-- > 0 && !global_shape.empty();) {
             auto& b = boxes[e() % boxes.size()];
-            auto const d = e() % global.size();
-            if (b.lengths[d] < 2) continue;
+            auto const d = e() % global_shape.size();
+            if (b.shape[d] < 2) continue;
             auto upper = b;
-            b.lengths[d] =
-                1 + static_cast<std::int64_t>(e() % static_cast<unsigned>(b.lengths[d] - 1));
-            upper.offsets[d] += b.lengths[d];
-            upper.lengths[d] -= b.lengths[d];
+            b.shape[d] =
+                1 + static_cast<std::int64_t>(e() % static_cast<unsigned>(b.shape[d] - 1));
+            upper.offsets[d] += b.shape[d];
+            upper.shape[d] -= b.shape[d];
             boxes.push_back(upper);
         }
         for (auto const& b : boxes) {
@@ -50,7 +50,7 @@ struct random_layout {
     }
 };
 
-std::int32_t element(const sizes& global, const std::vector<std::int64_t>& at) {
+std::int32_t element(const index_vector& global, const std::vector<std::int64_t>& at) {
     std::int64_t i = 0;
     for (std::size_t d = 0; d < global.size(); ++d) i = i * global[d] + at[d];
     return static_cast<std::int32_t>(i * 7 + 1);
@@ -58,8 +58,8 @@ std::int32_t element(const sizes& global, const std::vector<std::int64_t>& at) {
 
 /// The shards of a rank with their memory.
 struct held {
-    held(const sizes& global, const std::vector<box>& boxes) {
-        view.global = global;
+    held(const index_vector& global, const std::vector<box>& boxes) {
+        view.global_shape = global;
         view.type = cairn::dtype::int32;
         memory.reserve(boxes.size());
         for (auto const& b : boxes) {
@@ -68,13 +68,13 @@ struct held {
             for (std::int64_t n = 0; n < b.volume(); ++n) {
                 auto rest = n;
                 for (std::size_t d = b.rank(); d-- > 0;) {
-                    at[d] = b.offsets[d] + rest % b.lengths[d];
-                    rest /= b.lengths[d];
+                    at[d] = b.offsets[d] + rest % b.shape[d];
+                    rest /= b.shape[d];
                 }
                 m.push_back(element(global, at));
             }
             view.shards.emplace_back(
-                b, cairn::tensor_view(cairn::dtype::int32, b.lengths, m.data()));
+                b, cairn::tensor_view(cairn::dtype::int32, b.shape, m.data()));
         }
     }
     std::vector<std::vector<std::int32_t>> memory;
@@ -92,14 +92,14 @@ BOOST_AUTO_TEST_CASE(random_layouts_become_whole) {
         std::size_t const piece = 1 + e() % 200;
         std::atomic<int> good{0};
         cairn::run_ranks(ranks, [&](auto& me) {
-            held h(layout.global, layout.of_rank[static_cast<std::size_t>(me.rank())]);
+            held h(layout.global_shape, layout.of_rank[static_cast<std::size_t>(me.rank())]);
             auto const whole =
                 cairn::full_tensor(h.view, me, {.root = root, .piece_bytes = piece});
             if (root >= 0 && me.rank() != root) {
                 good += whole.bytes().empty();
                 return;
             }
-            bool ok = whole.extents() == layout.global && whole.type() == cairn::dtype::int32;
+            bool ok = whole.extents() == layout.global_shape && whole.type() == cairn::dtype::int32;
             auto const values = whole.template as<std::int32_t>();
             for (std::size_t i = 0; i < values.size(); ++i)
                 ok = ok && values[i] == static_cast<std::int32_t>(i * 7 + 1);

@@ -30,7 +30,7 @@ BOOST_AUTO_TEST_CASE(a_tree_as_it_was_saved) {
     BOOST_TEST(all.at("step").as_value().as<int>() == 7);
     BOOST_TEST((all.at("pair").as_value() == value::tuple({1, "x"})));
     auto const& t = all.at("model").as_dict().at("net.weight").as_tensor();
-    BOOST_TEST(to_string(t.global) == "[3]");
+    BOOST_TEST(to_string(t.global_shape) == "[3]");
     auto const& list = all.at("layers").as_list();
     BOOST_TEST_REQUIRE(list.size() == 2u);
     BOOST_TEST(list[1].as_dict().at("b").as_value().as<int>() == 2);
@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(optimizer_state_lies_as_the_parameters_do) {
             for (std::size_t i = 0; i < moment.shards.size() && i < like.shards.size(); ++i)
                 check(moment.shards[i].where == like.shards[i].where);
             auto const& step = state.at(fqn).as_dict().at("step").as_tensor();
-            check(!step.sharded && step.global.empty());
+            check(!step.sharded && step.global_shape.empty());
         }
         // It fits an optimizer that trains this model.
         cairn::load(state_dict{{"model", ms}}, "c", store, me);
@@ -95,10 +95,10 @@ BOOST_AUTO_TEST_CASE(memory_of_the_user_s_own) {
     std::vector<double> w{1, 2, 3};
     cairn::save(state_dict{{"w", w}}, "c", store);
     int made = 0;
-    cairn::template_options what;
+    cairn::load_tree_options what;
     what.allocate = [&](const cairn::wanted_tensor& t) -> cairn::node {
         ++made;
-        return std::vector<double>(static_cast<std::size_t>(t.global.product()));
+        return std::vector<double>(static_cast<std::size_t>(t.global_shape.product()));
     };
     auto const d = cairn::load_tree("c", what, store);
     BOOST_TEST(made == 1);

@@ -34,7 +34,7 @@ template <>
 struct cairn::tensor_traits<own_form::handle> {
     static tensor_view view(const own_form::handle& h) {
         if (!h.elements) throw error(errc::unsupported, {.found = "an empty handle"});
-        return {dtype::float32, sizes{static_cast<std::int64_t>(h.elements->size())},
+        return {dtype::float32, index_vector{static_cast<std::int64_t>(h.elements->size())},
                 h.elements->data()};
     }
     static const void* identity(const own_form::handle& h) { return h.elements.get(); }
@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(a_fixed_hyperparameter_refuses_another_value) {
     BOOST_CHECK_EXCEPTION(
         cairn::set_optimizer_state_dict(m, o, given), cairn::error, [](const cairn::error& e) {
             return e.code() == cairn::errc::unsupported &&
-                   e.context().tensor.find("maximize") != std::string::npos;
+                   e.context().fqn.find("maximize") != std::string::npos;
         });
     BOOST_TEST(o.step == 1);
     BOOST_TEST(std::get<0>(o.odd) == 0.5);
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(a_tensor_that_cannot_be_seen_is_named) {
     m.bad.elements = m.weight.elements;
     BOOST_CHECK_EXCEPTION(
         cairn::get_model_state_dict(m), cairn::error, [](const cairn::error& e) {
-            return e.code() == cairn::errc::unsupported && e.context().tensor == "bad";
+            return e.code() == cairn::errc::unsupported && e.context().fqn == "bad";
         });
 }
 

@@ -107,7 +107,8 @@ BOOST_AUTO_TEST_CASE(other_ranks_pad_otherwise) {
     BOOST_TEST(looked == 2 * 3 * (5 + 6 + 8));
     // What everybody else sees has no padding.
     auto const tree = cairn::load_tree("c", {}, store);
-    BOOST_TEST(to_string(tree.at("model").as_dict().at("embed").as_tensor().global) == "[5, 3]");
+    BOOST_TEST(to_string(tree.at("model").as_dict().at("embed").as_tensor().global_shape) ==
+               "[5, 3]");
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_of_padding_alone_needs_the_name) {

@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(stored_once_under_both_names) {
             auto const meta = metadata_of(store);
             auto const& a = only_chunk(meta, "embed.weight");
             auto const& b = only_chunk(meta, "head.weight");
-            BOOST_TEST(a.at.object == b.at.object);
+            BOOST_TEST(a.at.file == b.at.file);
             BOOST_TEST(a.at.offset == b.at.offset);
 
             small::model to{{0, 0, 0, 0}, {0, 0}, {0}, {0}, true, {}};

@@ -20,11 +20,11 @@ namespace {
 using cairn::box;
 using cairn::dtype;
 using cairn::errc;
-using cairn::sizes;
+using cairn::index_vector;
 
 /// The boxes that each rank holds of one tensor.
 struct tensor {
-    sizes global;
+    index_vector global_shape;
     std::vector<std::vector<box>> boxes;
     dtype type = dtype::float32;
 };
@@ -38,14 +38,14 @@ auto code_is(errc e) {
 struct holder {
     holder(const tensors& all, std::size_t rank, bool filled) {
         for (auto const& [name, t] : all) {
-            cairn::sharded_view v{t.global, t.type, {}};
+            cairn::sharded_view v{t.global_shape, t.type, {}};
             for (auto const& b : t.boxes[rank]) {
                 auto const n = static_cast<std::size_t>(b.volume());
                 auto& m = memory.emplace_back(std::make_unique<std::vector<float>>(n, -1.0f));
                 for (std::size_t k = 0; filled && k < n; ++k)
                     (*m)[k] = static_cast<float>(b.offsets[0] * 100 + static_cast<int>(k));
                 v.shards.emplace_back(
-                    b, cairn::tensor_view(t.type, b.lengths, n == 0 ? nullptr : m->data()));
+                    b, cairn::tensor_view(t.type, b.shape, n == 0 ? nullptr : m->data()));
             }
             dict[name] = v;
         }
@@ -93,7 +93,9 @@ std::vector<box> chunks(const cairn::save_report& r, const std::string& fqn) {
     return out;
 }
 
-box at(sizes offsets, sizes lengths) { return {std::move(offsets), std::move(lengths)}; }
+box at(index_vector offsets, index_vector lengths) {
+    return {std::move(offsets), std::move(lengths)};
+}
 
 }  // namespace
 
@@ -122,7 +124,7 @@ BOOST_AUTO_TEST_CASE(of_a_tensor_without_elements_leave_one) {
     cairn::memory_store store;
     auto const report = save(all, 3, store);
     for (auto const& [name, t] : all)
-        BOOST_TEST((chunks(report, name) == std::vector{box::whole(t.global)}));
+        BOOST_TEST((chunks(report, name) == std::vector{box::whole(t.global_shape)}));
     // A rank without a shard does not know the dtype, and need not.
     BOOST_TEST((report.meta.tensor("one")->type == dtype::int32));
     check_pickle(store);
@@ -136,7 +138,7 @@ BOOST_AUTO_TEST_CASE(alone_do_not_make_a_tensor) {
         BOOST_CHECK_EXCEPTION(save({{"w", {{4, 2}, boxes}}}, 2, store), cairn::error,
                               [](const cairn::error& e) {
                                   return e.code() == cairn::make_error_code(errc::invalid_plan) &&
-                                         e.context().tensor == "w";
+                                         e.context().fqn == "w";
                               });
         BOOST_TEST(store.list().empty());
     }
@@ -169,9 +171,9 @@ BOOST_AUTO_TEST_CASE(still_contradict_other_ranks) {
     cairn::write_item rows, empty;
     rows.fqn = empty.fqn = "w";
     rows.kind = empty.kind = cairn::item_kind::shard;
-    rows.global = {4, 2};
+    rows.global_shape = {4, 2};
     rows.where = box::whole({4, 2});
-    empty.global = {5, 2};
+    empty.global_shape = {5, 2};
     empty.where = at({5, 0}, {0, 2});
     cairn::save_plan a, b;
     a.items = {rows};
@@ -239,7 +241,7 @@ struct own_global {
         auto const first = all[0].items[0];
         all[0].items.clear();
         cairn::tensor_metadata t;
-        t.extents = first.global;
+        t.shape = first.global_shape;
         for (auto const& b : boxes) {
             auto i = first;
             i.where = b;
@@ -303,7 +305,7 @@ BOOST_AUTO_TEST_CASE(of_older_checkpoints_can_be_read) {
     BOOST_TEST((w == std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8}));
     BOOST_TEST(step == 7);
     auto const tree = cairn::load_tree(id, {}, store);
-    BOOST_TEST((tree.at("nothing").as_tensor().global == sizes{0, 6}));
+    BOOST_TEST((tree.at("nothing").as_tensor().global_shape == index_vector{0, 6}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

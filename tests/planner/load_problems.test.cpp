@@ -15,7 +15,7 @@ namespace {
 cairn::metadata keys(std::size_t n) {
     cairn::metadata m;
     for (std::size_t i = 0; i < n; ++i)
-        m.entries["model.layers." + std::to_string(i) + ".weight"] = cairn::object_metadata{};
+        m.entries["model.layers." + std::to_string(i) + ".weight"] = cairn::value_metadata{};
     return m;
 }
 std::string refused(cairn::detail::load_problems& p) {

@@ -82,12 +82,12 @@ BOOST_AUTO_TEST_CASE(others_see_ordinary_entries) {
     save(2, store);
     auto const tree = cairn::load_tree("c", {}, store);
     auto const& caches = tree.at("data").as_dict().at("cache").as_dict();
-    BOOST_TEST(to_string(caches.at("0").as_tensor().global) == "[1]");
-    BOOST_TEST(to_string(caches.at("1").as_tensor().global) == "[2]");
+    BOOST_TEST(to_string(caches.at("0").as_tensor().global_shape) == "[1]");
+    BOOST_TEST(to_string(caches.at("1").as_tensor().global_shape) == "[2]");
     BOOST_TEST(tree.at("seed").as_dict().at("1").as_value().as<int>() == 101);
     auto const bytes = tree.at("random").as_dict().at("0").as_value();
     BOOST_TEST(bytes.as<value::bytes_t>().size() == sizeof(counter));
-    BOOST_TEST(to_string(tree.at("position").as_dict().at("1").as_tensor().global) == "[]");
+    BOOST_TEST(to_string(tree.at("position").as_dict().at("1").as_tensor().global_shape) == "[]");
 }
 
 BOOST_AUTO_TEST_CASE(another_number_of_ranks_says_whose) {

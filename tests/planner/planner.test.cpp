@@ -27,19 +27,19 @@ std::vector<chunk> chunks_1d(const std::vector<std::int64_t>& lengths) {
     return out;
 }
 
-cairn::write_item item(const std::string& fqn, box where, cairn::sizes global) {
+cairn::write_item item(const std::string& fqn, box where, cairn::index_vector global) {
     cairn::write_item w;
     w.fqn = fqn;
     w.kind = cairn::item_kind::shard;
     w.where = std::move(where);
-    w.global = std::move(global);
+    w.global_shape = std::move(global);
     return w;
 }
 cairn::write_item object(const std::string& fqn, std::uint64_t hash) {
     cairn::write_item w;
     w.fqn = fqn;
-    w.object_bytes = 10;
-    w.object_hash = hash;
+    w.value_bytes = 10;
+    w.value_hash = hash;
     return w;
 }
 cairn::save_plan plan(std::vector<cairn::write_item> items) {
@@ -59,12 +59,12 @@ BOOST_AUTO_TEST_CASE(read_items_of_a_box_across_two_chunks) {
     std::vector<box> const wanted{box({4}, {7})};
     auto const items = cairn::create_read_items("w", 0, stored, wanted);
     BOOST_REQUIRE(items.size() == 2u);
-    BOOST_TEST((items[0].source_offsets == cairn::sizes{4}));
-    BOOST_TEST((items[0].target_offsets == cairn::sizes{0}));
-    BOOST_TEST((items[0].lengths == cairn::sizes{4}));
-    BOOST_TEST((items[1].source_offsets == cairn::sizes{0}));
-    BOOST_TEST((items[1].target_offsets == cairn::sizes{4}));
-    BOOST_TEST((items[1].lengths == cairn::sizes{3}));
+    BOOST_TEST((items[0].source_offsets == cairn::index_vector{4}));
+    BOOST_TEST((items[0].target_offsets == cairn::index_vector{0}));
+    BOOST_TEST((items[0].shape == cairn::index_vector{4}));
+    BOOST_TEST((items[1].source_offsets == cairn::index_vector{0}));
+    BOOST_TEST((items[1].target_offsets == cairn::index_vector{4}));
+    BOOST_TEST((items[1].shape == cairn::index_vector{3}));
 }
 
 BOOST_AUTO_TEST_CASE(read_items_cover_each_wanted_element_once) {
@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(read_items_cover_each_wanted_element_once) {
         for (auto const& i : cairn::create_read_items("w", 0, stored, wanted)) {
             BOOST_TEST(stored[i.chunk].where.offsets[0] + i.source_offsets[0] ==
                        wanted[i.part].offsets[0] + i.target_offsets[0]);
-            for (std::int64_t k = 0; k < i.lengths[0]; ++k)
+            for (std::int64_t k = 0; k < i.shape[0]; ++k)
                 ++seen[static_cast<std::size_t>(wanted[i.part].offsets[0] + i.target_offsets[0] +
                                                 k)];
         }
@@ -213,7 +213,7 @@ BOOST_AUTO_TEST_CASE(strict_counts_what_any_rank_asked_for) {
     BOOST_CHECK_NO_THROW(load(true));
     BOOST_CHECK_EXCEPTION(load(false), cairn::error, [](const cairn::error& e) {
         return e.code() == cairn::make_error_code(errc::unexpected_key) &&
-               e.context().tensor == "more";
+               e.context().fqn == "more";
     });
 }
 

@@ -31,9 +31,9 @@ items halves(items usual, std::size_t dim) {
     items out;
     for (auto const& i : usual) {
         auto low = i, high = i;
-        low.where.lengths[dim] /= 2;
-        high.where.offsets[dim] += low.where.lengths[dim];
-        high.where.lengths[dim] -= low.where.lengths[dim];
+        low.where.shape[dim] /= 2;
+        high.where.offsets[dim] += low.where.shape[dim];
+        high.where.shape[dim] -= low.where.shape[dim];
         out.push_back(low);
         out.push_back(high);
     }
@@ -154,19 +154,19 @@ BOOST_AUTO_TEST_CASE(must_be_parts_of_their_leaf) {
             BOOST_TEST_INFO(what);
             BOOST_TEST(what.find(says) != what.npos);
             return e.code() == cairn::make_error_code(errc::invalid_plan) &&
-                   e.context().tensor == "w";
+                   e.context().fqn == "w";
         };
         cairn::state_dict sd{{"w", rows(memory, 0, 1)}, {"step", 7}};
         BOOST_CHECK_EXCEPTION(cairn::save(sd, "c", o, store), cairn::error, shown);
         BOOST_TEST(store.list().empty());
     };
-    refuse([](auto& i) { i.where.lengths[0] = 9; }, "[0:9, 0:6]");
+    refuse([](auto& i) { i.where.shape[0] = 9; }, "[0:9, 0:6]");
     refuse([](auto& i) { i.where = box({0}, {8}); }, "[0:8]");
     refuse([](auto& i) { i.where.offsets[1] = -1; }, "-1");
     refuse([](auto& i) { i.part = 1; }, "shard 1");
     refuse([](auto& i) { i.type = cairn::dtype::int32; }, "int32");
-    refuse([](auto& i) { i.global = {48}; }, "[48]");
-    refuse([](auto& i) { i.kind = cairn::item_kind::object; }, "tensor 'w'");
+    refuse([](auto& i) { i.global_shape = {48}; }, "[48]");
+    refuse([](auto& i) { i.kind = cairn::item_kind::value; }, "tensor 'w'");
 }
 
 /// What the user leaves out of an item of his own is the leaf's.
@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(are_of_their_leaf_whatever_numbers_they_bear) {
     cairn::save_options o;
     o.planner.create_items = [](const cairn::flat_leaf&, items usual) {
         for (auto& i : usual) i.leaf = 0;
-        if (usual.front().kind == cairn::item_kind::object) usual.front().part = 0;
+        if (usual.front().kind == cairn::item_kind::value) usual.front().part = 0;
         return usual;
     };
     cairn::state_dict sd{{"other", other}, {"one", 1}, {"two", 2}, {"w", saved}};
@@ -195,42 +195,42 @@ BOOST_AUTO_TEST_CASE(data_that_is_not_the_items_is_refused_on_all_ranks) {
     static cairn::value const seven = 7;
     auto const tensors = [](auto f) {
         return [f](const cairn::write_item& i, cairn::item_data d) {
-            return i.kind == cairn::item_kind::object ? d : cairn::item_data(f(i, d));
+            return i.kind == cairn::item_kind::value ? d : cairn::item_data(f(i, d));
         };
     };
     refused(tensors([](auto&, auto& d) {
                 auto v = std::get<cairn::const_tensor_view>(d);
-                v.extents = {2, 6};
+                v.shape = {2, 6};
                 return v;
             }),
             "shape [4, 6]", "shape [2, 6]");
     refused(tensors([](auto& i, auto&) {
-                return cairn::const_tensor_view(cairn::dtype::float64, i.where.lengths,
+                return cairn::const_tensor_view(cairn::dtype::float64, i.where.shape,
                                                 wide.data());
             }),
             "float32", "float64");
     refused(tensors([](auto& i, auto&) {
-                return cairn::const_tensor_view(cairn::dtype::int32, i.where.lengths, wide.data());
+                return cairn::const_tensor_view(cairn::dtype::int32, i.where.shape, wide.data());
             }),
             "float32", "int32");
     refused(tensors([](auto& i, auto&) {
-                return cairn::const_tensor_view(i.type, i.where.lengths, nullptr);
+                return cairn::const_tensor_view(i.type, i.where.shape, nullptr);
             }),
             "shape [4, 6]", "a null pointer");
     refused(tensors([](auto& i, auto&) {
-                return cairn::const_tensor_view(i.type, i.where.lengths, {1}, wide.data());
+                return cairn::const_tensor_view(i.type, i.where.shape, {1}, wide.data());
             }),
             "shape [4, 6]", "strides [1]");
     refused(tensors([](auto&, auto&) { return &seven; }), "shape [4, 6]", "a value");
     refused([](auto& i, auto d) {
-                return i.kind == cairn::item_kind::object
+                return i.kind == cairn::item_kind::value
                            ? cairn::item_data(
                                  cairn::const_tensor_view(cairn::dtype::float64, {48}, wide.data()))
                            : d;
             },
             "a value", "shape [48]");
     refused([](auto& i, auto d) {
-                return i.kind == cairn::item_kind::object
+                return i.kind == cairn::item_kind::value
                            ? cairn::item_data(static_cast<const cairn::value*>(nullptr))
                            : d;
             },
@@ -246,7 +246,7 @@ BOOST_AUTO_TEST_CASE(the_writer_refuses_them_too) {
     cairn::write_item item;
     item.fqn = "w";
     item.kind = cairn::item_kind::tensor;
-    item.global = {4};
+    item.global_shape = {4};
     item.where = box::whole({4});
     cairn::save_plan plan;
     plan.items = {item};
@@ -288,7 +288,7 @@ struct late_change {
     }
     cairn::item_data resolve_data(const cairn::write_item& i) {
         static std::vector<float> const memory(48);
-        return cairn::const_tensor_view(i.type, i.where.lengths, memory.data());
+        return cairn::const_tensor_view(i.type, i.where.shape, memory.data());
     }
 };
 
@@ -297,7 +297,7 @@ struct late_change {
 BOOST_AUTO_TEST_CASE(what_was_written_must_be_what_the_metadata_says) {
     for (auto const& change : std::vector<std::function<void(cairn::write_item&)>>{
              [](auto& i) { i.type = cairn::dtype::int32; },
-             [](auto& i) { i.global = {9, 6}; },
+             [](auto& i) { i.global_shape = {9, 6}; },
              [](auto& i) { i.where = box({0, 0}, {4, 6}); }}) {
         cairn::memory_store store;
         auto memory = counted(48);
@@ -307,7 +307,7 @@ BOOST_AUTO_TEST_CASE(what_was_written_must_be_what_the_metadata_says) {
         BOOST_CHECK_EXCEPTION(cairn::save(sd, "c", planner, store), cairn::error,
                               [](const cairn::error& e) {
                                   return e.code() == cairn::make_error_code(errc::invalid_plan) &&
-                                         e.context().tensor == "w";
+                                         e.context().fqn == "w";
                               });
         BOOST_TEST(store.list().empty());
     }

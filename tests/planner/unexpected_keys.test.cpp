@@ -31,7 +31,7 @@ BOOST_AUTO_TEST_CASE(are_told_in_a_few_bytes) {
         names all, chosen;
         for (auto n = random() % 50; n > 0; --n) {
             auto const key = "k" + std::to_string(random() % 1000);
-            m.entries[key] = cairn::object_metadata{};
+            m.entries[key] = cairn::value_metadata{};
         }
         auto const density = random() % 4;
         for (auto const& [key, entry] : m.entries)
@@ -46,7 +46,7 @@ BOOST_AUTO_TEST_CASE(are_told_in_a_few_bytes) {
 
 BOOST_AUTO_TEST_CASE(from_elsewhere_are_checked) {
     cairn::metadata m;
-    for (auto const* key : {"a", "b", "c"}) m.entries[key] = cairn::object_metadata{};
+    for (auto const* key : {"a", "b", "c"}) m.entries[key] = cairn::value_metadata{};
     for (auto const& runs : std::vector<std::vector<std::uint64_t>>{
              {4}, {0, 4}, {1, 1, 2}, {UINT64_MAX}, {1, UINT64_MAX}, {2, 1, UINT64_MAX}}) {
         wire_writer w;
@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(are_counted_where_they_are_refused) {
     o.planner.strict = true;
     BOOST_CHECK_EXCEPTION(cairn::load(sd, "c", o, store), cairn::error, [](const cairn::error& e) {
         return e.code() == cairn::make_error_code(cairn::errc::unexpected_key) &&
-               e.context().tensor == "b" && e.context().found == "2 of them" && !e.state_modified();
+               e.context().fqn == "b" && e.context().found == "2 of them" && !e.state_modified();
     });
     BOOST_TEST(a == 0);
 }

@@ -46,7 +46,7 @@ void refused(const std::function<void(cairn::state_dict&)>& add, const std::stri
         } catch (const cairn::error& e) {
             std::string const what = e.what();
             bool good = e.code() == cairn::make_error_code(errc::invalid_state) &&
-                        e.context().rank == 1 && e.context().tensor == tensor;
+                        e.context().rank == 1 && e.context().fqn == tensor;
             for (auto const& s : says) good = good && what.find(s) != what.npos;
             failed[static_cast<std::size_t>(me.rank())] = good ? 1 : -1;
             if (!good && me.rank() == 0) BOOST_ERROR(what);

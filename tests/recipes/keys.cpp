@@ -15,7 +15,7 @@ constexpr std::int64_t width = 8;
 
 struct layer {
     cairn::host_tensor weight, bias;
-    layer(cairn::sizes w, std::int64_t b)
+    layer(cairn::index_vector w, std::int64_t b)
         : weight(cairn::dtype::float32, std::move(w)), bias(cairn::dtype::float32, {b}) {}
 };
 struct attention {
@@ -98,7 +98,7 @@ struct two_groups {
         auto const tensors = cairn::tensors_of(m);
         for (auto const& e : tensors.entries()) {
             if (e.fqn == "lm_head.weight") continue;
-            auto const& shape = e.what.as_tensor().global;
+            auto const& shape = e.what.as_tensor().global_shape;
             cairn::host_tensor const zeros(cairn::dtype::float32, shape);
             (shape.size() > 1 ? decay : rest).push_back({e.fqn, 0, zeros, zeros});
         }

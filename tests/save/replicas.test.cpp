@@ -153,8 +153,8 @@ BOOST_AUTO_TEST_CASE(of_shards_in_any_layout) {
         return save(4, store, with(p), [&](int rank) {
             // Ranks 0 and 2 hold the upper half, 1 and 3 the lower one; 2 and 3 column by column.
             std::int64_t const first = rank % 2 * n / 2;
-            cairn::sizes const strides =
-                rank < 2 ? cairn::sizes{n, 1} : cairn::sizes{1, n / 2};
+            cairn::index_vector const strides =
+                rank < 2 ? cairn::index_vector{n, 1} : cairn::index_vector{1, n / 2};
             auto& mine = memory[static_cast<std::size_t>(rank)];
             for (std::int64_t i = 0; i < n / 2; ++i)
                 for (std::int64_t k = 0; k < n; ++k)

@@ -93,10 +93,10 @@ BOOST_AUTO_TEST_CASE(bytes_out_and_in) {
     random_state r{{1, 2, 3, 4}};
     cairn::state_dict d{{"rng", cairn::as_bytes(r)}};
     auto f = cairn::flatten(d);
-    auto const saved = f.leaves[0].object()->get();
+    auto const saved = f.leaves[0].value()->get();
     BOOST_TEST(saved.as<value::bytes_t>().size() == 32u);
     r = {};
-    f.leaves[0].object()->set(saved);
+    f.leaves[0].value()->set(saved);
     BOOST_TEST(r.s[3] == 4u);
 }
 
@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(other_sizes_and_kinds_change_nothing) {
     random_state r{{1, 2, 3, 4}};
     auto f = cairn::flatten(cairn::state_dict{{"rng", cairn::as_bytes(r)}});
     auto const fails = [&](value v, errc code, const char* found) {
-        BOOST_CHECK_EXCEPTION(f.leaves[0].object()->set(std::move(v)), cairn::error,
+        BOOST_CHECK_EXCEPTION(f.leaves[0].value()->set(std::move(v)), cairn::error,
                               [&](const cairn::error& e) {
                                   return e.code() == cairn::make_error_code(code) &&
                                          e.context().found == found;
@@ -120,8 +120,8 @@ BOOST_AUTO_TEST_CASE(other_sizes_and_kinds_change_nothing) {
 BOOST_AUTO_TEST_CASE(const_objects_are_read_only) {
     random_state const r{{1, 2, 3, 4}};
     auto const f = cairn::flatten(cairn::state_dict{{"rng", cairn::as_bytes(r)}});
-    BOOST_TEST(!f.leaves[0].object()->set);
-    BOOST_TEST(f.leaves[0].object()->get().as<value::bytes_t>().size() == 32u);
+    BOOST_TEST(!f.leaves[0].value()->set);
+    BOOST_TEST(f.leaves[0].value()->get().as<value::bytes_t>().size() == 32u);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -78,7 +78,7 @@ BOOST_AUTO_TEST_CASE(a_number_is_shown_as_it_is_and_set_when_it_was_loaded) {
     auto f = cairn::flatten(d);
     auto const& leaf = *f.leaves[0].tensor();
     BOOST_TEST((leaf.type == cairn::dtype::float32));
-    BOOST_TEST(leaf.global.empty());
+    BOOST_TEST(leaf.global_shape.empty());
     BOOST_TEST(!leaf.sharded);
     BOOST_TEST(element<float>(leaf) == 6);
     step = 7;

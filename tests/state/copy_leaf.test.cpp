@@ -13,13 +13,14 @@ using namespace cairn;
 
 namespace {
 
-tensor_leaf leaf_of(const sizes& global, const std::vector<box>& boxes, std::int32_t* memory) {
+tensor_leaf leaf_of(const index_vector& global, const std::vector<box>& boxes,
+                    std::int32_t* memory) {
     tensor_leaf out;
     out.type = dtype::int32;
-    out.global = global;
+    out.global_shape = global;
     out.sharded = true;
     for (auto const& b : boxes) {
-        out.shards.emplace_back(b, tensor_view(dtype::int32, b.lengths, memory));
+        out.shards.emplace_back(b, tensor_view(dtype::int32, b.shape, memory));
         memory += b.volume();
     }
     return out;
@@ -62,7 +63,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_copied_is_refused_before_anything_is) {
     std::vector<std::int32_t> target(4, -1);
     auto const refuses = [&](const tensor_leaf& from, const tensor_leaf& to, errc code) {
         BOOST_CHECK_EXCEPTION(detail::copy_leaf("w", from, to), error, [&](const error& e) {
-            return e.code() == make_error_code(code) && e.context().tensor == "w";
+            return e.code() == make_error_code(code) && e.context().fqn == "w";
         });
         BOOST_TEST((target == std::vector<std::int32_t>(4, -1)));
     };

@@ -87,13 +87,13 @@ BOOST_AUTO_TEST_CASE(references_are_loaded_in_place_and_misfits_are_errors) {
     cairn::state_dict sd{
         {"step", std::ref(step)}, {"name", std::ref(name)}, {"fixed", std::cref(step)}};
     auto f = cairn::flatten(sd);
-    f.leaves[0].object()->set(7);
-    f.leaves[1].object()->set("y");
+    f.leaves[0].value()->set(7);
+    f.leaves[1].value()->set("y");
     BOOST_TEST(step == 7);
     BOOST_TEST(name == "y");
-    BOOST_CHECK_THROW(f.leaves[0].object()->set("text"), cairn::error);
-    BOOST_CHECK_THROW(f.leaves[0].object()->set(std::int64_t{1} << 40), cairn::error);
-    BOOST_TEST(!f.leaves[2].object()->set);
+    BOOST_CHECK_THROW(f.leaves[0].value()->set("text"), cairn::error);
+    BOOST_CHECK_THROW(f.leaves[0].value()->set(std::int64_t{1} << 40), cairn::error);
+    BOOST_TEST(!f.leaves[2].value()->set);
 }
 
 BOOST_AUTO_TEST_CASE(rvalues_are_owned_and_const_is_read_only) {
@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(rvalues_are_owned_and_const_is_read_only) {
     sd = {};
     auto const f = cairn::flatten(copy);
     BOOST_TEST(f.leaves[0].tensor()->shards[0].view.elements() == 3);
-    BOOST_TEST((f.leaves[1].tensor()->global == cairn::sizes{3}));
+    BOOST_TEST((f.leaves[1].tensor()->global_shape == cairn::index_vector{3}));
     BOOST_TEST(f.leaves[1].tensor()->writable);
     BOOST_TEST(!f.leaves[2].tensor()->writable);
 }
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(a_loaded_value_sits_where_it_was_given) {
         {"a", cairn::state_dict{{"b", value::list({value::dict({{"lr", 1.0}})})}}}};
     auto f = cairn::flatten(sd);
     BOOST_TEST(f.leaves[0].fqn == "a.b.0.lr");
-    f.leaves[0].object()->set(2.0);
+    f.leaves[0].value()->set(2.0);
     BOOST_TEST(
         (sd.at("a").as_dict().at("b").as_value() == value::list({value::dict({{"lr", 2.0}})})));
 }

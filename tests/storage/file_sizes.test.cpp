@@ -25,7 +25,7 @@ void put(cairn::memory_store& s, const std::string& name, std::size_t size) {
 }
 cairn::metadata naming(std::initializer_list<const char*> files) {
     cairn::metadata m;
-    for (auto const* f : files) m.entries[f] = cairn::object_metadata{{f, 0, 10, {}, {}}};
+    for (auto const* f : files) m.entries[f] = cairn::value_metadata{{f, 0, 10, {}, {}}};
     return m;
 }
 float first_of(const cairn::state_dict& tree) {
@@ -43,13 +43,13 @@ BOOST_AUTO_TEST_CASE(of_pytorchs_files_are_as_they_are_found) {
     put(s, "stranger", 300);
     auto m = naming({"a", "sub/b"});
     BOOST_TEST(cairn::detail::note_file_sizes(s, m));
-    BOOST_TEST(m.object_sizes.size() == 2u);
-    BOOST_TEST(m.object_sizes.at("a") == 100u);
-    BOOST_TEST(m.object_sizes.at("sub/b") == 200u);
+    BOOST_TEST(m.file_sizes.size() == 2u);
+    BOOST_TEST(m.file_sizes.at("a") == 100u);
+    BOOST_TEST(m.file_sizes.at("sub/b") == 200u);
     m = naming({"a", "gone", "sub/gone", "../a", ""});
     BOOST_TEST(!cairn::detail::note_file_sizes(s, m));
     for (auto const* name : {"gone", "sub/gone", "../a", ""})
-        BOOST_TEST(m.object_sizes.at(name) == 0u, name);
+        BOOST_TEST(m.file_sizes.at(name) == 0u, name);
 }
 
 BOOST_AUTO_TEST_CASE(that_are_recorded_stay_unless_they_mislead) {
@@ -59,15 +59,15 @@ BOOST_AUTO_TEST_CASE(that_are_recorded_stay_unless_they_mislead) {
     put(s, "stump", 40);
     put(s, "long", 1000);
     auto m = naming({"same", "short", "stump", "long", "gone"});
-    for (auto const* name : {"same", "short", "stump", "long", "gone"}) m.object_sizes[name] = 100;
-    m.object_sizes["unnamed"] = 7;
+    for (auto const* name : {"same", "short", "stump", "long", "gone"}) m.file_sizes[name] = 100;
+    m.file_sizes["unnamed"] = 7;
     BOOST_TEST(!cairn::detail::note_file_sizes(s, m));
-    for (auto const* name : {"same", "short", "long"}) BOOST_TEST(m.object_sizes.at(name) == 100u);
-    BOOST_TEST(m.object_sizes.at("stump") == 40u);
-    BOOST_TEST(m.object_sizes.at("gone") == 0u);
-    BOOST_TEST(m.object_sizes.at("unnamed") == 7u);
+    for (auto const* name : {"same", "short", "long"}) BOOST_TEST(m.file_sizes.at(name) == 100u);
+    BOOST_TEST(m.file_sizes.at("stump") == 40u);
+    BOOST_TEST(m.file_sizes.at("gone") == 0u);
+    BOOST_TEST(m.file_sizes.at("unnamed") == 7u);
     auto one = naming({"gone"});
-    one.object_sizes["gone"] = 1;
+    one.file_sizes["gone"] = 1;
     BOOST_TEST(!cairn::detail::note_file_sizes(s, one));
 }
 

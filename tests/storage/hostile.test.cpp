@@ -19,7 +19,7 @@ BOOST_AUTO_TEST_SUITE(hostile_checkpoints)
 namespace {
 
 using cairn::errc;
-using cairn::sizes;
+using cairn::index_vector;
 using support::crafted;
 
 /// "w": 6 x 4 floats, "t": transposed, "step": 7.
@@ -49,7 +49,7 @@ crafted with_pickle(const std::function<void(cairn::metadata&)>& change) {
     auto c = small_checkpoint();
     auto m = c.metadata();
     m.save_id.clear();
-    m.object_sizes.clear();
+    m.file_sizes.clear();
     change(m);
     c.set_pickle(m);
     c.seal();
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(what_is_crafted_is_read) {
 }
 
 BOOST_AUTO_TEST_CASE(strides_of_the_index_stay_in_the_payload) {
-    for (auto const& strides : std::vector<sizes>{{1'000'000, 1},
+    for (auto const& strides : std::vector<index_vector>{{1'000'000, 1},
                                                   {4},
                                                   {},
                                                   {4, 1, 1},
@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE(footers_cannot_vouch_for_it) {
     auto c = small_checkpoint();
     auto m = c.metadata();
     auto& at = tensor(m).chunks[0].at;
-    auto& b = c.files.at(at.object);
+    auto& b = c.files.at(at.file);
     auto const length = crafted::footer_length(b);
     auto f = support::native::decode_footer(std::span(b).last(length));
     b.resize(b.size() - length);
@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(room_is_made_for_what_is_stored_only) {
     for (int const bits : {30, 50, 58}) {
         auto const n = std::int64_t{1} << bits;
         auto const claim = [&](cairn::metadata& m) {
-            tensor(m).extents = {n};
+            tensor(m).shape = {n};
             tensor(m).chunks[0].where = {{0}, {n}};
         };
         is_refused(with_pickle(claim));
@@ -182,14 +182,14 @@ BOOST_AUTO_TEST_CASE(room_is_made_for_what_is_stored_only) {
     // An item as large as that, of a file that is not.
     auto const large = [](cairn::metadata& m) {
         std::int64_t const n = std::int64_t{1} << 40;
-        tensor(m).extents = {n};
+        tensor(m).shape = {n};
         tensor(m).chunks[0].where = {{0}, {n}};
         auto& at = tensor(m).chunks[0].at;
         at.offset = 100'000;
         at.length = (std::uint64_t{1} << 42) + 1000;
         at.layout->strides = {1};
         at.layout->payload_length = std::uint64_t{1} << 42;
-        m.object_sizes[at.object] = std::uint64_t{1} << 43;
+        m.file_sizes[at.file] = std::uint64_t{1} << 43;
     };
     is_refused(with_index(large));
     is_refused(with_pickle(large));
@@ -197,9 +197,9 @@ BOOST_AUTO_TEST_CASE(room_is_made_for_what_is_stored_only) {
     for (bool const index : {false, true}) {
         auto const gone = [&](cairn::metadata& m) {
             large(m);
-            tensor(m).chunks[0].at.object = "gone";
-            m.object_sizes.clear();
-            if (index) m.object_sizes["gone"] = std::uint64_t{1} << 43;
+            tensor(m).chunks[0].at.file = "gone";
+            m.file_sizes.clear();
+            if (index) m.file_sizes["gone"] = std::uint64_t{1} << 43;
         };
         is_refused(index ? with_index(gone) : with_pickle(gone));
     }
@@ -285,13 +285,13 @@ BOOST_AUTO_TEST_CASE(parts_and_windows_stay_in_bounds) {
     auto const& chunk = m.tensor("w")->chunks[0];
     using handle = cairn::memory_store::reader;
     auto const read = [&](const cairn::box& from, const cairn::tensor_view& to) {
-        cairn::detail::open_file<handle> file(store.open(chunk.at.object), "file");
+        cairn::detail::open_file<handle> file(store.open(chunk.at.file), "file");
         auto p = cairn::detail::find_payload(file, "w", *m.tensor("w"), chunk, m.save_id);
         std::vector<std::byte> scratch;
         cairn::detail::payload_reader<handle>(file, "w", std::move(p), {{from, to}}, scratch).run();
     };
     std::vector<float> into(24);
-    auto const window = [&](sizes shape, cairn::dtype type = cairn::dtype::f32) {
+    auto const window = [&](index_vector shape, cairn::dtype type = cairn::dtype::f32) {
         return cairn::tensor_view(type, std::move(shape), into.data());
     };
     read({{2, 0}, {4, 4}}, window({4, 4}));

@@ -48,13 +48,13 @@ cairn::metadata naming(const std::vector<std::string>& files, const std::string&
     m.save_id = save_id;
     for (auto const& f : files) {
         cairn::storage_location at;
-        at.object = f;
+        at.file = f;
         at.length = 16;
         cairn::tensor_metadata t;
-        t.extents = {4};
+        t.shape = {4};
         t.chunks.push_back({cairn::box({0}, {4}), at});
         m.entries["t" + std::to_string(m.entries.size())] = t;
-        m.object_sizes[f] = 16;
+        m.file_sizes[f] = 16;
     }
     return m;
 }

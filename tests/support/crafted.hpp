@@ -156,7 +156,7 @@ private:
         std::copy(again.begin(), again.end(), b.begin() + static_cast<std::ptrdiff_t>(begin));
     }
     void seal_location(cairn::storage_location& at) {
-        auto const it = files.find(at.object);
+        auto const it = files.find(at.file);
         if (it == files.end()) return;
         auto const item = part(it->second, at.offset, at.length);
         if (!item) return;
@@ -175,7 +175,7 @@ private:
             if (auto* t = std::get_if<cairn::tensor_metadata>(&entry))
                 for (auto& c : t->chunks) seal_location(c.at);
             else
-                seal_location(std::get<cairn::object_metadata>(entry).at);
+                seal_location(std::get<cairn::value_metadata>(entry).at);
         }
     }
     void seal_metadata(bytes& b) {

@@ -18,8 +18,9 @@
 /// element what each rank then holds.
 namespace cairn::oracle {
 
-inline sizes some_shape(std::mt19937& random, std::int64_t dimensions, std::int64_t longest) {
-    sizes s;
+inline index_vector some_shape(std::mt19937& random, std::int64_t dimensions,
+                               std::int64_t longest) {
+    index_vector s;
     for (; dimensions > 0; --dimensions) s.push_back(pick(random, 0, longest));
     return s;
 }
@@ -53,10 +54,11 @@ inline std::vector<std::vector<detail::run>> deal(std::mt19937& random, std::int
 
 /// The layout of one place of the grid, and its elements in memory's order.
 inline std::pair<local_layout, std::vector<std::int64_t>> place_of_grid(
-    std::mt19937& random, const sizes& shape, const std::vector<std::vector<detail::run>>& runs) {
+    std::mt19937& random, const index_vector& shape,
+    const std::vector<std::vector<detail::run>>& runs) {
     auto const rank = shape.size();
-    local_layout l{shape, sizes(rank, 0), {}, {}};
-    std::vector<sizes> indices(rank);  // of the whole, by position in the local array
+    local_layout l{shape, index_vector(rank, 0), {}, {}};
+    std::vector<index_vector> indices(rank);  // of the whole, by position in the local array
     for (std::size_t d = 0; d < rank; ++d)
         for (auto const& r : runs[d])
             for (std::int64_t i = 0; i < r.length; ++i) indices[d].push_back(r.begin + i);
@@ -73,11 +75,11 @@ inline std::pair<local_layout, std::vector<std::int64_t>> place_of_grid(
     auto order = l.memory_order;
     if (order.empty())
         for (std::size_t d = 0; d < rank; ++d) order.push_back(d);
-    sizes in_memory;
+    index_vector in_memory;
     for (auto const d : order) in_memory.push_back(l.local_shape[d]);
     auto const strides = row_major_strides(shape);
     std::vector<std::int64_t> elements;
-    for_each_index(in_memory, [&](const sizes& at) {
+    for_each_index(in_memory, [&](const index_vector& at) {
         std::int64_t place = 0;
         for (std::size_t k = 0; k < rank && place >= 0; ++k) {
             auto const& known = indices[order[k]];
@@ -90,15 +92,15 @@ inline std::pair<local_layout, std::vector<std::int64_t>> place_of_grid(
 }
 
 /// Ranks that together hold each element of a tensor of this shape exactly once.
-inline std::vector<zero_rank> zero_ranks(std::mt19937& random, const sizes& shape) {
+inline std::vector<zero_rank> zero_ranks(std::mt19937& random, const index_vector& shape) {
     std::vector<std::vector<std::vector<detail::run>>> dealt;
-    sizes grid;
+    index_vector grid;
     for (auto const n : shape) {
         grid.push_back(pick(random, 1, 3));
         dealt.push_back(deal(random, n, grid.back()));
     }
     std::vector<zero_rank> out;
-    for_each_index(grid, [&](const sizes& at) {
+    for_each_index(grid, [&](const index_vector& at) {
         std::vector<std::vector<detail::run>> runs;
         for (std::size_t d = 0; d < shape.size(); ++d)
             runs.push_back(dealt[d][static_cast<std::size_t>(at[d])]);

@@ -15,7 +15,7 @@ namespace support {
 struct whole {
     struct tensor {
         cairn::dtype type;
-        cairn::sizes extents;
+        cairn::index_vector shape;
         std::vector<std::byte> bytes;
         friend bool operator==(const tensor&, const tensor&) = default;
     };
@@ -29,8 +29,8 @@ inline whole room_for(const cairn::metadata& m) {
     whole w;
     for (auto const& [fqn, entry] : m.entries) {
         if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry)) {
-            auto const n = static_cast<std::size_t>(t->extents.product()) * cairn::size_of(t->type);
-            w.tensors[fqn] = {t->type, t->extents, std::vector<std::byte>(n, std::byte{0xee})};
+            auto const n = static_cast<std::size_t>(t->shape.product()) * cairn::size_of(t->type);
+            w.tensors[fqn] = {t->type, t->shape, std::vector<std::byte>(n, std::byte{0xee})};
         } else {
             w.objects[fqn] = "not loaded";
         }
@@ -42,7 +42,7 @@ inline whole room_for(const cairn::metadata& m) {
 inline cairn::state_dict views(whole& w) {
     cairn::state_dict sd;
     for (auto& [fqn, t] : w.tensors)
-        sd[fqn] = cairn::tensor_view(t.type, t.extents, t.bytes.data());
+        sd[fqn] = cairn::tensor_view(t.type, t.shape, t.bytes.data());
     for (auto& [fqn, v] : w.objects) sd[fqn] = std::ref(v);
     return sd;
 }
@@ -67,10 +67,10 @@ public:
             if (t == nullptr) continue;
             auto& p = pieces_[fqn];
             p.type = t->type;
-            p.global = t->extents;
-            p.where = t->extents.empty()
-                          ? cairn::box::whole(t->extents)
-                          : cairn::boxes_of(t->extents, cairn::device_mesh::line(ranks),
+            p.global_shape = t->shape;
+            p.where = t->shape.empty()
+                          ? cairn::box::whole(t->shape)
+                          : cairn::boxes_of(t->shape, cairn::device_mesh::line(ranks),
                                             {cairn::shard_along{0}}, rank)
                                 .at(0);
             p.bytes.resize(static_cast<std::size_t>(p.where.volume()) * cairn::size_of(t->type));
@@ -79,8 +79,8 @@ public:
     cairn::state_dict state_dict() {
         cairn::state_dict sd;
         for (auto& [fqn, p] : pieces_) {
-            cairn::tensor_view const v(p.type, p.where.lengths, p.bytes.data());
-            sd[fqn] = cairn::sharded_view{p.global, p.type, {cairn::shard(p.where, v)}};
+            cairn::tensor_view const v(p.type, p.where.shape, p.bytes.data());
+            sd[fqn] = cairn::sharded_view{p.global_shape, p.type, {cairn::shard(p.where, v)}};
         }
         return sd;
     }
@@ -91,9 +91,9 @@ public:
         for (auto const& [fqn, p] : pieces_) {
             auto const& all = w.tensors.at(fqn);
             std::size_t at = 0;
-            if (!p.global.empty() && p.where.lengths[0] != 0)
+            if (!p.global_shape.empty() && p.where.shape[0] != 0)
                 at = static_cast<std::size_t>(p.where.offsets[0]) *
-                     (p.bytes.size() / static_cast<std::size_t>(p.where.lengths[0]));
+                     (p.bytes.size() / static_cast<std::size_t>(p.where.shape[0]));
             if (!std::equal(p.bytes.begin(), p.bytes.end(),
                             all.bytes.begin() + static_cast<std::ptrdiff_t>(at)))
                 return false;
@@ -104,7 +104,7 @@ public:
 private:
     struct piece {
         cairn::dtype type;
-        cairn::sizes global;
+        cairn::index_vector global_shape;
         cairn::box where;
         std::vector<std::byte> bytes;
     };

@@ -15,26 +15,26 @@ using namespace cairn;
 BOOST_AUTO_TEST_CASE(agrees_with_scalapacks_index_formulas) {
     std::mt19937 random(2);
     for (int round = 0; round < 400; ++round) {
-        sizes global;
-        sizes block;
-        sizes grid;
+        index_vector global;
+        index_vector block;
+        index_vector grid;
         for (auto n = oracle::pick(random, 1, 3); n > 0; --n) {
             global.push_back(oracle::pick(random, 0, 11));
             block.push_back(oracle::pick(random, 1, 4));
             grid.push_back(oracle::pick(random, 1, 3));
         }
         std::vector<box> all;
-        oracle::for_each_index(grid, [&](const sizes& me) {
+        oracle::for_each_index(grid, [&](const index_vector& me) {
             const auto part = boxes_of_block_cyclic(global, block, grid, me);
             std::int64_t elements = 0;
             for (const auto& p : part.boxes) {
                 all.push_back(p.where);
                 elements += p.where.volume();
-                BOOST_TEST_REQUIRE((p.where.lengths == p.local.lengths));
+                BOOST_TEST_REQUIRE((p.where.shape == p.local.shape));
                 BOOST_TEST_REQUIRE(contains(box::whole(part.local_extents), p.local));
-                oracle::for_each_index(p.where.lengths, [&](const sizes& i) {
-                    const sizes g = oracle::plus(i, p.where.offsets);
-                    const sizes l = oracle::plus(i, p.local.offsets);
+                oracle::for_each_index(p.where.shape, [&](const index_vector& i) {
+                    const index_vector g = oracle::plus(i, p.where.offsets);
+                    const index_vector l = oracle::plus(i, p.local.offsets);
                     for (std::size_t d = 0; d < g.size(); ++d) {
                         const auto stride = block[d] * grid[d];
                         BOOST_TEST_REQUIRE(g[d] / block[d] % grid[d] == me[d]);  // INDXG2P
@@ -58,14 +58,14 @@ BOOST_AUTO_TEST_CASE(one_process_has_one_box) {
 BOOST_AUTO_TEST_CASE(an_idle_process_has_none) {
     const auto part = boxes_of_block_cyclic({3}, {4}, {2}, {1});
     BOOST_TEST(part.boxes.empty());
-    BOOST_TEST((part.local_extents == sizes{0}));
+    BOOST_TEST((part.local_extents == index_vector{0}));
 }
 
 BOOST_AUTO_TEST_CASE(numbers_near_the_end_of_the_range) {
     const auto part =
         boxes_of_block_cyclic({INT64_MAX}, {INT64_MAX - 1}, {INT64_MAX}, {1});
     BOOST_TEST_REQUIRE(part.boxes.size() == 1U);
-    BOOST_TEST((part.boxes[0].where == box(sizes{INT64_MAX - 1}, sizes{1})));
+    BOOST_TEST((part.boxes[0].where == box(index_vector{INT64_MAX - 1}, index_vector{1})));
 }
 
 BOOST_AUTO_TEST_CASE(refuses_nonsense) {

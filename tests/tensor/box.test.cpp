@@ -13,12 +13,12 @@ BOOST_AUTO_TEST_SUITE(boxes)
 using namespace cairn;
 
 namespace {
-box random_box(std::mt19937& random, const sizes& within) {
-    box b(sizes(within.size(), 0), sizes(within.size(), 0));
+box random_box(std::mt19937& random, const index_vector& within) {
+    box b(index_vector(within.size(), 0), index_vector(within.size(), 0));
     for (std::size_t d = 0; d < within.size(); ++d) {
         b.offsets[d] = oracle::pick(random, 0, within[d] - 1);
         const bool empty = oracle::pick(random, 0, 19) == 0;
-        b.lengths[d] = empty ? 0 : oracle::pick(random, 1, within[d] - b.offsets[d]);
+        b.shape[d] = empty ? 0 : oracle::pick(random, 1, within[d] - b.offsets[d]);
     }
     return b;
 }
@@ -26,7 +26,7 @@ box random_box(std::mt19937& random, const sizes& within) {
 
 BOOST_AUTO_TEST_CASE(algebra_agrees_with_sets_of_elements) {
     std::mt19937 random(7);
-    const sizes whole{5, 4, 3};
+    const index_vector whole{5, 4, 3};
     int common = 0;
     for (int round = 0; round < 1000; ++round) {
         const box a = random_box(random, whole);
@@ -50,7 +50,7 @@ BOOST_AUTO_TEST_CASE(algebra_agrees_with_sets_of_elements) {
         if (!b.empty()) BOOST_TEST_REQUIRE(contains(a, b) == inside);
         if (meet) {
             const box r = relative_to(c, a);
-            BOOST_TEST_REQUIRE((r.lengths == c.lengths));
+            BOOST_TEST_REQUIRE((r.shape == c.shape));
             BOOST_TEST_REQUIRE((oracle::plus(r.offsets, a.offsets) == c.offsets));
         }
     }
@@ -68,7 +68,7 @@ BOOST_AUTO_TEST_CASE(zero_dimensions_hold_one_element) {
 }
 
 BOOST_AUTO_TEST_CASE(prints_ranges) {
-    BOOST_TEST(to_string(box(sizes{0, 2}, sizes{4, 4})) == "[0:4, 2:6]");
+    BOOST_TEST(to_string(box(index_vector{0, 2}, index_vector{4, 4})) == "[0:4, 2:6]");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

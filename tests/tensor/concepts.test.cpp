@@ -34,14 +34,14 @@ namespace {
 template <Sharded T>
 std::vector<float> elements_of_shards(T& s) {
     std::vector<float> out;
-    const sizes global = shard_traits<T>::global_sizes(s);
+    const index_vector global = shard_traits<T>::global_shape(s);
     auto&& shards = shard_traits<T>::shards(s);
     for (auto it = shards.begin(); it != shards.end(); ++it) {
         const shard one = *it;
         BOOST_TEST_REQUIRE(contains(box::whole(global), one.where));
         const auto at = out.size();
         out.resize(at + static_cast<std::size_t>(one.where.volume()));
-        copy_elements(one.view, {one.view.type, one.view.extents, out.data() + at});
+        copy_elements(one.view, {one.view.type, one.view.shape, out.data() + at});
     }
     return out;
 }
@@ -53,8 +53,8 @@ BOOST_AUTO_TEST_CASE(views_outlive_the_sizes_they_were_made_from) {
     archetype::tensor t({1, 2, 3});
     const tensor_view first = tensor_traits<archetype::tensor>::view(t);
     const tensor_view second = tensor_traits<archetype::tensor>::view(t);
-    BOOST_TEST((first.extents == sizes{3}));
-    BOOST_TEST((first.strides == sizes{1}));
+    BOOST_TEST((first.shape == index_vector{3}));
+    BOOST_TEST((first.strides == index_vector{1}));
     BOOST_TEST(first.data == second.data);
     const const_tensor_view read_only = tensor_traits<archetype::tensor>::view(std::as_const(t));
     BOOST_TEST(read_only.data == first.data);
@@ -65,10 +65,10 @@ BOOST_AUTO_TEST_CASE(extents_beyond_the_inline_room_are_copied_too) {
     tensor_view v;
     {
         const std::vector<int> extents(9, 1);
-        v = tensor_view(dtype::f32, sizes(extents), &x);
+        v = tensor_view(dtype::f32, index_vector(extents), &x);
     }
-    BOOST_TEST((v.extents == sizes(9, 1)));
-    BOOST_TEST((v.strides == sizes(9, 1)));
+    BOOST_TEST((v.shape == index_vector(9, 1)));
+    BOOST_TEST((v.strides == index_vector(9, 1)));
 }
 
 BOOST_AUTO_TEST_CASE(a_shard_of_a_const_tensor_is_read_only) {
@@ -99,10 +99,11 @@ BOOST_AUTO_TEST_CASE(the_least_sharded_tensor_can_be_read) {
 
 BOOST_AUTO_TEST_CASE(a_target_keeps_what_the_view_says) {
     float x[2] = {};
-    tensor_view v(dtype::f32, sizes{2}, sizes{-1}, x + 1, device{memory_kind::pinned, 1});
+    tensor_view v(dtype::f32, index_vector{2}, index_vector{-1}, x + 1,
+                  device{memory_kind::pinned, 1});
     v.requires_grad = true;
     const tensor_view target = shard(box::whole({2}), v).target_view();
-    BOOST_TEST((target.strides == sizes{-1}));
+    BOOST_TEST((target.strides == index_vector{-1}));
     BOOST_TEST((target.where == v.where));
     BOOST_TEST(target.requires_grad);
 }

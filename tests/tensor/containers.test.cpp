@@ -44,8 +44,8 @@ template <class T>
 void check(T& t, const void* data, std::int64_t n, dtype type) {
     const const_tensor_view v = view_of(t);
     BOOST_TEST(static_cast<const void*>(v.data) == data);
-    BOOST_TEST((v.extents == sizes{n}));
-    BOOST_TEST((v.strides == sizes{1}));
+    BOOST_TEST((v.shape == index_vector{n}));
+    BOOST_TEST((v.strides == index_vector{1}));
     BOOST_TEST((v.type == type));
 }
 

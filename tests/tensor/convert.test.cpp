@@ -49,7 +49,7 @@ void check_all_codes(int codes, int largest) {
 template <class To, class From>
 std::vector<To> converted(dtype from, dtype to, const std::vector<From>& values) {
     std::vector<To> out(values.size());
-    const sizes n{static_cast<std::int64_t>(values.size())};
+    const index_vector n{static_cast<std::int64_t>(values.size())};
     convert_elements({from, n, values.data()}, {to, n, out.data()});
     return out;
 }
@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(complex_to_real_is_refused) {
                                info(to).kind != dtype_class::complex;
             BOOST_TEST(can_convert(from, to) == !loses);
             const auto attempt = [&] {
-                convert_elements({from, sizes{0}, nullptr}, {to, sizes{0}, nullptr});
+                convert_elements({from, index_vector{0}, nullptr}, {to, index_vector{0}, nullptr});
             };
             if (loses)
                 BOOST_CHECK_EXCEPTION(attempt(), error, [](const error& e) {
@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(complex_to_real_is_refused) {
 
 BOOST_AUTO_TEST_CASE(small_integers_survive_every_real_dtype) {
     const std::vector<std::uint8_t> values{1, 2, 4, 8, 1, 2};  // e8m0 has powers of two only
-    const sizes extents{2, 3};
+    const index_vector extents{2, 3};
     for (int t = 0; t < dtype_count; ++t)
         for (int u = 0; u < dtype_count; ++u) {
             const auto first = static_cast<dtype>(t);
@@ -203,9 +203,9 @@ BOOST_AUTO_TEST_CASE(strides_and_alignment_are_free) {
     std::vector<double> from(2 * columns);
     std::iota(from.begin(), from.end(), -700.0);
     std::vector<std::byte> memory(2 * columns * 4 + 1);
-    const tensor_view to(dtype::f32, sizes{2, columns}, sizes{columns, -1},
+    const tensor_view to(dtype::f32, index_vector{2, columns}, index_vector{columns, -1},
                          memory.data() + 1 + 4 * (columns - 1));
-    convert_elements({dtype::f64, sizes{2, columns}, sizes{1, 2}, from.data()}, to);
+    convert_elements({dtype::f64, index_vector{2, columns}, index_vector{1, 2}, from.data()}, to);
     for (std::int64_t r = 0; r < 2; ++r)
         for (std::int64_t c = 0; c < columns; ++c) {
             float v = 0;
@@ -217,10 +217,11 @@ BOOST_AUTO_TEST_CASE(strides_and_alignment_are_free) {
 BOOST_AUTO_TEST_CASE(repeated_source_and_zero_dimensions) {
     const double x = 2.5;
     float y[3] = {};
-    convert_elements({dtype::f64, sizes{3}, sizes{0}, &x}, {dtype::f32, sizes{3}, y});
+    convert_elements({dtype::f64, index_vector{3}, index_vector{0}, &x},
+                     {dtype::f32, index_vector{3}, y});
     BOOST_TEST((y[0] == 2.5F && y[1] == 2.5F && y[2] == 2.5F));
     std::complex<float> z;
-    convert_elements({dtype::f64, sizes{}, &x}, {dtype::complex64, sizes{}, &z});
+    convert_elements({dtype::f64, index_vector{}, &x}, {dtype::complex64, index_vector{}, &z});
     BOOST_TEST((z == std::complex<float>(2.5F, 0)));
 }
 

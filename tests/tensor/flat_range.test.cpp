@@ -17,19 +17,19 @@ namespace {
 using namespace cairn;
 
 /// All `[begin, end)` that are the flat range of some box, by looking at every box.
-std::set<std::pair<std::int64_t, std::int64_t>> contiguous_ranges(const sizes& extents) {
+std::set<std::pair<std::int64_t, std::int64_t>> contiguous_ranges(const index_vector& extents) {
     std::set<std::pair<std::int64_t, std::int64_t>> out;
-    const sizes strides = row_major_strides(extents);
-    sizes past = extents;
+    const index_vector strides = row_major_strides(extents);
+    index_vector past = extents;
     for (auto& n : past) ++n;
-    oracle::for_each_index(extents, [&](const sizes& first) {
-        oracle::for_each_index(past, [&](const sizes& end) {
-            box b(first, sizes(extents.size(), 0));
+    oracle::for_each_index(extents, [&](const index_vector& first) {
+        oracle::for_each_index(past, [&](const index_vector& end) {
+            box b(first, index_vector(extents.size(), 0));
             for (std::size_t d = 0; d < extents.size(); ++d) {
                 if (end[d] <= first[d]) return;
-                b.lengths[d] = end[d] - first[d];
+                b.shape[d] = end[d] - first[d];
             }
-            sizes last = end;
+            index_vector last = end;
             for (auto& e : last) --e;
             const auto begin = oracle::dot(first, strides);
             const auto length = oracle::dot(last, strides) + 1 - begin;
@@ -40,9 +40,9 @@ std::set<std::pair<std::int64_t, std::int64_t>> contiguous_ranges(const sizes& e
 }
 
 /// Checks each range of a tensor: exact and ordered cover, and no fewer boxes are possible.
-void check_all_ranges(const sizes& extents) {
+void check_all_ranges(const index_vector& extents) {
     const auto total = extents.product();
-    const sizes strides = row_major_strides(extents);
+    const index_vector strides = row_major_strides(extents);
     const auto ranges = contiguous_ranges(extents);
     for (std::int64_t begin = 0; begin <= total; ++begin) {
         // least[e]: the fewest boxes whose runs make up [begin, e)
@@ -59,7 +59,7 @@ void check_all_ranges(const sizes& extents) {
                                to_string(extents) << " " << begin << " " << end);
             std::int64_t at = begin;
             for (const box& b : boxes)
-                oracle::for_each_index(b.lengths, [&](const sizes& i) {
+                oracle::for_each_index(b.shape, [&](const index_vector& i) {
                     BOOST_TEST_REQUIRE(oracle::dot(oracle::plus(i, b.offsets), strides) == at++);
                 });
             BOOST_TEST_REQUIRE(at == end);
@@ -70,14 +70,15 @@ void check_all_ranges(const sizes& extents) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(fewest_boxes_in_order) {
-    for (const sizes& extents :
-         {sizes{}, sizes{1}, sizes{7}, sizes{3, 4}, sizes{4, 1}, sizes{1, 5}, sizes{2, 3, 4},
-          sizes{3, 1, 3}, sizes{1, 1, 1}, sizes{2, 2, 2, 2}, sizes{3, 2, 1, 3}, sizes{2, 1, 3, 2}})
+    for (const index_vector& extents :
+         {index_vector{}, index_vector{1}, index_vector{7}, index_vector{3, 4}, index_vector{4, 1},
+          index_vector{1, 5}, index_vector{2, 3, 4}, index_vector{3, 1, 3}, index_vector{1, 1, 1},
+          index_vector{2, 2, 2, 2}, index_vector{3, 2, 1, 3}, index_vector{2, 1, 3, 2}})
         check_all_ranges(extents);
 }
 
 BOOST_AUTO_TEST_CASE(an_example) {
-    const auto boxes = boxes_of_flat_range(sizes{4, 6}, 4, 20);
+    const auto boxes = boxes_of_flat_range(index_vector{4, 6}, 4, 20);
     BOOST_TEST_REQUIRE(boxes.size() == 3U);
     BOOST_TEST(to_string(boxes[0]) == "[0:1, 4:6]");
     BOOST_TEST(to_string(boxes[1]) == "[1:3, 0:6]");
@@ -85,18 +86,18 @@ BOOST_AUTO_TEST_CASE(an_example) {
 }
 
 BOOST_AUTO_TEST_CASE(empty_tensors_have_an_empty_range_only) {
-    BOOST_TEST(boxes_of_flat_range(sizes{3, 0}, 0, 0).empty());
+    BOOST_TEST(boxes_of_flat_range(index_vector{3, 0}, 0, 0).empty());
     // extents beyond 2^63 elements, times 0
-    BOOST_TEST(boxes_of_flat_range(sizes{INT64_MAX, INT64_MAX, 0}, 0, 0).empty());
-    BOOST_CHECK_THROW(boxes_of_flat_range(sizes{3, 0}, 0, 1), error);
+    BOOST_TEST(boxes_of_flat_range(index_vector{INT64_MAX, INT64_MAX, 0}, 0, 0).empty());
+    BOOST_CHECK_THROW(boxes_of_flat_range(index_vector{3, 0}, 0, 1), error);
 }
 
 BOOST_AUTO_TEST_CASE(refuses_ranges_outside) {
-    BOOST_CHECK_THROW(boxes_of_flat_range(sizes{3}, -1, 2), error);
-    BOOST_CHECK_THROW(boxes_of_flat_range(sizes{3}, 2, 1), error);
-    BOOST_CHECK_THROW(boxes_of_flat_range(sizes{3}, 0, 4), error);
-    BOOST_CHECK_THROW(boxes_of_flat_range(sizes{-3, -1}, 0, 1), error);
-    BOOST_CHECK_THROW(boxes_of_flat_range(sizes{INT64_MAX, 4}, 0, 1), error);
+    BOOST_CHECK_THROW(boxes_of_flat_range(index_vector{3}, -1, 2), error);
+    BOOST_CHECK_THROW(boxes_of_flat_range(index_vector{3}, 2, 1), error);
+    BOOST_CHECK_THROW(boxes_of_flat_range(index_vector{3}, 0, 4), error);
+    BOOST_CHECK_THROW(boxes_of_flat_range(index_vector{-3, -1}, 0, 1), error);
+    BOOST_CHECK_THROW(boxes_of_flat_range(index_vector{INT64_MAX, 4}, 0, 1), error);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

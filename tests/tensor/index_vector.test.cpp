@@ -19,22 +19,22 @@ BOOST_AUTO_TEST_CASE(from_any_range_of_integers) {
     const std::vector<int> v{2, 3};
     const std::array<std::size_t, 2> a{2, 3};
     const long c[] = {2, 3};
-    BOOST_TEST((sizes(v) == sizes{2, 3}));
-    BOOST_TEST((sizes(a) == sizes{2, 3}));
-    BOOST_TEST((sizes(c) == sizes{2, 3}));
-    BOOST_TEST((sizes(2, 3) == sizes{3, 3}));
-    BOOST_TEST((sizes{2, 3} < sizes{3}));
-    BOOST_TEST(sizes{}.product() == 1);
-    BOOST_TEST((sizes{4, 0, 2}).product() == 0);
-    BOOST_TEST(to_string(sizes{4, 6}) == "[4, 6]");
-    BOOST_TEST(to_string(sizes{}) == "[]");
+    BOOST_TEST((index_vector(v) == index_vector{2, 3}));
+    BOOST_TEST((index_vector(a) == index_vector{2, 3}));
+    BOOST_TEST((index_vector(c) == index_vector{2, 3}));
+    BOOST_TEST((index_vector(2, 3) == index_vector{3, 3}));
+    BOOST_TEST((index_vector{2, 3} < index_vector{3}));
+    BOOST_TEST(index_vector{}.product() == 1);
+    BOOST_TEST((index_vector{4, 0, 2}).product() == 0);
+    BOOST_TEST(to_string(index_vector{4, 6}) == "[4, 6]");
+    BOOST_TEST(to_string(index_vector{}) == "[]");
 }
 
 BOOST_AUTO_TEST_CASE(row_major_strides_as_pytorch) {
-    BOOST_TEST((row_major_strides({}) == sizes{}));
-    BOOST_TEST((row_major_strides({2, 3, 4}) == sizes{12, 4, 1}));
-    BOOST_TEST((row_major_strides({5, 0, 4}) == sizes{4, 4, 1}));
-    BOOST_TEST((row_major_strides({3, 1, 2}) == sizes{2, 2, 1}));
+    BOOST_TEST((row_major_strides({}) == index_vector{}));
+    BOOST_TEST((row_major_strides({2, 3, 4}) == index_vector{12, 4, 1}));
+    BOOST_TEST((row_major_strides({5, 0, 4}) == index_vector{4, 4, 1}));
+    BOOST_TEST((row_major_strides({3, 1, 2}) == index_vector{2, 2, 1}));
 }
 
 BOOST_AUTO_TEST_CASE(names_and_numbers_of_dtypes_are_one_to_one) {

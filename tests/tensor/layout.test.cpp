@@ -20,17 +20,17 @@ using namespace cairn;
 
 bool has_code(const error& e, errc c) { return e.code() == make_error_code(c); }
 
-const std::byte* element(const const_tensor_view& v, const sizes& at) {
+const std::byte* element(const const_tensor_view& v, const index_vector& at) {
     return v.data + oracle::dot(at, v.strides) * static_cast<std::int64_t>(size_of(v.type));
 }
 
-const_tensor_view view_of(dtype t, sizes extents, sizes strides) {
+const_tensor_view view_of(dtype t, index_vector extents, index_vector strides) {
     return {t, std::move(extents), std::move(strides), nullptr};
 }
 
 /// Memory in which a view of these extents lies somewhere, with strides of a random layout.
 struct scattered {
-    scattered(std::mt19937& random, dtype t, const sizes& extents, bool may_repeat)
+    scattered(std::mt19937& random, dtype t, const index_vector& extents, bool may_repeat)
         : strides(extents.size(), 0) {
         std::vector<std::size_t> order(extents.size());
         std::iota(order.begin(), order.end(), std::size_t{0});
@@ -56,7 +56,7 @@ struct scattered {
         at = memory.data() + skew + static_cast<std::size_t>(first) * size_of(t);
     }
 
-    sizes strides;
+    index_vector strides;
     std::vector<std::byte> memory;
     std::byte* at = nullptr;
 };
@@ -90,14 +90,14 @@ BOOST_AUTO_TEST_CASE(dense_agrees_with_a_list_of_offsets) {
     std::mt19937 random(5);
     int dense = 0;
     for (int round = 0; round < 2000; ++round) {
-        sizes extents;
-        sizes strides;
+        index_vector extents;
+        index_vector strides;
         for (auto rank = oracle::pick(random, 1, 3); rank > 0; --rank) {
             extents.push_back(oracle::pick(random, 1, 3));
             strides.push_back(oracle::pick(random, -2, 6));
         }
         std::set<std::int64_t> offsets;
-        oracle::for_each_index(extents, [&](const sizes& i) {
+        oracle::for_each_index(extents, [&](const index_vector& i) {
             offsets.insert(oracle::dot(i, strides));
         });
         const auto n = extents.product();
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(copies_agree_with_the_oracle) {
     std::mt19937 random(1);
     for (int round = 0; round < 3000; ++round) {
         const auto type = static_cast<dtype>(round % dtype_count);
-        sizes extents;
+        index_vector extents;
         for (auto rank = oracle::pick(random, 0, 4); rank > 0; --rank)
             extents.push_back(oracle::pick(random, round % 10 == 0 ? 0 : 1, 6));
         scattered source(random, type, extents, true);
@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(copies_agree_with_the_oracle) {
         const const_tensor_view from(type, extents, source.strides, source.at);
         const tensor_view to(type, extents, target.strides, target.at);
         std::vector<std::byte> expected = target.memory;
-        oracle::for_each_index(extents, [&](const sizes& i) {
+        oracle::for_each_index(extents, [&](const index_vector& i) {
             std::byte* base = expected.data() + (element(to, i) - target.memory.data());
             std::copy_n(element(from, i), size_of(type), base);
         });
@@ -140,36 +140,38 @@ BOOST_AUTO_TEST_CASE(large_transpose_crosses_tile_edges) {
     std::vector<std::int32_t> from(rows * columns);
     std::iota(from.begin(), from.end(), 0);
     std::vector<std::int32_t> to(from.size(), -1);
-    copy_elements({dtype::i32, sizes{columns, rows}, sizes{1, columns}, from.data()},
-                  {dtype::i32, sizes{columns, rows}, to.data()});
+    copy_elements({dtype::i32, index_vector{columns, rows}, index_vector{1, columns}, from.data()},
+                  {dtype::i32, index_vector{columns, rows}, to.data()});
     for (std::int64_t r = 0; r < rows; ++r)
         for (std::int64_t c = 0; c < columns; ++c)
             BOOST_TEST_REQUIRE(to[static_cast<std::size_t>(c * rows + r)] == r * columns + c);
 }
 
 BOOST_AUTO_TEST_CASE(empty_copies_touch_no_memory) {
-    copy_elements({dtype::f64, sizes{3, 0}, nullptr}, {dtype::f64, sizes{3, 0}, nullptr});
+    copy_elements({dtype::f64, index_vector{3, 0}, nullptr},
+                  {dtype::f64, index_vector{3, 0}, nullptr});
 }
 
 BOOST_AUTO_TEST_CASE(copies_refuse_what_they_cannot_do) {
     std::vector<float> a(4);
     std::vector<float> b(4);
-    const tensor_view to(dtype::f32, sizes{2, 2}, b.data());
+    const tensor_view to(dtype::f32, index_vector{2, 2}, b.data());
     const auto copy = [&](const_tensor_view from, tensor_view target) {
         return [=] { copy_elements(from, target); };
     };
     const auto is = [](errc c) { return [c](const error& e) { return has_code(e, c); }; };
-    const const_tensor_view good(dtype::f32, sizes{2, 2}, a.data());
-    BOOST_CHECK_EXCEPTION(copy({dtype::i32, sizes{2, 2}, a.data()}, to)(), error,
+    const const_tensor_view good(dtype::f32, index_vector{2, 2}, a.data());
+    BOOST_CHECK_EXCEPTION(copy({dtype::i32, index_vector{2, 2}, a.data()}, to)(), error,
                           is(errc::dtype_mismatch));
-    BOOST_CHECK_EXCEPTION(copy({dtype::f32, sizes{4}, a.data()}, to)(), error,
+    BOOST_CHECK_EXCEPTION(copy({dtype::f32, index_vector{4}, a.data()}, to)(), error,
                           is(errc::shape_mismatch));
     BOOST_CHECK_EXCEPTION(
-        copy({dtype::f32, sizes{2, 2}, a.data(), device{memory_kind::cuda, 0}}, to)(), error,
+        copy({dtype::f32, index_vector{2, 2}, a.data(), device{memory_kind::cuda, 0}}, to)(), error,
         is(errc::invalid_argument));
-    BOOST_CHECK_EXCEPTION(copy(good, {dtype::f32, sizes{2, 2}, sizes{0, 1}, b.data()})(), error,
-                          is(errc::invalid_argument));
-    BOOST_CHECK_EXCEPTION(copy(good, {dtype::f32, sizes{2, 2}, sizes{1}, b.data()})(), error,
+    BOOST_CHECK_EXCEPTION(
+        copy(good, {dtype::f32, index_vector{2, 2}, index_vector{0, 1}, b.data()})(), error,
+        is(errc::invalid_argument));
+    BOOST_CHECK_EXCEPTION(copy(good, {dtype::f32, {2, 2}, {1}, b.data()})(), error,
                           is(errc::invalid_argument));
     BOOST_TEST((b == std::vector<float>(4)));
 }
@@ -177,32 +179,34 @@ BOOST_AUTO_TEST_CASE(copies_refuse_what_they_cannot_do) {
 BOOST_AUTO_TEST_CASE(subview_shows_the_elements_of_its_box) {
     std::vector<std::int16_t> memory(60);
     std::iota(memory.begin(), memory.end(), std::int16_t{0});
-    const const_tensor_view v(dtype::i16, sizes{3, 4, 5}, sizes{5, 15, 1}, memory.data());
-    const box part(sizes{1, 2, 0}, sizes{2, 1, 3});
+    const const_tensor_view v(dtype::i16, {3, 4, 5}, {5, 15, 1}, memory.data());
+    const box part(index_vector{1, 2, 0}, index_vector{2, 1, 3});
     const const_tensor_view s = subview(v, part);
-    BOOST_TEST((s.extents == part.lengths));
-    oracle::for_each_index(part.lengths, [&](const sizes& i) {
+    BOOST_TEST((s.shape == part.shape));
+    oracle::for_each_index(part.shape, [&](const index_vector& i) {
         BOOST_TEST(element(s, i) == element(v, oracle::plus(i, part.offsets)));
     });
     const auto bad = [](const error& e) { return has_code(e, errc::invalid_argument); };
-    BOOST_CHECK_EXCEPTION(subview(v, box(sizes{0, 0, 3}, sizes{1, 1, 3})), error, bad);
-    BOOST_CHECK_EXCEPTION(subview(v, box(sizes{-1, 0, 0}, sizes{1, 1, 1})), error, bad);
-    BOOST_CHECK_EXCEPTION(subview(v, box(sizes{0, 0, 0}, sizes{1, -1, 1})), error, bad);
-    BOOST_CHECK_EXCEPTION(subview(v, box(sizes{0, 0}, sizes{1, 1})), error, bad);
-    BOOST_CHECK_EXCEPTION(subview(v, box(sizes{INT64_MAX, 0, 0}, sizes{INT64_MAX, 1, 1})), error,
+    BOOST_CHECK_EXCEPTION(subview(v, box(index_vector{0, 0, 3}, index_vector{1, 1, 3})), error,
+                          bad);
+    BOOST_CHECK_EXCEPTION(subview(v, box(index_vector{-1, 0, 0}, index_vector{1, 1, 1})), error,
+                          bad);
+    BOOST_CHECK_EXCEPTION(subview(v, box({0, 0, 0}, {1, -1, 1})), error, bad);
+    BOOST_CHECK_EXCEPTION(subview(v, box(index_vector{0, 0}, index_vector{1, 1})), error, bad);
+    BOOST_CHECK_EXCEPTION(subview(v, box({INT64_MAX, 0, 0}, {INT64_MAX, 1, 1})), error,
                           bad);
 }
 
 BOOST_AUTO_TEST_CASE(empty_subview_of_nothing) {
-    const tensor_view v(dtype::f32, sizes{0, 6}, nullptr);
-    BOOST_TEST(subview(v, box(sizes{0, 2}, sizes{0, 4})).data == nullptr);
+    const tensor_view v(dtype::f32, index_vector{0, 6}, nullptr);
+    BOOST_TEST(subview(v, box(index_vector{0, 2}, index_vector{0, 4})).data == nullptr);
 }
 
 BOOST_AUTO_TEST_CASE(subview_keeps_device_and_gradient) {
     float x[4] = {};
-    tensor_view v(dtype::f32, sizes{4}, x, device{memory_kind::cuda, 3});
+    tensor_view v(dtype::f32, index_vector{4}, x, device{memory_kind::cuda, 3});
     v.requires_grad = true;
-    const tensor_view s = subview(v, box(sizes{1}, sizes{2}));
+    const tensor_view s = subview(v, box(index_vector{1}, index_vector{2}));
     BOOST_TEST((s.where == v.where));
     BOOST_TEST(s.requires_grad);
 }

@@ -16,7 +16,7 @@ using namespace cairn;
 
 namespace {
 
-std::vector<std::int64_t> numbered(const sizes& shape) {
+std::vector<std::int64_t> numbered(const index_vector& shape) {
     std::vector<std::int64_t> v(static_cast<std::size_t>(shape.product()));
     std::iota(v.begin(), v.end(), std::int64_t{0});
     return v;
@@ -48,7 +48,7 @@ BOOST_AUTO_TEST_CASE(every_element_once_and_where_it_belongs) {
         for (auto const& r : oracle::zero_ranks(random, shape)) {
             std::vector<std::int64_t> memory(static_cast<std::size_t>(r.end - r.begin), -1);
             auto const s = shards_of(r, memory);
-            BOOST_TEST_REQUIRE((s.global == shape));
+            BOOST_TEST_REQUIRE((s.global_shape == shape));
             for (const shard& x : s.shards) {  // as a load does
                 BOOST_TEST_REQUIRE(x.writable);
                 copy_elements(subview(from, x.where), x.target_view());
@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(zero_inside_tensor_parallelism) {
     // Rank 1 of 2 has columns 3 to 5 of [4, 6]; ZeRO gives it elements 4 to 9 of its [4, 3].
     auto const layout =
         packed_layout({4, 6}, boxes_of({4, 6}, device_mesh::line(2), {shard_along{1}}, 1));
-    BOOST_TEST((layout.local_shape == sizes{4, 3}));
+    BOOST_TEST((layout.local_shape == index_vector{4, 3}));
     float memory[6] = {};
     auto const s = flat_shards(layout, 4, 10, memory, dtype::f32);
     BOOST_TEST_REQUIRE(s.shards.size() == 3U);
@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(a_stored_transpose) {
 BOOST_AUTO_TEST_CASE(fused_projections) {
     // Gate and up are one local array of [4, 2]; in the whole of [8, 2] they are apart.
     auto const layout = packed_layout({8, 2}, {box({2, 0}, {2, 2}), box({6, 0}, {2, 2})});
-    BOOST_TEST((layout.local_shape == sizes{4, 2}));
+    BOOST_TEST((layout.local_shape == index_vector{4, 2}));
     float memory[4] = {};
     auto const s = flat_shards(layout, 2, 6, memory, dtype::f32);
     BOOST_TEST_REQUIRE(s.shards.size() == 2U);
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(a_rank_may_hold_nothing) {
     auto const none = flat_shards(inside, 16, 16, static_cast<const void*>(nullptr), dtype::f16);
     BOOST_TEST(none.shards.empty());
     BOOST_TEST((none.type == dtype::f16));
-    BOOST_TEST((none.global == sizes{8, 2}));
+    BOOST_TEST((none.global_shape == index_vector{8, 2}));
 }
 
 BOOST_AUTO_TEST_CASE(read_only_memory_gives_read_only_shards) {
@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused) {
     bad.boxes[0].local.offsets[0] = 1;
     BOOST_CHECK_EXCEPTION(make(bad, 0, 1), error, refuses({"local [4, 4]", "[1:5, 0:4]"}));
     bad = good;
-    bad.boxes[0].local.lengths[0] = 3;
+    bad.boxes[0].local.shape[0] = 3;
     BOOST_CHECK_EXCEPTION(make(bad, 0, 1), error, refuses({"[0:4, 0:4]", "[0:3, 0:4]"}));
     bad = good;
     bad.boxes.push_back({box({4, 0}, {2, 4}), box({2, 0}, {2, 4})});

@@ -51,7 +51,7 @@ BOOST_AUTO_TEST_CASE(each_pair_that_shares_elements_once) {
             for (box& b : out)
                 for (std::size_t d = 0; d < rank; ++d) {
                     b.offsets.push_back(oracle::pick(random, 0, 8));
-                    b.lengths.push_back(oracle::pick(random, 0, 4));
+                    b.shape.push_back(oracle::pick(random, 0, 4));
                 }
             return out;
         };
@@ -63,8 +63,8 @@ BOOST_AUTO_TEST_CASE(each_pair_that_shares_elements_once) {
 BOOST_AUTO_TEST_CASE(many_boxes_are_not_compared_pair_by_pair) {
     std::vector<box> a, b;
     for (std::int64_t i = 0; i < 20000; ++i) {
-        a.emplace_back(sizes{2 * i, 0}, sizes{2, 3});
-        b.emplace_back(sizes{2 * i + 1, 0}, sizes{2, 3});
+        a.emplace_back(index_vector{2 * i, 0}, index_vector{2, 3});
+        b.emplace_back(index_vector{2 * i + 1, 0}, index_vector{2, 3});
     }
     std::size_t looked = 0;
     BOOST_TEST(swept(a, b, &looked).size() == 39999U);

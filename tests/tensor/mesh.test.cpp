@@ -54,12 +54,12 @@ std::string text(const std::vector<box>& boxes) {
 
 BOOST_AUTO_TEST_CASE(coordinates) {
     const auto grid = device_mesh::grid({2, 3});
-    BOOST_TEST((grid.coordinate(4) == sizes{1, 1}));
+    BOOST_TEST((grid.coordinate(4) == index_vector{1, 1}));
     BOOST_TEST(!grid.coordinate(6));
     const device_mesh sub({2, 2}, {1, 3, 5, 7});
-    BOOST_TEST((sub.coordinate(5) == sizes{1, 0}));
+    BOOST_TEST((sub.coordinate(5) == index_vector{1, 0}));
     BOOST_TEST(!sub.coordinate(0));
-    BOOST_TEST((device_mesh({}, {4}).coordinate(4) == sizes{}));
+    BOOST_TEST((device_mesh({}, {4}).coordinate(4) == index_vector{}));
 }
 
 BOOST_AUTO_TEST_CASE(malformed_meshes_are_refused) {
@@ -77,18 +77,18 @@ BOOST_AUTO_TEST_CASE(malformed_meshes_are_refused) {
 
 BOOST_AUTO_TEST_CASE(short_and_empty_shards_as_dtensor_reports_them) {
     const auto mesh = device_mesh::line(4);
-    const sizes global{5, 6};
+    const index_vector global{5, 6};
     const std::vector<placement> rows{shard_along{0}};
     BOOST_TEST(text(boxes_of(global, mesh, rows, 0)) == "[0:2, 0:6]");
     BOOST_TEST(text(boxes_of(global, mesh, rows, 2)) == "[4:5, 0:6]");
     const auto empty = boxes_of(global, mesh, rows, 3);
     BOOST_TEST_REQUIRE(empty.size() == 1U);
-    BOOST_TEST((empty[0] == box(sizes{5, 0}, sizes{0, 6})));
+    BOOST_TEST((empty[0] == box(index_vector{5, 0}, index_vector{0, 6})));
     BOOST_TEST(boxes_of(global, mesh, rows, 4).empty());
     // an empty shard that is split once more
     const auto twice = boxes_of(global, device_mesh::grid({4, 2}),
                                 {shard_along{0}, shard_along{0}}, 7);
-    BOOST_TEST((twice == std::vector<box>{box(sizes{5, 0}, sizes{0, 6})}));
+    BOOST_TEST((twice == std::vector<box>{box(index_vector{5, 0}, index_vector{0, 6})}));
 }
 
 BOOST_AUTO_TEST_CASE(later_placements_split_what_is_left) {
@@ -120,8 +120,8 @@ BOOST_AUTO_TEST_CASE(agrees_with_lists_of_indices) {
     std::mt19937 random(11);
     int several = 0;
     for (int round = 0; round < 1500; ++round) {
-        sizes global;
-        sizes shape;
+        index_vector global;
+        index_vector shape;
         std::vector<placement> placements;
         for (auto n = oracle::pick(random, 1, 3); n > 0; --n)
             global.push_back(oracle::pick(random, 0, 13));
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(agrees_with_lists_of_indices) {
                 dims[d].resize(static_cast<std::size_t>(global[d]));
                 std::iota(dims[d].begin(), dims[d].end(), std::int64_t{0});
             }
-            const sizes coordinate = *mesh.coordinate(rank);
+            const index_vector coordinate = *mesh.coordinate(rank);
             for (std::size_t m = 0; m < placements.size(); ++m) {
                 int dim = -1;
                 if (const auto* s = std::get_if<shard_along>(&placements[m])) dim = s->dim;
@@ -152,10 +152,10 @@ BOOST_AUTO_TEST_CASE(agrees_with_lists_of_indices) {
                 list = split_list(list, placements[m], shape[m], coordinate[m]);
             }
             std::vector<int> expected(held.size(), 0);
-            sizes lengths;
+            index_vector lengths;
             for (const auto& list : dims) lengths.push_back(static_cast<std::int64_t>(list.size()));
-            const sizes strides = row_major_strides(global);
-            oracle::for_each_index(lengths, [&](const sizes& i) {
+            const index_vector strides = row_major_strides(global);
+            oracle::for_each_index(lengths, [&](const index_vector& i) {
                 std::int64_t at = 0;
                 for (std::size_t d = 0; d < dims.size(); ++d)
                     at += dims[d][static_cast<std::size_t>(i[d])] * strides[d];
@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(agrees_with_lists_of_indices) {
             BOOST_TEST_REQUIRE(!boxes.empty());
             if (lengths.product() == 0) {
                 BOOST_TEST_REQUIRE(boxes.size() == 1U);
-                BOOST_TEST_REQUIRE((boxes[0].lengths == lengths));
+                BOOST_TEST_REQUIRE((boxes[0].shape == lengths));
             }
             for (const box& b : boxes) BOOST_TEST_REQUIRE(contains(box::whole(global), b));
             several += boxes.size() > 1;
@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(agrees_with_lists_of_indices) {
 
 BOOST_AUTO_TEST_CASE(placements_that_do_not_fit_are_refused) {
     const auto mesh = device_mesh::line(2);
-    const auto attempt = [&](std::vector<placement> p, sizes global = {4, 4}) {
+    const auto attempt = [&](std::vector<placement> p, index_vector global = {4, 4}) {
         boxes_of(global, mesh, p, 0);
     };
     BOOST_CHECK_THROW(attempt({}), error);

@@ -14,7 +14,7 @@
 namespace cairn::oracle {
 
 /// The next index in row-major order; false after the last. @pre no extent is 0
-inline bool advance(sizes& at, const sizes& extents) {
+inline bool advance(index_vector& at, const index_vector& extents) {
     for (std::size_t d = extents.size(); d-- > 0;) {
         if (++at[d] < extents[d]) return true;
         at[d] = 0;
@@ -24,30 +24,30 @@ inline bool advance(sizes& at, const sizes& extents) {
 
 /// Calls `f(index)` for each index, row-major.
 template <class F>
-void for_each_index(const sizes& extents, F f) {
+void for_each_index(const index_vector& extents, F f) {
     if (extents.product() == 0) return;
-    sizes at(extents.size(), 0);
+    index_vector at(extents.size(), 0);
     do f(at);
     while (advance(at, extents));
 }
 
-inline std::int64_t dot(const sizes& a, const sizes& b) {
+inline std::int64_t dot(const index_vector& a, const index_vector& b) {
     std::int64_t r = 0;
     for (std::size_t d = 0; d < a.size(); ++d) r += a[d] * b[d];
     return r;
 }
 
-inline sizes plus(sizes a, const sizes& b) {
+inline index_vector plus(index_vector a, const index_vector& b) {
     for (std::size_t d = 0; d < a.size(); ++d) a[d] += b[d];
     return a;
 }
 
 /// How often each element of a whole lies in the boxes, row-major.
-inline std::vector<int> cover(const sizes& global, const std::vector<box>& boxes) {
+inline std::vector<int> cover(const index_vector& global, const std::vector<box>& boxes) {
     std::vector<int> n(static_cast<std::size_t>(global.product()), 0);
-    const sizes strides = row_major_strides(global);
+    const index_vector strides = row_major_strides(global);
     for (const box& b : boxes)
-        for_each_index(b.lengths, [&](const sizes& i) {
+        for_each_index(b.shape, [&](const index_vector& i) {
             ++n.at(static_cast<std::size_t>(dot(plus(i, b.offsets), strides)));
         });
     return n;

@@ -23,7 +23,7 @@ BOOST_AUTO_TEST_CASE(a_padded_vocabulary_over_ranks) {
             shard_by_mesh(tensor_view(dtype::i64, {2, 3}, local.data()), {8, 3},
                           device_mesh::line(4), {shard_along{0}}, rank),
             {5, 3});
-        BOOST_TEST((s.global == sizes{5, 3}));
+        BOOST_TEST((s.global_shape == index_vector{5, 3}));
         BOOST_TEST((s.type == dtype::i64));
         shards.push_back(static_cast<int>(s.shards.size()));
         if (rank == 2) {
@@ -97,7 +97,8 @@ BOOST_AUTO_TEST_CASE(shapes_that_are_no_part_are_refused) {
         return e.code() == make_error_code(errc::invalid_argument) &&
                std::string(e.what()).find("[4, 2]") != std::string::npos;
     };
-    for (sizes const& shape : {sizes{5, 2}, sizes{4, 3}, sizes{4}, sizes{4, 2, 1}, sizes{-1, 2}})
+    for (index_vector const& shape : {index_vector{5, 2}, index_vector{4, 3}, index_vector{4},
+                                      index_vector{4, 2, 1}, index_vector{-1, 2}})
         BOOST_CHECK_EXCEPTION((void)clip_shards(s, shape), error, refuses);
     auto beyond = s;
     beyond.shards[0].where.offsets[0] = 1;

@@ -28,7 +28,7 @@ BOOST_AUTO_TEST_CASE(combinations_are_row_major_and_packed) {
     BOOST_TEST(to_string(boxes[1].local) == "[0:1, 3:4]");
     BOOST_TEST(to_string(boxes[3].where) == "[4:6, 1:2]");
     BOOST_TEST(to_string(boxes[3].local) == "[1:3, 3:4]");
-    BOOST_TEST((local_extents(boxes) == sizes{3, 4}));
+    BOOST_TEST((local_extents(boxes) == index_vector{3, 4}));
     BOOST_TEST(detail::boxes_of_runs({{{0, 1}}, {}}).empty());
     BOOST_TEST(detail::boxes_of_runs({}).size() == 1U);  // 0-d: one element
 }
@@ -50,13 +50,14 @@ BOOST_AUTO_TEST_CASE(packing_refuses_what_is_no_grid) {
         }
         return false;
     };
-    const box a(sizes{0, 0}, sizes{1, 2});
-    BOOST_TEST(refused({a, box(sizes{1, 2}, sizes{1, 2})}));  // a diagonal
+    const box a(index_vector{0, 0}, index_vector{1, 2});
+    BOOST_TEST(refused({a, box(index_vector{1, 2}, index_vector{1, 2})}));  // a diagonal
     BOOST_TEST(refused({a, a}));
-    BOOST_TEST(refused({a, box(sizes{0, 0}, sizes{1, 3})}));  // one begin, two lengths
-    BOOST_TEST(refused({a, box(sizes{0}, sizes{1})}));
+    BOOST_TEST(
+        refused({a, box(index_vector{0, 0}, index_vector{1, 3})}));  // one begin, two lengths
+    BOOST_TEST(refused({a, box(index_vector{0}, index_vector{1})}));
     // as many boxes as combinations, but one of them twice
-    BOOST_TEST(refused({a, box(sizes{0, 2}, sizes{1, 1}), box(sizes{1, 0}, sizes{1, 2}), a}));
+    BOOST_TEST(refused({a, box({0, 2}, {1, 1}), box({1, 0}, {1, 2}), a}));
     BOOST_TEST(pack_boxes({}).empty());
 }
 

@@ -14,7 +14,7 @@ struct content {
     std::vector<float> w{0, 1, 2, 3, 4, 5};
     std::vector<double> wide{0, 1, 2, 3, 4, 5};
     std::vector<std::int64_t> whole{1, 2, 3};
-    cairn::sizes shape{2, 3};
+    cairn::index_vector shape{2, 3};
     bool as_double = false;
     bool with_whole = true;
     cairn::value step = 7;

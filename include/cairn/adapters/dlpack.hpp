@@ -114,13 +114,13 @@ basic_tensor_view<Byte> dlpack_view(const DLTensor& t) {
     basic_tensor_view<Byte> v;
     v.type = detail::from_dlpack(t.dtype);
     v.where = detail::from_dlpack(t.device);
-    for (std::size_t d = 0; d < rank; ++d) v.extents.push_back(t.shape[d]);
-    if (!is_possible(v.extents))
+    for (std::size_t d = 0; d < rank; ++d) v.shape.push_back(t.shape[d]);
+    if (!is_possible(v.shape))
         throw error(errc::invalid_state, {.expected = "extents of a tensor in memory",
-                                          .found = to_string(v.extents)});
+                                          .found = to_string(v.shape)});
     // Null for row-major: allowed before DLPack 1.2.
     if (t.strides == nullptr) {
-        v.strides = row_major_strides(v.extents);
+        v.strides = row_major_strides(v.shape);
     } else {
         for (std::size_t d = 0; d < rank; ++d) v.strides.push_back(t.strides[d]);
     }
@@ -219,12 +219,12 @@ template <class M, class Byte>
 dlpack_owner<M> to_dlpack(const basic_tensor_view<Byte>& view, std::shared_ptr<const void> owner) {
     struct context {
         M managed{};
-        sizes extents{};
-        sizes strides{};
+        index_vector shape{};
+        index_vector strides{};
         std::shared_ptr<const void> owner{};
     };
     auto c = std::make_unique<context>();
-    c->extents = view.extents;
+    c->shape = view.shape;
     c->strides = view.strides;
     c->owner = std::move(owner);
     M& m = c->managed;
@@ -237,9 +237,9 @@ dlpack_owner<M> to_dlpack(const basic_tensor_view<Byte>& view, std::shared_ptr<c
     DLTensor& t = m.dl_tensor;
     t.data = view.empty() ? nullptr : const_cast<std::byte*>(view.data);
     t.device = detail::to_dlpack(view.where);
-    t.ndim = static_cast<std::int32_t>(view.extents.size());
+    t.ndim = static_cast<std::int32_t>(view.shape.size());
     t.dtype = detail::to_dlpack(view.type);
-    t.shape = c->extents.data();
+    t.shape = c->shape.data();
     t.strides = c->strides.data();
     t.byte_offset = 0;
     return dlpack_owner<M>(&c.release()->managed);

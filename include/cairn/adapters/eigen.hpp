@@ -66,14 +66,15 @@ private:
     static basic_tensor_view<Byte> make(const T& m, Pointer data) {
         const auto inner = static_cast<std::int64_t>(m.innerStride());
         if constexpr (dense::IsVectorAtCompileTime) {
-            return {dtype_of<typename dense::Scalar>, sizes{static_cast<std::int64_t>(m.size())},
-                    sizes{inner}, data};
+            return {dtype_of<typename dense::Scalar>,
+                    index_vector{static_cast<std::int64_t>(m.size())}, index_vector{inner}, data};
         } else {
             const auto outer = static_cast<std::int64_t>(m.outerStride());
             return {dtype_of<typename dense::Scalar>,
-                    sizes{static_cast<std::int64_t>(m.rows()),
-                          static_cast<std::int64_t>(m.cols())},
-                    dense::IsRowMajor ? sizes{outer, inner} : sizes{inner, outer}, data};
+                    index_vector{static_cast<std::int64_t>(m.rows()),
+                                 static_cast<std::int64_t>(m.cols())},
+                    dense::IsRowMajor ? index_vector{outer, inner} : index_vector{inner, outer},
+                    data};
         }
     }
 };

@@ -73,8 +73,8 @@ public:
                             {.expected = "a strided mdspan",
                              .found = "a layout without strides",
                              .remedy = "copy it into a strided one"});
-        sizes extents;
-        sizes strides;
+        index_vector extents;
+        index_vector strides;
         if constexpr (!detail::WithoutDimensions<T>) {
             const auto rank = static_cast<std::size_t>(m.rank());
             for (std::size_t d = 0; d < rank; ++d) {

@@ -60,7 +60,7 @@ inline void encode(wire_writer& w, const rank_failure& f) {
     w.svarint(f.code.value());
     w.svarint(f.where.rank);
     for (auto const* s :
-         {&f.where.tensor, &f.where.object, &f.where.expected, &f.where.found, &f.where.remedy})
+         {&f.where.fqn, &f.where.file, &f.where.expected, &f.where.found, &f.where.remedy})
         w.string(shortened(*s, 1024));
     w.string(shortened(f.text, 4096));
     w.varint(f.ranks.size());
@@ -81,7 +81,7 @@ inline rank_failure decode_failure(wire_reader& r) {
     else
         f.code = make_error_code(errc::rank_failed);
     f.where.rank = static_cast<int>(r.svarint());
-    for (auto* s : {&f.where.tensor, &f.where.object, &f.where.expected, &f.where.found,
+    for (auto* s : {&f.where.fqn, &f.where.file, &f.where.expected, &f.where.found,
                     &f.where.remedy, &f.text})
         *s = r.string();
     for (auto n = r.count(2); n-- > 0;) {

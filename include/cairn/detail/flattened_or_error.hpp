@@ -36,7 +36,7 @@ struct flattened_or_error {
     /// Copies every object now, so that no code of the user's runs later on another thread.
     void freeze_objects() {
         for (auto& leaf : leaves()) {
-            if (auto* o = leaf.object(); o != nullptr && o->get && !refused) {
+            if (auto* o = leaf.value(); o != nullptr && o->get && !refused) {
                 try {
                     o->get = [v = o->get()] { return v; };
                 } catch (...) {

@@ -55,7 +55,7 @@ public:
                    '\0' + plain;
         auto it = known_.find(key);
         if (it == known_.end()) {
-            auto const bytes = f.text.size() + f.where.tensor.size() + f.where.object.size() +
+            auto const bytes = f.text.size() + f.where.fqn.size() + f.where.file.size() +
                                f.where.expected.size() + f.where.found.size() +
                                f.where.remedy.size();
             if (kinds_.size() == most || bytes_ + bytes > most_bytes) {

@@ -35,14 +35,14 @@ public:
     static void check(const metadata& m, std::uint64_t source) {
         std::uint64_t sum = 0;
         auto const add = [&](const std::string& key, const storage_location& at) {
-            sum += key.size() + at.object.size();
+            sum += key.size() + at.file.size();
             for (auto const& t : at.transforms) sum += t.size();
         };
         for (auto const& [fqn, entry] : m.entries) {
             if (auto const* t = std::get_if<tensor_metadata>(&entry))
                 for (auto const& c : t->chunks) add(fqn, c.at);
             else
-                add(fqn, std::get<object_metadata>(entry).at);
+                add(fqn, std::get<value_metadata>(entry).at);
         }
         if (sum > allowed(source))
             throw error(errc::invalid_state,

@@ -46,7 +46,7 @@ public:
     void run(const std::vector<shared_part*>& parts) {
         try {
             for (auto* p : parts) {
-                for_pieces(p->lengths, size_of(p->type), batch_bytes,
+                for_pieces(p->shape, size_of(p->type), batch_bytes,
                            [&](const box& b, std::uint64_t bytes, bool last) {
                                if (!batch_.empty() && (bytes_ + bytes > batch_bytes ||
                                                        batch_.front().part->reader != p->reader))
@@ -124,16 +124,16 @@ private:
     /// @throws error errc::invalid_plan for windows that are not what the concepts say
     void check(const shared_part& p) const {
         if (p.held.size() != p.items.size())
-            throw error(errc::invalid_plan, {.tensor = plan_.items[p.items.front()].fqn,
+            throw error(errc::invalid_plan, {.fqn = plan_.items[p.items.front()].fqn,
                                              .expected = "a reader that commits what it has read"});
         for (auto const& [item, view] : p.held)
-            if (!can_convert(p.type, view.type) || !(view.extents == p.lengths))
+            if (!can_convert(p.type, view.type) || !(view.shape == p.shape))
                 throw error(errc::invalid_plan,
-                            {.tensor = item.fqn,
-                             .expected = "a window of " + to_string(p.lengths) + " " +
+                            {.fqn = item.fqn,
+                             .expected = "a window of " + to_string(p.shape) + " " +
                                          std::string(name_of(p.type)) +
                                          " elements, as stored, or what they convert to",
-                             .found = to_string(view.extents) + " " +
+                             .found = to_string(view.shape) + " " +
                                       std::string(name_of(view.type)),
                              .remedy = "the planner's resolve_tensor gives another"});
     }
@@ -156,7 +156,7 @@ private:
         std::byte* at = staging_.data();
         for (auto const& p : batch_) {
             attempt([&] {
-                tensor_view const staged(p.part->type, p.where.lengths, at);
+                tensor_view const staged(p.part->type, p.where.shape, at);
                 for (auto const& [item, view] : p.part->held) copy(staged, subview(view, p.where));
             });
             at += p.bytes;

@@ -52,7 +52,7 @@ public:
         windows_.clear();
         load_plan some;
         some.storage_data = plan.storage_data;
-        auto const is_tensor = [](const read_item& i) { return i.kind != item_kind::object; };
+        auto const is_tensor = [](const read_item& i) { return i.kind != item_kind::value; };
         auto const first =
             std::stable_partition(plan.items.begin(), plan.items.end(), is_tensor);
         some.items.assign(std::make_move_iterator(first),
@@ -118,7 +118,7 @@ private:
     void read_own(const load_plan& own) {
         read_some(own);
         for (auto& [item, v] : std::exchange(values_, {}))
-            planner_.load_object(std::as_const(item), std::move(v));
+            planner_.load_value(std::as_const(item), std::move(v));
     }
     void read_some(const load_plan& some) {
         read_target target;
@@ -130,7 +130,7 @@ private:
         target.commit_tensor = [this](const read_item& i, tensor_view v) {
             if (!shared_.hold(i, v)) windows_.close(i, v);
         };
-        target.load_object = [this](const read_item& i, value v) {
+        target.load_value = [this](const read_item& i, value v) {
             values_.emplace_back(i, std::move(v));
         };
         (void)await_completion<done_t>([&](auto done) {

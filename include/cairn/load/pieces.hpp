@@ -19,7 +19,7 @@ namespace cairn::detail {
 /// @param element  Bytes of one; at most `most`.
 /// @param f        Called as `f(const box&, std::uint64_t bytes, bool last)`.
 template <class F>
-void for_pieces(const sizes& lengths, std::size_t element, std::uint64_t most, F f) {
+void for_pieces(const index_vector& lengths, std::size_t element, std::uint64_t most, F f) {
     auto row = static_cast<std::uint64_t>(lengths.product()) * element;
     if (lengths.empty()) return f(box::whole(lengths), row, true);
     std::size_t dim = 0;
@@ -29,15 +29,15 @@ void for_pieces(const sizes& lengths, std::size_t element, std::uint64_t most, F
     }
     auto const rows = static_cast<std::int64_t>(most / row);
     box piece = box::whole(lengths);
-    for (std::size_t d = 0; d < dim; ++d) piece.lengths[d] = 1;
+    for (std::size_t d = 0; d < dim; ++d) piece.shape[d] = 1;
     for (bool last = false; !last;) {
         auto& from = piece.offsets[dim];
-        piece.lengths[dim] = std::min(rows, lengths[dim] - from);
+        piece.shape[dim] = std::min(rows, lengths[dim] - from);
         last = true;
         for (std::size_t d = 0; d <= dim; ++d)
-            last = last && piece.offsets[d] + piece.lengths[d] == lengths[d];
-        f(std::as_const(piece), row * static_cast<std::uint64_t>(piece.lengths[dim]), last);
-        from += piece.lengths[dim];
+            last = last && piece.offsets[d] + piece.shape[d] == lengths[d];
+        f(std::as_const(piece), row * static_cast<std::uint64_t>(piece.shape[dim]), last);
+        from += piece.shape[dim];
         for (std::size_t d = dim; d > 0 && piece.offsets[d] == lengths[d]; --d) {
             piece.offsets[d] = 0;
             ++piece.offsets[d - 1];

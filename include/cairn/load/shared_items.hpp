@@ -21,15 +21,15 @@ namespace cairn::detail {
 struct wanted_part {
     std::string fqn{};
     std::uint32_t chunk = 0;
-    sizes offsets{}, lengths{};
+    index_vector offsets{}, shape{};
 
     static wanted_part of(const read_item& i) {
-        return {i.fqn, i.chunk, i.source_offsets, i.lengths};
+        return {i.fqn, i.chunk, i.source_offsets, i.shape};
     }
     friend bool operator==(const wanted_part&, const wanted_part&) = default;
     friend bool operator<(const wanted_part& a, const wanted_part& b) {
-        return std::tie(a.fqn, a.chunk, a.offsets, a.lengths) <
-               std::tie(b.fqn, b.chunk, b.offsets, b.lengths);
+        return std::tie(a.fqn, a.chunk, a.offsets, a.shape) <
+               std::tie(b.fqn, b.chunk, b.offsets, b.shape);
     }
 };
 
@@ -60,15 +60,15 @@ struct shared_plan {
 /// Of a tensor item, as stored; 0 for one that the metadata does not have, or that goes beyond it:
 /// what is wrong with that is the reader's to say.
 inline std::uint64_t bytes_of(const read_item& i, const metadata& m) {
-    auto const* t = i.kind == item_kind::object ? nullptr : m.tensor(i.fqn);
+    auto const* t = i.kind == item_kind::value ? nullptr : m.tensor(i.fqn);
     if (t == nullptr || i.chunk >= t->chunks.size()) return 0;
-    auto const& have = t->chunks[i.chunk].where.lengths;
-    if (i.lengths.size() != have.size() || i.source_offsets.size() != have.size()) return 0;
+    auto const& have = t->chunks[i.chunk].where.shape;
+    if (i.shape.size() != have.size() || i.source_offsets.size() != have.size()) return 0;
     for (std::size_t d = 0; d < have.size(); ++d)
-        if (i.source_offsets[d] < 0 || i.lengths[d] < 1 || i.lengths[d] > have[d] ||
-            i.source_offsets[d] > have[d] - i.lengths[d])
+        if (i.source_offsets[d] < 0 || i.shape[d] < 1 || i.shape[d] > have[d] ||
+            i.source_offsets[d] > have[d] - i.shape[d])
             return 0;
-    return static_cast<std::uint64_t>(i.lengths.product()) * size_of(t->type);
+    return static_cast<std::uint64_t>(i.shape.product()) * size_of(t->type);
 }
 
 /// What the plans of all ranks of a data plane have in common, in order of storage: by reader, so
@@ -116,7 +116,7 @@ inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>&
     for (auto& o : out) o.bytes = total;
     if (policy == read_once_policy::never) return out;
     std::stable_sort(shared.begin(), shared.end(), [](const found* a, const found* b) {
-        return std::tie(a->at->object, a->at->offset) < std::tie(b->at->object, b->at->offset);
+        return std::tie(a->at->file, a->at->offset) < std::tie(b->at->file, b->at->offset);
     });
 
     std::vector<const found*> of[3];  // by `sharing`
@@ -204,7 +204,7 @@ inline shared_plan get_shared(wire_reader& r, const load_plan& plan, int ranks) 
         auto const item = r.varint(), reader = r.varint();
         auto const how = r.u8();
         if (item >= plan.items.size()) wire_reader::fail("an item beyond the plan");
-        if (plan.items[static_cast<std::size_t>(item)].kind == item_kind::object)
+        if (plan.items[static_cast<std::size_t>(item)].kind == item_kind::value)
             wire_reader::fail("an object to be broadcast");
         if (reader >= static_cast<std::uint64_t>(ranks))
             wire_reader::fail("a reader that is no rank");

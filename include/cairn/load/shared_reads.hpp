@@ -20,7 +20,7 @@ namespace cairn::detail {
 /// A part that all ranks of a data plane want, on one of them.
 struct shared_part {
     std::vector<std::uint32_t> items{};  ///< Of the finished plan, all that want it.
-    sizes lengths{};
+    index_vector shape{};
     dtype type = dtype::float32;
     std::uint64_t bytes = 0;
     int reader = 0;  ///< A rank of the plane.
@@ -67,7 +67,7 @@ public:
             shared_part p;
             p.bytes = bytes_of(item, m);
             if (p.bytes == 0) wire_reader::fail("a shared part that the checkpoint does not have");
-            p.lengths = item.lengths;
+            p.shape = item.shape;
             p.type = m.tensor(item.fqn)->type;
             p.reader = static_cast<int>(s.reader);
             p.how = s.how;
@@ -172,7 +172,7 @@ private:
         return const_cast<shared_part*>(std::as_const(*this).find(i));
     }
     const shared_part* find(const read_item& i) const {
-        if (i.kind == item_kind::object || by_part_.empty()) return nullptr;
+        if (i.kind == item_kind::value || by_part_.empty()) return nullptr;
         auto const it = by_part_.find(wanted_part::of(i));
         return it == by_part_.end() ? nullptr : &parts_[it->second];
     }

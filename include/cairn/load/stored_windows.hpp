@@ -33,17 +33,17 @@ public:
         auto const window = planner_.resolve_tensor(i);
         auto const* t = stored_.tensor(i.fqn);
         if (t == nullptr || window.type == t->type) return window;  // the reader checks the rest
-        if (!can_convert(t->type, window.type) || window.extents != i.lengths)
+        if (!can_convert(t->type, window.type) || window.shape != i.shape)
             throw error(errc::invalid_plan,
-                        {.tensor = i.fqn,
-                         .expected = "a window of " + to_string(i.lengths) + " elements that " +
+                        {.fqn = i.fqn,
+                         .expected = "a window of " + to_string(i.shape) + " elements that " +
                                      std::string(name_of(t->type)) + " converts to",
-                         .found = to_string(window.extents) + " " +
+                         .found = to_string(window.shape) + " " +
                                   std::string(name_of(window.type)),
                          .remedy = "the planner's resolve_tensor gives another"});
-        auto const bytes = static_cast<std::size_t>(i.lengths.product()) * size_of(t->type);
+        auto const bytes = static_cast<std::size_t>(i.shape.product()) * size_of(t->type);
         auto memory = std::make_unique<std::byte[]>(std::max<std::size_t>(1, bytes));
-        tensor_view const beside(t->type, i.lengths, memory.get());
+        tensor_view const beside(t->type, i.shape, memory.get());
         std::lock_guard const lock(m_);
         beside_.emplace(beside.data, std::pair(std::move(memory), window));
         return beside;

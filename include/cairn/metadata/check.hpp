@@ -21,12 +21,12 @@ namespace cairn {
 /// that is the chunk's box, dense, in the order that the strides say. So every element that is
 /// addressed lies in the payload.
 /// @throws error errc::corrupt naming tensor and file
-inline void check_layout(const std::string& fqn, dtype type, const sizes& lengths,
+inline void check_layout(const std::string& fqn, dtype type, const index_vector& lengths,
                          const storage_location& at) {
     auto const& l = *at.layout;
     auto const refuse = [&](std::string expected, std::string found) {
-        throw error(errc::corrupt, {.tensor = fqn,
-                                    .object = at.object,
+        throw error(errc::corrupt, {.fqn = fqn,
+                                    .file = at.file,
                                     .expected = std::move(expected),
                                     .found = std::move(found)});
     };
@@ -64,19 +64,19 @@ inline void check_metadata(const metadata& m) {
         std::uint64_t size = UINT64_MAX;  ///< Where it is known.
     };
     std::map<std::string_view, file> files;
-    for (auto const& [name, size] : m.object_sizes) files[name].size = size;
+    for (auto const& [name, size] : m.file_sizes) files[name].size = size;
     auto const note = [&](const std::string& fqn, const storage_location& at,
                           const tensor_metadata* tensor = nullptr, const box* where = nullptr) {
         if (at.length == 0 || at.length > UINT64_MAX - at.offset)
-            throw error(errc::corrupt, {.tensor = fqn,
-                                        .object = at.object,
+            throw error(errc::corrupt, {.fqn = fqn,
+                                        .file = at.file,
                                         .expected = "an item of some bytes",
                                         .found = std::to_string(at.length)});
-        auto& f = files[at.object];
+        auto& f = files[at.file];
         if (!detail::fits_in(at.offset, at.length, f.size))
             throw error(errc::corrupt,
-                        {.tensor = fqn,
-                         .object = at.object,
+                        {.fqn = fqn,
+                         .file = at.file,
                          .expected = "an item within the file's " + std::to_string(f.size) +
                                      " bytes",
                          .found = std::to_string(at.length) + " bytes at " +
@@ -85,27 +85,27 @@ inline void check_metadata(const metadata& m) {
     };
     for (auto const& [fqn, entry] : m.entries) {
         if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
-            if (!is_possible(t->extents))
+            if (!is_possible(t->shape))
                 throw error(errc::corrupt,
-                            {.tensor = fqn,
+                            {.fqn = fqn,
                              .expected = "at most " + std::to_string(most_elements) + " elements",
-                             .found = "the shape " + to_string(t->extents)});
+                             .found = "the shape " + to_string(t->shape)});
             std::vector<box> boxes;
             boxes.reserve(t->chunks.size());
             for (auto const& c : t->chunks) {
                 boxes.push_back(c.where);
                 note(fqn, c.at, t, &c.where);
             }
-            check_coverage(fqn, t->extents, boxes);
+            check_coverage(fqn, t->shape, boxes);
             for (auto const& c : t->chunks)
-                if (c.at.layout) check_layout(fqn, t->type, c.where.lengths, c.at);
+                if (c.at.layout) check_layout(fqn, t->type, c.where.shape, c.at);
         } else {
-            note(fqn, std::get<object_metadata>(entry).at);
+            note(fqn, std::get<value_metadata>(entry).at);
         }
     }
     for (auto const& [fqn, steps] : m.paths)
         if (steps.size() > most_path_steps)
-            throw error(errc::corrupt, {.tensor = fqn,
+            throw error(errc::corrupt, {.fqn = fqn,
                                         .expected = "a path of at most " +
                                                     std::to_string(most_path_steps) + " steps",
                                         .found = std::to_string(steps.size())});
@@ -114,7 +114,7 @@ inline void check_metadata(const metadata& m) {
     auto const tied = [&](const range& a, const range& b) {
         return !m.save_id.empty() && a.tensor != nullptr && b.tensor != nullptr &&
                a.tensor != b.tensor && *a.at == *b.at && *a.where == *b.where &&
-               a.tensor->type == b.tensor->type && a.tensor->extents == b.tensor->extents;
+               a.tensor->type == b.tensor->type && a.tensor->shape == b.tensor->shape;
     };
     for (auto& [name, f] : files) {
         auto& ranges = f.items;
@@ -123,8 +123,8 @@ inline void check_metadata(const metadata& m) {
         for (std::size_t i = 1; i < ranges.size(); ++i)
             if (ranges[i].begin < ranges[i - 1].end && !tied(ranges[i], ranges[i - 1]))
                 throw error(errc::corrupt,
-                            {.tensor = *ranges[i].fqn,
-                             .object = std::string(name),
+                            {.fqn = *ranges[i].fqn,
+                             .file = std::string(name),
                              .expected = "bytes of its own",
                              .found = "bytes that '" + *ranges[i - 1].fqn + "' claims too"});
     }

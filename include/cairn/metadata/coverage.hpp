@@ -22,21 +22,22 @@ namespace cairn {
 /// the boxes meet in that dimension, @ref detail::tiling.
 /// @param who  Names the claimant of box `i` ("rank 3") for errors.
 /// @throws error errc::invalid_plan naming the tensor and the boxes.
-inline void check_coverage(const std::string& fqn, const sizes& extents, std::span<const box> boxes,
+inline void check_coverage(const std::string& fqn, const index_vector& extents,
+                           std::span<const box> boxes,
                            const std::function<std::string(std::size_t)>& who = {}) {
     auto const name = [&](std::size_t i) {
         return to_string(boxes[i]) + (who ? " of " + who(i) : std::string());
     };
     if (!is_possible(extents)) {
         throw error(errc::invalid_plan,
-                    {.tensor = fqn,
+                    {.fqn = fqn,
                      .expected = "at most " + std::to_string(most_elements) + " elements",
                      .found = to_string(extents)});
     }
     std::uint64_t covered = 0;
     for (std::size_t i = 0; i < boxes.size(); ++i) {
         if (!lies_within(boxes[i], extents)) {
-            throw error(errc::invalid_plan, {.tensor = fqn,
+            throw error(errc::invalid_plan, {.fqn = fqn,
                                              .expected = "chunks within " + to_string(extents),
                                              .found = name(i)});
         }
@@ -60,7 +61,7 @@ inline void check_coverage(const std::string& fqn, const sizes& extents, std::sp
         if (!boxes[i].empty()) order.push_back(i);
     if (extents.empty()) {
         if (order.size() > 1)
-            throw error(errc::invalid_plan, {.tensor = fqn, .expected = "one chunk of a 0-d tensor",
+            throw error(errc::invalid_plan, {.fqn = fqn, .expected = "one chunk of a 0-d tensor",
                                              .found = std::to_string(order.size())});
     } else {
         std::sort(order.begin(), order.end(), [&](auto a, auto b) {
@@ -76,14 +77,14 @@ inline void check_coverage(const std::string& fqn, const sizes& extents, std::sp
                 if (covered == static_cast<std::uint64_t>(extents.product()) &&
                     !detail::tiling::is_exact(extents, boxes))
                     throw error(errc::invalid_plan,
-                                {.tensor = fqn, .expected = "chunks that do not overlap",
+                                {.fqn = fqn, .expected = "chunks that do not overlap",
                                  .found = std::to_string(boxes.size()) + " of which some do"});
                 break;
             }
             for (auto const& [end, j] : active) {
                 if (overlaps(boxes[i], boxes[j])) {
                     throw error(errc::invalid_plan,
-                                {.tensor = fqn, .expected = "chunks that do not overlap",
+                                {.fqn = fqn, .expected = "chunks that do not overlap",
                                  .found = name(j) + " and " + name(i)});
                 }
             }
@@ -92,7 +93,7 @@ inline void check_coverage(const std::string& fqn, const sizes& extents, std::sp
     }
     if (covered != static_cast<std::uint64_t>(extents.product())) {
         throw error(errc::invalid_plan,
-                    {.tensor = fqn,
+                    {.fqn = fqn,
                      .expected = "chunks that cover all " + std::to_string(extents.product()) +
                                  " elements of " + to_string(extents),
                      .found = std::to_string(covered) + " elements in " +
@@ -122,7 +123,7 @@ inline void check_offsets(const std::string& fqn, std::span<const box> boxes,
         });
     if (clash == order.end()) return;
     throw error(errc::invalid_plan,
-                {.tensor = fqn, .expected = "one chunk at each offset, as PyTorch tells them apart",
+                {.fqn = fqn, .expected = "one chunk at each offset, as PyTorch tells them apart",
                  .found = name(clash[0]) + " and " + name(clash[1]),
                  .remedy = "leave boxes without elements out of the plan"});
 }

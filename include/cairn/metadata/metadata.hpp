@@ -29,13 +29,13 @@ struct item_layout {
     std::uint64_t payload_length = 0;  ///< 0 for objects.
     std::uint32_t payload_crc = 0;     ///< CRC-32 of the payload.
     std::uint32_t item_crc = 0;        ///< CRC-32 of all bytes of the item.
-    sizes strides{};                     ///< Of the payload, in elements.
+    index_vector strides{};                     ///< Of the payload, in elements.
     friend bool operator==(const item_layout&, const item_layout&) = default;
 };
 
 /// Where the bytes of one item are. DCP's `_StorageInfo`.
 struct storage_location {
-    std::string object{};  ///< Name relative to the checkpoint. Empty until written.
+    std::string file{};  ///< Name relative to the checkpoint. Empty until written.
     std::uint64_t offset = 0;
     std::uint64_t length = 0;
     std::vector<std::string> transforms{};  ///< DCP's transform_descriptors, outermost first.
@@ -53,35 +53,35 @@ struct chunk {
 /// DCP's `TensorStorageMetadata`.
 struct tensor_metadata {
     dtype type = dtype::float32;
-    sizes extents{};
+    index_vector shape{};
     bool requires_grad = false;
     std::vector<chunk> chunks{};
     friend bool operator==(const tensor_metadata&, const tensor_metadata&) = default;
 };
 
 /// DCP's `BytesStorageMetadata`: any value that is not a tensor.
-struct object_metadata {
+struct value_metadata {
     storage_location at{};
-    friend bool operator==(const object_metadata&, const object_metadata&) = default;
+    friend bool operator==(const value_metadata&, const value_metadata&) = default;
 };
 
 /// What a checkpoint says of itself. DCP's `Metadata`, with the storage data folded into chunks.
 struct metadata {
-    std::map<std::string, std::variant<tensor_metadata, object_metadata>, std::less<>> entries{};
+    std::map<std::string, std::variant<tensor_metadata, value_metadata>, std::less<>> entries{};
     /// Flat name → path in the nested state dict. Empty when it was saved without flattening.
     std::map<std::string, key_path, std::less<>> paths{};
     std::string save_id{};  ///< 32 hex digits for cairn's own checkpoints, else empty.
     /// Sizes of the data files: as the coordinator saw them at commit where cairn wrote them; else
     /// as the reader found them. Empty where a reader has no such thing as files.
-    std::map<std::string, std::uint64_t, std::less<>> object_sizes{};
+    std::map<std::string, std::uint64_t, std::less<>> file_sizes{};
 
     const tensor_metadata* tensor(std::string_view fqn) const {
         auto const it = entries.find(fqn);
         return it == entries.end() ? nullptr : std::get_if<tensor_metadata>(&it->second);
     }
-    const object_metadata* object(std::string_view fqn) const {
+    const value_metadata* value(std::string_view fqn) const {
         auto const it = entries.find(fqn);
-        return it == entries.end() ? nullptr : std::get_if<object_metadata>(&it->second);
+        return it == entries.end() ? nullptr : std::get_if<value_metadata>(&it->second);
     }
     friend bool operator==(const metadata&, const metadata&) = default;
 };

@@ -26,7 +26,7 @@ namespace cairn {
 /// @throws error errc::corrupt naming the tensor that lacks most, or a file that is missing
 inline void check_stored_bytes(const metadata& m,
                                const std::function<bool(std::string_view)>& wanted) {
-    if (m.object_sizes.empty()) return;
+    if (m.file_sizes.empty()) return;
     using place = std::pair<std::string_view, std::uint64_t>;  // file and offset
     std::vector<std::pair<place, std::uint64_t>> places;
     double claimed = 0, most = 0;  // sums of 2^60 and more: no integer would hold them
@@ -35,20 +35,20 @@ inline void check_stored_bytes(const metadata& m,
         auto const* t = std::get_if<tensor_metadata>(&entry);
         if (t == nullptr || !wanted(fqn)) continue;
         auto const bytes =
-            static_cast<double>(t->extents.product()) * static_cast<double>(size_of(t->type));
+            static_cast<double>(t->shape.product()) * static_cast<double>(size_of(t->type));
         double held = 0;
         for (auto const& c : t->chunks) {
-            auto const file = m.object_sizes.find(c.at.object);
-            auto const size = file == m.object_sizes.end() ? UINT64_MAX : file->second;
+            auto const file = m.file_sizes.find(c.at.file);
+            auto const size = file == m.file_sizes.end() ? UINT64_MAX : file->second;
             if (size == 0)
                 throw error(errc::missing_file,
-                            {.tensor = fqn,
-                             .object = c.at.object,
+                            {.fqn = fqn,
+                             .file = c.at.file,
                              .expected = "a data file, because the metadata names it",
                              .found = "no such file, or an empty one",
                              .remedy = "put the checkpoint's own file back"});
             auto const n = c.at.offset < size ? std::min(c.at.length, size - c.at.offset) : 0;
-            places.push_back({{c.at.object, c.at.offset}, n});
+            places.push_back({{c.at.file, c.at.offset}, n});
             held += static_cast<double>(n);
         }
         claimed += bytes;
@@ -68,7 +68,7 @@ inline void check_stored_bytes(const metadata& m,
         return d < 1e19 ? std::to_string(static_cast<std::uint64_t>(d)) : std::to_string(d);
     };
     throw error(errc::corrupt,
-                {.tensor = *largest,
+                {.fqn = *largest,
                  .expected = "tensors about as large as the " + words(stored) +
                              " bytes that are stored of them",
                  .found = words(claimed) + " bytes, most of them in this one",

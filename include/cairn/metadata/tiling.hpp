@@ -25,7 +25,7 @@ namespace cairn::detail {
 class tiling {
 public:
     /// @pre Each of the boxes lies within `shape`.
-    static bool is_exact(const sizes& shape, std::span<const box> boxes) {
+    static bool is_exact(const index_vector& shape, std::span<const box> boxes) {
         std::uint64_t const n = boxes.size();
         std::vector<std::uint64_t> terms(n, 1);
         std::uint64_t whole = 1;

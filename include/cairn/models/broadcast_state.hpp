@@ -30,11 +30,11 @@ inline std::vector<std::byte> describe_state(const leaves_by_name& given) {
             values.push_back(leaf);
             continue;
         }
-        if (t->shards.size() != 1 || !(t->shards[0].where == box::whole(t->global)))
-            throw error(errc::invalid_state, {.tensor = name, .expected = "the whole tensor",
+        if (t->shards.size() != 1 || !(t->shards[0].where == box::whole(t->global_shape)))
+            throw error(errc::invalid_state, {.fqn = name, .expected = "the whole tensor",
                                               .found = std::to_string(t->shards.size()) + " shards",
                                               .remedy = "get it with full_state_dict"});
-        if (t->global.empty())
+        if (t->global_shape.empty())
             numbers.push_back(leaf);
         else
             tensors.push_back({name, t});
@@ -53,7 +53,7 @@ inline std::vector<std::byte> describe_state(const leaves_by_name& given) {
     w.varint(values.size());
     for (auto const* leaf : values) {
         w.string(leaf->fqn);
-        w.bytes(format::torch::encode_object(leaf->object()->get()));
+        w.bytes(format::torch::encode_value(leaf->value()->get()));
     }
     return std::move(w.out);
 }
@@ -84,7 +84,7 @@ inline state_dict described_state(const gather_schedule& schedule, wire_reader& 
     auto const add = [&](const gather_schedule::tensor& t, const flat_leaf* own) {
         auto leaf = std::make_shared<tensor_leaf>();
         leaf->type = t.type;
-        leaf->global = t.global;
+        leaf->global_shape = t.global_shape;
         if (own != nullptr) leaf->shards = own->tensor()->shards;
         d[own != nullptr ? own->fqn : t.fqn] = node(std::move(leaf));
     };
@@ -103,7 +103,7 @@ inline state_dict described_state(const gather_schedule& schedule, wire_reader& 
     }
     for (auto n = r.count(2); n-- > 0;) {
         auto const name = r.string();
-        d[name] = node(format::torch::decode_object(r.bytes()));
+        d[name] = node(format::torch::decode_value(r.bytes()));
     }
     return d;
 }
@@ -140,7 +140,7 @@ struct part_in_broadcast : part_on_its_way {
             auto const own = targets.find(r.tensor);
             for_each_box(r, element, [&](const box& b, std::size_t at) {
                 if (own == targets.end()) return;
-                const_tensor_view const piece(t.type, b.lengths, from + at);
+                const_tensor_view const piece(t.type, b.shape, from + at);
                 for (auto const* leaf : own->second)
                     for (auto const& s : leaf->tensor()->shards) {
                         auto const both = intersect(b, s.where);

@@ -56,7 +56,7 @@ public:
     /// @throws error errc::missing_key
     host_tensor& at(std::string_view fqn) {
         if (auto const it = whole_.find(fqn); it != whole_.end()) return it->second;
-        throw error(errc::missing_key, {.tensor = std::string(fqn)});
+        throw error(errc::missing_key, {.fqn = std::string(fqn)});
     }
     auto begin() { return whole_.begin(); }  ///< Pairs of FQN and `host_tensor`.
     auto end() { return whole_.end(); }

@@ -44,7 +44,7 @@ struct shard_range {
 template <class F>
 void for_each_box(const shard_range& r, std::size_t element, F&& f) {
     std::size_t at = 0;
-    for (auto const& b : boxes_of_flat_range(r.where.lengths, r.begin, r.end)) {
+    for (auto const& b : boxes_of_flat_range(r.where.shape, r.begin, r.end)) {
         f(b, at);
         at += static_cast<std::size_t>(b.volume()) * element;
     }
@@ -57,7 +57,7 @@ public:
     struct tensor {
         std::string fqn;
         dtype type;
-        sizes global;
+        index_vector global_shape;
         std::vector<box> boxes;
         std::vector<std::size_t> owners;  ///< A rank for each box.
     };
@@ -68,11 +68,11 @@ public:
         for (auto const& [fqn, leaf] : mine) {
             w.string(fqn);
             w.u8(static_cast<std::uint8_t>(leaf->type));
-            put(w, leaf->global);
+            put(w, leaf->global_shape);
             w.varint(leaf->shards.size());
             for (auto const& s : leaf->shards) {
                 put(w, s.where.offsets);
-                put(w, s.where.lengths);
+                put(w, s.where.shape);
             }
         }
         return std::move(w.out);
@@ -83,7 +83,7 @@ public:
     gather_schedule(const std::vector<outcome>& everybody, std::size_t piece) {
         for (std::size_t r = 0; r < everybody.size(); ++r) add(r, everybody[r].payload);
         for (auto& t : tensors_)
-            check_coverage(t.fqn, t.global, t.boxes,
+            check_coverage(t.fqn, t.global_shape, t.boxes,
                            [&](std::size_t i) { return "rank " + std::to_string(t.owners[i]); });
         cut(everybody.size(), std::max<std::size_t>(piece, 16));
     }
@@ -112,23 +112,23 @@ private:
             auto const parts = r.count();
             // A rank that holds nothing may not know the dtype.
             if (t.boxes.empty()) t.type = type;
-            if (t.global != global || (t.type != type && parts != 0))
+            if (t.global_shape != global || (t.type != type && parts != 0))
                 throw error(errc::invalid_plan,
-                            {.tensor = fqn,
-                             .expected = describe(t.type, t.global) + " as on rank " +
+                            {.fqn = fqn,
+                             .expected = describe(t.type, t.global_shape) + " as on rank " +
                                          std::to_string(firsts_[it->second]),
                              .found = describe(type, global) + " on rank " + std::to_string(rank)});
             for (std::uint32_t p = 0; p < parts; ++p) {
                 auto offsets = get_sizes(r);
                 box b(std::move(offsets), get_sizes(r));
-                if (!seen_.emplace(it->second, b.offsets, b.lengths).second) continue;
+                if (!seen_.emplace(it->second, b.offsets, b.shape).second) continue;
                 parts_.emplace(std::pair(it->second, t.boxes.size()), p);
                 t.boxes.push_back(std::move(b));
                 t.owners.push_back(rank);
             }
         }
     }
-    static std::string describe(dtype type, const sizes& global) {
+    static std::string describe(dtype type, const index_vector& global) {
         return std::string(name_of(type)) + " " + to_string(global);
     }
 
@@ -161,7 +161,7 @@ private:
     std::vector<tensor> tensors_;
     std::vector<std::size_t> firsts_;  ///< The rank that named each tensor first.
     std::map<std::string, std::size_t, std::less<>> index_;
-    std::set<std::tuple<std::size_t, sizes, sizes>> seen_;  ///< Tensor and box: once.
+    std::set<std::tuple<std::size_t, index_vector, index_vector>> seen_;  ///< Tensor and box: once.
     std::map<std::pair<std::size_t, std::size_t>, std::uint32_t> parts_;
     std::vector<std::vector<std::vector<shard_range>>> sends_;  ///< By rank and round.
     std::size_t rounds_ = 0;
@@ -179,7 +179,7 @@ std::vector<std::byte> pack(const std::vector<shard_range>& ranges, Shard&& shar
         auto const start = out.size();
         out.resize(start + static_cast<std::size_t>(r.end - r.begin) * element);
         for_each_box(r, element, [&](const box& b, std::size_t at) {
-            copy_elements(subview(from, b), tensor_view(from.type, b.lengths,
+            copy_elements(subview(from, b), tensor_view(from.type, b.shape,
                                                         out.data() + start + at));
         });
     }
@@ -209,7 +209,7 @@ std::vector<std::pair<std::string, host_tensor>> gather_whole(
     outcome ready = ex.attempt([&] {
         if (all || ex.coordinator())
             for (auto const& t : schedule.tensors())
-                out.emplace_back(t.fqn, host_tensor(t.type, t.global));
+                out.emplace_back(t.fqn, host_tensor(t.type, t.global_shape));
         return std::vector<std::byte>();
     });
     throw_failures(ex.all_gather(ready));  // not enough memory somewhere
@@ -232,7 +232,7 @@ std::vector<std::pair<std::string, host_tensor>> gather_whole(
                 auto const target = subview(out[r.tensor].second.view(), r.where);
                 auto const element = size_of(target.type);
                 for_each_box(r, element, [&](const box& b, std::size_t at) {
-                    copy_elements(const_tensor_view(target.type, b.lengths, from + at),
+                    copy_elements(const_tensor_view(target.type, b.shape, from + at),
                                   subview(target, b));
                 });
                 from += static_cast<std::size_t>(r.end - r.begin) * element;

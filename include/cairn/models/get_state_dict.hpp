@@ -38,7 +38,7 @@ inline model_tensors select(const model_tensors& all, const state_dict_options& 
     for (auto const& prefix : options.submodules)
         if (missing.count(prefix) != 0)
             throw error(errc::missing_key,
-                        {.tensor = prefix,
+                        {.fqn = prefix,
                          .found = "a submodule prefix that matches none of " +
                                   std::to_string(all.entries().size()) + " tensors",
                          .remedy = all.entries().empty()

@@ -51,7 +51,7 @@ inline void check(const assignment& a) {
     auto const* from = a.from->tensor();
     if ((to == nullptr) != (from == nullptr))
         throw error(errc::kind_mismatch,
-                    {.tensor = a.to->fqn, .expected = to != nullptr ? "a tensor" : "a value",
+                    {.fqn = a.to->fqn, .expected = to != nullptr ? "a tensor" : "a value",
                      .found = from != nullptr ? "a tensor" : "a value"});
     if (to != nullptr) (void)pieces_to_copy(a.to->fqn, *from, *to);
 }
@@ -96,12 +96,12 @@ std::vector<assignment> pair_up(const leaves_by_name& wanted, const leaves_by_na
     for (auto const& [name, leaf] : given.by_name)
         if (wanted.find(name) == nullptr && !known(name)) unexpected.push_back(name);
     if (strict && !missing.empty())
-        throw error(errc::missing_key, {.tensor = missing.front(),
+        throw error(errc::missing_key, {.fqn = missing.front(),
                                         .expected = std::string("every key of the ") + of_what,
                                         .found = "no " + list_keys(missing),
                                         .remedy = "strict = false leaves them as they are"});
     if (strict && !unexpected.empty())
-        throw error(errc::unexpected_key, {.tensor = unexpected.front(),
+        throw error(errc::unexpected_key, {.fqn = unexpected.front(),
                                            .expected = std::string("only keys of the ") + of_what,
                                            .found = list_keys(unexpected),
                                            .remedy = "strict = false ignores them"});
@@ -118,7 +118,8 @@ inline void check_tied(const std::vector<assignment>& all) {
         auto& there = firsts[to->shards[0].view.data];
         auto const first = std::find_if(there.begin(), there.end(), [&](const assignment* b) {
             auto const& other = *b->to->tensor();
-            return other.type == to->type && other.global == to->global && same_memory(other, *to);
+            return other.type == to->type && other.global_shape == to->global_shape &&
+                   same_memory(other, *to);
         });
         if (first == there.end()) {
             there.push_back(&a);
@@ -126,7 +127,7 @@ inline void check_tied(const std::vector<assignment>& all) {
         }
         if (same_content(*a.from->tensor(), *(*first)->from->tensor())) continue;
         throw error(errc::invalid_state,
-                    {.tensor = a.to->fqn,
+                    {.fqn = a.to->fqn,
                      .expected = "the content of '" + (*first)->to->fqn + "', which is the same " +
                                  (to->number ? "number" : "weight"),
                      .found = "other content",

@@ -24,7 +24,7 @@ public:
         constexpr std::string_view prefix = "param_groups.";
         for (auto it = given.by_name.lower_bound(prefix);
              it != given.by_name.end() && it->first.starts_with(prefix); ++it) {
-            auto const* o = it->second->object();
+            auto const* o = it->second->value();
             auto const name = std::string_view(it->first).substr(prefix.size());
             auto const dot = name.rfind('.');
             if (o == nullptr || dot == name.npos) continue;
@@ -36,7 +36,7 @@ public:
             auto const* list = params->second.get_if<value::list_t>();
             if (list == nullptr)
                 throw error(errc::kind_mismatch,
-                            {.tensor = "param_groups." + name + ".params",
+                            {.fqn = "param_groups." + name + ".params",
                              .expected = "a list of names",
                              .found = std::string(params->second.kind_name())});
             for (auto const& fqn : *list) by_member_.emplace(fqn.as<std::string>(), &group);
@@ -81,7 +81,7 @@ inline std::vector<new_value> match_groups(const std::vector<optimizer_group>& g
                 sources.emplace_back(p.fqn, v);
             else if (strict)
                 throw error(errc::invalid_state,
-                            {.tensor = here + ".params",
+                            {.fqn = here + ".params",
                              .expected = "groups that hold every parameter of the optimizer",
                              .found = "'" + p.fqn + "' in none",
                              .remedy = "group parameters as they were saved, or strict = false"});
@@ -98,7 +98,7 @@ inline std::vector<new_value> match_groups(const std::vector<optimizer_group>& g
                 if (it == values->end()) {
                     if (!strict) continue;
                     throw error(errc::missing_key,
-                                {.tensor = here + "." + h.name,
+                                {.fqn = here + "." + h.name,
                                  .expected = "the hyperparameters of the optimizer",
                                  .found = "no '" + h.name + "' in the group of '" + fqn + "'",
                                  .remedy = "strict = false leaves it as it is"});
@@ -110,7 +110,7 @@ inline std::vector<new_value> match_groups(const std::vector<optimizer_group>& g
                     agreed = false;
                     if (strict)
                         throw error(errc::invalid_state,
-                                    {.tensor = here + "." + h.name,
+                                    {.fqn = here + "." + h.name,
                                      .expected = "one value for all parameters of the group",
                                      .found = "one for '" + *whose + "' and another for '" + fqn +
                                               "'",

@@ -84,7 +84,7 @@ public:
     template <class M>
     void module(std::string_view name, M& m) {
         if (depth_ == 200)
-            throw error(errc::invalid_state, {.tensor = full(name),
+            throw error(errc::invalid_state, {.fqn = full(name),
                                               .found = "modules nested deeper than 200",
                                               .remedy = "does a module hold itself?"});
         auto const length = prefix_.size();
@@ -109,7 +109,7 @@ private:
             leaf = detail::make_leaf(std::forward<T>(t));
         } catch (const error& x) {
             auto where = x.context();
-            if (where.tensor.empty()) where.tensor = e.fqn;
+            if (where.fqn.empty()) where.fqn = e.fqn;
             throw error(x.code(), std::move(where));
         }
         e.id = detail::identity_of(std::forward<T>(t), *leaf);
@@ -118,7 +118,7 @@ private:
         auto given = prefix_ + std::string(name);
         if (!found_.add(std::move(e)))
             throw error(errc::invalid_state,
-                        {.tensor = fqn,
+                        {.fqn = fqn,
                          .expected = "one tensor of this name",
                          .found = "'" + seen_[fqn] + "' and '" + given + "'",
                          .remedy = "change fqn_rules if they strip too much"});

@@ -24,11 +24,11 @@ namespace cairn {
 struct tensor_identity {
     const void* address = nullptr;  ///< Null: not known, equal to nothing.
     dtype type = dtype::float32;
-    sizes global{};
+    index_vector global_shape{};
 
     friend bool operator==(const tensor_identity& a, const tensor_identity& b) {
         return a.address != nullptr && a.address == b.address && a.type == b.type &&
-               a.global == b.global;
+               a.global_shape == b.global_shape;
     }
 };
 
@@ -54,7 +54,7 @@ tensor_identity identity_of(T&& t, const tensor_leaf& leaf) {
             break;
         }
     }
-    return {address, leaf.type, leaf.global};
+    return {address, leaf.type, leaf.global_shape};
 }
 
 }  // namespace detail

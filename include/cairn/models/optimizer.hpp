@@ -192,10 +192,10 @@ std::vector<optimizer_group> groups_of(O& optimizers, const model_tensors& model
             auto const* e = p.fqn.empty() ? model.find(p.id) : model.find(p.fqn);
             if (e == nullptr)
                 throw error(errc::invalid_state,
-                            {.tensor = p.fqn,
+                            {.fqn = p.fqn,
                              .expected = "optimizers of the model's parameters",
                              .found = "parameter " + std::to_string(i) + " of group " +
-                                      std::to_string(g) + ", " + to_string(p.id.global) +
+                                      std::to_string(g) + ", " + to_string(p.id.global_shape) +
                                       ", which the model does not name",
                              .remedy = p.fqn.empty() && p.id.address == nullptr
                                            ? "this rank holds none of it, so that no memory tells "
@@ -206,7 +206,7 @@ std::vector<optimizer_group> groups_of(O& optimizers, const model_tensors& model
             auto const [it, fresh] = seen.emplace(p.fqn, g);
             if (!fresh)
                 throw error(errc::invalid_state,
-                            {.tensor = p.fqn, .expected = "each parameter in one group",
+                            {.fqn = p.fqn, .expected = "each parameter in one group",
                              .found = "it in group " + std::to_string(it->second) + " and in " +
                                       std::to_string(g)});
         }

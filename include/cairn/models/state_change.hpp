@@ -45,7 +45,7 @@ public:
         for (auto const& n : numbers_) {
             if (std::equal(n.before.begin(), n.before.end(), n.data)) continue;
             throw error(errc::invalid_state,
-                        {.tensor = *n.name,
+                        {.fqn = *n.name,
                          .expected = std::string("visits of the ") + of_what +
                                      " to change nothing",
                          .found = "that visiting overwrites the number that was given",
@@ -100,8 +100,8 @@ public:
         for (auto const& [h, v] : values_)
             set("hyperparameter '" + h->name + "'", h->get, h->set, v);
         for (auto const& a : pairs_) {
-            if (auto const* o = a.to->object()) {
-                if (o->set) set(a.to->fqn, o->get, o->set, a.from->object()->get());
+            if (auto const* o = a.to->value()) {
+                if (o->set) set(a.to->fqn, o->get, o->set, a.from->value()->get());
             } else if (auto const& number = a.to->tensor()->number) {
                 named(a.to->fqn, [&] {
                     copy_leaf(a.to->fqn, *a.from->tensor(), *a.to->tensor());
@@ -127,7 +127,7 @@ private:
             f();
         } catch (const error& e) {
             auto where = e.context();
-            where.tensor = name;
+            where.fqn = name;
             throw error(e.code(), std::move(where));
         }
     }
@@ -145,7 +145,7 @@ private:
         auto const suspect = [&](const assignment& a) {
             auto const* to = a.to->tensor();
             return to != nullptr && to->keep != nullptr && !to->number &&
-                   to->global.product() != 0 &&
+                   to->global_shape.product() != 0 &&
                    (to_come || !same_memory(*a.from->tensor(), *to));
         };
         if (std::none_of(pairs_.begin(), pairs_.end(), suspect)) return;
@@ -162,7 +162,7 @@ private:
     }
     [[noreturn]] static void refuse_transient(const assignment& a) {
         throw error(errc::invalid_state,
-                    {.tensor = a.to->fqn,
+                    {.fqn = a.to->fqn,
                      .expected = "memory that stays where it is, to be filled",
                      .found = "a tensor that each visit makes anew: what it is given would be lost",
                      .remedy = "show a number that is kept in another type as "

@@ -73,7 +73,7 @@ public:
         void write(std::uint64_t at, byte_span b) {
             if (fd_.get() < 0 || at > size_ || b.size() > size_ - at)
                 throw error(errc::invalid_argument,
-                            {.object = path_,
+                            {.file = path_,
                              .expected = "bytes within the " + std::to_string(size_) +
                                          " that were asked for, before finish",
                              .found = std::to_string(b.size()) + " at " + std::to_string(at)});
@@ -92,9 +92,9 @@ public:
         void finish(bool durable) {
             if (fd_.get() < 0)
                 throw error(errc::invalid_argument,
-                            {.object = path_, .expected = "one finish", .found = "a second one"});
+                            {.file = path_, .expected = "one finish", .found = "a second one"});
             if (failed_)
-                throw error(errc::io, {.object = path_,
+                throw error(errc::io, {.file = path_,
                                        .found = "an earlier write or sync of it has failed",
                                        .remedy = "write it again under another name"});
             final_if_it_fails([&] {
@@ -105,7 +105,7 @@ public:
                 }
                 if (!detail::names_it(fd_.get(), path_))
                     throw error(errc::io,
-                                {.object = path_, .found = "it was removed while being written"});
+                                {.file = path_, .found = "it was removed while being written"});
             });
             try {
                 fd_.close(path_);
@@ -193,7 +193,7 @@ public:
 
     reader open(std::string_view name) {
         auto fd = open_existing(name, detail::fail_reading);
-        if (!fd) throw error(errc::not_found, {.object = describe(name), .found = "no such file"});
+        if (!fd) throw error(errc::not_found, {.file = describe(name), .found = "no such file"});
         return {std::move(*fd), full(name).string()};
     }
 
@@ -286,7 +286,7 @@ private:
         auto const words = [](const object_tag& t) {
             return t.text.empty() ? std::string("no object") : "version " + t.text;
         };
-        return error(errc::concurrent_save, {.object = file,
+        return error(errc::concurrent_save, {.file = file,
                                              .expected = words(wanted),
                                              .found = words(there),
                                              .remedy = "another job saves to the same place"});

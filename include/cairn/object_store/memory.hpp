@@ -70,7 +70,7 @@ public:
         void write(std::uint64_t at, byte_span b) {
             if (!s_ || at > bytes_.size() || b.size() > bytes_.size() - at)
                 throw error(errc::invalid_argument,
-                            {.object = "memory:" + key_,
+                            {.file = "memory:" + key_,
                              .expected = "bytes within the " + std::to_string(bytes_.size()) +
                                          " that were asked for, before finish",
                              .found = std::to_string(b.size()) + " at " + std::to_string(at)});
@@ -80,14 +80,14 @@ public:
         void finish(bool) {
             auto const s = std::move(s_);
             if (!s)
-                throw error(errc::invalid_argument, {.object = "memory:" + key_,
+                throw error(errc::invalid_argument, {.file = "memory:" + key_,
                                                      .expected = "one finish",
                                                      .found = "a second one"});
             auto const made = std::make_shared<object>(object{std::move(bytes_), 0});
             std::lock_guard const lock(s->m);
             auto const it = s->begun.find(key_);
             if (it == s->begun.end() || it->second != number_)
-                throw error(errc::io, {.object = "memory:" + key_,
+                throw error(errc::io, {.file = "memory:" + key_,
                                        .found = "it was removed while being written"});
             made->version = ++s->versions;
             s->begun.erase(it);
@@ -115,7 +115,7 @@ public:
             : o_(std::move(o)), name_(std::move(name)) {}
         void read(std::uint64_t at, std::span<std::byte> into) const {
             if (at > o_->bytes.size() || into.size() > o_->bytes.size() - at) {
-                throw error(errc::corrupt, {.object = name_,
+                throw error(errc::corrupt, {.file = name_,
                                             .expected = std::to_string(at + into.size()) + " bytes",
                                             .found = std::to_string(o_->bytes.size()) + " bytes"});
             }
@@ -140,7 +140,7 @@ public:
         std::lock_guard const lock(s_->m);
         auto const number = s_->versions + 1;
         if (s_->objects.count(full) != 0 || !s_->begun.try_emplace(full, number).second)
-            throw error(errc::already_exists, {.object = describe(name)});
+            throw error(errc::already_exists, {.file = describe(name)});
         s_->versions = number;
         return {s_, std::move(full), number, std::move(bytes)};
     }
@@ -150,7 +150,7 @@ public:
         auto const fresh = std::make_shared<object>(object{byte_vector(b.begin(), b.end()), 0});
         std::lock_guard const lock(s_->m);
         if (if_match && tag_of(full) != *if_match)
-            throw error(errc::concurrent_save, {.object = describe(name),
+            throw error(errc::concurrent_save, {.file = describe(name),
                                                 .expected = words(*if_match),
                                                 .found = words(tag_of(full)),
                                                 .remedy = "another job saves to the same place"});
@@ -161,7 +161,7 @@ public:
     reader open(std::string_view name) {
         std::lock_guard const lock(s_->m);
         auto const it = s_->objects.find(key(name));
-        if (it == s_->objects.end()) throw error(errc::not_found, {.object = describe(name)});
+        if (it == s_->objects.end()) throw error(errc::not_found, {.file = describe(name)});
         return {it->second, describe(name)};
     }
     object_tag tag(std::string_view name) {
@@ -192,7 +192,7 @@ private:
         return prefix_ + std::string(name);
     }
     error no_room(std::string_view name, std::uint64_t size) {
-        return {errc::io, {.object = describe(name),
+        return {errc::io, {.file = describe(name),
                            .expected = std::to_string(size) + " bytes of memory",
                            .found = "less"}};
     }

@@ -24,7 +24,7 @@ inline bool is_object_name(std::string_view name) {
 /// @param described  The name as its store shows it to people.
 inline error bad_object_name(std::string described) {
     return {errc::invalid_argument,
-            {.object = std::move(described),
+            {.file = std::move(described),
              .expected = "a relative name without '.', '..' or empty parts"}};
 }
 

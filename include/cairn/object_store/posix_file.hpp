@@ -33,21 +33,21 @@ inline constexpr const char* no_space_remedy =
 [[noreturn]] inline void fail(int e, const std::string& path, const char* what) {
     auto const text = std::string(what) + ": " + system_text(e);
     std::string remedy;
-    if (e == ENOENT) throw error(errc::not_found, {.object = path, .found = text});
-    if (e == EEXIST) throw error(errc::already_exists, {.object = path, .found = text});
+    if (e == ENOENT) throw error(errc::not_found, {.file = path, .found = text});
+    if (e == EEXIST) throw error(errc::already_exists, {.file = path, .found = text});
     if (e == EACCES || e == EPERM) remedy = "check the permissions";
     if (e == EROFS) remedy = "choose a place that is not mounted read-only";
     if (e == ENOTDIR) remedy = "a file stands where a directory is wanted";
     if (e == EMFILE || e == ENFILE) remedy = "raise the limit of open files";
     if (e == ENOSPC || e == EDQUOT) remedy = no_space_remedy;
-    throw error(errc::io, {.object = path, .found = text, .remedy = std::move(remedy)});
+    throw error(errc::io, {.file = path, .found = text, .remedy = std::move(remedy)});
 }
 
 /// As `fail`, where bytes or a name are read: a file whose server has forgotten it was replaced or
 /// removed, so that who looks again finds what stands there now.
 [[noreturn]] inline void fail_reading(int e, const std::string& path, const char* what) {
     if (e != ESTALE) fail(e, path, what);
-    throw error(errc::not_found, {.object = path,
+    throw error(errc::not_found, {.file = path,
                                   .found = std::string(what) + ": " + system_text(e),
                                   .remedy = "it was replaced or removed while it was read"});
 }
@@ -105,7 +105,7 @@ inline void read_all(int fd, std::uint64_t at, std::span<std::byte> into, const 
         });
         if (n < 0) fail_reading(errno, path, "cannot read it");
         if (n == 0)
-            throw error(errc::corrupt, {.object = path,
+            throw error(errc::corrupt, {.file = path,
                                         .expected = std::to_string(into.size()) +
                                                     " more bytes at " + std::to_string(at),
                                         .found = "the end of the file"});
@@ -181,7 +181,7 @@ inline void remove_file_below(const std::string& directory, std::string_view nam
     auto const path = directory + "/" + std::string(name);
     auto const refuse_link = [&] {
         throw error(errc::unsupported,
-                    {.object = path,
+                    {.file = path,
                      .expected = "a file",
                      .found = "a symbolic link on the way to it",
                      .remedy = "remove it by hand if it is not needed"});
@@ -232,7 +232,7 @@ inline void reserve_space(int fd, const std::string& path, std::uint64_t size) {
     std::string room;
     if (::fstatvfs(fd, &v) == 0)
         room = ", " + std::to_string(std::uint64_t{v.f_bavail} * v.f_frsize) + " bytes free";
-    throw error(errc::io, {.object = path,
+    throw error(errc::io, {.file = path,
                            .expected = std::to_string(size) + " bytes of space",
                            .found = system_text(e) + room,
                            .remedy = no_space_remedy});

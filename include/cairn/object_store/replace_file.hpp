@@ -42,7 +42,7 @@ public:
             if (errno == EBADF || errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS) return;
             if (errno != EWOULDBLOCK) fail(errno, path, "cannot lock it");
             if (std::chrono::steady_clock::now() > until)
-                throw error(errc::io, {.object = path,
+                throw error(errc::io, {.file = path,
                                        .found = "another process has locked the directory for " +
                                                 std::to_string(longest_wait.count()) + " s",
                                        .remedy = "end the process that is stuck there"});

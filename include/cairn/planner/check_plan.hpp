@@ -18,7 +18,7 @@ namespace cairn {
 
 namespace detail {
 
-inline std::string elements_of(dtype type, const sizes& extents) {
+inline std::string elements_of(dtype type, const index_vector& extents) {
     return std::string(name_of(type)) + " elements of shape " + to_string(extents);
 }
 
@@ -26,24 +26,24 @@ inline std::string elements_of(dtype type, const sizes& extents) {
 inline void check_item_data(const write_item& item, const item_data& data) {
     auto const refuse = [&](std::string expected, std::string found) {
         throw error(errc::invalid_plan,
-                    {.tensor = item.fqn,
+                    {.fqn = item.fqn,
                      .expected = std::move(expected) + ", as the item says",
                      .found = std::move(found),
                      .remedy = "the planner's resolve_data must return what the item describes"});
     };
     auto const* view = std::get_if<const_tensor_view>(&data);
-    if (item.kind == item_kind::object) {
+    if (item.kind == item_kind::value) {
         if (view != nullptr)
-            refuse("a value", "a tensor of " + elements_of(view->type, view->extents));
+            refuse("a value", "a tensor of " + elements_of(view->type, view->shape));
         auto const* v = std::get<const value*>(data);
         if (v == nullptr) refuse("a value", "a null pointer");
         return check_text(item.fqn, *v);
     }
-    auto const expected = elements_of(item.type, item.where.lengths);
+    auto const expected = elements_of(item.type, item.where.shape);
     if (view == nullptr) return refuse(expected, "a value");
-    if (view->type != item.type || view->extents != item.where.lengths)
-        refuse(expected, elements_of(view->type, view->extents));
-    if (view->strides.size() != view->extents.size())
+    if (view->type != item.type || view->shape != item.where.shape)
+        refuse(expected, elements_of(view->type, view->shape));
+    if (view->strides.size() != view->shape.size())
         refuse(expected, "strides " + to_string(view->strides));
     if (view->empty()) return;
     if (view->data == nullptr) refuse(expected, "a null pointer");
@@ -78,7 +78,7 @@ inline void check_planned_metadata(const metadata& m) {
         if (t == nullptr) continue;
         std::vector<box> boxes;
         for (auto const& c : t->chunks) boxes.push_back(c.where);
-        check_coverage(fqn, t->extents, boxes);
+        check_coverage(fqn, t->shape, boxes);
         check_offsets(fqn, boxes);
     }
 }
@@ -88,20 +88,20 @@ inline void check_planned_metadata(const metadata& m) {
 /// @param entry  Of the metadata, under the item's name.
 /// @throws error errc::invalid_plan naming the rank and the item.
 inline void check_written_item(const write_item& item, int rank,
-                               const std::variant<tensor_metadata, object_metadata>& entry) {
+                               const std::variant<tensor_metadata, value_metadata>& entry) {
     auto const refuse = [&](std::string expected, std::string found) {
         throw error(errc::invalid_plan,
-                    {.rank = rank, .tensor = item.fqn,
+                    {.rank = rank, .fqn = item.fqn,
                      .expected = std::move(expected) + ", as the metadata says",
                      .found = std::move(found),
                      .remedy = "the finished plan must be what the global plan promised"});
     };
     auto const* t = std::get_if<tensor_metadata>(&entry);
-    if ((t == nullptr) != (item.kind == item_kind::object))
+    if ((t == nullptr) != (item.kind == item_kind::value))
         refuse(t == nullptr ? "a value" : "a tensor", t == nullptr ? "a tensor" : "a value");
-    if (t != nullptr && (item.type != t->type || item.global != t->extents))
-        refuse("a part of " + detail::elements_of(t->type, t->extents),
-               "a part of " + detail::elements_of(item.type, item.global));
+    if (t != nullptr && (item.type != t->type || item.global_shape != t->shape))
+        refuse("a part of " + detail::elements_of(t->type, t->shape),
+               "a part of " + detail::elements_of(item.type, item.global_shape));
 }
 
 }  // namespace cairn

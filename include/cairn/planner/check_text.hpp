@@ -26,7 +26,7 @@ inline void check_name(std::string_view name) {
     auto const at = find_not_utf8(name);
     if (at == std::string_view::npos) return;
     throw error(errc::invalid_state,
-                {.tensor = printable(name), .expected = "a name in UTF-8",
+                {.fqn = printable(name), .expected = "a name in UTF-8",
                  .found = not_utf8_at(name, at),
                  .remedy = "rename it: PyTorch cannot read a checkpoint with such a name"});
 }
@@ -78,7 +78,7 @@ inline void check_text(const std::string& fqn, const value& v) {
     auto const bad = detail::find_bad_text(v);
     if (bad.text == nullptr) return;
     throw error(errc::invalid_state,
-                {.tensor = detail::printable(fqn),
+                {.fqn = detail::printable(fqn),
                  .expected = "every str in UTF-8",
                  .found = detail::not_utf8_at(*bad.text, detail::find_not_utf8(*bad.text)) +
                           (bad.where.empty() ? std::string() : " of the str at " + bad.where),

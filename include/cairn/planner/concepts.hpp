@@ -61,16 +61,16 @@ concept SavePlanner =
 /// | `p.finish_load_plan(plan)`               | `load_plan`                  |
 /// | `p.resolve_tensor(item)`                 | `tensor_view`                |
 /// | `p.commit_tensor(item, view)`            | `void`                       |
-/// | `p.load_object(item, value)`             | `void`                       |
+/// | `p.load_value(item, value)`             | `void`                       |
 /// | `p.finish_load()`                        | any; optional                |
 ///
 /// **Semantics**: order, lifetime and errors as for @ref SavePlanner. `resolve_tensor` gives the
-/// window that receives exactly `item.lengths` elements, of the stored dtype or of one that it
+/// window that receives exactly `item.shape` elements, of the stored dtype or of one that it
 /// converts to: a window of the user's own memory needs none beside it. `commit_tensor` is told
 /// when it is filled. These two may be called from several threads at once, for
-/// different items; `load_object` from one; `finish_load` when all items of this rank are in place,
+/// different items; `load_value` from one; `finish_load` when all items of this rank are in place,
 /// and what it throws fails the load. Nothing of the user's is modified before
-/// `resolve_tensor` or `load_object`, and neither is called before all ranks have agreed that their
+/// `resolve_tensor` or `load_value`, and neither is called before all ranks have agreed that their
 /// plans stand; see also @ref CheckingLoadPlanner. Where a load has a `DataPlane`, some items'
 /// bytes come from another rank, and windows that this rank has read for others are committed when
 /// they were sent.
@@ -87,14 +87,14 @@ concept LoadPlanner =
         { p.finish_load_plan(std::move(plan)) } -> std::same_as<load_plan>;
         { p.resolve_tensor(item) } -> std::same_as<tensor_view>;
         { p.commit_tensor(item, view) } -> std::same_as<void>;
-        { p.load_object(item, std::move(v)) } -> std::same_as<void>;
+        { p.load_value(item, std::move(v)) } -> std::same_as<void>;
     };
 
 /// A LoadPlanner that can tell whether a value fits before anything is changed.
 ///
 /// | Expression                | Type   | Meaning                                               |
 /// |---------------------------|--------|-------------------------------------------------------|
-/// | `p.check_value(item, v)`  | `void` | throws what `load_object` would throw; changes nothing |
+/// | `p.check_value(item, v)`  | `void` | throws what `load_value` would throw; changes nothing |
 ///
 /// **Semantics**: called for every value of the finished plan while ranks still plan, so that one
 /// that does not fit ends the load on all ranks with everything as it was. Without it, a value that

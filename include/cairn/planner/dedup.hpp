@@ -25,7 +25,7 @@ inline std::string rank_name(std::size_t r) { return "rank " + std::to_string(r)
 
 [[noreturn]] inline void conflict(const std::string& fqn, std::size_t a, const std::string& of_a,
                                   std::size_t b, const std::string& of_b, std::string remedy = {}) {
-    throw error(errc::invalid_plan, {.tensor = fqn, .expected = of_a + " as on " + rank_name(a),
+    throw error(errc::invalid_plan, {.fqn = fqn, .expected = of_a + " as on " + rank_name(a),
                                      .found = of_b + " on " + rank_name(b),
                                      .remedy = std::move(remedy)});
 }
@@ -37,13 +37,13 @@ struct claim_on_key {
 
     void check(const write_item& other, std::size_t rank_of_other) const {
         auto const kind = [](const write_item& i) {
-            return i.kind == item_kind::object ? "an object" : "a tensor";
+            return i.kind == item_kind::value ? "an object" : "a tensor";
         };
-        bool const object = item->kind == item_kind::object;
-        if (object != (other.kind == item_kind::object))
+        bool const object = item->kind == item_kind::value;
+        if (object != (other.kind == item_kind::value))
             conflict(item->fqn, rank, kind(*item), rank_of_other, kind(other));
         if (object) {
-            if (item->object_hash != other.object_hash)
+            if (item->value_hash != other.value_hash)
                 conflict(item->fqn, rank, "the value", rank_of_other, "another value",
                          "wrap a value that differs between ranks in per_rank()");
             return;
@@ -52,9 +52,9 @@ struct claim_on_key {
         if (known && item->type != other.type)
             conflict(item->fqn, rank, "dtype " + std::string(name_of(item->type)), rank_of_other,
                      "dtype " + std::string(name_of(other.type)));
-        if (item->global != other.global)
-            conflict(item->fqn, rank, "shape " + to_string(item->global), rank_of_other,
-                     "shape " + to_string(other.global));
+        if (item->global_shape != other.global_shape)
+            conflict(item->fqn, rank, "shape " + to_string(item->global_shape), rank_of_other,
+                     "shape " + to_string(other.global_shape));
     }
 };
 
@@ -79,7 +79,7 @@ inline void check_claims(std::span<const save_plan> plans) {
 /// the global plan refuses.
 inline void drop_empty_items(std::vector<save_plan>& plans) {
     auto const is_empty = [](const write_item& i) {
-        return i.kind != item_kind::object && i.where.empty();
+        return i.kind != item_kind::value && i.where.empty();
     };
     struct seen {
         const write_item* kept;
@@ -136,7 +136,7 @@ inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
             auto& holders = entries[it->second].holders;
             if (!holders.empty() && holders.back().first == r) {
                 throw error(errc::invalid_plan, {.rank = static_cast<int>(r),
-                                                 .tensor = item.fqn,
+                                                 .fqn = item.fqn,
                                                  .expected = "each box once",
                                                  .found = to_string(item.where) + " twice"});
             }

@@ -40,7 +40,7 @@ public:
     tensor_view resolve_tensor(const read_item& item) { return load_.resolve(item); }
     void commit_tensor(const read_item& item, const tensor_view& v) { load_.commit(item, v); }
     void check_value(const read_item& item, const value& v) { load_.check_value(item, v); }
-    void load_object(const read_item& item, value v) { load_.load_object(item, std::move(v)); }
+    void load_value(const read_item& item, value v) { load_.load_value(item, std::move(v)); }
 
     void finish_load() { load_.finish(); }
 

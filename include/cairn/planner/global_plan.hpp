@@ -23,15 +23,15 @@ inline metadata metadata_of(std::span<const save_plan> plans) {
     std::map<std::string_view, std::vector<std::size_t>> owners;  // rank of each chunk
     for (std::size_t r = 0; r < plans.size(); ++r) {
         for (auto const& item : plans[r].items) {
-            if (item.kind == item_kind::object) {
-                m.entries.try_emplace(item.fqn, object_metadata{});
+            if (item.kind == item_kind::value) {
+                m.entries.try_emplace(item.fqn, value_metadata{});
                 continue;
             }
             auto const it = m.entries.try_emplace(item.fqn, tensor_metadata{}).first;
             auto& t = std::get<tensor_metadata>(it->second);
             if (t.chunks.empty()) {
                 t.type = item.type;
-                t.extents = item.global;
+                t.shape = item.global_shape;
                 t.requires_grad = item.requires_grad;
             }
             t.chunks.push_back({item.where, {}});
@@ -44,7 +44,7 @@ inline metadata metadata_of(std::span<const save_plan> plans) {
             for (auto const& c : t->chunks) boxes.push_back(c.where);
             auto const& ranks = owners[fqn];
             auto const who = [&](std::size_t i) { return rank_name(ranks[i]); };
-            check_coverage(fqn, t->extents, boxes, who);
+            check_coverage(fqn, t->shape, boxes, who);
             check_offsets(fqn, boxes, who);
         }
     }

@@ -25,7 +25,7 @@ struct item_key {
     struct hash {
         std::size_t operator()(const item_key& k) const {
             auto h = std::hash<std::string_view>()(k.fqn);
-            for (auto const* s : {&k.where->offsets, &k.where->lengths})
+            for (auto const* s : {&k.where->offsets, &k.where->shape})
                 for (auto n : *s) h = (h ^ static_cast<std::size_t>(n)) * 1099511628211ULL;
             return h;
         }

@@ -27,7 +27,7 @@ public:
     }
     /// @param saved_ranks  Of something that each rank has of its own: how many ranks saved theirs.
     void add_missing(const std::string& name, int saved_ranks, const metadata& stored) {
-        error_context where{.tensor = name};
+        error_context where{.fqn = name};
         if (saved_ranks != 0)
             where.remedy = "ranks 0 to " + std::to_string(saved_ranks - 1) +
                            " saved one: say whose to take with per_rank_source, or load with "

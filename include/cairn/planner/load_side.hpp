@@ -76,7 +76,7 @@ public:
                     add_tensor(plan, leaf, *t, name, it->second, i);
                 if (plan.items.size() == items) plan.no_items.push_back(name);
             } else {
-                add_object(plan, *leaf.object(), name, it->second, i);
+                add_value(plan, *leaf.value(), name, it->second, i);
             }
         }
         for (auto const& [fqn, entry] : stored_->entries)
@@ -90,7 +90,7 @@ public:
         unexpected_keys const unexpected(report_.unexpected, all);
         if (options_->strict && !unexpected.empty())
             throw error(errc::unexpected_key,
-                        {.tensor = unexpected.first(),
+                        {.fqn = unexpected.first(),
                          .expected = "no key that the state does not hold",
                          .found = std::to_string(unexpected.size()) + " of them",
                          .remedy = "load without strict, or add the key to the state"});
@@ -111,9 +111,9 @@ public:
         auto target = target_of(item);
         if (!tied_.is_second(item.leaf)) return target;
         auto const stored = stored_->tensor(item.fqn)->type;
-        auto const bytes = static_cast<std::size_t>(item.lengths.product()) * size_of(stored);
+        auto const bytes = static_cast<std::size_t>(item.shape.product()) * size_of(stored);
         auto memory = std::make_unique<std::byte[]>(std::max<std::size_t>(1, bytes));
-        tensor_view v(stored, item.lengths, memory.get());
+        tensor_view v(stored, item.shape, memory.get());
         std::lock_guard const lock(*m_);
         beside_.emplace(v.data, std::pair(std::move(memory), target));
         return v;
@@ -132,16 +132,16 @@ public:
         naming(item.fqn, [&] {
             auto const it = older_.find(item.leaf);
             auto const& check =
-                it != older_.end() ? it->second->check : object_of(item).check;
+                it != older_.end() ? it->second->check : value_of(item).check;
             if (check) check(v);
         });
     }
-    void load_object(const read_item& item, value v) {
+    void load_value(const read_item& item, value v) {
         naming(item.fqn, [&] {
             if (auto const it = older_.find(item.leaf); it != older_.end())
                 it->second->set(v);
             else
-                object_of(item).set(std::move(v));
+                value_of(item).set(std::move(v));
         });
     }
 
@@ -150,9 +150,9 @@ public:
 private:
     [[noreturn]] static void refuse(const read_item& item) {
         throw error(errc::invalid_plan,
-                    {.tensor = item.fqn,
+                    {.fqn = item.fqn,
                      .expected = std::string("an item for a ") +
-                                 (item.kind == item_kind::object ? "value" : "tensor") +
+                                 (item.kind == item_kind::value ? "value" : "tensor") +
                                  " of the state",
                      .found = "leaf " + std::to_string(item.leaf) + ", shard " +
                               std::to_string(item.part)});
@@ -162,10 +162,10 @@ private:
         if (t == nullptr || stored_->tensor(item.fqn) == nullptr || item.part >= t->shards.size() ||
             !t->shards[item.part].writable)
             refuse(item);
-        return subview(t->shards[item.part].target_view(), box(item.target_offsets, item.lengths));
+        return subview(t->shards[item.part].target_view(), box(item.target_offsets, item.shape));
     }
-    const object_leaf& object_of(const read_item& item) const {
-        auto const* o = item.leaf < state_->size() ? (*state_)[item.leaf].object() : nullptr;
+    const value_leaf& value_of(const read_item& item) const {
+        auto const* o = item.leaf < state_->size() ? (*state_)[item.leaf].value() : nullptr;
         if (o == nullptr || !o->set) refuse(item);
         return *o;
     }
@@ -177,36 +177,36 @@ private:
             f();
         } catch (const error& e) {
             auto where = e.context();
-            if (where.tensor.empty()) where.tensor = fqn;
+            if (where.fqn.empty()) where.fqn = fqn;
             if (where.remedy.empty() && e.code() == make_error_code(errc::value_mismatch))
                 where.remedy = "load it into a variable of a type that holds it";
             throw error(e.code(), std::move(where));
         } catch (const std::bad_alloc&) {
             throw;
         } catch (const std::exception& e) {  // of the user's own value_traits
-            throw error(errc::rank_failed, {.tensor = fqn, .found = e.what()});
+            throw error(errc::rank_failed, {.fqn = fqn, .found = e.what()});
         }
     }
 
     void add_tensor(load_plan& plan, const flat_leaf& leaf, const tensor_leaf& t,
                     const std::string& name,
-                    const std::variant<tensor_metadata, object_metadata>& entry,
+                    const std::variant<tensor_metadata, value_metadata>& entry,
                     std::uint32_t index) {
         check_leaf(leaf, t);
         auto const* stored = std::get_if<tensor_metadata>(&entry);
         if (stored == nullptr) return wrong_kind(name, "a tensor", "an object");
         if (!t.writable) {
             report_.read_only.push_back(name);
-            problems_.add(errc::invalid_state, {.tensor = name, .expected = "memory to load into",
+            problems_.add(errc::invalid_state, {.fqn = name, .expected = "memory to load into",
                                               .found = "a const tensor"});
             return;
         }
-        if (stored->extents != t.global) {
-            report_.shapes.push_back({name, stored->extents, t.global});
+        if (stored->shape != t.global_shape) {
+            report_.shapes.push_back({name, stored->shape, t.global_shape});
             problems_.add(errc::shape_mismatch,
-                        {.tensor = name,
-                         .expected = to_string(t.global) + " as in the state",
-                         .found = to_string(stored->extents) + " in the checkpoint"});
+                        {.fqn = name,
+                         .expected = to_string(t.global_shape) + " as in the state",
+                         .found = to_string(stored->shape) + " in the checkpoint"});
             return;
         }
         if (stored->type != t.type && !t.shards.empty()) {
@@ -214,7 +214,7 @@ private:
             if (options_->dtypes == dtype_policy::refuse || !can_convert(stored->type, t.type)) {
                 report_.dtypes.push_back(d);
                 problems_.add(errc::dtype_mismatch,
-                            {.tensor = name,
+                            {.fqn = name,
                              .expected = std::string(name_of(t.type)) + " as in the state",
                              .found = std::string(name_of(stored->type)) + " in the checkpoint",
                              .remedy = "ask for dtype_policy::convert"});
@@ -228,20 +228,20 @@ private:
             plan.items.push_back(std::move(item));
     }
 
-    void add_object(load_plan& plan, const object_leaf& o, const std::string& name,
-                    const std::variant<tensor_metadata, object_metadata>& entry,
+    void add_value(load_plan& plan, const value_leaf& o, const std::string& name,
+                    const std::variant<tensor_metadata, value_metadata>& entry,
                     std::uint32_t index) {
         if (std::holds_alternative<tensor_metadata>(entry))
             return wrong_kind(name, "an object", "a tensor");
         if (!o.set) {
             report_.read_only.push_back(name);
-            problems_.add(errc::invalid_state, {.tensor = name, .expected = "a value to load into",
+            problems_.add(errc::invalid_state, {.fqn = name, .expected = "a value to load into",
                                               .found = "a const value"});
             return;
         }
         read_item i;
         i.fqn = name;
-        i.kind = item_kind::object;
+        i.kind = item_kind::value;
         i.leaf = index;
         plan.items.push_back(std::move(i));
     }
@@ -260,9 +260,9 @@ private:
             if (stored_->entries.count(stored_name(o->fqn)) != 0 && !in_parts(*o)) found = o;
         if (found == nullptr) return false;
         auto const name = stored_name(found->fqn);
-        if (!asked.insert(name).second && leaf.object()->set) return true;
+        if (!asked.insert(name).second && leaf.value()->set) return true;
         auto const before = plan.items.size();
-        add_object(plan, *leaf.object(), name, stored_->entries.find(name)->second, index);
+        add_value(plan, *leaf.value(), name, stored_->entries.find(name)->second, index);
         if (plan.items.size() != before) older_.emplace(index, found);
         return true;
     }
@@ -305,7 +305,7 @@ private:
 
     void wrong_kind(const std::string& name, const std::string& wanted, const std::string& stored) {
         report_.kinds.push_back(name);
-        problems_.add(errc::kind_mismatch, {.tensor = name,
+        problems_.add(errc::kind_mismatch, {.fqn = name,
                                           .expected = wanted + " as in the state",
                                           .found = stored + " in the checkpoint"});
     }

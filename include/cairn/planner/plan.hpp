@@ -15,23 +15,23 @@
 namespace cairn {
 
 /// DCP's WriteItemType. The values are part of the wire format.
-enum class item_kind : std::uint8_t { tensor = 1, shard = 2, object = 3 };
+enum class item_kind : std::uint8_t { tensor = 1, shard = 2, value = 3 };
 
 /// One thing that one rank will write. DCP's `WriteItem`.
 struct write_item {
     std::string fqn{};
-    item_kind kind = item_kind::object;
+    item_kind kind = item_kind::value;
     // Tensors and shards:
     dtype type = dtype::float32;
     bool requires_grad = false;
-    sizes global{};  ///< Extents of the whole tensor.
+    index_vector global_shape{};  ///< Extents of the whole tensor.
     box where{};     ///< The part that this item holds.
     /// The name of an earlier item of this rank's with the same box that is the very same memory
     /// (a tied weight); empty: none. A writer may store the two once and report one place for both.
     std::string tied_to{};
     // Objects: bytes when encoded (0 if not known), and their hash, which tells replicas apart.
-    std::uint64_t object_bytes = 0;
-    std::uint64_t object_hash = 0;
+    std::uint64_t value_bytes = 0;
+    std::uint64_t value_hash = 0;
     /// Index of the leaf and of its shard in the rank's own flat state; meaningless elsewhere.
     std::uint32_t leaf = 0;
     std::uint32_t part = 0;
@@ -40,8 +40,8 @@ struct write_item {
 
     /// Bytes of content that this item adds to storage.
     std::uint64_t content_bytes() const noexcept {
-        return kind == item_kind::object
-                   ? object_bytes
+        return kind == item_kind::value
+                   ? value_bytes
                    : static_cast<std::uint64_t>(where.volume()) * size_of(type);
     }
     friend bool operator==(const write_item&, const write_item&) = default;
@@ -59,13 +59,13 @@ struct save_plan {
 /// One copy from storage into memory (tensors), or one object to fetch. DCP's `ReadItem`.
 struct read_item {
     std::string fqn{};
-    item_kind kind = item_kind::object;
+    item_kind kind = item_kind::value;
     std::uint32_t leaf = 0;   ///< The destination: leaf of this rank's flat state …
     std::uint32_t part = 0;   ///< … and which of its shards.
     std::uint32_t chunk = 0;  ///< The source: position in `tensor_metadata::chunks`.
-    sizes source_offsets{};     ///< Relative to the stored chunk.
-    sizes target_offsets{};     ///< Relative to the destination shard.
-    sizes lengths{};
+    index_vector source_offsets{};     ///< Relative to the stored chunk.
+    index_vector target_offsets{};     ///< Relative to the destination shard.
+    index_vector shape{};
     friend bool operator==(const read_item&, const read_item&) = default;
 };
 
@@ -94,7 +94,7 @@ struct write_result {
 /// What one rank's write step reports: where items went, and how long each object became.
 struct write_results {
     std::vector<write_result> items{};
-    std::map<std::string, std::uint64_t, std::less<>> object_sizes{};
+    std::map<std::string, std::uint64_t, std::less<>> file_sizes{};
     friend bool operator==(const write_results&, const write_results&) = default;
 };
 

@@ -17,12 +17,12 @@ namespace detail {
 
 inline constexpr std::uint8_t plan_version = 2;
 
-inline void put(wire_writer& w, const sizes& s) {
+inline void put(wire_writer& w, const index_vector& s) {
     w.varint(s.size());
     for (auto n : s) w.svarint(n);
 }
-inline sizes get_sizes(wire_reader& r) {
-    sizes s;
+inline index_vector get_sizes(wire_reader& r) {
+    index_vector s;
     auto n = r.count();
     if (n > 64) wire_reader::fail("a tensor of more than 64 dimensions");
     while (n-- > 0) s.push_back(r.svarint());
@@ -74,15 +74,15 @@ inline std::vector<std::byte> encode_save_plan(const save_plan& p) {
         w.string(i.fqn);
         w.varint(i.leaf);
         w.varint(i.part);
-        if (i.kind == item_kind::object) {
-            w.varint(i.object_bytes);
-            w.u64(i.object_hash);
+        if (i.kind == item_kind::value) {
+            w.varint(i.value_bytes);
+            w.u64(i.value_hash);
         } else {
             w.u8(static_cast<std::uint8_t>(i.type));
             w.u8(i.requires_grad);
-            detail::put(w, i.global);
+            detail::put(w, i.global_shape);
             detail::put(w, i.where.offsets);
-            detail::put(w, i.where.lengths);
+            detail::put(w, i.where.shape);
             w.string(i.tied_to);
         }
     }
@@ -105,17 +105,17 @@ inline save_plan decode_save_plan(std::span<const std::byte> b) {
         i.fqn = r.string();
         i.leaf = static_cast<std::uint32_t>(r.varint());
         i.part = static_cast<std::uint32_t>(r.varint());
-        if (i.kind == item_kind::object) {
-            i.object_bytes = r.varint();
-            i.object_hash = r.u64();
+        if (i.kind == item_kind::value) {
+            i.value_bytes = r.varint();
+            i.value_hash = r.u64();
         } else {
             auto const d = r.u8();
             if (d >= dtype_count) detail::wire_reader::fail("an unknown dtype");
             i.type = static_cast<dtype>(d);
             i.requires_grad = r.u8() != 0;
-            i.global = detail::get_sizes(r);
+            i.global_shape = detail::get_sizes(r);
             i.where.offsets = detail::get_sizes(r);
-            i.where.lengths = detail::get_sizes(r);
+            i.where.shape = detail::get_sizes(r);
             i.tied_to = r.string();
         }
         p.items.push_back(std::move(i));
@@ -141,7 +141,7 @@ inline std::vector<std::byte> encode_load_plan(const load_plan& p) {
         w.varint(i.chunk);
         detail::put(w, i.source_offsets);
         detail::put(w, i.target_offsets);
-        detail::put(w, i.lengths);
+        detail::put(w, i.shape);
     }
     w.varint(p.no_items.size());
     for (auto const& fqn : p.no_items) w.string(fqn);
@@ -163,7 +163,7 @@ inline load_plan decode_load_plan(std::span<const std::byte> b) {
         i.chunk = static_cast<std::uint32_t>(r.varint());
         i.source_offsets = detail::get_sizes(r);
         i.target_offsets = detail::get_sizes(r);
-        i.lengths = detail::get_sizes(r);
+        i.shape = detail::get_sizes(r);
         p.items.push_back(std::move(i));
     }
     for (auto n = r.count(); n-- > 0;) p.no_items.push_back(r.string());
@@ -179,7 +179,7 @@ inline std::vector<std::byte> encode_write_results(const write_results& results)
     w.varint(results.items.size());
     for (auto const& i : results.items) {
         w.varint(i.item);
-        w.string(i.at.object);
+        w.string(i.at.file);
         w.varint(i.at.offset);
         w.varint(i.at.length);
         w.varint(i.at.transforms.size());
@@ -193,8 +193,8 @@ inline std::vector<std::byte> encode_write_results(const write_results& results)
             detail::put(w, i.at.layout->strides);
         }
     }
-    w.varint(results.object_sizes.size());
-    for (auto const& [name, size] : results.object_sizes) {
+    w.varint(results.file_sizes.size());
+    for (auto const& [name, size] : results.file_sizes) {
         w.string(name);
         w.varint(size);
     }
@@ -208,7 +208,7 @@ inline write_results decode_write_results(std::span<const std::byte> b) {
     for (auto n = r.count(6); n-- > 0;) {
         write_result i;
         i.item = static_cast<std::uint32_t>(r.varint());
-        i.at.object = r.string();
+        i.at.file = r.string();
         i.at.offset = r.varint();
         i.at.length = r.varint();
         for (auto k = r.count(); k-- > 0;) i.at.transforms.push_back(r.string());
@@ -225,7 +225,7 @@ inline write_results decode_write_results(std::span<const std::byte> b) {
     }
     for (auto n = r.count(2); n-- > 0;) {
         auto name = r.string();
-        results.object_sizes[std::move(name)] = r.varint();
+        results.file_sizes[std::move(name)] = r.varint();
     }
     detail::end(r);
     return results;

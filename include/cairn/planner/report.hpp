@@ -15,7 +15,7 @@ namespace cairn {
 
 struct shape_difference {
     std::string fqn{};
-    sizes stored{}, wanted{};
+    index_vector stored{}, wanted{};
 };
 struct dtype_difference {
     std::string fqn{};

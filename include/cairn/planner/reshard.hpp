@@ -37,7 +37,7 @@ inline std::vector<read_item> create_read_items(const std::string& fqn, std::uin
         i.chunk = static_cast<std::uint32_t>(c);
         i.source_offsets = relative_to(common, have).offsets;
         i.target_offsets = relative_to(common, want).offsets;
-        i.lengths = common.lengths;
+        i.shape = common.shape;
         out.push_back(std::move(i));
     };
     detail::for_each_meeting(

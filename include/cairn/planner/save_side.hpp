@@ -30,25 +30,25 @@ inline std::string per_rank_name(const std::string& fqn, int rank) {
 /// @throws error errc::invalid_state naming the tensor.
 inline void check_leaf(const flat_leaf& leaf, const tensor_leaf& t) {
     auto const bad = [&](std::string expected, std::string found) {
-        return error(errc::invalid_state, {.tensor = leaf.fqn, .expected = std::move(expected),
+        return error(errc::invalid_state, {.fqn = leaf.fqn, .expected = std::move(expected),
                                            .found = std::move(found)});
     };
-    if (!is_possible(t.global))
+    if (!is_possible(t.global_shape))
         throw bad("extents of 0 or more, of at most " + std::to_string(most_elements) +
                       " elements",
-                  to_string(t.global));
+                  to_string(t.global_shape));
     for (auto const& s : t.shards) {
         auto const& v = s.view;
-        if (!lies_within(s.where, t.global))
+        if (!lies_within(s.where, t.global_shape))
             throw error(errc::invalid_state,
-                        {.tensor = leaf.fqn,
-                         .expected = "a shard within " + to_string(t.global),
+                        {.fqn = leaf.fqn,
+                         .expected = "a shard within " + to_string(t.global_shape),
                          .found = to_string(s.where),
                          .remedy = "if that is padding beyond the tensor (a padded vocabulary), "
                                    "clip_shards leaves it out"});
-        if (v.extents != s.where.lengths)
-            throw bad("memory of " + to_string(s.where.lengths), to_string(v.extents));
-        if (v.strides.size() != v.extents.size())
+        if (v.shape != s.where.shape)
+            throw bad("memory of " + to_string(s.where.shape), to_string(v.shape));
+        if (v.strides.size() != v.shape.size())
             throw bad("one stride per dimension", to_string(v.strides));
         if (v.type != t.type)
             throw bad(std::string(name_of(t.type)) + " in every shard",
@@ -85,7 +85,7 @@ public:
             if (auto const* t = leaf.tensor())
                 items = tensor_items(leaf, *t, name, i);
             else
-                items.push_back(object_item(leaf, *leaf.object(), name, i));
+                items.push_back(value_item(leaf, *leaf.value(), name, i));
             if (options_->create_items) {
                 auto const usual = items;
                 items = options_->create_items(leaf, std::move(items));
@@ -117,14 +117,14 @@ public:
     /// @throws error errc::invalid_plan for an item that is not made of this rank's state.
     item_data resolve(const write_item& item) const {
         auto const* leaf = item.leaf < state_->size() ? &(*state_)[item.leaf] : nullptr;
-        if (item.kind == item_kind::object) {
-            if (leaf == nullptr || leaf->object() == nullptr || item.part >= values_.size())
+        if (item.kind == item_kind::value) {
+            if (leaf == nullptr || leaf->value() == nullptr || item.part >= values_.size())
                 refuse(item, "a value of this rank's state", leaf);
             return &values_[item.part];
         }
         auto const* t = leaf == nullptr ? nullptr : leaf->tensor();
         if (t == nullptr) refuse(item, "a tensor of this rank's state", leaf);
-        if (item.where.empty()) return const_tensor_view(t->type, item.where.lengths, nullptr);
+        if (item.where.empty()) return const_tensor_view(t->type, item.where.shape, nullptr);
         return subview(const_tensor_view(shard_of(item, *t).view),
                        relative_to(item.where, t->shards[item.part].where));
     }
@@ -136,7 +136,7 @@ private:
         std::vector<write_item> items;
         // An item says that the tensor is there, whatever this rank holds of it: where others hold
         // its elements an empty one is dropped, where nobody does it is missed.
-        bool const nothing = t.global.product() == 0, none = t.shards.empty();
+        bool const nothing = t.global_shape.product() == 0, none = t.shards.empty();
         auto const parts = nothing || none ? 1 : t.shards.size();
         for (std::uint32_t part = 0; part < parts; ++part) {
             write_item w;
@@ -144,8 +144,10 @@ private:
             w.kind = t.sharded ? item_kind::shard : item_kind::tensor;
             w.type = t.type;
             w.requires_grad = t.requires_grad;
-            w.global = t.global;
-            w.where = nothing ? box::whole(t.global) : none ? no_box(t) : t.shards[part].where;
+            w.global_shape = t.global_shape;
+            w.where = nothing ? box::whole(t.global_shape)
+                      : none  ? no_box(t)
+                              : t.shards[part].where;
             w.leaf = index;
             w.part = none ? write_item::no_part : part;
             items.push_back(std::move(w));
@@ -155,14 +157,14 @@ private:
 
     /// Without elements: of a 0-d tensor, which has no such part, one that it cannot have.
     static box no_box(const tensor_leaf& t) {
-        auto const rank = std::max<std::size_t>(1, t.global.size());
-        return {sizes(rank, 0), sizes(rank, 0)};
+        auto const rank = std::max<std::size_t>(1, t.global_shape.size());
+        return {index_vector(rank, 0), index_vector(rank, 0)};
     }
 
     [[noreturn]] static void refuse(const write_item& item, std::string expected,
                                     const flat_leaf* leaf) {
         throw error(errc::invalid_plan,
-                    {.tensor = item.fqn, .expected = std::move(expected),
+                    {.fqn = item.fqn, .expected = std::move(expected),
                      .found = leaf == nullptr
                                   ? "leaf " + std::to_string(item.leaf) + ", which it does not have"
                                   : std::string(leaf->tensor() != nullptr ? "the tensor '"
@@ -173,13 +175,13 @@ private:
     static const shard& shard_of(const write_item& item, const tensor_leaf& t) {
         if (item.part >= t.shards.size())
             throw error(errc::invalid_plan,
-                        {.tensor = item.fqn,
+                        {.fqn = item.fqn,
                          .expected = "one of " + std::to_string(t.shards.size()) + " shards",
                          .found = "shard " + std::to_string(item.part)});
         auto const& s = t.shards[item.part];
-        if (!lies_within(item.where, t.global) || !contains(s.where, item.where))
+        if (!lies_within(item.where, t.global_shape) || !contains(s.where, item.where))
             throw error(errc::invalid_plan,
-                        {.tensor = item.fqn,
+                        {.fqn = item.fqn,
                          .expected = "a box within shard " + std::to_string(item.part) + ", " +
                                      to_string(s.where),
                          .found = to_string(item.where),
@@ -192,32 +194,32 @@ private:
                         const std::vector<write_item>& usual) const {
         item.leaf = index;
         auto const* t = leaf.tensor();
-        if ((t == nullptr) != (item.kind == item_kind::object))
+        if ((t == nullptr) != (item.kind == item_kind::value))
             refuse(item,
                    t == nullptr ? "an item of kind object" : "an item of kind tensor or shard",
                    &leaf);
         if (t == nullptr) {
             item.part = usual.front().part;
-            item.object_bytes = usual.front().object_bytes;
-            item.object_hash = usual.front().object_hash;
+            item.value_bytes = usual.front().value_bytes;
+            item.value_hash = usual.front().value_hash;
             return;
         }
-        if (item.type != t->type || item.global != t->global)
-            throw error(errc::invalid_plan,
-                        {.tensor = item.fqn,
-                         .expected = elements_of(t->type, t->global) + " in all, as the state has",
-                         .found = elements_of(item.type, item.global)});
+        if (item.type != t->type || item.global_shape != t->global_shape)
+            throw error(errc::invalid_plan, {.fqn = item.fqn,
+                                             .expected = elements_of(t->type, t->global_shape) +
+                                                         " in all, as the state has",
+                                             .found = elements_of(item.type, item.global_shape)});
         if (!item.where.empty()) (void)shard_of(item, *t);
     }
 
     /// Notes when an item is memory that this rank saves under another name already.
     void tie(write_item& item, const save_plan& plan) {
-        if (item.kind == item_kind::object || item.where.empty() || !item.tied_to.empty()) return;
+        if (item.kind == item_kind::value || item.where.empty() || !item.tied_to.empty()) return;
         auto const view = std::get<const_tensor_view>(resolve(item));
         auto& all = first_of_[view.data];
         for (auto const& [at, strides] : all) {
             auto const& first = plan.items[at];
-            if (first.type == item.type && first.global == item.global &&
+            if (first.type == item.type && first.global_shape == item.global_shape &&
                 first.where == item.where && strides == view.strides) {
                 item.tied_to = first.fqn;
                 return;
@@ -226,19 +228,19 @@ private:
         all.emplace_back(static_cast<std::uint32_t>(plan.items.size()), view.strides);
     }
 
-    write_item object_item(const flat_leaf& leaf, const object_leaf& o, const std::string& name,
+    write_item value_item(const flat_leaf& leaf, const value_leaf& o, const std::string& name,
                            std::uint32_t index) {
         if (!o.get)
-            throw error(errc::invalid_state, {.tensor = leaf.fqn, .expected = "a value to save"});
+            throw error(errc::invalid_state, {.fqn = leaf.fqn, .expected = "a value to save"});
         write_item w;
         w.fqn = name;
         w.leaf = index;
         w.part = static_cast<std::uint32_t>(values_.size());
         values_.push_back(o.get());
-        object_digest const digest(values_.back());
+        value_digest const digest(values_.back());
         check_text(name, values_.back());
-        w.object_bytes = digest.bytes();
-        w.object_hash = digest.hash();
+        w.value_bytes = digest.bytes();
+        w.value_hash = digest.hash();
         return w;
     }
 
@@ -247,7 +249,7 @@ private:
     int rank_ = 0;
     std::deque<value> values_;
     /// By where the elements lie: the first item made of them, and their strides.
-    std::map<const void*, std::vector<std::pair<std::uint32_t, sizes>>> first_of_;
+    std::map<const void*, std::vector<std::pair<std::uint32_t, index_vector>>> first_of_;
 };
 
 }  // namespace cairn::detail

@@ -30,7 +30,8 @@ public:
         auto& firsts = first_of_[t.shards[0].target];
         for (auto const& [other, theirs] : firsts) {
             auto const& o = *(*state_)[other].tensor();
-            if (o.global != t.global || o.type != t.type || !same_windows(o, t)) continue;
+            if (o.global_shape != t.global_shape || o.type != t.type || !same_windows(o, t))
+                continue;
             if (same_place(*theirs, stored)) return true;
             second_.emplace(leaf, other);
             return false;
@@ -55,11 +56,11 @@ public:
             auto const type = c.target.type;
             auto const bytes = static_cast<std::size_t>(c.target.bytes());
             std::vector<std::byte> first(bytes), second(bytes);
-            copy_elements(c.target, tensor_view(type, c.target.extents, first.data()));
-            convert_elements(c.read, tensor_view(type, c.target.extents, second.data()));
+            copy_elements(c.target, tensor_view(type, c.target.shape, first.data()));
+            convert_elements(c.read, tensor_view(type, c.target.shape, second.data()));
             if (first != second)
                 throw error(errc::invalid_state,
-                            {.tensor = (*state_)[c.leaf].fqn,
+                            {.fqn = (*state_)[c.leaf].fqn,
                              .expected = "the content of '" + (*state_)[second_.at(c.leaf)].fqn +
                                          "', which is the same weight in the state",
                              .found = "other content in the checkpoint",
@@ -84,10 +85,10 @@ private:
                           });
     }
     static bool same_place(const tensor_metadata& a, const tensor_metadata& b) {
-        return a.type == b.type && a.extents == b.extents &&
+        return a.type == b.type && a.shape == b.shape &&
                std::equal(a.chunks.begin(), a.chunks.end(), b.chunks.begin(), b.chunks.end(),
                           [](const cairn::chunk& x, const cairn::chunk& y) {
-                              return x.where == y.where && x.at.object == y.at.object &&
+                              return x.where == y.where && x.at.file == y.at.file &&
                                      x.at.offset == y.at.offset;
                           });
     }

@@ -13,9 +13,9 @@ namespace cairn::detail {
 
 /// A 64-bit hash of a value and about how many bytes it takes: tells whether two ranks hold the
 /// same object without sending it. Equal values have equal hashes; NaN equals itself by its bits.
-class object_digest {
+class value_digest {
 public:
-    explicit object_digest(const value& v) { walk(v, 0); }
+    explicit value_digest(const value& v) { walk(v, 0); }
     std::uint64_t hash() const noexcept { return hash_; }
     std::uint64_t bytes() const noexcept { return bytes_; }
 

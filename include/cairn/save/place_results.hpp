@@ -22,7 +22,7 @@ public:
         for (auto& [fqn, entry] : meta_.entries) {
             if (auto* t = std::get_if<tensor_metadata>(&entry))
                 for (auto& c : t->chunks)
-                    chunks_.emplace(std::pair(fqn, std::pair(c.where.offsets, c.where.lengths)),
+                    chunks_.emplace(std::pair(fqn, std::pair(c.where.offsets, c.where.shape)),
                                     &c);
         }
     }
@@ -35,31 +35,31 @@ public:
             auto const& item = plan.items[r.item];
             auto const it = meta_.entries.find(item.fqn);
             if (it == meta_.entries.end()) {
-                throw error(errc::invalid_plan, {.rank = rank, .tensor = item.fqn,
+                throw error(errc::invalid_plan, {.rank = rank, .fqn = item.fqn,
                                                  .found = "a result for a name without metadata"});
             }
             check_written_item(item, rank, it->second);
-            if (auto* o = std::get_if<object_metadata>(&it->second)) {
+            if (auto* o = std::get_if<value_metadata>(&it->second)) {
                 o->at = std::move(r.at);
             } else {
                 auto const c = chunks_.find(
-                    std::pair(item.fqn, std::pair(item.where.offsets, item.where.lengths)));
+                    std::pair(item.fqn, std::pair(item.where.offsets, item.where.shape)));
                 if (c == chunks_.end()) {
-                    throw error(errc::invalid_plan, {.rank = rank, .tensor = item.fqn,
+                    throw error(errc::invalid_plan, {.rank = rank, .fqn = item.fqn,
                                                      .found = "a result for an unplanned box " +
                                                               to_string(item.where)});
                 }
                 c->second->at = std::move(r.at);
             }
         }
-        for (auto& [name, size] : results.object_sizes) meta_.object_sizes.emplace(name, size);
+        for (auto& [name, size] : results.file_sizes) meta_.file_sizes.emplace(name, size);
     }
 
     /// @throws error errc::invalid_plan if something was written by nobody.
     void check_all_placed() const {
         auto const check = [](const std::string& fqn, const storage_location& at) {
-            if (at.object.empty()) {
-                throw error(errc::invalid_plan, {.tensor = fqn,
+            if (at.file.empty()) {
+                throw error(errc::invalid_plan, {.fqn = fqn,
                                                  .expected = "a place for every chunk",
                                                  .found = "one that no rank wrote"});
             }
@@ -68,13 +68,14 @@ public:
             if (auto const* t = std::get_if<tensor_metadata>(&entry))
                 for (auto const& c : t->chunks) check(fqn, c.at);
             else
-                check(fqn, std::get<object_metadata>(entry).at);
+                check(fqn, std::get<value_metadata>(entry).at);
         }
     }
 
 private:
     metadata& meta_;
-    std::map<std::pair<std::string, std::pair<sizes, sizes>>, cairn::chunk*> chunks_{};
+    std::map<std::pair<std::string, std::pair<index_vector, index_vector>>, cairn::chunk*>
+        chunks_{};
 };
 
 }  // namespace cairn::detail

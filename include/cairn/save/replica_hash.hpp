@@ -44,7 +44,7 @@ inline std::uint64_t hash_replica(const const_tensor_view& v, const replica_samp
     auto const element = size_of(v.type);
     auto const per_block =
         static_cast<std::int64_t>(std::max<std::size_t>(1, sample.block_bytes / element));
-    auto const count = v.extents.product();
+    auto const count = v.shape.product();
     bool const dense = is_row_major(v);
     std::vector<std::byte> gathered;
     std::uint64_t h = 0x9e3779b97f4a7c15;
@@ -58,8 +58,8 @@ inline std::uint64_t hash_replica(const const_tensor_view& v, const replica_samp
         } else {
             gathered.resize(bytes);
             std::size_t done = 0;
-            for (auto const& b : boxes_of_flat_range(v.extents, at, at + n)) {
-                tensor_view const to(v.type, b.lengths, gathered.data() + done);
+            for (auto const& b : boxes_of_flat_range(v.shape, at, at + n)) {
+                tensor_view const to(v.type, b.shape, gathered.data() + done);
                 copy_elements(subview(v, b), to);
                 done += static_cast<std::size_t>(to.bytes());
             }

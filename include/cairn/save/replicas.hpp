@@ -46,7 +46,7 @@ inline std::vector<held_replica> decode_held(wire_reader& r) {
 /// The elements of an item in this rank's state; null data where they are not that simply there,
 /// because a planner of the user's makes them.
 inline const_tensor_view elements_of_item(const flat_state& state, const write_item& i) {
-    const_tensor_view const none(i.type, i.where.lengths, nullptr);
+    const_tensor_view const none(i.type, i.where.shape, nullptr);
     auto const* t = i.leaf < state.size() ? state[i.leaf].tensor() : nullptr;
     if (t == nullptr || i.part >= t->shards.size() || t->type != i.type) return none;
     auto const& s = t->shards[i.part];
@@ -86,7 +86,7 @@ public:
         for (std::uint32_t r = 0; r < local.size(); ++r)
             for (std::uint32_t k = 0; k < local[r].items.size(); ++k) {
                 auto const& i = local[r].items[k];
-                if (i.kind == item_kind::object || i.where.empty()) continue;
+                if (i.kind == item_kind::value || i.where.empty()) continue;
                 auto& h = holders[item_key(i)];
                 if (h.empty()) order.push_back(&i);
                 h.emplace_back(r, k);
@@ -132,7 +132,7 @@ public:
             if (r.ranks_of.size() < 2) continue;
             if (r.whole)
                 throw error(errc::replicas_differ,
-                            {.tensor = r.fqn,
+                            {.fqn = r.fqn,
                              .expected = "the same content of " + to_string(r.where) +
                                          " on every rank that holds it",
                              .found = who_differs(r),

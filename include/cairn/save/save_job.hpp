@@ -197,7 +197,7 @@ private:
             [&, items = std::span<const item_data>(data)](auto done) {
                 writer_.write_data(plan, items, std::move(done));
             });
-        for (auto const& [name, size] : results.object_sizes) report_.bytes_written += size;
+        for (auto const& [name, size] : results.file_sizes) report_.bytes_written += size;
         // The finished plan may differ from the one that was scattered: it goes with the results.
         wire_writer w;
         w.bytes(encode_save_plan(plan));

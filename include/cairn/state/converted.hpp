@@ -97,7 +97,7 @@ inline tensor_leaf show(std::shared_ptr<const conversion> how, dtype type) {
     auto n = std::make_shared<shown_number>(shown_number{std::move(how), {}, {}});
     tensor_leaf leaf;
     leaf.type = type;
-    leaf.shards.emplace_back(box(), tensor_view(type, sizes{}, n->memory.data()));
+    leaf.shards.emplace_back(box(), tensor_view(type, index_vector{}, n->memory.data()));
     if (!n->how->set) leaf.shards.front().forbid_writing();
     leaf.writable = leaf.shards.front().writable;
     leaf.number = std::move(n);
@@ -127,7 +127,7 @@ inline void give_back(flat_state& state) {
             (void)give_back(t->number);
         } catch (const error& e) {
             auto where = e.context();
-            if (where.tensor.empty()) where.tensor = leaf.fqn;
+            if (where.fqn.empty()) where.fqn = leaf.fqn;
             throw error(e.code(), std::move(where));
         }
     }
@@ -155,7 +155,7 @@ template <Element Shown>
 struct tensor_traits<converted_number<Shown>> {
     static tensor_view view(const converted_number<Shown>& n) {
         detail::refresh(*n.leaf().number);
-        return {dtype_of<Shown>, sizes{}, n.leaf().number->memory.data()};
+        return {dtype_of<Shown>, index_vector{}, n.leaf().number->memory.data()};
     }
     static bool writable(const converted_number<Shown>& n) { return n.leaf().writable; }
 };

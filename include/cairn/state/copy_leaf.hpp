@@ -25,7 +25,7 @@ inline std::shared_ptr<tensor_leaf> clone_leaf(const tensor_leaf& from) {
     auto out = std::make_shared<tensor_leaf>(from);
     out->shards.clear();
     for (auto const& s : from.shards) {
-        auto& copy = memory->emplace_back(from.type, s.where.lengths);
+        auto& copy = memory->emplace_back(from.type, s.where.shape);
         copy_elements(s.view, copy.view());
         auto view = copy.view();
         view.requires_grad = s.view.requires_grad;
@@ -40,24 +40,24 @@ inline std::shared_ptr<tensor_leaf> clone_leaf(const tensor_leaf& from) {
 /// Checks that one tensor can be copied to another.
 /// @throws error naming `fqn`
 inline void check_alike(const std::string& fqn, const tensor_leaf& from, const tensor_leaf& to) {
-    if (from.global != to.global)
-        throw error(errc::shape_mismatch, {.tensor = fqn, .expected = to_string(to.global),
-                                           .found = to_string(from.global)});
+    if (from.global_shape != to.global_shape)
+        throw error(errc::shape_mismatch, {.fqn = fqn, .expected = to_string(to.global_shape),
+                                           .found = to_string(from.global_shape)});
     if (from.type != to.type && !from.shards.empty() && !to.shards.empty())
-        throw error(errc::dtype_mismatch, {.tensor = fqn,
+        throw error(errc::dtype_mismatch, {.fqn = fqn,
                                            .expected = std::string(name_of(to.type)),
                                            .found = std::string(name_of(from.type))});
     for (auto const* leaf : {&from, &to})
         for (auto const& s : leaf->shards)
-            if (!lies_within(s.where, leaf->global) || s.view.extents != s.where.lengths)
+            if (!lies_within(s.where, leaf->global_shape) || s.view.shape != s.where.shape)
                 throw error(errc::invalid_state,
-                            {.tensor = fqn,
-                             .expected = "shards within " + to_string(leaf->global) +
+                            {.fqn = fqn,
+                             .expected = "shards within " + to_string(leaf->global_shape) +
                                          ", each with memory of its size",
                              .found = to_string(s.where) + " in memory of " +
-                                      to_string(s.view.extents)});
+                                      to_string(s.view.shape)});
     if (!to.writable && !to.shards.empty())
-        throw error(errc::invalid_state, {.tensor = fqn, .expected = "memory to copy into",
+        throw error(errc::invalid_state, {.fqn = fqn, .expected = "memory to copy into",
                                           .found = "a const tensor"});
 }
 
@@ -106,14 +106,14 @@ inline std::vector<copied_piece> pieces_to_copy(const std::string& fqn, const te
             (void)make_nest(pieces.back().from, pieces.back().to);
         } catch (const error& e) {
             auto where = e.context();
-            where.tensor = fqn;
+            where.fqn = fqn;
             throw error(e.code(), std::move(where));
         }
     });
     for (std::size_t j = 0; j < to.shards.size(); ++j) {
         if (filled[j] == to.shards[j].where.volume()) continue;
         throw error(errc::invalid_state,
-                    {.tensor = fqn, .expected = "all of " + to_string(to.shards[j].where),
+                    {.fqn = fqn, .expected = "all of " + to_string(to.shards[j].where),
                      .found = std::to_string(filled[j]) + " of its elements on this rank",
                      .remedy = "give a full state dict, or one laid out as the model is"});
     }
@@ -127,14 +127,14 @@ inline void copy_leaf(const std::string& fqn, const tensor_leaf& from, const ten
 /// Whether two tensors hold the same bits wherever both hold something on this rank.
 inline bool same_content(const tensor_leaf& a, const tensor_leaf& b) {
     if (same_memory(a, b)) return true;
-    if (a.global != b.global || a.type != b.type) return false;
+    if (a.global_shape != b.global_shape || a.type != b.type) return false;
     bool same = true;
     for_each_meeting(a, b, [&](std::size_t i, std::size_t j) {
         auto const& x = a.shards[i];
         auto const& y = b.shards[j];
         auto const both = intersect(x.where, y.where);
         if (!same) return;
-        host_tensor left(a.type, both.lengths), right(a.type, both.lengths);
+        host_tensor left(a.type, both.shape), right(a.type, both.shape);
         copy_elements(subview(x.view, relative_to(both, x.where)), left.view());
         copy_elements(subview(y.view, relative_to(both, y.where)), right.view());
         same = left == right;

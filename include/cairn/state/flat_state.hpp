@@ -41,7 +41,7 @@ struct shown_number {
 /// A tensor of the state, seen through its traits: plain data, no templates from here on.
 struct tensor_leaf {
     dtype type = dtype::float32;
-    sizes global;                ///< Extents of the whole.
+    index_vector global_shape;                ///< Extents of the whole.
     bool sharded = false;        ///< False: every rank holds the whole (DCP's TENSOR item).
     bool writable = true;        ///< False for const tensors: savable, never loaded into.
     bool requires_grad = false;
@@ -53,7 +53,7 @@ struct tensor_leaf {
 };
 
 /// A value of the state that is not a tensor.
-struct object_leaf {
+struct value_leaf {
     /// The value as it is now. Called inside the verb's initiating call only.
     std::function<value()> get;
     /// Gives a loaded value back; throws @ref error when it does not fit. Empty: read-only.
@@ -73,24 +73,24 @@ struct older_leaf {
     /// The container around it, if that has no tensor either. PyTorch stored the outermost of the
     /// state that was saved; the one that is loaded may be a part of it.
     std::shared_ptr<const older_leaf> outer{};
-    /// As an @ref object_leaf has it.
+    /// As an @ref value_leaf has it.
     std::function<void(const value&)> check{};
 };
 
 struct flat_leaf {
     std::string fqn;  ///< The path joined by dots.
     key_path path;
-    std::variant<tensor_leaf, object_leaf> what;
+    std::variant<tensor_leaf, value_leaf> what;
     std::shared_ptr<const older_leaf> older{};  ///< The innermost; shared by its leaves.
     /// Under which a checkpoint may have it where it has no `fqn`: other names of a tied weight.
     std::vector<std::string> other_names{};
 
     tensor_leaf* tensor() { return std::get_if<tensor_leaf>(&what); }
     const tensor_leaf* tensor() const { return std::get_if<tensor_leaf>(&what); }
-    object_leaf* object() { return std::get_if<object_leaf>(&what); }
-    const object_leaf* object() const { return std::get_if<object_leaf>(&what); }
+    value_leaf* value() { return std::get_if<value_leaf>(&what); }
+    const value_leaf* value() const { return std::get_if<value_leaf>(&what); }
     /// Whether it is kept under its name and the rank.
-    bool per_rank() const { return tensor() != nullptr ? tensor()->per_rank : object()->per_rank; }
+    bool per_rank() const { return tensor() != nullptr ? tensor()->per_rank : value()->per_rank; }
 };
 
 /// A state dict as a list of named leaves, in the order in which DCP's flattening visits them.

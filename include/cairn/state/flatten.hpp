@@ -61,7 +61,7 @@ private:
     bool walk(const node& n) {
         if (at_.size() > 200)
             throw error(errc::invalid_state,
-                        {.tensor = name(), .found = "nesting deeper than 200"});
+                        {.fqn = name(), .found = "nesting deeper than 200"});
         auto const& c = n.raw();
         auto const first = out_.leaves.size();
         if (auto const* d = std::get_if<1>(&c)) {
@@ -88,7 +88,7 @@ private:
             out_.notify.emplace_back((*s)->put, inner);
             return true;  // PyTorch has such at the top only
         } else {
-            throw error(errc::invalid_state, {.tensor = name(), .found = "an empty entry"});
+            throw error(errc::invalid_state, {.fqn = name(), .found = "an empty entry"});
         }
     }
 
@@ -115,7 +115,7 @@ private:
 
     bool walk_list(const std::shared_ptr<state_list>& l) {
         if (terminal(*l)) {
-            object_leaf o;
+            value_leaf o;
             o.get = [l] { return list_value(*l); };
             if (older_keys::assignable(*l)) o.set = [l](value v) { older_keys::assign(*l, v); };
             o.check = [l](const value& v) { older_keys::assign(*l, v, true); };
@@ -163,19 +163,19 @@ private:
         return out;
     }
 
-    void walk_object(const std::shared_ptr<object_node>& o) {
+    void walk_object(const std::shared_ptr<value_node>& o) {
         if (o->tree != nullptr && !o->per_rank) return walk_value(o, *o->tree);
-        object_leaf x;
+        value_leaf x;
         x.get = [o] { return o->get(); };
         if (o->set) x.set = [o](value v) { o->set(std::move(v)); };
         if (o->check) x.check = [o](const value& v) { o->check(v); };
         x.per_rank = o->per_rank;
         add(std::move(x));
     }
-    void walk_value(const std::shared_ptr<object_node>& owner, value& v) {
+    void walk_value(const std::shared_ptr<value_node>& owner, value& v) {
         if (at_.size() > 200)
             throw error(errc::invalid_state,
-                        {.tensor = name(), .found = "nesting deeper than 200"});
+                        {.fqn = name(), .found = "nesting deeper than 200"});
         auto const first = out_.leaves.size();
         auto const set = [owner, &v](const value& loaded, bool only_check) {
             if (!only_check) v = loaded;
@@ -196,7 +196,7 @@ private:
             }
             return were_one(first, set);
         }
-        object_leaf x;
+        value_leaf x;
         x.get = [owner, &v] { return v; };
         x.set = [owner, &v](value loaded) { v = std::move(loaded); };
         add(std::move(x));
@@ -217,7 +217,7 @@ private:
             refresh(*leaf.number);
         } catch (const error& e) {
             auto where = e.context();
-            if (where.tensor.empty()) where.tensor = name();
+            if (where.fqn.empty()) where.fqn = name();
             throw error(e.code(), std::move(where));
         }
         return leaf;
@@ -225,7 +225,7 @@ private:
 
     std::string key_name(const value& key) const {
         if (auto s = older_keys::key_name(key)) return *s;
-        throw error(errc::invalid_state, {.tensor = name(), .expected = "keys that are str or int",
+        throw error(errc::invalid_state, {.fqn = name(), .expected = "keys that are str or int",
                                           .found = std::string(key.kind_name())});
     }
 
@@ -257,7 +257,7 @@ private:
         auto const [it, fresh] = seen_.try_emplace(f.fqn, out_.leaves.size());
         if (!fresh)
             throw error(errc::invalid_state,
-                        {.tensor = f.fqn, .expected = "one entry of this name",
+                        {.fqn = f.fqn, .expected = "one entry of this name",
                          .found = "two paths that join to it, of " +
                                   std::to_string(out_.leaves[it->second].path.size()) + " and " +
                                   std::to_string(at_.size()) + " parts",

@@ -22,9 +22,9 @@ tensor_leaf plain_leaf(T& t) {
     wanted const view = tensor_traits<std::remove_const_t<T>>::view(t);
     tensor_leaf leaf;
     leaf.type = view.type;
-    leaf.global = view.extents;
+    leaf.global_shape = view.shape;
     leaf.requires_grad = view.requires_grad;
-    leaf.shards.emplace_back(box::whole(view.extents), view);
+    leaf.shards.emplace_back(box::whole(view.shape), view);
     if (!writable(std::as_const(t))) leaf.shards.front().forbid_writing();
     leaf.writable = leaf.shards.front().writable;
     return leaf;
@@ -35,7 +35,7 @@ tensor_leaf sharded_leaf(T& t) {
     using traits = shard_traits<std::remove_const_t<T>>;
     tensor_leaf leaf;
     leaf.sharded = true;
-    leaf.global = sizes(traits::global_sizes(t));
+    leaf.global_shape = index_vector(traits::global_shape(t));
     for (auto&& s : traits::shards(t)) {
         leaf.shards.push_back(s);
         leaf.writable = leaf.writable && leaf.shards.back().writable;

@@ -31,7 +31,7 @@ using state_list = std::vector<node>;
 namespace detail {
 
 /// A value of the state: owned here, or reached by reference.
-struct object_node {
+struct value_node {
     value owned{};
     value* tree = nullptr;  ///< Where the value lies, if it lies somewhere as a `value`.
     std::function<value()> get{};
@@ -80,7 +80,7 @@ class node {
 public:
     using content = std::variant<std::monostate, std::shared_ptr<state_dict>,
                                  std::shared_ptr<state_list>, std::shared_ptr<tensor_leaf>,
-                                 std::shared_ptr<detail::object_node>,
+                                 std::shared_ptr<detail::value_node>,
                                  std::shared_ptr<detail::stateful_node>>;
 
     node() = default;
@@ -99,7 +99,7 @@ public:
     bool is_dict() const noexcept { return c_.index() == 1; }
     bool is_list() const noexcept { return c_.index() == 2; }
     bool is_tensor() const noexcept { return c_.index() == 3; }
-    bool is_object() const noexcept { return c_.index() == 4; }
+    bool is_value() const noexcept { return c_.index() == 4; }
 
     /// @throws error errc::kind_mismatch when it is something else
     state_dict& as_dict() const { return *held<std::shared_ptr<state_dict>>("a state dict"); }
@@ -112,12 +112,12 @@ public:
     }
     /// The value as it is now; after a load, the loaded one.
     value as_value() const {
-        return held<std::shared_ptr<detail::object_node>>("a value")->get();
+        return held<std::shared_ptr<detail::value_node>>("a value")->get();
     }
     /// Gives a value to what is held, or to what is referred to.
     /// @throws error errc::invalid_state if it can only be saved
     void assign(const value& v) const {
-        auto const& o = held<std::shared_ptr<detail::object_node>>("a value");
+        auto const& o = held<std::shared_ptr<detail::value_node>>("a value");
         if (!o->set)
             throw error(errc::invalid_state,
                         {.expected = "a value to load into", .found = "a const value"});
@@ -126,7 +126,7 @@ public:
 
     /// Throws what @ref assign would throw, as far as that is known before, and changes nothing.
     void check(const value& v) const {
-        auto const& o = held<std::shared_ptr<detail::object_node>>("a value");
+        auto const& o = held<std::shared_ptr<detail::value_node>>("a value");
         if (o->check) o->check(v);
     }
 
@@ -152,7 +152,7 @@ private:
     template <class T>
     static content make(T&& t);
     template <class T>
-    static std::shared_ptr<detail::object_node> make_reference(T& t);
+    static std::shared_ptr<detail::value_node> make_reference(T& t);
 
     content c_;
     std::shared_ptr<const std::vector<std::string>> others_{};

@@ -25,7 +25,7 @@ inline std::optional<std::string> key_name(const value& key) {
 inline bool assignable(const state_list& l) {
     for (auto const& n : l) {
         if (n.is_list() ? !assignable(n.as_list())
-                        : n.is_object() && !std::get<4>(n.raw())->set)
+                        : n.is_value() && !std::get<4>(n.raw())->set)
             return false;
     }
     return true;

@@ -50,7 +50,7 @@ public:
     /// @throws error errc::missing_key
     const node& at(std::string_view key) const {
         if (auto const* n = find(key)) return *n;
-        throw error(errc::missing_key, {.tensor = std::string(key)});
+        throw error(errc::missing_key, {.fqn = std::string(key)});
     }
     std::size_t size() const noexcept { return items_.size(); }
     bool empty() const noexcept { return items_.empty(); }
@@ -96,15 +96,15 @@ struct state_dict::entry {
 inline state_dict::state_dict(std::initializer_list<entry> entries) {
     for (auto const& e : entries) {
         if (contains(e.key))
-            throw error(errc::invalid_state, {.tensor = e.key, .found = "the same key twice"});
+            throw error(errc::invalid_state, {.fqn = e.key, .found = "the same key twice"});
         add(e.key, e.what);
     }
 }
 
 template <class T>
-std::shared_ptr<detail::object_node> node::make_reference(T& t) {
+std::shared_ptr<detail::value_node> node::make_reference(T& t) {
     using plain = std::remove_const_t<T>;
-    auto o = std::make_shared<detail::object_node>();
+    auto o = std::make_shared<detail::value_node>();
     o->get = [&t] { return value_traits<plain>::to_value(t); };
     if constexpr (!std::is_const_v<T>) {
         o->set = [&t](const value& v) { value_traits<plain>::from_value(t, v); };
@@ -136,7 +136,7 @@ node::content node::make(T&& t) {
                                               .found = "something else"});
         return inner;
     } else if constexpr (detail::is_bytes_reference<plain>) {
-        auto o = std::make_shared<detail::object_node>();
+        auto o = std::make_shared<detail::value_node>();
         o->get = [t] { return t.get(); };
         if constexpr (requires(const value& v) { t.set(v); })
             o->set = [t](const value& v) { t.set(v); };
@@ -157,7 +157,7 @@ node::content node::make(T&& t) {
         s->put = [&t](const state_dict& d) { t.load_state_dict(d); };
         return s;
     } else if constexpr (std::convertible_to<T, value>) {
-        auto o = std::make_shared<detail::object_node>();
+        auto o = std::make_shared<detail::value_node>();
         o->owned = value(std::forward<T>(t));
         auto* const raw = o.get();
         o->tree = &raw->owned;

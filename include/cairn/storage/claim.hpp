@@ -36,7 +36,7 @@ public:
         start_ = store.tag(metadata_name);
         if (!overwrite && !start_.text.empty()) {
             throw error(errc::already_exists,
-                        {.object = store.describe(metadata_name),
+                        {.file = store.describe(metadata_name),
                          .expected = "no checkpoint here, because overwrite is off",
                          .remedy = "choose another checkpoint id, or allow overwriting"});
         }
@@ -68,7 +68,7 @@ public:
         definite([&] {
             if (store.tag(name_).text.empty())
                 throw error(errc::concurrent_save,
-                            {.object = store.describe(name_),
+                            {.file = store.describe(name_),
                              .expected = "this save's intent",
                              .found = "none: another save took this one for dead and removed it",
                              .remedy = "save again"});
@@ -127,7 +127,7 @@ public:
             if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
                 for (auto const& c : t->chunks) f(c.at);
             } else {
-                f(std::get<object_metadata>(entry).at);
+                f(std::get<value_metadata>(entry).at);
             }
         }
     }
@@ -169,7 +169,7 @@ private:
         } catch (...) {  // the plain name says it too
         }
         return error(errc::outcome_unknown,
-                     {.object = std::move(name),
+                     {.file = std::move(name),
                       .found = text_of(why),
                       .remedy = "load it to find out; no file was removed"});
     }
@@ -199,8 +199,8 @@ private:
             byte_vector bytes(static_cast<std::size_t>(r.size()));
             if (!bytes.empty()) r.read(0, bytes);
             auto const old = format::native::parse_metadata_file(bytes).meta;
-            for_each_location(old, [&](const storage_location& at) { found.insert(at.object); });
-            for (auto const& [name, size] : old.object_sizes) found.insert(name);
+            for_each_location(old, [&](const storage_location& at) { found.insert(at.file); });
+            for (auto const& [name, size] : old.file_sizes) found.insert(name);
             intent_.replaced_id = old.save_id;
             intent_.replaced.assign(found.begin(), found.end());
         } catch (const error& e) {

@@ -27,7 +27,7 @@ struct storage_setup {
     std::string save_id{};  ///< 32 hex digits, the same on all ranks of one save. Empty for loads.
     /// Tell it (`advance()`) as bytes move, and the other ranks wait for a long write or read
     /// beyond their deadline. May be null.
-    std::shared_ptr<activity> at_work{};
+    std::shared_ptr<cairn::activity> activity{};
 };
 
 /// How a commit went.
@@ -111,7 +111,7 @@ concept StorageWriter =
 /// Where the items that a reader fetched go. Plain callables over the planner, so that a reader
 /// can live in a .cpp file.
 struct read_target {
-    /// The window for a tensor item: `item.lengths` elements of the stored dtype. Thread-safe.
+    /// The window for a tensor item: `item.shape` elements of the stored dtype. Thread-safe.
     std::function<tensor_view(const read_item&)> resolve_tensor;
     /// For readers that convert: as `resolve_tensor`, which they need not call then, but the window
     /// may be of another dtype; what goes there goes through @ref convert_elements. So no window of
@@ -120,7 +120,7 @@ struct read_target {
     /// The window is filled. Thread-safe.
     std::function<void(const read_item&, tensor_view)> commit_tensor;
     /// An object was read. Called from one thread at a time.
-    std::function<void(const read_item&, value)> load_object;
+    std::function<void(const read_item&, value)> load_value;
 };
 
 /// Fetches the items of a plan. The protocol is DCP's `StorageReader`.

@@ -17,7 +17,7 @@ namespace cairn::detail {
 template <ObjectStore Store>
 auto open_data_file(Store& store, const std::string& name) {
     if (name.empty() || name.front() == '/' || name.find("..") != std::string::npos)
-        throw error(errc::corrupt, {.object = name,
+        throw error(errc::corrupt, {.file = name,
                                     .expected = "a file name within the checkpoint",
                                     .found = "a path that leads elsewhere"});
     try {
@@ -25,7 +25,7 @@ auto open_data_file(Store& store, const std::string& name) {
     } catch (const error& e) {
         if (e.code() != make_error_code(errc::not_found)) throw;
         throw error(errc::missing_file,
-                    {.object = store.describe(name),
+                    {.file = store.describe(name),
                      .expected = "a data file, because '" + store.describe(metadata_name) +
                                  "' names it",
                      .found = "no such file",
@@ -39,11 +39,11 @@ auto open_data_file(Store& store, const std::string& name) {
 template <ObjectStore Store>
 void check_size(Store& store, const std::string& name, const metadata& m, std::uint64_t found,
                 std::uint64_t needed = 0) {
-    auto const it = m.object_sizes.find(name);
-    bool const exact = it != m.object_sizes.end() && found != it->second;
+    auto const it = m.file_sizes.find(name);
+    bool const exact = it != m.file_sizes.end() && found != it->second;
     if (!exact && found >= needed) return;
     throw error(errc::corrupt,
-                {.object = store.describe(name),
+                {.file = store.describe(name),
                  .expected = (exact ? std::to_string(it->second)
                                     : "at least " + std::to_string(needed)) +
                              " bytes, as '" + store.describe(metadata_name) + "' says",

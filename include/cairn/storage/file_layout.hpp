@@ -30,7 +30,7 @@ struct placed_item {
     std::optional<format::torch::tensor_spec> tensor{};
     std::uint64_t payload_offset = 0;  ///< From the item's first byte; of tensors.
     std::uint64_t payload_length = 0;
-    std::vector<std::byte> object{};   ///< The whole item, for objects.
+    std::vector<std::byte> value{};   ///< The whole item, for objects.
 };
 
 /// One data file: its items in order, then a footer.
@@ -48,7 +48,7 @@ inline std::vector<std::uint32_t> stored_as(const save_plan& plan) {
     for (std::uint32_t i = 0; i < out.size(); ++i) {
         auto const& item = plan.items[i];
         out[i] = i;
-        if (item.kind == item_kind::object) continue;
+        if (item.kind == item_kind::value) continue;
         auto const it = item.tied_to.empty() ? by_name.end() : by_name.find(item.tied_to);
         if (it != by_name.end()) {
             for (auto first : it->second)
@@ -78,7 +78,7 @@ inline std::vector<std::vector<std::uint32_t>> split_into_files(const save_plan&
     std::vector<std::uint32_t> tensors, objects;
     for (std::uint32_t i = 0; i < n; ++i)
         if (place[i] == i)
-            (plan.items[i].kind == item_kind::object ? objects : tensors).push_back(i);
+            (plan.items[i].kind == item_kind::value ? objects : tensors).push_back(i);
     if (count > 1) {
         std::sort(tensors.begin(), tensors.end(), [&](auto a, auto b) {
             auto const x = plan.items[a].content_bytes(), y = plan.items[b].content_bytes();
@@ -107,8 +107,8 @@ inline std::size_t file_count(const save_plan& plan, const torch_writer_options&
 
 /// The payload keeps the order of a dense tensor's memory (as torch.save does for a transposed
 /// tensor), so that it is written without a copy; anything else is laid out row-major.
-inline sizes payload_strides(const const_tensor_view& v) {
-    return !is_row_major(v) && is_dense(v) ? v.strides : row_major_strides(v.extents);
+inline index_vector payload_strides(const const_tensor_view& v) {
+    return !is_row_major(v) && is_dense(v) ? v.strides : row_major_strides(v.shape);
 }
 
 /// Offsets and lengths of the given items of a plan within one file, before a byte is written.
@@ -125,7 +125,7 @@ inline placed_file place_items(std::string name, const std::vector<std::uint32_t
             bool const big = view->bytes() >= o.payload_alignment;
             std::uint32_t const align = big ? o.payload_alignment : 64;
             if (align > 64) at = (at + align - 1) / align * align;
-            p.tensor = format::torch::tensor_spec{view->type, view->extents,
+            p.tensor = format::torch::tensor_spec{view->type, view->shape,
                                                   payload_strides(*view),
                                                   static_cast<std::uint64_t>(view->elements()),
                                                   align};
@@ -134,8 +134,8 @@ inline placed_file place_items(std::string name, const std::vector<std::uint32_t
             p.payload_length = made.payload_length();
             p.length = made.length();
         } else {
-            p.object = format::torch::encode_object(*std::get<const value*>(data[i]));
-            p.length = p.object.size();
+            p.value = format::torch::encode_value(*std::get<const value*>(data[i]));
+            p.length = p.value.size();
         }
         p.offset = at;
         at += p.length;

@@ -23,18 +23,18 @@ inline void check_file_names(const std::vector<std::string>& names) {
     for (auto const& n : names) {
         if (!is_data_name(n)) {
             throw error(errc::invalid_argument,
-                        {.object = n,
+                        {.file = n,
                          .expected = "a relative file name, no part of which is hidden"});
         }
         if (auto const at = find_not_utf8(n); at != n.npos) {
             throw error(errc::invalid_argument,
-                        {.object = printable(n),
+                        {.file = printable(n),
                          .expected = "a file name in UTF-8, as PyTorch reads it",
                          .found = "byte " + hex_byte(n[at]) + " at offset " + std::to_string(at)});
         }
         if (!seen.insert(n).second) {
             throw error(errc::invalid_argument,
-                        {.object = n, .expected = "a name of its own for every file",
+                        {.file = n, .expected = "a name of its own for every file",
                          .found = "the same name twice",
                          .remedy = "file_name must use both the rank and the number"});
         }

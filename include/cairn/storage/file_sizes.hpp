@@ -22,18 +22,18 @@ namespace cairn::detail {
 /// @return whether all are there
 template <ObjectStore Store>
 bool note_file_sizes(Store& store, metadata& m) {
-    std::map<std::string_view, std::uint64_t> sizes;
-    auto const note = [&](const storage_location& at) { sizes.try_emplace(at.object, 0); };
+    std::map<std::string_view, std::uint64_t> found;
+    auto const note = [&](const storage_location& at) { found.try_emplace(at.file, 0); };
     for (auto const& [fqn, entry] : m.entries) {
         if (auto const* t = std::get_if<tensor_metadata>(&entry))
             for (auto const& c : t->chunks) note(c.at);
         else
-            note(std::get<object_metadata>(entry).at);
+            note(std::get<value_metadata>(entry).at);
     }
     for (auto const& info : store.list())
-        if (auto const it = sizes.find(info.name); it != sizes.end()) it->second = info.size;
+        if (auto const it = found.find(info.name); it != found.end()) it->second = info.size;
     bool all = true;
-    for (auto& [name, size] : sizes) {
+    for (auto& [name, size] : found) {
         // A list has no names of subdirectories.
         if (size == 0 && is_object_name(name) && name.find('/') != name.npos) {
             try {
@@ -42,7 +42,7 @@ bool note_file_sizes(Store& store, metadata& m) {
                 if (e.code() != make_error_code(errc::not_found)) throw;
             }
         }
-        auto const [recorded, fresh] = m.object_sizes.try_emplace(std::string(name), size);
+        auto const [recorded, fresh] = m.file_sizes.try_emplace(std::string(name), size);
         bool const stump = !fresh && size < recorded->second - recorded->second / 2;
         if (stump) recorded->second = size;
         all = all && !stump && size != 0;

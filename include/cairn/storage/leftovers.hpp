@@ -116,7 +116,7 @@ private:
         try {
             auto r = store_.open(info.name);
             if (std::uint64_t const size = r.size(); size > most_bytes)
-                throw error(errc::unsupported, {.object = store_.describe(info.name),
+                throw error(errc::unsupported, {.file = store_.describe(info.name),
                                                 .expected = "an intent",
                                                 .found = std::to_string(size) + " bytes"});
             else

@@ -18,7 +18,7 @@
 
 namespace cairn::detail {
 
-/// A part of a stored chunk and where it goes: `to.extents == from.lengths`. A window of another
+/// A part of a stored chunk and where it goes: `to.shape == from.shape`. A window of another
 /// dtype gets converted elements.
 struct payload_part {
     box from;  ///< Relative to the chunk.
@@ -27,31 +27,32 @@ struct payload_part {
 
 /// Reorders dimensions so that a dense payload becomes row-major; parts follow.
 inline void make_row_major(stored_payload& p, std::vector<payload_part>& parts) {
-    std::vector<std::size_t> order(p.extents.size());
+    std::vector<std::size_t> order(p.shape.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(), [&](auto a, auto b) {
         // A dimension of one element has no place of its own: keep it out of the way, in front.
-        bool const one_a = p.extents[a] == 1, one_b = p.extents[b] == 1;
+        bool const one_a = p.shape[a] == 1, one_b = p.shape[b] == 1;
         if (one_a != one_b) return one_a;
         if (one_a) return a < b;
         return p.strides[a] != p.strides[b] ? p.strides[a] > p.strides[b] : a < b;
     });
-    auto const permuted = [&](const sizes& s) {
-        sizes r;
+    auto const permuted = [&](const index_vector& s) {
+        index_vector r;
         for (auto d : order) r.push_back(s[d]);
         return r;
     };
-    p.extents = permuted(p.extents);
-    p.strides = row_major_strides(p.extents);
+    p.shape = permuted(p.shape);
+    p.strides = row_major_strides(p.shape);
     for (auto& part : parts) {
-        part.from = {permuted(part.from.offsets), permuted(part.from.lengths)};
-        part.to.extents = permuted(part.to.extents);
+        part.from = {permuted(part.from.offsets), permuted(part.from.shape)};
+        part.to.shape = permuted(part.to.shape);
         part.to.strides = permuted(part.to.strides);
     }
 }
 
 /// The flat, half-open range of a row-major chunk's elements that a box touches.
-inline std::pair<std::uint64_t, std::uint64_t> flat_span(const box& b, const sizes& strides) {
+inline std::pair<std::uint64_t, std::uint64_t> flat_span(const box& b,
+                                                         const index_vector& strides) {
     std::int64_t first = 0, last = 0;
     for (std::size_t d = 0; d < b.rank(); ++d) {
         first += b.offsets[d] * strides[d];
@@ -79,7 +80,7 @@ public:
     }
 
     void run() {
-        const_tensor_view const shape(p_.type, p_.extents, p_.strides, nullptr);
+        const_tensor_view const shape(p_.type, p_.shape, p_.strides, nullptr);
         bool const dense = (is_row_major(shape) || is_dense(shape)) && p_.storage_offset == 0 &&
                            shape.bytes() == p_.length;
         if (!dense || p_.big_endian) return read_strided();
@@ -95,23 +96,23 @@ private:
     /// Parts come from the plan, and windows from the planner: nothing is read or written outside
     /// of them, whatever they are.
     void check(const payload_part& part) const {
-        bool const within = lies_within(part.from, p_.extents);
-        if (within && part.to.extents == part.from.lengths && can_convert(p_.type, part.to.type))
+        bool const within = lies_within(part.from, p_.shape);
+        if (within && part.to.shape == part.from.shape && can_convert(p_.type, part.to.type))
             return;
         throw error(errc::invalid_plan,
-                    {.tensor = fqn_, .object = file_.described(),
-                     .expected = within ? "a window of " + to_string(part.from.lengths) + " of " +
+                    {.fqn = fqn_, .file = file_.described(),
+                     .expected = within ? "a window of " + to_string(part.from.shape) + " of " +
                                               std::string(name_of(p_.type)) +
                                               ", or of what that converts to"
-                                        : "a part of a chunk of shape " + to_string(p_.extents),
-                     .found = within ? "one of " + to_string(part.to.extents) + " of " +
+                                        : "a part of a chunk of shape " + to_string(p_.shape),
+                     .found = within ? "one of " + to_string(part.to.shape) + " of " +
                                            std::string(name_of(part.to.type))
                                      : to_string(part.from)});
     }
 
     [[noreturn]] void bad_checksum(std::uint64_t at, std::uint64_t n) const {
         throw error(errc::checksum_mismatch,
-                    {.tensor = fqn_, .object = file_.described(),
+                    {.fqn = fqn_, .file = file_.described(),
                      .expected = "bytes " + std::to_string(p_.at + at) + " to " +
                                  std::to_string(p_.at + at + n) + " as they were written",
                      .found = "other bytes",
@@ -189,16 +190,16 @@ private:
         auto const [first, last] = flat_span(b, p_.strides);
         std::uint64_t const element = size_of(p_.type);
         std::size_t d = 0;
-        while (d < b.rank() && b.lengths[d] == 1) ++d;
+        while (d < b.rank() && b.shape[d] == 1) ++d;
         bool const holes = d < b.rank() &&
                            (last - first) != static_cast<std::uint64_t>(b.volume());
         if (holes) {
             box row = b;
-            row.lengths[d] = 1;
+            row.shape[d] = 1;
             auto const [row_first, row_last] = flat_span(row, p_.strides);
             auto const stride = static_cast<std::uint64_t>(p_.strides[d]);
             if ((stride - (row_last - row_first)) * element >= 2 * block) {
-                for (std::int64_t i = 0; i < b.lengths[d]; ++i) {
+                for (std::int64_t i = 0; i < b.shape[d]; ++i) {
                     row.offsets[d] = b.offsets[d] + i;
                     for_each_span(row, f);
                 }
@@ -232,9 +233,9 @@ private:
         auto const begin = static_cast<std::int64_t>(at / element);
         auto const end = static_cast<std::int64_t>((at + bytes.size()) / element);
         std::int64_t position = begin;
-        for (auto const& run : boxes_of_flat_range(p_.extents, begin, end)) {
+        for (auto const& run : boxes_of_flat_range(p_.shape, begin, end)) {
             const_tensor_view const from(
-                p_.type, run.lengths,
+                p_.type, run.shape,
                 bytes.data() + static_cast<std::uint64_t>(position - begin) * element);
             position += run.volume();
             for (auto const& part : parts_) {
@@ -262,7 +263,7 @@ private:
                 std::reverse(all.begin() + static_cast<std::ptrdiff_t>(i),
                              all.begin() + static_cast<std::ptrdiff_t>(i + word));
         }
-        const_tensor_view const whole(p_.type, p_.extents, p_.strides,
+        const_tensor_view const whole(p_.type, p_.shape, p_.strides,
                                       all.data() + p_.storage_offset * element);
         for (auto const& part : parts_) convert_elements(subview(whole, part.from), part.to);
     }

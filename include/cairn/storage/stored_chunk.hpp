@@ -35,7 +35,7 @@ public:
     void read(std::uint64_t at, std::span<std::byte> into) {
         if (!fits_in(at, into.size(), size_)) {
             throw error(errc::corrupt,
-                        {.object = described_,
+                        {.file = described_,
                          .expected = std::to_string(into.size()) + " bytes at " +
                                      std::to_string(at),
                          .found = "a file of " + std::to_string(size_) + " bytes",
@@ -55,7 +55,7 @@ public:
         if (size_ >= tail.size()) read(size_ - tail.size(), tail);
         std::uint64_t const length = format::native::footer_length(tail);
         if (!format::native::is_possible_footer(length, size_)) {
-            throw error(errc::corrupt, {.object = described_,
+            throw error(errc::corrupt, {.file = described_,
                                         .expected = "a footer, because cairn wrote this checkpoint",
                                         .found = "none",
                                         .remedy = "the file is truncated or is not the one that "
@@ -66,7 +66,7 @@ public:
         auto f = format::native::decode_footer(bytes);
         if (f.save_id != save_id) {
             throw error(errc::foreign_file,
-                        {.object = described_, .expected = "a file of save " + save_id,
+                        {.file = described_, .expected = "a file of save " + save_id,
                          .found = "a file of save " + f.save_id,
                          .remedy = "put the checkpoint's own file back"});
         }
@@ -86,8 +86,8 @@ private:
 /// Where a stored chunk's elements lie in a file and what checks them.
 struct stored_payload {
     dtype type = dtype::float32;
-    sizes extents{};
-    sizes strides{};
+    index_vector shape{};
+    index_vector strides{};
     std::uint64_t storage_offset = 0;  ///< First element, in elements from the payload's start.
     std::uint64_t at = 0;              ///< Of the payload, in the file.
     std::uint64_t length = 0;          ///< Of the payload, in bytes.
@@ -105,12 +105,12 @@ stored_payload find_payload(open_file<Handle>& file, const std::string& fqn,
                             const tensor_metadata& t, const cairn::chunk& c,
                             const std::string& save_id) {
     auto const wrong = [&](const char* what, std::string expected, std::string found) {
-        return error(errc::corrupt, {.tensor = fqn, .object = file.described(),
+        return error(errc::corrupt, {.fqn = fqn, .file = file.described(),
                                      .expected = what + std::move(expected),
                                      .found = std::move(found)});
     };
     if (!c.at.transforms.empty()) {
-        throw error(errc::unsupported, {.tensor = fqn, .object = file.described(),
+        throw error(errc::unsupported, {.fqn = fqn, .file = file.described(),
                                         .expected = "an item without stream transforms",
                                         .found = c.at.transforms.front()});
     }
@@ -121,11 +121,11 @@ stored_payload find_payload(open_file<Handle>& file, const std::string& fqn,
     }
     stored_payload p;
     p.type = t.type;
-    p.extents = c.where.lengths;
+    p.shape = c.where.shape;
     if (c.at.layout) {
         // Whoever read the metadata has checked this; but it is what keeps every read and copy
         // below within its bounds.
-        check_layout(fqn, t.type, c.where.lengths, c.at);
+        check_layout(fqn, t.type, c.where.shape, c.at);
         auto const& l = *c.at.layout;
         p.strides = l.strides;
         p.at = c.at.offset + l.payload_offset;
@@ -146,8 +146,8 @@ stored_payload find_payload(open_file<Handle>& file, const std::string& fqn,
         c.at.length);
     if (parsed.type != t.type)
         throw wrong("dtype ", std::string(name_of(t.type)), std::string(name_of(parsed.type)));
-    if (parsed.extents != c.where.lengths)
-        throw wrong("shape ", to_string(c.where.lengths), to_string(parsed.extents));
+    if (parsed.shape != c.where.shape)
+        throw wrong("shape ", to_string(c.where.shape), to_string(parsed.shape));
     p.strides = parsed.strides;
     p.storage_offset = parsed.storage_offset;
     p.at = c.at.offset + parsed.payload_offset;

@@ -68,7 +68,7 @@ public:
             }
         } catch (const error& e) {
             auto where = e.context();
-            if (where.object.empty()) where.object = name;
+            if (where.file.empty()) where.file = name;
             if (e.code() == make_error_code(errc::not_found)) {
                 where.remedy = "a save that did not finish leaves none: is this the directory of a "
                                "complete checkpoint?";
@@ -79,7 +79,7 @@ public:
 
     void set_up_reader(const metadata& m, const storage_setup& me) {
         s_->meta = m;
-        s_->at_work = me.at_work;
+        s_->activity = me.activity;
         s_->unverified.note_metadata(m);
     }
     /// Looks for the files of the plan: that one is missing or cut short is known before memory
@@ -92,7 +92,7 @@ public:
         std::map<std::string_view, wanted> files;
         for (auto const& item : plan.items) {
             auto const& at = location_of(item);
-            auto& end = files.try_emplace(at.object, wanted{&item.fqn}).first->second.end;
+            auto& end = files.try_emplace(at.file, wanted{&item.fqn}).first->second.end;
             end = std::max(end, at.length > UINT64_MAX - at.offset ? UINT64_MAX
                                                                    : at.offset + at.length);
         }
@@ -103,7 +103,7 @@ public:
                 auto r = detail::open_data_file(s_->store(), object);
                 detail::check_size(s_->store(), object, s_->meta, r.size(), end);
             });
-            if (s_->at_work) s_->at_work->advance();
+            if (s_->activity) s_->activity->advance();
         }
         return plan;
     }
@@ -143,7 +143,7 @@ private:
         torch_reader_options options;
         metadata meta{};
         detail::unverified unverified{};
-        std::shared_ptr<activity> at_work{};
+        std::shared_ptr<cairn::activity> activity{};
         std::unique_ptr<boost::asio::thread_pool> pool{};  // last: its threads end first
     };
     /// All that is wanted of one stored item; `items` are positions in the plan.
@@ -151,7 +151,7 @@ private:
         std::uint64_t offset = 0;
         const tensor_metadata* tensor = nullptr;
         const chunk* source = nullptr;
-        const storage_location* object = nullptr;
+        const storage_location* value = nullptr;
         std::vector<std::uint32_t> items{};
     };
     using file_groups = std::map<std::string, std::vector<item_group>>;
@@ -214,13 +214,13 @@ private:
 
     /// @throws error errc::missing_key for an item that the metadata does not have
     const storage_location& location_of(const read_item& item) const {
-        if (item.kind == item_kind::object) {
-            if (auto const* o = s_->meta.object(item.fqn)) return o->at;
+        if (item.kind == item_kind::value) {
+            if (auto const* o = s_->meta.value(item.fqn)) return o->at;
         } else if (auto const* t = s_->meta.tensor(item.fqn)) {
             if (item.chunk < t->chunks.size()) return t->chunks[item.chunk].at;
         }
         throw error(errc::missing_key,
-                    {.tensor = item.fqn, .expected = "an item that the metadata names"});
+                    {.fqn = item.fqn, .expected = "an item that the metadata names"});
     }
     /// Items by file, in the order of their offsets; items of one chunk together, so that it is
     /// read once.
@@ -230,14 +230,14 @@ private:
             auto const& item = plan.items[i];
             auto const& at = location_of(item);
             item_group g;
-            if (item.kind == item_kind::object) {
-                g.object = &at;
+            if (item.kind == item_kind::value) {
+                g.value = &at;
             } else {
                 g.tensor = s_->meta.tensor(item.fqn);
                 g.source = &g.tensor->chunks[item.chunk];
             }
             g.offset = at.offset;
-            groups.try_emplace({at.object, at.offset}, std::move(g))
+            groups.try_emplace({at.file, at.offset}, std::move(g))
                 .first->second.items.push_back(i);
         }
         file_groups files;
@@ -252,8 +252,8 @@ private:
             f();
         } catch (const error& e) {
             auto where = e.context();
-            if (where.tensor.empty()) where.tensor = fqn;
-            if (where.object.empty()) where.object = described;
+            if (where.fqn.empty()) where.fqn = fqn;
+            if (where.file.empty()) where.file = described;
             throw error(e.code(), std::move(where));
         }
     }
@@ -261,7 +261,7 @@ private:
     void read_file(read_job& job, const std::string& name, const std::vector<item_group>& groups) {
         using handle = decltype(s_->store().open(name));
         detail::open_file<handle> file(detail::open_data_file(s_->store(), name),
-                                       s_->store().describe(name), s_->at_work.get());
+                                       s_->store().describe(name), s_->activity.get());
         detail::check_size(s_->store(), name, s_->meta, file.size());
         auto scratch = job.take_scratch();
         for (auto const& g : groups) {
@@ -286,7 +286,7 @@ private:
         for (auto i : g.items) {
             auto const& item = job.plan.items[i];
             views.push_back(job.target.resolve_converted(item));
-            parts.push_back({box(item.source_offsets, item.lengths), views.back()});
+            parts.push_back({box(item.source_offsets, item.shape), views.back()});
         }
         detail::payload_reader(file, fqn, std::move(payload), std::move(parts), scratch).run();
         for (std::size_t k = 0; k < g.items.size(); ++k)
@@ -295,34 +295,34 @@ private:
 
     template <class File>
     void read_object(read_job& job, File& file, const std::string& fqn, const item_group& g) {
-        if (!g.object->transforms.empty()) {
-            throw error(errc::unsupported, {.tensor = fqn, .object = file.described(),
+        if (!g.value->transforms.empty()) {
+            throw error(errc::unsupported, {.fqn = fqn, .file = file.described(),
                                             .expected = "an item without stream transforms",
-                                            .found = g.object->transforms.front()});
+                                            .found = g.value->transforms.front()});
         }
-        if (g.object->offset > file.size() || g.object->length > file.size() - g.object->offset) {
+        if (g.value->offset > file.size() || g.value->length > file.size() - g.value->offset) {
             throw error(errc::corrupt,
-                        {.tensor = fqn,
-                         .object = file.described(),
+                        {.fqn = fqn,
+                         .file = file.described(),
                          .expected = "an item up to byte " +
-                                     std::to_string(g.object->offset + g.object->length),
+                                     std::to_string(g.value->offset + g.value->length),
                          .found = std::to_string(file.size()) + " bytes"});
         }
-        std::vector<std::byte> bytes(static_cast<std::size_t>(g.object->length));
-        file.read(g.object->offset, bytes);
-        if (g.object->layout) {
+        std::vector<std::byte> bytes(static_cast<std::size_t>(g.value->length));
+        file.read(g.value->offset, bytes);
+        if (g.value->layout) {
             (void)file.footer(s_->meta.save_id);
-            if (format::crc32(bytes) != g.object->layout->item_crc) {
-                throw error(errc::checksum_mismatch, {.tensor = fqn, .object = file.described(),
+            if (format::crc32(bytes) != g.value->layout->item_crc) {
+                throw error(errc::checksum_mismatch, {.fqn = fqn, .file = file.described(),
                                                       .expected = "the object as it was written",
                                                       .found = "other bytes"});
             }
         }
         bool checked = false;
-        auto v = format::torch::decode_object(bytes, &checked);
+        auto v = format::torch::decode_value(bytes, &checked);
         if (!checked) s_->unverified.note_item(file.described());
         std::lock_guard const lock(job.objects);
-        for (auto i : g.items) job.target.load_object(job.plan.items[i], v);
+        for (auto i : g.items) job.target.load_value(job.plan.items[i], v);
     }
 
     std::unique_ptr<state> s_;

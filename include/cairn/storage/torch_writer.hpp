@@ -131,10 +131,10 @@ public:
         detail::claim<Store>::definite([&] {
             metadata meta = m;
             meta.save_id = s_->setup.save_id;
-            for (auto const& [name, size] : meta.object_sizes) {
+            for (auto const& [name, size] : meta.file_sizes) {
                 check_size(name, size);
                 files.insert(name);
-                if (s_->setup.at_work) s_->setup.at_work->advance();
+                if (s_->setup.activity) s_->setup.activity->advance();
             }
             bytes = format::native::make_metadata_file(meta, s_->options.torch_metadata);
             if (s_->options.torch_metadata) warn_of_many(meta, result.warnings);
@@ -160,7 +160,7 @@ public:
         // Whoever published it may not have come to this.
         s_->store().sync();
         if (s_->published.empty())
-            for (auto const& [name, size] : meta.object_sizes) s_->published.insert(name);
+            for (auto const& [name, size] : meta.file_sizes) s_->published.insert(name);
         return true;
     }
 
@@ -190,7 +190,7 @@ public:
 
     /// Removes what the save, as it ended, has left or replaced.
     void sweep(save_end end, completion<sweep_result> done) {
-        auto* const shown = s_->setup.at_work.get();
+        auto* const shown = s_->setup.activity.get();
         sweep_result result;
         switch (end) {
             case save_end::committed:
@@ -258,7 +258,7 @@ private:
             found = "no such file";
         }
         throw error(errc::corrupt,
-                    {.object = s_->store().describe(name),
+                    {.file = s_->store().describe(name),
                      .expected = std::to_string(size) + " bytes, as its writer reported",
                      .found = std::move(found),
                      .remedy = "all ranks must see the same directory"});
@@ -283,7 +283,7 @@ private:
             auto const* a = std::get_if<const_tensor_view>(&data[i]);
             auto const* b = std::get_if<const_tensor_view>(&data[stored_as[i]]);
             if (a == nullptr || b == nullptr || a->data != b->data || a->strides != b->strides)
-                throw error(errc::invalid_plan, {.tensor = plan.items[i].fqn,
+                throw error(errc::invalid_plan, {.fqn = plan.items[i].fqn,
                                                  .expected = "the memory of '" +
                                                              plan.items[i].tied_to +
                                                              "', as tied_to says",
@@ -305,7 +305,7 @@ private:
             std::lock_guard const lock(s_->m);
             s_->created.push_back(f.name);
         }
-        detail::shown_writes shown(handle, s_->setup.at_work.get());
+        detail::shown_writes shown(handle, s_->setup.activity.get());
         auto const mark = detail::owners_mark(s_->setup.save_id);
         if (with_footer) shown.write(size - mark.size(), mark);
         std::vector<write_result> results;
@@ -313,7 +313,7 @@ private:
             size = detail::write_file(shown, f, data, s_->setup.save_id, results);
         handle.finish(s_->options.sync_files);
         std::lock_guard const lock(job.m);
-        job.results.object_sizes.emplace(f.name, size);
+        job.results.file_sizes.emplace(f.name, size);
         job.results.items.insert(job.results.items.end(), results.begin(), results.end());
     }
     auto create(const std::string& name, std::uint64_t size) {

@@ -99,9 +99,9 @@ void for_each_payload_piece(const const_tensor_view& v, std::vector<std::byte>& 
         auto const n = std::min(piece, total - at);
         std::byte* to = scratch.data();
         for (auto const& b :
-             boxes_of_flat_range(v.extents, static_cast<std::int64_t>(at / element),
+             boxes_of_flat_range(v.shape, static_cast<std::int64_t>(at / element),
                                  static_cast<std::int64_t>((at + n) / element))) {
-            copy_elements(subview(v, b), tensor_view(v.type, b.lengths, to));
+            copy_elements(subview(v, b), tensor_view(v.type, b.shape, to));
             to += static_cast<std::uint64_t>(b.volume()) * element;
         }
         sink(byte_span(scratch.data(), n));
@@ -144,8 +144,8 @@ std::uint64_t write_file(Handle& handle, const placed_file& f, std::span<const i
             layout.item_crc = around.item_crc(crc, suffix);
             layout.strides = p.tensor->strides;
         } else {
-            out.append(p.object);
-            layout.item_crc = format::crc32(p.object);
+            out.append(p.value);
+            layout.item_crc = format::crc32(p.value);
         }
         results.push_back({p.item, {f.name, p.offset, p.length, {}, std::move(layout)}});
     }

@@ -17,7 +17,7 @@ namespace cairn {
 
 /// What one process holds of a block-cyclic array.
 struct block_cyclic_part {
-    sizes local_extents{};             ///< Of the local array; ScaLAPACK's `NUMROC` per dimension.
+    index_vector local_extents{};      ///< Of the local array; ScaLAPACK's `NUMROC` per dimension.
     std::vector<placed_box> boxes{};   ///< Row-major by block; none when the part is empty.
 };
 
@@ -26,8 +26,9 @@ struct block_cyclic_part {
 /// The local array may be row- or column-major: its view's strides say so.
 /// @throws error invalid_argument unless all four have one number per dimension, blocks and grid
 /// are positive, and the coordinate lies in the grid.
-inline block_cyclic_part boxes_of_block_cyclic(const sizes& global, const sizes& block,
-                                               const sizes& grid, const sizes& coordinate) {
+inline block_cyclic_part boxes_of_block_cyclic(const index_vector& global,
+                                               const index_vector& block, const index_vector& grid,
+                                               const index_vector& coordinate) {
     const std::size_t rank = global.size();
     bool fits = block.size() == rank && grid.size() == rank && coordinate.size() == rank;
     for (std::size_t d = 0; fits && d < rank; ++d)
@@ -63,7 +64,7 @@ inline block_cyclic_part boxes_of_block_cyclic(const sizes& global, const sizes&
 /// Expert parallelism: the slices along dimension 0 that a rank owns, in the order in which they
 /// lie in its local array; neighbours become one box.
 /// @throws error invalid_argument on a slice that does not exist or is named twice.
-inline std::vector<box> boxes_of_experts(const sizes& global,
+inline std::vector<box> boxes_of_experts(const index_vector& global,
                                          const std::vector<std::int64_t>& owned) {
     std::vector<std::int64_t> sorted = owned;
     std::sort(sorted.begin(), sorted.end());
@@ -73,14 +74,14 @@ inline std::vector<box> boxes_of_experts(const sizes& global,
     if (!fits)
         throw error(errc::invalid_argument,
                     {.expected = "distinct slices along dimension 0 of " + to_string(global),
-                     .found = to_string(sizes(owned))});
+                     .found = to_string(index_vector(owned))});
     detail::run_list runs;
     for (auto e : owned) detail::append(runs, {e, 1});
     std::vector<box> out;
     for (const auto& r : runs) {
         box b = box::whole(global);
         b.offsets[0] = r.begin;
-        b.lengths[0] = r.length;
+        b.shape[0] = r.length;
         out.push_back(std::move(b));
     }
     return out;

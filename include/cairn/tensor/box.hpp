@@ -14,30 +14,30 @@ namespace cairn {
 /// An axis-aligned part of a tensor: where it begins and how long it is in each dimension.
 /// DCP's `ChunkStorageMetadata`. A 0-d box has one element; a box with a zero length is empty.
 struct box {
-    sizes offsets;
-    sizes lengths;
+    index_vector offsets;
+    index_vector shape;
 
     box() = default;
-    box(sizes at, sizes len) : offsets(std::move(at)), lengths(std::move(len)) {}
-    /// The whole of a tensor of these extents.
-    static box whole(const sizes& extents) { return {sizes(extents.size(), 0), extents}; }
+    box(index_vector at, index_vector len) : offsets(std::move(at)), shape(std::move(len)) {}
+    /// The whole of a tensor of this shape.
+    static box whole(const index_vector& shape) { return {index_vector(shape.size(), 0), shape}; }
 
-    std::size_t rank() const noexcept { return lengths.size(); }
-    std::int64_t volume() const noexcept { return lengths.product(); }
+    std::size_t rank() const noexcept { return shape.size(); }
+    std::int64_t volume() const noexcept { return shape.product(); }
     bool empty() const noexcept {
-        return std::any_of(lengths.begin(), lengths.end(), [](auto n) { return n == 0; });
+        return std::any_of(shape.begin(), shape.end(), [](auto n) { return n == 0; });
     }
-    std::int64_t end(std::size_t d) const noexcept { return offsets[d] + lengths[d]; }
+    std::int64_t end(std::size_t d) const noexcept { return offsets[d] + shape[d]; }
 
     friend bool operator==(const box&, const box&) = default;
 };
 
 /// The common part; empty (some length 0) when there is none. @pre equal ranks
 inline box intersect(const box& a, const box& b) {
-    box r{a.offsets, sizes(a.rank(), 0)};
+    box r{a.offsets, index_vector(a.rank(), 0)};
     for (std::size_t d = 0; d < a.rank(); ++d) {
         r.offsets[d] = std::max(a.offsets[d], b.offsets[d]);
-        r.lengths[d] = std::max<std::int64_t>(0, std::min(a.end(d), b.end(d)) - r.offsets[d]);
+        r.shape[d] = std::max<std::int64_t>(0, std::min(a.end(d), b.end(d)) - r.offsets[d]);
     }
     return r;
 }
@@ -55,13 +55,13 @@ inline bool contains(const box& outer, const box& inner) {
     return true;
 }
 
-/// Whether a box, whatever is in it, is a part of a tensor of these extents; an empty one within
+/// Whether a box, whatever is in it, is a part of a tensor of this shape; an empty one within
 /// bounds is. Nothing overflows.
-inline bool lies_within(const box& b, const sizes& extents) noexcept {
-    if (b.rank() != extents.size() || b.offsets.size() != extents.size()) return false;
-    for (std::size_t d = 0; d < extents.size(); ++d)
-        if (b.offsets[d] < 0 || b.lengths[d] < 0 || b.offsets[d] > extents[d] ||
-            b.lengths[d] > extents[d] - b.offsets[d])
+inline bool lies_within(const box& b, const index_vector& shape) noexcept {
+    if (b.rank() != shape.size() || b.offsets.size() != shape.size()) return false;
+    for (std::size_t d = 0; d < shape.size(); ++d)
+        if (b.offsets[d] < 0 || b.shape[d] < 0 || b.offsets[d] > shape[d] ||
+            b.shape[d] > shape[d] - b.offsets[d])
             return false;
     return true;
 }
@@ -76,13 +76,13 @@ inline box relative_to(const box& inner, const box& outer) {
 /// `[0:4, 2:6]`
 inline std::string to_string(const box& b) {
     // An error may be about a box that no tensor can have.
-    if (b.offsets.size() != b.lengths.size())
-        return "offsets " + to_string(b.offsets) + " with lengths " + to_string(b.lengths);
+    if (b.offsets.size() != b.shape.size())
+        return "offsets " + to_string(b.offsets) + " with shape " + to_string(b.shape);
     std::string s = "[";
     for (std::size_t d = 0; d < b.rank(); ++d) {
         if (d != 0) s += ", ";
         std::int64_t const end =
-            b.lengths[d] > 0 && b.offsets[d] > INT64_MAX - b.lengths[d] ? INT64_MAX : b.end(d);
+            b.shape[d] > 0 && b.offsets[d] > INT64_MAX - b.shape[d] ? INT64_MAX : b.end(d);
         s += std::to_string(b.offsets[d]) + ":" + std::to_string(end);
     }
     return s + "]";

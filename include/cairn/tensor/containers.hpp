@@ -22,7 +22,7 @@ concept Element = requires {
 } && sizeof(T) == size_of(dtype_of_impl<T>::value);
 
 namespace detail {
-inline sizes one_dimension(std::size_t n) { return {static_cast<std::int64_t>(n)}; }
+inline index_vector one_dimension(std::size_t n) { return {static_cast<std::int64_t>(n)}; }
 }  // namespace detail
 
 /// `[n]`. Not `std::vector<bool>`, which has no addressable elements. The vector must not

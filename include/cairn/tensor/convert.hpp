@@ -193,7 +193,7 @@ inline void convert_elements(const const_tensor_view& from, const tensor_view& t
     }
     detail::convert_real(from, detail::complex_part(to, 0));
     const std::uint8_t zero = 0;
-    const_tensor_view zeros(dtype::uint8, to.extents, sizes(to.extents.size(), 0), &zero);
+    const_tensor_view zeros(dtype::uint8, to.shape, index_vector(to.shape.size(), 0), &zero);
     detail::convert_real(zeros, detail::complex_part(to, 1));
 }
 

@@ -22,7 +22,7 @@ namespace cairn {
 /// begins at the sum of the volumes before it. At most `2 * rank - 1` boxes; none for an empty
 /// range.
 /// @throws error invalid_argument when the range leaves the tensor.
-inline std::vector<box> boxes_of_flat_range(const sizes& extents, std::int64_t begin,
+inline std::vector<box> boxes_of_flat_range(const index_vector& extents, std::int64_t begin,
                                             std::int64_t end) {
     bool fits = 0 <= begin && begin <= end;
     const bool has_zero = std::find(extents.begin(), extents.end(), 0) != extents.end();
@@ -39,7 +39,7 @@ inline std::vector<box> boxes_of_flat_range(const sizes& extents, std::int64_t b
                      .found = "[" + std::to_string(begin) + ", " + std::to_string(end) + ")"});
     std::vector<box> out;
     if (begin == end) return out;
-    const sizes strides = row_major_strides(extents);
+    const index_vector strides = row_major_strides(extents);
     for (std::int64_t at = begin; at < end;) {
         // The outermost dimension along which a whole slice starts here and ends in the range:
         // no box that starts here reaches further.
@@ -47,15 +47,15 @@ inline std::vector<box> boxes_of_flat_range(const sizes& extents, std::int64_t b
         while (level < extents.size() &&
                (at % strides[level] != 0 || end - at < strides[level]))
             ++level;
-        box b{sizes(extents.size(), 0), sizes(extents.size(), 1)};
+        box b{index_vector(extents.size(), 0), index_vector(extents.size(), 1)};
         std::int64_t rest = at;
         for (std::size_t d = 0; d < extents.size(); ++d) {
             b.offsets[d] = rest / strides[d];
             rest %= strides[d];
             if (d == level)
-                b.lengths[d] = std::min(extents[d] - b.offsets[d], (end - at) / strides[d]);
+                b.shape[d] = std::min(extents[d] - b.offsets[d], (end - at) / strides[d]);
             else if (d > level)
-                b.lengths[d] = extents[d];
+                b.shape[d] = extents[d];
         }
         at += b.volume();
         out.push_back(std::move(b));

@@ -19,12 +19,12 @@ namespace cairn {
 class host_tensor {
 public:
     host_tensor() : host_tensor(dtype::float32, {0}) {}
-    host_tensor(dtype type, sizes extents)
+    host_tensor(dtype type, index_vector extents)
         : type_(type), extents_(std::move(extents)),
           bytes_(static_cast<std::size_t>(extents_.product()) * size_of(type)) {}
 
     dtype type() const noexcept { return type_; }
-    const sizes& extents() const noexcept { return extents_; }
+    const index_vector& extents() const noexcept { return extents_; }
     std::span<std::byte> bytes() noexcept { return bytes_; }
     std::span<const std::byte> bytes() const noexcept { return bytes_; }
 
@@ -45,7 +45,7 @@ public:
 
 private:
     dtype type_;
-    sizes extents_;
+    index_vector extents_;
     std::vector<std::byte> bytes_;
 };
 
@@ -61,7 +61,7 @@ template <class T>
     requires Element<std::remove_const_t<T>>
 auto scalar_tensor(T& x) {
     using window = std::conditional_t<std::is_const_v<T>, const_tensor_view, tensor_view>;
-    return window(dtype_of<std::remove_const_t<T>>, sizes{}, std::addressof(x));
+    return window(dtype_of<std::remove_const_t<T>>, index_vector{}, std::addressof(x));
 }
 /// A temporary is gone before its tensor is used.
 template <class T>

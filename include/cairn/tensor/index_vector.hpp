@@ -19,29 +19,29 @@ namespace cairn {
 ///
 /// Owns its numbers (up to five of them without allocating), so a trait may build one from
 /// temporaries. Implicitly made from any range of integers.
-class sizes : public boost::container::small_vector<std::int64_t, 5> {
+class index_vector : public boost::container::small_vector<std::int64_t, 5> {
     using base = boost::container::small_vector<std::int64_t, 5>;
 
 public:
-    sizes() = default;
-    sizes(const sizes&) = default;
-    sizes& operator=(const sizes&) = default;
+    index_vector() = default;
+    index_vector(const index_vector&) = default;
+    index_vector& operator=(const index_vector&) = default;
     // By swapping: g++ 12 at -O3 takes small_vector's own move for an overread and warns in
     // every program that moves a box.
-    sizes(sizes&& other) noexcept { base::swap(other); }
-    sizes& operator=(sizes&& other) noexcept {
+    index_vector(index_vector&& other) noexcept { base::swap(other); }
+    index_vector& operator=(index_vector&& other) noexcept {
         base::swap(other);
         return *this;
     }
-    ~sizes() = default;
-    sizes(std::initializer_list<std::int64_t> v) : base(v.begin(), v.end()) {}
-    sizes(std::size_t rank, std::int64_t each) : base(rank, each) {}
+    ~index_vector() = default;
+    index_vector(std::initializer_list<std::int64_t> v) : base(v.begin(), v.end()) {}
+    index_vector(std::size_t rank, std::int64_t each) : base(rank, each) {}
     template <class R>
         requires(!std::derived_from<std::remove_cvref_t<R>, base> && requires(const R& r) {
             { *std::begin(r) } -> std::convertible_to<std::int64_t>;
             std::end(r);
         })
-    sizes(const R& r) {
+    index_vector(const R& r) {
         for (auto const& v : r) push_back(static_cast<std::int64_t>(v));
     }
 
@@ -52,10 +52,10 @@ public:
         return p;
     }
 
-    friend bool operator==(const sizes& a, const sizes& b) noexcept {
+    friend bool operator==(const index_vector& a, const index_vector& b) noexcept {
         return static_cast<const base&>(a) == static_cast<const base&>(b);
     }
-    friend bool operator<(const sizes& a, const sizes& b) noexcept {
+    friend bool operator<(const index_vector& a, const index_vector& b) noexcept {
         return static_cast<const base&>(a) < static_cast<const base&>(b);
     }
 };
@@ -66,7 +66,7 @@ inline constexpr std::int64_t most_elements = std::int64_t{1} << 58;
 /// Whether these can be the extents of a tensor: none negative, at most @ref most_elements even
 /// where an extent of 0 is taken for 1, as it is for strides. Everything that comes from a file or
 /// a user is asked before its product is used.
-inline bool is_possible(const sizes& extents) noexcept {
+inline bool is_possible(const index_vector& extents) noexcept {
     std::int64_t p = 1;
     for (auto n : extents) {
         if (n < 0) return false;
@@ -78,7 +78,7 @@ inline bool is_possible(const sizes& extents) noexcept {
 }
 
 /// `[4, 6]`
-inline std::string to_string(const sizes& s) {
+inline std::string to_string(const index_vector& s) {
     std::string out = "[";
     for (std::size_t i = 0; i < s.size(); ++i) {
         if (i != 0) out += ", ";
@@ -89,8 +89,8 @@ inline std::string to_string(const sizes& s) {
 
 /// Row-major strides of a dense tensor of these extents, as PyTorch computes them: an extent of
 /// 0 counts as 1.
-inline sizes row_major_strides(const sizes& extents) {
-    sizes s(extents.size(), 1);
+inline index_vector row_major_strides(const index_vector& extents) {
+    index_vector s(extents.size(), 1);
     for (std::size_t d = extents.size(); d-- > 1;)
         s[d - 1] = s[d] * (extents[d] > 1 ? extents[d] : 1);
     return s;

@@ -22,10 +22,10 @@ template <class Byte>
 bool is_row_major(const basic_tensor_view<Byte>& v) {
     if (v.empty()) return true;
     std::int64_t expected = 1;
-    for (std::size_t d = v.extents.size(); d-- > 0;) {
-        if (v.extents[d] == 1) continue;
+    for (std::size_t d = v.shape.size(); d-- > 0;) {
+        if (v.shape[d] == 1) continue;
         if (v.strides[d] != expected) return false;
-        expected *= v.extents[d];
+        expected *= v.shape[d];
     }
     return true;
 }
@@ -37,14 +37,14 @@ template <class Byte>
 bool is_dense(const basic_tensor_view<Byte>& v) {
     if (v.empty()) return true;
     boost::container::small_vector<std::size_t, 8> order;
-    for (std::size_t d = 0; d < v.extents.size(); ++d)
-        if (v.extents[d] != 1) order.push_back(d);
+    for (std::size_t d = 0; d < v.shape.size(); ++d)
+        if (v.shape[d] != 1) order.push_back(d);
     std::sort(order.begin(), order.end(),
               [&](std::size_t a, std::size_t b) { return v.strides[a] < v.strides[b]; });
     std::int64_t expected = 1;
     for (auto d : order) {
         if (v.strides[d] != expected) return false;
-        expected *= v.extents[d];
+        expected *= v.shape[d];
     }
     return true;
 }
@@ -53,16 +53,16 @@ bool is_dense(const basic_tensor_view<Byte>& v) {
 /// @throws error invalid_argument when `part` has another rank or leaves `v`.
 template <class Byte>
 basic_tensor_view<Byte> subview(const basic_tensor_view<Byte>& v, const box& part) {
-    bool fits = part.rank() == v.extents.size() && part.offsets.size() == part.rank();
+    bool fits = part.rank() == v.shape.size() && part.offsets.size() == part.rank();
     for (std::size_t d = 0; fits && d < part.rank(); ++d)
-        fits = part.offsets[d] >= 0 && part.lengths[d] >= 0 &&
-               part.offsets[d] <= v.extents[d] && part.lengths[d] <= v.extents[d] - part.offsets[d];
+        fits = part.offsets[d] >= 0 && part.shape[d] >= 0 &&
+               part.offsets[d] <= v.shape[d] && part.shape[d] <= v.shape[d] - part.offsets[d];
     if (!fits)
-        throw error(errc::invalid_argument, {.expected = "a box within " + to_string(v.extents),
+        throw error(errc::invalid_argument, {.expected = "a box within " + to_string(v.shape),
                                              .found = "offsets " + to_string(part.offsets) +
-                                                      ", lengths " + to_string(part.lengths)});
+                                                      ", lengths " + to_string(part.shape)});
     basic_tensor_view<Byte> r = v;
-    r.extents = part.lengths;
+    r.shape = part.shape;
     if (part.empty()) return r;  // `data` may be null or one past the end: do not move it
     std::int64_t at = 0;
     for (std::size_t d = 0; d < part.rank(); ++d) at += part.offsets[d] * v.strides[d];
@@ -112,31 +112,31 @@ struct paired_nest {
 /// @throws error on extents that differ, memory that the CPU cannot touch, or a target that has
 /// one place for several elements. @pre `!to.empty()` after the checks for the nest to be used.
 inline paired_nest make_nest(const const_tensor_view& from, const tensor_view& to) {
-    if (from.extents != to.extents)
+    if (from.shape != to.shape)
         throw error(errc::shape_mismatch,
-                    {.expected = to_string(to.extents), .found = to_string(from.extents)});
+                    {.expected = to_string(to.shape), .found = to_string(from.shape)});
     if (from.where.kind == memory_kind::cuda || to.where.kind == memory_kind::cuda)
         throw error(errc::invalid_argument,
                     {.expected = "host memory", .found = "memory of a CUDA device",
                      .remedy = "stage the tensor to host memory first"});
-    if (from.strides.size() != from.extents.size() || to.strides.size() != to.extents.size())
+    if (from.strides.size() != from.shape.size() || to.strides.size() != to.shape.size())
         throw error(errc::invalid_argument,
                     {.expected = "one stride per dimension",
                      .found = to_string(from.strides) + " and " + to_string(to.strides) +
-                              " for extents " + to_string(to.extents)});
+                              " for extents " + to_string(to.shape)});
     paired_nest n;
     n.from = from.data;
     n.to = to.data;
     if (to.empty()) return n;
     const auto from_size = static_cast<std::int64_t>(size_of(from.type));
     const auto to_size = static_cast<std::int64_t>(size_of(to.type));
-    for (std::size_t d = 0; d < to.extents.size(); ++d) {
-        if (to.extents[d] == 1) continue;
-        paired_loop l{to.extents[d], from.strides[d] * from_size, to.strides[d] * to_size};
+    for (std::size_t d = 0; d < to.shape.size(); ++d) {
+        if (to.shape[d] == 1) continue;
+        paired_loop l{to.shape[d], from.strides[d] * from_size, to.strides[d] * to_size};
         if (l.to == 0)
             throw error(errc::invalid_argument,
                         {.expected = "a target with a place for each element",
-                         .found = "extents " + to_string(to.extents) + " with strides " +
+                         .found = "extents " + to_string(to.shape) + " with strides " +
                                   to_string(to.strides)});
         if (l.to < 0) {  // walk this dimension from its other end
             n.from += l.from * (l.count - 1);

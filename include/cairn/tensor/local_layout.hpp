@@ -20,9 +20,9 @@ namespace cairn {
 /// How a rank's local array of a tensor is made of boxes of the whole, and how it lies in memory:
 /// what tensor or pipeline parallelism leaves to a rank, before ZeRO cuts it into flat ranges.
 struct local_layout {
-    sizes global_shape{};
+    index_vector global_shape{};
     /// Of the local array, dimension by dimension as the whole has them.
-    sizes local_shape{};
+    index_vector local_shape{};
     /// Which box of the whole is which box of the local array. Elements in none are padding.
     std::vector<placed_box> boxes{};
     /// The dimensions in the order in which memory has them, the slowest first; empty: row-major.
@@ -33,10 +33,10 @@ struct local_layout {
 /// The layout of a local array that packs boxes as @ref pack_boxes says: those that `boxes_of`
 /// gives for a mesh, or the gate and the up projection that one fused weight holds.
 /// @throws error invalid_argument when they do not fill one array
-inline local_layout packed_layout(sizes global_shape, const std::vector<box>& boxes,
+inline local_layout packed_layout(index_vector global_shape, const std::vector<box>& boxes,
                                   std::vector<std::size_t> memory_order = {}) {
     local_layout out{std::move(global_shape), {}, pack_boxes(boxes), std::move(memory_order)};
-    out.local_shape = out.boxes.empty() ? sizes(out.global_shape.size(), 0)
+    out.local_shape = out.boxes.empty() ? index_vector(out.global_shape.size(), 0)
                                         : local_extents(out.boxes);
     return out;
 }
@@ -60,7 +60,7 @@ inline void check_layout(const local_layout& l) {
         seen[d] = true;
     }
     if (!l.memory_order.empty() && (seen.empty() || l.memory_order.size() != rank)) {
-        sizes const given(l.memory_order);
+        index_vector const given(l.memory_order);
         refuse("a memory order that has each of " + std::to_string(rank) + " dimensions once",
                to_string(given));
     }
@@ -70,7 +70,7 @@ inline void check_layout(const local_layout& l) {
                         {.expected = "boxes within " + to_string(l.global_shape),
                          .found = to_string(p.where),
                          .remedy = "clip_shards leaves padding beyond the tensor out"});
-        if (!lies_within(p.local, l.local_shape) || p.local.lengths != p.where.lengths)
+        if (!lies_within(p.local, l.local_shape) || p.local.shape != p.where.shape)
             refuse("a box within the local " + to_string(l.local_shape) + ", as long as " +
                        to_string(p.where),
                    to_string(p.local));
@@ -92,26 +92,26 @@ sharded_view flat_shards(const local_layout& l, std::int64_t begin, std::int64_t
     auto order = l.memory_order;
     if (order.empty())
         for (std::size_t d = 0; d < rank; ++d) order.push_back(d);
-    sizes in_memory(rank, 0);
+    index_vector in_memory(rank, 0);
     for (std::size_t d = 0; d < rank; ++d) in_memory[d] = l.local_shape[order[d]];
 
     sharded_view out{l.global_shape, type, {}};
     for (box const& run : boxes_of_flat_range(in_memory, begin, end)) {
         // The run as a box of the local array, with its dimensions as the whole has them.
-        box part{sizes(rank, 0), sizes(rank, 0)};
-        sizes strides(rank, 0);
-        auto const dense = row_major_strides(run.lengths);
+        box part{index_vector(rank, 0), index_vector(rank, 0)};
+        index_vector strides(rank, 0);
+        auto const dense = row_major_strides(run.shape);
         for (std::size_t d = 0; d < rank; ++d) {
             part.offsets[order[d]] = run.offsets[d];
-            part.lengths[order[d]] = run.lengths[d];
+            part.shape[order[d]] = run.shape[d];
             strides[order[d]] = dense[d];
         }
-        basic_tensor_view<Byte> const window(type, part.lengths, strides, memory, where);
+        basic_tensor_view<Byte> const window(type, part.shape, strides, memory, where);
         memory += run.volume() * static_cast<std::int64_t>(size_of(type));
         for (auto const& p : l.boxes) {
             auto const both = intersect(part, p.local);
             if (both.empty()) continue;
-            box in_whole{p.where.offsets, both.lengths};
+            box in_whole{p.where.offsets, both.shape};
             for (std::size_t d = 0; d < rank; ++d)
                 in_whole.offsets[d] += both.offsets[d] - p.local.offsets[d];
             out.shards.emplace_back(std::move(in_whole), subview(window, relative_to(both, part)));

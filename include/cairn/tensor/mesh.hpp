@@ -23,7 +23,7 @@ class device_mesh {
 public:
     /// `ranks` are row-major in `shape`.
     /// @throws error invalid_argument unless there is one rank, used once, for each place.
-    device_mesh(sizes shape, std::vector<int> ranks)
+    device_mesh(index_vector shape, std::vector<int> ranks)
         : shape_(std::move(shape)), ranks_(std::move(ranks)) {
         std::size_t places = 1;
         for (auto n : shape_) {
@@ -40,9 +40,9 @@ public:
     }
 
     /// Ranks 0 to n-1 in a row.
-    static device_mesh line(int n) { return grid(sizes{n}); }
+    static device_mesh line(int n) { return grid(index_vector{n}); }
     /// Ranks 0, 1, … row-major in a grid.
-    static device_mesh grid(sizes shape) {
+    static device_mesh grid(index_vector shape) {
         constexpr std::int64_t most = std::int64_t{1} << 24;
         std::int64_t n = 1;
         for (auto e : shape) {
@@ -55,15 +55,15 @@ public:
         return {std::move(shape), std::move(ranks)};
     }
 
-    const sizes& shape() const noexcept { return shape_; }
+    const index_vector& shape() const noexcept { return shape_; }
     const std::vector<int>& ranks() const noexcept { return ranks_; }
 
     /// Where a rank stands in the mesh; nothing when it is not part of it.
-    std::optional<sizes> coordinate(int rank) const {
+    std::optional<index_vector> coordinate(int rank) const {
         const auto it = std::find(ranks_.begin(), ranks_.end(), rank);
         if (it == ranks_.end()) return std::nullopt;
         auto place = static_cast<std::int64_t>(it - ranks_.begin());
-        sizes c(shape_.size(), 0);
+        index_vector c(shape_.size(), 0);
         for (std::size_t d = shape_.size(); d-- > 0; place /= shape_[d]) c[d] = place % shape_[d];
         return c;
     }
@@ -76,7 +76,7 @@ private:
                               std::to_string(ranks_.size()) + " ranks"});
     }
 
-    sizes shape_;
+    index_vector shape_;
     std::vector<int> ranks_;
 };
 
@@ -142,7 +142,7 @@ inline run_list split_strided(const run_list& held, std::int64_t factor, std::in
     return out;
 }
 
-inline std::size_t checked_dim(int dim, const sizes& global) {
+inline std::size_t checked_dim(int dim, const index_vector& global) {
     const auto rank = static_cast<int>(global.size());
     if (dim < -rank || dim >= rank)
         throw error(errc::invalid_argument,
@@ -160,7 +160,7 @@ inline std::size_t checked_dim(int dim, const sizes& global) {
 /// for strided shards. A rank that came away empty has one box with a length of 0 that begins
 /// where DTensor says, at the end of the dimension. A rank outside the mesh has no box.
 /// @throws error invalid_argument on a placement that does not fit the tensor or the mesh.
-inline std::vector<box> boxes_of(const sizes& global, const device_mesh& mesh,
+inline std::vector<box> boxes_of(const index_vector& global, const device_mesh& mesh,
                                  const std::vector<placement>& placements, int rank) {
     if (placements.size() != mesh.shape().size())
         throw error(errc::invalid_argument,
@@ -199,9 +199,9 @@ inline std::vector<box> boxes_of(const sizes& global, const device_mesh& mesh,
         for (auto& p : detail::boxes_of_runs(dims)) out.push_back(std::move(p.where));
         return out;
     }
-    box nothing{sizes(global.size(), 0), sizes(global.size(), 0)};
+    box nothing{index_vector(global.size(), 0), index_vector(global.size(), 0)};
     for (std::size_t d = 0; d < global.size(); ++d) {
-        nothing.lengths[d] = detail::length_of(dims[d]);
+        nothing.shape[d] = detail::length_of(dims[d]);
         if (!dims[d].empty()) nothing.offsets[d] = dims[d].front().begin;
         else if (split[d]) nothing.offsets[d] = global[d];
     }

@@ -24,21 +24,21 @@ namespace cairn {
 /// @param padded  This rank's part of the padded tensor.
 /// @param shape   The true one: no longer than the padded one in any dimension.
 /// @throws error invalid_argument
-inline sharded_view clip_shards(const sharded_view& padded, const sizes& shape) {
-    bool fits = shape.size() == padded.global.size();
+inline sharded_view clip_shards(const sharded_view& padded, const index_vector& shape) {
+    bool fits = shape.size() == padded.global_shape.size();
     for (std::size_t d = 0; fits && d < shape.size(); ++d)
-        fits = shape[d] >= 0 && shape[d] <= padded.global[d];
+        fits = shape[d] >= 0 && shape[d] <= padded.global_shape[d];
     if (!fits)
         throw error(errc::invalid_argument,
                     {.expected = "the shape without padding, within the padded " +
-                                 to_string(padded.global),
+                                 to_string(padded.global_shape),
                      .found = to_string(shape)});
     auto const whole = box::whole(shape);
     sharded_view out{shape, padded.type, {}};
     for (shard const& s : padded.shards) {
-        if (!lies_within(s.where, padded.global))
+        if (!lies_within(s.where, padded.global_shape))
             throw error(errc::invalid_argument,
-                        {.expected = "a shard within " + to_string(padded.global),
+                        {.expected = "a shard within " + to_string(padded.global_shape),
                          .found = to_string(s.where)});
         auto kept = intersect(s.where, whole);
         if (kept.empty()) continue;

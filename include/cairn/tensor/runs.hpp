@@ -55,13 +55,14 @@ inline std::vector<placed_box> boxes_of_runs(const std::vector<run_list>& dims) 
         if (d.empty()) return out;
     const std::size_t rank = dims.size();
     std::vector<std::size_t> at(rank, 0);
-    sizes local(rank, 0);
+    index_vector local(rank, 0);
     for (;;) {
-        placed_box b{{sizes(rank, 0), sizes(rank, 0)}, {local, sizes(rank, 0)}};
+        placed_box b{{index_vector(rank, 0), index_vector(rank, 0)},
+                     {local, index_vector(rank, 0)}};
         for (std::size_t d = 0; d < rank; ++d) {
             const run& r = dims[d][at[d]];
             b.where.offsets[d] = r.begin;
-            b.where.lengths[d] = b.local.lengths[d] = r.length;
+            b.where.shape[d] = b.local.shape[d] = r.length;
         }
         out.push_back(std::move(b));
         std::size_t d = rank;
@@ -99,7 +100,7 @@ inline std::vector<placed_box> pack_boxes(const std::vector<box>& boxes) {
         for (const box& b : boxes) {
             if (b.rank() != rank || b.offsets.size() != rank)
                 refuse("boxes of different ranks");
-            const detail::run r{b.offsets[d], b.lengths[d]};
+            const detail::run r{b.offsets[d], b.shape[d]};
             auto it = std::lower_bound(
                 known.begin(), known.end(), r,
                 [](const auto& a, const detail::run& x) { return a.first.begin < x.begin; });
@@ -117,7 +118,7 @@ inline std::vector<placed_box> pack_boxes(const std::vector<box>& boxes) {
         if (combinations > boxes.size()) break;  // stop before it can overflow
     }
     if (combinations != boxes.size()) refuse(std::to_string(boxes.size()) + " boxes");
-    std::vector<sizes> starts(rank);
+    std::vector<index_vector> starts(rank);
     for (std::size_t d = 0; d < rank; ++d) {
         std::int64_t at = 0;
         for (const auto& r : dims[d]) {
@@ -127,7 +128,7 @@ inline std::vector<placed_box> pack_boxes(const std::vector<box>& boxes) {
     }
     std::vector<bool> seen(boxes.size(), false);
     for (const box& b : boxes) {
-        placed_box p{b, {sizes(rank, 0), b.lengths}};
+        placed_box p{b, {index_vector(rank, 0), b.shape}};
         std::size_t place = 0;
         for (std::size_t d = 0; d < rank; ++d) {
             const auto& known = sorted[d];
@@ -145,8 +146,8 @@ inline std::vector<placed_box> pack_boxes(const std::vector<box>& boxes) {
 }
 
 /// Extents of the local array that `placed` boxes fill. @pre not empty
-inline sizes local_extents(const std::vector<placed_box>& placed) {
-    sizes e(placed.front().local.rank(), 0);
+inline index_vector local_extents(const std::vector<placed_box>& placed) {
+    index_vector e(placed.front().local.rank(), 0);
     for (const placed_box& p : placed)
         for (std::size_t d = 0; d < e.size(); ++d) e[d] = std::max(e[d], p.local.end(d));
     return e;

@@ -20,14 +20,14 @@ namespace cairn {
 /// A ready-made sharded tensor: the whole's extents, and this rank's boxes with their memory.
 /// Owns no elements. A rank may hold no shard.
 struct sharded_view {
-    sizes global{};
+    index_vector global_shape{};
     dtype type = dtype::float32;
     std::vector<shard> shards{};
 };
 
 template <>
 struct shard_traits<sharded_view> {
-    static const sizes& global_sizes(const sharded_view& s) { return s.global; }
+    static const index_vector& global_shape(const sharded_view& s) { return s.global_shape; }
     static const std::vector<shard>& shards(const sharded_view& s) { return s.shards; }
     static dtype element_type(const sharded_view& s) { return s.type; }
 };
@@ -35,18 +35,18 @@ struct shard_traits<sharded_view> {
 /// The parts of one local array as shards: box `where` of the whole is box `local` of the array.
 /// @throws error invalid_argument when a box leaves the whole or the array.
 template <class Byte>
-sharded_view local_shards(const sizes& global, const std::vector<placed_box>& boxes,
+sharded_view local_shards(const index_vector& global, const std::vector<placed_box>& boxes,
                           const basic_tensor_view<Byte>& local) {
     sharded_view out{global, local.type, {}};
     out.shards.reserve(boxes.size());
     for (const placed_box& p : boxes) {
         if (p.where.rank() != global.size() || p.where.offsets.size() != global.size() ||
-            p.where.lengths != p.local.lengths || !contains(box::whole(global), p.where))
+            p.where.shape != p.local.shape || !contains(box::whole(global), p.where))
             throw error(errc::invalid_argument,
                         {.expected = "a box within " + to_string(global) + ", as long as " +
-                                     to_string(p.local.lengths),
+                                     to_string(p.local.shape),
                          .found = "offsets " + to_string(p.where.offsets) + ", lengths " +
-                                  to_string(p.where.lengths),
+                                  to_string(p.where.shape),
                          .remedy = "if that is padding beyond the tensor: clip_shards"});
         out.shards.emplace_back(p.where, subview(local, p.local));
     }
@@ -56,19 +56,19 @@ sharded_view local_shards(const sizes& global, const std::vector<placed_box>& bo
 /// The same for boxes that are packed as @ref pack_boxes says and fill the local array.
 /// @throws error also shape_mismatch when the array is larger or smaller than the boxes.
 template <class Byte>
-sharded_view local_shards(const sizes& global, const std::vector<box>& boxes,
+sharded_view local_shards(const index_vector& global, const std::vector<box>& boxes,
                           const basic_tensor_view<Byte>& local) {
     const std::vector<placed_box> placed = pack_boxes(boxes);
     if (placed.empty()) {
         if (!local.empty())
             throw error(errc::shape_mismatch, {.expected = "an empty local tensor, for no boxes",
-                                               .found = to_string(local.extents)});
+                                               .found = to_string(local.shape)});
         return {global, local.type, {}};
     }
-    if (const sizes expected = local_extents(placed); expected != local.extents)
+    if (const index_vector expected = local_extents(placed); expected != local.shape)
         throw error(errc::shape_mismatch,
                     {.expected = "a local tensor of " + to_string(expected),
-                     .found = to_string(local.extents),
+                     .found = to_string(local.shape),
                      .remedy = "if it is padded: give the padded shape, clip_shards the result"});
     return local_shards(global, placed, local);
 }
@@ -77,7 +77,7 @@ sharded_view local_shards(const sizes& global, const std::vector<box>& boxes,
 /// outside the mesh `local` is empty, and there is no shard.
 /// @throws error shape_mismatch when `local` is not as long as DTensor would have it.
 template <class Byte>
-sharded_view shard_by_mesh(const basic_tensor_view<Byte>& local, const sizes& global,
+sharded_view shard_by_mesh(const basic_tensor_view<Byte>& local, const index_vector& global,
                            const device_mesh& mesh, const std::vector<placement>& placements,
                            int rank) {
     try {
@@ -91,13 +91,13 @@ sharded_view shard_by_mesh(const basic_tensor_view<Byte>& local, const sizes& gl
 
 namespace detail {
 template <class Byte>
-sharded_view flat_shards(const sizes& extents, std::int64_t begin, std::int64_t end, Byte* memory,
-                         dtype type, device where) {
+sharded_view flat_shards(const index_vector& extents, std::int64_t begin, std::int64_t end,
+                         Byte* memory, dtype type, device where) {
     sharded_view out{extents, type, {}};
     std::int64_t at = 0;
     for (box& b : boxes_of_flat_range(extents, begin, end)) {
         basic_tensor_view<Byte> v(
-            type, b.lengths, memory + at * static_cast<std::int64_t>(size_of(type)), where);
+            type, b.shape, memory + at * static_cast<std::int64_t>(size_of(type)), where);
         at += b.volume();
         out.shards.emplace_back(std::move(b), v);
     }
@@ -107,12 +107,12 @@ sharded_view flat_shards(const sizes& extents, std::int64_t begin, std::int64_t 
 
 /// A flat range `[begin, end)` of a tensor's elements that lies in one piece of memory.
 /// @throws error invalid_argument when the range leaves the tensor.
-inline sharded_view flat_shards(const sizes& extents, std::int64_t begin, std::int64_t end,
+inline sharded_view flat_shards(const index_vector& extents, std::int64_t begin, std::int64_t end,
                                 void* memory, dtype type, device where = {}) {
     return detail::flat_shards(extents, begin, end, static_cast<std::byte*>(memory), type, where);
 }
 /// Read-only memory: shards to save from.
-inline sharded_view flat_shards(const sizes& extents, std::int64_t begin, std::int64_t end,
+inline sharded_view flat_shards(const index_vector& extents, std::int64_t begin, std::int64_t end,
                                 const void* memory, dtype type, device where = {}) {
     return detail::flat_shards(extents, begin, end, static_cast<const std::byte*>(memory), type,
                                where);

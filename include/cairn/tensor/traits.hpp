@@ -65,7 +65,7 @@ bool writable(const T& t) {
 }  // namespace detail
 
 /// One part of a sharded tensor that this rank holds: which box of the whole, and its memory.
-/// `where.lengths` equals the view's extents. A shard made from a const view is read-only.
+/// `where.shape` equals the view's extents. A shard made from a const view is read-only.
 struct shard {
     box where;
     const_tensor_view view;
@@ -90,7 +90,7 @@ struct shard {
     }
     /// The window to load into. @pre `writable`
     tensor_view target_view() const {
-        tensor_view v{view.type, view.extents, view.strides, target, view.where};
+        tensor_view v{view.type, view.shape, view.strides, target, view.where};
         v.requires_grad = view.requires_grad;
         return v;
     }
@@ -106,7 +106,7 @@ struct shard_traits;
 ///
 /// | Expression           | Type                      | Meaning                                  |
 /// |----------------------|---------------------------|------------------------------------------|
-/// | `X::global_sizes(s)` | convertible to `sizes`    | extents of the whole                     |
+/// | `X::global_shape(s)` | convertible to `index_vector`    | extents of the whole                     |
 /// | `X::shards(s)`       | range of `shard`          | this rank's boxes and their memory       |
 /// | `X::element_type(s)` | `dtype` (optional)        | needed where a rank may hold no shard    |
 ///
@@ -115,7 +115,7 @@ struct shard_traits;
 /// ranks together cover the whole, or the save is refused.
 template <class T>
 concept Sharded = requires(std::remove_cvref_t<T>& s) {
-    { shard_traits<std::remove_cvref_t<T>>::global_sizes(s) } -> std::convertible_to<sizes>;
+    { shard_traits<std::remove_cvref_t<T>>::global_shape(s) } -> std::convertible_to<index_vector>;
     { *std::begin(shard_traits<std::remove_cvref_t<T>>::shards(s)) } -> std::convertible_to<shard>;
 };
 

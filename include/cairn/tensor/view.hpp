@@ -21,7 +21,7 @@ struct device {
     friend bool operator==(const device&, const device&) = default;
 };
 
-/// A strided window on elements that somebody else owns. The window owns its extents and
+/// A strided window on elements that somebody else owns. The window owns its shape and
 /// strides, never the elements: those must stay where they are while an operation that was
 /// given the view is outstanding. `data` is the element at index 0 in every dimension, may be
 /// unaligned, and may be null when the view is empty.
@@ -30,31 +30,32 @@ struct basic_tensor_view {
     using raw = std::conditional_t<std::is_const_v<Byte>, const void, void>;
 
     dtype type = dtype::float32;
-    sizes extents;
-    sizes strides;  ///< In elements, as long as `extents`; 0 and negative strides can be saved.
+    index_vector shape;
+    index_vector
+        strides;  ///< In elements, as long as `shape`; 0 and negative strides can be saved.
     Byte* data = nullptr;
     device where{};
     bool requires_grad = false;  ///< Carried into `.metadata` for PyTorch; no meaning for cairn.
 
     basic_tensor_view() = default;
-    basic_tensor_view(dtype t, sizes e, sizes s, raw* d, device w = {})
+    basic_tensor_view(dtype t, index_vector e, index_vector s, raw* d, device w = {})
         : type(t),
-          extents(std::move(e)),
+          shape(std::move(e)),
           strides(std::move(s)),
           data(static_cast<Byte*>(d)),
           where(w) {}
     /// Dense, row-major.
-    basic_tensor_view(dtype t, sizes e, raw* d, device w = {})
-        : type(t), extents(std::move(e)), strides(row_major_strides(extents)),
+    basic_tensor_view(dtype t, index_vector e, raw* d, device w = {})
+        : type(t), shape(std::move(e)), strides(row_major_strides(shape)),
           data(static_cast<Byte*>(d)), where(w) {}
     /// What can be written can be read.
     template <class Other>
         requires(std::is_const_v<Byte> && std::is_same_v<const Other, Byte>)
     basic_tensor_view(const basic_tensor_view<Other>& v)
-        : type(v.type), extents(v.extents), strides(v.strides), data(v.data), where(v.where),
+        : type(v.type), shape(v.shape), strides(v.strides), data(v.data), where(v.where),
           requires_grad(v.requires_grad) {}
 
-    std::int64_t elements() const noexcept { return extents.product(); }
+    std::int64_t elements() const noexcept { return shape.product(); }
     std::uint64_t bytes() const noexcept {
         return static_cast<std::uint64_t>(elements()) * size_of(type);
     }

@@ -41,7 +41,7 @@ tcp_id broadcast_id(int rank, int size, Broadcast& broadcast, made_id& made, Mak
         } catch (...) {
             failure = std::current_exception();
             auto f = failure_from(failure, 0);
-            for (auto* s : {&f.where.tensor, &f.where.object, &f.where.expected, &f.where.found,
+            for (auto* s : {&f.where.fqn, &f.where.file, &f.where.expected, &f.where.found,
                             &f.where.remedy, &f.text})
                 *s = s->substr(0, 500);
             w.out.clear();

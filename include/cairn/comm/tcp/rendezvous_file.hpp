@@ -56,7 +56,7 @@ public:
             if (!remove_stale()) {
                 ::unlink(temporary.c_str());
                 throw error(errc::already_exists,
-                            {.object = path_,
+                            {.file = path_,
                              .expected = "no other run with this name that is joining",
                              .found = "one that has locked its file",
                              .remedy = "give each run a name of its own (from_directory), or a "
@@ -83,7 +83,7 @@ public:
         ::close(fd);
         if (known && (s.st_uid != ::geteuid() || (s.st_mode & 077) != 0))
             throw error(errc::invalid_argument,
-                        {.object = path_, .expected = "a file of this user's alone (mode 0600)",
+                        {.file = path_, .expected = "a file of this user's alone (mode 0600)",
                          .found = "one that others own, or may read or write",
                          .remedy = "remove it"});
         if (n <= 0 || text[n - 1] != '\n') return {};
@@ -107,7 +107,7 @@ private:
         return !used;
     }
     error failed(std::string expected) const {
-        return {errc::io, {.object = path_, .expected = std::move(expected),
+        return {errc::io, {.file = path_, .expected = std::move(expected),
                            .found = std::strerror(errno),
                            .remedy = "name a directory that all ranks can write to"}};
     }
@@ -141,7 +141,7 @@ inline std::string rendezvous_directory(const std::string& given, const launch_e
     struct stat s {};
     if ((::mkdir(d.c_str(), 0700) != 0 && errno != EEXIST) || ::lstat(d.c_str(), &s) != 0 ||
         !S_ISDIR(s.st_mode) || s.st_uid != ::geteuid() || (s.st_mode & 022) != 0)
-        throw error(errc::io, {.object = d, .expected = "a directory of this user's alone",
+        throw error(errc::io, {.file = d, .expected = "a directory of this user's alone",
                                .found = "something else",
                                .remedy = "remove it, or set CAIRN_RENDEZVOUS_DIR"});
     return d;

@@ -18,7 +18,7 @@ inline message encode_group_failure(const error& why, int rank) {
     constexpr std::size_t most = 4096;
     rank_failure f{why.code(), why.context(), {}};
     if (f.where.rank < 0) f.where.rank = rank;
-    for (auto* s : {&f.where.tensor, &f.where.object, &f.where.expected, &f.where.found,
+    for (auto* s : {&f.where.fqn, &f.where.file, &f.where.expected, &f.where.found,
                     &f.where.remedy})
         if (s->size() > most) s->replace(most, s->npos, " ...");
     wire_writer w;

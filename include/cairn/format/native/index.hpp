@@ -33,8 +33,8 @@ public:
         w_.u8(1);
         w_.string(m_.save_id);
         collect_names();
-        w_.varint(m_.object_sizes.size());
-        for (auto const& [name, size] : m_.object_sizes) {
+        w_.varint(m_.file_sizes.size());
+        for (auto const& [name, size] : m_.file_sizes) {
             w_.string(name);
             w_.varint(size);
         }
@@ -44,16 +44,16 @@ public:
             if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
                 w_.u8(t->requires_grad ? 2 : 1);
                 w_.u8(static_cast<std::uint8_t>(t->type));
-                numbers(t->extents);
+                numbers(t->shape);
                 w_.varint(t->chunks.size());
                 for (auto const& c : t->chunks) {
                     for (auto n : c.where.offsets) w_.varint(static_cast<std::uint64_t>(n));
-                    for (auto n : c.where.lengths) w_.varint(static_cast<std::uint64_t>(n));
+                    for (auto n : c.where.shape) w_.varint(static_cast<std::uint64_t>(n));
                     location(c.at);
                 }
             } else {
                 w_.u8(0);
-                location(std::get<object_metadata>(entry).at);
+                location(std::get<value_metadata>(entry).at);
             }
         }
         w_.varint(m_.paths.size());
@@ -76,24 +76,24 @@ private:
     void collect_names() {
         auto const add = [&](const storage_location& at) {
             auto const next = static_cast<std::uint32_t>(order_.size());
-            auto const [it, fresh] = names_.try_emplace(at.object, next);
+            auto const [it, fresh] = names_.try_emplace(at.file, next);
             if (fresh) order_.push_back(it->first);
         };
         for (auto const& [fqn, entry] : m_.entries) {
             if (auto const* t = std::get_if<tensor_metadata>(&entry))
                 for (auto const& c : t->chunks) add(c.at);
             else
-                add(std::get<object_metadata>(entry).at);
+                add(std::get<value_metadata>(entry).at);
         }
         w_.varint(order_.size());
         for (auto const& n : order_) w_.string(n);
     }
-    void numbers(const sizes& s) {
+    void numbers(const index_vector& s) {
         w_.varint(s.size());
         for (auto n : s) w_.svarint(n);
     }
     void location(const storage_location& at) {
-        w_.varint(names_.find(at.object)->second);
+        w_.varint(names_.find(at.file)->second);
         w_.varint(at.offset);
         w_.varint(at.length);
         w_.u8(static_cast<std::uint8_t>((at.layout ? 1 : 0) | (at.transforms.empty() ? 0 : 2)));
@@ -129,7 +129,7 @@ public:
         while (names_.size() < files) names_.push_back(r_.string());
         for (auto n = r_.count(2); n-- > 0;) {
             auto name = r_.string();
-            if (!m.object_sizes.try_emplace(std::move(name), r_.varint()).second)
+            if (!m.file_sizes.try_emplace(std::move(name), r_.varint()).second)
                 wire_reader::fail("a file twice");
         }
         for (auto n = r_.count(2); n-- > 0;) {
@@ -138,7 +138,7 @@ public:
             if (kind > 2) wire_reader::fail("an entry of an unknown kind");
             auto& entry = place_for(m.entries, fqn);
             if (kind == 0)
-                entry = object_metadata{location(fqn)};
+                entry = value_metadata{location(fqn)};
             else
                 entry = tensor(fqn, kind == 2);
         }
@@ -173,13 +173,13 @@ private:
         if (v > (std::uint64_t{1} << 62)) wire_reader::fail("a number of absurd size");
         return static_cast<std::int64_t>(v);
     }
-    sizes numbers(std::size_t n) {
-        sizes s;
+    index_vector numbers(std::size_t n) {
+        index_vector s;
         while (n-- > 0) s.push_back(number());
         return s;
     }
-    sizes signed_numbers() {
-        sizes s;
+    index_vector signed_numbers() {
+        index_vector s;
         auto n = r_.count();
         if (n > 64) wire_reader::fail("a tensor of more than 64 dimensions");
         while (n-- > 0) s.push_back(r_.svarint());
@@ -191,15 +191,15 @@ private:
         auto const d = r_.u8();
         if (d >= dtype_count) wire_reader::fail("an unknown dtype");
         t.type = static_cast<dtype>(d);
-        t.extents = signed_numbers();
-        if (!is_possible(t.extents)) wire_reader::fail("a shape of absurd size");
-        auto const rank = t.extents.size();
+        t.shape = signed_numbers();
+        if (!is_possible(t.shape)) wire_reader::fail("a shape of absurd size");
+        auto const rank = t.shape.size();
         auto const chunks = r_.count(2 * rank + 4);
         t.chunks.reserve(chunks);
         while (t.chunks.size() < chunks) {
             cairn::chunk c;
             c.where.offsets = numbers(rank);
-            c.where.lengths = numbers(rank);
+            c.where.shape = numbers(rank);
             c.at = location(fqn);
             t.chunks.push_back(std::move(c));
         }
@@ -211,7 +211,7 @@ private:
         if (name >= names_.size()) wire_reader::fail("an unknown file number");
         auto const& file = names_[static_cast<std::size_t>(name)];
         unfolding_.spend(fqn.size() + file.size());
-        at.object = file;
+        at.file = file;
         at.offset = r_.varint();
         at.length = r_.varint();
         auto const flags = r_.u8();
@@ -335,15 +335,15 @@ inline void check_pickle_agrees(std::span<const std::byte> bytes) {
     auto const pickle = torch::parse_metadata_pickle(bytes);
     auto stripped = f.meta;
     stripped.save_id.clear();
-    stripped.object_sizes.clear();
+    stripped.file_sizes.clear();
     for (auto& [fqn, entry] : stripped.entries) {
         if (auto* t = std::get_if<tensor_metadata>(&entry))
             for (auto& c : t->chunks) c.at.layout.reset();
         else
-            std::get<object_metadata>(entry).at.layout.reset();
+            std::get<value_metadata>(entry).at.layout.reset();
         auto const it = pickle.entries.find(fqn);
         if (it == pickle.entries.end() || it->second != entry)
-            throw error(errc::corrupt, {.tensor = fqn,
+            throw error(errc::corrupt, {.fqn = fqn,
                                         .expected = "the pickle to say what the index says",
                                         .found = "something else"});
     }

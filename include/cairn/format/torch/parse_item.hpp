@@ -15,8 +15,8 @@ namespace cairn::format::torch {
 /// What a tensor's item says of itself.
 struct parsed_tensor {
     dtype type = dtype::float32;
-    sizes extents{};
-    sizes strides{};
+    index_vector shape{};
+    index_vector strides{};
     std::uint64_t storage_offset = 0;  ///< In elements.
     std::uint64_t payload_offset = 0;  ///< In bytes, from the item's start.
     std::uint64_t payload_length = 0;
@@ -75,7 +75,7 @@ public:
             storage_bytes = count * size_of(p.type);
         }
         p.storage_offset = static_cast<std::uint64_t>(number(args_[1]));
-        p.extents = numbers(args_[2]);
+        p.shape = numbers(args_[2]);
         p.strides = numbers(args_[3]);
         p.requires_grad = t_.is_true(args_[4]);
         if (args_.size() > (v3_ ? 7u : 6u)) {
@@ -101,23 +101,23 @@ private:
             pickle::malformed("a negative or missing number");
         return static_cast<std::int64_t>(t_.number(i));
     }
-    sizes numbers(pickle::node_id i) const {
+    index_vector numbers(pickle::node_id i) const {
         if (t_.kind(i) != pickle::node_kind::tuple || t_.children(i).size() > 64)
             pickle::malformed("a bad shape");
-        sizes s;
+        index_vector s;
         for (auto c : t_.children(i)) s.push_back(number(c));
         return s;
     }
     /// The last element that extents and strides reach lies in the storage; nothing overflows.
     static void check_bounds(const parsed_tensor& p, std::uint64_t storage_bytes) {
-        if (p.extents.size() != p.strides.size()) pickle::malformed("strides of another rank");
+        if (p.shape.size() != p.strides.size()) pickle::malformed("strides of another rank");
         std::uint64_t const elements = storage_bytes / size_of(p.type);
         if (p.storage_offset > elements) pickle::malformed("an offset beyond the storage");
-        for (auto e : p.extents)
+        for (auto e : p.shape)
             if (e == 0) return;
         std::uint64_t last = p.storage_offset;
-        for (std::size_t d = 0; d < p.extents.size(); ++d) {
-            auto const steps = static_cast<std::uint64_t>(p.extents[d] - 1);
+        for (std::size_t d = 0; d < p.shape.size(); ++d) {
+            auto const steps = static_cast<std::uint64_t>(p.shape[d] - 1);
             auto const stride = static_cast<std::uint64_t>(p.strides[d]);
             if (steps != 0 && stride > elements / steps)
                 pickle::malformed("strides beyond the storage");

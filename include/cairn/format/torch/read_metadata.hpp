@@ -39,7 +39,7 @@ public:
 private:
     using id = pickle::node_id;
     using kind = pickle::node_kind;
-    using key = std::pair<std::string_view, sizes>;  // windows on the pickle
+    using key = std::pair<std::string_view, index_vector>;  // windows on the pickle
 
     [[noreturn]] static void bad(std::string found) {
         throw error(errc::corrupt,
@@ -124,7 +124,7 @@ private:
             bad("a negative or missing number");
         return static_cast<std::int64_t>(t_.number(i));
     }
-    sizes size(id i) {
+    index_vector size(id i) {
         if (t_.kind(i) == kind::object) {  // torch.Size((…)), once: a call may hold itself
             auto const c = t_.children(i);
             auto const args = t_.children(c[1]);
@@ -134,7 +134,7 @@ private:
         }
         if ((t_.kind(i) != kind::tuple && t_.kind(i) != kind::list) || t_.children(i).size() > 64)
             bad("something that is no shape");
-        sizes s;
+        index_vector s;
         auto const numbers = t_.children(i);
         unfolding_.spend(numbers.size() * sizeof(std::int64_t));
         for (auto c : numbers) s.push_back(number(c));
@@ -156,7 +156,7 @@ private:
             // Of each of these there may be one, and many places that refer to it.
             unfolding_.spend(where.first.size() + name.size());
             storage_location at;
-            at.object = name;
+            at.file = name;
             at.offset = static_cast<std::uint64_t>(number(member(info, "offset")));
             at.length = static_cast<std::uint64_t>(number(member(info, "length")));
             if (auto const t = find(info, "transform_descriptors");
@@ -172,12 +172,12 @@ private:
         }
     }
 
-    storage_location take(std::string_view fqn, const sizes& offset, bool whole) {
+    storage_location take(std::string_view fqn, const index_vector& offset, bool whole) {
         auto const it = locations_.find({key{fqn, offset}, whole});
         bool const known = it != locations_.end();
-        if (!known || it->second.object.empty())
+        if (!known || it->second.file.empty())
             throw error(errc::corrupt,
-                        {.tensor = std::string(fqn),
+                        {.fqn = std::string(fqn),
                          .expected = "a place for the chunk at " + to_string(offset),
                          .found = known ? "one of no name, or that another has" : "none"});
         ++used_;
@@ -192,7 +192,7 @@ private:
             std::string const fqn(name);
             if (m_.entries.find(fqn) != m_.entries.end()) bad("the key '" + fqn + "' twice");
             if (class_of(d[k + 1]) == "BytesStorageMetadata")
-                m_.entries.emplace(fqn, object_metadata{take(name, {}, true)});
+                m_.entries.emplace(fqn, value_metadata{take(name, {}, true)});
             else
                 m_.entries.emplace(fqn, tensor(name, d[k + 1]));
         }
@@ -201,12 +201,12 @@ private:
     tensor_metadata tensor(std::string_view fqn, id i) {
         auto const m = instance(i, "TensorStorageMetadata");
         tensor_metadata t;
-        t.extents = size(member(m, "size"));
-        if (!is_possible(t.extents))
+        t.shape = size(member(m, "size"));
+        if (!is_possible(t.shape))
             throw error(errc::corrupt,
-                        {.tensor = std::string(fqn),
+                        {.fqn = std::string(fqn),
                          .expected = "at most " + std::to_string(most_elements) + " elements",
-                         .found = "the shape " + to_string(t.extents)});
+                         .found = "the shape " + to_string(t.shape)});
         properties(member(m, "properties"), t);
         auto const chunks = member(m, "chunks");
         if (t_.kind(chunks) != kind::list) bad("chunks that are no list");
@@ -216,12 +216,12 @@ private:
             auto const box_members = instance(c, "ChunkStorageMetadata");
             cairn::chunk x;
             x.where = {size(member(box_members, "offsets")), size(member(box_members, "sizes"))};
-            if (x.where.offsets.size() != t.extents.size() ||
-                x.where.lengths.size() != t.extents.size())
+            if (x.where.offsets.size() != t.shape.size() ||
+                x.where.shape.size() != t.shape.size())
                 throw error(
                     errc::corrupt,
-                    {.tensor = std::string(fqn),
-                     .expected = "chunks of " + std::to_string(t.extents.size()) + " dimensions",
+                    {.fqn = std::string(fqn),
+                     .expected = "chunks of " + std::to_string(t.shape.size()) + " dimensions",
                      .found = to_string(x.where)});
             x.at = take(fqn, x.where.offsets, false);
             t.chunks.push_back(std::move(x));

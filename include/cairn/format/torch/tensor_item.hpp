@@ -16,8 +16,8 @@ namespace cairn::format::torch {
 /// A tensor that is to become an item.
 struct tensor_spec {
     dtype type = dtype::float32;
-    sizes extents{};
-    sizes strides{};                     ///< In elements, of the payload.
+    index_vector shape{};
+    index_vector strides{};                     ///< In elements, of the payload.
     std::uint64_t storage_elements = 0;  ///< Elements of the payload.
     /// The payload begins at a multiple of this from the item's start: a power of two from 64 to
     /// 32768. With 64 the item is byte-identical to PyTorch 2.14's.
@@ -64,7 +64,7 @@ private:
     static std::vector<std::byte> data_pkl(const tensor_spec& s) {
         auto const storage = storage_class_of(s.type);
         pickle::writer w;
-        auto const number_tuple = [&](const sizes& v) {
+        auto const number_tuple = [&](const index_vector& v) {
             w.begin_tuple(v.size());
             for (auto n : v) w.integer(n);
             if (w.end_tuple(v.size())) w.put();
@@ -87,7 +87,7 @@ private:
         w.put();
         w.op('Q');
         w.integer(0);
-        number_tuple(s.extents);
+        number_tuple(s.shape);
         number_tuple(s.strides);
         w.boolean(false);
         w.global("collections", "OrderedDict");

@@ -166,7 +166,7 @@ private:
 };
 
 /// The whole item of a value that is no tensor.
-inline std::vector<std::byte> encode_object(const value& v) {
+inline std::vector<std::byte> encode_value(const value& v) {
     archive a;
     a.add_preamble(value_pickler::pickle(v));
     a.finish(object_names_hash);
@@ -209,7 +209,7 @@ struct item_records {
 
 /// The value in an object's item.
 /// @param checked  Set to whether the item has checksums.
-inline value decode_object(std::span<const std::byte> item, bool* checked = nullptr) {
+inline value decode_value(std::span<const std::byte> item, bool* checked = nullptr) {
     read_at const source = [item](std::uint64_t at, std::span<std::byte> into) {
         if (at > item.size() || into.size() > item.size() - at)
             zip::malformed("an offset beyond its end");

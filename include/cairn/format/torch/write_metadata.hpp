@@ -71,7 +71,7 @@ private:
                 if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
                     for (auto const& c : t->chunks) place(fqn, &c.where.offsets, c.at);
                 } else {
-                    place(fqn, nullptr, std::get<object_metadata>(entry).at);
+                    place(fqn, nullptr, std::get<value_metadata>(entry).at);
                 }
             }
         });
@@ -111,7 +111,7 @@ private:
         p_.op(')');
         p_.op(0x81);
     }
-    void size(const sizes& s) {
+    void size(const index_vector& s) {
         std::string key;
         for (auto n : s) key += std::to_string(n) + ",";
         remembered(sizes_, key, [&] {
@@ -132,7 +132,7 @@ private:
         std::string const kind = std::string(name_of(t.type)) + (t.requires_grad ? "+" : "-");
         remembered(properties_, kind, [&] { properties(t); });
         name("size");
-        size(t.extents);
+        size(t.shape);
         name("chunks");
         p_.op(']');
         if (!t.chunks.empty()) {
@@ -140,7 +140,7 @@ private:
             for (auto const& c : t.chunks) {
                 global(module, "ChunkStorageMetadata");
                 size(c.where.offsets);
-                size(c.where.lengths);
+                size(c.where.shape);
                 p_.op(0x86);
                 p_.op('R');
             }
@@ -171,7 +171,7 @@ private:
         p_.op('b');
     }
     /// MetadataIndex(fqn, offset) → _StorageInfo(relative_path, offset, length)
-    void place(const std::string& fqn, const sizes* offset, const storage_location& at) {
+    void place(const std::string& fqn, const index_vector* offset, const storage_location& at) {
         global(module, "MetadataIndex");
         name(fqn);
         if (offset != nullptr) {
@@ -183,7 +183,7 @@ private:
         p_.op('R');
         global("torch.distributed.checkpoint.filesystem", "_StorageInfo");
         p_.mark();
-        name(at.object);
+        name(at.file);
         p_.integer(static_cast<std::int64_t>(at.offset));
         p_.integer(static_cast<std::int64_t>(at.length));
         if (!at.transforms.empty()) {
