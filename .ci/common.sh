@@ -131,5 +131,5 @@ unity=(-Dunity=on -Dunity_size=99)
 # The optimised build that both scripts leave in build/.
 configure_release() {
     configure build g++ -Dbuildtype=release -Dwerror=true -Dtools=enabled -Dexamples=enabled \
-        -Dbenchmarks=enabled "${unity[@]}" "$@"
+        "${unity[@]}" "$@"
 }

@@ -8,6 +8,9 @@ BUILD = os.environ.get("CAIRN_BUILD", f"{os.path.dirname(os.path.abspath(__file_
 def cairn_command(ranks, threads=False):
     """The program gpt2 on so many ranks: processes, or threads of one."""
     gpt2 = f"{BUILD}/benchmarks/gpt2"
+    for program in (gpt2, f"{BUILD}/tools/cairn"):
+        if not os.path.exists(program):
+            sys.exit(f"{sys.argv[0]}: {program} is not built: meson compile -C {BUILD} gpt2 cairn")
     if threads or ranks == 1: return [gpt2], ["--ranks", str(ranks)]
     return [f"{BUILD}/tools/cairn", "launch", "-n", str(ranks), "--", gpt2], []
 
