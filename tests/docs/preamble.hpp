@@ -14,12 +14,14 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <iostream>
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace mine {
@@ -54,7 +56,7 @@ extern mine::adam optimizer;
 extern cairn::device_mesh mesh;
 extern float* memory;
 extern std::int64_t begin, end;
-extern int rank, world_size;
+extern int rank, world_size, process, processes, thread, threads;
 std::string my_broadcast(const std::string&);
 void my_broadcast_bytes(std::span<std::byte> bytes, int root);
 

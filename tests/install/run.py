@@ -1,83 +1,158 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user's project builds against cairn and runs.
+"""A user's program builds against cairn, as docs/building.md and the README say, and runs.
 
-    run.py PROJECT_ROOT subproject|installed [BUILD]
+    run.py PROJECT_ROOT wrap
+    run.py PROJECT_ROOT make|cmake|meson BUILD
 
-subproject: cairn lies in subprojects/, as its wrap would put it there; the program is the README's
-smallest. installed: pkg-config finds what `meson install` of BUILD makes, and nothing else.
+wrap: cairn is a subproject; the program is the README's smallest. The others: what `meson install`
+of BUILD makes, moved to another folder, is found by pkg-config or by CMake.
 """
-import os, pathlib, re, shutil, subprocess, sys, tempfile
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
 
 HERE = pathlib.Path(__file__).parent
 
 
-def run(*command, **how):
+def run(*command, **how) -> str:
     r = subprocess.run(list(map(str, command)), capture_output=True, text=True, **how)
     if r.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}: exit {r.returncode}\n{r.stdout}{r.stderr}")
     return r.stdout
 
 
-def smallest_program(readme: str) -> str:
-    """The first C++ block of the README that is a program."""
-    return next(b for b in re.findall(r"^```cpp\n(.*?)^```$", readme, re.M | re.S)
-                if "int main" in b)
+def block(page: pathlib.Path, language: str, having: str = "") -> str:
+    """The first block of a page in that language with that text."""
+    found = re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.M | re.S)
+    return next(b for b in found if having in b)
 
 
-TINY = """#include <cairn/cairn.hpp>
-int main() { return cairn::sizes{2, 3}.product() == 6 ? 0 : 1; }
-"""
+def wrap(root: pathlib.Path, app: pathlib.Path):
+    """As a wrap unpacks it, but from an archive of this checkout instead of the network."""
+    (app / "subprojects/packagefiles").mkdir(parents=True)
+    with tarfile.open(app / "subprojects/packagefiles/cairn.tar", "w") as archive:
+        for part in ("include", "meson.build", "meson_options.txt"):
+            archive.add(root / part, f"cairn/{part}")
+    text, n = re.subn(r"\[wrap-git\].*?\n\n", "[wrap-file]\ndirectory = cairn\n"
+                      "source_filename = cairn.tar\n\n", block(root / "README.md", "ini"),
+                      flags=re.S)
+    assert n == 1, "the README's cairn.wrap has changed"
+    (app / "subprojects/cairn.wrap").write_text(text)
+    (app / "trainer.cpp").write_text(block(root / "README.md", "cpp", "int main"))
+    meson_setup(root, app, app / "build")
+    # Nothing of cairn's own: no target, nothing to install, no library that only its tests want.
+    targets = [t["name"] for t in introspect(app / "build", "targets")]
+    names = [d["name"].lower() for d in introspect(app / "build", "dependencies")]
+    installed = introspect(app / "build", "installed")
+    log = (app / "build/meson-logs/meson-log.txt").read_text()
+    sought = re.findall(r"(?i)^.*dependency .*(?:cli11|benchmark|unit_test).*$", log, re.M)
+    sought += [n for n in names if re.search("cli11|benchmark|unit_test", n)]
+    if targets != ["trainer"] or installed or sought:
+        sys.exit(f"as a subproject: targets {targets}, installed {installed}, sought {sought}")
+    run("meson", "compile", "-C", app / "build")
+    run(app / "build/trainer", cwd=app)
+    if not (app / "ckpt/step_100/.metadata").exists():
+        sys.exit("the program left no checkpoint")
 
-OVER_MPI = """#include <cairn/comm/mpi_group.hpp>
-int main(int argc, char** argv) {
-    int provided = 0;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    { cairn::mpi_group ranks(MPI_COMM_WORLD); }
-    return MPI_Finalize();
-}
-"""
+
+def meson_setup(root: pathlib.Path, app: pathlib.Path, build: pathlib.Path, **how):
+    """The page's meson.build, under warnings of the user's own."""
+    if not (app / "meson.build").exists():
+        (app / "meson.build").write_text(block(root / "docs/building.md", "meson"))
+    # -O0: the question is whether it builds.
+    run("meson", "setup", build, app, "-Dbuildtype=debug", "-Dwarning_level=2", "-Dwerror=true",
+        **how)
+
+
+def introspect(build: pathlib.Path, what: str):
+    return json.loads(run("meson", "introspect", f"--{what}", build))
+
+
+def installed(build: str, tmp: pathlib.Path) -> pathlib.Path:
+    """A prefix with what is installed for development, moved from where it was installed to."""
+    run("meson", "install", "-C", build, "--no-rebuild", "--tags", "devel", "--destdir", tmp / "d")
+    found = list((tmp / "d").rglob("share/pkgconfig/cairn.pc"))
+    if len(found) != 1:
+        sys.exit(f"expected one cairn.pc in share/pkgconfig, found {found}")
+    return found[0].parent.parent.parent.rename(tmp / "moved")
+
+
+def with_make(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, environment: dict):
+    page = root / "docs/building.md"
+    # The flags that a compiler needs without any tool; linked, but with less to compile.
+    (app / "trainer.cpp").write_text(
+        "#include <cairn/format/crc.hpp>\n#include <cairn/tensor/box.hpp>\n"
+        "int main() { return cairn::format::crc32({}) == 0 ? 0 : 1; }\n")
+    command = block(page, "sh", "g++ ").strip().replace("path/to/cairn", str(prefix))
+    run("sh", "-e", "-c", command.replace("-O2", "-O0"), cwd=app)
+    run(app / "trainer")
+    (app / "trainer").unlink()
+    shutil.copy(HERE / "app/trainer.cpp", app)
+    (app / "Makefile").write_text(block(page, "make"))
+    run("make", cwd=app, env=dict(environment, CXXFLAGS="-O0 -Wall -Wextra -Werror"))
+    run(app / "trainer", cwd=app)
+
+
+def with_cmake(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, environment: dict):
+    text = block(root / "docs/building.md", "cmake")
+    (app / "CMakeLists.txt").write_text(text)
+    configure = ["cmake", "-S", app, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Debug",
+                 "-DCMAKE_CXX_FLAGS=-O0 -Wall -Wextra -Werror"]
+    run(*configure, "-B", app / "build")
+    cache = (app / "build/CMakeCache.txt").read_text()
+    if f"cairn_DIR:PATH={prefix}/" not in cache:
+        sys.exit(f"CMake found another cairn: {re.findall('cairn_DIR.*', cache)}")
+    run("cmake", "--build", app / "build")
+    run(app / "build/trainer", cwd=app)
+    # A version that is not there.
+    other = app / "other"
+    other.mkdir()
+    (other / "CMakeLists.txt").write_text(text.replace("cairn 0.1", "cairn 0.0"))
+    r = subprocess.run([*map(str, configure[:2]), other, "-B", other / "build", *configure[3:]],
+                       capture_output=True, text=True)
+    words = " ".join(r.stderr.split())
+    if r.returncode == 0 or 'compatible with requested version "0.0"' not in words:
+        sys.exit(f"a cairn 0.0 must not be found:\n{r.stdout}{r.stderr}")
+
+
+def with_meson(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, environment: dict):
+    meson_setup(root, app, app / "build", env=environment)
+    run("meson", "compile", "-C", app / "build", env=environment)
+    run(app / "build/trainer", cwd=app)
+    # The MPI that was found when cairn was configured is part of a package of its own.
+    if (prefix / "share/pkgconfig/cairn-mpi.pc").exists():
+        shutil.copy(HERE / "app/over_mpi.cpp", app / "trainer.cpp")
+        text = (app / "meson.build").read_text()
+        # Open MPI's own headers are not free of warnings.
+        (app / "meson.build").write_text(
+            text.replace("'cairn')", "'cairn-mpi', include_type: 'system')"))
+        meson_setup(root, app, app / "build-mpi", env=environment)
+        run("meson", "compile", "-C", app / "build-mpi", env=environment)
 
 
 def main():
     root, how = pathlib.Path(sys.argv[1]), sys.argv[2]
+    tool = how if how in ("make", "cmake") else "meson"
+    if not shutil.which(tool) or subprocess.run([tool, "--version"],
+                                                capture_output=True).returncode != 0:
+        print(f"not run: {tool} was not found (Debian: {tool})")
+        sys.exit(77)
     with tempfile.TemporaryDirectory() as tmp:
         app = pathlib.Path(tmp) / "app"
         shutil.copytree(HERE / "app", app)
-        readme = (root / "README.md").read_text()
-        (app / "trainer.cpp").write_text(smallest_program(readme) if how == "subproject" else TINY)
-        environment = dict(os.environ)
-        if how == "subproject":
-            (app / "subprojects").mkdir()
-            place = app / "subprojects" / "cairn"
-            place.mkdir()
-            for part in ("include", "meson.build", "meson_options.txt"):
-                (place / part).symlink_to(root / part)
+        if how == "wrap":
+            wrap(root, app)
         else:
-            run("meson", "install", "-C", sys.argv[3], "--no-rebuild", "--tags", "devel",
-                "--destdir", f"{tmp}/installed")
-            found = list(pathlib.Path(tmp, "installed").rglob("cairn.pc"))
-            if len(found) != 1: sys.exit(f"expected one cairn.pc, found {found}")
-            environment["PKG_CONFIG_PATH"] = str(found[0].parent)
-            # As if it had been installed under that folder; a sysroot would move the paths of what
-            # cairn needs, MPI's say, as well.
-            for pc in found[0].parent.glob("cairn*.pc"):
-                pc.write_text(re.sub(r"^prefix=", f"prefix={tmp}/installed", pc.read_text(),
-                                     flags=re.M))
-        # -O0: the question is whether it builds.
-        run("meson", "setup", app / "build", app, "-Dbuildtype=debug", env=environment)
-        run("meson", "compile", "-C", app / "build", env=environment)
-        run(app / "build" / "trainer", cwd=tmp)
-        # What was found when cairn was configured is installed as a package of its own.
-        if how == "installed" and list(found[0].parent.glob("cairn-mpi.pc")):
-            (app / "trainer.cpp").write_text(OVER_MPI)
-            text = (app / "meson.build").read_text()
-            # Open MPI's own headers are not free of warnings.
-            (app / "meson.build").write_text(
-                text.replace("'cairn')", "'cairn-mpi', include_type: 'system')"))
-            run("meson", "setup", app / "build-mpi", app, "-Dbuildtype=debug", env=environment)
-            run("meson", "compile", "-C", app / "build-mpi", env=environment)
-        if how == "subproject" and not pathlib.Path(tmp, "ckpt/step_100/.metadata").exists():
-            sys.exit("the program left no checkpoint")
+            prefix = installed(sys.argv[3], pathlib.Path(tmp))
+            environment = dict(os.environ, PKG_CONFIG_PATH=str(prefix / "share/pkgconfig"))
+            {"make": with_make, "cmake": with_cmake, "meson": with_meson}[how](
+                root, app, prefix, environment)
     print(f"{how}: configured, built, ran")
 
 
