@@ -40,7 +40,7 @@ def main() -> int:
         first = configure(folder, str(folder / "build"), root, "-Dtests=enabled", *options)
         (folder / "seen").unlink()
         (folder / "seen").symlink_to(folder / "installed")
-        second = configure(folder, "--reconfigure", str(folder / "build"))
+        second = configure(folder, "--reconfigure", str(folder / "build"), root)
     print(f"before it was installed: {first}; afterwards: {second}")
     return 0 if (first, second) == ("skipped", "found") else 1
 

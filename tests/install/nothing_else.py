@@ -38,7 +38,7 @@ def problems(root: pathlib.Path, tmp: pathlib.Path):
     if not any(t["name"] == "cairn" for t in targets):
         print("the tool was not looked at: no CLI11 (Debian: libcli11-dev)")
         return
-    meson("setup", "--reconfigure", build, "-Dtools=enabled")
+    meson("setup", "--reconfigure", build, root, "-Dtools=enabled")
     targets = json.loads(meson("introspect", "--targets", build))
     by_default = [t["name"] for t in targets if t["build_by_default"]]
     to_install = [t["name"] for t in targets if t["installed"]]
