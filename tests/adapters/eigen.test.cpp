@@ -49,7 +49,7 @@ template <class T, class M>
 std::vector<T> elements(M& m) {
     const const_tensor_view v = view_of(m);
     std::vector<T> out(static_cast<std::size_t>(v.elements()));
-    copy_elements(v, tensor_view(v.type, v.extents, out.data()));
+    copy_elements(v, tensor_view(v.type, v.shape, out.data()));
     return out;
 }
 
@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(strides_tell_the_storage_order) {
     Eigen::MatrixXf columns(2, 3);
     columns << 0, 1, 2, 3, 4, 5;
     const tensor_view c = view_of(columns);
-    BOOST_TEST((c.extents == index_vector{2, 3}));
+    BOOST_TEST((c.shape == index_vector{2, 3}));
     BOOST_TEST((c.strides == index_vector{1, 2}));
     BOOST_TEST((c.type == dtype::float32));
     row_major rows = columns;
@@ -72,16 +72,16 @@ BOOST_AUTO_TEST_CASE(strides_tell_the_storage_order) {
 
 BOOST_AUTO_TEST_CASE(vectors_have_one_dimension) {
     Eigen::VectorXd v(4);
-    BOOST_TEST((view_of(v).extents == index_vector{4}));
+    BOOST_TEST((view_of(v).shape == index_vector{4}));
     Eigen::RowVector3d r;
-    BOOST_TEST((view_of(r).extents == index_vector{3}));
+    BOOST_TEST((view_of(r).shape == index_vector{3}));
     BOOST_TEST((view_of(r).strides == index_vector{1}));
     Eigen::MatrixXd one_column(4, 1);  // a matrix that happens to have one column stays one
-    BOOST_TEST((view_of(one_column).extents == index_vector{4, 1}));
+    BOOST_TEST((view_of(one_column).shape == index_vector{4, 1}));
     row_major m(2, 3);
     m << 0, 1, 2, 3, 4, 5;
     auto column = m.col(1);
-    BOOST_TEST((view_of(column).extents == index_vector{2}));
+    BOOST_TEST((view_of(column).shape == index_vector{2}));
     BOOST_TEST((view_of(column).strides == index_vector{3}));
     BOOST_TEST(elements<float>(column) == (std::vector<float>{1, 4}));
 }
@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(blocks_transposes_and_strided_maps) {
     BOOST_TEST((view_of(block).strides == index_vector{1, 3}));
     BOOST_TEST(elements<float>(block) == (std::vector<float>{5, 6, 9, 10}));
     auto turned = m.transpose();
-    BOOST_TEST((view_of(turned).extents == index_vector{4, 3}));
+    BOOST_TEST((view_of(turned).shape == index_vector{4, 3}));
     BOOST_TEST((view_of(turned).strides == index_vector{3, 1}));
     std::vector<float> memory{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
     using strides = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;
@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(blocks_transposes_and_strided_maps) {
     BOOST_TEST((view_of(map).strides == index_vector{2, 6}));
     BOOST_TEST(elements<float>(map) == (std::vector<float>{0, 6, 2, 8}));
     Eigen::Ref<Eigen::MatrixXf, 0, Eigen::OuterStride<>> ref = m.leftCols(2);
-    BOOST_TEST((view_of(ref).extents == index_vector{3, 2}));
+    BOOST_TEST((view_of(ref).shape == index_vector{3, 2}));
     BOOST_TEST(static_cast<void*>(view_of(ref).data) == m.data());
 }
 
@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(element_types_and_empty_ones) {
     Eigen::VectorXcd z(2);
     BOOST_TEST((view_of(z).type == dtype::complex128));
     Eigen::MatrixXf none(0, 5);
-    BOOST_TEST((view_of(none).extents == index_vector{0, 5}));
+    BOOST_TEST((view_of(none).shape == index_vector{0, 5}));
     BOOST_TEST(view_of(none).empty());
 }
 

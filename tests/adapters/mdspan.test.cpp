@@ -99,12 +99,12 @@ BOOST_AUTO_TEST_CASE(extents_and_strides_are_taken_over) {
     std::iota(memory.begin(), memory.end(), 0.F);
     const mdspan<float, 3> m{memory.data(), {2, 3, 4}, {1, 2, 6}};
     const tensor_view v = tensor_traits<mdspan<float, 3>>::view(m);
-    BOOST_TEST((v.extents == index_vector{2, 3, 4}));
+    BOOST_TEST((v.shape == index_vector{2, 3, 4}));
     BOOST_TEST((v.strides == index_vector{1, 2, 6}));
     BOOST_TEST((v.type == dtype::float32));
     BOOST_TEST(static_cast<void*>(v.data) == memory.data());
     const least<float> l{{5}, memory.data()};
-    BOOST_TEST((tensor_traits<least<float>>::view(l).extents == index_vector{5}));
+    BOOST_TEST((tensor_traits<least<float>>::view(l).shape == index_vector{5}));
 }
 
 BOOST_AUTO_TEST_CASE(no_dimensions) {
@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(no_dimensions) {
     const least<double> l{{}, &x};
     for (const tensor_view& v : {tensor_traits<mdspan<double, 0>>::view(m),
                                  tensor_traits<least<double>>::view(l)}) {
-        BOOST_TEST(v.extents.empty());
+        BOOST_TEST(v.shape.empty());
         BOOST_TEST(v.elements() == 1);
         BOOST_TEST(static_cast<void*>(v.data) == &x);
     }
@@ -150,7 +150,7 @@ BOOST_AUTO_TEST_CASE(the_standard_one) {
     std::mdspan<float, std::dextents<int, 2>, std::layout_left> m(memory.data(), 2, 3);
     BOOST_TEST((tensor_traits<decltype(m)>::view(m).strides == index_vector{1, 2}));
     std::mdspan<float, std::extents<int>> scalar(memory.data());
-    BOOST_TEST(tensor_traits<decltype(scalar)>::view(scalar).extents.empty());
+    BOOST_TEST(tensor_traits<decltype(scalar)>::view(scalar).shape.empty());
 }
 #endif
 

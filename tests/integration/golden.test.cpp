@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(load_whole_as_pytorch_says) {
                     auto const& t = it->second;
                     BOOST_TEST(cairn::name_of(t.type) ==
                                std::string_view(x.at("dtype").as_string()));
-                    cairn::sizes shape;
+                    cairn::index_vector shape;
                     for (auto const& n : x.at("shape").as_array()) shape.push_back(n.as_int64());
                     BOOST_TEST((t.extents == shape));
                     BOOST_TEST(hex(t.bytes) == std::string_view(x.at("hex").as_string()));
