@@ -56,7 +56,7 @@ std::vector<std::vector<box>> layout(engine& e, const index_vector& extents, int
 struct tensor {
     std::string name;
     cairn::dtype type;
-    index_vector extents;
+    index_vector shape;
     std::vector<std::byte> dense;
     std::vector<std::vector<box>> from, to;
 };
