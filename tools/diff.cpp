@@ -62,7 +62,7 @@ public:
             }
         }
     }
-    void object(const std::string& fqn) {
+    void value(const std::string& fqn) {
         bytes_ += a_.meta().value(fqn)->at.length + b_.meta().value(fqn)->at.length;
         objects_.push_back(fqn);
         if (bytes_ >= compared_at_once) finish();
