@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(load_whole_as_pytorch_says) {
                                std::string_view(x.at("dtype").as_string()));
                     cairn::index_vector shape;
                     for (auto const& n : x.at("shape").as_array()) shape.push_back(n.as_int64());
-                    BOOST_TEST((t.extents == shape));
+                    BOOST_TEST((t.shape == shape));
                     BOOST_TEST(hex(t.bytes) == std::string_view(x.at("hex").as_string()));
                 }
             }
