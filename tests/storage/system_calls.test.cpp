@@ -311,7 +311,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_its_server_has_forgotten_was_moved) {
     };
     for (auto const* which : {"open", "read"}) {
         stale(which, ".distcp");
-        loads_with(cairn::errc::not_found);
+        loads_with(cairn::errc::missing_file);
     }
     // A load that meets it looks again, and finds what has replaced the checkpoint.
     bool replaced = false;

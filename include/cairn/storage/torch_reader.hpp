@@ -245,7 +245,8 @@ private:
         return files;
     }
 
-    /// What `f()` throws names the tensor and the file.
+    /// What `f()` throws names the tensor and the file. A data file that is gone, be it while it is
+    /// read, is no missing checkpoint.
     template <class F>
     static void naming(const std::string& fqn, const std::string& described, F&& f) {
         try {
@@ -254,7 +255,8 @@ private:
             auto where = e.context();
             if (where.fqn.empty()) where.fqn = fqn;
             if (where.file.empty()) where.file = described;
-            throw error(e.code(), std::move(where));
+            bool const gone = e.code() == make_error_code(errc::not_found);
+            throw error(gone ? make_error_code(errc::missing_file) : e.code(), std::move(where));
         }
     }
 
