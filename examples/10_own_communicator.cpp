@@ -11,7 +11,7 @@
 #include <deque>
 #include <vector>
 
-constexpr int size = 3;
+constexpr int world_size = 3;
 
 /// One of the processes.
 int run(int rank, std::deque<shared_world>& worlds) {
@@ -25,7 +25,7 @@ int run(int rank, std::deque<shared_world>& worlds) {
     std::vector<float> row(4, static_cast<float>(rank)), again(4, -1.0f);
     auto const rows = [&](std::vector<float>& mine) {
         cairn::tensor_view const view(cairn::dtype::float32, {1, 4}, mine.data());
-        return cairn::shard_by_mesh(view, {size, 4}, cairn::device_mesh::line(size),
+        return cairn::shard_by_mesh(view, {world_size, 4}, cairn::device_mesh::line(world_size),
                                     {cairn::shard_along{0}}, rank);
     };
     cairn::save(cairn::state_dict{{"rows", rows(row)}}, "ckpt/own_communicator", ranks);
@@ -35,8 +35,8 @@ int run(int rank, std::deque<shared_world>& worlds) {
 
 int main() {
     std::deque<shared_world> worlds;
-    for (int i = 0; i < 40; ++i) worlds.emplace_back(size);
-    for (int rank = 0; rank < size; ++rank) {
+    for (int i = 0; i < 40; ++i) worlds.emplace_back(world_size);
+    for (int rank = 0; rank < world_size; ++rank) {
         if (::fork() != 0) continue;
         int code = 1;
         try {

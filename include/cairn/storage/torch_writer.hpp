@@ -131,8 +131,8 @@ public:
         detail::claim<Store>::definite([&] {
             metadata meta = m;
             meta.save_id = s_->setup.save_id;
-            for (auto const& [name, size] : meta.file_sizes) {
-                check_size(name, size);
+            for (auto const& [name, expected] : meta.file_sizes) {
+                check_size(name, expected);
                 files.insert(name);
                 if (s_->setup.activity) s_->setup.activity->advance();
             }
