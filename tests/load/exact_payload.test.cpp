@@ -78,7 +78,7 @@ BOOST_AUTO_TEST_CASE(of_less_than_its_box_is_corrupt) {
     auto const of_length = [](std::uint64_t n) {
         return load(changed([n](auto& m) { chunk_of(m, "w").at.layout->payload_length = n; }));
     };
-    for (std::uint64_t n : {0, 92, 95})
+    for (std::uint64_t n : {0u, 92u, 95u})
         BOOST_TEST(of_length(n).find("96 bytes") != std::string::npos);
 }
 

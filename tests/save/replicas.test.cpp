@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(of_shards_in_any_layout) {
 BOOST_AUTO_TEST_CASE(are_sampled_everywhere_in_time_and_sparsely_each_time) {
     auto const where = box::whole({1'000, 300});
     constexpr std::uint64_t bytes = 1'200'000, blocks = (bytes + 1023) / 1024;
-    for (std::uint64_t holders : {2, 8, 1000}) {
+    for (std::uint64_t holders : {2u, 8u, 1000u}) {
         std::vector<bool> seen(blocks, false);
         for (int save = 0; save < 40'000; ++save) {
             auto const s = replica_sample::some("save " + std::to_string(save), "w", where, bytes,
