@@ -182,6 +182,7 @@ private:
         for (int r = 0; r < size(); ++r)
             if (s.ranks[r].here && (s.ranks[r].kind != kind || s.ranks[r].root != root))
                 fail(cairn::errc::invalid_argument, r, "ranks called different exchanges");
+        refuse_if_failed();  // the last one to come would end the exchange
         if (s.arrived == size()) {
             s.to_read = size();
             s.arrived = 0;

@@ -24,7 +24,7 @@ inline std::byte content(const std::string& fqn, std::uint64_t at) {
 struct tensor_spec {
     std::string fqn;
     cairn::dtype type;
-    cairn::index_vector extents;
+    cairn::index_vector shape;
     /// 0 replicated, 1 rows, 2 columns, 3 flat range, 4 grid, 5 all on rank 0 and a box without
     /// rows on the others, 6 the left half on rank 0 (of a tensor without rows)
     int layout;
