@@ -259,7 +259,16 @@ BOOST_AUTO_TEST_CASE(ranks_that_were_started_differently_stop_the_start) {
     BOOST_TEST(contains(foreign, "an id that this process made"), foreign);
 }
 
-BOOST_AUTO_TEST_CASE(too_few_descriptors_are_an_error_at_once) {
+// UBSan's look at a thrown object opens a pipe, and takes the object for a bad one where it cannot.
+#ifdef __has_feature
+#if __has_feature(undefined_behavior_sanitizer)
+#define CAIRN_UBSAN_NEEDS_DESCRIPTORS *boost::unit_test::disabled()
+#endif
+#endif
+#ifndef CAIRN_UBSAN_NEEDS_DESCRIPTORS
+#define CAIRN_UBSAN_NEEDS_DESCRIPTORS *boost::unit_test::enabled()
+#endif
+BOOST_AUTO_TEST_CASE(too_few_descriptors_are_an_error_at_once, CAIRN_UBSAN_NEEDS_DESCRIPTORS) {
     auto const id = tcp_group::unique_id();
     (void)tcp_group(tcp_id{}, 0, 1);
     rlimit old{};
