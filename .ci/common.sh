@@ -130,6 +130,7 @@ unity=(-Dunity=on -Dunity_size=99)
 
 # The optimised build that both scripts leave in build/.
 configure_release() {
+    # An old folder does not learn by itself of a new default, which relocatable is.
     configure build g++ -Dbuildtype=release -Dwerror=true -Dtools=enabled -Dexamples=enabled \
-        "${unity[@]}" "$@"
+        -Dpkgconfig.relocatable=true "${unity[@]}" "$@"
 }
