@@ -183,7 +183,7 @@ public:
     bool committed(const std::string& save_id) {
         log_->push_back("committed?");
         if (store_->tag(index_name).text.empty()) return false;
-        store_->sync();  // whoever wrote the index may not have come to this
+        store_->sync();  // its writer may have died before this call
         return read_index(*store_).save_id == save_id;
     }
     bool abandon() noexcept { return !created_ || remove(file_).empty(); }

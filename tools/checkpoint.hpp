@@ -3,6 +3,7 @@
 #define CAIRN_TOOLS_CHECKPOINT_HPP
 
 #include <cairn/cairn.hpp>
+#include <cairn/object_store/read_whole.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -26,9 +27,7 @@ inline cairn::metadata read_metadata(const std::string& checkpoint) {
 /// Whether PyTorch can read it too: cairn may have been told to leave PyTorch's pickle out.
 inline bool has_torch_metadata(const std::string& checkpoint) {
     cairn::file_store store(checkpoint);
-    auto reader = store.open(".metadata");
-    std::vector<std::byte> bytes(static_cast<std::size_t>(reader.size()));
-    if (!bytes.empty()) reader.read(0, bytes);
+    auto const bytes = cairn::detail::read_whole(store, ".metadata");
     return cairn::format::native::parse_metadata_file(bytes).torch_metadata;
 }
 inline constexpr const char* only_cairn =

@@ -2,10 +2,10 @@
 #ifndef CAIRN_TOOLS_VERIFICATION_HPP
 #define CAIRN_TOOLS_VERIFICATION_HPP
 
-#include <cairn/detail/fits_in.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/item.hpp>
 #include <cairn/metadata/check.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/data_file.hpp>
 #include <cairn/storage/stored_chunk.hpp>
 #include <cairn/storage/unverified.hpp>
@@ -31,9 +31,7 @@ public:
 
     /// @return whether there was nothing to find
     bool run() {
-        auto reader = store_.open(".metadata");
-        std::vector<std::byte> bytes(static_cast<std::size_t>(reader.size()));
-        if (!bytes.empty()) reader.read(0, bytes);
+        auto bytes = cairn::detail::read_whole(store_, ".metadata");
         cairn::format::native::metadata_file f;
         auto const whole = [&](auto&& check) { return attempt({}, ".metadata", check); };
         if (!whole([&] { f = cairn::format::native::parse_metadata_file(bytes); })) return totals();
@@ -120,12 +118,7 @@ private:
                                        {.expected = "bytes of its own",
                                         .found = "bytes that '" + *last->fqn + "' claims too",
                                         .remedy = "it was not read"});
-                if (!cairn::detail::fits_in(i.at->offset, i.at->length, f.size()))
-                    throw cairn::error(
-                        cairn::errc::corrupt,
-                        {.expected = "an item of " + std::to_string(i.at->length) + " bytes at " +
-                                     std::to_string(i.at->offset),
-                         .found = "a file of " + std::to_string(f.size()) + " bytes"});
+                cairn::detail::check_within(f, *i.fqn, *i.at);
                 last = &i;
                 if (i.tensor != nullptr)
                     check_tensor(f, *i.fqn, *i.tensor, *i.chunk);

@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(of_twins_one_is_refused) {
         BOOST_TEST((w.well(0) && w.well(2)));
         BOOST_TEST(w.well(1) != w.well(twin));
         auto const why = w.failure(w.well(1) ? twin : 1);
-        BOOST_TEST(contains(why, "rank 1 has come already"), why);
+        BOOST_TEST(contains(why, "rank 1 has already joined"), why);
     }
 }
 

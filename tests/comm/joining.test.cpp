@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(strangers_are_not_let_in) {
     BOOST_TEST(contains(to_stranger, "the group there is another one"), to_stranger);
     BOOST_REQUIRE(to_old.size() > 7u);
     BOOST_TEST(static_cast<int>(to_old[7]) == int{cairn::detail::handshake_version});
-    BOOST_TEST(contains(to_twin, "rank 1 has come already"), to_twin);
+    BOOST_TEST(contains(to_twin, "rank 1 has already joined"), to_twin);
 }
 
 /// Somebody listens where the id says, and gets what a rank sends to whoever is there.

@@ -38,12 +38,9 @@ void save_value(Store store, const std::string& id, float v, int ranks,
 float standing(const std::string& id) {
     if (!fs::exists(fs::path(id) / ".metadata")) return 0;
     auto const w = support::load_whole(cairn::file_store(), id);
-    auto const& bytes = w.tensors.at("w").bytes;
-    std::vector<float> all(bytes.size() / sizeof(float));
-    std::memcpy(all.data(), bytes.data(), bytes.size());
-    for (float v : all)
-        if (v != all[0]) return -1;
-    return w.objects.at("step").as<int>() == static_cast<int>(all[0]) ? all[0] : -2;
+    auto const v = support::only_number(w.tensors.at("w"));
+    if (v == -1) return v;
+    return w.objects.at("step").as<int>() == static_cast<int>(v) ? v : -2;
 }
 
 std::string names(const std::string& dir) {

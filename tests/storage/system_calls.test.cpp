@@ -52,12 +52,7 @@ void save_value(const std::string& id, float v, int ranks, std::size_t elements 
 float standing(const std::string& id) {
     if (!fs::exists(fs::path(id) / ".metadata")) return 0;
     auto const w = support::load_whole(cairn::file_store(), id);
-    auto const& bytes = w.tensors.at("w").bytes;
-    std::vector<float> all(bytes.size() / sizeof(float));
-    std::memcpy(all.data(), bytes.data(), bytes.size());
-    for (float v : all)
-        if (v != all[0]) return -1;
-    return all[0];
+    return support::only_number(w.tensors.at("w"));
 }
 std::string names(const std::string& dir) {
     std::set<std::string> all;

@@ -4,6 +4,8 @@
 
 #include <cairn/cairn.hpp>
 
+#include <cstddef>
+#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
@@ -45,6 +47,15 @@ inline cairn::state_dict views(whole& w) {
         sd[fqn] = cairn::tensor_view(t.type, t.shape, t.bytes.data());
     for (auto& [fqn, v] : w.objects) sd[fqn] = std::ref(v);
     return sd;
+}
+
+/// What all numbers of a float32 tensor are; -1 if they are not all the same.
+inline float only_number(const whole::tensor& t) {
+    std::vector<float> all(t.bytes.size() / sizeof(float));
+    std::memcpy(all.data(), t.bytes.data(), t.bytes.size());
+    for (float v : all)
+        if (v != all[0]) return -1;
+    return all[0];
 }
 
 /// The whole checkpoint in one process.

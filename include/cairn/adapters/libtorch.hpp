@@ -93,7 +93,7 @@ struct tensor_traits<at::Tensor> {
         device where;
         if (t.is_cuda()) where = {memory_kind::cuda, int{t.get_device()}};
         // mutable_data_ptr() gives a copy-on-write tensor memory of its own.
-        tensor_view v(detail::dtype_of_scalar_type(t.scalar_type()), index_vector(t.index_vector()),
+        tensor_view v(detail::dtype_of_scalar_type(t.scalar_type()), index_vector(t.sizes()),
                       index_vector(t.strides()), t.mutable_data_ptr(), where);
         v.requires_grad = t.requires_grad();
         return v;

@@ -12,9 +12,9 @@
 
 namespace cairn {
 
-/// A `tcp_group` of the ranks of an `MPI_Comm`, by the same numbers, for every verb; any thread
-/// level of MPI is enough. The communicator is used for one `MPI_Bcast`, by the calling thread, and
-/// not afterwards.
+/// Makes a `tcp_group` of the ranks of an `MPI_Comm`, each with the same number. It works with
+/// every verb, and any thread level of MPI is enough. The communicator is used for one
+/// `MPI_Bcast`, by the calling thread, and not afterwards.
 ///
 /// Collective: called by all ranks of the communicator.
 /// @throws as `tcp_group`'s constructor over a broadcast; error errc::invalid_argument when MPI

@@ -7,8 +7,9 @@
 
 namespace cairn {
 
-/// A `tcp_group` of the ranks of an `ncclComm_t`, by the same numbers, for every verb. The
-/// communicator is used for one small broadcast, on a stream of its own, and not afterwards.
+/// Makes a `tcp_group` of the ranks of an `ncclComm_t`, each with the same number. It works with
+/// every verb. The communicator is used for one small broadcast, on a stream of its own, and not
+/// afterwards.
 ///
 /// Collective: called by all ranks of the communicator, on which nothing else may be launched
 /// meanwhile. Needs the CUDA toolkit and NCCL (Meson: `cairn_nccl_dep`).

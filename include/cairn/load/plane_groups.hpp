@@ -36,9 +36,7 @@ struct plane_place {
 template <class Plane>
 plane_place place_in(const Plane& plane) {
     plane_place p;
-    if constexpr (DataPlane<Plane>) {
-        p = {true, plane.plane_id(), plane.rank(), plane.size()};
-    }
+    if constexpr (DataPlane<Plane>) p = {true, plane.plane_id(), plane.rank(), plane.size()};
     return p;
 }
 inline std::string to_string(const plane_place& p) {

@@ -81,6 +81,9 @@ public:
     /// @param local  As the ranks made them; see also `dedup_save_plans`.
     replica_table(std::span<const save_plan> local, const save_options& options)
         : asked_(local.size()) {
+        bool const trusted =
+            !options.replicas_of && options.replicas == replica_policy::trust;
+        if (trusted || local.size() < 2) return;
         map_of_items<std::vector<std::pair<std::uint32_t, std::uint32_t>>> holders;
         std::vector<const write_item*> order;
         for (std::uint32_t r = 0; r < local.size(); ++r)

@@ -5,7 +5,9 @@
 #include <cairn/activity.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/format/native/index.hpp>
+#include <cairn/metadata/locations.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/data_names.hpp>
 #include <cairn/storage/leftovers.hpp>
 #include <cairn/storage/save_intent.hpp>
@@ -121,17 +123,6 @@ public:
         return own.take_warnings();
     }
 
-    template <class F>
-    static void for_each_location(const metadata& m, F&& f) {
-        for (auto const& [fqn, entry] : m.entries) {
-            if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
-                for (auto const& c : t->chunks) f(c.at);
-            } else {
-                f(std::get<value_metadata>(entry).at);
-            }
-        }
-    }
-
     /// Runs what comes before anything can have been published; whatever it throws becomes an
     /// @ref error, which says so.
     template <class F>
@@ -195,10 +186,8 @@ private:
     void read_old(Store& store) {
         std::set<std::string> found;
         try {
-            auto r = store.open(metadata_name);
-            byte_vector bytes(static_cast<std::size_t>(r.size()));
-            if (!bytes.empty()) r.read(0, bytes);
-            auto const old = format::native::parse_metadata_file(bytes).meta;
+            auto const old =
+                format::native::parse_metadata_file(read_whole(store, metadata_name)).meta;
             for_each_location(old, [&](const storage_location& at) { found.insert(at.file); });
             for (auto const& [name, size] : old.file_sizes) found.insert(name);
             intent_.replaced_id = old.save_id;

@@ -12,16 +12,13 @@
 
 namespace cairn::detail {
 
-/// Opens a data file that the metadata names, for reading.
-/// @throws error errc::missing_file where there is none: there is a checkpoint, but not all of it.
-template <ObjectStore Store>
-auto open_data_file(Store& store, const std::string& name) {
-    if (name.empty() || name.front() == '/' || name.find("..") != std::string::npos)
-        throw error(errc::corrupt, {.file = name,
-                                    .expected = "a file name within the checkpoint",
-                                    .found = "a path that leads elsewhere"});
+/// What `f()` returns, which opens or reads a data file that the metadata names.
+/// @throws error errc::missing_file where there is none, or none any more: there is a checkpoint,
+/// but not all of it.
+template <ObjectStore Store, class F>
+auto of_data_file(Store& store, const std::string& name, F&& f) {
     try {
-        return store.open(name);
+        return f();
     } catch (const error& e) {
         if (e.code() != make_error_code(errc::not_found)) throw;
         throw error(errc::missing_file,
@@ -31,6 +28,16 @@ auto open_data_file(Store& store, const std::string& name) {
                      .found = "no such file",
                      .remedy = "put the file back, or load another checkpoint"});
     }
+}
+
+/// Opens a data file that the metadata names, for reading.
+template <ObjectStore Store>
+auto open_data_file(Store& store, const std::string& name) {
+    if (name.empty() || name.front() == '/' || name.find("..") != std::string::npos)
+        throw error(errc::corrupt, {.file = name,
+                                    .expected = "a file name within the checkpoint",
+                                    .found = "a path that leads elsewhere"});
+    return of_data_file(store, name, [&] { return store.open(name); });
 }
 
 /// @param needed  Up to which byte it is wanted.

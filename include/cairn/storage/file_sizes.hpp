@@ -3,6 +3,7 @@
 #define CAIRN_STORAGE_FILE_SIZES_HPP
 
 #include <cairn/error.hpp>
+#include <cairn/metadata/locations.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/names.hpp>
@@ -23,13 +24,7 @@ namespace cairn::detail {
 template <ObjectStore Store>
 bool note_file_sizes(Store& store, metadata& m) {
     std::map<std::string_view, std::uint64_t> found;
-    auto const note = [&](const storage_location& at) { found.try_emplace(at.file, 0); };
-    for (auto const& [fqn, entry] : m.entries) {
-        if (auto const* t = std::get_if<tensor_metadata>(&entry))
-            for (auto const& c : t->chunks) note(c.at);
-        else
-            note(std::get<value_metadata>(entry).at);
-    }
+    for_each_location(m, [&](const storage_location& at) { found.try_emplace(at.file, 0); });
     for (auto const& info : store.list())
         if (auto const it = found.find(info.name); it != found.end()) it->second = info.size;
     bool all = true;

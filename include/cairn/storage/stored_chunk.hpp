@@ -98,6 +98,28 @@ struct stored_payload {
     std::vector<std::uint32_t> block_crcs{};
 };
 
+/// @throws error errc::corrupt for an item that its file is too short for
+template <class Handle>
+void check_within(const open_file<Handle>& file, const std::string& fqn,
+                  const storage_location& at) {
+    if (!fits_in(at.offset, at.length, file.size()))
+        throw error(errc::corrupt, {.fqn = fqn, .file = file.described(),
+                                    .expected = "an item of " + std::to_string(at.length) +
+                                                " bytes at " + std::to_string(at.offset),
+                                    .found = "a file of " + std::to_string(file.size()) +
+                                             " bytes"});
+}
+/// @throws error also errc::unsupported for an item that was compressed or changed otherwise
+template <class Handle>
+void check_item(const open_file<Handle>& file, const std::string& fqn,
+                const storage_location& at) {
+    if (!at.transforms.empty())
+        throw error(errc::unsupported, {.fqn = fqn, .file = file.described(),
+                                        .expected = "an item without stream transforms",
+                                        .found = at.transforms.front()});
+    check_within(file, fqn, at);
+}
+
 /// Looks a chunk up: from the native index and the footer where cairn wrote it, else by parsing
 /// the item. Checks that the item is what the metadata says.
 template <class Handle>
@@ -109,16 +131,7 @@ stored_payload find_payload(open_file<Handle>& file, const std::string& fqn,
                                      .expected = what + std::move(expected),
                                      .found = std::move(found)});
     };
-    if (!c.at.transforms.empty()) {
-        throw error(errc::unsupported, {.fqn = fqn, .file = file.described(),
-                                        .expected = "an item without stream transforms",
-                                        .found = c.at.transforms.front()});
-    }
-    if (!fits_in(c.at.offset, c.at.length, file.size())) {
-        throw wrong("an item of ",
-                    std::to_string(c.at.length) + " bytes at " + std::to_string(c.at.offset),
-                    "a file of " + std::to_string(file.size()) + " bytes");
-    }
+    check_item(file, fqn, c.at);
     stored_payload p;
     p.type = t.type;
     p.shape = c.where.shape;

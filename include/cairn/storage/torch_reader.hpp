@@ -4,6 +4,7 @@
 
 #include <cairn/format/native/index.hpp>
 #include <cairn/metadata/check.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/data_file.hpp>
@@ -97,11 +98,11 @@ public:
                                                                    : at.offset + at.length);
         }
         for (auto const& [name, w] : files) {
-            std::string const object(name);
+            std::string const file(name);
             auto const end = w.end;
-            naming(*w.fqn, s_->store().describe(object), [&] {
-                auto r = detail::open_data_file(s_->store(), object);
-                detail::check_size(s_->store(), object, s_->meta, r.size(), end);
+            naming(*w.fqn, file, [&] {
+                auto r = detail::open_data_file(s_->store(), file);
+                detail::check_size(s_->store(), file, s_->meta, r.size(), end);
             });
             if (s_->activity) s_->activity->advance();
         }
@@ -197,12 +198,7 @@ private:
         completion<done_t> done;
     };
 
-    std::vector<std::byte> metadata_bytes() {
-        auto r = s_->store().open(detail::metadata_name);
-        std::vector<std::byte> bytes(static_cast<std::size_t>(r.size()));
-        if (!bytes.empty()) r.read(0, bytes);
-        return bytes;
-    }
+    byte_vector metadata_bytes() { return detail::read_whole(s_->store(), detail::metadata_name); }
 
     boost::asio::thread_pool& pool() {
         if (!s_->pool) {
@@ -245,18 +241,16 @@ private:
         return files;
     }
 
-    /// What `f()` throws names the tensor and the file. A data file that is gone, be it while it is
-    /// read, is no missing checkpoint.
+    /// What `f()` throws names the tensor and the file.
     template <class F>
-    static void naming(const std::string& fqn, const std::string& described, F&& f) {
+    void naming(const std::string& fqn, const std::string& file, F&& f) {
         try {
-            f();
+            detail::of_data_file(s_->store(), file, std::forward<F>(f));
         } catch (const error& e) {
             auto where = e.context();
             if (where.fqn.empty()) where.fqn = fqn;
-            if (where.file.empty()) where.file = described;
-            bool const gone = e.code() == make_error_code(errc::not_found);
-            throw error(gone ? make_error_code(errc::missing_file) : e.code(), std::move(where));
+            if (where.file.empty()) where.file = s_->store().describe(file);
+            throw error(e.code(), std::move(where));
         }
     }
 
@@ -268,7 +262,7 @@ private:
         auto scratch = job.take_scratch();
         for (auto const& g : groups) {
             auto const& fqn = job.plan.items[g.items.front()].fqn;
-            naming(fqn, file.described(), [&] {
+            naming(fqn, name, [&] {
                 if (g.tensor != nullptr)
                     read_tensor(job, file, fqn, g, scratch);
                 else
@@ -297,19 +291,7 @@ private:
 
     template <class File>
     void read_object(read_job& job, File& file, const std::string& fqn, const item_group& g) {
-        if (!g.value->transforms.empty()) {
-            throw error(errc::unsupported, {.fqn = fqn, .file = file.described(),
-                                            .expected = "an item without stream transforms",
-                                            .found = g.value->transforms.front()});
-        }
-        if (g.value->offset > file.size() || g.value->length > file.size() - g.value->offset) {
-            throw error(errc::corrupt,
-                        {.fqn = fqn,
-                         .file = file.described(),
-                         .expected = "an item up to byte " +
-                                     std::to_string(g.value->offset + g.value->length),
-                         .found = std::to_string(file.size()) + " bytes"});
-        }
+        detail::check_item(file, fqn, *g.value);
         std::vector<std::byte> bytes(static_cast<std::size_t>(g.value->length));
         file.read(g.value->offset, bytes);
         if (g.value->layout) {

@@ -3,6 +3,7 @@
 #define CAIRN_STORAGE_TORCH_WRITER_HPP
 
 #include <cairn/planner/check_plan.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/file_names.hpp>
@@ -152,12 +153,11 @@ public:
         auto const now = s_->store().tag(detail::metadata_name);
         // What stood there at the beginning need not be readable.
         if (now.text.empty() || s_->hold.found(now, save_id)) return false;
-        auto r = s_->store().open(detail::metadata_name);
-        byte_vector bytes(static_cast<std::size_t>(r.size()));
-        if (!bytes.empty()) r.read(0, bytes);
-        auto const meta = format::native::parse_metadata_file(bytes).meta;
+        auto const meta = format::native::parse_metadata_file(
+                              detail::read_whole(s_->store(), detail::metadata_name))
+                              .meta;
         if (meta.save_id != save_id) return false;
-        // Whoever published it may not have come to this.
+        // Its publisher may have died before this call.
         s_->store().sync();
         if (s_->published.empty())
             for (auto const& [name, size] : meta.file_sizes) s_->published.insert(name);

@@ -106,7 +106,7 @@ public:
     }
     /// Marks the stream's end as it is now.
     void mark(std::size_t slot) { check(Api::record(events_[slot], stream_), "record an event"); }
-    /// Until the stream has come to the mark.
+    /// Waits until the stream has reached the mark.
     void wait(std::size_t slot, const char* what) {
         poll([this, slot] { return Api::query(events_[slot]); }, what);
         // Kernels of a communicator with an error end early: what they left is no result.

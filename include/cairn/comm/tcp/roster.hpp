@@ -43,7 +43,7 @@ public:
     entered enter(int c, const join_request& j, const std::string& from) {
         auto const it = all_.find(j.rank);
         if (it != all_.end() && (it->second.who.instance != j.instance || it->second.in))
-            return {-1, "rank " + std::to_string(j.rank) + " has come already, from " +
+            return {-1, "rank " + std::to_string(j.rank) + " has already joined, from " +
                             it->second.from};
         entered e;
         if (it != all_.end()) e.superseded = it->second.connection;
