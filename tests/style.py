@@ -10,7 +10,7 @@ import sys
 SPDX = "SPDX-License-Identifier: Apache-2.0"
 MAX_LINES = 500
 MAX_COLUMNS = 100
-SOURCES = {".hpp", ".cpp", ".cu", ".py"}
+SOURCES = {".hpp", ".ipp", ".cpp", ".cu", ".py"}
 FOLDERS = ["include", "tests", "examples", "benchmarks", "tools"]
 
 # In headers, comments and strings taken out.

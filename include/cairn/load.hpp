@@ -40,7 +40,8 @@ load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
         return torch_reader(share_store(store), options.storage);
     });
     auto&& plane = part_or<data_plane_part>(parts, [] { return no_data_plane(); });
-    load_job job(flat.leaves(), flat.refused, id, options, comm, planner, reader, plane);
+    communicator_ref ranks(comm);
+    load_job job(flat.leaves(), flat.refused, id, options, ranks, planner, reader, plane);
     auto phases = job.run();
     load_report report;
     if constexpr (requires { { planner.report() } -> std::convertible_to<load_report>; })

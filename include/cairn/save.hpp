@@ -36,7 +36,8 @@ save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
         auto&& store = part_or<store_part>(parts, [] { return file_store(); });
         return torch_writer(share_store(store), options.storage);
     });
-    auto report = save_job(flat.leaves(), flat.refused, id, options, comm, planner, writer).run();
+    communicator_ref ranks(comm);
+    auto report = save_job(flat.leaves(), flat.refused, id, options, ranks, planner, writer).run();
     if (auto w = warning_if_alone(comm, count_of<communicator_part, Parts...> == 0))
         report.warnings.push_back(std::move(*w));
     return report;

@@ -23,7 +23,7 @@ def main() -> None:
         external.update(re.findall(r"^\s*#\s*include\s*<((?!cairn/)[^>]+)>", text, re.MULTILINE))
     lines = [f"#include <{name}>" for name in sorted(external)]
     lines += [f"#undef {name}\n#define {name} *poison*" for name in NAMES]
-    lines += [f"#include <{header}>" for header in headers]
+    lines += [f"#include <{header}>" for header in headers if header.endswith(".hpp")]
     pathlib.Path(output).write_text("\n".join(lines) + "\n")
 
 

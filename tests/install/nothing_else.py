@@ -26,7 +26,7 @@ def problems(root: pathlib.Path, tmp: pathlib.Path):
     if built := [str(f) for pattern in ("*.o", "*.gch") for f in build.rglob(pattern)]:
         yield f"it compiled {built}"
     there = {str(f.relative_to(prefix)) for f in (tmp / "d").rglob("*") if f.is_file()}
-    expected = {"include/" + h for h in re.findall(r"'(cairn/[^']+\.hpp)'",
+    expected = {"include/" + h for h in re.findall(r"'(cairn/[^']+\.[hi]pp)'",
                                                    (root / "include/meson.build").read_text())}
     expected |= {"share/pkgconfig/cairn.pc", "share/cmake/cairn/cairn-config.cmake",
                  "share/cmake/cairn/cairn-config-version.cmake"}

@@ -4,6 +4,7 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/comm/concepts.hpp>
+#include <cairn/comm/erased_communicator.hpp>
 
 #include <concepts>
 #include <exception>
@@ -19,37 +20,14 @@ namespace cairn {
 /// inside promises. Only of a `BackgroundCommunicator`: `async_save` could not check it here.
 /// Empty after it was moved from: then it can only be assigned to or destroyed.
 class any_communicator {
-    struct base {
+    struct base : detail::erased_communicator {
         virtual ~base() = default;
-        virtual int rank() const = 0;
-        virtual int size() const = 0;
-        virtual void gather(message, int, deadline, completion<std::vector<message>>) = 0;
-        virtual void scatter(std::vector<message>, int, deadline, completion<message>) = 0;
-        virtual void broadcast(message, int, deadline, completion<message>) = 0;
-        virtual void all_gather(message, deadline, completion<std::vector<message>>) = 0;
         virtual void duplicate(deadline, completion<any_communicator>) = 0;
-        virtual void cancel() noexcept = 0;
-        virtual void share(std::shared_ptr<const activity>) = 0;
     };
     template <BackgroundCommunicator Comm>
-    struct holder final : base {
-        explicit holder(Comm c) : c_(std::move(c)) {}
-        int rank() const override { return c_.rank(); }
-        int size() const override { return c_.size(); }
-        void gather(message m, int root, deadline d,
-                    completion<std::vector<message>> done) override {
-            c_.gather(std::move(m), root, d, std::move(done));
-        }
-        void scatter(std::vector<message> ms, int root, deadline d,
-                     completion<message> done) override {
-            c_.scatter(std::move(ms), root, d, std::move(done));
-        }
-        void broadcast(message m, int root, deadline d, completion<message> done) override {
-            c_.broadcast(std::move(m), root, d, std::move(done));
-        }
-        void all_gather(message m, deadline d, completion<std::vector<message>> done) override {
-            c_.all_gather(std::move(m), d, std::move(done));
-        }
+    struct holder final : detail::communicator_forwarder<Comm, base> {
+        explicit holder(Comm c)
+            : detail::communicator_forwarder<Comm, base>(c_), c_(std::move(c)) {}
         void duplicate(deadline d, completion<any_communicator> done) override {
             auto const to = std::make_shared<completion<any_communicator>>(std::move(done));
             c_.duplicate(d, completion<Comm>([to](std::exception_ptr e, std::optional<Comm> c) {
@@ -61,8 +39,6 @@ class any_communicator {
                 }
             }));
         }
-        void cancel() noexcept override { c_.cancel(); }
-        void share(std::shared_ptr<const activity> a) override { c_.share(std::move(a)); }
         Comm c_;
     };
 

@@ -37,7 +37,8 @@ tcp_group split(Comm& ranks, int color, const tcp_options& o = {}) {
     auto const timeout = o.join_timeout >= no_timeout / 4
                              ? no_timeout
                              : 2 * o.join_timeout + std::chrono::seconds(10);
-    detail::exchange<Comm> among(ranks, 0, timeout);
+    detail::communicator_ref erased(ranks);
+    detail::exchange among(erased, 0, timeout);
     auto const told_by_all = [&](const detail::outcome& mine) {
         auto all = among.all_gather(mine);
         detail::throw_failures(all);

@@ -4,6 +4,7 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/comm/concepts.hpp>
+#include <cairn/comm/erased_communicator.hpp>
 #include <cairn/detail/failures.hpp>
 
 #include <chrono>
@@ -17,12 +18,11 @@ namespace cairn::detail {
 
 /// The exchanges of one save or load, blocking the calling thread, with each rank's failures
 /// travelling beside its data. What a member throws is a failure of the exchange itself.
-template <Communicator Comm>
 class exchange {
 public:
     /// @param timeout  For each exchange.
     /// @param shown    What this rank works on, for groups that can tell the others.
-    exchange(Comm& comm, int root, std::chrono::milliseconds timeout,
+    exchange(erased_communicator& comm, int root, std::chrono::milliseconds timeout,
              const std::shared_ptr<activity>& shown = nullptr)
         : comm_(comm), root_(root), timeout_(timeout) {
         comm_.share(shown);
@@ -100,7 +100,7 @@ private:
 
     deadline by() const { return deadline_after(timeout_); }
 
-    Comm& comm_;
+    erased_communicator& comm_;
     int root_;
     std::chrono::milliseconds timeout_;
 };

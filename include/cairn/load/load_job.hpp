@@ -26,13 +26,13 @@
 namespace cairn::detail {
 
 /// Carries out what `load_fsm` decides, on the calling thread. One rank's part of one load.
-template <Communicator Comm, LoadPlanner Plan, StorageReader Reader, class Plane>
+template <LoadPlanner Plan, StorageReader Reader, class Plane>
 class load_job {
 public:
     /// All arguments outlive the job.
     /// @param refused  Why this rank cannot take part; the others are told in its stead.
     load_job(flat_state& state, std::exception_ptr refused, const checkpoint_id& id,
-             const load_options& options, Comm& comm, Plan& planner, Reader& reader,
+             const load_options& options, erased_communicator& comm, Plan& planner, Reader& reader,
              Plane& plane)
         : state_(state), refused_(std::move(refused)), id_(id), options_(options),
           exchange_(comm, options.coordinator, options.exchange_timeout, clock_.shown()),
@@ -275,7 +275,7 @@ private:
     const checkpoint_id& id_;
     const load_options& options_;
     phase_clock clock_;
-    exchange<Comm> exchange_;
+    exchange exchange_;
     Plan& planner_;
     Reader& reader_;
     Plane& plane_;

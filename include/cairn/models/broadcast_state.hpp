@@ -160,10 +160,9 @@ struct part_in_broadcast : part_on_its_way {
 /// @param given  Rank 0's; not looked at elsewhere.
 /// @throws error on all ranks, with every failed rank's own error, before anything is changed; with
 /// `state_modified()` when rank 0 fails while tensors are under way.
-template <Communicator Comm>
-void broadcast_state(Comm& comm, const std::vector<given_part>& given,
+inline void broadcast_state(erased_communicator& comm, const std::vector<given_part>& given,
                      const gather_options& options, bool strict) {
-    exchange<Comm> ex(comm, 0, options.exchange_timeout);
+    exchange ex(comm, 0, options.exchange_timeout);
     std::vector<part_in_broadcast> parts(given.size());
     auto const header = ex.broadcast(ex.attempt([&] {
         wire_writer w;

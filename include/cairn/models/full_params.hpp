@@ -38,7 +38,8 @@ public:
             for (auto const& e : model_.entries()) mine.push_back({e.fqn, &e.what.as_tensor()});
             return mine;
         };
-        for (auto& [fqn, t] : detail::gather_whole(comm, look, options))
+        detail::communicator_ref ranks(comm);
+        for (auto& [fqn, t] : detail::gather_whole(ranks, look, options))
             whole_.emplace(fqn, std::move(t));
     }
     full_params(full_params&&) = delete;

@@ -191,12 +191,11 @@ std::vector<std::byte> pack(const std::vector<shard_range>& ranges, Shard&& shar
 /// @param look  Gives this rank's, which may differ from rank to rank. Whatever it throws fails all
 ///              ranks.
 /// @throws error on all ranks, with every failed rank's own error.
-template <Communicator Comm>
-std::vector<std::pair<std::string, host_tensor>> gather_whole(
-    Comm& comm, const std::function<std::vector<named_leaf>()>& look,
+inline std::vector<std::pair<std::string, host_tensor>> gather_whole(
+    erased_communicator& comm, const std::function<std::vector<named_leaf>()>& look,
     const gather_options& options) {
     bool const all = options.root < 0;
-    exchange<Comm> ex(comm, all ? 0 : options.root, options.exchange_timeout);
+    exchange ex(comm, all ? 0 : options.root, options.exchange_timeout);
     std::vector<named_leaf> mine;
     auto const everybody = ex.all_gather(ex.attempt([&] {
         mine = look();
@@ -252,8 +251,9 @@ template <class T, Communicator Comm>
     requires(Tensor<T> || Sharded<T>)
 host_tensor full_tensor(T&& t, Comm& comm, const gather_options& options = {}) {
     std::shared_ptr<tensor_leaf> leaf;
+    detail::communicator_ref ranks(comm);
     auto whole = detail::gather_whole(
-        comm,
+        ranks,
         [&] {
             leaf = detail::make_leaf(std::forward<T>(t));
             if (leaf->number) detail::refresh(*leaf->number);

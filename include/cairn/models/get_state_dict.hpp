@@ -92,9 +92,8 @@ inline void replace(node& n, node tensor) {
 /// full_state_dict and cpu_offload.
 /// @param make  Visits, and gives this rank's windows; with full_state_dict, whatever it throws
 ///              fails all ranks.
-template <Communicator Comm>
-state_dict whole_or_copied(const std::function<state_dict()>& make,
-                           const state_dict_options& options, Comm& comm) {
+inline state_dict whole_or_copied(const std::function<state_dict()>& make,
+                                  const state_dict_options& options, erased_communicator& comm) {
     if (!options.full_state_dict) {
         auto d = make();
         if (options.cpu_offload)
@@ -188,7 +187,8 @@ state_dict get_model_state_dict(M& model, const state_dict_options& options = {}
     auto const make = [&] {
         return detail::model_dict(detail::select(tensors_of(model, options.names), options));
     };
-    return detail::whole_or_copied(make, options, comm);
+    detail::communicator_ref ranks(comm);
+    return detail::whole_or_copied(make, options, ranks);
 }
 
 /// What optimizers keep, keyed by the FQNs of the parameters; DCP's `get_optimizer_state_dict`.
@@ -208,7 +208,8 @@ state_dict get_optimizer_state_dict(M& model, O&& optimizers,
         return detail::optimizer_dict(groups, detail::select(all, options),
                                       options.flatten_optimizer_state_dict);
     };
-    return detail::whole_or_copied(make, options, comm);
+    detail::communicator_ref ranks(comm);
+    return detail::whole_or_copied(make, options, ranks);
 }
 
 /// Both; DCP's `get_state_dict`.

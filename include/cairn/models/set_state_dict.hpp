@@ -17,9 +17,8 @@ namespace cairn {
 namespace detail {
 
 /// Sets all parts or none.
-template <Communicator Comm>
-void set_state(const std::vector<given_part>& parts, const state_dict_options& options,
-               Comm& comm) {
+inline void set_state(const std::vector<given_part>& parts, const state_dict_options& options,
+                      erased_communicator& comm) {
     if (options.broadcast_from_rank0 && !options.full_state_dict)
         throw error(errc::invalid_argument, {.expected = "full_state_dict",
                                              .found = "broadcast_from_rank0 without it",
@@ -92,7 +91,8 @@ template <Model M, class Comm = solo>
     requires Communicator<std::remove_cvref_t<Comm>>
 void set_model_state_dict(M& model, const state_dict& given, const state_dict_options& options = {},
                           Comm&& comm = Comm()) {
-    detail::set_state({{&given, detail::visit_of_model(model, options), "model"}}, options, comm);
+    detail::communicator_ref ranks(comm);
+    detail::set_state({{&given, detail::visit_of_model(model, options), "model"}}, options, ranks);
 }
 
 /// Gives a state dict to optimizers; DCP's `set_optimizer_state_dict`. Both shapes are taken,
@@ -106,9 +106,10 @@ template <Model M, class O, class Comm = solo>
     requires(detail::is_optimizers<O> && Communicator<std::remove_cvref_t<Comm>>)
 void set_optimizer_state_dict(M& model, O&& optimizers, const state_dict& given,
                               const state_dict_options& options = {}, Comm&& comm = Comm()) {
+    detail::communicator_ref ranks(comm);
     detail::set_state(
         {{&given, detail::visit_of_optimizers(model, optimizers, options), "optimizers"}}, options,
-        comm);
+        ranks);
 }
 
 /// Both, or neither when one is refused; DCP's `set_state_dict`.
@@ -117,10 +118,11 @@ template <Model M, class O, class Comm = solo>
 void set_state_dict(M& model, O&& optimizers, const state_dict& model_state,
                     const state_dict& optim_state, const state_dict_options& options = {},
                     Comm&& comm = Comm()) {
+    detail::communicator_ref ranks(comm);
     detail::set_state(
         {{&model_state, detail::visit_of_model(model, options), "model"},
          {&optim_state, detail::visit_of_optimizers(model, optimizers, options), "optimizers"}},
-        options, comm);
+        options, ranks);
 }
 
 }  // namespace cairn

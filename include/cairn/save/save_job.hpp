@@ -26,13 +26,13 @@
 namespace cairn::detail {
 
 /// Carries out what `save_fsm` decides, on the calling thread. One rank's part of one save.
-template <Communicator Comm, SavePlanner Plan, StorageWriter Writer>
+template <SavePlanner Plan, StorageWriter Writer>
 class save_job {
 public:
     /// All arguments outlive the job.
     /// @param refused  Why this rank cannot take part; the others are told in its stead.
     save_job(const flat_state& state, std::exception_ptr refused, const checkpoint_id& id,
-             const save_options& options, Comm& comm, Plan& planner, Writer& writer)
+             const save_options& options, erased_communicator& comm, Plan& planner, Writer& writer)
         : state_(state), refused_(std::move(refused)), id_(id), options_(options),
           exchange_(comm, options.coordinator, options.exchange_timeout, clock_.shown()),
           planner_(planner), writer_(writer), fsm_(exchange_.coordinator()) {}
@@ -309,7 +309,7 @@ private:
     const checkpoint_id& id_;
     const save_options& options_;
     phase_clock clock_;
-    exchange<Comm> exchange_;
+    exchange exchange_;
     Plan& planner_;
     Writer& writer_;
     save_fsm fsm_;

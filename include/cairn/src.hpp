@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SRC_HPP
+#define CAIRN_SRC_HPP
+
+// What `CAIRN_SEPARATE_COMPILATION` leaves out of every other file. Included by one file of the
+// program, which thereby takes as long to compile as all of cairn.
+#include <cairn/detail/config.hpp>
+
+#ifndef CAIRN_SEPARATE_COMPILATION
+#error cairn/src.hpp is for programs that are compiled with -DCAIRN_SEPARATE_COMPILATION
+#endif
+
+#endif
