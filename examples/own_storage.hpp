@@ -254,7 +254,7 @@ public:
         return plans;
     }
     void read_data(const cairn::load_plan& plan, const cairn::read_target& target,
-                   cairn::completion<cairn::done_t> done) {
+                   cairn::completion<cairn::read_result> done) {
         log_->push_back("read");
         for (auto const& item : plan.items) {
             if (auto const* o = meta_.value(item.fqn)) {
@@ -272,7 +272,7 @@ public:
             read(stored.at, {window.data, static_cast<std::size_t>(window.bytes())});
             target.commit_tensor(item, window);
         }
-        done();
+        done({});
     }
 
 private:

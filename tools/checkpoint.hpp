@@ -93,12 +93,12 @@ public:
 
 private:
     void read(const cairn::load_plan& plan, const cairn::read_target& target) {
-        (void)cairn::await_completion<cairn::done_t>(
+        (void)cairn::await_completion<cairn::read_result>(
             [&](auto done) { reader_.read_data(plan, target, std::move(done)); });
     }
 
     std::string path_;
-    cairn::torch_reader<cairn::file_store> reader_{cairn::file_store()};
+    cairn::torch_reader reader_{cairn::file_store()};
     cairn::metadata meta_;
 };
 

@@ -12,9 +12,13 @@
 #include <cairn/models.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
+#include <cairn/object_store/prefixed.hpp>
+#include <cairn/planner/default_planner.hpp>
 #include <cairn/save.hpp>
 #include <cairn/state/state_dict.hpp>
 #include <cairn/state/stateful.hpp>
+#include <cairn/storage/torch_reader.hpp>
+#include <cairn/storage/torch_writer.hpp>
 #include <cairn/tensor/containers.hpp>
 #include <cairn/tensor/local_layout.hpp>
 #include <cairn/tensor/mesh.hpp>

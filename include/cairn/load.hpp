@@ -2,15 +2,11 @@
 #ifndef CAIRN_LOAD_HPP
 #define CAIRN_LOAD_HPP
 
-#include <cairn/comm/omitted.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
 #include <cairn/detail/launch.hpp>
-#include <cairn/detail/parts.hpp>
-#include <cairn/load/load_job.hpp>
 #include <cairn/load/options.hpp>
-#include <cairn/object_store/file.hpp>
-#include <cairn/planner/default_planner.hpp>
-#include <cairn/storage/torch_reader.hpp>
+#include <cairn/load/parts.hpp>
+#include <cairn/load/run_load.hpp>
 
 #include <concepts>
 #include <memory>
@@ -21,43 +17,6 @@
 #include <vector>
 
 namespace cairn {
-namespace detail {
-
-/// Runs a load whose leaves (or the reason why there are none) and parts are at hand.
-template <class... Parts>
-load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
-                     const load_options& options, std::tuple<Parts...>& parts) {
-    static_assert(count_of<communicator_part, Parts...> <= 1, "load: two communicators");
-    static_assert(count_of<load_planner_part, Parts...> <= 1, "load: two planners");
-    static_assert(count_of<reader_part, Parts...> + count_of<store_part, Parts...> <= 1,
-                  "load: give a StorageReader or an ObjectStore, not both");
-    static_assert(count_of<data_plane_part, Parts...> <= 1, "load: two data planes");
-    auto&& comm = part_or<communicator_part>(parts, [] { return omitted_communicator(); });
-    auto&& planner =
-        part_or<load_planner_part>(parts, [&] { return default_planner(options.planner); });
-    auto&& reader = part_or<reader_part>(parts, [&] {
-        auto&& store = part_or<store_part>(parts, [] { return file_store(); });
-        return torch_reader(share_store(store), options.storage);
-    });
-    auto&& plane = part_or<data_plane_part>(parts, [] { return no_data_plane(); });
-    communicator_ref ranks(comm);
-    load_job job(flat.leaves(), flat.refused, id, options, ranks, planner, reader, plane);
-    auto phases = job.run();
-    load_report report;
-    if constexpr (requires { { planner.report() } -> std::convertible_to<load_report>; })
-        report = planner.report();
-    if constexpr (requires {
-                      { reader.unverified() } -> std::convertible_to<std::vector<std::string>>;
-                  })
-        report.unverified = reader.unverified();
-    report.phases = std::move(phases);
-    report.read_once = job.read_once();
-    if (auto w = warning_if_alone(comm, count_of<communicator_part, Parts...> == 0))
-        report.warnings.push_back(std::move(*w));
-    return report;
-}
-
-}  // namespace detail
 
 /// Fills a state in place from a checkpoint, on all ranks at once; DCP's `load`.
 ///

@@ -2,15 +2,11 @@
 #ifndef CAIRN_SAVE_HPP
 #define CAIRN_SAVE_HPP
 
-#include <cairn/comm/omitted.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
 #include <cairn/detail/launch.hpp>
-#include <cairn/detail/parts.hpp>
-#include <cairn/object_store/file.hpp>
-#include <cairn/planner/default_planner.hpp>
 #include <cairn/save/options.hpp>
-#include <cairn/save/save_job.hpp>
-#include <cairn/storage/torch_writer.hpp>
+#include <cairn/save/parts.hpp>
+#include <cairn/save/run_save.hpp>
 
 #include <exception>
 #include <memory>
@@ -19,31 +15,6 @@
 #include <utility>
 
 namespace cairn {
-namespace detail {
-
-/// Runs a save whose leaves (or the reason why there are none) and parts are at hand.
-template <class... Parts>
-save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
-                     const save_options& options, std::tuple<Parts...>& parts) {
-    static_assert(count_of<communicator_part, Parts...> <= 1, "save: two communicators");
-    static_assert(count_of<save_planner_part, Parts...> <= 1, "save: two planners");
-    static_assert(count_of<writer_part, Parts...> + count_of<store_part, Parts...> <= 1,
-                  "save: give a StorageWriter or an ObjectStore, not both");
-    auto&& comm = part_or<communicator_part>(parts, [] { return omitted_communicator(); });
-    auto&& planner =
-        part_or<save_planner_part>(parts, [&] { return default_planner(options.planner); });
-    auto&& writer = part_or<writer_part>(parts, [&] {
-        auto&& store = part_or<store_part>(parts, [] { return file_store(); });
-        return torch_writer(share_store(store), options.storage);
-    });
-    communicator_ref ranks(comm);
-    auto report = save_job(flat.leaves(), flat.refused, id, options, ranks, planner, writer).run();
-    if (auto w = warning_if_alone(comm, count_of<communicator_part, Parts...> == 0))
-        report.warnings.push_back(std::move(*w));
-    return report;
-}
-
-}  // namespace detail
 
 /// Saves a state as one checkpoint, from all ranks at once; DCP's `save`.
 ///

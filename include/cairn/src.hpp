@@ -10,4 +10,11 @@
 #error cairn/src.hpp is for programs that are compiled with -DCAIRN_SEPARATE_COMPILATION
 #endif
 
+#include <cairn/load/impl/run_load.ipp>
+#include <cairn/planner/impl/default_planner.ipp>
+#include <cairn/planner/impl/empty_state_planner.ipp>
+#include <cairn/save/impl/run_save.ipp>
+#include <cairn/storage/impl/torch_reader.ipp>
+#include <cairn/storage/impl/torch_writer.ipp>
+
 #endif

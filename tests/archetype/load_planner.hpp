@@ -12,7 +12,7 @@
 /// The least that `LoadPlanner` asks for, and types that miss one requirement each.
 namespace cairn::archetype {
 
-/// Plans as the default planner does. Knows nothing of saves, and has no report.
+/// Plans as the default planner does. Knows nothing of saves, and has nothing to report.
 class load_planner : stingy_part {
 public:
     load_planner() : stingy_part(0) {}  // the tests make many; nobody else may rely on it
@@ -31,6 +31,7 @@ public:
     void load_value(const_lvalue<read_item> i, value&& v) {
         inner_.load_value(i.get(), std::move(v));
     }
+    load_report finish_load() { return {}; }
 
 private:
     default_planner inner_{};
@@ -60,6 +61,8 @@ struct load_planner_commit_returns : load_planner {
     bool commit_tensor(const read_item&, tensor_view);
 };
 struct load_planner_without_value : load_planner { void load_value() = delete; };
+struct load_planner_without_end : load_planner { void finish_load() = delete; };
+struct load_planner_end_without_report : load_planner { void finish_load(); };
 struct load_planner_value_by_reference : load_planner {
     void load_value(const read_item&, value&);
 };
@@ -76,6 +79,8 @@ static_assert(!LoadPlanner<load_planner_without_commit>);
 static_assert(!LoadPlanner<load_planner_commit_returns>);
 static_assert(!LoadPlanner<load_planner_without_value>);
 static_assert(!LoadPlanner<load_planner_value_by_reference>);
+static_assert(!LoadPlanner<load_planner_without_end>);
+static_assert(!LoadPlanner<load_planner_end_without_report>);
 
 }  // namespace cairn::archetype
 

@@ -40,7 +40,7 @@ public:
         return std::move(p);
     }
     void read_data(const_lvalue<load_plan> plan, const_lvalue<read_target> target,
-                   completion<done_t>&& done) {
+                   completion<read_result>&& done) {
         join();
         worker_ = std::thread([this, &items = plan.get().items, &to = target.get(),
                                done = std::move(done)]() mutable {
@@ -49,7 +49,7 @@ public:
             } catch (...) {
                 return done.fail(std::current_exception());
             }
-            done();
+            done({});
         });
     }
 
@@ -101,6 +101,9 @@ struct reader_without_read : storage_reader { void read_data() = delete; };
 struct reader_read_blocks : storage_reader {
     void read_data(const load_plan&, const read_target&);
 };
+struct reader_read_completes_with_nothing : storage_reader {
+    void read_data(const load_plan&, const read_target&, completion<done_t>);
+};
 struct reader_read_completes_with_results : storage_reader {
     void read_data(const load_plan&, const read_target&, completion<write_results>);
 };
@@ -116,6 +119,7 @@ static_assert(!StorageReader<reader_local_returns_nothing>);
 static_assert(!StorageReader<reader_without_global> && !StorageReader<reader_global_gives_one>);
 static_assert(!StorageReader<reader_without_read> && !StorageReader<reader_read_blocks>);
 static_assert(!StorageReader<reader_read_completes_with_results>);
+static_assert(!StorageReader<reader_read_completes_with_nothing>);
 
 }  // namespace cairn::archetype
 

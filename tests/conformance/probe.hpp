@@ -150,7 +150,8 @@ public:
         around(call::prepare_global, [&] { p = inner_.prepare_global_load_plan(std::move(p)); });
         return p;
     }
-    void read_data(const load_plan& plan, const read_target& target, completion<done_t> done) {
+    void read_data(const load_plan& plan, const read_target& target,
+                   completion<read_result> done) {
         bool const values = !plan.items.empty() &&
                             plan.items.front().kind == item_kind::value;
         auto const what = values ? call::read_values : call::read;

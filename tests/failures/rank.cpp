@@ -146,7 +146,7 @@ public:
 
 private:
     const fault* fault_;
-    cairn::torch_writer<cairn::file_store> w_{cairn::file_store()};
+    cairn::torch_writer w_{cairn::file_store()};
 };
 
 class faulty_reader {
@@ -173,7 +173,7 @@ public:
         return r_.prepare_global_load_plan(std::move(p));
     }
     void read_data(const cairn::load_plan& p, const cairn::read_target& t,
-                   cairn::completion<cairn::done_t> done) {
+                   cairn::completion<cairn::read_result> done) {
         fault_->at("read");
         r_.read_data(p, t, std::move(done));
         fault_->at("being read");
@@ -181,7 +181,7 @@ public:
 
 private:
     const fault* fault_;
-    cairn::torch_reader<cairn::file_store> r_{cairn::file_store()};
+    cairn::torch_reader r_{cairn::file_store()};
 };
 
 std::vector<std::string> points(const std::string& operation) {

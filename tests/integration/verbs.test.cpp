@@ -49,8 +49,8 @@ struct my_ranks {
     void cancel() noexcept { inner.cancel(); }
 };
 using my_planner = cairn::default_planner;  // move-only: it holds a unique_ptr
-using my_writer = cairn::torch_writer<cairn::memory_store>;
-using my_reader = cairn::torch_reader<cairn::memory_store>;
+using my_writer = cairn::torch_writer;
+using my_reader = cairn::torch_reader;
 static_assert(!std::copy_constructible<my_planner> && !std::copy_constructible<my_writer>);
 static_assert(!std::copy_constructible<my_ranks> && cairn::Communicator<my_ranks>);
 

@@ -31,7 +31,7 @@ void save(cairn::memory_store store, float v) {
 /// A reader that does something else before its calls.
 class odd_reader {
 public:
-    using inner = cairn::torch_reader<cairn::memory_store>;
+    using inner = cairn::torch_reader;
     odd_reader(cairn::memory_store s, std::function<void(int)> looking,
                std::function<void()> reading)
         : r_(std::move(s)), looking_(std::move(looking)), reading_(std::move(reading)) {}
@@ -48,7 +48,7 @@ public:
         return p;
     }
     void read_data(const cairn::load_plan& p, const cairn::read_target& t,
-                   cairn::completion<cairn::done_t> done) {
+                   cairn::completion<cairn::read_result> done) {
         if (reading_) reading_();
         r_.read_data(p, t, std::move(done));
     }

@@ -33,13 +33,13 @@ cairn::load_options converting() {
 }
 
 /// Of a storage that does not convert: its windows are of the stored dtype.
-struct plain_reader : cairn::torch_reader<cairn::memory_store> {
-    using cairn::torch_reader<cairn::memory_store>::torch_reader;
+struct plain_reader : cairn::torch_reader {
+    using cairn::torch_reader::torch_reader;
     void read_data(const cairn::load_plan& plan, const cairn::read_target& target,
-                   cairn::completion<cairn::done_t> done) {
+                   cairn::completion<cairn::read_result> done) {
         only_ = target;
         only_.resolve_converted = target.resolve_tensor;
-        cairn::torch_reader<cairn::memory_store>::read_data(plan, only_, std::move(done));
+        cairn::torch_reader::read_data(plan, only_, std::move(done));
     }
 
 private:

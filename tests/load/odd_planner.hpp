@@ -39,7 +39,7 @@ struct odd_planner {
     void load_value(const cairn::read_item& i, cairn::value v) {
         inner.load_value(i, std::move(v));
     }
-    void finish_load() { inner.finish_load(); }
+    cairn::load_report finish_load() { return inner.finish_load(); }
 };
 static_assert(cairn::LoadPlanner<odd_planner>);
 

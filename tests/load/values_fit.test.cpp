@@ -256,7 +256,7 @@ namespace {
 
 /// Hands on each value so many times.
 struct odd_reader {
-    cairn::torch_reader<cairn::memory_store> inner;
+    cairn::torch_reader inner;
     int times = 1;
     cairn::read_target to_{};
 
@@ -270,7 +270,7 @@ struct odd_reader {
         return p;
     }
     void read_data(const cairn::load_plan& plan, const cairn::read_target& to,
-                   cairn::completion<cairn::done_t> done) {
+                   cairn::completion<cairn::read_result> done) {
         to_ = to;
         to_.load_value = [this, &to](const cairn::read_item& i, const value& v) {
             for (int k = 0; k < times; ++k) to.load_value(i, v);

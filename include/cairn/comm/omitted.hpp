@@ -42,11 +42,10 @@ inline bool first_warning_if_alone() {
 
 /// A warning for the report of a verb that ran as a group of one although the environment says that
 /// the process is one of several. Once in a process.
-template <Communicator Comm>
-std::optional<std::string> warning_if_alone(const Comm& ranks, bool omitted,
-                                            const environment& get = read_environment) {
-    // Whoever passes `solo` means it.
-    if (ranks.size() != 1 || (std::is_same_v<Comm, solo> && !omitted)) return {};
+/// @param meant  Whoever passes `solo` means it.
+inline std::optional<std::string> warning_if_alone(int ranks, bool meant,
+                                                   const environment& get = read_environment) {
+    if (ranks != 1 || meant) return {};
     auto const found = launch_environment::unused_variables(get);
     if (found.empty() || !first_warning_if_alone()) return {};
     return "this process ran as a group of one, but " + found +

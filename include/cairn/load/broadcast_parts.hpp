@@ -3,13 +3,13 @@
 #define CAIRN_LOAD_BROADCAST_PARTS_HPP
 
 #include <cairn/activity.hpp>
-#include <cairn/comm/data_plane.hpp>
+#include <cairn/comm/erased_data_plane.hpp>
 #include <cairn/completion.hpp>
 #include <cairn/load/pieces.hpp>
 #include <cairn/load/plane_groups.hpp>
 #include <cairn/load/shared_reads.hpp>
 #include <cairn/load/stored_windows.hpp>
-#include <cairn/planner/concepts.hpp>
+#include <cairn/planner/erased_planner.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/layout.hpp>
 
@@ -27,7 +27,6 @@ namespace cairn::detail {
 /// Sends what was read once to those who wait for it: row-major, many small parts together, large
 /// ones in pieces and, where they lie so, without a copy. All ranks of the plane make the same
 /// broadcasts whatever happens to one of them, unless the plane itself fails.
-template <DataPlane Plane, LoadPlanner Plan>
 class part_broadcaster {
 public:
     static constexpr std::uint64_t batch_bytes = std::uint64_t{16} << 20;
@@ -36,9 +35,9 @@ public:
     /// @param timeout  For each broadcast.
     /// @param whole    Whether the plane's ranks are the job's, so that its errors name the right
     ///                  ones.
-    part_broadcaster(Plane& plane, stored_windows<Plan>& windows, Plan& planner,
-                     const load_plan& plan, activity& shown, std::chrono::milliseconds timeout,
-                     bool whole)
+    part_broadcaster(erased_data_plane& plane, stored_windows& windows,
+                     erased_load_planner& planner, const load_plan& plan, activity& shown,
+                     std::chrono::milliseconds timeout, bool whole)
         : plane_(plane), windows_(windows), planner_(planner), plan_(plan), shown_(shown),
           timeout_(timeout), whole_(whole) {}
 
@@ -59,7 +58,8 @@ public:
         } catch (const error& e) {
             plane_.cancel();
             if (whole_) throw;
-            throw error(e.code(), {.found = "as " + to_string(place_in(plane_)) + ": " + e.what()});
+            throw error(e.code(),
+                        {.found = "as " + to_string(place_in(&plane_)) + ": " + e.what()});
         } catch (...) {
             plane_.cancel();
             throw;
@@ -169,9 +169,9 @@ private:
         shown_.advance();
     }
 
-    Plane& plane_;
-    stored_windows<Plan>& windows_;
-    Plan& planner_;
+    erased_data_plane& plane_;
+    stored_windows& windows_;
+    erased_load_planner& planner_;
     const load_plan& plan_;
     activity& shown_;
     std::chrono::milliseconds timeout_;

@@ -11,10 +11,10 @@
 #include <cairn/load/plane_groups.hpp>
 #include <cairn/load/shared_items.hpp>
 #include <cairn/load/shared_reads.hpp>
-#include <cairn/planner/concepts.hpp>
+#include <cairn/planner/erased_planner.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/state/converted.hpp>
-#include <cairn/storage/concepts.hpp>
+#include <cairn/storage/erased_storage.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -26,14 +26,14 @@
 namespace cairn::detail {
 
 /// Carries out what `load_fsm` decides, on the calling thread. One rank's part of one load.
-template <LoadPlanner Plan, StorageReader Reader, class Plane>
 class load_job {
 public:
     /// All arguments outlive the job.
     /// @param refused  Why this rank cannot take part; the others are told in its stead.
     load_job(flat_state& state, std::exception_ptr refused, const checkpoint_id& id,
-             const load_options& options, erased_communicator& comm, Plan& planner, Reader& reader,
-             Plane& plane)
+             const load_options& options, erased_communicator& comm,
+             erased_load_planner& planner, erased_storage_reader& reader,
+             erased_data_plane* plane)
         : state_(state), refused_(std::move(refused)), id_(id), options_(options),
           exchange_(comm, options.coordinator, options.exchange_timeout, clock_.shown()),
           planner_(planner), reader_(reader), plane_(plane),
@@ -41,8 +41,7 @@ public:
           fsm_(exchange_.coordinator()) {}
 
     /// @throws error with every failed rank's own failure.
-    /// @return How long the ranks took.
-    std::vector<phase_time> run() {
+    load_report run() {
         using step = load_fsm::step;
         try {
             while (fsm_.current() != step::done) fsm_.resume(perform(fsm_.current()));
@@ -51,12 +50,12 @@ public:
             throw;
         }
         // Others may have got on, and wait for this rank in a broadcast.
-        if constexpr (DataPlane<Plane>)
-            if (cut_short_ && fsm_.state_modified()) plane_.cancel();
+        if (plane_ != nullptr && cut_short_ && fsm_.state_modified()) plane_->cancel();
         if (!fsm_.succeeded()) throw error(std::move(failures_), fsm_.state_modified());
-        return std::move(phases_);
+        auto report = turns_.take_report();
+        report.phases = std::move(phases_);
+        return report;
     }
-    const read_once_report& read_once() const noexcept { return turns_.report(); }
 
 private:
     using event = load_fsm::event;
@@ -276,10 +275,10 @@ private:
     const load_options& options_;
     phase_clock clock_;
     exchange exchange_;
-    Plan& planner_;
-    Reader& reader_;
-    Plane& plane_;
-    load_turns<Plan, Reader, Plane> turns_;
+    erased_load_planner& planner_;
+    erased_storage_reader& reader_;
+    erased_data_plane* plane_;
+    load_turns turns_;
     load_fsm fsm_;
     plane_place place_;
     metadata meta_;

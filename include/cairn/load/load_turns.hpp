@@ -7,8 +7,8 @@
 #include <cairn/load/broadcast_parts.hpp>
 #include <cairn/load/shared_reads.hpp>
 #include <cairn/load/stored_windows.hpp>
-#include <cairn/planner/concepts.hpp>
-#include <cairn/storage/concepts.hpp>
+#include <cairn/planner/erased_planner.hpp>
+#include <cairn/storage/erased_storage.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -23,17 +23,22 @@ namespace cairn::detail {
 
 /// What one rank does when memory may change: it reads, and where there is a data plane, it
 /// broadcasts what it read for all, in the turns of `shared_reads`.
-template <LoadPlanner Plan, StorageReader Reader, class Plane>
 class load_turns {
 public:
     /// All arguments outlive this.
-    load_turns(Plan& planner, Reader& reader, Plane& plane, phase_clock& clock,
-               std::chrono::milliseconds timeout, const metadata& stored)
+    /// @param plane  May be null.
+    load_turns(erased_load_planner& planner, erased_storage_reader& reader,
+               erased_data_plane* plane, phase_clock& clock, std::chrono::milliseconds timeout,
+               const metadata& stored)
         : planner_(planner), reader_(reader), plane_(plane), clock_(clock), timeout_(timeout),
           windows_(planner, stored) {}
 
     shared_reads& shared() noexcept { return shared_; }
-    const read_once_report& report() const noexcept { return shared_.report(); }
+    /// After the last turn: all but the phases.
+    load_report take_report() {
+        report_.read_once = shared_.report();
+        return std::move(report_);
+    }
 
     /// Of the phase that comes next.
     const char* name() const {
@@ -66,8 +71,7 @@ public:
                         {.expected = std::to_string(some.items.size()) + " values",
                          .found = std::to_string(values_.size()),
                          .remedy = "read_data of the StorageReader must hand on each value once"});
-        if constexpr (CheckingLoadPlanner<Plan>)
-            for (auto const& [item, v] : values_) planner_.check_value(item, v);
+        for (auto const& [item, v] : values_) planner_.check_value(item, v);
     }
     /// @param plan  The finished one, without its values.
     /// @return What this rank tells the others: its times so far, and of how many bytes.
@@ -83,10 +87,10 @@ public:
         return end_of_turn();
     }
     /// @param whole  Whether the data plane's ranks are the job's, by the same numbers.
-    std::vector<std::byte> broadcast(const load_plan& plan, [[maybe_unused]] bool whole) {
-        if constexpr (DataPlane<Plane>)
+    std::vector<std::byte> broadcast(const load_plan& plan, bool whole) {
+        if (plane_ != nullptr)
             timed(shared_reads::once_sent, [&] {
-                part_broadcaster(plane_, windows_, planner_, plan, *clock_.shown(), timeout_,
+                part_broadcaster(*plane_, windows_, planner_, plan, *clock_.shown(), timeout_,
                                  whole)
                     .run(shared_.to_send());
             });
@@ -133,13 +137,17 @@ private:
         target.load_value = [this](const read_item& i, value v) {
             values_.emplace_back(i, std::move(v));
         };
-        (void)await_completion<done_t>([&](auto done) {
+        auto result = await_completion<read_result>([&](auto done) {
             reader_.read_data(some, std::as_const(target), std::move(done));
         });
+        report_.unverified = std::move(result.unverified);
     }
     std::vector<std::byte> end_of_turn() {
-        if constexpr (requires { planner_.finish_load(); })
-            if (shared_.last()) planner_.finish_load();
+        if (shared_.last()) {
+            auto unverified = std::move(report_.unverified);
+            report_ = planner_.finish_load();
+            report_.unverified = std::move(unverified);
+        }
         clock_.stop();
         wire_writer w;
         for (auto const t : shared_.spent()) w.varint(static_cast<std::uint64_t>(t.count()));
@@ -148,12 +156,13 @@ private:
         return std::move(w.out);
     }
 
-    Plan& planner_;
-    Reader& reader_;
-    Plane& plane_;
+    erased_load_planner& planner_;
+    erased_storage_reader& reader_;
+    erased_data_plane* plane_;
     phase_clock& clock_;
     std::chrono::milliseconds timeout_;
-    stored_windows<Plan> windows_;
+    stored_windows windows_;
+    load_report report_{};
     shared_reads shared_{};
     std::vector<std::pair<read_item, value>> values_{};  ///< Read, and not handed on yet.
 };

@@ -2,7 +2,7 @@
 #ifndef CAIRN_LOAD_OPTIONS_HPP
 #define CAIRN_LOAD_OPTIONS_HPP
 
-#include <cairn/planner/default_planner.hpp>
+#include <cairn/planner/options.hpp>
 #include <cairn/storage/torch_options.hpp>
 
 #include <chrono>

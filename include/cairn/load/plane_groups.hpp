@@ -2,7 +2,7 @@
 #ifndef CAIRN_LOAD_PLANE_GROUPS_HPP
 #define CAIRN_LOAD_PLANE_GROUPS_HPP
 
-#include <cairn/comm/data_plane.hpp>
+#include <cairn/comm/erased_data_plane.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/error.hpp>
 
@@ -15,9 +15,6 @@
 #include <vector>
 
 namespace cairn::detail {
-
-/// In place of a `DataPlane`.
-struct no_data_plane {};
 
 /// Where a rank stands among a load's data planes. Without one it is on none.
 struct plane_place {
@@ -33,11 +30,10 @@ struct plane_place {
     friend bool operator==(const plane_place&, const plane_place&) = default;
 };
 
-template <class Plane>
-plane_place place_in(const Plane& plane) {
-    plane_place p;
-    if constexpr (DataPlane<Plane>) p = {true, plane.plane_id(), plane.rank(), plane.size()};
-    return p;
+/// @param plane  Null: none.
+inline plane_place place_in(const erased_data_plane* plane) {
+    if (plane == nullptr) return {};
+    return {true, plane->plane_id(), plane->rank(), plane->size()};
 }
 inline std::string to_string(const plane_place& p) {
     return "rank " + std::to_string(p.rank) + " of " + std::to_string(p.size) + " of data plane " +

@@ -4,7 +4,7 @@
 
 #include <cairn/error.hpp>
 #include <cairn/metadata/metadata.hpp>
-#include <cairn/planner/concepts.hpp>
+#include <cairn/planner/erased_planner.hpp>
 #include <cairn/tensor/convert.hpp>
 
 #include <algorithm>
@@ -22,11 +22,11 @@ namespace cairn::detail {
 /// is memory beside it, whose content is converted when it is full.
 ///
 /// Threads: any, for different items.
-template <LoadPlanner Plan>
 class stored_windows {
 public:
     /// Both outlive this.
-    stored_windows(Plan& planner, const metadata& stored) : planner_(planner), stored_(stored) {}
+    stored_windows(erased_load_planner& planner, const metadata& stored)
+        : planner_(planner), stored_(stored) {}
 
     /// @throws error errc::invalid_plan for a window that the stored dtype does not convert to
     tensor_view open(const read_item& i) {
@@ -65,7 +65,7 @@ public:
     }
 
 private:
-    Plan& planner_;
+    erased_load_planner& planner_;
     const metadata& stored_;
     std::mutex m_{};
     std::map<const std::byte*, std::pair<std::unique_ptr<std::byte[]>, tensor_view>> beside_{};

@@ -3,6 +3,7 @@
 #define CAIRN_PLANNER_CONCEPTS_HPP
 
 #include <cairn/planner/plan.hpp>
+#include <cairn/planner/report.hpp>
 #include <cairn/state/flat_state.hpp>
 
 #include <concepts>
@@ -62,14 +63,15 @@ concept SavePlanner =
 /// | `p.resolve_tensor(item)`                 | `tensor_view`                |
 /// | `p.commit_tensor(item, view)`            | `void`                       |
 /// | `p.load_value(item, value)`             | `void`                       |
-/// | `p.finish_load()`                        | any; optional                |
+/// | `p.finish_load()`                        | `load_report`                |
 ///
 /// **Semantics**: order, lifetime and errors as for @ref SavePlanner. `resolve_tensor` gives the
 /// window that receives exactly `item.shape` elements, of the stored dtype or of one that it
 /// converts to: a window of the user's own memory needs none beside it. `commit_tensor` is told
 /// when it is filled. These two may be called from several threads at once, for
-/// different items; `load_value` from one; `finish_load` when all items of this rank are in place,
-/// and what it throws fails the load. Nothing of the user's is modified before
+/// different items; `load_value` from one; `finish_load` when all items of this rank are in place:
+/// it returns how state and checkpoint differ (the verb fills in phases, `unverified` and
+/// `read_once`), and what it throws fails the load. Nothing of the user's is modified before
 /// `resolve_tensor` or `load_value`, and neither is called before all ranks have agreed that their
 /// plans stand; see also @ref CheckingLoadPlanner. Where a load has a `DataPlane`, some items'
 /// bytes come from another rank, and windows that this rank has read for others are committed when
@@ -88,6 +90,7 @@ concept LoadPlanner =
         { p.resolve_tensor(item) } -> std::same_as<tensor_view>;
         { p.commit_tensor(item, view) } -> std::same_as<void>;
         { p.load_value(item, std::move(v)) } -> std::same_as<void>;
+        { p.finish_load() } -> std::same_as<load_report>;
     };
 
 /// A LoadPlanner that can tell whether a value fits before anything is changed.

@@ -2,9 +2,10 @@
 #ifndef CAIRN_PLANNER_DEFAULT_PLANNER_HPP
 #define CAIRN_PLANNER_DEFAULT_PLANNER_HPP
 
+#include <cairn/detail/config.hpp>
 #include <cairn/planner/concepts.hpp>
-#include <cairn/planner/load_side.hpp>
-#include <cairn/planner/save_side.hpp>
+#include <cairn/planner/options.hpp>
+#include <cairn/planner/report.hpp>
 
 #include <memory>
 #include <utility>
@@ -16,46 +17,43 @@ namespace cairn {
 /// in its options; for more, write a planner of your own that holds one and forwards to it.
 class default_planner {
 public:
-    explicit default_planner(planner_options options = {})
-        : options_(std::make_unique<planner_options>(std::move(options))),
-          save_(*options_), load_(*options_) {}
+    CAIRN_DECL explicit default_planner(planner_options options = {});
+    CAIRN_DECL default_planner(default_planner&&) noexcept;
+    CAIRN_DECL default_planner& operator=(default_planner&&) noexcept;
+    CAIRN_DECL ~default_planner();
 
-    void set_up_save(const flat_state& state, int rank, bool) { save_.set_up(state, rank); }
-    save_plan create_local_save_plan() { return save_.create_local(); }
-    std::pair<std::vector<save_plan>, metadata> create_global_save_plan(
-        std::vector<save_plan> all) {
-        return save_.create_global(std::move(all));
-    }
-    save_plan finish_save_plan(save_plan plan) { return plan; }
-    item_data resolve_data(const write_item& item) { return save_.resolve(item); }
+    CAIRN_DECL void set_up_save(const flat_state& state, int rank, bool coordinator);
+    CAIRN_DECL save_plan create_local_save_plan();
+    CAIRN_DECL std::pair<std::vector<save_plan>, metadata> create_global_save_plan(
+        std::vector<save_plan> all);
+    CAIRN_DECL save_plan finish_save_plan(save_plan plan);
+    CAIRN_DECL item_data resolve_data(const write_item& item);
 
-    void set_up_load(flat_state& state, const metadata& m, int rank, bool) {
-        load_.set_up(state, m, rank);
-    }
-    load_plan create_local_load_plan() { return load_.create_local(); }
-    std::vector<load_plan> create_global_load_plan(std::vector<load_plan> all) {
-        return load_.create_global(std::move(all));
-    }
-    load_plan finish_load_plan(load_plan plan) { return load_.finish_plan(std::move(plan)); }
-    tensor_view resolve_tensor(const read_item& item) { return load_.resolve(item); }
-    void commit_tensor(const read_item& item, const tensor_view& v) { load_.commit(item, v); }
-    void check_value(const read_item& item, const value& v) { load_.check_value(item, v); }
-    void load_value(const read_item& item, value v) { load_.load_value(item, std::move(v)); }
-
-    void finish_load() { load_.finish(); }
+    CAIRN_DECL void set_up_load(flat_state& state, const metadata& m, int rank, bool coordinator);
+    CAIRN_DECL load_plan create_local_load_plan();
+    CAIRN_DECL std::vector<load_plan> create_global_load_plan(std::vector<load_plan> all);
+    CAIRN_DECL load_plan finish_load_plan(load_plan plan);
+    CAIRN_DECL tensor_view resolve_tensor(const read_item& item);
+    CAIRN_DECL void commit_tensor(const read_item& item, const tensor_view& v);
+    CAIRN_DECL void check_value(const read_item& item, const value& v);
+    CAIRN_DECL void load_value(const read_item& item, value v);
+    CAIRN_DECL load_report finish_load();
 
     /// How state and checkpoint differ, after `create_local_load_plan`, also if that threw. Until
     /// `finish_load_plan`, `unexpected` lists what this rank alone does not want.
-    const load_report& report() const noexcept { return load_.report(); }
+    CAIRN_DECL const load_report& report() const noexcept;
 
 private:
-    std::unique_ptr<planner_options> options_;
-    detail::save_side save_;
-    detail::load_side load_;
+    struct sides;
+    std::unique_ptr<sides> sides_;
 };
 static_assert(Planner<default_planner>);
 static_assert(CheckingLoadPlanner<default_planner>);
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/planner/impl/default_planner.ipp>
+#endif
 
 #endif

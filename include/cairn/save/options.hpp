@@ -4,7 +4,7 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/metadata/metadata.hpp>
-#include <cairn/planner/default_planner.hpp>
+#include <cairn/planner/options.hpp>
 #include <cairn/storage/torch_options.hpp>
 
 #include <chrono>

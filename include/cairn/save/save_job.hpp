@@ -7,16 +7,14 @@
 #include <cairn/detail/phases.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/check_text.hpp>
-#include <cairn/planner/concepts.hpp>
-#include <cairn/planner/default_planner.hpp>
+#include <cairn/planner/erased_planner.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/save/place_results.hpp>
 #include <cairn/save/replicas.hpp>
 #include <cairn/save/save_fsm.hpp>
-#include <cairn/storage/concepts.hpp>
+#include <cairn/storage/erased_storage.hpp>
 
-#include <concepts>
 #include <exception>
 #include <span>
 #include <string>
@@ -26,13 +24,13 @@
 namespace cairn::detail {
 
 /// Carries out what `save_fsm` decides, on the calling thread. One rank's part of one save.
-template <SavePlanner Plan, StorageWriter Writer>
 class save_job {
 public:
     /// All arguments outlive the job.
     /// @param refused  Why this rank cannot take part; the others are told in its stead.
     save_job(const flat_state& state, std::exception_ptr refused, const checkpoint_id& id,
-             const save_options& options, erased_communicator& comm, Plan& planner, Writer& writer)
+             const save_options& options, erased_communicator& comm,
+             erased_save_planner& planner, erased_storage_writer& writer)
         : state_(state), refused_(std::move(refused)), id_(id), options_(options),
           exchange_(comm, options.coordinator, options.exchange_timeout, clock_.shown()),
           planner_(planner), writer_(writer), fsm_(exchange_.coordinator()) {}
@@ -155,8 +153,7 @@ private:
         replicas_ = replica_table(plans, options_);
         auto [global, meta] = planner_.create_global_save_plan(std::move(plans));
         meta_ = std::move(meta);
-        // The default planner has checked its own, and can name the ranks.
-        if constexpr (!std::same_as<Plan, default_planner>) check_planned_metadata(meta_);
+        if (!planner_.checks_metadata()) check_planned_metadata(meta_);
         plans_ = writer_.prepare_global_save_plan(std::move(global));
         if (plans_.size() != static_cast<std::size_t>(exchange_.size())) {
             throw error(errc::invalid_plan,
@@ -310,8 +307,8 @@ private:
     const save_options& options_;
     phase_clock clock_;
     exchange exchange_;
-    Plan& planner_;
-    Writer& writer_;
+    erased_save_planner& planner_;
+    erased_storage_writer& writer_;
     save_fsm fsm_;
     bool begun_ = false;        ///< The writer was reset for this save.
     bool all_removed_ = false;  ///< Of what this rank wrote, after a failure.

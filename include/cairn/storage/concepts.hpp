@@ -39,6 +39,13 @@ struct sweep_result {
     std::vector<std::string> warnings{};  ///< What could not be removed, and why.
 };
 
+/// How a read went.
+struct read_result {
+    /// What the load so far was handed without a checksum to vouch for it, one line each; the last
+    /// call's list counts.
+    std::vector<std::string> unverified{};
+};
+
 /// How a save has ended, which says what a sweep may remove.
 enum class save_end {
     committed,  ///< The checkpoint exists: what it replaced can go.
@@ -134,7 +141,7 @@ struct read_target {
 /// | `r.set_up_reader(meta, setup)`       | all         | the coordinator's metadata, and who I am |
 /// | `r.prepare_local_load_plan(plan)`    | all         | → `load_plan`                         |
 /// | `r.prepare_global_load_plan(plans)`  | coordinator | → `std::vector<load_plan>`            |
-/// | `r.read_data(plan, target, done)`    | all         | `done()` when every item is in place  |
+/// | `r.read_data(plan, target, done)`    | all         | `done(read_result)`: every item is in place |
 ///
 /// **Semantics**: as for @ref StorageWriter. A reader checks every byte it hands on against a
 /// checksum where one exists; a window whose check fails may hold wrong bytes, but `read_data`
@@ -149,7 +156,7 @@ template <class R>
 concept StorageReader = std::movable<R> &&
     requires(R& r, const checkpoint_id& id, const storage_setup& s, const metadata& m,
              load_plan plan, std::vector<load_plan> plans, const read_target& target,
-             completion<done_t> done) {
+             completion<read_result> done) {
     { r.reset(id) } -> std::same_as<void>;
     { r.read_metadata() } -> std::same_as<metadata>;
     { r.set_up_reader(m, s) } -> std::same_as<void>;

@@ -2,30 +2,13 @@
 #ifndef CAIRN_STORAGE_TORCH_READER_HPP
 #define CAIRN_STORAGE_TORCH_READER_HPP
 
-#include <cairn/format/native/index.hpp>
-#include <cairn/metadata/check.hpp>
-#include <cairn/object_store/read_whole.hpp>
-#include <cairn/storage/claim.hpp>
+#include <cairn/detail/config.hpp>
+#include <cairn/object_store/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
-#include <cairn/storage/data_file.hpp>
-#include <cairn/storage/file_sizes.hpp>
-#include <cairn/storage/read_payload.hpp>
 #include <cairn/storage/torch_options.hpp>
-#include <cairn/storage/unverified.hpp>
 
-#include <boost/asio/post.hpp>
-#include <boost/asio/thread_pool.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <map>
+#include <concepts>
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,283 +18,45 @@ namespace cairn {
 /// byte against a checksum and reads only what is wanted where cairn wrote the checkpoint.
 ///
 /// Each rank has its own. One load at a time. Files are read on `options.thread_count` threads.
-template <ObjectStore Store>
 class torch_reader {
 public:
+    template <class Store>
+        requires(!std::derived_from<Store, torch_reader> && ObjectStore<Store>)
     explicit torch_reader(Store store, torch_reader_options options = {})
-        : s_(std::make_unique<state>(std::move(store), options)) {}
+        : torch_reader(detail::erased_store(std::move(store)), options) {}
+    CAIRN_DECL explicit torch_reader(detail::erased_store store, torch_reader_options options = {});
+    CAIRN_DECL torch_reader(torch_reader&&) noexcept;
+    CAIRN_DECL torch_reader& operator=(torch_reader&&) noexcept;
+    CAIRN_DECL ~torch_reader();
 
     /// Points the store at a checkpoint, if the store knows how; an empty id keeps the place.
-    void reset(const checkpoint_id& id) {
-        if constexpr (RelocatableStore<Store>) {
-            if (!id.empty()) s_->placed.emplace(s_->base.at(id));
-        }
-        s_->meta = {};
-        s_->unverified.reset();
-    }
+    CAIRN_DECL void reset(const checkpoint_id& id);
 
     /// @throws error errc::not_found where there is no checkpoint; errc::corrupt,
     /// errc::checksum_mismatch, errc::unsupported or errc::invalid_plan if `.metadata` cannot be
     /// trusted.
-    metadata read_metadata() {
-        auto const name = s_->store().describe(detail::metadata_name);
-        try {
-            auto bytes = metadata_bytes();
-            for (int again = 3;; --again) {
-                auto file = format::native::parse_metadata_file(bytes);
-                check_metadata(file.meta);
-                // A save may have replaced it meanwhile, and removed the old data files.
-                if (detail::note_file_sizes(s_->store(), file.meta) || again == 0)
-                    return std::move(file.meta);
-                auto now = metadata_bytes();
-                if (now == bytes) return std::move(file.meta);
-                bytes = std::move(now);
-            }
-        } catch (const error& e) {
-            auto where = e.context();
-            if (where.file.empty()) where.file = name;
-            if (e.code() == make_error_code(errc::not_found)) {
-                where.remedy = "a save that did not finish leaves none: is this the directory of a "
-                               "complete checkpoint?";
-            }
-            throw error(e.code(), std::move(where));
-        }
-    }
+    CAIRN_DECL metadata read_metadata();
 
-    void set_up_reader(const metadata& m, const storage_setup& me) {
-        s_->meta = m;
-        s_->activity = me.activity;
-        s_->unverified.note_metadata(m);
-    }
+    CAIRN_DECL void set_up_reader(const metadata& m, const storage_setup& me);
+
     /// Looks for the files of the plan: that one is missing or cut short is known before memory
     /// changes.
-    load_plan prepare_local_load_plan(load_plan plan) {
-        struct wanted {
-            const std::string* fqn;
-            std::uint64_t end = 0;  ///< Up to which byte there is something of it.
-        };
-        std::map<std::string_view, wanted> files;
-        for (auto const& item : plan.items) {
-            auto const& at = location_of(item);
-            auto& end = files.try_emplace(at.file, wanted{&item.fqn}).first->second.end;
-            end = std::max(end, at.length > UINT64_MAX - at.offset ? UINT64_MAX
-                                                                   : at.offset + at.length);
-        }
-        for (auto const& [name, w] : files) {
-            std::string const file(name);
-            auto const end = w.end;
-            naming(*w.fqn, file, [&] {
-                auto r = detail::open_data_file(s_->store(), file);
-                detail::check_size(s_->store(), file, s_->meta, r.size(), end);
-            });
-            if (s_->activity) s_->activity->advance();
-        }
-        return plan;
-    }
-    std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan> plans) { return plans; }
+    CAIRN_DECL load_plan prepare_local_load_plan(load_plan plan);
+    CAIRN_DECL std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan> plans);
 
-    void read_data(const load_plan& plan, const read_target& target, completion<done_t> done) {
-        auto job = std::make_shared<read_job>(plan, target, std::move(done));
-        try {
-            job->files = group_by_file(plan);
-        } catch (...) {
-            return job->done.fail(std::current_exception());
-        }
-        job->left = job->files.size();
-        if (job->left == 0) return job->done(done_t{});
-        for (auto const& file : job->files) {
-            boost::asio::post(pool(), [this, job, &file] {
-                try {
-                    if (!job->failed()) read_file(*job, file.first, file.second);
-                } catch (...) {
-                    job->fail(std::current_exception());
-                }
-                job->end_of_file();
-            });
-        }
-    }
-
-    Store& store() noexcept { return s_->store(); }
-    /// What the last load handed on without a checksum to vouch for it, one line each.
-    std::vector<std::string> unverified() const { return s_->unverified.lines(); }
+    CAIRN_DECL void read_data(const load_plan& plan, const read_target& target,
+                              completion<read_result> done);
 
 private:
-    struct state {
-        state(Store st, torch_reader_options o) : base(std::move(st)), options(o) {}
-        Store& store() noexcept { return placed ? *placed : base; }
-        Store base;                     ///< As it was given.
-        std::optional<Store> placed{};  ///< Pointed at the checkpoint, where the store can be.
-        torch_reader_options options;
-        metadata meta{};
-        detail::unverified unverified{};
-        std::shared_ptr<cairn::activity> activity{};
-        std::unique_ptr<boost::asio::thread_pool> pool{};  // last: its threads end first
-    };
-    /// All that is wanted of one stored item; `items` are positions in the plan.
-    struct item_group {
-        std::uint64_t offset = 0;
-        const tensor_metadata* tensor = nullptr;
-        const chunk* source = nullptr;
-        const storage_location* value = nullptr;
-        std::vector<std::uint32_t> items{};
-    };
-    using file_groups = std::map<std::string, std::vector<item_group>>;
-    struct read_job {
-        read_job(const load_plan& p, const read_target& t, completion<done_t> d)
-            : plan(p), target(t), done(std::move(d)) {}
-        bool failed() {
-            std::lock_guard const lock(m);
-            return failure != nullptr;
-        }
-        void fail(std::exception_ptr e) {
-            std::lock_guard const lock(m);
-            if (!failure) failure = std::move(e);
-        }
-        void end_of_file() {
-            {
-                std::lock_guard const lock(m);
-                if (--left != 0) return;
-            }
-            if (failure) return done.fail(failure);
-            done(done_t{});
-        }
-        const load_plan& plan;
-        const read_target& target;
-        file_groups files;
-        /// For a slab; as many as there are files being read at once.
-        std::vector<std::byte> take_scratch() {
-            std::lock_guard const lock(m);
-            if (scratch.empty()) return {};
-            auto s = std::move(scratch.back());
-            scratch.pop_back();
-            return s;
-        }
-        void give_back(std::vector<std::byte> s) {
-            std::lock_guard const lock(m);
-            scratch.push_back(std::move(s));
-        }
-        std::mutex m;
-        std::mutex objects;
-        std::vector<std::vector<std::byte>> scratch;
-        std::size_t left = 0;
-        std::exception_ptr failure;
-        completion<done_t> done;
-    };
-
-    byte_vector metadata_bytes() { return detail::read_whole(s_->store(), detail::metadata_name); }
-
-    boost::asio::thread_pool& pool() {
-        if (!s_->pool) {
-            s_->pool = std::make_unique<boost::asio::thread_pool>(
-                static_cast<std::size_t>(std::max(1, s_->options.thread_count)));
-        }
-        return *s_->pool;
-    }
-
-    /// @throws error errc::missing_key for an item that the metadata does not have
-    const storage_location& location_of(const read_item& item) const {
-        if (item.kind == item_kind::value) {
-            if (auto const* o = s_->meta.value(item.fqn)) return o->at;
-        } else if (auto const* t = s_->meta.tensor(item.fqn)) {
-            if (item.chunk < t->chunks.size()) return t->chunks[item.chunk].at;
-        }
-        throw error(errc::missing_key,
-                    {.fqn = item.fqn, .expected = "an item that the metadata names"});
-    }
-    /// Items by file, in the order of their offsets; items of one chunk together, so that it is
-    /// read once.
-    file_groups group_by_file(const load_plan& plan) const {
-        std::map<std::pair<std::string, std::uint64_t>, item_group> groups;
-        for (std::uint32_t i = 0; i < plan.items.size(); ++i) {
-            auto const& item = plan.items[i];
-            auto const& at = location_of(item);
-            item_group g;
-            if (item.kind == item_kind::value) {
-                g.value = &at;
-            } else {
-                g.tensor = s_->meta.tensor(item.fqn);
-                g.source = &g.tensor->chunks[item.chunk];
-            }
-            g.offset = at.offset;
-            groups.try_emplace({at.file, at.offset}, std::move(g))
-                .first->second.items.push_back(i);
-        }
-        file_groups files;
-        for (auto& [key, g] : groups) files[key.first].push_back(std::move(g));
-        return files;
-    }
-
-    /// What `f()` throws names the tensor and the file.
-    template <class F>
-    void naming(const std::string& fqn, const std::string& file, F&& f) {
-        try {
-            detail::of_data_file(s_->store(), file, std::forward<F>(f));
-        } catch (const error& e) {
-            auto where = e.context();
-            if (where.fqn.empty()) where.fqn = fqn;
-            if (where.file.empty()) where.file = s_->store().describe(file);
-            throw error(e.code(), std::move(where));
-        }
-    }
-
-    void read_file(read_job& job, const std::string& name, const std::vector<item_group>& groups) {
-        using handle = decltype(s_->store().open(name));
-        detail::open_file<handle> file(detail::open_data_file(s_->store(), name),
-                                       s_->store().describe(name), s_->activity.get());
-        detail::check_size(s_->store(), name, s_->meta, file.size());
-        auto scratch = job.take_scratch();
-        for (auto const& g : groups) {
-            auto const& fqn = job.plan.items[g.items.front()].fqn;
-            naming(fqn, name, [&] {
-                if (g.tensor != nullptr)
-                    read_tensor(job, file, fqn, g, scratch);
-                else
-                    read_object(job, file, fqn, g);
-            });
-        }
-        job.give_back(std::move(scratch));
-    }
-
-    template <class File>
-    void read_tensor(read_job& job, File& file, const std::string& fqn, const item_group& g,
-                     std::vector<std::byte>& scratch) {
-        auto payload = detail::find_payload(file, fqn, *g.tensor, *g.source, s_->meta.save_id);
-        if (!payload.checked) s_->unverified.note_item(file.described());
-        std::vector<detail::payload_part> parts;
-        std::vector<tensor_view> views;
-        for (auto i : g.items) {
-            auto const& item = job.plan.items[i];
-            views.push_back(job.target.resolve_converted(item));
-            parts.push_back({box(item.source_offsets, item.shape), views.back()});
-        }
-        detail::payload_reader(file, fqn, std::move(payload), std::move(parts), scratch).run();
-        for (std::size_t k = 0; k < g.items.size(); ++k)
-            job.target.commit_tensor(job.plan.items[g.items[k]], views[k]);
-    }
-
-    template <class File>
-    void read_object(read_job& job, File& file, const std::string& fqn, const item_group& g) {
-        detail::check_item(file, fqn, *g.value);
-        std::vector<std::byte> bytes(static_cast<std::size_t>(g.value->length));
-        file.read(g.value->offset, bytes);
-        if (g.value->layout) {
-            (void)file.footer(s_->meta.save_id);
-            if (format::crc32(bytes) != g.value->layout->item_crc) {
-                throw error(errc::checksum_mismatch, {.fqn = fqn, .file = file.described(),
-                                                      .expected = "the object as it was written",
-                                                      .found = "other bytes"});
-            }
-        }
-        bool checked = false;
-        auto v = format::torch::decode_value(bytes, &checked);
-        if (!checked) s_->unverified.note_item(file.described());
-        std::lock_guard const lock(job.objects);
-        for (auto i : g.items) job.target.load_value(job.plan.items[i], v);
-    }
-
+    struct state;
     std::unique_ptr<state> s_;
 };
+static_assert(StorageReader<torch_reader>);
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/storage/impl/torch_reader.ipp>
+#endif
 
 #endif

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_LOAD_PARTS_HPP
+#define CAIRN_LOAD_PARTS_HPP
+
+#include <cairn/comm/concepts.hpp>
+#include <cairn/comm/data_plane.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/planner/concepts.hpp>
+#include <cairn/storage/concepts.hpp>
+
+#include <type_traits>
+
+namespace cairn {
+
+/// What a load can be composed of besides its state, in any order.
+template <class T>
+concept LoadPart =
+    Communicator<std::remove_cvref_t<T>> || LoadPlanner<std::remove_cvref_t<T>> ||
+    StorageReader<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>> ||
+    DataPlane<std::remove_cvref_t<T>>;
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_ERASED_STORE_HPP
+#define CAIRN_OBJECT_STORE_ERASED_STORE_HPP
+
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/prefixed.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// An ObjectStore whose type is known to nobody who uses it: one virtual call per operation, so
+/// that the formats above it are compiled once. Copies share one store.
+class erased_store {
+    struct any_writer {
+        virtual ~any_writer() = default;
+        virtual void write(std::uint64_t at, byte_span) = 0;
+        virtual void finish(bool durable) = 0;
+    };
+    struct any_reader {
+        virtual ~any_reader() = default;
+        virtual void read(std::uint64_t at, std::span<std::byte> into) = 0;
+        virtual std::uint64_t size() = 0;
+    };
+    struct any_store {
+        virtual ~any_store() = default;
+        virtual std::unique_ptr<any_writer> create(std::string_view, std::uint64_t size,
+                                                   bool durable) = 0;
+        virtual void publish(std::string_view, byte_span, std::optional<object_tag>) = 0;
+        virtual std::unique_ptr<any_reader> open(std::string_view) = 0;
+        virtual object_tag tag(std::string_view) = 0;
+        virtual std::vector<object_info> list() = 0;
+        virtual void remove(std::string_view) = 0;
+        virtual void sync() = 0;
+        virtual std::string describe(std::string_view) = 0;
+        virtual std::shared_ptr<any_store> at(const std::string& id) const = 0;
+    };
+    template <class Handle>
+    struct writer_of final : any_writer {
+        explicit writer_of(Handle h) : h_(std::move(h)) {}
+        void write(std::uint64_t at, byte_span b) override { h_.write(at, b); }
+        void finish(bool durable) override { h_.finish(durable); }
+        Handle h_;
+    };
+    template <class Handle>
+    struct reader_of final : any_reader {
+        explicit reader_of(Handle h) : h_(std::move(h)) {}
+        void read(std::uint64_t at, std::span<std::byte> into) override { h_.read(at, into); }
+        std::uint64_t size() override { return h_.size(); }
+        Handle h_;
+    };
+    template <ObjectStore Store>
+    struct store_of final : any_store {
+        explicit store_of(Store s) : s_(std::move(s)) {}
+        std::unique_ptr<any_writer> create(std::string_view name, std::uint64_t size,
+                                           [[maybe_unused]] bool durable) override {
+            auto const begin = [&] {
+                if constexpr (WriteBackStore<Store>)
+                    return s_.create(name, size, durable);
+                else
+                    return s_.create(name, size);
+            };
+            return std::make_unique<writer_of<decltype(begin())>>(begin());
+        }
+        void publish(std::string_view name, byte_span b,
+                     std::optional<object_tag> match) override {
+            s_.publish(name, b, std::move(match));
+        }
+        std::unique_ptr<any_reader> open(std::string_view name) override {
+            return std::make_unique<reader_of<decltype(s_.open(name))>>(s_.open(name));
+        }
+        object_tag tag(std::string_view name) override { return s_.tag(name); }
+        std::vector<object_info> list() override { return s_.list(); }
+        void remove(std::string_view name) override { s_.remove(name); }
+        void sync() override { s_.sync(); }
+        std::string describe(std::string_view name) override { return s_.describe(name); }
+        std::shared_ptr<any_store> at([[maybe_unused]] const std::string& id) const override {
+            if constexpr (RelocatableStore<Store>)
+                return std::make_shared<store_of>(s_.at(id));
+            else
+                return nullptr;
+        }
+        Store s_;
+    };
+
+public:
+    /// An object that is being written. Threads: any, for ranges that do not meet.
+    class writer {
+    public:
+        explicit writer(std::unique_ptr<any_writer> w) : w_(std::move(w)) {}
+        void write(std::uint64_t at, byte_span b) { w_->write(at, b); }
+        void finish(bool durable) { w_->finish(durable); }
+
+    private:
+        std::unique_ptr<any_writer> w_;
+    };
+    class reader {
+    public:
+        explicit reader(std::unique_ptr<any_reader> r) : r_(std::move(r)) {}
+        void read(std::uint64_t at, std::span<std::byte> into) { r_->read(at, into); }
+        std::uint64_t size() { return r_->size(); }
+
+    private:
+        std::unique_ptr<any_reader> r_;
+    };
+
+    // The order matters: that a store is movable is asked of this constructor too.
+    template <class Store>
+        requires(!std::same_as<Store, erased_store> && ObjectStore<Store>)
+    explicit erased_store(Store s) : s_(std::make_shared<store_of<Store>>(std::move(s))) {}
+
+    /// Of a store that the caller keeps: a copy where copies share the place, else by reference.
+    template <ObjectStore Store>
+    static erased_store share(Store& store) {
+        if constexpr (RelocatableStore<Store> && std::copy_constructible<Store>)
+            return erased_store(Store(store));
+        else
+            return erased_store(prefixed_store<Store>(store));
+    }
+
+    /// The store of that checkpoint, where the store has places; else this one.
+    erased_store at(const std::string& id) const {
+        erased_store other(*this);
+        if (auto there = s_->at(id)) other.s_ = std::move(there);
+        return other;
+    }
+    writer create(std::string_view name, std::uint64_t size, bool durable = true) {
+        return writer(s_->create(name, size, durable));
+    }
+    void publish(std::string_view name, byte_span b, std::optional<object_tag> match) {
+        s_->publish(name, b, std::move(match));
+    }
+    reader open(std::string_view name) { return reader(s_->open(name)); }
+    object_tag tag(std::string_view name) { return s_->tag(name); }
+    std::vector<object_info> list() { return s_->list(); }
+    void remove(std::string_view name) { s_->remove(name); }
+    void sync() { s_->sync(); }
+    std::string describe(std::string_view name) { return s_->describe(name); }
+
+private:
+    std::shared_ptr<any_store> s_;
+};
+static_assert(RelocatableStore<erased_store> && WriteBackStore<erased_store>);
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_PREFIXED_HPP
+#define CAIRN_OBJECT_STORE_PREFIXED_HPP
+
+#include <cairn/object_store/concepts.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// Places in an ObjectStore that has none of its own: each name gets the place's id as a prefix.
+///
+/// Lifetime: the store is somebody else's, and outlives this and what `at` gives.
+/// **Models**: `RelocatableStore`, and `WriteBackStore` where the store is one.
+template <ObjectStore Store>
+class prefixed_store {
+public:
+    explicit prefixed_store(Store& base) : base_(std::addressof(base)) {}
+
+    /// The place `id` of the store itself: its object `x` is the store's `id/x`.
+    prefixed_store at(std::string id) const {
+        prefixed_store p(*base_);
+        p.prefix_ = std::move(id) + "/";
+        return p;
+    }
+    auto create(std::string_view name, std::uint64_t size) {
+        return base_->create(full(name), size);
+    }
+    auto create(std::string_view name, std::uint64_t size, bool durable)
+        requires WriteBackStore<Store>
+    {
+        return base_->create(full(name), size, durable);
+    }
+    void publish(std::string_view name, byte_span b, std::optional<object_tag> match) {
+        base_->publish(full(name), b, std::move(match));
+    }
+    auto open(std::string_view name) { return base_->open(full(name)); }
+    object_tag tag(std::string_view name) { return base_->tag(full(name)); }
+    std::vector<object_info> list() {
+        std::vector<object_info> mine;
+        for (auto& info : base_->list()) {
+            if (!info.name.starts_with(prefix_)) continue;
+            info.name.erase(0, prefix_.size());
+            mine.push_back(std::move(info));
+        }
+        return mine;
+    }
+    void remove(std::string_view name) { base_->remove(full(name)); }
+    void sync() { base_->sync(); }
+    std::string describe(std::string_view name) { return base_->describe(full(name)); }
+
+private:
+    std::string full(std::string_view name) const { return prefix_ + std::string(name); }
+
+    Store* base_;
+    std::string prefix_;
+};
+
+}  // namespace cairn
+
+#endif

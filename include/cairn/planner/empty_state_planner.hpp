@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_PLANNER_EMPTY_STATE_PLANNER_HPP
+#define CAIRN_PLANNER_EMPTY_STATE_PLANNER_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/planner/concepts.hpp>
+#include <cairn/planner/default_planner.hpp>
+#include <cairn/state/state_dict.hpp>
+#include <cairn/tensor/box.hpp>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace cairn {
+
+/// A tensor of a checkpoint for which this rank wants memory.
+struct wanted_tensor {
+    std::string fqn{};
+    dtype type = dtype::float32;
+    index_vector global_shape{};
+    /// The boxes that this rank shall hold; nullopt: the whole.
+    std::optional<std::vector<box>> boxes{};
+};
+
+/// Makes memory for a tensor: returns a tensor or sharded tensor of yours, moved into a node.
+using tensor_allocator = std::function<node(const wanted_tensor&)>;
+
+/// Host memory of the node's own.
+CAIRN_DECL node allocate_on_host(const wanted_tensor& w);
+
+/// How a load without a template lays tensors out.
+struct load_tree_options {
+    /// Only keys at or below this dotted name; empty: all.
+    std::string prefix{};
+    /// Which boxes of a tensor this rank holds; empty function or nullopt: the whole.
+    std::function<std::optional<std::vector<box>>(const std::string& fqn, const tensor_metadata&)>
+        layout{};
+    tensor_allocator allocate = allocate_on_host;
+};
+
+/// A LoadPlanner that wants what the checkpoint holds; DCP's `_EmptyStateDictLoadPlanner`. It
+/// replaces the state that the load was given; `take()` hands the filled tree out afterwards.
+class empty_state_planner {
+public:
+    explicit empty_state_planner(load_tree_options options, planner_options planner = {})
+        : options_(std::move(options)), inner_(std::move(planner)) {}
+
+    CAIRN_DECL void set_up_load(flat_state& state, const metadata& m, int rank, bool coordinator);
+    load_plan create_local_load_plan() { return inner_.create_local_load_plan(); }
+    std::vector<load_plan> create_global_load_plan(std::vector<load_plan> all) {
+        return inner_.create_global_load_plan(std::move(all));
+    }
+    load_plan finish_load_plan(load_plan plan) { return inner_.finish_load_plan(std::move(plan)); }
+    tensor_view resolve_tensor(const read_item& item) { return inner_.resolve_tensor(item); }
+    void commit_tensor(const read_item& item, const tensor_view& v) {
+        inner_.commit_tensor(item, v);
+    }
+    void load_value(const read_item& item, value v) { inner_.load_value(item, std::move(v)); }
+    load_report finish_load() { return inner_.finish_load(); }
+
+    /// The tree, nested as it was saved.
+    state_dict take() { return std::move(tree_); }
+
+private:
+    CAIRN_DECL bool wanted(std::string_view fqn) const;
+    CAIRN_DECL node make(const std::string& fqn,
+                         const std::variant<tensor_metadata, value_metadata>& entry,
+                         flat_state& state) const;
+
+    load_tree_options options_;
+    default_planner inner_;
+    state_dict tree_;
+};
+static_assert(LoadPlanner<empty_state_planner>);
+
+namespace detail {
+
+/// An optimizer's state, each tensor laid out as the parameter of the same name.
+CAIRN_DECL load_tree_options laid_out_as(const state_dict& model_state,
+                                         const std::string& optimizer_key);
+
+}  // namespace detail
+}  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/planner/impl/empty_state_planner.ipp>
+#endif
+
+#endif

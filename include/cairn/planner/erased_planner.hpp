@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_PLANNER_ERASED_PLANNER_HPP
+#define CAIRN_PLANNER_ERASED_PLANNER_HPP
+
+#include <cairn/planner/concepts.hpp>
+
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+class default_planner;
+
+namespace detail {
+
+/// A planner whose type is known to nobody below the verb. Promises what its concept promises.
+class erased_save_planner {
+public:
+    erased_save_planner() = default;
+    erased_save_planner(erased_save_planner&&) = delete;
+
+    virtual void set_up_save(const flat_state&, int rank, bool coordinator) = 0;
+    virtual save_plan create_local_save_plan() = 0;
+    virtual std::pair<std::vector<save_plan>, metadata> create_global_save_plan(
+        std::vector<save_plan>) = 0;
+    virtual save_plan finish_save_plan(save_plan) = 0;
+    virtual item_data resolve_data(const write_item&) = 0;
+    /// Whether the metadata it plans need no check: it has checked them, and can name the ranks.
+    virtual bool checks_metadata() const = 0;
+
+protected:
+    ~erased_save_planner() = default;
+};
+class erased_load_planner {
+public:
+    erased_load_planner() = default;
+    erased_load_planner(erased_load_planner&&) = delete;
+
+    virtual void set_up_load(flat_state&, const metadata&, int rank, bool coordinator) = 0;
+    virtual load_plan create_local_load_plan() = 0;
+    virtual std::vector<load_plan> create_global_load_plan(std::vector<load_plan>) = 0;
+    virtual load_plan finish_load_plan(load_plan) = 0;
+    virtual tensor_view resolve_tensor(const read_item&) = 0;
+    virtual void commit_tensor(const read_item&, tensor_view) = 0;
+    /// Nothing, where the planner is no `CheckingLoadPlanner`.
+    virtual void check_value(const read_item&, const value&) = 0;
+    virtual void load_value(const read_item&, value) = 0;
+    virtual load_report finish_load() = 0;
+
+protected:
+    ~erased_load_planner() = default;
+};
+
+/// The erased form of a planner, for as long as a verb runs.
+template <SavePlanner P>
+class save_planner_ref final : public erased_save_planner {
+public:
+    explicit save_planner_ref(P& to) : to_(to) {}
+
+    void set_up_save(const flat_state& state, int rank, bool coordinator) override {
+        to_.set_up_save(state, rank, coordinator);
+    }
+    save_plan create_local_save_plan() override { return to_.create_local_save_plan(); }
+    std::pair<std::vector<save_plan>, metadata> create_global_save_plan(
+        std::vector<save_plan> all) override {
+        return to_.create_global_save_plan(std::move(all));
+    }
+    save_plan finish_save_plan(save_plan plan) override {
+        return to_.finish_save_plan(std::move(plan));
+    }
+    item_data resolve_data(const write_item& item) override { return to_.resolve_data(item); }
+    bool checks_metadata() const override { return std::is_same_v<P, default_planner>; }
+
+private:
+    P& to_;
+};
+template <LoadPlanner P>
+class load_planner_ref final : public erased_load_planner {
+public:
+    explicit load_planner_ref(P& to) : to_(to) {}
+
+    void set_up_load(flat_state& state, const metadata& m, int rank, bool coordinator) override {
+        to_.set_up_load(state, m, rank, coordinator);
+    }
+    load_plan create_local_load_plan() override { return to_.create_local_load_plan(); }
+    std::vector<load_plan> create_global_load_plan(std::vector<load_plan> all) override {
+        return to_.create_global_load_plan(std::move(all));
+    }
+    load_plan finish_load_plan(load_plan plan) override {
+        return to_.finish_load_plan(std::move(plan));
+    }
+    tensor_view resolve_tensor(const read_item& item) override { return to_.resolve_tensor(item); }
+    void commit_tensor(const read_item& item, tensor_view v) override {
+        to_.commit_tensor(item, v);
+    }
+    void check_value(const read_item& item, const value& v) override {
+        if constexpr (CheckingLoadPlanner<P>) to_.check_value(item, v);
+    }
+    void load_value(const read_item& item, value v) override { to_.load_value(item, std::move(v)); }
+    load_report finish_load() override { return to_.finish_load(); }
+
+private:
+    P& to_;
+};
+
+}  // namespace detail
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_PARTS_HPP
+#define CAIRN_SAVE_PARTS_HPP
+
+#include <cairn/comm/concepts.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/planner/concepts.hpp>
+#include <cairn/storage/concepts.hpp>
+
+#include <type_traits>
+
+namespace cairn {
+
+/// What a save can be composed of besides its state, in any order.
+template <class T>
+concept SavePart =
+    Communicator<std::remove_cvref_t<T>> || SavePlanner<std::remove_cvref_t<T>> ||
+    StorageWriter<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>>;
+
+}  // namespace cairn
+
+#endif
