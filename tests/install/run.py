@@ -47,7 +47,7 @@ def wrap(root: pathlib.Path, app: pathlib.Path):
     (app / "trainer.cpp").write_text(block(root / "README.md", "cpp", "int main"))
     meson_setup(root, app, app / "build")
     # Nothing of cairn's own: no target, nothing to install, no library that only its tests want.
-    targets = [t["name"] for t in introspect(app / "build", "targets")]
+    targets = [t["name"] for t in introspect(app / "build", "targets") if t["build_by_default"]]
     names = [d["name"].lower() for d in introspect(app / "build", "dependencies")]
     installed = introspect(app / "build", "installed")
     log = (app / "build/meson-logs/meson-log.txt").read_text()
@@ -59,6 +59,12 @@ def wrap(root: pathlib.Path, app: pathlib.Path):
     run(app / "build/trainer", cwd=app)
     if not (app / "ckpt/step_100/.metadata").exists():
         sys.exit("the program left no checkpoint")
+    # The same, with what knows no type of the user's compiled once.
+    text = (app / "meson.build").read_text()
+    (app / "meson.build").write_text(text.replace("'cairn')", "'cairn_compiled')"))
+    meson_setup(root, app, app / "build-compiled")
+    run("meson", "compile", "-C", app / "build-compiled")
+    run(app / "build-compiled/trainer", cwd=app)
 
 
 def meson_setup(root: pathlib.Path, app: pathlib.Path, build: pathlib.Path, **how):
@@ -95,7 +101,15 @@ def with_make(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, envir
     (app / "trainer").unlink()
     shutil.copy(HERE / "app/trainer.cpp", app)
     (app / "Makefile").write_text(block(page, "make"))
-    run("make", cwd=app, env=dict(environment, CXXFLAGS="-O0 -Wall -Wextra -Werror"))
+    flags = dict(environment, CXXFLAGS="-O0 -Wall -Wextra -Werror")
+    run("make", cwd=app, env=flags)
+    run(app / "trainer", cwd=app)
+    # The same, with what knows no type of the user's compiled once.
+    (app / "trainer").unlink()
+    (app / "cairn.cpp").write_text(block(page, "cpp", "cairn/src.hpp"))
+    with open(app / "Makefile", "a") as makefile:
+        makefile.write(block(page, "make", "CAIRN_SEPARATE_COMPILATION"))
+    run("make", cwd=app, env=flags)
     run(app / "trainer", cwd=app)
 
 
