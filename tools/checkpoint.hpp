@@ -3,7 +3,9 @@
 #define CAIRN_TOOLS_CHECKPOINT_HPP
 
 #include <cairn/cairn.hpp>
+#include <cairn/format/native/index.hpp>
 #include <cairn/object_store/read_whole.hpp>
+#include <cairn/planner/reshard.hpp>
 
 #include <algorithm>
 #include <cstdint>

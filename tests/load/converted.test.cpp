@@ -4,6 +4,7 @@
 #include "replicas.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/tensor/convert.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stored payload is exactly the box that the metadata says, or the checkpoint is corrupt.
 #include <cairn/cairn.hpp>
+#include <cairn/format/native/index.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stored value that does not fit is known, and named, before anything of any rank's changes.
 #include <cairn/cairn.hpp>
+#include <cairn/format/native/index.hpp>
+#include <cairn/tensor/convert.hpp>
 
 #include <boost/test/unit_test.hpp>
 

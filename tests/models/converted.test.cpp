@@ -5,6 +5,7 @@
 #include <cairn/models.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
+#include <cairn/storage/torch_reader.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Boxes without elements: PyTorch tells the chunks of a tensor apart by their offsets alone.
+#include <cairn/format/native/index.hpp>
 #include <cairn/planner/dedup.hpp>
 
 #include <cairn/cairn.hpp>
+#include <cairn/planner/global_plan.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cairn/planner/default_planner.hpp>
+#include <cairn/planner/global_plan.hpp>
 #include <cairn/planner/plan_codec.hpp>
 
 #include <cairn/cairn.hpp>
+#include <cairn/planner/reshard.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -4,6 +4,9 @@
 #include "support/meddling_group.hpp"
 #include "support/whole.hpp"
 
+#include <cairn/storage/claim.hpp>
+#include <cairn/storage/running_saves.hpp>
+
 #include <boost/test/unit_test.hpp>
 
 #include <iostream>

@@ -6,6 +6,9 @@
 #include "support/whole.hpp"
 
 #include <cairn/metadata/stored_bytes.hpp>
+#include <cairn/storage/data_file.hpp>
+#include <cairn/storage/read_payload.hpp>
+#include <cairn/storage/stored_chunk.hpp>
 
 #include <boost/test/unit_test.hpp>
 

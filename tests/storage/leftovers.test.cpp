@@ -5,6 +5,10 @@
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
 
+#include <cairn/storage/claim.hpp>
+#include <cairn/storage/running_saves.hpp>
+#include <cairn/storage/save_intent.hpp>
+
 #include <boost/test/unit_test.hpp>
 
 #include <signal.h>
