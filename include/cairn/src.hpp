@@ -10,4 +10,9 @@
 #error cairn/src.hpp is for programs that are compiled with -DCAIRN_SEPARATE_COMPILATION
 #endif
 
+#include <cairn/comm/impl/tcp_group.ipp>
+#include <cairn/comm/impl/thread_group.ipp>
+#include <cairn/comm/tcp/impl/unique_id.ipp>
+#include <cairn/comm/tree/impl/group.ipp>
+
 #endif
