@@ -4,6 +4,9 @@
 #include "support/scratch.hpp"
 #include "support/tcp_ranks.hpp"
 
+#include <cairn/comm/launch_environment.hpp>
+#include <cairn/comm/tcp/rendezvous_file.hpp>
+
 #include <boost/test/unit_test.hpp>
 
 #include <sys/stat.h>

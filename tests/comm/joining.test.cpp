@@ -3,6 +3,8 @@
 #include "support/on_threads.hpp"
 #include "support/tcp_ranks.hpp"
 
+#include <cairn/comm/tcp/join.hpp>
+
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/read.hpp>

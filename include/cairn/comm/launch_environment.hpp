@@ -2,35 +2,18 @@
 #ifndef CAIRN_COMM_LAUNCH_ENVIRONMENT_HPP
 #define CAIRN_COMM_LAUNCH_ENVIRONMENT_HPP
 
-#include <cairn/error.hpp>
+#include <cairn/detail/config.hpp>
 
-#include <charconv>
-#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 namespace cairn::detail {
 
 /// Reads an environment variable; one that is empty counts as not set.
 using environment = std::function<std::optional<std::string>(const char*)>;
 
-inline std::optional<std::string> read_environment(const char* name) {
-    auto const* const v = std::getenv(name);
-    if (v == nullptr || *v == '\0') return {};
-    return v;
-}
-inline std::optional<int> as_number(const std::optional<std::string>& s) {
-    int n = -1;
-    if (!s) return {};
-    auto const* const end = s->data() + s->size();
-    auto const got = std::from_chars(s->data(), end, n);
-    if (got.ec != std::errc() || got.ptr != end || n < 0) return {};
-    return n;
-}
+CAIRN_DECL std::optional<std::string> read_environment(const char* name);
 
 /// Which rank this process is, as the launcher says that has started it.
 struct launch_environment {
@@ -50,89 +33,17 @@ struct launch_environment {
         "SLURM_PROCID, SLURM_STEP_ID and SLURM_NTASKS (Slurm)";
 
     /// @throws error errc::invalid_argument naming the variable that is missing or no number
-    static launch_environment detect(const environment& get = read_environment) {
-        auto const has = [&](const char* name) { return get(name).has_value(); };
-        auto const text = [&](const char* name) { return get(name).value_or(""); };
-        auto const number = [&](const char* name) {
-            if (auto const n = as_number(get(name))) return *n;
-            auto const s = text(name);
-            throw error(errc::invalid_argument,
-                        {.expected = "a number in the environment variable " + std::string(name),
-                         .found = s.empty() ? "nothing" : "'" + s + "'",
-                         .remedy = "start all ranks with one launcher"});
-        };
-        launch_environment e;
-        auto const is = [&](const char* name, const char* its_rank, const char* its_size) {
-            e.launcher = name;
-            e.rank = number(its_rank);
-            e.size = number(its_size);
-            e.variables = std::string(its_rank) + "=" + text(its_rank) + ", " + its_size + "=" +
-                          text(its_size);
-        };
-        if (has("CAIRN_RANK")) {
-            is("cairn launch", "CAIRN_RANK", "CAIRN_WORLD_SIZE");
-            e.id = text("CAIRN_GROUP");
-            if (e.rank == 0 && has("CAIRN_LISTEN_FD")) e.descriptor = number("CAIRN_LISTEN_FD");
-            e.run = "launch-" + text("CAIRN_RUN");
-        } else if (has("OMPI_COMM_WORLD_RANK")) {
-            is("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
-            e.one_host = text("OMPI_COMM_WORLD_LOCAL_SIZE") == text("OMPI_COMM_WORLD_SIZE");
-            e.run = "mpi-" + (has("PMIX_NAMESPACE") ? text("PMIX_NAMESPACE")
-                                                    : text("OMPI_MCA_ess_base_jobid"));
-        } else if (has("TORCHELASTIC_RUN_ID") ||
-                   (has("RANK") && has("WORLD_SIZE") && has("MASTER_PORT"))) {
-            is("torchrun", "RANK", "WORLD_SIZE");
-            e.one_host = text("LOCAL_WORLD_SIZE") == text("WORLD_SIZE");
-            // A run without an id of its own is told from others by its port.
-            e.run = "torchrun-" + text("TORCHELASTIC_RUN_ID") + "-" + text("MASTER_ADDR") + "-" +
-                    text("MASTER_PORT") + "-" + text("TORCHELASTIC_RESTART_COUNT");
-        } else if (has("SLURM_PROCID") && is_step(get("SLURM_STEP_ID"))) {
-            is("Slurm", "SLURM_PROCID",
-               has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS");
-            e.one_host = text("SLURM_STEP_NUM_NODES") == "1" || text("SLURM_NNODES") == "1";
-            e.run = "slurm-" + text("SLURM_JOB_ID") + "-" + text("SLURM_STEP_ID") + "-" +
-                    text("SLURM_RESTART_COUNT");
-        }
-        if (e.size < 1 || e.rank >= e.size)
-            throw error(errc::invalid_argument,
-                        {.expected = "a rank below the number of ranks, from " + e.launcher,
-                         .found = std::to_string(e.rank) + " of " + std::to_string(e.size)});
-        for (auto& c : e.run)
-            if (std::string_view("/\\:*? \t\n").find(c) != std::string_view::npos) c = '_';
-        return e;
-    }
+    CAIRN_DECL static launch_environment detect(const environment& get = read_environment);
 
     /// Variables of a launcher that `detect` does not know, or of an incomplete set of one that it
     /// does, which say that this process is one of several; empty: there are none.
-    static std::string unused_variables(const environment& get = read_environment) {
-        static constexpr std::pair<const char*, const char*> pairs[] = {
-            {"RANK", "WORLD_SIZE"},
-            {"PMI_RANK", "PMI_SIZE"},
-            {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
-            {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
-            {"FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
-            {"PALS_RANKID", "PALS_NRANKS"},
-            {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-            {"CAIRN_RANK", "CAIRN_WORLD_SIZE"}};
-        for (auto const& [rank, size] : pairs) {
-            auto const r = as_number(get(rank)), n = as_number(get(size));
-            if (n.value_or(0) <= 1 && r.value_or(0) < 1) continue;
-            std::string found;
-            for (auto const* name : {rank, size})
-                if (auto const v = get(name))
-                    found += (found.empty() ? "" : ", ") + std::string(name) + "=" + *v;
-            return found;
-        }
-        return {};
-    }
-
-private:
-    /// Numbers from 2^32 - 6 on are a batch script's, an interactive shell's and the like.
-    static bool is_step(const std::optional<std::string>& id) {
-        return id && !(id->size() == 10 && *id >= "4294967290");
-    }
+    CAIRN_DECL static std::string unused_variables(const environment& get = read_environment);
 };
 
 }  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/comm/impl/launch_environment.ipp>
+#endif
 
 #endif

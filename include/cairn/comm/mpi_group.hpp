@@ -5,6 +5,7 @@
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/mpi/engine.hpp>
 #include <cairn/comm/tree/group.hpp>
+#include <cairn/comm/tree/liveness.hpp>
 
 #include <mpi.h>
 
@@ -35,8 +36,8 @@ struct mpi_options {
 /// @ref errc::poisoned.
 ///
 /// With Open MPI, a rank that dies takes the whole job with it (mpirun ends the others).
-class mpi_group : public detail::tree_group<mpi_group, detail::mpi_engine> {
-    using base = detail::tree_group<mpi_group, detail::mpi_engine>;
+class mpi_group : public detail::tree_group<mpi_group> {
+    using base = detail::tree_group<mpi_group>;
 
 public:
     /// @param of  Whose ranks these are; stays the caller's, and may be freed.
@@ -47,9 +48,9 @@ public:
 
 private:
     friend base;
-    explicit mpi_group(detail::tree_seat<detail::mpi_engine> s) : base(std::move(s)) {}
+    explicit mpi_group(detail::tree_seat s) : base(std::move(s)) {}
 
-    static detail::tree_seat<detail::mpi_engine> join(MPI_Comm of, const mpi_options& o) {
+    static detail::tree_seat join(MPI_Comm of, const mpi_options& o) {
         auto const agreed = detail::mpi_agree(of, o.fan_in, MPI_THREAD_MULTIPLE);
         MPI_Comm own = MPI_COMM_NULL;
         detail::mpi_check(MPI_Comm_dup(of, &own), "MPI_Comm_dup");

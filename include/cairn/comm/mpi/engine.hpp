@@ -4,6 +4,7 @@
 
 #include <cairn/comm/mpi/mailbox.hpp>
 #include <cairn/comm/own_thread.hpp>
+#include <cairn/comm/tree/engine.hpp>
 #include <cairn/comm/tree/lanes.hpp>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -28,13 +29,12 @@ namespace cairn::detail {
 /// until the last group that uses it has ended.
 ///
 /// All of MPI happens on that thread, except making the communicator and freeing it.
-class mpi_engine : public std::enable_shared_from_this<mpi_engine> {
+class mpi_engine final : public tree_engine, public std::enable_shared_from_this<mpi_engine> {
 public:
     using clock = std::chrono::steady_clock;
 
     mpi_engine(const mpi_agreement& a, MPI_Comm own, const liveness_options& o)
         : own_(own), lanes_(a.where, a.epoch, o, clock::now()), mail_(own, neighbours(a.where)) {}
-    mpi_engine(mpi_engine&&) = delete;
 
     /// Local, not collective.
     void start() {
@@ -47,20 +47,19 @@ public:
             throw;
         }
     }
-    const tree_topology& where() const noexcept { return lanes_.where(); }
-    /// See `tree_seat`: on the thread, later.
-    template <class F>
-    void run(F&& f) {
+    const tree_topology& where() const noexcept override { return lanes_.where(); }
+    /// On the thread, later.
+    void run(work f) override {
         // Not `self`: what is never called would keep it, and so itself, alive.
-        boost::asio::post(io_, [this, f = std::forward<F>(f)]() mutable {
+        boost::asio::post(io_, [this, f = std::move(f)] {
             if (!silent_) take_mail();  // what was sent long ago comes before this
             f(lanes_, clock::now());
             delay_ = {};
         });
     }
-    void attach() noexcept { ++seats_; }
+    void attach() noexcept override { ++seats_; }
     /// The last one leaves. Nothing of MPI is used afterwards, nor after MPI_Finalize.
-    void detach() noexcept {
+    void detach() noexcept override {
         if (--seats_ > 0) return;
         bool const here = thread_.is_current();
         boost::asio::post(io_, [this] {

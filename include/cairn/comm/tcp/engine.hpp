@@ -5,6 +5,7 @@
 #include <cairn/comm/own_thread.hpp>
 #include <cairn/comm/tcp/async_handshake.hpp>
 #include <cairn/comm/tcp/link.hpp>
+#include <cairn/comm/tree/engine.hpp>
 #include <cairn/comm/tree/lanes.hpp>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -24,7 +25,7 @@ namespace cairn::detail {
 
 /// Carries the lanes of one rank over its TCP connections, on a thread of its own, which lives
 /// until the last group that uses it has ended.
-class tcp_engine : public std::enable_shared_from_this<tcp_engine> {
+class tcp_engine final : public tree_engine, public std::enable_shared_from_this<tcp_engine> {
 public:
     using clock = std::chrono::steady_clock;
 
@@ -32,25 +33,23 @@ public:
         : lanes_(where, found.epoch, o, clock::now()) {
         for (auto& [peer, s] : found.sockets) connect(peer, std::move(s).on(io_));
     }
-    tcp_engine(tcp_engine&&) = delete;
 
     /// @throws std::system_error
     void start() {
         thread_.start([self = shared_from_this()] { self->serve(); });
     }
-    const tree_topology& where() const noexcept { return lanes_.where(); }
-    /// See `tree_seat`: on the thread, later.
-    template <class F>
-    void run(F&& f) {
+    const tree_topology& where() const noexcept override { return lanes_.where(); }
+    /// On the thread, later.
+    void run(work f) override {
         // Not `self`: what is never called would keep it, and so itself, alive.
-        boost::asio::post(io_, [this, f = std::forward<F>(f)]() mutable {
+        boost::asio::post(io_, [this, f = std::move(f)] {
             f(lanes_, clock::now());
             pump();
         });
     }
-    void attach() noexcept { ++seats_; }
+    void attach() noexcept override { ++seats_; }
     /// The last one leaves: waits up to a second for what is on its way.
-    void detach() noexcept {
+    void detach() noexcept override {
         if (--seats_ > 0) return;
         boost::asio::post(io_, [this] { leave(); });
         thread_.end();

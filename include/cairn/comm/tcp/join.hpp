@@ -66,8 +66,7 @@ inline tcp_neighbours shake_hands(tree_topology where, const tcp_id_source& sour
 }
 
 /// Joins a group, and starts what carries it.
-inline tree_seat<tcp_engine> join_tcp(tree_topology where, const tcp_id_source& source,
-                                      const tcp_options& o) {
+inline tree_seat join_tcp(tree_topology where, const tcp_id_source& source, const tcp_options& o) {
     if (where.size < 1 || where.rank < 0 || where.rank >= where.size || where.fan_in < 1)
         throw error(errc::invalid_argument,
                     {.expected = "0 <= rank < size and a fan-in of 1 or more",

@@ -3,6 +3,7 @@
 #define CAIRN_COMM_THREAD_ENGINE_HPP
 
 #include <cairn/comm/own_thread.hpp>
+#include <cairn/comm/tree/engine.hpp>
 #include <cairn/comm/tree/lanes.hpp>
 
 #include <algorithm>
@@ -140,24 +141,23 @@ private:
     bool stop_ = false;
 };
 
-/// One rank's end of them; see `tree_seat`. The last one stops the timer.
-class thread_engine {
+/// One rank's end of them. The last one stops the timer.
+class thread_engine final : public tree_engine {
 public:
     explicit thread_engine(int n) : all_(std::make_shared<owner>(n)), where_{0, n, n} {}
     thread_engine(const thread_engine& other, int rank) : all_(other.all_), where_(other.where_) {
         where_.rank = rank;
     }
 
-    const tree_topology& where() const noexcept { return where_; }
-    template <class F>
-    void run(F&& f) {
+    const tree_topology& where() const noexcept override { return where_; }
+    void run(work f) override {
         auto const all = all_;  // a call may end this
-        all->ranks->run(where_.rank, std::forward<F>(f), [&all] {
+        all->ranks->run(where_.rank, f, [&all] {
             all->timer.start([ranks = all->ranks] { ranks->keep_deadlines(); });
         });
     }
-    void attach() noexcept {}
-    void detach() noexcept {}
+    void attach() noexcept override {}
+    void detach() noexcept override {}
 
 private:
     struct owner {

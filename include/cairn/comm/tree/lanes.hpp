@@ -18,6 +18,13 @@
 
 namespace cairn::detail {
 
+/// How an exchange of a lane has ended.
+struct tree_outcome {
+    std::exception_ptr failure{};
+    std::vector<message> result{};
+    std::uint64_t lane = 0;  ///< Of duplicate: the new one.
+};
+
 /// A group and its duplicates, as one rank sees them: lanes over the same connections, each with a
 /// `tree_member` of its own. Does no I/O. Which lane a frame belongs to is written in it.
 ///
@@ -26,11 +33,7 @@ namespace cairn::detail {
 class tree_lanes {
 public:
     using time = tree_member::time;
-    struct outcome {
-        std::exception_ptr failure{};
-        std::vector<message> result{};
-        std::uint64_t lane = 0;  ///< Of duplicate: the new one.
-    };
+    using outcome = tree_outcome;
     using ended = std::function<void(outcome)>;
 
     /// @param first  The number of the first lane, the same on all ranks.

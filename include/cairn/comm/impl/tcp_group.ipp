@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_COMM_IMPL_TCP_GROUP_IPP
+#define CAIRN_COMM_IMPL_TCP_GROUP_IPP
+
+#include <cairn/comm/tcp_group.hpp>
+
+#include <cairn/comm/deadline.hpp>
+#include <cairn/comm/launch_environment.hpp>
+#include <cairn/comm/tcp/bootstrap.hpp>
+#include <cairn/comm/tcp/join.hpp>
+#include <cairn/comm/tcp/listener.hpp>
+#include <cairn/comm/tcp/local_hosts.hpp>
+#include <cairn/comm/tcp/rendezvous_file.hpp>
+#include <cairn/completion.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+namespace cairn {
+namespace detail {
+
+inline tcp_id_source id_in(rendezvous_file& file, int rank, const tcp_options& o, bool loopback,
+                           made_id& made) {
+    if (rank != 0) return [&file] { return file.read(); };
+    auto const id = made.make([&] {
+        return loopback ? new_tcp_id(loopback_hosts()) : tcp_group::unique_id(o);
+    });
+    file.write(id);  // it goes when all have joined
+    return [id] { return std::optional(id); };
+}
+
+}  // namespace detail
+
+CAIRN_DECL tcp_id tcp_group::unique_id(const tcp_options& o) {
+    return detail::new_tcp_id(detail::local_hosts(detail::interfaces_of(o)));
+}
+
+CAIRN_DECL tcp_group::tcp_group(const tcp_id& id, int rank, int size, const tcp_options& o)
+    : base(detail::join_tcp({rank, size, o.fan_in}, [&id] { return std::optional(id); }, o)) {
+    meet(o);
+}
+CAIRN_DECL tcp_group::tcp_group(detail::rendezvous_file& file, int rank, int size,
+                                const tcp_options& o, bool loopback, detail::made_id&& made)
+    : base(detail::join_tcp({rank, size, o.fan_in},
+                            detail::id_in(file, rank, o, loopback, made), o)) {
+    meet(o);
+}
+
+CAIRN_DECL tcp_group tcp_group::over(const byte_broadcast& broadcast, int rank, int size,
+                                     const tcp_options& o) {
+    detail::made_id made;
+    auto const id = detail::broadcast_id(rank, size, broadcast, made,
+                                         [&o] { return unique_id(o); });
+    return tcp_group(id, rank, size, o);
+}
+
+CAIRN_DECL tcp_group tcp_group::from_environment(const tcp_options& o) {
+    auto const e = detail::launch_environment::detect();
+    if (e.size == 1) return tcp_group(tcp_id{}, 0, 1, o);
+    if (!e.id.empty()) {
+        auto const id = tcp_id::parse(e.id);
+        if (e.rank == 0) detail::listen_as_told(id, e.descriptor);
+        return tcp_group(id, e.rank, e.size, o);
+    }
+    detail::rendezvous_file file(detail::rendezvous_directory(o.directory, e),
+                                 detail::rendezvous_name(e));
+    bool const loopback = e.one_host && detail::interfaces_of(o).empty();
+    return tcp_group(file, e.rank, e.size, o, loopback, {});
+}
+CAIRN_DECL bool tcp_group::is_launched() {
+    return !detail::launch_environment::detect().launcher.empty();
+}
+CAIRN_DECL tcp_group tcp_group::from_directory(const std::string& directory,
+                                               const std::string& name, int rank, int size,
+                                               const tcp_options& o) {
+    detail::rendezvous_file file(directory, name);
+    return tcp_group(file, rank, size, o, false, {});
+}
+
+CAIRN_DECL void tcp_group::meet(const tcp_options& o) {
+    auto const timeout = std::max(o.join_timeout, std::chrono::milliseconds(5000));
+    (void)await_completion<message>([&](auto done) {
+        broadcast({}, 0, deadline_after(timeout), std::move(done));
+    });
+}
+
+}  // namespace cairn
+
+#endif
