@@ -10,4 +10,19 @@
 #error cairn/src.hpp is for programs that are compiled with -DCAIRN_SEPARATE_COMPILATION
 #endif
 
+#include <cairn/state/impl/big_int.ipp>
+#include <cairn/state/impl/bytes_value.ipp>
+#include <cairn/state/impl/converted.ipp>
+#include <cairn/state/impl/copy_leaf.ipp>
+#include <cairn/state/impl/flatten.ipp>
+#include <cairn/state/impl/fqn.ipp>
+#include <cairn/state/impl/key_index.ipp>
+#include <cairn/state/impl/make_leaf.ipp>
+#include <cairn/state/impl/node.ipp>
+#include <cairn/state/impl/older_keys.ipp>
+#include <cairn/state/impl/state_dict.ipp>
+#include <cairn/state/impl/unflatten.ipp>
+#include <cairn/state/impl/value.ipp>
+#include <cairn/state/impl/value_traits.ipp>
+
 #endif
