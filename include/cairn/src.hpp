@@ -10,6 +10,11 @@
 #error cairn/src.hpp is for programs that are compiled with -DCAIRN_SEPARATE_COMPILATION
 #endif
 
+#include <cairn/metadata/impl/check.ipp>
+#include <cairn/metadata/impl/coverage.ipp>
+#include <cairn/metadata/impl/metadata.ipp>
+#include <cairn/metadata/impl/stored_bytes.ipp>
+#include <cairn/metadata/impl/tiling.ipp>
 #include <cairn/state/impl/big_int.ipp>
 #include <cairn/state/impl/bytes_value.ipp>
 #include <cairn/state/impl/converted.ipp>
@@ -24,5 +29,17 @@
 #include <cairn/state/impl/unflatten.ipp>
 #include <cairn/state/impl/value.ipp>
 #include <cairn/state/impl/value_traits.ipp>
+#include <cairn/tensor/impl/block_cyclic.ipp>
+#include <cairn/tensor/impl/box.ipp>
+#include <cairn/tensor/impl/convert.ipp>
+#include <cairn/tensor/impl/flat_range.ipp>
+#include <cairn/tensor/impl/index_vector.ipp>
+#include <cairn/tensor/impl/layout.ipp>
+#include <cairn/tensor/impl/local_layout.ipp>
+#include <cairn/tensor/impl/mesh.ipp>
+#include <cairn/tensor/impl/padding.ipp>
+#include <cairn/tensor/impl/paired_nest.ipp>
+#include <cairn/tensor/impl/runs.ipp>
+#include <cairn/tensor/impl/sharded_tensor.ipp>
 
 #endif

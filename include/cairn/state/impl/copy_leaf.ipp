@@ -8,6 +8,7 @@
 #include <cairn/tensor/host_tensor.hpp>
 #include <cairn/tensor/layout.hpp>
 #include <cairn/tensor/meeting_boxes.hpp>
+#include <cairn/tensor/paired_nest.hpp>
 
 #include <algorithm>
 #include <cstddef>
