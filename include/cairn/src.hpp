@@ -10,6 +10,7 @@
 #error cairn/src.hpp is for programs that are compiled with -DCAIRN_SEPARATE_COMPILATION
 #endif
 
+#include <cairn/detail/impl/error.ipp>
 #include <cairn/metadata/impl/check.ipp>
 #include <cairn/metadata/impl/coverage.ipp>
 #include <cairn/metadata/impl/metadata.ipp>
@@ -27,6 +28,12 @@
 #include <cairn/models/impl/optimizer.ipp>
 #include <cairn/models/impl/set_state_dict.ipp>
 #include <cairn/models/impl/state_change.ipp>
+#include <cairn/object_store/impl/file.ipp>
+#include <cairn/object_store/impl/memory.ipp>
+#include <cairn/object_store/impl/names.ipp>
+#include <cairn/object_store/impl/posix_file.ipp>
+#include <cairn/object_store/impl/replace_file.ipp>
+#include <cairn/object_store/impl/write_back.ipp>
 #include <cairn/state/impl/big_int.ipp>
 #include <cairn/state/impl/bytes_value.ipp>
 #include <cairn/state/impl/converted.ipp>
