@@ -5,7 +5,7 @@
 #include <cairn/comm/erased_communicator.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/models/options.hpp>
-#include <cairn/models/state_change.hpp>
+#include <cairn/models/visited_state.hpp>
 
 #include <vector>
 

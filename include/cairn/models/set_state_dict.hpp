@@ -4,7 +4,7 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/models/get_state_dict.hpp>
-#include <cairn/models/state_change.hpp>
+#include <cairn/models/visited_state.hpp>
 
 #include <memory>
 #include <type_traits>

@@ -5,6 +5,7 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/models/given_state.hpp>
 #include <cairn/models/match_groups.hpp>
+#include <cairn/models/visited_state.hpp>
 
 #include <cstddef>
 #include <functional>
@@ -14,15 +15,6 @@
 #include <vector>
 
 namespace cairn::detail {
-
-/// What one visit of a model or of optimizers found: where a state dict goes.
-struct visited_state {
-    leaves_by_name wanted;
-    /// Which names may be given without being wanted.
-    std::function<bool(const std::string&)> known;
-    std::vector<optimizer_group> groups{};
-};
-using visit_function = std::function<std::unique_ptr<visited_state>()>;
 
 /// The numbers among given tensors, as they are before a visit. A visitor that first writes a
 /// number into memory of the same optimizer would overwrite what a load has put there.
@@ -79,14 +71,7 @@ private:
     std::vector<std::function<void()>> undo_;
 };
 
-/// One of the state dicts that are set together.
-struct given_part {
-    const state_dict* given;
-    visit_function visit;
-    const char* of_what;  ///< "model"
-};
-
-/// The same on its way.
+/// One of the state dicts that are set together, on its way.
 struct part_on_its_way {
     const given_part* part = nullptr;
     std::shared_ptr<const leaves_by_name> whole{};  ///< Null: not this rank's to look at.

@@ -8,6 +8,7 @@
 #include <cairn/error.hpp>
 #include <cairn/format/torch/value_item.hpp>
 #include <cairn/models/gather_schedule.hpp>
+#include <cairn/models/state_change.hpp>
 #include <cairn/state/copy_leaf.hpp>
 #include <cairn/tensor/host_tensor.hpp>
 #include <cairn/tensor/layout.hpp>

@@ -7,6 +7,7 @@
 #include <cairn/error.hpp>
 #include <cairn/models/broadcast_state.hpp>
 #include <cairn/models/given_state.hpp>
+#include <cairn/models/state_change.hpp>
 
 #include <string>
 #include <utility>
