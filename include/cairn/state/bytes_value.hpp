@@ -33,9 +33,9 @@ struct noted_scalar {
     }
 };
 
-template <class T, std::size_t... I>
-constexpr bool takes_scalars(std::index_sequence<I...>) {
-    return requires { T{noted_scalar{(static_cast<void>(I), nullptr)}...}; };
+template <class T, std::size_t... Is>
+constexpr bool takes_scalars(std::index_sequence<Is...>) {
+    return requires { T{noted_scalar{(static_cast<void>(Is), nullptr)}...}; };
 }
 
 inline constexpr std::size_t most_scalars = 4096;
@@ -61,10 +61,10 @@ constexpr std::size_t count_scalars() {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-braces"  // elided on purpose
 #pragma GCC diagnostic ignored "-Wconversion"      // of zeros, to bit-fields
-template <class T, std::size_t... I>
-constexpr scalars_found scalars_of(std::index_sequence<I...>) {
+template <class T, std::size_t... Is>
+constexpr scalars_found scalars_of(std::index_sequence<Is...>) {
     scalars_found found;
-    [[maybe_unused]] T const t{noted_scalar{(static_cast<void>(I), &found)}...};
+    [[maybe_unused]] T const t{noted_scalar{(static_cast<void>(Is), &found)}...};
     return found;
 }
 #pragma GCC diagnostic pop
