@@ -2,7 +2,7 @@
 #ifndef CAIRN_ERROR_HPP
 #define CAIRN_ERROR_HPP
 
-#include <cairn/detail/utf8.hpp>
+#include <cairn/detail/config.hpp>
 
 #include <boost/system/error_category.hpp>
 #include <boost/system/error_code.hpp>
@@ -10,7 +10,7 @@
 
 #include <cstddef>
 #include <string>
-#include <utility>
+#include <type_traits>
 #include <vector>
 
 namespace cairn {
@@ -76,8 +76,8 @@ enum class errc {
 };
 
 /// The category of @ref errc. Its name is "cairn".
-inline const boost::system::error_category& category() noexcept;
-inline error_code make_error_code(errc e) noexcept;
+CAIRN_DECL const boost::system::error_category& category() noexcept;
+CAIRN_DECL error_code make_error_code(errc e) noexcept;
 
 /// Where an error happened, and what would mend it; empty members are unknown or not applicable.
 struct error_context {
@@ -105,11 +105,7 @@ struct rank_failure {
     std::vector<rank_range> ranks{};
 
     /// How many ranks it is of.
-    std::size_t count() const noexcept {
-        std::size_t n = ranks.empty() ? 1 : 0;
-        for (auto const& r : ranks) n += static_cast<std::size_t>(r.last - r.first) + 1;
-        return n;
-    }
+    std::size_t count() const noexcept;
 };
 
 /// The only exception type that cairn throws for run-time failures.
@@ -119,61 +115,25 @@ struct rank_failure {
 /// as one, and of more than 64 kinds only which ranks the others are of.
 class error : public boost::system::system_error {
 public:
-    error(error_code ec, error_context where)
-        : system_error(ec), context_(std::move(where)), text_(describe(ec.message(), context_)) {}
-    error(errc e, error_context where) : error(make_error_code(e), std::move(where)) {}
+    error(error_code ec, error_context where);
+    error(errc e, error_context where);
 
     /// The failures of one or more ranks as one error; its code is the first one's.
     /// @pre `!failures.empty()`
-    error(std::vector<rank_failure> failures, bool state_modified)
-        : system_error(failures.front().code),
-          context_(failures.front().where),
-          failures_(std::move(failures)),
-          state_modified_(state_modified) {
-        constexpr std::size_t shown = 3;
-        for (std::size_t i = 0; i < failures_.size() && i < shown; ++i) {
-            if (i != 0) text_ += "; ";
-            text_ += failures_[i].text;
-        }
-        std::size_t others = 0;
-        for (std::size_t i = shown; i < failures_.size(); ++i) others += failures_[i].count();
-        if (others == 1) text_ += "; and 1 more rank failed";
-        if (others > 1) text_ += "; and " + std::to_string(others) + " more ranks failed";
-        if (state_modified_) text_ += " (part of the state was already overwritten)";
-    }
+    error(std::vector<rank_failure> failures, bool state_modified);
 
-    const char* what() const noexcept override { return text_.c_str(); }
+    const char* what() const noexcept override;
     const error_context& context() const noexcept { return context_; }
     const std::vector<rank_failure>& failures() const noexcept { return failures_; }
     /// True when a load had begun to write into the user's memory.
     bool state_modified() const noexcept { return state_modified_; }
 
     /// This error as one rank's failure; an unset rank is filled in.
-    rank_failure as_failure(int rank) const {
-        rank_failure f{code(), context_, text_};
-        if (f.where.rank < 0) {
-            f.where.rank = rank;
-            f.text = "rank " + std::to_string(rank) + ": " + f.text;
-        }
-        return f;
-    }
+    rank_failure as_failure(int rank) const;
 
 private:
     /// One sentence of a few kB at most, whatever a name or a value may be.
-    static std::string describe(const std::string& what, const error_context& c) {
-        constexpr std::size_t most = 2048;
-        auto const text = [](const std::string& t) { return detail::shortened(t, most); };
-        std::string s;
-        if (c.rank >= 0) s += "rank " + std::to_string(c.rank) + ": ";
-        if (!c.fqn.empty()) s += "'" + text(c.fqn) + "'";
-        if (!c.file.empty()) s += (c.fqn.empty() ? "'" : " in '") + text(c.file) + "'";
-        if (!c.fqn.empty() || !c.file.empty()) s += ": ";
-        s += what;
-        if (!c.expected.empty()) s += "; expected " + text(c.expected);
-        if (!c.found.empty()) s += (c.expected.empty() ? "; found " : ", found ") + text(c.found);
-        if (!c.remedy.empty()) s += "; " + text(c.remedy);
-        return s;
-    }
+    static std::string describe(const std::string& what, const error_context& c);
 
     error_context context_;
     std::vector<rank_failure> failures_;
@@ -186,57 +146,8 @@ private:
 template <>
 struct boost::system::is_error_code_enum<cairn::errc> : std::true_type {};
 
-namespace cairn {
-namespace detail {
-
-class error_category_impl final : public boost::system::error_category {
-public:
-    // The id makes codes from two copies of this category equal (one copy per shared object, say).
-    // Without it Boost compares addresses.
-    constexpr error_category_impl() noexcept : error_category(0x8c1f3a5d6b7e2490) {}
-    using error_category::message;  // the other overload stays visible
-    const char* name() const noexcept override { return "cairn"; }
-    std::string message(int ev) const override {
-        switch (static_cast<errc>(ev)) {
-            case errc::missing_key: return "the checkpoint has no such key";
-            case errc::unexpected_key: return "the checkpoint holds a key that nobody asked for";
-            case errc::shape_mismatch: return "shapes differ";
-            case errc::dtype_mismatch: return "dtypes differ";
-            case errc::kind_mismatch: return "kinds differ";
-            case errc::invalid_state: return "the state cannot be used";
-            case errc::invalid_plan: return "the ranks' plans contradict each other";
-            case errc::checksum_mismatch: return "bytes fail their checksum";
-            case errc::corrupt: return "malformed or truncated data";
-            case errc::unsupported: return "refused: not something cairn understands";
-            case errc::foreign_file: return "the data file belongs to another save";
-            case errc::not_found: return "there is no checkpoint";
-            case errc::already_exists: return "already exists";
-            case errc::concurrent_save: return "another save committed to the same place";
-            case errc::io: return "storage failed";
-            case errc::rank_failed: return "a rank failed";
-            case errc::abandoned: return "a backend dropped an operation without completing it";
-            case errc::timed_out: return "the deadline passed";
-            case errc::poisoned: return "the group of ranks is no longer usable";
-            case errc::outcome_unknown: return "the save may or may not have been committed";
-            case errc::invalid_argument: return "invalid argument";
-            case errc::cancelled: return "cancelled";
-            case errc::missing_file: return "a data file of the checkpoint is missing";
-            case errc::replicas_differ: return "replicas differ between ranks";
-            case errc::value_mismatch: return "the stored value does not fit";
-        }
-        return "unknown cairn error";
-    }
-};
-
-}  // namespace detail
-
-inline const boost::system::error_category& category() noexcept {
-    static const detail::error_category_impl instance;
-    return instance;
-}
-
-inline error_code make_error_code(errc e) noexcept { return {static_cast<int>(e), category()}; }
-
-}  // namespace cairn
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/detail/impl/error.ipp>
+#endif
 
 #endif

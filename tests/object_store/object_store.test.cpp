@@ -6,6 +6,7 @@
 
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
+#include <cairn/object_store/replace_file.hpp>
 
 #include <boost/test/unit_test.hpp>
 

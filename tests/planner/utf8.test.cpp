@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names and str values that are not UTF-8 are refused at save: Python could read nothing of them.
+#include <cairn/detail/utf8.hpp>
 #include <cairn/planner/check_text.hpp>
 
 #include <cairn/cairn.hpp>

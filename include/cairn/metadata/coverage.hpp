@@ -2,18 +2,14 @@
 #ifndef CAIRN_METADATA_COVERAGE_HPP
 #define CAIRN_METADATA_COVERAGE_HPP
 
+#include <cairn/detail/config.hpp>
 #include <cairn/error.hpp>
-#include <cairn/metadata/tiling.hpp>
 #include <cairn/tensor/box.hpp>
 
-#include <algorithm>
-#include <cstdint>
+#include <cstddef>
 #include <functional>
-#include <map>
-#include <numeric>
 #include <span>
 #include <string>
-#include <vector>
 
 namespace cairn {
 
@@ -22,112 +18,21 @@ namespace cairn {
 /// the boxes meet in that dimension, @ref detail::tiling.
 /// @param who  Names the claimant of box `i` ("rank 3") for errors.
 /// @throws error errc::invalid_plan naming the tensor and the boxes.
-inline void check_coverage(const std::string& fqn, const index_vector& extents,
-                           std::span<const box> boxes,
-                           const std::function<std::string(std::size_t)>& who = {}) {
-    auto const name = [&](std::size_t i) {
-        return to_string(boxes[i]) + (who ? " of " + who(i) : std::string());
-    };
-    if (!is_possible(extents)) {
-        throw error(errc::invalid_plan,
-                    {.fqn = fqn,
-                     .expected = "at most " + std::to_string(most_elements) + " elements",
-                     .found = to_string(extents)});
-    }
-    std::uint64_t covered = 0;
-    for (std::size_t i = 0; i < boxes.size(); ++i) {
-        if (!lies_within(boxes[i], extents)) {
-            throw error(errc::invalid_plan, {.fqn = fqn,
-                                             .expected = "chunks within " + to_string(extents),
-                                             .found = name(i)});
-        }
-        covered += static_cast<std::uint64_t>(boxes[i].volume());
-    }
-    // Sort along the dimension that tells most boxes apart.
-    std::size_t dim = 0, best = 0;
-    for (std::size_t d = 0; d < extents.size(); ++d) {
-        std::vector<std::int64_t> starts;
-        for (auto const& b : boxes) starts.push_back(b.offsets[d]);
-        std::sort(starts.begin(), starts.end());
-        auto const distinct =
-            static_cast<std::size_t>(std::unique(starts.begin(), starts.end()) - starts.begin());
-        if (distinct > best) {
-            best = distinct;
-            dim = d;
-        }
-    }
-    std::vector<std::size_t> order;
-    for (std::size_t i = 0; i < boxes.size(); ++i)
-        if (!boxes[i].empty()) order.push_back(i);
-    if (extents.empty()) {
-        if (order.size() > 1)
-            throw error(errc::invalid_plan, {.fqn = fqn, .expected = "one chunk of a 0-d tensor",
-                                             .found = std::to_string(order.size())});
-    } else {
-        std::sort(order.begin(), order.end(), [&](auto a, auto b) {
-            return boxes[a].offsets[dim] < boxes[b].offsets[dim];
-        });
-        std::multimap<std::int64_t, std::size_t> active;  // by end
-        std::uint64_t compared = 0;
-        for (auto i : order) {
-            active.erase(active.begin(), active.upper_bound(boxes[i].offsets[dim]));
-            compared += active.size();
-            if (compared > 4096 + 64 * order.size()) {
-                // Of boxes that do not cover everything the error below says more.
-                if (covered == static_cast<std::uint64_t>(extents.product()) &&
-                    !detail::tiling::is_exact(extents, boxes))
-                    throw error(errc::invalid_plan,
-                                {.fqn = fqn, .expected = "chunks that do not overlap",
-                                 .found = std::to_string(boxes.size()) + " of which some do"});
-                break;
-            }
-            for (auto const& [end, j] : active) {
-                if (overlaps(boxes[i], boxes[j])) {
-                    throw error(errc::invalid_plan,
-                                {.fqn = fqn, .expected = "chunks that do not overlap",
-                                 .found = name(j) + " and " + name(i)});
-                }
-            }
-            active.emplace(boxes[i].end(dim), i);
-        }
-    }
-    if (covered != static_cast<std::uint64_t>(extents.product())) {
-        throw error(errc::invalid_plan,
-                    {.fqn = fqn,
-                     .expected = "chunks that cover all " + std::to_string(extents.product()) +
-                                 " elements of " + to_string(extents),
-                     .found = std::to_string(covered) + " elements in " +
-                              std::to_string(boxes.size()) + " chunks",
-                     .remedy = "some rank's shard is missing from the state"});
-    }
-}
+CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& extents,
+                               std::span<const box> boxes,
+                               const std::function<std::string(std::size_t)>& who = {});
 
 /// Checks that no two boxes begin at the same place: PyTorch's `MetadataIndex` tells the chunks of
 /// a tensor apart by their offsets alone. Of boxes that do not overlap only empty ones can clash.
 /// @param who  As for @ref check_coverage.
 /// @throws error errc::invalid_plan naming the tensor and the boxes.
-inline void check_offsets(const std::string& fqn, std::span<const box> boxes,
-                          const std::function<std::string(std::size_t)>& who = {}) {
-    auto const is_empty = [](const box& b) { return b.empty(); };
-    if (boxes.size() < 2 || std::none_of(boxes.begin(), boxes.end(), is_empty)) return;
-    std::vector<std::size_t> order(boxes.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::sort(order.begin(), order.end(),
-              [&](auto a, auto b) { return boxes[a].offsets < boxes[b].offsets; });
-    auto const name = [&](std::size_t i) {
-        return to_string(boxes[i]) + (who ? " of " + who(i) : std::string());
-    };
-    auto const clash =
-        std::adjacent_find(order.begin(), order.end(), [&](auto a, auto b) {
-            return boxes[a].offsets == boxes[b].offsets;
-        });
-    if (clash == order.end()) return;
-    throw error(errc::invalid_plan,
-                {.fqn = fqn, .expected = "one chunk at each offset, as PyTorch tells them apart",
-                 .found = name(clash[0]) + " and " + name(clash[1]),
-                 .remedy = "leave boxes without elements out of the plan"});
-}
+CAIRN_DECL void check_offsets(const std::string& fqn, std::span<const box> boxes,
+                              const std::function<std::string(std::size_t)>& who = {});
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/metadata/impl/coverage.ipp>
+#endif
 
 #endif

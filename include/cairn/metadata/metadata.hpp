@@ -2,14 +2,17 @@
 #ifndef CAIRN_METADATA_METADATA_HPP
 #define CAIRN_METADATA_METADATA_HPP
 
+#include <cairn/detail/config.hpp>
 #include <cairn/tensor/box.hpp>
 #include <cairn/tensor/dtype.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -75,17 +78,15 @@ struct metadata {
     /// as the reader found them. Empty where a reader has no such thing as files.
     std::map<std::string, std::uint64_t, std::less<>> file_sizes{};
 
-    const tensor_metadata* tensor(std::string_view fqn) const {
-        auto const it = entries.find(fqn);
-        return it == entries.end() ? nullptr : std::get_if<tensor_metadata>(&it->second);
-    }
-    const value_metadata* value(std::string_view fqn) const {
-        auto const it = entries.find(fqn);
-        return it == entries.end() ? nullptr : std::get_if<value_metadata>(&it->second);
-    }
+    const tensor_metadata* tensor(std::string_view fqn) const;
+    const value_metadata* value(std::string_view fqn) const;
     friend bool operator==(const metadata&, const metadata&) = default;
 };
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/metadata/impl/metadata.ipp>
+#endif
 
 #endif

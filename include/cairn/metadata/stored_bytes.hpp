@@ -2,16 +2,12 @@
 #ifndef CAIRN_METADATA_STORED_BYTES_HPP
 #define CAIRN_METADATA_STORED_BYTES_HPP
 
+#include <cairn/detail/config.hpp>
 #include <cairn/error.hpp>
 #include <cairn/metadata/metadata.hpp>
 
-#include <algorithm>
-#include <cstdint>
 #include <functional>
-#include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 namespace cairn {
 
@@ -24,58 +20,13 @@ namespace cairn {
 /// size is believed: it comes from a reader that knows more.
 /// @param wanted  By key: whether room will be made for the tensor.
 /// @throws error errc::corrupt naming the tensor that lacks most, or a file that is missing
-inline void check_stored_bytes(const metadata& m,
-                               const std::function<bool(std::string_view)>& wanted) {
-    if (m.file_sizes.empty()) return;
-    using place = std::pair<std::string_view, std::uint64_t>;  // file and offset
-    std::vector<std::pair<place, std::uint64_t>> places;
-    double claimed = 0, most = 0;  // sums of 2^60 and more: no integer would hold them
-    const std::string* largest = nullptr;
-    for (auto const& [fqn, entry] : m.entries) {
-        auto const* t = std::get_if<tensor_metadata>(&entry);
-        if (t == nullptr || !wanted(fqn)) continue;
-        auto const bytes =
-            static_cast<double>(t->shape.product()) * static_cast<double>(size_of(t->type));
-        double held = 0;
-        for (auto const& c : t->chunks) {
-            auto const file = m.file_sizes.find(c.at.file);
-            auto const size = file == m.file_sizes.end() ? UINT64_MAX : file->second;
-            if (size == 0)
-                throw error(errc::missing_file,
-                            {.fqn = fqn,
-                             .file = c.at.file,
-                             .expected = "a data file, because the metadata names it",
-                             .found = "no such file, or an empty one",
-                             .remedy = "put the checkpoint's own file back"});
-            auto const n = c.at.offset < size ? std::min(c.at.length, size - c.at.offset) : 0;
-            places.push_back({{c.at.file, c.at.offset}, n});
-            held += static_cast<double>(n);
-        }
-        claimed += bytes;
-        if (largest == nullptr || bytes - held > most) {
-            most = bytes - held;
-            largest = &fqn;
-        }
-    }
-    std::sort(places.begin(), places.end());
-    double stored = 0;
-    for (std::size_t i = 0; i < places.size(); ++i)
-        if (i == 0 || places[i].first != places[i - 1].first)
-            stored += static_cast<double>(places[i].second);
-    constexpr double spare = double(1 << 20);
-    if (claimed <= 64 * stored + spare) return;
-    auto const words = [](double d) {
-        return d < 1e19 ? std::to_string(static_cast<std::uint64_t>(d)) : std::to_string(d);
-    };
-    throw error(errc::corrupt,
-                {.fqn = *largest,
-                 .expected = "tensors about as large as the " + words(stored) +
-                             " bytes that are stored of them",
-                 .found = words(claimed) + " bytes, most of them in this one",
-                 .remedy = "what is so much smaller in the file can be loaded into a state of your "
-                           "own"});
-}
+CAIRN_DECL void check_stored_bytes(const metadata& m,
+                                   const std::function<bool(std::string_view)>& wanted);
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/metadata/impl/stored_bytes.ipp>
+#endif
 
 #endif

@@ -2,15 +2,16 @@
 #ifndef CAIRN_MODELS_FULL_PARAMS_HPP
 #define CAIRN_MODELS_FULL_PARAMS_HPP
 
+#include <cairn/detail/config.hpp>
+#include <cairn/error.hpp>
 #include <cairn/models/gather.hpp>
-#include <cairn/state/copy_leaf.hpp>
 #include <cairn/models/model.hpp>
 
+#include <cstddef>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 namespace cairn {
 
@@ -32,43 +33,31 @@ public:
                 const fqn_rules& names = {})
         : writeback_(writeback) {
         options.root = -1;
-        auto const look = [&] {
-            model_ = tensors_of(model, names);
-            std::vector<detail::named_leaf> mine;
-            for (auto const& e : model_.entries()) mine.push_back({e.fqn, &e.what.as_tensor()});
-            return mine;
-        };
         detail::communicator_ref ranks(comm);
-        for (auto& [fqn, t] : detail::gather_whole(ranks, look, options))
-            whole_.emplace(fqn, std::move(t));
+        gather(ranks, [&] { return tensors_of(model, names); }, options);
     }
     full_params(full_params&&) = delete;
-    ~full_params() {
-        if (!writeback_) return;
-        for (auto const& e : model_.entries()) {
-            auto const& own = e.what.as_tensor();
-            if (!own.writable || own.number) continue;
-            auto const whole = whole_.at(e.fqn).view();
-            for (auto const& s : own.shards)
-                copy_elements(subview(whole, s.where), s.target_view());
-        }
-    }
+    ~full_params();
 
     /// @throws error errc::missing_key
-    host_tensor& at(std::string_view fqn) {
-        if (auto const it = whole_.find(fqn); it != whole_.end()) return it->second;
-        throw error(errc::missing_key, {.fqn = std::string(fqn)});
-    }
+    host_tensor& at(std::string_view fqn);
     auto begin() { return whole_.begin(); }  ///< Pairs of FQN and `host_tensor`.
     auto end() { return whole_.end(); }
     std::size_t size() const noexcept { return whole_.size(); }
 
 private:
+    void gather(detail::erased_communicator& ranks, const std::function<model_tensors()>& visit,
+                const gather_options& options);
+
     model_tensors model_;
     bool writeback_;
     std::map<std::string, host_tensor, std::less<>> whole_;
 };
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/models/impl/full_params.ipp>
+#endif
 
 #endif

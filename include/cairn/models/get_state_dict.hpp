@@ -2,20 +2,15 @@
 #ifndef CAIRN_MODELS_GET_STATE_DICT_HPP
 #define CAIRN_MODELS_GET_STATE_DICT_HPP
 
+#include <cairn/comm/erased_communicator.hpp>
 #include <cairn/comm/solo.hpp>
-#include <cairn/models/gather.hpp>
-#include <cairn/models/given_state.hpp>
-#include <cairn/models/options.hpp>
-#include <cairn/state/copy_leaf.hpp>
-#include <cairn/state/flatten.hpp>
+#include <cairn/detail/config.hpp>
 #include <cairn/models/model.hpp>
 #include <cairn/models/optimizer.hpp>
+#include <cairn/models/options.hpp>
+#include <cairn/state/state_dict.hpp>
 
 #include <functional>
-#include <map>
-#include <memory>
-#include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -25,152 +20,20 @@ namespace detail {
 
 /// The part of a model that options ask for.
 /// @throws error errc::missing_key for a submodule that is none.
-inline model_tensors select(const model_tensors& all, const state_dict_options& options) {
-    name_set const wanted(options.submodules.begin(), options.submodules.end());
-    auto missing = wanted;
-    auto const look = [&](const std::string& fqn) {
-        for_each_at_or_above(fqn, wanted, [&](const std::string& name) { missing.erase(name); });
-    };
-    if (!wanted.empty()) {
-        for (auto const& e : all.entries()) look(e.fqn);
-        for (auto const& name : all.elsewhere()) look(name);
-    }
-    for (auto const& prefix : options.submodules)
-        if (missing.count(prefix) != 0)
-            throw error(errc::missing_key,
-                        {.fqn = prefix,
-                         .found = "a submodule prefix that matches none of " +
-                                  std::to_string(all.entries().size()) + " tensors",
-                         .remedy = all.entries().empty()
-                                       ? std::string()
-                                       : "names look like '" + all.entries()[0].fqn + "'"});
-    return all.only([&](const model_entry& e) {
-        if (options.ignore_frozen_params && !e.buffer && !e.trainable) return false;
-        return wanted.empty() || lies_at_or_below(e.fqn, wanted);
-    });
-}
+CAIRN_DECL model_tensors select(const model_tensors& all, const state_dict_options& options);
 
 /// The tensors of a model as a state dict.
-inline state_dict model_dict(const model_tensors& tensors) {
-    state_dict d;
-    for (auto const& e : tensors.entries()) {
-        auto& n = d[e.fqn];
-        n = e.what;
-        n.set_other_keys(tensors.other_names(e.fqn));
-    }
-    return d;
-}
-
-/// All tensors of a state dict that may be nested, by dotted name.
-template <class F>
-void for_each_node(const state_dict& d, const std::string& prefix, F&& f) {
-    for (auto const& [key, n] : d) {
-        auto const name = prefix + key;
-        if (n.is_dict()) {
-            for_each_node(n.as_dict(), name + ".", f);
-        } else if (n.is_list()) {
-            auto const& list = n.as_list();
-            for (std::size_t i = 0; i < list.size(); ++i) {
-                if (list[i].is_dict())
-                    for_each_node(list[i].as_dict(), name + "." + std::to_string(i) + ".", f);
-                else
-                    f(name + "." + std::to_string(i), const_cast<node&>(list[i]));
-            }
-        } else {
-            f(name, const_cast<node&>(n));
-        }
-    }
-}
-
-/// Another tensor for an entry, which keeps its other keys.
-inline void replace(node& n, node tensor) {
-    auto const others = n.other_keys();
-    tensor.set_other_keys({others.begin(), others.end()});
-    n = std::move(tensor);
-}
+CAIRN_DECL state_dict model_dict(const model_tensors& tensors);
 
 /// full_state_dict and cpu_offload.
 /// @param make  Visits, and gives this rank's windows; with full_state_dict, whatever it throws
 ///              fails all ranks.
-inline state_dict whole_or_copied(const std::function<state_dict()>& make,
-                                  const state_dict_options& options, erased_communicator& comm) {
-    if (!options.full_state_dict) {
-        auto d = make();
-        if (options.cpu_offload)
-            for_each_node(d, "", [](const std::string&, node& n) {
-                if (n.is_tensor()) replace(n, clone_leaf(n.as_tensor()));
-            });
-        return d;
-    }
-    state_dict d;
-    auto const look = [&] {
-        d = make();
-        std::vector<named_leaf> mine;
-        for_each_node(d, "", [&](const std::string& fqn, node& n) {
-            if (n.is_tensor()) mine.push_back({fqn, &n.as_tensor()});
-        });
-        return mine;
-    };
-    auto gather = options.gather;
-    if (options.cpu_offload) gather.root = 0;
-    auto whole = gather_whole(comm, look, gather);
-    if (gather.root >= 0 && comm.rank() != gather.root) return {};
-    std::map<std::string, host_tensor*> by_name;
-    for (auto& [fqn, t] : whole) by_name.emplace(fqn, &t);
-    for_each_node(d, "", [&](const std::string& fqn, node& n) {
-        if (!n.is_tensor()) return;
-        replace(n, std::move(*by_name.at(fqn)));
-        by_name.erase(fqn);
-    });
-    // Tensors of other ranks alone: pipeline stages.
-    for (auto& [fqn, t] : by_name) d[fqn] = node(std::move(*t));
-    return d;
-}
-
-inline state_dict group_dict(const optimizer_group& g) {
-    state_dict d;
-    for (auto const& h : g.hyperparameters) d[h.name] = node(h.get());
-    return d;
-}
+CAIRN_DECL state_dict whole_or_copied(const std::function<state_dict()>& make,
+                                      const state_dict_options& options, erased_communicator& comm);
 
 /// DCP's two shapes of an optimizer's state.
-inline state_dict optimizer_dict(const std::vector<optimizer_group>& groups,
-                                 const model_tensors& kept, bool flat) {
-    state_dict out, state;
-    state_list param_groups;
-    for (auto const& g : groups) {
-        value::list_t names;
-        for (auto const& p : g.parameters) {
-            if (kept.find(p.fqn) == nullptr) continue;  // options left it out
-            names.emplace_back(p.fqn);
-            if (flat) {
-                // `before.<fqn>.name`, which may be `before.<other fqn>.name`.
-                auto const add = [&](const std::string& before, const std::string& name, node n) {
-                    std::vector<std::string> others;
-                    for (auto const& other : p.other_names)
-                        others.push_back(before + other + "." + name);
-                    n.set_other_keys(std::move(others));
-                    out[before + p.fqn + "." + name] = std::move(n);
-                };
-                for_each_node(p.state, "", [&](const std::string& name, node& n) {
-                    add("state.", name, n);
-                });
-                for (auto const& h : g.hyperparameters) add("param_groups.", h.name, h.get());
-            } else if (!p.state.empty()) {
-                auto& n = state[p.fqn];
-                n = node(p.state);
-                n.set_other_keys(p.other_names);
-            }
-        }
-        auto d = group_dict(g);
-        d["params"] = node(value(std::move(names)));
-        param_groups.emplace_back(std::move(d));
-    }
-    if (flat) return out;
-    out["state"] = node(std::move(state));
-    out["param_groups"] = node(std::move(param_groups));
-    return out;
-}
+CAIRN_DECL state_dict optimizer_dict(const std::vector<optimizer_group>& groups,
+                                     const model_tensors& kept, bool flat);
 
 }  // namespace detail
 
@@ -228,5 +91,9 @@ std::pair<state_dict, state_dict> get_state_dict(M& model, O&& optimizers,
 }
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/models/impl/get_state_dict.ipp>
+#endif
 
 #endif

@@ -2,39 +2,28 @@
 #ifndef CAIRN_MODELS_GIVEN_STATE_HPP
 #define CAIRN_MODELS_GIVEN_STATE_HPP
 
+#include <cairn/detail/config.hpp>
 #include <cairn/models/options.hpp>
-#include <cairn/state/copy_leaf.hpp>
 #include <cairn/state/flatten.hpp>
 
-#include <algorithm>
-#include <cstddef>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace cairn::detail {
 
 /// The leaves of a state dict by dotted name, whatever its nesting.
 struct leaves_by_name {
-    explicit leaves_by_name(const state_dict& d) : flat(flatten(d)) {
-        for (auto const& l : flat.leaves) by_name.emplace(l.fqn, &l);
-    }
-    leaves_by_name(leaves_by_name&&) = default;
+    explicit leaves_by_name(const state_dict& d);
+    leaves_by_name(leaves_by_name&&) noexcept;
+    ~leaves_by_name();
 
-    const flat_leaf* find(std::string_view name) const {
-        auto const it = by_name.find(name);
-        return it == by_name.end() ? nullptr : it->second;
-    }
+    const flat_leaf* find(std::string_view name) const;
     /// What is given for a leaf: under its name or, if there is none, another of a tied weight.
-    const flat_leaf* find_for(const flat_leaf& wanted) const {
-        auto const* found = find(wanted.fqn);
-        for (auto const& other : wanted.other_names)
-            if (found == nullptr) found = find(other);
-        return found;
-    }
+    const flat_leaf* find_for(const flat_leaf& wanted) const;
     flattened flat;
     std::map<std::string, const flat_leaf*, std::less<>> by_name;
 };
@@ -46,24 +35,10 @@ struct assignment {
 };
 
 /// @throws error naming the key
-inline void check(const assignment& a) {
-    auto const* to = a.to->tensor();
-    auto const* from = a.from->tensor();
-    if ((to == nullptr) != (from == nullptr))
-        throw error(errc::kind_mismatch,
-                    {.fqn = a.to->fqn, .expected = to != nullptr ? "a tensor" : "a value",
-                     .found = from != nullptr ? "a tensor" : "a value"});
-    if (to != nullptr) (void)pieces_to_copy(a.to->fqn, *from, *to);
-}
+CAIRN_DECL void check(const assignment& a);
 
 /// `'a', 'b', 'c' and 4 more`
-inline std::string list_keys(const std::vector<std::string>& keys) {
-    std::string s;
-    for (std::size_t i = 0; i < keys.size() && i < 3; ++i)
-        s += (i == 0 ? "'" : ", '") + keys[i] + "'";
-    if (keys.size() > 3) s += " and " + std::to_string(keys.size() - 3) + " more";
-    return s;
-}
+CAIRN_DECL std::string list_keys(const std::vector<std::string>& keys);
 
 using name_set = std::set<std::string, std::less<>>;
 
@@ -73,68 +48,23 @@ void for_each_at_or_above(std::string_view name, const name_set& names, F&& f) {
     for (auto at = name.size(); at != name.npos && at != 0; at = name.rfind('.', at - 1))
         if (auto const it = names.find(name.substr(0, at)); it != names.end()) f(*it);
 }
-inline bool lies_at_or_below(std::string_view name, const name_set& names) {
-    bool does = false;
-    for_each_at_or_above(name, names, [&](const std::string&) { does = true; });
-    return does;
-}
+CAIRN_DECL bool lies_at_or_below(std::string_view name, const name_set& names);
 
 /// Pairs what is wanted with what is given, all of it checked.
 /// @param known  Says which names may be given without being wanted.
 /// @throws error also, in strict mode, for keys on one side only.
-template <class Known>
-std::vector<assignment> pair_up(const leaves_by_name& wanted, const leaves_by_name& given,
-                                bool strict, const char* of_what, Known&& known) {
-    std::vector<assignment> out;
-    std::vector<std::string> missing, unexpected;
-    for (auto const& [name, to] : wanted.by_name) {
-        if (auto const* from = given.find_for(*to))
-            out.push_back({to, from});
-        else
-            missing.push_back(name);
-    }
-    for (auto const& [name, leaf] : given.by_name)
-        if (wanted.find(name) == nullptr && !known(name)) unexpected.push_back(name);
-    if (strict && !missing.empty())
-        throw error(errc::missing_key, {.fqn = missing.front(),
-                                        .expected = std::string("every key of the ") + of_what,
-                                        .found = "no " + list_keys(missing),
-                                        .remedy = "strict = false leaves them as they are"});
-    if (strict && !unexpected.empty())
-        throw error(errc::unexpected_key, {.fqn = unexpected.front(),
-                                           .expected = std::string("only keys of the ") + of_what,
-                                           .found = list_keys(unexpected),
-                                           .remedy = "strict = false ignores them"});
-    for (auto const& a : out) check(a);
-    return out;
-}
+CAIRN_DECL std::vector<assignment> pair_up(const leaves_by_name& wanted,
+                                           const leaves_by_name& given, bool strict,
+                                           const char* of_what,
+                                           const std::function<bool(const std::string&)>& known);
 
 /// Two names of one memory must not be given two contents.
-inline void check_tied(const std::vector<assignment>& all) {
-    std::map<const std::byte*, std::vector<const assignment*>> firsts;
-    for (auto const& a : all) {
-        auto const* to = a.to->tensor();
-        if (to == nullptr || to->shards.empty() || to->shards[0].view.empty()) continue;
-        auto& there = firsts[to->shards[0].view.data];
-        auto const first = std::find_if(there.begin(), there.end(), [&](const assignment* b) {
-            auto const& other = *b->to->tensor();
-            return other.type == to->type && other.global_shape == to->global_shape &&
-                   same_memory(other, *to);
-        });
-        if (first == there.end()) {
-            there.push_back(&a);
-            continue;
-        }
-        if (same_content(*a.from->tensor(), *(*first)->from->tensor())) continue;
-        throw error(errc::invalid_state,
-                    {.fqn = a.to->fqn,
-                     .expected = "the content of '" + (*first)->to->fqn + "', which is the same " +
-                                 (to->number ? "number" : "weight"),
-                     .found = "other content",
-                     .remedy = "take one of the two out and set strict = false"});
-    }
-}
+CAIRN_DECL void check_tied(const std::vector<assignment>& all);
 
 }  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/models/impl/given_state.ipp>
+#endif
 
 #endif

@@ -2,12 +2,15 @@
 #ifndef CAIRN_MODELS_MODEL_HPP
 #define CAIRN_MODELS_MODEL_HPP
 
+#include <cairn/detail/config.hpp>
+#include <cairn/error.hpp>
+#include <cairn/models/model_tensors.hpp>
 #include <cairn/state/fqn.hpp>
 #include <cairn/state/make_leaf.hpp>
-#include <cairn/models/model_tensors.hpp>
 #include <cairn/state/state_dict.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,7 +41,12 @@ struct model_traits;
 /// What `model_traits::visit` talks to.
 class model_visitor {
 public:
-    explicit model_visitor(const fqn_rules& rules) : rules_(std::addressof(rules)) {}
+    explicit model_visitor(const fqn_rules& rules);
+    model_visitor(const model_visitor& other);
+    model_visitor(model_visitor&& other) noexcept;
+    model_visitor& operator=(const model_visitor& other);
+    model_visitor& operator=(model_visitor&& other) noexcept;
+    ~model_visitor();
 
     /// A tensor that an optimizer may change. Lvalues are borrowed and must outlive what is done
     /// with the state; an rvalue (a view, say) is moved in. A tensor may be given under several
@@ -68,62 +76,43 @@ public:
     }
     /// A parameter, buffer or module that another rank holds (another pipeline stage): keys at or
     /// below it in a state dict are no surprise here.
-    void elsewhere(std::string_view name) { found_.add_elsewhere(full(name)); }
+    void elsewhere(std::string_view name);
 
     /// Two names of one weight that is tied on some layouts only: this rank holds one of them, or a
     /// copy under each. The embedding and the head on the first and last pipeline stage are such.
     /// Where a checkpoint lacks one name, what it has under the other is loaded, and so is what an
     /// optimizer keeps for it. Names of one memory are known to be tied.
-    void tied(std::string_view name, std::string_view other) {
-        auto const a = full(name), b = full(other);
-        for (auto const& one : {a, b}) found_.add_elsewhere(one);
-        found_.add_tied(a, b);
-    }
+    void tied(std::string_view name, std::string_view other);
 
     /// A module within this one, walked by its own traits.
     template <class M>
     void module(std::string_view name, M& m) {
-        if (depth_ == 200)
-            throw error(errc::invalid_state, {.fqn = full(name),
-                                              .found = "modules nested deeper than 200",
-                                              .remedy = "does a module hold itself?"});
-        auto const length = prefix_.size();
-        prefix_.append(name).append(".");
-        ++depth_;
+        auto const length = enter(name);
         model_traits<std::remove_cv_t<M>>::visit(m, *this);
-        --depth_;
-        prefix_.resize(length);
+        leave(length);
     }
 
-    model_tensors take() && { return std::move(found_); }
+    model_tensors take() &&;
 
 private:
-    std::string full(std::string_view name) const {
-        return canonical_fqn(prefix_ + std::string(name), *rules_);
-    }
+    std::string full(std::string_view name) const;
     template <class T>
     void add(std::string_view name, T&& t, bool buffer, bool trainable) {
-        model_entry e{full(name), {}, {}, buffer, trainable};
+        auto fqn = full(name);
         std::shared_ptr<tensor_leaf> leaf;
         try {
             leaf = detail::make_leaf(std::forward<T>(t));
         } catch (const error& x) {
-            auto where = x.context();
-            if (where.fqn.empty()) where.fqn = e.fqn;
-            throw error(x.code(), std::move(where));
+            throw_for(x, std::move(fqn));
         }
-        e.id = detail::identity_of(std::forward<T>(t), *leaf);
-        e.what = node(std::move(leaf));
-        auto const fqn = e.fqn;
-        auto given = prefix_ + std::string(name);
-        if (!found_.add(std::move(e)))
-            throw error(errc::invalid_state,
-                        {.fqn = fqn,
-                         .expected = "one tensor of this name",
-                         .found = "'" + seen_[fqn] + "' and '" + given + "'",
-                         .remedy = "change fqn_rules if they strip too much"});
-        seen_.emplace(fqn, std::move(given));
+        auto id = detail::identity_of(std::forward<T>(t), *leaf);
+        add(name, {std::move(fqn), node(std::move(leaf)), std::move(id), buffer, trainable});
     }
+    void add(std::string_view name, model_entry e);
+    [[noreturn]] static void throw_for(const error& x, std::string fqn);
+    /// @return What `leave` is given.
+    std::size_t enter(std::string_view name);
+    void leave(std::size_t length) noexcept;
 
     const fqn_rules* rules_;
     std::string prefix_;
@@ -173,5 +162,9 @@ model_tensors tensors_of(M& m, const fqn_rules& rules = {}) {
 }
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/models/impl/model.ipp>
+#endif
 
 #endif

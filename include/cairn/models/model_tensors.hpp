@@ -2,11 +2,10 @@
 #ifndef CAIRN_MODELS_MODEL_TENSORS_HPP
 #define CAIRN_MODELS_MODEL_TENSORS_HPP
 
-#include <cairn/state/copy_leaf.hpp>
+#include <cairn/detail/config.hpp>
 #include <cairn/state/make_leaf.hpp>
 #include <cairn/state/node.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -14,7 +13,6 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace cairn {
@@ -71,76 +69,36 @@ struct model_entry {
 /// What a walk through a model gives: tensors by FQN, in the order of the walk. Borrows them.
 class model_tensors {
 public:
+    model_tensors();
+    model_tensors(const model_tensors& other);
+    model_tensors(model_tensors&& other) noexcept;
+    model_tensors& operator=(const model_tensors& other);
+    model_tensors& operator=(model_tensors&& other) noexcept;
+    ~model_tensors();
+
     const std::vector<model_entry>& entries() const noexcept { return entries_; }
     /// Names that other ranks hold.
     const std::vector<std::string>& elsewhere() const noexcept { return elsewhere_; }
 
-    const model_entry* find(std::string_view fqn) const {
-        auto const it = by_name_.find(fqn);
-        return it == by_name_.end() ? nullptr : &entries_[it->second];
-    }
+    const model_entry* find(std::string_view fqn) const;
     /// By its first name if it has several.
-    const model_entry* find(const tensor_identity& id) const {
-        if (id.address == nullptr) return nullptr;
-        auto const [first, last] = by_address_.equal_range(id.address);
-        for (auto it = first; it != last; ++it)
-            if (entries_[it->second].id == id) return &entries_[it->second];
-        return nullptr;
-    }
+    const model_entry* find(const tensor_identity& id) const;
 
     /// @return false if the name is taken
-    bool add(model_entry e) {
-        if (!by_name_.emplace(e.fqn, entries_.size()).second) return false;
-        by_address_.emplace(e.id.address, entries_.size());
-        entries_.push_back(std::move(e));
-        return true;
-    }
-    void add_elsewhere(std::string fqn) { elsewhere_.push_back(std::move(fqn)); }
+    bool add(model_entry e);
+    void add_elsewhere(std::string fqn);
     /// Two names of one weight, wherever it is.
-    void add_tied(const std::string& a, const std::string& b) {
-        ties_.emplace(a, b);
-        ties_.emplace(b, a);
-    }
+    void add_tied(const std::string& a, const std::string& b);
 
     /// All other names of a tensor: of the same memory, and those that were said to be tied.
-    std::vector<std::string> other_names(const std::string& fqn) const {
-        std::vector<std::string> names{fqn};
-        auto const add = [&](const std::string& name) {
-            if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-        };
-        for (std::size_t i = 0; i < names.size(); ++i) {
-            auto const name = names[i];
-            if (auto const* e = find(name)) add_same(*e, add);
-            auto const [first, last] = ties_.equal_range(name);
-            for (auto it = first; it != last; ++it) add(it->second);
-        }
-        names.erase(names.begin());
-        return names;
-    }
+    std::vector<std::string> other_names(const std::string& fqn) const;
     /// The same tensors, those of a kind.
-    template <class Keep>
-    model_tensors only(Keep&& keep) const {
-        model_tensors out;
-        for (auto const& e : entries_)
-            if (keep(e)) out.add(e);
-        out.elsewhere_ = elsewhere_;
-        out.ties_ = ties_;
-        return out;
-    }
+    model_tensors only(const std::function<bool(const model_entry&)>& keep) const;
 
 private:
     /// Names of the very same elements; a transposed view of them is another tensor.
     template <class Add>
-    void add_same(const model_entry& e, Add& add) const {
-        if (e.id.address == nullptr) return;
-        auto const [first, last] = by_address_.equal_range(e.id.address);
-        for (auto it = first; it != last; ++it) {
-            auto const& other = entries_[it->second];
-            if (other.id == e.id &&
-                detail::same_memory(other.what.as_tensor(), e.what.as_tensor()))
-                add(other.fqn);
-        }
-    }
+    void add_same(const model_entry& e, Add& add) const;
 
     std::vector<model_entry> entries_;
     std::vector<std::string> elsewhere_;
@@ -150,5 +108,9 @@ private:
 };
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/models/impl/model_tensors.ipp>
+#endif
 
 #endif

@@ -2,14 +2,18 @@
 #ifndef CAIRN_MODELS_OPTIMIZER_HPP
 #define CAIRN_MODELS_OPTIMIZER_HPP
 
+#include <cairn/detail/config.hpp>
+#include <cairn/error.hpp>
 #include <cairn/models/model.hpp>
 #include <cairn/state/value_traits.hpp>
 
 #include <cstddef>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -58,8 +62,15 @@ struct optimizer_group {
 /// What `optimizer_traits::visit` talks to.
 class optimizer_visitor {
 public:
+    optimizer_visitor() noexcept;
+    optimizer_visitor(const optimizer_visitor& other);
+    optimizer_visitor(optimizer_visitor&& other) noexcept;
+    optimizer_visitor& operator=(const optimizer_visitor& other);
+    optimizer_visitor& operator=(optimizer_visitor&& other) noexcept;
+    ~optimizer_visitor();
+
     /// A group begins; what follows belongs to it.
-    void group() { groups_.emplace_back(); }
+    void group();
 
     /// A parameter of the group: the tensor that the model names.
     /// @param state  What the optimizer keeps for it, by PyTorch's names: memory that stays where
@@ -71,9 +82,7 @@ public:
         add({{}, detail::identity_of(std::forward<T>(t), *leaf), std::move(state), {}});
     }
     /// The same where the optimizer knows the parameter's FQN.
-    void parameter(std::string_view fqn, state_dict state = {}) {
-        add({std::string(fqn), {}, std::move(state), {}});
-    }
+    void parameter(std::string_view fqn, state_dict state = {});
     void parameter(const std::string& fqn, state_dict state = {}) {
         parameter(std::string_view(fqn), std::move(state));
     }
@@ -97,32 +106,22 @@ public:
         } else {
             h.get = [v = value(std::forward<V>(x))] { return v; };
         }
-        current().hyperparameters.push_back(std::move(h));
+        add(std::move(h));
     }
 
     /// A hyperparameter that this optimizer has one value of: saved for PyTorch's sake; another
     /// one that a checkpoint brings is refused with errc::unsupported.
-    void fixed_hyperparameter(std::string name, value only) {
-        cairn::hyperparameter h{std::move(name), [only] { return only; }, {}};
-        h.set = [only](const value& v) {
-            if (!(v == only))
-                throw error(errc::unsupported, {.expected = "the value that the optimizer can do",
-                                                .found = "another " + std::string(v.kind_name())});
-        };
-        current().hyperparameters.push_back(std::move(h));
-    }
+    void fixed_hyperparameter(std::string name, value only);
 
-    std::vector<optimizer_group> take() && { return std::move(groups_); }
+    std::vector<optimizer_group> take() &&;
 
 private:
     // Only looked at: nothing of an rvalue is kept.
     template <class T>
     static T& view_of(T& t) { return t; }
-    void add(optimized_parameter p) { current().parameters.push_back(std::move(p)); }
-    optimizer_group& current() {
-        if (groups_.empty()) group();
-        return groups_.back();
-    }
+    void add(optimized_parameter p);
+    void add(cairn::hyperparameter h);
+    optimizer_group& current();
 
     std::vector<optimizer_group> groups_;
 };
@@ -173,6 +172,10 @@ inline constexpr bool is_optimizers = [] {
     else return requires(O& o) { requires Optimizer<decltype(*std::begin(o))>; };
 }();
 
+/// The groups that a visitor has found, their parameters named by the model.
+CAIRN_DECL std::vector<optimizer_group> named_groups(optimizer_visitor v,
+                                                     const model_tensors& model);
+
 /// The groups of all optimizers, their parameters named by the model.
 /// @throws error errc::invalid_state for a parameter that the model does not name, and for one
 /// that is in two groups.
@@ -184,38 +187,15 @@ std::vector<optimizer_group> groups_of(O& optimizers, const model_tensors& model
         if constexpr (requires { traits::init_state(o); }) traits::init_state(o);
         traits::visit(o, v);
     });
-    auto groups = std::move(v).take();
-    std::map<std::string, std::size_t> seen;
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-        for (std::size_t i = 0; i < groups[g].parameters.size(); ++i) {
-            auto& p = groups[g].parameters[i];
-            auto const* e = p.fqn.empty() ? model.find(p.id) : model.find(p.fqn);
-            if (e == nullptr)
-                throw error(errc::invalid_state,
-                            {.fqn = p.fqn,
-                             .expected = "optimizers of the model's parameters",
-                             .found = "parameter " + std::to_string(i) + " of group " +
-                                      std::to_string(g) + ", " + to_string(p.id.global_shape) +
-                                      ", which the model does not name",
-                             .remedy = p.fqn.empty() && p.id.address == nullptr
-                                           ? "this rank holds none of it, so that no memory tells "
-                                             "which it is: give its FQN to v.parameter"
-                                           : ""});
-            p.fqn = e->fqn;
-            p.other_names = model.other_names(p.fqn);
-            auto const [it, fresh] = seen.emplace(p.fqn, g);
-            if (!fresh)
-                throw error(errc::invalid_state,
-                            {.fqn = p.fqn, .expected = "each parameter in one group",
-                             .found = "it in group " + std::to_string(it->second) + " and in " +
-                                      std::to_string(g)});
-        }
-    }
-    return groups;
+    return named_groups(std::move(v), model);
 }
 
 }  // namespace detail
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/models/impl/optimizer.ipp>
+#endif
 
 #endif

@@ -2,13 +2,12 @@
 #ifndef CAIRN_STATE_BIG_INT_HPP
 #define CAIRN_STATE_BIG_INT_HPP
 
-#include <cairn/detail/cxx20.hpp>
+#include <cairn/detail/config.hpp>
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace cairn {
@@ -20,102 +19,35 @@ namespace cairn {
 class big_int {
 public:
     big_int() = default;
-    explicit big_int(std::int64_t v) {
-        for (int i = 0; i < 8; ++i) bytes_.push_back(static_cast<std::uint8_t>(v >> (8 * i)));
-        trim();
-    }
-    explicit big_int(std::uint64_t v) {
-        for (int i = 0; i < 8; ++i) bytes_.push_back(static_cast<std::uint8_t>(v >> (8 * i)));
-        bytes_.push_back(0);
-        trim();
-    }
-    explicit big_int(std::vector<std::uint8_t> twos_complement)
-        : bytes_(std::move(twos_complement)) {
-        trim();
-    }
+    explicit big_int(std::int64_t v);
+    explicit big_int(std::uint64_t v);
+    explicit big_int(std::vector<std::uint8_t> twos_complement);
 
     const std::vector<std::uint8_t>& bytes() const noexcept { return bytes_; }
     bool negative() const noexcept { return !bytes_.empty() && (bytes_.back() & 0x80) != 0; }
 
     /// The number as `int64_t`, if it fits.
-    std::optional<std::int64_t> as_int64() const noexcept {
-        if (bytes_.size() > 8) return std::nullopt;
-        std::uint64_t v = negative() ? ~std::uint64_t{0} : 0;
-        for (std::size_t i = 0; i < bytes_.size(); ++i) {
-            v &= ~(std::uint64_t{0xff} << (8 * i));
-            v |= std::uint64_t{bytes_[i]} << (8 * i);
-        }
-        return static_cast<std::int64_t>(v);
-    }
+    std::optional<std::int64_t> as_int64() const noexcept;
 
     /// Decimal up to 4300 digits, which is also where Python stops by default: decimal costs the
     /// square of the length. Hexadecimal (`0x…`) beyond.
-    std::string to_string() const {
-        std::vector<std::uint8_t> magnitude = bytes_;
-        if (negative()) {
-            unsigned carry = 1;
-            for (auto& b : magnitude) {
-                carry += static_cast<std::uint8_t>(~b);
-                b = static_cast<std::uint8_t>(carry);
-                carry >>= 8;
-            }
-            if (carry != 0) magnitude.push_back(1);
-        }
-        while (!magnitude.empty() && magnitude.back() == 0) magnitude.pop_back();
-        constexpr std::size_t most_decimal_bytes = 1785;  // 256^1785 has 4299 digits
-        auto digits =
-            magnitude.size() > most_decimal_bytes ? hexadecimal(magnitude) : decimal(magnitude);
-        return negative() ? "-" + digits : digits;
-    }
+    std::string to_string() const;
 
     friend bool operator==(const big_int&, const big_int&) = default;
 
 private:
-    static std::string hexadecimal(const std::vector<std::uint8_t>& magnitude) {
-        std::string s = "0x";
-        s.reserve(2 + 2 * magnitude.size());
-        for (std::size_t i = magnitude.size(); i-- > 0;)
-            for (int const half : {magnitude[i] >> 4, magnitude[i] & 15})
-                if (half != 0 || s.size() > 2) s.push_back("0123456789abcdef"[half]);
-        return s;
-    }
-    static std::string decimal(const std::vector<std::uint8_t>& magnitude) {
-        std::vector<std::uint32_t> words((magnitude.size() + 3) / 4);
-        for (std::size_t i = 0; i < magnitude.size(); ++i)
-            words[i / 4] |= std::uint32_t{magnitude[i]} << (8 * (i % 4));
-        std::string digits;  // the last first
-        while (!words.empty()) {
-            std::uint64_t remainder = 0;
-            for (std::size_t i = words.size(); i-- > 0;) {
-                auto const v = remainder << 32 | words[i];
-                words[i] = static_cast<std::uint32_t>(v / 1'000'000'000);
-                remainder = v % 1'000'000'000;
-            }
-            while (!words.empty() && words.back() == 0) words.pop_back();
-            for (int k = 0; k < 9; ++k) {
-                digits.push_back(static_cast<char>('0' + remainder % 10));
-                remainder /= 10;
-            }
-        }
-        while (!digits.empty() && digits.back() == '0') digits.pop_back();
-        if (digits.empty()) digits = "0";
-        std::reverse(digits.begin(), digits.end());
-        return digits;
-    }
+    static std::string hexadecimal(const std::vector<std::uint8_t>& magnitude);
+    static std::string decimal(const std::vector<std::uint8_t>& magnitude);
 
-    void trim() {
-        while (!bytes_.empty()) {
-            bool const sign = bytes_.size() > 1 && (bytes_[bytes_.size() - 2] & 0x80) != 0;
-            bool const last_is_sign = (bytes_.back() == 0x00 && !sign) ||
-                                      (bytes_.back() == 0xff && sign);
-            if (!last_is_sign) break;
-            bytes_.pop_back();
-        }
-    }
+    void trim();
 
     std::vector<std::uint8_t> bytes_;
 };
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/state/impl/big_int.ipp>
+#endif
 
 #endif

@@ -2,13 +2,11 @@
 #ifndef CAIRN_STATE_BYTES_VALUE_HPP
 #define CAIRN_STATE_BYTES_VALUE_HPP
 
-#include <cairn/error.hpp>
+#include <cairn/detail/config.hpp>
 #include <cairn/state/value.hpp>
 
 #include <cstddef>
-#include <cstring>
 #include <memory>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -35,9 +33,9 @@ struct noted_scalar {
     }
 };
 
-template <class T, std::size_t... I>
-constexpr bool takes_scalars(std::index_sequence<I...>) {
-    return requires { T{noted_scalar{(static_cast<void>(I), nullptr)}...}; };
+template <class T, std::size_t... Is>
+constexpr bool takes_scalars(std::index_sequence<Is...>) {
+    return requires { T{noted_scalar{(static_cast<void>(Is), nullptr)}...}; };
 }
 
 inline constexpr std::size_t most_scalars = 4096;
@@ -63,10 +61,10 @@ constexpr std::size_t count_scalars() {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-braces"  // elided on purpose
 #pragma GCC diagnostic ignored "-Wconversion"      // of zeros, to bit-fields
-template <class T, std::size_t... I>
-constexpr scalars_found scalars_of(std::index_sequence<I...>) {
+template <class T, std::size_t... Is>
+constexpr scalars_found scalars_of(std::index_sequence<Is...>) {
     scalars_found found;
-    [[maybe_unused]] T const t{noted_scalar{(static_cast<void>(I), &found)}...};
+    [[maybe_unused]] T const t{noted_scalar{(static_cast<void>(Is), &found)}...};
     return found;
 }
 #pragma GCC diagnostic pop
@@ -95,31 +93,25 @@ inline constexpr bool plain_bytes = [] {
     }
 }();
 
+namespace detail {
+
+CAIRN_DECL value value_of_bytes(const void* object, std::size_t size);
+/// @throws error errc::kind_mismatch, or errc::shape_mismatch for another number of bytes
+CAIRN_DECL void set_bytes(void* object, std::size_t size, const value& v);
+
+}  // namespace detail
+
 /// An object that is saved and loaded as its bytes; made by @ref as_bytes.
 template <class T>
 struct bytes_reference {
     T* object;
 
-    value get() const {
-        value::bytes_t out(sizeof(T));
-        std::memcpy(out.data(), object, sizeof(T));
-        return out;
-    }
+    value get() const { return detail::value_of_bytes(object, sizeof(T)); }
     /// @throws error errc::kind_mismatch, or errc::shape_mismatch for another number of bytes
     void set(const value& v) const
         requires(!std::is_const_v<T>)
     {
-        auto const* bytes = v.get_if<value::bytes_t>();
-        if (bytes == nullptr)
-            throw error(errc::kind_mismatch,
-                        {.expected = "bytes", .found = std::string(v.kind_name())});
-        if (bytes->size() != sizeof(T))
-            throw error(errc::shape_mismatch,
-                        {.expected = std::to_string(sizeof(T)) +
-                                     " bytes, as the program's object has",
-                         .found = std::to_string(bytes->size()),
-                         .remedy = "was it saved when the struct had other members?"});
-        std::memcpy(object, bytes->data(), sizeof(T));
+        detail::set_bytes(object, sizeof(T), v);
     }
 };
 
@@ -158,5 +150,9 @@ template <class T>
 void as_bytes(const T&&) = delete;
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/state/impl/bytes_value.ipp>
+#endif
 
 #endif

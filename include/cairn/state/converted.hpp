@@ -2,16 +2,15 @@
 #ifndef CAIRN_STATE_CONVERTED_HPP
 #define CAIRN_STATE_CONVERTED_HPP
 
+#include <cairn/detail/config.hpp>
 #include <cairn/error.hpp>
 #include <cairn/state/flat_state.hpp>
 #include <cairn/tensor/containers.hpp>
 #include <cairn/tensor/traits.hpp>
 
-#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -65,15 +64,11 @@ std::string name_of_number_type() {
     if constexpr (std::floating_point<T>) return "float" + bits;
     else return (std::signed_integral<T> ? "int" : "uint") + bits;
 }
+CAIRN_DECL std::string float_text(double number);
 template <Arithmetic T>
 std::string number_text(T number) {
-    if constexpr (std::floating_point<T>) {
-        char text[64];
-        (void)std::snprintf(text, sizeof text, "%.17g", static_cast<double>(number));
-        return text;
-    } else {
-        return std::to_string(number);
-    }
+    if constexpr (std::floating_point<T>) return float_text(static_cast<double>(number));
+    else return std::to_string(number);
 }
 
 /// @throws error errc::dtype_mismatch
@@ -87,51 +82,18 @@ To number_or_throw(From from, const char* whose) {
 }
 
 /// Shows the number as it is now.
-inline void refresh(shown_number& n) {
-    n.how->get(n.memory.data());
-    n.known = n.memory;
-}
+CAIRN_DECL void refresh(shown_number& n);
 
 /// A leaf for a number, with memory of its own.
-inline tensor_leaf show(std::shared_ptr<const conversion> how, dtype type) {
-    auto n = std::make_shared<shown_number>(shown_number{std::move(how), {}, {}});
-    tensor_leaf leaf;
-    leaf.type = type;
-    leaf.shards.emplace_back(box(), tensor_view(type, index_vector{}, n->memory.data()));
-    if (!n->how->set) leaf.shards.front().forbid_writing();
-    leaf.writable = leaf.shards.front().writable;
-    leaf.number = std::move(n);
-    leaf.keep = leaf.number;
-    return leaf;
-}
+CAIRN_DECL tensor_leaf show(std::shared_ptr<const conversion> how, dtype type);
 
 /// Gives what was loaded into the memory to the number, if it differs.
 /// @return What takes it back; empty if there was nothing to do.
-inline std::function<void()> give_back(const std::shared_ptr<shown_number>& n) {
-    if (n->memory == n->known) return {};
-    auto undo = n->how->set(n->memory.data());
-    auto const before = std::exchange(n->known, n->memory);
-    return [n, before, undo = std::move(undo)] {
-        n->memory = n->known = before;
-        undo();
-    };
-}
+CAIRN_DECL std::function<void()> give_back(const std::shared_ptr<shown_number>& n);
 
 /// The same for all numbers of a state that a load has filled.
 /// @throws error naming the tensor
-inline void give_back(flat_state& state) {
-    for (auto& leaf : state) {
-        auto const* t = leaf.tensor();
-        if (t == nullptr || t->number == nullptr) continue;
-        try {
-            (void)give_back(t->number);
-        } catch (const error& e) {
-            auto where = e.context();
-            if (where.fqn.empty()) where.fqn = leaf.fqn;
-            throw error(e.code(), std::move(where));
-        }
-    }
-}
+CAIRN_DECL void give_back(flat_state& state);
 
 }  // namespace detail
 
@@ -224,5 +186,9 @@ converted_number<Shown> converted(Get get, Set set) {
 }
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/state/impl/converted.ipp>
+#endif
 
 #endif

@@ -2,82 +2,24 @@
 #ifndef CAIRN_STATE_COPY_LEAF_HPP
 #define CAIRN_STATE_COPY_LEAF_HPP
 
-#include <cairn/error.hpp>
+#include <cairn/detail/config.hpp>
 #include <cairn/state/flat_state.hpp>
-#include <cairn/tensor/host_tensor.hpp>
-#include <cairn/tensor/layout.hpp>
-#include <cairn/tensor/meeting_boxes.hpp>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace cairn::detail {
 
 /// A copy of this rank's part of a tensor, laid out alike, in host memory of its own.
-inline std::shared_ptr<tensor_leaf> clone_leaf(const tensor_leaf& from) {
-    auto memory = std::make_shared<std::vector<host_tensor>>();
-    memory->reserve(from.shards.size());
-    auto out = std::make_shared<tensor_leaf>(from);
-    out->shards.clear();
-    for (auto const& s : from.shards) {
-        auto& copy = memory->emplace_back(from.type, s.where.shape);
-        copy_elements(s.view, copy.view());
-        auto view = copy.view();
-        view.requires_grad = s.view.requires_grad;
-        out->shards.emplace_back(s.where, view);
-    }
-    out->writable = true;
-    out->keep = std::move(memory);
-    out->number = nullptr;
-    return out;
-}
+CAIRN_DECL std::shared_ptr<tensor_leaf> clone_leaf(const tensor_leaf& from);
 
 /// Checks that one tensor can be copied to another.
 /// @throws error naming `fqn`
-inline void check_alike(const std::string& fqn, const tensor_leaf& from, const tensor_leaf& to) {
-    if (from.global_shape != to.global_shape)
-        throw error(errc::shape_mismatch, {.fqn = fqn, .expected = to_string(to.global_shape),
-                                           .found = to_string(from.global_shape)});
-    if (from.type != to.type && !from.shards.empty() && !to.shards.empty())
-        throw error(errc::dtype_mismatch, {.fqn = fqn,
-                                           .expected = std::string(name_of(to.type)),
-                                           .found = std::string(name_of(from.type))});
-    for (auto const* leaf : {&from, &to})
-        for (auto const& s : leaf->shards)
-            if (!lies_within(s.where, leaf->global_shape) || s.view.shape != s.where.shape)
-                throw error(errc::invalid_state,
-                            {.fqn = fqn,
-                             .expected = "shards within " + to_string(leaf->global_shape) +
-                                         ", each with memory of its size",
-                             .found = to_string(s.where) + " in memory of " +
-                                      to_string(s.view.shape)});
-    if (!to.writable && !to.shards.empty())
-        throw error(errc::invalid_state, {.fqn = fqn, .expected = "memory to copy into",
-                                          .found = "a const tensor"});
-}
+CAIRN_DECL void check_alike(const std::string& fqn, const tensor_leaf& from, const tensor_leaf& to);
 
 /// Whether two leaves are windows on the same elements, so that there is nothing to copy.
-inline bool same_memory(const tensor_leaf& a, const tensor_leaf& b) {
-    return a.shards.size() == b.shards.size() &&
-           std::equal(a.shards.begin(), a.shards.end(), b.shards.begin(),
-                      [](const shard& x, const shard& y) {
-                          return x.where == y.where && x.view.data == y.view.data &&
-                                 x.view.strides == y.view.strides;
-                      });
-}
-
-/// Calls `f(i, j)` for each shard `i` of one leaf and `j` of another that share elements.
-template <class F>
-void for_each_meeting(const tensor_leaf& a, const tensor_leaf& b, F&& f) {
-    for_each_meeting(
-        a.shards.size(), [&](std::size_t i) -> const box& { return a.shards[i].where; },
-        b.shards.size(), [&](std::size_t j) -> const box& { return b.shards[j].where; }, f);
-}
+CAIRN_DECL bool same_memory(const tensor_leaf& a, const tensor_leaf& b);
 
 /// One stretch of a copy from one layout to another.
 struct copied_piece {
@@ -89,59 +31,18 @@ struct copied_piece {
 /// both are the same memory. Copying the pieces cannot fail.
 /// @throws error errc::shape_mismatch, dtype_mismatch, or invalid_state when `from` has not all
 /// that `to` wants or one of them cannot be copied.
-inline std::vector<copied_piece> pieces_to_copy(const std::string& fqn, const tensor_leaf& from,
-                                                const tensor_leaf& to) {
-    check_alike(fqn, from, to);
-    std::vector<copied_piece> pieces;
-    if (same_memory(from, to)) return pieces;
-    std::vector<std::int64_t> filled(to.shards.size(), 0);
-    for_each_meeting(from, to, [&](std::size_t i, std::size_t j) {
-        auto const& f = from.shards[i];
-        auto const& t = to.shards[j];
-        auto const both = intersect(f.where, t.where);
-        filled[j] += both.volume();
-        pieces.push_back({subview(f.view, relative_to(both, f.where)),
-                          subview(t.target_view(), relative_to(both, t.where))});
-        try {
-            (void)make_nest(pieces.back().from, pieces.back().to);
-        } catch (const error& e) {
-            auto where = e.context();
-            where.fqn = fqn;
-            throw error(e.code(), std::move(where));
-        }
-    });
-    for (std::size_t j = 0; j < to.shards.size(); ++j) {
-        if (filled[j] == to.shards[j].where.volume()) continue;
-        throw error(errc::invalid_state,
-                    {.fqn = fqn, .expected = "all of " + to_string(to.shards[j].where),
-                     .found = std::to_string(filled[j]) + " of its elements on this rank",
-                     .remedy = "give a full state dict, or one laid out as the model is"});
-    }
-    return pieces;
-}
+CAIRN_DECL std::vector<copied_piece> pieces_to_copy(const std::string& fqn, const tensor_leaf& from,
+                                                    const tensor_leaf& to);
 
-inline void copy_leaf(const std::string& fqn, const tensor_leaf& from, const tensor_leaf& to) {
-    for (auto const& p : pieces_to_copy(fqn, from, to)) copy_elements(p.from, p.to);
-}
+CAIRN_DECL void copy_leaf(const std::string& fqn, const tensor_leaf& from, const tensor_leaf& to);
 
 /// Whether two tensors hold the same bits wherever both hold something on this rank.
-inline bool same_content(const tensor_leaf& a, const tensor_leaf& b) {
-    if (same_memory(a, b)) return true;
-    if (a.global_shape != b.global_shape || a.type != b.type) return false;
-    bool same = true;
-    for_each_meeting(a, b, [&](std::size_t i, std::size_t j) {
-        auto const& x = a.shards[i];
-        auto const& y = b.shards[j];
-        auto const both = intersect(x.where, y.where);
-        if (!same) return;
-        host_tensor left(a.type, both.shape), right(a.type, both.shape);
-        copy_elements(subview(x.view, relative_to(both, x.where)), left.view());
-        copy_elements(subview(y.view, relative_to(both, y.where)), right.view());
-        same = left == right;
-    });
-    return same;
-}
+CAIRN_DECL bool same_content(const tensor_leaf& a, const tensor_leaf& b);
 
 }  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/state/impl/copy_leaf.ipp>
+#endif
 
 #endif

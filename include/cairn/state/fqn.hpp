@@ -2,12 +2,11 @@
 #ifndef CAIRN_STATE_FQN_HPP
 #define CAIRN_STATE_FQN_HPP
 
-#include <cairn/detail/cxx20.hpp>
+#include <cairn/detail/config.hpp>
 
 #include <functional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace cairn {
@@ -25,34 +24,17 @@ struct fqn_rules {
 
     // Functions, because g++ 12 crashes on lists here when such options stand in braces in a
     // template.
-    static std::vector<std::string> usual_wrappers() {
-        return {"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"};
-    }
-    static std::vector<std::string> usual_outermost() { return {"module"}; }
+    static std::vector<std::string> usual_wrappers();
+    static std::vector<std::string> usual_outermost();
 };
 
 /// @param name  Parts joined by dots, as the module tree has them.
-inline std::string canonical_fqn(std::string_view name, const fqn_rules& rules) {
-    auto const is_one_of = [](std::string_view part, const std::vector<std::string>& all) {
-        for (auto const& one : all)
-            if (part == one) return true;
-        return false;
-    };
-    std::string out;
-    bool front = true;
-    for (std::size_t at = 0; at <= name.size();) {
-        auto const part = name.substr(at, name.find('.', at) - at);
-        at += part.size() + 1;
-        if (is_one_of(part, rules.wrappers)) continue;
-        bool const dropped = front && at <= name.size() && is_one_of(part, rules.outermost);
-        front = false;
-        if (dropped) continue;
-        if (!out.empty()) out += '.';
-        out += part;
-    }
-    return rules.rename ? rules.rename(std::move(out)) : out;
-}
+CAIRN_DECL std::string canonical_fqn(std::string_view name, const fqn_rules& rules);
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/state/impl/fqn.ipp>
+#endif
 
 #endif

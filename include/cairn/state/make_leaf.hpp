@@ -2,40 +2,40 @@
 #ifndef CAIRN_STATE_MAKE_LEAF_HPP
 #define CAIRN_STATE_MAKE_LEAF_HPP
 
+#include <cairn/detail/config.hpp>
 #include <cairn/state/converted.hpp>
 #include <cairn/state/flat_state.hpp>
 #include <cairn/tensor/containers.hpp>
 #include <cairn/tensor/sharded_tensor.hpp>
 #include <cairn/tensor/traits.hpp>
 
+#include <concepts>
 #include <memory>
 #include <type_traits>
 #include <utility>
 
 namespace cairn::detail {
 
+/// A leaf of one shard, which is the whole.
+CAIRN_DECL std::shared_ptr<tensor_leaf> leaf_of(const tensor_view& view, bool writable);
+CAIRN_DECL std::shared_ptr<tensor_leaf> leaf_of(const const_tensor_view& view, bool writable);
+CAIRN_DECL std::shared_ptr<tensor_leaf> copy_of(const tensor_leaf& leaf);
+CAIRN_DECL std::shared_ptr<tensor_leaf> leaf_without_shards(index_vector global_shape);
+
 template <class T>
-tensor_leaf plain_leaf(T& t) {
+std::shared_ptr<tensor_leaf> plain_leaf(T& t) {
     using given = decltype(tensor_traits<std::remove_const_t<T>>::view(t));
     using wanted = std::conditional_t<std::is_convertible_v<given, tensor_view>, tensor_view,
                                       const_tensor_view>;
     wanted const view = tensor_traits<std::remove_const_t<T>>::view(t);
-    tensor_leaf leaf;
-    leaf.type = view.type;
-    leaf.global_shape = view.shape;
-    leaf.requires_grad = view.requires_grad;
-    leaf.shards.emplace_back(box::whole(view.shape), view);
-    if (!writable(std::as_const(t))) leaf.shards.front().forbid_writing();
-    leaf.writable = leaf.shards.front().writable;
-    return leaf;
+    return leaf_of(view, writable(std::as_const(t)));
 }
 
 template <class T>
-tensor_leaf sharded_leaf(T& t) {
+std::shared_ptr<tensor_leaf> sharded_leaf(T& t) {
     using traits = shard_traits<std::remove_const_t<T>>;
-    tensor_leaf leaf;
-    leaf.sharded = true;
-    leaf.global_shape = index_vector(traits::global_shape(t));
+    auto shared = leaf_without_shards(index_vector(traits::global_shape(t)));
+    auto& leaf = *shared;
     for (auto&& s : traits::shards(t)) {
         leaf.shards.push_back(s);
         leaf.writable = leaf.writable && leaf.shards.back().writable;
@@ -45,7 +45,7 @@ tensor_leaf sharded_leaf(T& t) {
     else if (!leaf.shards.empty())
         leaf.type = leaf.shards.front().view.type;
     if (!leaf.shards.empty()) leaf.requires_grad = leaf.shards.front().view.requires_grad;
-    return leaf;
+    return shared;
 }
 
 template <class T>
@@ -65,17 +65,21 @@ std::shared_ptr<tensor_leaf> make_leaf(T&& t) {
             return plain_leaf(x);
     };
     if constexpr (is_converted_number<plain>) {
-        return std::make_shared<tensor_leaf>(t.leaf());
+        return copy_of(t.leaf());
     } else if constexpr (std::is_lvalue_reference_v<T>) {
-        return std::make_shared<tensor_leaf>(look(t));
+        return look(t);
     } else {
         auto owned = std::make_shared<plain>(std::move(t));
-        auto leaf = std::make_shared<tensor_leaf>(look(*owned));
+        auto leaf = look(*owned);
         leaf->keep = std::move(owned);
         return leaf;
     }
 }
 
 }  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/state/impl/make_leaf.ipp>
+#endif
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef CAIRN_STATE_NODE_HPP
 #define CAIRN_STATE_NODE_HPP
 
+#include <cairn/detail/config.hpp>
 #include <cairn/state/bytes_value.hpp>
 #include <cairn/state/flat_state.hpp>
 #include <cairn/state/make_leaf.hpp>
@@ -83,10 +84,15 @@ public:
                                  std::shared_ptr<detail::value_node>,
                                  std::shared_ptr<detail::stateful_node>>;
 
-    node() = default;
+    node() noexcept;
+    node(const node& other);
+    node(node&& other) noexcept;
+    node& operator=(const node& other);
+    node& operator=(node&& other) noexcept;
+    ~node();
     template <class T>
         requires(!std::same_as<std::remove_cvref_t<T>, node>)
-    node(T&& t) : c_(make(std::forward<T>(t))) {
+    node(T&& t) : node(make(std::forward<T>(t))) {
             static_assert(
                 !detail::AmbiguousScalar<T>,
                 "cairn: a mutable scalar says how it is meant: std::ref(x) to be loaded into, "
@@ -94,7 +100,7 @@ public:
     }
 
     /// A tensor that was already seen through its traits.
-    node(std::shared_ptr<tensor_leaf> leaf) : c_(std::move(leaf)) {}
+    node(std::shared_ptr<tensor_leaf> leaf);
 
     bool is_dict() const noexcept { return c_.index() == 1; }
     bool is_list() const noexcept { return c_.index() == 2; }
@@ -102,55 +108,41 @@ public:
     bool is_value() const noexcept { return c_.index() == 4; }
 
     /// @throws error errc::kind_mismatch when it is something else
-    state_dict& as_dict() const { return *held<std::shared_ptr<state_dict>>("a state dict"); }
-    state_list& as_list() const { return *held<std::shared_ptr<state_list>>("a list"); }
+    state_dict& as_dict() const;
+    state_list& as_list() const;
     /// A number that is kept in another type is shown as it is now.
-    const tensor_leaf& as_tensor() const {
-        auto const& leaf = *held<std::shared_ptr<tensor_leaf>>("a tensor");
-        if (leaf.number) detail::refresh(*leaf.number);
-        return leaf;
-    }
+    const tensor_leaf& as_tensor() const;
     /// The value as it is now; after a load, the loaded one.
-    value as_value() const {
-        return held<std::shared_ptr<detail::value_node>>("a value")->get();
-    }
+    value as_value() const;
     /// Gives a value to what is held, or to what is referred to.
     /// @throws error errc::invalid_state if it can only be saved
-    void assign(const value& v) const {
-        auto const& o = held<std::shared_ptr<detail::value_node>>("a value");
-        if (!o->set)
-            throw error(errc::invalid_state,
-                        {.expected = "a value to load into", .found = "a const value"});
-        o->set(v);
-    }
+    void assign(const value& v) const;
 
     /// Throws what @ref assign would throw, as far as that is known before, and changes nothing.
-    void check(const value& v) const {
-        auto const& o = held<std::shared_ptr<detail::value_node>>("a value");
-        if (o->check) o->check(v);
-    }
+    void check(const value& v) const;
 
     /// Keys under which a checkpoint may have this entry where it lacks the entry's own: a weight
     /// that is tied to another, and what an optimizer keeps for it.
     std::span<const std::string> other_keys() const noexcept {
         return others_ ? std::span<const std::string>(*others_) : std::span<const std::string>();
     }
-    void set_other_keys(std::vector<std::string> keys) {
-        others_ = keys.empty() ? nullptr
-                               : std::make_shared<const std::vector<std::string>>(std::move(keys));
-    }
+    void set_other_keys(std::vector<std::string> keys);
 
     const content& raw() const noexcept { return c_; }
 
 private:
     template <class Pointer>
-    const Pointer& held(const char* wanted) const {
-        if (auto const* p = std::get_if<Pointer>(&c_)) return *p;
-        throw error(errc::kind_mismatch, {.expected = wanted});
-    }
+    const Pointer& held(const char* wanted) const;
 
     template <class T>
-    static content make(T&& t);
+    static node make(T&& t);
+    static node of(std::shared_ptr<state_dict> d);
+    static node of(std::shared_ptr<state_list> l);
+    static node of(std::shared_ptr<detail::value_node> o);
+    static node of(std::shared_ptr<detail::stateful_node> s);
+    static node of_owned(value v);
+    /// @throws error errc::invalid_state where that makes no sense
+    static node of_each_rank(node inner);
     template <class T>
     static std::shared_ptr<detail::value_node> make_reference(T& t);
 
@@ -159,5 +151,9 @@ private:
 };
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/state/impl/node.ipp>
+#endif
 
 #endif

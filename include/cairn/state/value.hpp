@@ -2,19 +2,17 @@
 #ifndef CAIRN_STATE_VALUE_HPP
 #define CAIRN_STATE_VALUE_HPP
 
-#include <cairn/detail/utf8.hpp>
+#include <cairn/detail/config.hpp>
 #include <cairn/error.hpp>
 #include <cairn/state/big_int.hpp>
 
-#include <array>
-#include <charconv>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -46,41 +44,34 @@ public:
     using storage = std::variant<none_t, bool, std::int64_t, big_int, double, std::string, bytes_t,
                                  list_t, tuple_t, dict_t>;
 
-    value() = default;
-    value(std::nullptr_t) {}
-    value(std::same_as<bool> auto b) : v_(b) {}
+    value() noexcept;
+    value(const value& other);
+    value(value&& other) noexcept;
+    value& operator=(const value& other);
+    value& operator=(value&& other) noexcept;
+    ~value();
+    value(std::nullptr_t) : value() {}
+    value(std::same_as<bool> auto b) : value(scalar(), b) {}
     template <std::integral Integer>
         requires(!std::same_as<Integer, bool>)
-    value(Integer i) {
-        if constexpr (std::unsigned_integral<Integer> && sizeof(Integer) == 8) {
-            if (i > static_cast<Integer>(INT64_MAX)) {
-                v_ = big_int(static_cast<std::uint64_t>(i));
-                return;
-            }
-        }
-        v_ = static_cast<std::int64_t>(i);
-    }
+    value(Integer i)
+        : value(scalar(), static_cast<std::conditional_t<
+                              std::unsigned_integral<Integer> && sizeof(Integer) == 8,
+                              std::uint64_t, std::int64_t>>(i)) {}
     /// Kept as a plain integer when it fits in 64 bits, so that equal numbers compare equal.
-    value(const big_int& i) {
-        if (auto fits = i.as_int64())
-            v_ = *fits;
-        else
-            v_ = i;
-    }
-    value(std::floating_point auto d) : v_(static_cast<double>(d)) {}
-    value(std::string s) : v_(std::move(s)) {}
-    value(std::string_view s) : v_(std::string(s)) {}
-    value(const char* s) : v_(std::string(s)) {}
-    value(bytes_t b) : v_(std::move(b)) {}
-    value(list_t l) : v_(std::move(l)) {}
-    value(tuple_t t) : v_(std::move(t)) {}
-    value(dict_t d) : v_(std::move(d)) {}
+    value(const big_int& i);
+    value(std::floating_point auto d) : value(scalar(), static_cast<double>(d)) {}
+    value(std::string s);
+    value(std::string_view s);
+    value(const char* s);
+    value(bytes_t b);
+    value(list_t l);
+    value(tuple_t t);
+    value(dict_t d);
 
-    static value list(std::vector<value> items) { return value(list_t(std::move(items))); }
-    static value tuple(std::vector<value> items) { return value(tuple_t{std::move(items)}); }
-    static value dict(std::vector<std::pair<value, value>> items) {
-        return value(dict_t{std::move(items)});
-    }
+    static value list(std::vector<value> items);
+    static value tuple(std::vector<value> items);
+    static value dict(std::vector<std::pair<value, value>> items);
 
     template <class T>
     bool is() const noexcept {
@@ -106,26 +97,33 @@ public:
     T as() const;
 
     /// `"int"`, `"str"`, … as Python calls it.
-    std::string_view kind_name() const noexcept {
-        constexpr std::string_view names[] = {"None", "bool",  "int",  "int",   "float",
-                                              "str",  "bytes", "list", "tuple", "dict"};
-        return names[v_.index()];
-    }
+    std::string_view kind_name() const noexcept { return kind_name(v_.index()); }
 
     const storage& raw() const noexcept { return v_; }
     storage& raw() noexcept { return v_; }
     /// Floats compare by bits, so that a NaN equals itself.
-    friend bool operator==(const value& a, const value& b) {
-        if (auto const* x = a.get_if<double>())
-            if (auto const* y = b.get_if<double>()) return std::memcmp(x, y, sizeof *x) == 0;
-        return a.v_ == b.v_;
-    }
+    friend bool operator==(const value& a, const value& b);
 
 private:
+    struct scalar {};
+    value(scalar, bool b);
+    value(scalar, std::int64_t i);
+    value(scalar, std::uint64_t i);
+    value(scalar, double d);
+
     bool is_number() const noexcept {
         return is<std::int64_t>() || is<big_int>() || is<double>();
     }
     [[noreturn]] void mismatch(std::string wanted, bool wants_number = false) const;
+    /// @param wanted  The position of an alternative.
+    [[noreturn]] void mismatch(std::size_t wanted) const;
+    static std::string_view kind_name(std::size_t index) noexcept;
+    template <class T, class... Ts>
+    static constexpr std::size_t index_of(const std::variant<Ts...>*) {
+        std::size_t i = 0;
+        (void)((std::same_as<T, Ts> || (++i, false)) || ...);
+        return i;
+    }
 
     storage v_;
 };
@@ -133,30 +131,7 @@ private:
 namespace detail {
 
 /// For messages: numbers as they are, the beginning of a str, of all else how much there is.
-inline std::string shown(const value& v) {
-    auto const of = [](std::size_t n, std::string_view what) {
-        return std::string(what) + " of " + std::to_string(n);
-    };
-    if (auto const* b = v.get_if<bool>()) return *b ? "True" : "False";
-    if (auto const* i = v.get_if<std::int64_t>()) return std::to_string(*i);
-    if (auto const* i = v.get_if<big_int>())
-        return i->bytes().size() <= 32 ? i->to_string()
-                                       : of(i->bytes().size() * 8, "an int") + " bits";
-    if (auto const* d = v.get_if<double>()) {
-        std::array<char, 32> digits{};
-        auto const end = std::to_chars(digits.data(), digits.data() + digits.size(), *d).ptr;
-        return std::string(digits.data(), end) + " (float)";
-    }
-    if (auto const* s = v.get_if<std::string>()) {
-        auto const text = clipped(*s, 40);
-        return "'" + printable(text) + (s->size() > text.size() ? "...' (str)" : "' (str)");
-    }
-    if (auto const* b = v.get_if<value::bytes_t>()) return of(b->size(), "bytes");
-    if (auto const* l = v.get_if<value::list_t>()) return of(l->size(), "a list");
-    if (auto const* t = v.get_if<value::tuple_t>()) return of(t->items.size(), "a tuple");
-    if (auto const* d = v.get_if<value::dict_t>()) return of(d->items.size(), "a dict");
-    return "None";
-}
+CAIRN_DECL std::string shown(const value& v);
 
 /// `an integer from -128 to 127 (int8)`
 template <std::integral T>
@@ -167,35 +142,6 @@ std::string integers() {
 }
 
 }  // namespace detail
-
-inline void value::mismatch(std::string wanted, bool wants_number) const {
-    throw error(wants_number && is_number() ? errc::value_mismatch : errc::kind_mismatch,
-                {.expected = std::move(wanted), .found = detail::shown(*this)});
-}
-
-inline bool operator==(const value::tuple_t& a, const value::tuple_t& b) {
-    return a.items == b.items;
-}
-inline bool operator==(const value::dict_t& a, const value::dict_t& b) {
-    return a.items == b.items;
-}
-
-inline bool value::is_hashable() const noexcept {
-    if (is<list_t>() || is<dict_t>()) return false;
-    if (auto const* t = get_if<tuple_t>())
-        for (auto const& x : t->items)
-            if (!x.is_hashable()) return false;
-    return true;
-}
-
-inline value* value::dict_t::find(std::string_view key) {
-    for (auto& [k, v] : items)
-        if (auto const* s = k.get_if<std::string>(); s != nullptr && *s == key) return &v;
-    return nullptr;
-}
-inline const value* value::dict_t::find(std::string_view key) const {
-    return const_cast<dict_t*>(this)->find(key);
-}
 
 template <class T>
 T value::as() const {
@@ -233,12 +179,14 @@ T value::as() const {
         mismatch("a float", true);
     } else {
         if (auto const* t = get_if<T>()) return *t;
-        value wanted;
-        wanted.v_.template emplace<T>();
-        mismatch("a value of kind " + std::string(wanted.kind_name()));
+        mismatch(index_of<T>(&v_));
     }
 }
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/state/impl/value.ipp>
+#endif
 
 #endif

@@ -2,9 +2,11 @@
 #ifndef CAIRN_STATE_VALUE_TRAITS_HPP
 #define CAIRN_STATE_VALUE_TRAITS_HPP
 
+#include <cairn/detail/config.hpp>
 #include <cairn/state/value.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -28,20 +30,18 @@ struct value_traits<T> {
 };
 template <>
 struct value_traits<std::string> {
-    static value to_value(const std::string& s) { return s; }
-    static void from_value(std::string& s, const value& v) { s = v.as<std::string>(); }
+    static value to_value(const std::string& s);
+    static void from_value(std::string& s, const value& v);
 };
 template <>
 struct value_traits<value> {
-    static value to_value(const value& v) { return v; }
-    static void from_value(value& to, const value& v) { to = v; }
+    static value to_value(const value& v);
+    static void from_value(value& to, const value& v);
 };
 template <>
 struct value_traits<std::vector<std::byte>> {
-    static value to_value(const std::vector<std::byte>& b) { return b; }
-    static void from_value(std::vector<std::byte>& b, const value& v) {
-        b = v.as<value::bytes_t>();
-    }
+    static value to_value(const std::vector<std::byte>& b);
+    static void from_value(std::vector<std::byte>& b, const value& v);
 };
 
 /// A type that a state dict can hold by reference as an object.
@@ -106,5 +106,9 @@ struct value_traits<std::tuple<Ts...>> {
 };
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/state/impl/value_traits.ipp>
+#endif
 
 #endif

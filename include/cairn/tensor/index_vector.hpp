@@ -2,7 +2,7 @@
 #ifndef CAIRN_TENSOR_INDEX_VECTOR_HPP
 #define CAIRN_TENSOR_INDEX_VECTOR_HPP
 
-#include <cairn/detail/cxx20.hpp>
+#include <cairn/detail/config.hpp>
 
 #include <boost/container/small_vector.hpp>
 
@@ -66,36 +66,19 @@ inline constexpr std::int64_t most_elements = std::int64_t{1} << 58;
 /// Whether these can be the extents of a tensor: none negative, at most @ref most_elements even
 /// where an extent of 0 is taken for 1, as it is for strides. Everything that comes from a file or
 /// a user is asked before its product is used.
-inline bool is_possible(const index_vector& extents) noexcept {
-    std::int64_t p = 1;
-    for (auto n : extents) {
-        if (n < 0) return false;
-        if (n == 0) continue;
-        if (p > most_elements / n) return false;
-        p *= n;
-    }
-    return true;
-}
+CAIRN_DECL bool is_possible(const index_vector& extents) noexcept;
 
 /// `[4, 6]`
-inline std::string to_string(const index_vector& s) {
-    std::string out = "[";
-    for (std::size_t i = 0; i < s.size(); ++i) {
-        if (i != 0) out += ", ";
-        out += std::to_string(s[i]);
-    }
-    return out + "]";
-}
+CAIRN_DECL std::string to_string(const index_vector& s);
 
 /// Row-major strides of a dense tensor of these extents, as PyTorch computes them: an extent of
 /// 0 counts as 1.
-inline index_vector row_major_strides(const index_vector& extents) {
-    index_vector s(extents.size(), 1);
-    for (std::size_t d = extents.size(); d-- > 1;)
-        s[d - 1] = s[d] * (extents[d] > 1 ? extents[d] : 1);
-    return s;
-}
+CAIRN_DECL index_vector row_major_strides(const index_vector& extents);
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/tensor/impl/index_vector.ipp>
+#endif
 
 #endif

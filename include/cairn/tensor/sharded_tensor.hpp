@@ -2,6 +2,7 @@
 #ifndef CAIRN_TENSOR_SHARDED_TENSOR_HPP
 #define CAIRN_TENSOR_SHARDED_TENSOR_HPP
 
+#include <cairn/detail/config.hpp>
 #include <cairn/error.hpp>
 #include <cairn/tensor/flat_range.hpp>
 #include <cairn/tensor/layout.hpp>
@@ -9,7 +10,6 @@
 #include <cairn/tensor/runs.hpp>
 #include <cairn/tensor/traits.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -89,35 +89,19 @@ sharded_view shard_by_mesh(const basic_tensor_view<Byte>& local, const index_vec
     }
 }
 
-namespace detail {
-template <class Byte>
-sharded_view flat_shards(const index_vector& extents, std::int64_t begin, std::int64_t end,
-                         Byte* memory, dtype type, device where) {
-    sharded_view out{extents, type, {}};
-    std::int64_t at = 0;
-    for (box& b : boxes_of_flat_range(extents, begin, end)) {
-        basic_tensor_view<Byte> v(
-            type, b.shape, memory + at * static_cast<std::int64_t>(size_of(type)), where);
-        at += b.volume();
-        out.shards.emplace_back(std::move(b), v);
-    }
-    return out;
-}
-}  // namespace detail
-
 /// A flat range `[begin, end)` of a tensor's elements that lies in one piece of memory.
 /// @throws error invalid_argument when the range leaves the tensor.
-inline sharded_view flat_shards(const index_vector& extents, std::int64_t begin, std::int64_t end,
-                                void* memory, dtype type, device where = {}) {
-    return detail::flat_shards(extents, begin, end, static_cast<std::byte*>(memory), type, where);
-}
+CAIRN_DECL sharded_view flat_shards(const index_vector& extents, std::int64_t begin,
+                                    std::int64_t end, void* memory, dtype type, device where = {});
 /// Read-only memory: shards to save from.
-inline sharded_view flat_shards(const index_vector& extents, std::int64_t begin, std::int64_t end,
-                                const void* memory, dtype type, device where = {}) {
-    return detail::flat_shards(extents, begin, end, static_cast<const std::byte*>(memory), type,
-                               where);
-}
+CAIRN_DECL sharded_view flat_shards(const index_vector& extents, std::int64_t begin,
+                                    std::int64_t end, const void* memory, dtype type,
+                                    device where = {});
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/tensor/impl/sharded_tensor.ipp>
+#endif
 
 #endif

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_METADATA_IMPL_METADATA_IPP
+#define CAIRN_METADATA_IMPL_METADATA_IPP
+
+#include <cairn/metadata/metadata.hpp>
+
+namespace cairn {
+
+CAIRN_DECL const tensor_metadata* metadata::tensor(std::string_view fqn) const {
+    auto const it = entries.find(fqn);
+    return it == entries.end() ? nullptr : std::get_if<tensor_metadata>(&it->second);
+}
+
+CAIRN_DECL const value_metadata* metadata::value(std::string_view fqn) const {
+    auto const it = entries.find(fqn);
+    return it == entries.end() ? nullptr : std::get_if<value_metadata>(&it->second);
+}
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_MODELS_IMPL_STATE_CHANGE_IPP
+#define CAIRN_MODELS_IMPL_STATE_CHANGE_IPP
+
+#include <cairn/models/state_change.hpp>
+
+#include <cairn/error.hpp>
+#include <cairn/state/converted.hpp>
+#include <cairn/state/copy_leaf.hpp>
+
+#include <algorithm>
+
+namespace cairn::detail {
+
+CAIRN_DECL numbers_before_visit::numbers_before_visit(const leaves_by_name& given) {
+    for (auto const& [name, leaf] : given.by_name) {
+        auto const* t = leaf->tensor();
+        if (t == nullptr || t->number || t->shards.size() != 1) continue;
+        auto const& v = t->shards[0].view;
+        if (v.elements() == 1 && v.where.kind != memory_kind::cuda && v.data != nullptr)
+            numbers_.push_back({&name, v.data, {v.data, v.data + v.bytes()}});
+    }
+}
+
+CAIRN_DECL void numbers_before_visit::check(const char* of_what) const {
+    for (auto const& n : numbers_) {
+        if (std::equal(n.before.begin(), n.before.end(), n.data)) continue;
+        throw error(errc::invalid_state,
+                    {.fqn = *n.name,
+                     .expected = std::string("visits of the ") + of_what +
+                                 " to change nothing",
+                     .found = "that visiting overwrites the number that was given",
+                     .remedy = "show a number that is kept in another type as "
+                               "cairn::converted<float>(number)"});
+    }
+}
+
+template <class Get, class Set>
+void state_change::set(const std::string& name, const Get& get, const Set& set_to, const value& v) {
+    named(name, [&] {
+        // Before it is set: one that fails half-way is taken back too.
+        undo_.push_back([&set_to, before = get()] { set_to(before); });
+        set_to(v);
+    });
+}
+
+template <class F>
+void state_change::named(const std::string& name, F&& f) {
+    try {
+        f();
+    } catch (const error& e) {
+        auto where = e.context();
+        where.fqn = name;
+        throw error(e.code(), std::move(where));
+    }
+}
+
+CAIRN_DECL state_change::state_change(std::shared_ptr<const leaves_by_name> given,
+                                      const visited_state& target, const visit_function& visit,
+                                      bool strict, const char* of_what, bool to_come)
+    : given_(std::move(given)),
+      pairs_(pair_up(target.wanted, *given_, strict, of_what, target.known)) {
+    check_tied(pairs_);
+    if (!target.groups.empty()) values_ = match_groups(target.groups, *given_, strict);
+    find_transient(visit, to_come);
+}
+
+CAIRN_DECL state_change::~state_change() {
+    for (; !undo_.empty(); undo_.pop_back()) {
+        try {
+            undo_.back()();
+        } catch (...) {  // no more can be done, and the first failure is on its way already
+        }
+    }
+}
+
+CAIRN_DECL void state_change::set_values() {
+    undo_.reserve(values_.size() + pairs_.size());  // nothing is set that cannot be noted
+    for (auto const* a : transient_) {
+        if (!same_content(*a->from->tensor(), *a->to->tensor())) refuse_transient(*a);
+    }
+    for (auto const& [h, v] : values_)
+        set("hyperparameter '" + h->name + "'", h->get, h->set, v);
+    for (auto const& a : pairs_) {
+        if (auto const* o = a.to->value()) {
+            if (o->set) set(a.to->fqn, o->get, o->set, a.from->value()->get());
+        } else if (auto const& number = a.to->tensor()->number) {
+            named(a.to->fqn, [&] {
+                copy_leaf(a.to->fqn, *a.from->tensor(), *a.to->tensor());
+                if (auto undo = give_back(number)) undo_.push_back(std::move(undo));
+            });
+        }
+    }
+}
+
+CAIRN_DECL void state_change::copy_tensors() {
+    keep_values();
+    for (auto const& a : pairs_) {
+        auto const* to = a.to->tensor();
+        if (to != nullptr && !to->number) copy_leaf(a.to->fqn, *a.from->tensor(), *to);
+    }
+}
+
+CAIRN_DECL void state_change::find_transient(const visit_function& visit, bool to_come) {
+    auto const suspect = [&](const assignment& a) {
+        auto const* to = a.to->tensor();
+        return to != nullptr && to->keep != nullptr && !to->number &&
+               to->global_shape.product() != 0 &&
+               (to_come || !same_memory(*a.from->tensor(), *to));
+    };
+    if (std::none_of(pairs_.begin(), pairs_.end(), suspect)) return;
+    auto const again = visit();
+    for (auto const& a : pairs_) {
+        if (!suspect(a)) continue;
+        auto const* leaf = again->wanted.find(a.to->fqn);
+        if (leaf != nullptr && leaf->tensor() != nullptr &&
+            same_memory(*leaf->tensor(), *a.to->tensor()))
+            continue;
+        if (to_come && same_memory(*a.from->tensor(), *a.to->tensor())) refuse_transient(a);
+        transient_.push_back(&a);
+    }
+}
+
+CAIRN_DECL void state_change::refuse_transient(const assignment& a) {
+    throw error(errc::invalid_state,
+                {.fqn = a.to->fqn,
+                 .expected = "memory that stays where it is, to be filled",
+                 .found = "a tensor that each visit makes anew: what it is given would be lost",
+                 .remedy = "show a number that is kept in another type as "
+                           "cairn::converted<float>(number)"});
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_IMPL_FILE_IPP
+#define CAIRN_OBJECT_STORE_IMPL_FILE_IPP
+
+#include <cairn/object_store/file.hpp>
+
+#include <cairn/object_store/names.hpp>
+#include <cairn/object_store/replace_file.hpp>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <libdeflate.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <utility>
+
+namespace cairn {
+
+CAIRN_DECL file_store::file_store() : file_store(std::filesystem::path(".")) {}
+
+CAIRN_DECL file_store::file_store(std::filesystem::path directory)
+    : dir_(directory.empty() ? std::filesystem::path(".") : std::move(directory)) {}
+
+CAIRN_DECL file_store file_store::at(const std::string& id) const {
+    if (id.empty()) return *this;
+    return file_store(dir_ == "." ? std::filesystem::path(id) : dir_ / id);
+}
+
+CAIRN_DECL file_store::writer::writer(detail::unique_fd fd, std::string path, std::uint64_t size,
+                                      bool nested, bool durable)
+    : fd_(std::move(fd)), path_(std::move(path)), size_(size), nested_(nested),
+      write_back_(fd_.get(), durable) {}
+
+CAIRN_DECL file_store::writer::writer(writer&& other) noexcept
+    : fd_(std::move(other.fd_)), path_(std::move(other.path_)), size_(other.size_),
+      nested_(other.nested_), failed_(other.failed_.load()),
+      write_back_(std::move(other.write_back_)) {}
+
+CAIRN_DECL file_store::writer& file_store::writer::operator=(writer&& other) noexcept {
+    if (this != std::addressof(other)) {
+        discard();
+        fd_ = std::move(other.fd_);
+        path_ = std::move(other.path_);
+        size_ = other.size_;
+        nested_ = other.nested_;
+        failed_ = other.failed_.load();
+        write_back_ = std::move(other.write_back_);
+    }
+    return *this;
+}
+
+CAIRN_DECL file_store::writer::~writer() { discard(); }
+
+template <class F>
+void file_store::writer::final_if_it_fails(F&& f) {
+    try {
+        f();
+    } catch (...) {
+        failed_ = true;
+        throw;
+    }
+}
+
+CAIRN_DECL void file_store::writer::write(std::uint64_t at, byte_span b) {
+    if (fd_.get() < 0 || at > size_ || b.size() > size_ - at)
+        throw error(errc::invalid_argument,
+                    {.file = path_,
+                     .expected = "bytes within the " + std::to_string(size_) +
+                                 " that were asked for, before finish",
+                     .found = std::to_string(b.size()) + " at " + std::to_string(at)});
+    final_if_it_fails([&] {
+        while (!b.empty()) {
+            auto const n = std::min<std::uint64_t>(b.size(), detail::write_back::stretch);
+            detail::write_all(fd_.get(), at, b.first(static_cast<std::size_t>(n)), path_);
+            if (int const e = write_back_.wrote(fd_.get(), n); e != 0)
+                detail::fail(e, path_, "cannot write it to the disk");
+            at += n;
+            b = b.subspan(static_cast<std::size_t>(n));
+        }
+    });
+}
+
+CAIRN_DECL void file_store::writer::finish(bool durable) {
+    if (fd_.get() < 0)
+        throw error(errc::invalid_argument,
+                    {.file = path_, .expected = "one finish", .found = "a second one"});
+    if (failed_)
+        throw error(errc::io, {.file = path_,
+                               .found = "an earlier write or sync of it has failed",
+                               .remedy = "write it again under another name"});
+    final_if_it_fails([&] {
+        if (durable) {
+            detail::sync_file(fd_.get(), path_);
+            // `sync` cares for the directory itself; it knows nothing of subdirectories.
+            if (nested_) detail::sync_directory(path_.substr(0, path_.rfind('/')));
+        }
+        if (!detail::names_it(fd_.get(), path_))
+            throw error(errc::io,
+                        {.file = path_, .found = "it was removed while being written"});
+    });
+    try {
+        fd_.close(path_);
+    } catch (...) {
+        ::unlink(path_.c_str());
+        throw;
+    }
+}
+
+CAIRN_DECL void file_store::writer::discard() noexcept {
+    if (fd_.get() >= 0 && detail::names_it(fd_.get(), path_)) ::unlink(path_.c_str());
+    fd_ = detail::unique_fd(-1);
+}
+
+CAIRN_DECL file_store::reader::reader(detail::unique_fd fd, std::string path)
+    : fd_(std::move(fd)), path_(std::move(path)) {}
+
+CAIRN_DECL void file_store::reader::read(std::uint64_t at, std::span<std::byte> into) const {
+    detail::read_all(fd_.get(), at, into, path_);
+}
+
+CAIRN_DECL std::uint64_t file_store::reader::size() const {
+    return detail::size_of_file(fd_.get(), path_);
+}
+
+template <class Fail>
+std::optional<detail::unique_fd> file_store::open_existing(std::string_view name,
+                                                           Fail&& refuse) const {
+    auto const file = full(name).string();
+    detail::unique_fd fd(detail::retry_interrupted(
+        [&] { return ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
+    if (fd.get() < 0 && errno != ENOENT && errno != ENOTDIR)
+        refuse(errno, file, "cannot open it");
+    if (fd.get() < 0 || !S_ISREG(detail::status_of(fd.get(), file).st_mode)) return {};
+    return fd;
+}
+
+CAIRN_DECL std::filesystem::path file_store::full(std::string_view name) const {
+    if (!detail::is_object_name(name))
+        throw detail::bad_object_name(dir_.string() + "/" + std::string(name));
+    return dir_ / name;
+}
+
+CAIRN_DECL error file_store::replaced(const std::string& file, const object_tag& wanted,
+                                      const object_tag& there) {
+    auto const words = [](const object_tag& t) {
+        return t.text.empty() ? std::string("no object") : "version " + t.text;
+    };
+    return error(errc::concurrent_save, {.file = file,
+                                         .expected = words(wanted),
+                                         .found = words(there),
+                                         .remedy = "another job saves to the same place"});
+}
+
+CAIRN_DECL file_store::writer file_store::create(std::string_view name, std::uint64_t size,
+                                                 bool durable) {
+    auto const file = full(name);
+    detail::make_directories(file.parent_path());
+    detail::unique_fd fd(detail::retry_interrupted([&] {
+        return ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }));
+    if (fd.get() < 0) detail::fail(errno, file.string(), "cannot create it");
+    int const raw = fd.get();
+    bool const nested = name.find('/') != name.npos;
+    writer w(std::move(fd), file.string(), size, nested, durable);  // removes it if it must
+    detail::reserve_space(raw, file.string(), size);
+    return w;
+}
+
+CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
+                                    std::optional<object_tag> if_match) {
+    auto const file = full(name).string();
+    auto const directory = full(name).parent_path().string();
+    detail::make_directories(directory);
+    {
+        detail::directory_lock const lock(directory);
+        detail::temporary_file temporary(directory);
+        temporary.write(b);
+        temporary.remove_stale(lock.held());
+        if (if_match) {
+            if (auto const there = tag(name); there != *if_match)
+                throw replaced(file, *if_match, there);
+        }
+        temporary.rename_to(file);
+    }
+    if (name.find('/') != name.npos) detail::sync_directory(directory);
+    sync();
+}
+
+CAIRN_DECL file_store::reader file_store::open(std::string_view name) {
+    auto fd = open_existing(name, detail::fail_reading);
+    if (!fd) throw error(errc::not_found, {.file = describe(name), .found = "no such file"});
+    return {std::move(*fd), full(name).string()};
+}
+
+CAIRN_DECL object_tag file_store::tag(std::string_view name) {
+    auto const fd = open_existing(name, detail::fail);
+    if (!fd) return {};
+    auto const path = describe(name);
+    auto const s = detail::status_of(fd->get(), path);
+    auto const size = static_cast<std::uint64_t>(s.st_size);
+    byte_vector piece(static_cast<std::size_t>(std::min(size, std::uint64_t{1} << 20)));
+    std::uint32_t crc = 0;
+    for (std::uint64_t at = 0; at < size; at += piece.size()) {
+        auto const n = std::min<std::uint64_t>(piece.size(), size - at);
+        auto const part = std::span(piece).first(static_cast<std::size_t>(n));
+        detail::read_all(fd->get(), at, part, path);
+        crc = libdeflate_crc32(crc, part.data(), part.size());
+    }
+    return {std::to_string(s.st_ino) + "-" + std::to_string(s.st_size) + "-" +
+            std::to_string(s.st_mtim.tv_sec) + "." + std::to_string(s.st_mtim.tv_nsec) + "-" +
+            std::to_string(crc)};
+}
+
+CAIRN_DECL std::vector<object_info> file_store::list() {
+    std::vector<object_info> out;
+    detail::open_directory const d(::opendir(dir_.c_str()));
+    if (!d) {
+        if (errno == ENOENT) return out;
+        detail::fail(errno, dir_.string(), "cannot list it");
+    }
+    for (;;) {
+        errno = 0;
+        auto const* e = ::readdir(d.get());
+        if (e == nullptr) break;
+        if (detail::is_temporary_name(e->d_name)) continue;
+        struct ::stat s {};
+        if (::fstatat(::dirfd(d.get()), e->d_name, &s, 0) == 0 && S_ISREG(s.st_mode))
+            out.push_back({e->d_name, static_cast<std::uint64_t>(s.st_size)});
+    }
+    if (errno != 0) detail::fail(errno, dir_.string(), "cannot list it");
+    std::sort(out.begin(), out.end(), [](auto& a, auto& b) { return a.name < b.name; });
+    return out;
+}
+
+CAIRN_DECL void file_store::remove(std::string_view name) {
+    auto const file = full(name);
+    detail::remove_file_below(dir_.string(), name);
+    if (name.find('/') != name.npos)
+        detail::sync_directory(file.parent_path().string());
+}
+
+CAIRN_DECL void file_store::sync() {
+    auto const parent = detail::parent_of(dir_).string();
+    detail::sync_directory(dir_.string());
+    struct ::stat mine {};
+    struct ::stat above {};
+    if (::stat(dir_.c_str(), &mine) == 0 && ::stat(parent.c_str(), &above) == 0 &&
+        mine.st_dev != above.st_dev)
+        return;
+    detail::sync_directory(parent);
+}
+
+CAIRN_DECL std::string file_store::describe(std::string_view name) {
+    return (dir_ / name).string();
+}
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_IMPL_NAMES_IPP
+#define CAIRN_OBJECT_STORE_IMPL_NAMES_IPP
+
+#include <cairn/object_store/names.hpp>
+
+#include <cstddef>
+#include <utility>
+
+namespace cairn::detail {
+
+CAIRN_DECL bool is_object_name(std::string_view name) {
+    if (name.empty() || name.find('\0') != name.npos) return false;
+    for (std::size_t at = 0; at <= name.size();) {
+        auto const part = name.substr(at, name.find('/', at) - at);
+        if (part.empty() || part == "." || part == "..") return false;
+        at += part.size() + 1;
+    }
+    return true;
+}
+
+CAIRN_DECL error bad_object_name(std::string described) {
+    return {errc::invalid_argument,
+            {.file = std::move(described),
+             .expected = "a relative name without '.', '..' or empty parts"}};
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_IMPL_POSIX_FILE_IPP
+#define CAIRN_OBJECT_STORE_IMPL_POSIX_FILE_IPP
+
+#include <cairn/object_store/posix_file.hpp>
+
+#include <boost/system/error_code.hpp>
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <limits>
+#include <system_error>
+
+namespace cairn::detail {
+
+CAIRN_DECL std::string system_text(int e) { return boost::system::generic_category().message(e); }
+
+CAIRN_DECL void fail(int e, const std::string& path, const char* what) {
+    auto const text = std::string(what) + ": " + system_text(e);
+    std::string remedy;
+    if (e == ENOENT) throw error(errc::not_found, {.file = path, .found = text});
+    if (e == EEXIST) throw error(errc::already_exists, {.file = path, .found = text});
+    if (e == EACCES || e == EPERM) remedy = "check the permissions";
+    if (e == EROFS) remedy = "choose a place that is not mounted read-only";
+    if (e == ENOTDIR) remedy = "a file stands where a directory is wanted";
+    if (e == EMFILE || e == ENFILE) remedy = "raise the limit of open files";
+    if (e == ENOSPC || e == EDQUOT) remedy = no_space_remedy;
+    throw error(errc::io, {.file = path, .found = text, .remedy = std::move(remedy)});
+}
+
+CAIRN_DECL void fail_reading(int e, const std::string& path, const char* what) {
+    if (e != ESTALE) fail(e, path, what);
+    throw error(errc::not_found, {.file = path,
+                                  .found = std::string(what) + ": " + system_text(e),
+                                  .remedy = "it was replaced or removed while it was read"});
+}
+
+CAIRN_DECL void write_all(int fd, std::uint64_t at, std::span<const std::byte> b,
+                          const std::string& path) {
+    while (!b.empty()) {
+        auto const n = retry_interrupted(
+            [&] { return ::pwrite(fd, b.data(), b.size(), static_cast<off_t>(at)); });
+        if (n <= 0) fail(n < 0 ? errno : EIO, path, "cannot write it");
+        b = b.subspan(static_cast<std::size_t>(n));
+        at += static_cast<std::uint64_t>(n);
+    }
+}
+
+CAIRN_DECL void read_all(int fd, std::uint64_t at, std::span<std::byte> into,
+                         const std::string& path) {
+    constexpr auto last = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
+    while (!into.empty()) {
+        // An offset that no file can have is past the end of every file.
+        auto const n = at > last - into.size() ? ::ssize_t{0} : retry_interrupted([&] {
+            return ::pread(fd, into.data(), into.size(), static_cast<off_t>(at));
+        });
+        if (n < 0) fail_reading(errno, path, "cannot read it");
+        if (n == 0)
+            throw error(errc::corrupt, {.file = path,
+                                        .expected = std::to_string(into.size()) +
+                                                    " more bytes at " + std::to_string(at),
+                                        .found = "the end of the file"});
+        into = into.subspan(static_cast<std::size_t>(n));
+        at += static_cast<std::uint64_t>(n);
+    }
+}
+
+CAIRN_DECL void sync_file(int fd, const std::string& path) {
+    if (retry_interrupted([&] { return ::fsync(fd); }) != 0) fail(errno, path, "cannot sync it");
+}
+
+CAIRN_DECL struct ::stat status_of(int fd, const std::string& path) {
+    struct ::stat s {};
+    if (::fstat(fd, &s) != 0) fail_reading(errno, path, "cannot look at it");
+    return s;
+}
+
+CAIRN_DECL std::uint64_t size_of_file(int fd, const std::string& path) {
+    return static_cast<std::uint64_t>(status_of(fd, path).st_size);
+}
+
+CAIRN_DECL bool names_it(int fd, const std::string& path) noexcept {
+    struct ::stat mine {};
+    struct ::stat there {};
+    return ::fstat(fd, &mine) == 0 && ::lstat(path.c_str(), &there) == 0 &&
+           mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+}
+
+CAIRN_DECL void sync_directory(const std::string& path) {
+    unique_fd const fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (fd.get() < 0) {
+        if (errno == ENOENT || errno == ENOTDIR || errno == EACCES) return;
+        fail(errno, path, "cannot open the directory");
+    }
+    // EROFS is no such case: a file system that an error has made read-only says so.
+    if (retry_interrupted([&] { return ::fsync(fd.get()); }) != 0 && errno != EINVAL)
+        fail(errno, path, "cannot sync the directory");
+}
+
+CAIRN_DECL std::filesystem::path parent_of(const std::filesystem::path& p) {
+    std::error_code ec;
+    auto const a = std::filesystem::absolute(p, ec).lexically_normal();
+    if (ec) fail(ec.value(), p.string(), "cannot find out where it is");
+    return a.has_filename() ? a.parent_path() : a.parent_path().parent_path();
+}
+
+CAIRN_DECL void make_directories(const std::filesystem::path& p) {
+    struct ::stat s {};
+    if (::stat(p.c_str(), &s) == 0) {
+        if (S_ISDIR(s.st_mode)) return;
+        fail(ENOTDIR, p.string(), "cannot make the directory");
+    }
+    if (errno != ENOENT) fail(errno, p.string(), "cannot look at the directory");
+    auto const parent = parent_of(p);
+    make_directories(parent);
+    if (::mkdir(p.c_str(), 0777) != 0 && errno != EEXIST)  // another rank may have made it
+        fail(errno, p.string(), "cannot make the directory");
+    sync_directory(parent.string());
+}
+
+CAIRN_DECL void remove_file_below(const std::string& directory, std::string_view name) {
+    auto const path = directory + "/" + std::string(name);
+    auto const refuse_link = [&] {
+        throw error(errc::unsupported,
+                    {.file = path,
+                     .expected = "a file",
+                     .found = "a symbolic link on the way to it",
+                     .remedy = "remove it by hand if it is not needed"});
+    };
+    unique_fd at(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (at.get() < 0) {
+        if (errno == ENOENT || errno == ENOTDIR) return;
+        fail(errno, directory, "cannot open the directory");
+    }
+    struct ::stat s {};
+    for (auto slash = name.find('/'); slash != name.npos; slash = name.find('/')) {
+        std::string const part(name.substr(0, slash));
+        name.remove_prefix(slash + 1);
+        unique_fd next(::openat(at.get(), part.c_str(),
+                                O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+        if (next.get() < 0) {
+            auto const e = errno;
+            if (::fstatat(at.get(), part.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0 &&
+                S_ISLNK(s.st_mode))
+                refuse_link();
+            if (e == ENOENT || e == ENOTDIR) return;
+            fail(e, path, "cannot open its directory");
+        }
+        at = std::move(next);
+    }
+    std::string const last(name);
+    if (::fstatat(at.get(), last.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(s.st_mode))
+        refuse_link();
+    if (::unlinkat(at.get(), last.c_str(), 0) != 0 && errno != ENOENT && errno != ENOTDIR)
+        fail(errno, path, "cannot remove it");
+}
+
+CAIRN_DECL void reserve_space(int fd, const std::string& path, std::uint64_t size) {
+    constexpr auto last = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
+    auto const length = static_cast<off_t>(size);
+    if (size == 0) return;
+    int e = EFBIG;
+    if (size <= last)
+        e = retry_interrupted([&] { return ::fallocate(fd, 0, 0, length); }) == 0 ? 0 : errno;
+    if (e == EOPNOTSUPP || e == ENOSYS || e == EINVAL)
+        e = retry_interrupted([&] { return ::ftruncate(fd, length); }) == 0 ? 0 : errno;
+    if (e == 0) return;
+    if (e != ENOSPC && e != EDQUOT && e != EFBIG) fail(e, path, "cannot reserve its space");
+    struct ::statvfs v {};
+    std::string room;
+    if (::fstatvfs(fd, &v) == 0)
+        room = ", " + std::to_string(std::uint64_t{v.f_bavail} * v.f_frsize) + " bytes free";
+    throw error(errc::io, {.file = path,
+                           .expected = std::to_string(size) + " bytes of space",
+                           .found = system_text(e) + room,
+                           .remedy = no_space_remedy});
+}
+
+CAIRN_DECL void unique_fd::close(const std::string& path) {
+    if (int const fd = std::exchange(fd_, -1); fd >= 0 && ::close(fd) != 0 && errno != EINTR)
+        fail(errno, path, "cannot close it");
+}
+
+CAIRN_DECL unique_fd::~unique_fd() {
+    if (fd_ >= 0) ::close(fd_);
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_IMPL_WRITE_BACK_IPP
+#define CAIRN_OBJECT_STORE_IMPL_WRITE_BACK_IPP
+
+#include <cairn/object_store/write_back.hpp>
+
+#include <cairn/object_store/posix_file.hpp>
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace cairn::detail {
+
+CAIRN_DECL write_back::write_back(int fd, bool on) noexcept
+    : how_(!on ? off : has_ranges(fd) ? ranges : whole) {}
+
+CAIRN_DECL int write_back::wrote(int fd, std::uint64_t n) noexcept {
+    auto const how = how_.load(std::memory_order_relaxed);
+    if (how == off || waiting_.fetch_add(n) + n < stretch) return 0;
+    waiting_ = 0;
+    if (how == ranges) {
+        // Waits for the stretch before, which the disk has had the time of this one for.
+        if (::sync_file_range(fd, 0, 0,
+                              SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE) == 0)
+            return 0;
+        if (errno != ENOSYS && errno != EOPNOTSUPP && errno != EINVAL && errno != ESPIPE)
+            return errno;
+        how_ = whole;
+    }
+    return retry_interrupted([&] { return ::fdatasync(fd); }) == 0 ? 0 : errno;
+}
+
+CAIRN_DECL bool write_back::has_ranges(int fd) noexcept {
+    struct ::statfs s {};
+    if (::fstatfs(fd, &s) != 0) return false;
+    switch (static_cast<std::uint32_t>(s.f_type)) {
+        case EXT4_SUPER_MAGIC:  // also ext2 and ext3
+        case 0x58465342:        // XFS
+        case BTRFS_SUPER_MAGIC:
+        case F2FS_SUPER_MAGIC: return true;
+        default: return false;
+    }
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TENSOR_IMPL_INDEX_VECTOR_IPP
+#define CAIRN_TENSOR_IMPL_INDEX_VECTOR_IPP
+
+#include <cairn/tensor/index_vector.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace cairn {
+
+CAIRN_DECL bool is_possible(const index_vector& extents) noexcept {
+    std::int64_t p = 1;
+    for (auto n : extents) {
+        if (n < 0) return false;
+        if (n == 0) continue;
+        if (p > most_elements / n) return false;
+        p *= n;
+    }
+    return true;
+}
+
+CAIRN_DECL std::string to_string(const index_vector& s) {
+    std::string out = "[";
+    for (std::size_t i = 0; i < s.size(); ++i) {
+        if (i != 0) out += ", ";
+        out += std::to_string(s[i]);
+    }
+    return out + "]";
+}
+
+CAIRN_DECL index_vector row_major_strides(const index_vector& extents) {
+    index_vector s(extents.size(), 1);
+    for (std::size_t d = extents.size(); d-- > 1;)
+        s[d - 1] = s[d] * (extents[d] > 1 ? extents[d] : 1);
+    return s;
+}
+
+}  // namespace cairn
+
+#endif
