@@ -3,6 +3,8 @@
 #define EXAMPLES_OWN_STORAGE_HPP
 
 #include <cairn/cairn.hpp>
+#include <cairn/format/torch/value_item.hpp>
+#include <cairn/metadata/coverage.hpp>
 
 #include <boost/json.hpp>
 

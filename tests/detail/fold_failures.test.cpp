@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all ranks are told of each other's failures: no more than anybody reads.
+#include <cairn/detail/failures.hpp>
 #include <cairn/detail/fold_failures.hpp>
 #include <cairn/detail/utf8.hpp>
 

@@ -2,6 +2,7 @@
 // A stored value that does not fit is known, and named, before anything of any rank's changes.
 #include <cairn/cairn.hpp>
 #include <cairn/format/native/index.hpp>
+#include <cairn/format/torch/value_item.hpp>
 #include <cairn/tensor/convert.hpp>
 
 #include <boost/test/unit_test.hpp>

@@ -4,6 +4,7 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/format/native/index.hpp>
+#include <cairn/metadata/coverage.hpp>
 
 #include <boost/test/unit_test.hpp>
 
