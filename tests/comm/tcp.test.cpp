@@ -118,14 +118,18 @@ BOOST_AUTO_TEST_CASE(it_ends_with_the_last_that_uses_it) {
 
 BOOST_AUTO_TEST_CASE(many_duplicates_cost_no_descriptors) {
     BOOST_CHECK_NO_THROW(run_tcp_ranks(3, {}, [&](tcp_group& g) {
-        auto const before = open_files();
+        // The ranks are threads, and who counts has a descriptor open: one counts, the others wait.
+        meet(g);
+        auto const before = g.rank() == 0 ? open_files() : 0;
+        meet(g);
         std::vector<tcp_group> all;
         for (int i = 0; i < 100; ++i)
             all.push_back(cairn::await_completion<tcp_group>(
                 [&](auto done) { g.duplicate(cairn::no_deadline, std::move(done)); }));
         for (auto& c : all) meet(c);
         meet(g);
-        cairn::testing::detail::expect(open_files() <= before, g.rank(), "more descriptors");
+        if (g.rank() == 0)
+            cairn::testing::detail::expect(open_files() <= before, 0, "more descriptors");
         meet(g);
     }));
 }
