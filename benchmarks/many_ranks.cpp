@@ -26,7 +26,7 @@ cairn::message plan_of(int rank, int items) {
         w.kind = cairn::item_kind::shard;
         w.type = cairn::dtype::bfloat16;
         w.global_shape = {std::int64_t{4096} * 4096, 4096};
-        w.where = cairn::box({std::int64_t{4096} * rank, 0}, {4096, 4096});
+        w.region = cairn::box({std::int64_t{4096} * rank, 0}, {4096, 4096});
         p.items.push_back(std::move(w));
     }
     return cairn::encode_save_plan(p);

@@ -28,7 +28,7 @@ struct part {
     template <class F>
     void each(F&& f) {
         for (auto const& s : view.shards) {
-            auto const& where = s.where;
+            auto const& where = s.region;
             std::size_t k = 0;
             for (auto i = where.offsets[0]; i < where.end(0); ++i)
                 for (auto j = where.offsets[1]; j < where.end(1); ++j)

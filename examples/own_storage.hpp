@@ -55,8 +55,8 @@ inline json::value describe(
     json::array chunks;
     for (auto const& c : t.chunks) {
         auto chunk = place(c.at);
-        chunk["offsets"] = json::array(c.where.offsets.begin(), c.where.offsets.end());
-        chunk["lengths"] = json::array(c.where.shape.begin(), c.where.shape.end());
+        chunk["offsets"] = json::array(c.region.offsets.begin(), c.region.offsets.end());
+        chunk["lengths"] = json::array(c.region.shape.begin(), c.region.shape.end());
         chunks.push_back(std::move(chunk));
     }
     return {{"dtype", std::string(cairn::name_of(t.type))},
@@ -97,7 +97,7 @@ inline std::variant<cairn::tensor_metadata, cairn::value_metadata> parse(
         t.chunks.push_back(
             {cairn::box{numbers(chunk.at("offsets")), numbers(chunk.at("lengths"))},
              place(chunk)});
-        boxes.push_back(t.chunks.back().where);
+        boxes.push_back(t.chunks.back().region);
     }
     cairn::check_coverage(std::string(fqn), t.shape, boxes);  // the planner trusts metadata
     return t;
@@ -267,7 +267,7 @@ public:
             }
             auto const& stored = meta_.tensor(item.fqn)->chunks.at(item.chunk);
             auto const window = target.resolve_tensor(item);
-            if (item.shape != stored.where.shape ||
+            if (item.shape != stored.region.shape ||
                 window.strides != cairn::row_major_strides(window.shape))
                 throw wrong(cairn::errc::unsupported, stored.at.file,
                             item.fqn + " in another layout than it was saved in");

@@ -38,7 +38,7 @@ inline constexpr const char* only_cairn =
 /// One tensor's box in host memory, row-major.
 struct loaded_box {
     std::vector<std::byte> bytes{};
-    cairn::box where{};
+    cairn::box region{};
 };
 
 /// A checkpoint that is read piece by piece: its metadata is read once, not with each piece. Each

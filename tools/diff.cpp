@@ -22,13 +22,13 @@ constexpr std::uint64_t compared_at_once = std::uint64_t{32} << 20;
 double largest_difference(const loaded_box& a, const loaded_box& b, cairn::dtype type) {
     using namespace cairn;
     bool const complex = info(type).kind == dtype_class::complex;
-    auto const n = static_cast<std::size_t>(a.where.volume()) * (complex ? 2 : 1);
+    auto const n = static_cast<std::size_t>(a.region.volume()) * (complex ? 2 : 1);
     std::vector<double> x(n), y(n);
     auto const wide = complex ? dtype::complex128 : dtype::float64;
-    convert_elements(const_tensor_view(type, a.where.shape, a.bytes.data()),
-                     tensor_view(wide, a.where.shape, x.data()));
-    convert_elements(const_tensor_view(type, b.where.shape, b.bytes.data()),
-                     tensor_view(wide, b.where.shape, y.data()));
+    convert_elements(const_tensor_view(type, a.region.shape, a.bytes.data()),
+                     tensor_view(wide, a.region.shape, x.data()));
+    convert_elements(const_tensor_view(type, b.region.shape, b.bytes.data()),
+                     tensor_view(wide, b.region.shape, y.data()));
     double most = 0;
     for (std::size_t i = 0; i < n; ++i) {
         if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;

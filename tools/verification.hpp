@@ -181,7 +181,7 @@ private:
         auto const as_torch = cairn::format::torch::parse_tensor_item(
             [&](std::uint64_t at, std::span<std::byte> into) { f.read(c.at.offset + at, into); },
             c.at.length);
-        if (as_torch.type != t.type || as_torch.shape != c.where.shape ||
+        if (as_torch.type != t.type || as_torch.shape != c.region.shape ||
             as_torch.payload_crc != p.crc || c.at.offset + as_torch.payload_offset != p.at ||
             as_torch.strides != p.strides)
             throw cairn::error(cairn::errc::corrupt,

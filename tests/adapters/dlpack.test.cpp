@@ -78,7 +78,7 @@ BOOST_AUTO_TEST_CASE(looks_at_foreign_memory) {
     BOOST_TEST((v.shape == index_vector{2, 3}));
     BOOST_TEST((v.strides == index_vector{3, 1}));
     BOOST_TEST((v.type == dtype::float32));
-    BOOST_TEST((v.where == device{}));
+    BOOST_TEST((v.device == device_id{}));
     BOOST_TEST(static_cast<void*>(v.data) == f.memory.data() + 1);
     f.t.strides = nullptr;
     BOOST_TEST((view_of(f.t).strides == index_vector{3, 1}));
@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_understood_is_refused) {
     // A device's memory is seen as such; the verb says that it cannot read it.
     foreign f;
     f.t.device = {kDLCUDA, 1};
-    BOOST_TEST((view_of(f.t).where == device{memory_kind::cuda, 1}));
+    BOOST_TEST((view_of(f.t).device == device_id{memory_kind::cuda, 1}));
     memory_store store;
     BOOST_CHECK_EXCEPTION(save(state_dict{{"t", f.t}}, "ckpt", store), error, [](const error& e) {
         return e.code() == errc::invalid_state && e.context().fqn == "t";
@@ -161,12 +161,12 @@ BOOST_AUTO_TEST_CASE(what_goes_out_comes_back) {
         const auto type = static_cast<dtype>(i);
         auto memory = std::make_shared<std::array<std::byte, 256>>();
         const tensor_view v(type, index_vector{3, 2}, index_vector{1, 4}, memory->data(),
-                            device{memory_kind::pinned, 0});
+                            device_id{memory_kind::pinned, 0});
         const auto out = to_dlpack<newest>(v, memory);
         const tensor_view back = view_of(out);
         BOOST_TEST((back.type == type), name_of(type));
         BOOST_TEST((back.shape == v.shape && back.strides == v.strides));
-        BOOST_TEST((back.data == v.data && back.where == v.where));
+        BOOST_TEST((back.data == v.data && back.region == v.device));
     }
 }
 

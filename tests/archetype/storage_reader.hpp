@@ -63,7 +63,7 @@ private:
         auto const* t = meta_.tensor(item.fqn);
         auto const& c = t->chunks.at(item.chunk);
         auto const stored = from_->find(id_, c.at.file);
-        const_tensor_view part(t->type, c.where.shape, stored->bytes.data());
+        const_tensor_view part(t->type, c.region.shape, stored->bytes.data());
         for (std::size_t d = 0; d < item.shape.size(); ++d)
             part.data += item.source_offsets[d] * part.strides[d] *
                          static_cast<std::int64_t>(size_of(t->type));

@@ -94,13 +94,13 @@ saved_content plan_a_save(Make& make, flat_ranks& all) {
                 }
                 BOOST_REQUIRE(std::holds_alternative<const_tensor_view>(data));
                 auto const& v = std::get<const_tensor_view>(data);
-                BOOST_TEST((v.type == item.type && v.shape == item.where.shape));
+                BOOST_TEST((v.type == item.type && v.shape == item.region.shape));
                 auto const* t = out.meta.tensor(item.fqn);
                 BOOST_REQUIRE(t != nullptr);
                 BOOST_TEST((t->type == item.type && t->shape == item.global_shape));
                 // Each chunk once.
                 BOOST_TEST(out.chunks
-                               .emplace(box_key(item.fqn, item.where.offsets, item.where.shape),
+                               .emplace(box_key(item.fqn, item.region.offsets, item.region.shape),
                                         bytes_of(v))
                                .second);
             }
@@ -122,8 +122,8 @@ inline void check_metadata_of(const saved_content& s) {
             }
             std::vector<box> boxes;
             for (auto const& c : t->chunks) {
-                boxes.push_back(c.where);
-                BOOST_TEST(s.chunks.count(box_key(fqn, c.where.offsets, c.where.shape)) == 1u);
+                boxes.push_back(c.region);
+                BOOST_TEST(s.chunks.count(box_key(fqn, c.region.offsets, c.region.shape)) == 1u);
             }
             BOOST_CHECK_NO_THROW(check_coverage(fqn, t->shape, boxes));
             chunks += boxes.size();
@@ -163,7 +163,7 @@ void plan_a_load(Make& make, const saved_content& s, flat_ranks& all) {
                 }
                 auto const* t = s.meta.tensor(item.fqn);
                 BOOST_REQUIRE((t != nullptr && item.chunk < t->chunks.size()));
-                auto const& where = t->chunks[item.chunk].where;
+                auto const& where = t->chunks[item.chunk].region;
                 BOOST_TEST(contains(box::whole(where.shape),
                                     box(item.source_offsets, item.shape)));
                 tensor_view const window = planners[r].resolve_tensor(item);

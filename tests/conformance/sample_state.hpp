@@ -44,10 +44,10 @@ public:
     cairn::state_dict state_dict() {
         cairn::state_dict d;
         for (auto& p : parts_) {
-            tensor_view v(p.type, p.where.shape, p.bytes.data());
-            if (p.transposed) v.strides = {1, p.where.shape[0]};
+            tensor_view v(p.type, p.region.shape, p.bytes.data());
+            if (p.transposed) v.strides = {1, p.region.shape[0]};
             if (p.sharded)
-                d[p.fqn] = sharded_view{p.global_shape, p.type, {shard(p.where, v)}};
+                d[p.fqn] = sharded_view{p.global_shape, p.type, {shard(p.region, v)}};
             else
                 d[p.fqn] = v;
         }
@@ -87,7 +87,7 @@ private:
         index_vector global_shape{};
         bool sharded = false;
         bool transposed = false;
-        box where{};
+        box region{};
         std::vector<std::byte> bytes{};
     };
 
@@ -96,16 +96,16 @@ private:
     void add(std::string fqn, dtype type, index_vector global, bool sharded, int seed,
              bool transposed = false) {
         part p{std::move(fqn), type, std::move(global), sharded, transposed, {}, {}};
-        p.where = box::whole(p.global_shape);
+        p.region = box::whole(p.global_shape);
         if (sharded)
-            p.where =
+            p.region =
                 boxes_of(p.global_shape, device_mesh::line(ranks_), {shard_along{0}}, rank_).at(0);
         std::size_t row = size_of(type);
         for (std::size_t d = 1; d < p.global_shape.size(); ++d)
             row *= static_cast<std::size_t>(p.global_shape[d]);
         std::size_t const first =
-            p.global_shape.empty() ? 0 : static_cast<std::size_t>(p.where.offsets[0]) * row;
-        p.bytes.resize(static_cast<std::size_t>(p.where.volume()) * size_of(type));
+            p.global_shape.empty() ? 0 : static_cast<std::size_t>(p.region.offsets[0]) * row;
+        p.bytes.resize(static_cast<std::size_t>(p.region.volume()) * size_of(type));
         for (std::size_t i = 0; i < p.bytes.size(); ++i) {
             auto const n = (first + i) * 31 + static_cast<std::size_t>(seed) * 7 + p.fqn.size();
             p.bytes[i] = static_cast<std::byte>(type == dtype::boolean ? n & 1 : n ^ (n >> 8));

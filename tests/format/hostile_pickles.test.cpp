@@ -32,7 +32,7 @@ constexpr std::size_t long_name = std::size_t{1} << 20;
 
 cairn::chunk chunk_at(std::int64_t first, std::int64_t n, const std::string& file) {
     cairn::chunk c;
-    c.where = {{first}, {n}};
+    c.region = {{first}, {n}};
     c.at = {file, static_cast<std::uint64_t>(first) * 1000, 1000, {}, {}};
     return c;
 }

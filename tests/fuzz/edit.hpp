@@ -98,21 +98,21 @@ private:
         }
         auto& c = *any(t.chunks);
         switch (e_() % 8) {
-            case 0: return change(c.where.offsets);
-            case 1: return change(c.where.shape);
+            case 0: return change(c.region.offsets);
+            case 1: return change(c.region.shape);
             case 2: t.chunks.push_back(cairn::chunk(c)); return;
             case 3:
                 c = t.chunks.back();
                 t.chunks.pop_back();
                 return;
             case 4:  // all of it, and of everything that follows from it
-                if (c.where.shape.empty()) return;
+                if (c.region.shape.empty()) return;
                 {
-                    auto const d = below(c.where.shape.size());
+                    auto const d = below(c.region.shape.size());
                     auto const n = static_cast<std::int64_t>(e_() % 5000);
                     for (auto& x : t.chunks) {
-                        if (x.where.shape.size() > d) x.where.shape[d] = n;
-                        if (x.where.offsets.size() > d) x.where.offsets[d] = 0;
+                        if (x.region.shape.size() > d) x.region.shape[d] = n;
+                        if (x.region.offsets.size() > d) x.region.offsets[d] = 0;
                     }
                     if (t.shape.size() > d) t.shape[d] = n;
                 }

@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
     write("bad_claim", with(small(), [](auto& m) {
         auto& t = tensor(m);
         t.shape = {std::int64_t{1} << 50};
-        t.chunks[0].where = {{0}, t.shape};
+        t.chunks[0].region = {{0}, t.shape};
         t.chunks[0].at.layout->strides = {1};
     }));
     write("bad_list", with(small(), [](auto& m) {

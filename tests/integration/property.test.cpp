@@ -92,10 +92,10 @@ struct holder {
         cairn::const_tensor_view const dense(t.type, t.shape, t.dense.data());
         for (auto const& s : view.shards) {
             std::vector<std::byte> got(static_cast<std::size_t>(s.view.bytes())), want(got.size());
-            if (s.where.empty()) continue;
-            copy_elements(s.view, cairn::tensor_view(t.type, s.where.shape, got.data()));
-            copy_elements(subview(dense, s.where),
-                          cairn::tensor_view(t.type, s.where.shape, want.data()));
+            if (s.region.empty()) continue;
+            copy_elements(s.view, cairn::tensor_view(t.type, s.region.shape, got.data()));
+            copy_elements(subview(dense, s.region),
+                          cairn::tensor_view(t.type, s.region.shape, want.data()));
             if (got != want) return false;
         }
         return true;
@@ -119,20 +119,20 @@ tensor random_tensor(engine& e, std::size_t index, int from, int to) {
 std::vector<cairn::write_item> cut(std::vector<cairn::write_item> usual, std::uint64_t seed) {
     std::vector<cairn::write_item> out;
     for (auto& i : usual) {
-        for (auto n : i.where.offsets) seed = seed * 31 + static_cast<std::uint64_t>(n);
-        for (auto n : i.where.shape) seed = seed * 37 + static_cast<std::uint64_t>(n);
+        for (auto n : i.region.offsets) seed = seed * 31 + static_cast<std::uint64_t>(n);
+        for (auto n : i.region.shape) seed = seed * 37 + static_cast<std::uint64_t>(n);
         engine e(seed);
-        if (i.kind == cairn::item_kind::value || i.where.rank() == 0 || below(e, 3) == 0) {
+        if (i.kind == cairn::item_kind::value || i.region.rank() == 0 || below(e, 3) == 0) {
             out.push_back(std::move(i));
             continue;
         }
-        auto const d = static_cast<std::size_t>(below(e, static_cast<int>(i.where.rank())));
-        auto const end = i.where.end(d);
+        auto const d = static_cast<std::size_t>(below(e, static_cast<int>(i.region.rank())));
+        auto const end = i.region.end(d);
         for (int pieces = 1 + below(e, 3); pieces > 0; --pieces) {
             auto piece = i;
-            auto const left = end - i.where.offsets[d];
-            piece.where.shape[d] = pieces == 1 ? left : below(e, static_cast<int>(left) + 1);
-            i.where.offsets[d] += piece.where.shape[d];
+            auto const left = end - i.region.offsets[d];
+            piece.region.shape[d] = pieces == 1 ? left : below(e, static_cast<int>(left) + 1);
+            i.region.offsets[d] += piece.region.shape[d];
             out.push_back(std::move(piece));
         }
     }

@@ -66,8 +66,8 @@ BOOST_AUTO_TEST_CASE(of_more_than_its_box_is_corrupt) {
         auto second = chunk_of(m, "v");
         m.entries.erase("v");
         m.paths.erase("v");
-        w.chunks.front().where = box({0, 0}, {2, 6});
-        second.where = box({2, 0}, {2, 6});
+        w.chunks.front().region = box({0, 0}, {2, 6});
+        second.region = box({2, 0}, {2, 6});
         w.chunks.push_back(second);
     }));
     BOOST_TEST_INFO(what);

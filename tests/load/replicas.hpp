@@ -77,13 +77,13 @@ struct wanted {
     std::vector<float> rows{}, tied = std::vector<float>(50);
     std::vector<double> d = std::vector<double>(3);
     std::int64_t step = 0;
-    cairn::box where{};
+    cairn::box region{};
 
     wanted(int r, int n) : rank(r), size(n) {
-        where = cairn::boxes_of({n_rows, n_columns}, cairn::device_mesh::line(n),
+        region = cairn::boxes_of({n_rows, n_columns}, cairn::device_mesh::line(n),
                                 {cairn::shard_along{0}}, r)
                     .at(0);
-        rows.resize(static_cast<std::size_t>(where.volume()));
+        rows.resize(static_cast<std::size_t>(region.volume()));
     }
     bool has(std::size_t i) const { return i != 5 || rank % 2 == 0; }
     cairn::state_dict dict() {
@@ -95,8 +95,8 @@ struct wanted {
                                       replicated[1].data());
         sd["r2"] = cairn::tensor_view(cairn::dtype::float64, {n_rows, n_columns},
                                       converted.data());
-        cairn::tensor_view const v(cairn::dtype::float32, where.shape, rows.data());
-        sd["s"] = cairn::sharded_view{{n_rows, n_columns}, v.type, {cairn::shard(where, v)}};
+        cairn::tensor_view const v(cairn::dtype::float32, region.shape, rows.data());
+        sd["s"] = cairn::sharded_view{{n_rows, n_columns}, v.type, {cairn::shard(region, v)}};
         sd["tied_1"] = tied;
         sd["tied_2"] = tied;
         sd["d"] = d;
@@ -111,7 +111,7 @@ struct wanted {
                     from.replicated[1][static_cast<std::size_t>(y * n_columns + x)];
         for (std::size_t i = 0; i < replicated.size(); ++i)
             if (i != 1 && i != 2 && has(i) && replicated[i] != from.replicated[i]) return false;
-        auto const skip = static_cast<std::ptrdiff_t>(where.offsets[0] * n_columns);
+        auto const skip = static_cast<std::ptrdiff_t>(region.offsets[0] * n_columns);
         return replicated[1] == transposed &&
                std::equal(converted.begin(), converted.end(), from.replicated[2].begin()) &&
                std::equal(rows.begin(), rows.end(), from.s.begin() + skip) &&

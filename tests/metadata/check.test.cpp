@@ -38,7 +38,7 @@ cairn::metadata one_tensor(const index_vector& extents, const cairn::box& where)
     cairn::tensor_metadata t;
     t.shape = extents;
     cairn::chunk c;
-    c.where = where;
+    c.region = where;
     c.at = {"__0_0.distcp", 0, 100, {}, {}};
     t.chunks.push_back(c);
     m.entries["w"] = t;

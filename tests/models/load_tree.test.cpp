@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(optimizer_state_lies_as_the_parameters_do) {
             auto const& moment = state.at(fqn).as_dict().at("exp_avg").as_tensor();
             check(moment.shards.size() == like.shards.size());
             for (std::size_t i = 0; i < moment.shards.size() && i < like.shards.size(); ++i)
-                check(moment.shards[i].where == like.shards[i].where);
+                check(moment.shards[i].region == like.shards[i].region);
             auto const& step = state.at(fqn).as_dict().at("step").as_tensor();
             check(!step.sharded && step.global_shape.empty());
         }

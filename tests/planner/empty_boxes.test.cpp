@@ -91,7 +91,7 @@ void check_pickle(cairn::memory_store& store) {
 
 std::vector<box> chunks(const cairn::save_report& r, const std::string& fqn) {
     std::vector<box> out;
-    for (auto const& c : r.meta.tensor(fqn)->chunks) out.push_back(c.where);
+    for (auto const& c : r.meta.tensor(fqn)->chunks) out.push_back(c.region);
     return out;
 }
 
@@ -174,9 +174,9 @@ BOOST_AUTO_TEST_CASE(still_contradict_other_ranks) {
     rows.fqn = empty.fqn = "w";
     rows.kind = empty.kind = cairn::item_kind::shard;
     rows.global_shape = {4, 2};
-    rows.where = box::whole({4, 2});
+    rows.region = box::whole({4, 2});
     empty.global_shape = {5, 2};
-    empty.where = at({5, 0}, {0, 2});
+    empty.region = at({5, 0}, {0, 2});
     cairn::save_plan a, b;
     a.items = {rows};
     b.items = {empty};
@@ -246,7 +246,7 @@ struct own_global {
         t.shape = first.global_shape;
         for (auto const& b : boxes) {
             auto i = first;
-            i.where = b;
+            i.region = b;
             all[0].items.push_back(i);
             t.chunks.push_back({b, {}});
         }

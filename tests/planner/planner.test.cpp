@@ -29,11 +29,11 @@ std::vector<chunk> chunks_1d(const std::vector<std::int64_t>& lengths) {
     return out;
 }
 
-cairn::write_item item(const std::string& fqn, box where, cairn::index_vector global) {
+cairn::write_item item(const std::string& fqn, box region, cairn::index_vector global) {
     cairn::write_item w;
     w.fqn = fqn;
     w.kind = cairn::item_kind::shard;
-    w.where = std::move(where);
+    w.region = std::move(region);
     w.global_shape = std::move(global);
     return w;
 }
@@ -77,10 +77,10 @@ BOOST_AUTO_TEST_CASE(read_items_cover_each_wanted_element_once) {
              {{16}, {1, 0, 15}}}) {
         auto const stored = chunks_1d(from);
         std::vector<box> wanted;
-        for (auto const& c : chunks_1d(to)) wanted.push_back(c.where);
+        for (auto const& c : chunks_1d(to)) wanted.push_back(c.region);
         std::vector<int> seen(16, 0);
         for (auto const& i : cairn::create_read_items("w", 0, stored, wanted)) {
-            BOOST_TEST(stored[i.chunk].where.offsets[0] + i.source_offsets[0] ==
+            BOOST_TEST(stored[i.chunk].region.offsets[0] + i.source_offsets[0] ==
                        wanted[i.part].offsets[0] + i.target_offsets[0]);
             for (std::int64_t k = 0; k < i.shape[0]; ++k)
                 ++seen[static_cast<std::size_t>(wanted[i.part].offsets[0] + i.target_offsets[0] +

@@ -31,9 +31,9 @@ items halves(items usual, std::size_t dim) {
     items out;
     for (auto const& i : usual) {
         auto low = i, high = i;
-        low.where.shape[dim] /= 2;
-        high.where.offsets[dim] += low.where.shape[dim];
-        high.where.shape[dim] -= low.where.shape[dim];
+        low.region.shape[dim] /= 2;
+        high.region.offsets[dim] += low.region.shape[dim];
+        high.region.shape[dim] -= low.region.shape[dim];
         out.push_back(low);
         out.push_back(high);
     }
@@ -160,9 +160,9 @@ BOOST_AUTO_TEST_CASE(must_be_parts_of_their_leaf) {
         BOOST_CHECK_EXCEPTION(cairn::save(sd, "c", o, store), cairn::error, shown);
         BOOST_TEST(store.list().empty());
     };
-    refuse([](auto& i) { i.where.shape[0] = 9; }, "[0:9, 0:6]");
-    refuse([](auto& i) { i.where = box({0}, {8}); }, "[0:8]");
-    refuse([](auto& i) { i.where.offsets[1] = -1; }, "-1");
+    refuse([](auto& i) { i.region.shape[0] = 9; }, "[0:9, 0:6]");
+    refuse([](auto& i) { i.region = box({0}, {8}); }, "[0:8]");
+    refuse([](auto& i) { i.region.offsets[1] = -1; }, "-1");
     refuse([](auto& i) { i.part = 1; }, "shard 1");
     refuse([](auto& i) { i.type = cairn::dtype::int32; }, "int32");
     refuse([](auto& i) { i.global_shape = {48}; }, "[48]");
@@ -205,20 +205,20 @@ BOOST_AUTO_TEST_CASE(data_that_is_not_the_items_is_refused_on_all_ranks) {
             }),
             "shape [4, 6]", "shape [2, 6]");
     refused(tensors([](auto& i, auto&) {
-                return cairn::const_tensor_view(cairn::dtype::float64, i.where.shape,
+                return cairn::const_tensor_view(cairn::dtype::float64, i.region.shape,
                                                 wide.data());
             }),
             "float32", "float64");
     refused(tensors([](auto& i, auto&) {
-                return cairn::const_tensor_view(cairn::dtype::int32, i.where.shape, wide.data());
+                return cairn::const_tensor_view(cairn::dtype::int32, i.region.shape, wide.data());
             }),
             "float32", "int32");
     refused(tensors([](auto& i, auto&) {
-                return cairn::const_tensor_view(i.type, i.where.shape, nullptr);
+                return cairn::const_tensor_view(i.type, i.region.shape, nullptr);
             }),
             "shape [4, 6]", "a null pointer");
     refused(tensors([](auto& i, auto&) {
-                return cairn::const_tensor_view(i.type, i.where.shape, {1}, wide.data());
+                return cairn::const_tensor_view(i.type, i.region.shape, {1}, wide.data());
             }),
             "shape [4, 6]", "strides [1]");
     refused(tensors([](auto&, auto&) { return &seven; }), "shape [4, 6]", "a value");
@@ -247,7 +247,7 @@ BOOST_AUTO_TEST_CASE(the_writer_refuses_them_too) {
     item.fqn = "w";
     item.kind = cairn::item_kind::tensor;
     item.global_shape = {4};
-    item.where = box::whole({4});
+    item.region = box::whole({4});
     cairn::save_plan plan;
     plan.items = {item};
     auto const plans = writer.prepare_global_save_plan({plan});
@@ -288,7 +288,7 @@ struct late_change {
     }
     cairn::item_data resolve_data(const cairn::write_item& i) {
         static std::vector<float> const memory(48);
-        return cairn::const_tensor_view(i.type, i.where.shape, memory.data());
+        return cairn::const_tensor_view(i.type, i.region.shape, memory.data());
     }
 };
 
@@ -298,7 +298,7 @@ BOOST_AUTO_TEST_CASE(what_was_written_must_be_what_the_metadata_says) {
     for (auto const& change : std::vector<std::function<void(cairn::write_item&)>>{
              [](auto& i) { i.type = cairn::dtype::int32; },
              [](auto& i) { i.global_shape = {9, 6}; },
-             [](auto& i) { i.where = box({0, 0}, {4, 6}); }}) {
+             [](auto& i) { i.region = box({0, 0}, {4, 6}); }}) {
         cairn::memory_store store;
         auto memory = counted(48);
         late_change planner;

@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_copied_is_refused_before_anything_is) {
     refuses(leaf_of({4}, {box({1}, {4})}, memory.data()), all, errc::invalid_state);
     refuses(leaf_of({4}, {box({0, 0}, {4, 1})}, memory.data()), all, errc::invalid_state);
     auto device = leaf_of({4}, {box({0}, {4})}, memory.data());
-    device.shards[0].view.where.kind = memory_kind::cuda;
+    device.shards[0].view.device.kind = memory_kind::cuda;
     refuses(device, all, errc::invalid_argument);
     auto read_only = all;
     read_only.writable = false;

@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(room_is_made_for_what_is_stored_only) {
         auto const n = std::int64_t{1} << bits;
         auto const claim = [&](cairn::metadata& m) {
             tensor(m).shape = {n};
-            tensor(m).chunks[0].where = {{0}, {n}};
+            tensor(m).chunks[0].region = {{0}, {n}};
         };
         is_refused(with_pickle(claim));
         is_refused(with_index([&](auto& m) {
@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(room_is_made_for_what_is_stored_only) {
     auto const large = [](cairn::metadata& m) {
         std::int64_t const n = std::int64_t{1} << 40;
         tensor(m).shape = {n};
-        tensor(m).chunks[0].where = {{0}, {n}};
+        tensor(m).chunks[0].region = {{0}, {n}};
         auto& at = tensor(m).chunks[0].at;
         at.offset = 100'000;
         at.length = (std::uint64_t{1} << 42) + 1000;

@@ -79,19 +79,19 @@ public:
             auto& p = pieces_[fqn];
             p.type = t->type;
             p.global_shape = t->shape;
-            p.where = t->shape.empty()
+            p.region = t->shape.empty()
                           ? cairn::box::whole(t->shape)
                           : cairn::boxes_of(t->shape, cairn::device_mesh::line(ranks),
                                             {cairn::shard_along{0}}, rank)
                                 .at(0);
-            p.bytes.resize(static_cast<std::size_t>(p.where.volume()) * cairn::size_of(t->type));
+            p.bytes.resize(static_cast<std::size_t>(p.region.volume()) * cairn::size_of(t->type));
         }
     }
     cairn::state_dict state_dict() {
         cairn::state_dict sd;
         for (auto& [fqn, p] : pieces_) {
-            cairn::tensor_view const v(p.type, p.where.shape, p.bytes.data());
-            sd[fqn] = cairn::sharded_view{p.global_shape, p.type, {cairn::shard(p.where, v)}};
+            cairn::tensor_view const v(p.type, p.region.shape, p.bytes.data());
+            sd[fqn] = cairn::sharded_view{p.global_shape, p.type, {cairn::shard(p.region, v)}};
         }
         return sd;
     }
@@ -102,9 +102,9 @@ public:
         for (auto const& [fqn, p] : pieces_) {
             auto const& all = w.tensors.at(fqn);
             std::size_t at = 0;
-            if (!p.global_shape.empty() && p.where.shape[0] != 0)
-                at = static_cast<std::size_t>(p.where.offsets[0]) *
-                     (p.bytes.size() / static_cast<std::size_t>(p.where.shape[0]));
+            if (!p.global_shape.empty() && p.region.shape[0] != 0)
+                at = static_cast<std::size_t>(p.region.offsets[0]) *
+                     (p.bytes.size() / static_cast<std::size_t>(p.region.shape[0]));
             if (!std::equal(p.bytes.begin(), p.bytes.end(),
                             all.bytes.begin() + static_cast<std::ptrdiff_t>(at)))
                 return false;
@@ -116,7 +116,7 @@ private:
     struct piece {
         cairn::dtype type;
         cairn::index_vector global_shape;
-        cairn::box where;
+        cairn::box region;
         std::vector<std::byte> bytes;
     };
     std::map<std::string, piece> pieces_;

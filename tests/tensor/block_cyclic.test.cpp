@@ -28,12 +28,12 @@ BOOST_AUTO_TEST_CASE(agrees_with_scalapacks_index_formulas) {
             const auto part = boxes_of_block_cyclic(global, block, grid, me);
             std::int64_t elements = 0;
             for (const auto& p : part.boxes) {
-                all.push_back(p.where);
-                elements += p.where.volume();
-                BOOST_TEST_REQUIRE((p.where.shape == p.local.shape));
+                all.push_back(p.region);
+                elements += p.region.volume();
+                BOOST_TEST_REQUIRE((p.region.shape == p.local.shape));
                 BOOST_TEST_REQUIRE(contains(box::whole(part.local_extents), p.local));
-                oracle::for_each_index(p.where.shape, [&](const index_vector& i) {
-                    const index_vector g = oracle::plus(i, p.where.offsets);
+                oracle::for_each_index(p.region.shape, [&](const index_vector& i) {
+                    const index_vector g = oracle::plus(i, p.region.offsets);
                     const index_vector l = oracle::plus(i, p.local.offsets);
                     for (std::size_t d = 0; d < g.size(); ++d) {
                         const auto stride = block[d] * grid[d];
@@ -52,7 +52,7 @@ BOOST_AUTO_TEST_CASE(agrees_with_scalapacks_index_formulas) {
 BOOST_AUTO_TEST_CASE(one_process_has_one_box) {
     const auto part = boxes_of_block_cyclic({9, 9}, {2, 2}, {1, 1}, {0, 0});
     BOOST_TEST_REQUIRE(part.boxes.size() == 1U);
-    BOOST_TEST((part.boxes[0].where == box::whole({9, 9})));
+    BOOST_TEST((part.boxes[0].region == box::whole({9, 9})));
 }
 
 BOOST_AUTO_TEST_CASE(an_idle_process_has_none) {
@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(numbers_near_the_end_of_the_range) {
     const auto part =
         boxes_of_block_cyclic({INT64_MAX}, {INT64_MAX - 1}, {INT64_MAX}, {1});
     BOOST_TEST_REQUIRE(part.boxes.size() == 1U);
-    BOOST_TEST((part.boxes[0].where == box(index_vector{INT64_MAX - 1}, index_vector{1})));
+    BOOST_TEST((part.boxes[0].region == box(index_vector{INT64_MAX - 1}, index_vector{1})));
 }
 
 BOOST_AUTO_TEST_CASE(refuses_nonsense) {

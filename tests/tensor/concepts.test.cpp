@@ -38,9 +38,9 @@ std::vector<float> elements_of_shards(T& s) {
     auto&& shards = shard_traits<T>::shards(s);
     for (auto it = shards.begin(); it != shards.end(); ++it) {
         const shard one = *it;
-        BOOST_TEST_REQUIRE(contains(box::whole(global), one.where));
+        BOOST_TEST_REQUIRE(contains(box::whole(global), one.region));
         const auto at = out.size();
-        out.resize(at + static_cast<std::size_t>(one.where.volume()));
+        out.resize(at + static_cast<std::size_t>(one.region.volume()));
         copy_elements(one.view, {one.view.type, one.view.shape, out.data() + at});
     }
     return out;
@@ -100,11 +100,11 @@ BOOST_AUTO_TEST_CASE(the_least_sharded_tensor_can_be_read) {
 BOOST_AUTO_TEST_CASE(a_target_keeps_what_the_view_says) {
     float x[2] = {};
     tensor_view v(dtype::f32, index_vector{2}, index_vector{-1}, x + 1,
-                  device{memory_kind::pinned, 1});
+                  device_id{memory_kind::pinned, 1});
     v.requires_grad = true;
     const tensor_view target = shard(box::whole({2}), v).target_view();
     BOOST_TEST((target.strides == index_vector{-1}));
-    BOOST_TEST((target.where == v.where));
+    BOOST_TEST((target.device == v.device));
     BOOST_TEST(target.requires_grad);
 }
 

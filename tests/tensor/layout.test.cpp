@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(copies_refuse_what_they_cannot_do) {
     BOOST_CHECK_EXCEPTION(copy({dtype::f32, index_vector{4}, a.data()}, to)(), error,
                           is(errc::shape_mismatch));
     BOOST_CHECK_EXCEPTION(
-        copy({dtype::f32, index_vector{2, 2}, a.data(), device{memory_kind::cuda, 0}}, to)(), error,
+        copy({dtype::f32, index_vector{2, 2}, a.data(), device_id{memory_kind::cuda, 0}}, to)(), error,
         is(errc::invalid_argument));
     BOOST_CHECK_EXCEPTION(
         copy(good, {dtype::f32, index_vector{2, 2}, index_vector{0, 1}, b.data()})(), error,
@@ -204,10 +204,10 @@ BOOST_AUTO_TEST_CASE(empty_subview_of_nothing) {
 
 BOOST_AUTO_TEST_CASE(subview_keeps_device_and_gradient) {
     float x[4] = {};
-    tensor_view v(dtype::f32, index_vector{4}, x, device{memory_kind::cuda, 3});
+    tensor_view v(dtype::f32, index_vector{4}, x, device_id{memory_kind::cuda, 3});
     v.requires_grad = true;
     const tensor_view s = subview(v, box(index_vector{1}, index_vector{2}));
-    BOOST_TEST((s.where == v.where));
+    BOOST_TEST((s.device == v.device));
     BOOST_TEST(s.requires_grad);
 }
 

@@ -51,12 +51,12 @@ BOOST_AUTO_TEST_CASE(every_element_once_and_where_it_belongs) {
             BOOST_TEST_REQUIRE((s.global_shape == shape));
             for (const shard& x : s.shards) {  // as a load does
                 BOOST_TEST_REQUIRE(x.writable);
-                copy_elements(subview(from, x.where), x.target_view());
-                boxes.push_back(x.where);
+                copy_elements(subview(from, x.region), x.target_view());
+                boxes.push_back(x.region);
             }
             BOOST_TEST_REQUIRE((memory == r.holds), to_string(shape) << " in round " << round);
             for (const shard& x : s.shards)  // as a save does
-                copy_elements(x.view, subview(to, x.where));
+                copy_elements(x.view, subview(to, x.region));
         }
         BOOST_TEST_REQUIRE((back == whole));
         for (int const n : oracle::cover(shape, boxes)) BOOST_TEST_REQUIRE(n == 1);
@@ -71,9 +71,9 @@ BOOST_AUTO_TEST_CASE(zero_inside_tensor_parallelism) {
     float memory[6] = {};
     auto const s = flat_shards(layout, 4, 10, memory, dtype::f32);
     BOOST_TEST_REQUIRE(s.shards.size() == 3U);
-    BOOST_TEST(to_string(s.shards[0].where) == "[1:2, 4:6]");
-    BOOST_TEST(to_string(s.shards[1].where) == "[2:3, 3:6]");
-    BOOST_TEST(to_string(s.shards[2].where) == "[3:4, 3:4]");
+    BOOST_TEST(to_string(s.shards[0].region) == "[1:2, 4:6]");
+    BOOST_TEST(to_string(s.shards[1].region) == "[2:3, 3:6]");
+    BOOST_TEST(to_string(s.shards[2].region) == "[3:4, 3:4]");
     BOOST_TEST(s.shards[2].target == reinterpret_cast<std::byte*>(memory + 5));
 }
 
@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(a_stored_transpose) {
     std::int64_t memory[12] = {};
     auto const whole = numbered({3, 4});
     for (auto const& s : flat_shards(layout, 0, 12, memory, dtype::i64).shards)
-        copy_elements(subview(const_tensor_view(dtype::i64, {3, 4}, whole.data()), s.where),
+        copy_elements(subview(const_tensor_view(dtype::i64, {3, 4}, whole.data()), s.region),
                       s.target_view());
     BOOST_TEST(memory[1] == 4);  // row 1, column 0
     BOOST_TEST(memory[3] == 1);  // row 0, column 1
@@ -96,8 +96,8 @@ BOOST_AUTO_TEST_CASE(fused_projections) {
     float memory[4] = {};
     auto const s = flat_shards(layout, 2, 6, memory, dtype::f32);
     BOOST_TEST_REQUIRE(s.shards.size() == 2U);
-    BOOST_TEST(to_string(s.shards[0].where) == "[3:4, 0:2]");
-    BOOST_TEST(to_string(s.shards[1].where) == "[6:7, 0:2]");
+    BOOST_TEST(to_string(s.shards[0].region) == "[3:4, 0:2]");
+    BOOST_TEST(to_string(s.shards[1].region) == "[6:7, 0:2]");
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_may_hold_nothing) {
@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused) {
     BOOST_CHECK_EXCEPTION(make(good, 0, 17), error, refuses({"[4, 4]", "[0, 17)"}));
     BOOST_CHECK_EXCEPTION(make(good, 3, 2), error, refuses({"[3, 2)"}));
     auto bad = good;
-    bad.boxes[0].where.offsets[0] = 5;
+    bad.boxes[0].region.offsets[0] = 5;
     BOOST_CHECK_EXCEPTION(make(bad, 0, 1), error, refuses({"[8, 4]", "[5:9, 0:4]", "clip_shards"}));
     bad = good;
     bad.boxes[0].local.offsets[0] = 1;

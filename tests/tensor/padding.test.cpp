@@ -27,7 +27,7 @@ BOOST_AUTO_TEST_CASE(a_padded_vocabulary_over_ranks) {
         BOOST_TEST((s.type == dtype::i64));
         shards.push_back(static_cast<int>(s.shards.size()));
         if (rank == 2) {
-            BOOST_TEST(to_string(s.shards[0].where) == "[4:5, 0:3]");
+            BOOST_TEST(to_string(s.shards[0].region) == "[4:5, 0:3]");
             BOOST_TEST(s.shards[0].target == reinterpret_cast<std::byte*>(local.data()));
         }
     }
@@ -64,8 +64,8 @@ BOOST_AUTO_TEST_CASE(true_elements_once_and_padding_never) {
             auto const s = clip_shards(
                 flat_shards(r.layout, r.begin, r.end, memory.data(), dtype::i64), shape);
             for (const shard& x : s.shards) {
-                copy_elements(subview(from, x.where), x.target_view());
-                boxes.push_back(x.where);
+                copy_elements(subview(from, x.region), x.target_view());
+                boxes.push_back(x.region);
             }
             BOOST_TEST_REQUIRE((memory == expected));
         }
@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(shapes_that_are_no_part_are_refused) {
                                       index_vector{4, 2, 1}, index_vector{-1, 2}})
         BOOST_CHECK_EXCEPTION((void)clip_shards(s, shape), error, refuses);
     auto beyond = s;
-    beyond.shards[0].where.offsets[0] = 1;
+    beyond.shards[0].region.offsets[0] = 1;
     BOOST_CHECK_EXCEPTION((void)clip_shards(beyond, {4, 2}), error, refuses);
 }
 

@@ -22,11 +22,11 @@ BOOST_AUTO_TEST_CASE(neighbours_merge) {
 BOOST_AUTO_TEST_CASE(combinations_are_row_major_and_packed) {
     const auto boxes = detail::boxes_of_runs({{{0, 1}, {4, 2}}, {{7, 3}, {1, 1}}});
     BOOST_TEST_REQUIRE(boxes.size() == 4U);
-    BOOST_TEST(to_string(boxes[0].where) == "[0:1, 7:10]");
+    BOOST_TEST(to_string(boxes[0].region) == "[0:1, 7:10]");
     BOOST_TEST(to_string(boxes[0].local) == "[0:1, 0:3]");
-    BOOST_TEST(to_string(boxes[1].where) == "[0:1, 1:2]");
+    BOOST_TEST(to_string(boxes[1].region) == "[0:1, 1:2]");
     BOOST_TEST(to_string(boxes[1].local) == "[0:1, 3:4]");
-    BOOST_TEST(to_string(boxes[3].where) == "[4:6, 1:2]");
+    BOOST_TEST(to_string(boxes[3].region) == "[4:6, 1:2]");
     BOOST_TEST(to_string(boxes[3].local) == "[1:3, 3:4]");
     BOOST_TEST((local_extents(boxes) == index_vector{3, 4}));
     BOOST_TEST(detail::boxes_of_runs({{{0, 1}}, {}}).empty());
@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(packing_finds_the_places_again) {
     const auto placed =
         detail::boxes_of_runs({{{5, 2}, {0, 1}}, {{0, 4}}, {{3, 3}, {9, 1}, {7, 1}}});
     std::vector<box> boxes;
-    for (const auto& p : placed) boxes.push_back(p.where);
+    for (const auto& p : placed) boxes.push_back(p.region);
     BOOST_TEST((pack_boxes(boxes) == placed));
 }
 

@@ -30,15 +30,15 @@ void scatter(const std::vector<std::int64_t>& whole, const sharded_view& s) {
     const const_tensor_view from(dtype::i64, s.global_shape, whole.data());
     for (const shard& x : s.shards) {
         BOOST_TEST_REQUIRE(x.writable);
-        BOOST_TEST_REQUIRE((x.view.shape == x.where.shape));
-        copy_elements(subview(from, x.where), x.target_view());
+        BOOST_TEST_REQUIRE((x.view.shape == x.region.shape));
+        copy_elements(subview(from, x.region), x.target_view());
     }
 }
 
 /// Reads the shards of one rank back, as a save does.
 void gather(const sharded_view& s, std::vector<std::int64_t>& whole) {
     const tensor_view to(dtype::i64, s.global_shape, whole.data());
-    for (const shard& x : s.shards) copy_elements(x.view, subview(to, x.where));
+    for (const shard& x : s.shards) copy_elements(x.view, subview(to, x.region));
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(an_empty_shard_is_a_shard) {
     const auto s = shard_by_mesh(tensor_view(dtype::f32, index_vector{0, 6}, nullptr), {5, 6},
                                  device_mesh::line(4), {shard_along{0}}, 3);
     BOOST_TEST_REQUIRE(s.shards.size() == 1U);
-    BOOST_TEST((s.shards[0].where == box(index_vector{5, 0}, index_vector{0, 6})));
+    BOOST_TEST((s.shards[0].region == box(index_vector{5, 0}, index_vector{0, 6})));
     BOOST_TEST(s.shards[0].view.empty());
 }
 
@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE(zero_dimensional_and_read_only) {
                                  device_mesh::line(2), {replicate{}}, 1);
     BOOST_TEST_REQUIRE(s.shards.size() == 1U);
     BOOST_TEST(!s.shards[0].writable);
-    BOOST_TEST((s.shards[0].where == box::whole({})));
+    BOOST_TEST((s.shards[0].region == box::whole({})));
 }
 
 BOOST_AUTO_TEST_CASE(flat_ranges_lie_one_after_the_other_in_memory) {

@@ -81,7 +81,7 @@ inline dtype from_dlpack(const DLDataType& t) {
                           " lanes"});
 }
 
-inline device from_dlpack(const DLDevice& d) {
+inline device_id from_dlpack(const DLDevice& d) {
     // As an integer: newer headers know devices that this one may not.
     switch (static_cast<int>(d.device_type)) {
         case kDLCPU: return {};
@@ -95,7 +95,7 @@ inline device from_dlpack(const DLDevice& d) {
                  .remedy = "copy the tensor to the CPU"});
 }
 
-inline DLDevice to_dlpack(const device& d) {
+inline DLDevice to_dlpack(const device_id& d) {
     switch (d.kind) {
         case memory_kind::pinned: return {kDLCUDAHost, d.index};
         case memory_kind::cuda: return {kDLCUDA, d.index};
@@ -113,7 +113,7 @@ basic_tensor_view<Byte> dlpack_view(const DLTensor& t) {
                      .found = std::to_string(t.ndim) + " dimensions without one"});
     basic_tensor_view<Byte> v;
     v.type = detail::from_dlpack(t.dtype);
-    v.where = detail::from_dlpack(t.device);
+    v.device = detail::from_dlpack(t.device);
     for (std::size_t d = 0; d < rank; ++d) v.shape.push_back(t.shape[d]);
     if (!is_possible(v.shape))
         throw error(errc::invalid_state, {.expected = "extents of a tensor in memory",
@@ -236,7 +236,7 @@ dlpack_owner<M> to_dlpack(const basic_tensor_view<Byte>& view, std::shared_ptr<c
     m.deleter = [](M* self) { delete static_cast<context*>(self->manager_ctx); };
     DLTensor& t = m.dl_tensor;
     t.data = view.empty() ? nullptr : const_cast<std::byte*>(view.data);
-    t.device = detail::to_dlpack(view.where);
+    t.device = detail::to_dlpack(view.device);
     t.ndim = static_cast<std::int32_t>(view.shape.size());
     t.dtype = detail::to_dlpack(view.type);
     t.shape = c->shape.data();

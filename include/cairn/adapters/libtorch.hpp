@@ -90,11 +90,11 @@ template <>
 struct tensor_traits<at::Tensor> {
     static tensor_view view(const at::Tensor& t) {
         detail::check_plain(t);
-        device where;
-        if (t.is_cuda()) where = {memory_kind::cuda, int{t.get_device()}};
+        device_id device;
+        if (t.is_cuda()) device = {memory_kind::cuda, int{t.get_device()}};
         // mutable_data_ptr() gives a copy-on-write tensor memory of its own.
         tensor_view v(detail::dtype_of_scalar_type(t.scalar_type()), index_vector(t.sizes()),
-                      index_vector(t.strides()), t.mutable_data_ptr(), where);
+                      index_vector(t.strides()), t.mutable_data_ptr(), device);
         v.requires_grad = t.requires_grad();
         return v;
     }

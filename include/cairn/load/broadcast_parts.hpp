@@ -70,7 +70,7 @@ public:
 private:
     struct piece {
         shared_part* part;
-        box where;
+        box region;
         std::uint64_t bytes;
         bool last;
     };
@@ -145,9 +145,9 @@ private:
     /// The user's own memory, where the batch is one piece that lies there as it travels.
     std::span<std::byte> in_place() const {
         if (batch_.size() != 1 || batch_.front().part->held.size() != 1) return {};
-        auto const w = subview(batch_.front().part->held.front().second, batch_.front().where);
+        auto const w = subview(batch_.front().part->held.front().second, batch_.front().region);
         if (w.type != batch_.front().part->type || !is_row_major(w) ||
-            w.where.kind == memory_kind::cuda)
+            w.device.kind == memory_kind::cuda)
             return {};
         return {w.data, static_cast<std::size_t>(bytes_)};
     }
@@ -156,8 +156,8 @@ private:
         std::byte* at = staging_.data();
         for (auto const& p : batch_) {
             attempt([&] {
-                tensor_view const staged(p.part->type, p.where.shape, at);
-                for (auto const& [item, view] : p.part->held) copy(staged, subview(view, p.where));
+                tensor_view const staged(p.part->type, p.region.shape, at);
+                for (auto const& [item, view] : p.part->held) copy(staged, subview(view, p.region));
             });
             at += p.bytes;
         }

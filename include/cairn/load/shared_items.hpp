@@ -62,7 +62,7 @@ struct shared_plan {
 inline std::uint64_t bytes_of(const read_item& i, const metadata& m) {
     auto const* t = i.kind == item_kind::value ? nullptr : m.tensor(i.fqn);
     if (t == nullptr || i.chunk >= t->chunks.size()) return 0;
-    auto const& have = t->chunks[i.chunk].where.shape;
+    auto const& have = t->chunks[i.chunk].region.shape;
     if (i.shape.size() != have.size() || i.source_offsets.size() != have.size()) return 0;
     for (std::size_t d = 0; d < have.size(); ++d)
         if (i.source_offsets[d] < 0 || i.shape[d] < 1 || i.shape[d] > have[d] ||

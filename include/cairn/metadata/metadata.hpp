@@ -48,7 +48,7 @@ struct storage_location {
 
 /// One stored box of a tensor.
 struct chunk {
-    box where{};
+    box region{};
     storage_location at{};
     friend bool operator==(const chunk&, const chunk&) = default;
 };

@@ -23,7 +23,7 @@ namespace cairn::detail {
 struct shard_range {
     std::uint32_t tensor;  ///< Position among the gathered tensors.
     std::uint32_t part;    ///< The owner's shard.
-    box where;             ///< Of the whole.
+    box region;             ///< Of the whole.
     std::int64_t begin;
     std::int64_t end;
 };
@@ -32,7 +32,7 @@ struct shard_range {
 template <class F>
 void for_each_box(const shard_range& r, std::size_t element, F&& f) {
     std::size_t at = 0;
-    for (auto const& b : boxes_of_flat_range(r.where.shape, r.begin, r.end)) {
+    for (auto const& b : boxes_of_flat_range(r.region.shape, r.begin, r.end)) {
         f(b, at);
         at += static_cast<std::size_t>(b.volume()) * element;
     }

@@ -39,15 +39,15 @@ inline void check_item_data(const write_item& item, const item_data& data) {
         if (v == nullptr) refuse("a value", "a null pointer");
         return check_text(item.fqn, *v);
     }
-    auto const expected = elements_of(item.type, item.where.shape);
+    auto const expected = elements_of(item.type, item.region.shape);
     if (view == nullptr) return refuse(expected, "a value");
-    if (view->type != item.type || view->shape != item.where.shape)
+    if (view->type != item.type || view->shape != item.region.shape)
         refuse(expected, elements_of(view->type, view->shape));
     if (view->strides.size() != view->shape.size())
         refuse(expected, "strides " + to_string(view->strides));
     if (view->empty()) return;
     if (view->data == nullptr) refuse(expected, "a null pointer");
-    if (view->where.kind == memory_kind::cuda)
+    if (view->device.kind == memory_kind::cuda)
         refuse(expected + " in memory that the host can read", "device memory");
 }
 
@@ -77,7 +77,7 @@ inline void check_planned_metadata(const metadata& m) {
         auto const* t = std::get_if<tensor_metadata>(&entry);
         if (t == nullptr) continue;
         std::vector<box> boxes;
-        for (auto const& c : t->chunks) boxes.push_back(c.where);
+        for (auto const& c : t->chunks) boxes.push_back(c.region);
         check_coverage(fqn, t->shape, boxes);
         check_offsets(fqn, boxes);
     }

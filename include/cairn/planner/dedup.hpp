@@ -79,7 +79,7 @@ inline void check_claims(std::span<const save_plan> plans) {
 /// the global plan refuses.
 inline void drop_empty_items(std::vector<save_plan>& plans) {
     auto const is_empty = [](const write_item& i) {
-        return i.kind != item_kind::value && i.where.empty();
+        return i.kind != item_kind::value && i.region.empty();
     };
     struct seen {
         const write_item* kept;
@@ -138,7 +138,7 @@ inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
                 throw error(errc::invalid_plan, {.rank = static_cast<int>(r),
                                                  .fqn = item.fqn,
                                                  .expected = "each box once",
-                                                 .found = to_string(item.where) + " twice"});
+                                                 .found = to_string(item.region) + " twice"});
             }
             holders.emplace_back(r, i);
         }
@@ -159,7 +159,7 @@ inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
         for (auto const& h : e.holders) {
             auto const& item = plans[h.first].items[h.second];
             if (item.tied_to.empty()) continue;
-            auto const it = known.find(detail::item_key(item.tied_to, item.where));
+            auto const it = known.find(detail::item_key(item.tied_to, item.region));
             beside = it != known.end() && it->second < chosen_rank.size() &&
                      chosen_rank[it->second] == h.first;
             if (beside) {

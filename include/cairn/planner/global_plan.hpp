@@ -34,14 +34,14 @@ inline metadata metadata_of(std::span<const save_plan> plans) {
                 t.shape = item.global_shape;
                 t.requires_grad = item.requires_grad;
             }
-            t.chunks.push_back({item.where, {}});
+            t.chunks.push_back({item.region, {}});
             owners[it->first].push_back(r);
         }
     }
     for (auto const& [fqn, entry] : m.entries) {
         if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
             std::vector<box> boxes;
-            for (auto const& c : t->chunks) boxes.push_back(c.where);
+            for (auto const& c : t->chunks) boxes.push_back(c.region);
             auto const& ranks = owners[fqn];
             auto const who = [&](std::size_t i) { return rank_name(ranks[i]); };
             check_coverage(fqn, t->shape, boxes, who);

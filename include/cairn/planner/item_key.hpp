@@ -14,18 +14,18 @@ namespace cairn::detail {
 /// What makes items of several ranks replicas of each other: name and box. Borrows both.
 struct item_key {
     std::string_view fqn;
-    const box* where;
+    const box* region;
 
-    explicit item_key(const write_item& i) : fqn(i.fqn), where(&i.where) {}
-    item_key(std::string_view name, const box& b) : fqn(name), where(&b) {}
+    explicit item_key(const write_item& i) : fqn(i.fqn), region(&i.region) {}
+    item_key(std::string_view name, const box& b) : fqn(name), region(&b) {}
 
     friend bool operator==(const item_key& a, const item_key& b) {
-        return a.fqn == b.fqn && *a.where == *b.where;
+        return a.fqn == b.fqn && *a.region == *b.region;
     }
     struct hash {
         std::size_t operator()(const item_key& k) const {
             auto h = std::hash<std::string_view>()(k.fqn);
-            for (auto const* s : {&k.where->offsets, &k.where->shape})
+            for (auto const* s : {&k.region->offsets, &k.region->shape})
                 for (auto n : *s) h = (h ^ static_cast<std::size_t>(n)) * 1099511628211ULL;
             return h;
         }

@@ -223,7 +223,7 @@ private:
             report_.converted.push_back(d);
         }
         std::vector<box> wanted;
-        for (auto const& s : t.shards) wanted.push_back(s.where);
+        for (auto const& s : t.shards) wanted.push_back(s.region);
         for (auto& item : create_read_items(name, index, stored->chunks, wanted))
             plan.items.push_back(std::move(item));
     }

@@ -25,7 +25,7 @@ struct write_item {
     dtype type = dtype::float32;
     bool requires_grad = false;
     index_vector global_shape{};  ///< Extents of the whole tensor.
-    box where{};     ///< The part that this item holds.
+    box region{};     ///< The part that this item holds.
     /// The name of an earlier item of this rank's with the same box that is the very same memory
     /// (a tied weight); empty: none. A writer may store the two once and report one place for both.
     std::string tied_to{};
@@ -42,7 +42,7 @@ struct write_item {
     std::uint64_t content_bytes() const noexcept {
         return kind == item_kind::value
                    ? value_bytes
-                   : static_cast<std::uint64_t>(where.volume()) * size_of(type);
+                   : static_cast<std::uint64_t>(region.volume()) * size_of(type);
     }
     friend bool operator==(const write_item&, const write_item&) = default;
 };

@@ -81,8 +81,8 @@ inline std::vector<std::byte> encode_save_plan(const save_plan& p) {
             w.u8(static_cast<std::uint8_t>(i.type));
             w.u8(i.requires_grad);
             detail::put(w, i.global_shape);
-            detail::put(w, i.where.offsets);
-            detail::put(w, i.where.shape);
+            detail::put(w, i.region.offsets);
+            detail::put(w, i.region.shape);
             w.string(i.tied_to);
         }
     }
@@ -114,8 +114,8 @@ inline save_plan decode_save_plan(std::span<const std::byte> b) {
             i.type = static_cast<dtype>(d);
             i.requires_grad = r.u8() != 0;
             i.global_shape = detail::get_sizes(r);
-            i.where.offsets = detail::get_sizes(r);
-            i.where.shape = detail::get_sizes(r);
+            i.region.offsets = detail::get_sizes(r);
+            i.region.shape = detail::get_sizes(r);
             i.tied_to = r.string();
         }
         p.items.push_back(std::move(i));

@@ -26,7 +26,7 @@ inline std::vector<read_item> create_read_items(const std::string& fqn, std::uin
                                                 std::span<const box> wanted) {
     std::vector<read_item> out;
     auto const meet = [&](std::size_t c, std::size_t p) {
-        auto const& have = stored[c].where;
+        auto const& have = stored[c].region;
         auto const& want = wanted[p];
         box const common = intersect(have, want);
         read_item i;
@@ -41,7 +41,7 @@ inline std::vector<read_item> create_read_items(const std::string& fqn, std::uin
         out.push_back(std::move(i));
     };
     detail::for_each_meeting(
-        stored.size(), [&](std::size_t c) -> const box& { return stored[c].where; }, wanted.size(),
+        stored.size(), [&](std::size_t c) -> const box& { return stored[c].region; }, wanted.size(),
         [&](std::size_t p) -> const box& { return wanted[p]; }, meet);
     std::sort(out.begin(), out.end(), [](const read_item& a, const read_item& b) {
         return std::pair(a.part, a.chunk) < std::pair(b.part, b.chunk);

@@ -39,22 +39,22 @@ inline void check_leaf(const flat_leaf& leaf, const tensor_leaf& t) {
                   to_string(t.global_shape));
     for (auto const& s : t.shards) {
         auto const& v = s.view;
-        if (!lies_within(s.where, t.global_shape))
+        if (!lies_within(s.region, t.global_shape))
             throw error(errc::invalid_state,
                         {.fqn = leaf.fqn,
                          .expected = "a shard within " + to_string(t.global_shape),
-                         .found = to_string(s.where),
+                         .found = to_string(s.region),
                          .remedy = "if that is padding beyond the tensor (a padded vocabulary), "
                                    "clip_shards leaves it out"});
-        if (v.shape != s.where.shape)
-            throw bad("memory of " + to_string(s.where.shape), to_string(v.shape));
+        if (v.shape != s.region.shape)
+            throw bad("memory of " + to_string(s.region.shape), to_string(v.shape));
         if (v.strides.size() != v.shape.size())
             throw bad("one stride per dimension", to_string(v.strides));
         if (v.type != t.type)
             throw bad(std::string(name_of(t.type)) + " in every shard",
                       std::string(name_of(v.type)));
         if (v.data == nullptr && !v.empty()) throw bad("memory", "a null pointer");
-        if (v.where.kind == memory_kind::cuda)
+        if (v.device.kind == memory_kind::cuda)
             throw bad("memory that the host can read", "device memory without a stager");
     }
 }
@@ -124,9 +124,9 @@ public:
         }
         auto const* t = leaf == nullptr ? nullptr : leaf->tensor();
         if (t == nullptr) refuse(item, "a tensor of this rank's state", leaf);
-        if (item.where.empty()) return const_tensor_view(t->type, item.where.shape, nullptr);
+        if (item.region.empty()) return const_tensor_view(t->type, item.region.shape, nullptr);
         return subview(const_tensor_view(shard_of(item, *t).view),
-                       relative_to(item.where, t->shards[item.part].where));
+                       relative_to(item.region, t->shards[item.part].region));
     }
 
 private:
@@ -145,9 +145,9 @@ private:
             w.type = t.type;
             w.requires_grad = t.requires_grad;
             w.global_shape = t.global_shape;
-            w.where = nothing ? box::whole(t.global_shape)
+            w.region = nothing ? box::whole(t.global_shape)
                       : none  ? no_box(t)
-                              : t.shards[part].where;
+                              : t.shards[part].region;
             w.leaf = index;
             w.part = none ? write_item::no_part : part;
             items.push_back(std::move(w));
@@ -179,12 +179,12 @@ private:
                          .expected = "one of " + std::to_string(t.shards.size()) + " shards",
                          .found = "shard " + std::to_string(item.part)});
         auto const& s = t.shards[item.part];
-        if (!lies_within(item.where, t.global_shape) || !contains(s.where, item.where))
+        if (!lies_within(item.region, t.global_shape) || !contains(s.region, item.region))
             throw error(errc::invalid_plan,
                         {.fqn = item.fqn,
                          .expected = "a box within shard " + std::to_string(item.part) + ", " +
-                                     to_string(s.where),
-                         .found = to_string(item.where),
+                                     to_string(s.region),
+                         .found = to_string(item.region),
                          .remedy = "an item holds a shard or a part of one shard"});
         return s;
     }
@@ -209,18 +209,18 @@ private:
                                              .expected = elements_of(t->type, t->global_shape) +
                                                          " in all, as the state has",
                                              .found = elements_of(item.type, item.global_shape)});
-        if (!item.where.empty()) (void)shard_of(item, *t);
+        if (!item.region.empty()) (void)shard_of(item, *t);
     }
 
     /// Notes when an item is memory that this rank saves under another name already.
     void tie(write_item& item, const save_plan& plan) {
-        if (item.kind == item_kind::value || item.where.empty() || !item.tied_to.empty()) return;
+        if (item.kind == item_kind::value || item.region.empty() || !item.tied_to.empty()) return;
         auto const view = std::get<const_tensor_view>(resolve(item));
         auto& all = first_of_[view.data];
         for (auto const& [at, strides] : all) {
             auto const& first = plan.items[at];
             if (first.type == item.type && first.global_shape == item.global_shape &&
-                first.where == item.where && strides == view.strides) {
+                first.region == item.region && strides == view.strides) {
                 item.tied_to = first.fqn;
                 return;
             }

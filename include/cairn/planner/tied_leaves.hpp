@@ -80,7 +80,7 @@ private:
     static bool same_windows(const tensor_leaf& a, const tensor_leaf& b) {
         return std::equal(a.shards.begin(), a.shards.end(), b.shards.begin(), b.shards.end(),
                           [](const shard& x, const shard& y) {
-                              return x.where == y.where && x.target == y.target &&
+                              return x.region == y.region && x.target == y.target &&
                                      x.view.strides == y.view.strides;
                           });
     }
@@ -88,7 +88,7 @@ private:
         return a.type == b.type && a.shape == b.shape &&
                std::equal(a.chunks.begin(), a.chunks.end(), b.chunks.begin(), b.chunks.end(),
                           [](const cairn::chunk& x, const cairn::chunk& y) {
-                              return x.where == y.where && x.at.file == y.at.file &&
+                              return x.region == y.region && x.at.file == y.at.file &&
                                      x.at.offset == y.at.offset;
                           });
     }

@@ -22,7 +22,7 @@ public:
         for (auto& [fqn, entry] : meta_.entries) {
             if (auto* t = std::get_if<tensor_metadata>(&entry))
                 for (auto& c : t->chunks)
-                    chunks_.emplace(std::pair(fqn, std::pair(c.where.offsets, c.where.shape)),
+                    chunks_.emplace(std::pair(fqn, std::pair(c.region.offsets, c.region.shape)),
                                     &c);
         }
     }
@@ -43,11 +43,11 @@ public:
                 o->at = std::move(r.at);
             } else {
                 auto const c = chunks_.find(
-                    std::pair(item.fqn, std::pair(item.where.offsets, item.where.shape)));
+                    std::pair(item.fqn, std::pair(item.region.offsets, item.region.shape)));
                 if (c == chunks_.end()) {
                     throw error(errc::invalid_plan, {.rank = rank, .fqn = item.fqn,
                                                      .found = "a result for an unplanned box " +
-                                                              to_string(item.where)});
+                                                              to_string(item.region)});
                 }
                 c->second->at = std::move(r.at);
             }

@@ -25,7 +25,7 @@ struct replica_sample {
     static replica_sample all() { return {}; }
     /// About one byte in 64 of what one of `holders` ranks writes, at least one block. Another save
     /// begins at another block, so that in time all are compared.
-    static replica_sample some(std::string_view save_id, std::string_view fqn, const box& where,
+    static replica_sample some(std::string_view save_id, std::string_view fqn, const box& region,
                                std::uint64_t bytes, std::uint64_t holders) {
         constexpr std::uint32_t block = 1 << 10;
         auto const blocks = std::max<std::uint64_t>(1, (bytes + block - 1) / block);
@@ -34,7 +34,7 @@ struct replica_sample {
         auto const mix = [&h](std::uint64_t x) { h = (h ^ x) * 0x100000001b3; };
         for (auto const* s : {&save_id, &fqn})
             for (char c : *s) mix(static_cast<unsigned char>(c));
-        for (auto n : where.offsets) mix(static_cast<std::uint64_t>(n));
+        for (auto n : region.offsets) mix(static_cast<std::uint64_t>(n));
         return {(h ^ (h >> 32)) % stride, stride, block};
     }
 };

@@ -46,12 +46,12 @@ inline std::vector<held_replica> decode_held(wire_reader& r) {
 /// The elements of an item in this rank's state; null data where they are not that simply there,
 /// because a planner of the user's makes them.
 inline const_tensor_view elements_of_item(const flat_state& state, const write_item& i) {
-    const_tensor_view const none(i.type, i.where.shape, nullptr);
+    const_tensor_view const none(i.type, i.region.shape, nullptr);
     auto const* t = i.leaf < state.size() ? state[i.leaf].tensor() : nullptr;
     if (t == nullptr || i.part >= t->shards.size() || t->type != i.type) return none;
     auto const& s = t->shards[i.part];
-    if (!contains(s.where, i.where)) return none;
-    return subview(const_tensor_view(s.view), relative_to(i.where, s.where));
+    if (!contains(s.region, i.region)) return none;
+    return subview(const_tensor_view(s.view), relative_to(i.region, s.region));
 }
 
 /// Hashes what the coordinator asked for; 0 stands for what cannot be looked at.
@@ -68,7 +68,7 @@ inline void put_replica_hashes(wire_writer& w, const std::vector<held_replica>& 
             continue;
         }
         auto const how = h.whole ? replica_sample::all()
-                                 : replica_sample::some(save_id, i.fqn, i.where, v.bytes(),
+                                 : replica_sample::some(save_id, i.fqn, i.region, v.bytes(),
                                                         h.holders);
         w.u64(std::max<std::uint64_t>(1, hash_replica(v, how)));
     }
@@ -89,7 +89,7 @@ public:
         for (std::uint32_t r = 0; r < local.size(); ++r)
             for (std::uint32_t k = 0; k < local[r].items.size(); ++k) {
                 auto const& i = local[r].items[k];
-                if (i.kind == item_kind::value || i.where.empty()) continue;
+                if (i.kind == item_kind::value || i.region.empty()) continue;
                 auto& h = holders[item_key(i)];
                 if (h.empty()) order.push_back(&i);
                 h.emplace_back(r, k);
@@ -102,7 +102,7 @@ public:
             bool const whole = how == replica_policy::verify;
             for (auto const& [rank, item] : h)
                 asked_[rank].push_back({{item, h.size(), whole}, replicas_.size()});
-            replicas_.push_back({i->fqn, i->where, whole, {}});
+            replicas_.push_back({i->fqn, i->region, whole, {}});
         }
     }
 
@@ -136,13 +136,13 @@ public:
             if (r.whole)
                 throw error(errc::replicas_differ,
                             {.fqn = r.fqn,
-                             .expected = "the same content of " + to_string(r.where) +
+                             .expected = "the same content of " + to_string(r.region) +
                                          " on every rank that holds it",
                              .found = who_differs(r),
                              .remedy = "find out why they drifted apart, or give each its own with "
                                        "per_rank()"});
             if (warnings.size() < shown)
-                warnings.push_back("replicas of '" + r.fqn + "' " + to_string(r.where) +
+                warnings.push_back("replicas of '" + r.fqn + "' " + to_string(r.region) +
                                    " differ: " + who_differs(r) +
                                    "; what one of these ranks holds was saved");
             else
@@ -157,7 +157,7 @@ public:
 private:
     struct replica {
         std::string fqn;
-        box where;
+        box region;
         bool whole;
         std::map<std::uint64_t, std::vector<rank_range>> ranks_of;  ///< By hash.
     };

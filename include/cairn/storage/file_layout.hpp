@@ -52,7 +52,7 @@ inline std::vector<std::uint32_t> stored_as(const save_plan& plan) {
         auto const it = item.tied_to.empty() ? by_name.end() : by_name.find(item.tied_to);
         if (it != by_name.end()) {
             for (auto first : it->second)
-                if (plan.items[first].where == item.where && plan.items[first].type == item.type)
+                if (plan.items[first].region == item.region && plan.items[first].type == item.type)
                     out[i] = first;
         }
         if (out[i] == i) by_name[item.fqn].push_back(i);

@@ -134,11 +134,11 @@ stored_payload find_payload(open_file<Handle>& file, const std::string& fqn,
     check_item(file, fqn, c.at);
     stored_payload p;
     p.type = t.type;
-    p.shape = c.where.shape;
+    p.shape = c.region.shape;
     if (c.at.layout) {
         // Whoever read the metadata has checked this; but it is what keeps every read and copy
         // below within its bounds.
-        check_layout(fqn, t.type, c.where.shape, c.at);
+        check_layout(fqn, t.type, c.region.shape, c.at);
         auto const& l = *c.at.layout;
         p.strides = l.strides;
         p.at = c.at.offset + l.payload_offset;
@@ -159,8 +159,8 @@ stored_payload find_payload(open_file<Handle>& file, const std::string& fqn,
         c.at.length);
     if (parsed.type != t.type)
         throw wrong("dtype ", std::string(name_of(t.type)), std::string(name_of(parsed.type)));
-    if (parsed.shape != c.where.shape)
-        throw wrong("shape ", to_string(c.where.shape), to_string(parsed.shape));
+    if (parsed.shape != c.region.shape)
+        throw wrong("shape ", to_string(c.region.shape), to_string(parsed.shape));
     p.strides = parsed.strides;
     p.storage_offset = parsed.storage_offset;
     p.at = c.at.offset + parsed.payload_offset;

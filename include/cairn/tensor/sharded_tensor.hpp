@@ -40,15 +40,15 @@ sharded_view local_shards(const index_vector& global, const std::vector<placed_b
     sharded_view out{global, local.type, {}};
     out.shards.reserve(boxes.size());
     for (const placed_box& p : boxes) {
-        if (p.where.rank() != global.size() || p.where.offsets.size() != global.size() ||
-            p.where.shape != p.local.shape || !contains(box::whole(global), p.where))
+        if (p.region.rank() != global.size() || p.region.offsets.size() != global.size() ||
+            p.region.shape != p.local.shape || !contains(box::whole(global), p.region))
             throw error(errc::invalid_argument,
                         {.expected = "a box within " + to_string(global) + ", as long as " +
                                      to_string(p.local.shape),
-                         .found = "offsets " + to_string(p.where.offsets) + ", lengths " +
-                                  to_string(p.where.shape),
+                         .found = "offsets " + to_string(p.region.offsets) + ", lengths " +
+                                  to_string(p.region.shape),
                          .remedy = "if that is padding beyond the tensor: clip_shards"});
-        out.shards.emplace_back(p.where, subview(local, p.local));
+        out.shards.emplace_back(p.region, subview(local, p.local));
     }
     return out;
 }
@@ -92,11 +92,11 @@ sharded_view shard_by_mesh(const basic_tensor_view<Byte>& local, const index_vec
 /// A flat range `[begin, end)` of a tensor's elements that lies in one piece of memory.
 /// @throws error invalid_argument when the range leaves the tensor.
 CAIRN_DECL sharded_view flat_shards(const index_vector& extents, std::int64_t begin,
-                                    std::int64_t end, void* memory, dtype type, device where = {});
+                                    std::int64_t end, void* memory, dtype type, device_id device = {});
 /// Read-only memory: shards to save from.
 CAIRN_DECL sharded_view flat_shards(const index_vector& extents, std::int64_t begin,
                                     std::int64_t end, const void* memory, dtype type,
-                                    device where = {});
+                                    device_id device = {});
 
 }  // namespace cairn
 

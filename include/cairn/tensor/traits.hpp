@@ -67,14 +67,14 @@ bool writable(const T& t) {
 /// One part of a sharded tensor that this rank holds: which box of the whole, and its memory.
 /// `where.shape` equals the view's extents. A shard made from a const view is read-only.
 struct shard {
-    box where;
+    box region;
     const_tensor_view view;
     std::byte* target = nullptr;  ///< Where a load writes; null for a read-only shard.
     bool writable = false;
 
     shard(box w, const tensor_view& v)
-        : where(std::move(w)), view(v), target(v.data), writable(true) {}
-    shard(box w, const const_tensor_view& v) : where(std::move(w)), view(v) {}
+        : region(std::move(w)), view(v), target(v.data), writable(true) {}
+    shard(box w, const const_tensor_view& v) : region(std::move(w)), view(v) {}
     template <class T>
         requires(Tensor<T> && !std::derived_from<std::remove_cvref_t<T>, tensor_view> &&
                  !std::derived_from<std::remove_cvref_t<T>, const_tensor_view>)
@@ -90,7 +90,7 @@ struct shard {
     }
     /// The window to load into. @pre `writable`
     tensor_view target_view() const {
-        tensor_view v{view.type, view.shape, view.strides, target, view.where};
+        tensor_view v{view.type, view.shape, view.strides, target, view.device};
         v.requires_grad = view.requires_grad;
         return v;
     }

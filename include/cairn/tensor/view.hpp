@@ -15,10 +15,10 @@ namespace cairn {
 /// Where memory can be touched.
 enum class memory_kind : std::uint8_t { host, pinned, cuda };
 
-struct device {
+struct device_id {
     memory_kind kind = memory_kind::host;
     int index = 0;
-    friend bool operator==(const device&, const device&) = default;
+    friend bool operator==(const device_id&, const device_id&) = default;
 };
 
 /// A strided window on elements that somebody else owns. The window owns its shape and
@@ -34,25 +34,25 @@ struct basic_tensor_view {
     index_vector
         strides;  ///< In elements, as long as `shape`; 0 and negative strides can be saved.
     Byte* data = nullptr;
-    device where{};
+    device_id device{};
     bool requires_grad = false;  ///< Carried into `.metadata` for PyTorch; no meaning for cairn.
 
     basic_tensor_view() = default;
-    basic_tensor_view(dtype t, index_vector e, index_vector s, raw* d, device w = {})
+    basic_tensor_view(dtype t, index_vector e, index_vector s, raw* d, device_id w = {})
         : type(t),
           shape(std::move(e)),
           strides(std::move(s)),
           data(static_cast<Byte*>(d)),
-          where(w) {}
+          device(w) {}
     /// Dense, row-major.
-    basic_tensor_view(dtype t, index_vector e, raw* d, device w = {})
+    basic_tensor_view(dtype t, index_vector e, raw* d, device_id w = {})
         : type(t), shape(std::move(e)), strides(row_major_strides(shape)),
-          data(static_cast<Byte*>(d)), where(w) {}
+          data(static_cast<Byte*>(d)), device(w) {}
     /// What can be written can be read.
     template <class Other>
         requires(std::is_const_v<Byte> && std::is_same_v<const Other, Byte>)
     basic_tensor_view(const basic_tensor_view<Other>& v)
-        : type(v.type), shape(v.shape), strides(v.strides), data(v.data), where(v.where),
+        : type(v.type), shape(v.shape), strides(v.strides), data(v.data), device(v.device),
           requires_grad(v.requires_grad) {}
 
     std::int64_t elements() const noexcept { return shape.product(); }

@@ -47,8 +47,8 @@ public:
                 numbers(t->shape);
                 w_.varint(t->chunks.size());
                 for (auto const& c : t->chunks) {
-                    for (auto n : c.where.offsets) w_.varint(static_cast<std::uint64_t>(n));
-                    for (auto n : c.where.shape) w_.varint(static_cast<std::uint64_t>(n));
+                    for (auto n : c.region.offsets) w_.varint(static_cast<std::uint64_t>(n));
+                    for (auto n : c.region.shape) w_.varint(static_cast<std::uint64_t>(n));
                     location(c.at);
                 }
             } else {
@@ -198,8 +198,8 @@ private:
         t.chunks.reserve(chunks);
         while (t.chunks.size() < chunks) {
             cairn::chunk c;
-            c.where.offsets = numbers(rank);
-            c.where.shape = numbers(rank);
+            c.region.offsets = numbers(rank);
+            c.region.shape = numbers(rank);
             c.at = location(fqn);
             t.chunks.push_back(std::move(c));
         }

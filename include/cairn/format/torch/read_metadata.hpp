@@ -215,15 +215,15 @@ private:
         for (auto c : all) {
             auto const box_members = instance(c, "ChunkStorageMetadata");
             cairn::chunk x;
-            x.where = {size(member(box_members, "offsets")), size(member(box_members, "sizes"))};
-            if (x.where.offsets.size() != t.shape.size() ||
-                x.where.shape.size() != t.shape.size())
+            x.region = {size(member(box_members, "offsets")), size(member(box_members, "sizes"))};
+            if (x.region.offsets.size() != t.shape.size() ||
+                x.region.shape.size() != t.shape.size())
                 throw error(
                     errc::corrupt,
                     {.fqn = std::string(fqn),
                      .expected = "chunks of " + std::to_string(t.shape.size()) + " dimensions",
-                     .found = to_string(x.where)});
-            x.at = take(fqn, x.where.offsets, false);
+                     .found = to_string(x.region)});
+            x.at = take(fqn, x.region.offsets, false);
             t.chunks.push_back(std::move(x));
         }
         return t;

@@ -69,7 +69,7 @@ private:
         mapping(places, [&] {
             for (auto const& [fqn, entry] : m.entries) {
                 if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
-                    for (auto const& c : t->chunks) place(fqn, &c.where.offsets, c.at);
+                    for (auto const& c : t->chunks) place(fqn, &c.region.offsets, c.at);
                 } else {
                     place(fqn, nullptr, std::get<value_metadata>(entry).at);
                 }
@@ -139,8 +139,8 @@ private:
             p_.mark();
             for (auto const& c : t.chunks) {
                 global(module, "ChunkStorageMetadata");
-                size(c.where.offsets);
-                size(c.where.shape);
+                size(c.region.offsets);
+                size(c.region.shape);
                 p_.op(0x86);
                 p_.op('R');
             }

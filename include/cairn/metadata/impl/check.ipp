@@ -47,7 +47,7 @@ CAIRN_DECL void check_metadata(const metadata& m) {
         const std::string* fqn;
         const storage_location* at;
         const tensor_metadata* tensor;
-        const box* where;
+        const box* region;
     };
     struct file {
         std::vector<range> items{};
@@ -56,7 +56,7 @@ CAIRN_DECL void check_metadata(const metadata& m) {
     std::map<std::string_view, file> files;
     for (auto const& [name, size] : m.file_sizes) files[name].size = size;
     auto const note = [&](const std::string& fqn, const storage_location& at,
-                          const tensor_metadata* tensor = nullptr, const box* where = nullptr) {
+                          const tensor_metadata* tensor = nullptr, const box* region = nullptr) {
         if (at.length == 0 || at.length > UINT64_MAX - at.offset)
             throw error(errc::corrupt, {.fqn = fqn,
                                         .file = at.file,
@@ -71,7 +71,7 @@ CAIRN_DECL void check_metadata(const metadata& m) {
                                      " bytes",
                          .found = std::to_string(at.length) + " bytes at " +
                                   std::to_string(at.offset)});
-        f.items.push_back({at.offset, at.offset + at.length, &fqn, &at, tensor, where});
+        f.items.push_back({at.offset, at.offset + at.length, &fqn, &at, tensor, region});
     };
     for (auto const& [fqn, entry] : m.entries) {
         if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
@@ -83,12 +83,12 @@ CAIRN_DECL void check_metadata(const metadata& m) {
             std::vector<box> boxes;
             boxes.reserve(t->chunks.size());
             for (auto const& c : t->chunks) {
-                boxes.push_back(c.where);
-                note(fqn, c.at, t, &c.where);
+                boxes.push_back(c.region);
+                note(fqn, c.at, t, &c.region);
             }
             check_coverage(fqn, t->shape, boxes);
             for (auto const& c : t->chunks)
-                if (c.at.layout) check_layout(fqn, t->type, c.where.shape, c.at);
+                if (c.at.layout) check_layout(fqn, t->type, c.region.shape, c.at);
         } else {
             note(fqn, std::get<value_metadata>(entry).at);
         }
@@ -103,7 +103,7 @@ CAIRN_DECL void check_metadata(const metadata& m) {
     // checksum tells it from a wrong offset: only cairn's own metadata may say so.
     auto const tied = [&](const range& a, const range& b) {
         return !m.save_id.empty() && a.tensor != nullptr && b.tensor != nullptr &&
-               a.tensor != b.tensor && *a.at == *b.at && *a.where == *b.where &&
+               a.tensor != b.tensor && *a.at == *b.at && *a.region == *b.region &&
                a.tensor->type == b.tensor->type && a.tensor->shape == b.tensor->shape;
     };
     for (auto& [name, f] : files) {

@@ -35,7 +35,7 @@ CAIRN_DECL std::vector<std::byte> describe_state(const leaves_by_name& given) {
             values.push_back(leaf);
             continue;
         }
-        if (t->shards.size() != 1 || !(t->shards[0].where == box::whole(t->global_shape)))
+        if (t->shards.size() != 1 || !(t->shards[0].region == box::whole(t->global_shape)))
             throw error(errc::invalid_state, {.fqn = name, .expected = "the whole tensor",
                                               .found = std::to_string(t->shards.size()) + " shards",
                                               .remedy = "get it with full_state_dict"});
@@ -148,10 +148,10 @@ struct part_in_broadcast : part_on_its_way {
                 const_tensor_view const piece(t.type, b.shape, from + at);
                 for (auto const* leaf : own->second)
                     for (auto const& s : leaf->tensor()->shards) {
-                        auto const both = intersect(b, s.where);
+                        auto const both = intersect(b, s.region);
                         if (both.volume() == 0) continue;
                         copy_elements(subview(piece, relative_to(both, b)),
-                                      subview(s.target_view(), relative_to(both, s.where)));
+                                      subview(s.target_view(), relative_to(both, s.region)));
                     }
             });
             from += static_cast<std::size_t>(r.end - r.begin) * element;

@@ -31,7 +31,7 @@ CAIRN_DECL full_params::~full_params() {
         if (!own.writable || own.number) continue;
         auto const whole = whole_.at(e.fqn).view();
         for (auto const& s : own.shards)
-            copy_elements(subview(whole, s.where), s.target_view());
+            copy_elements(subview(whole, s.region), s.target_view());
     }
 }
 

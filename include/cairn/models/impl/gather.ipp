@@ -51,7 +51,7 @@ CAIRN_DECL std::vector<std::pair<std::string, host_tensor>> gather_whole(
         for (std::size_t rank = 0; rank < got.size(); ++rank) {
             auto const* from = got[rank].payload.data();
             for (auto const& r : schedule.of(rank, round)) {
-                auto const target = subview(out[r.tensor].second.view(), r.where);
+                auto const target = subview(out[r.tensor].second.view(), r.region);
                 auto const element = size_of(target.type);
                 for_each_box(r, element, [&](const box& b, std::size_t at) {
                     copy_elements(const_tensor_view(target.type, b.shape, from + at),

@@ -20,8 +20,8 @@ CAIRN_DECL std::vector<std::byte> gather_schedule::describe(const std::vector<na
         put(w, leaf->global_shape);
         w.varint(leaf->shards.size());
         for (auto const& s : leaf->shards) {
-            put(w, s.where.offsets);
-            put(w, s.where.shape);
+            put(w, s.region.offsets);
+            put(w, s.region.shape);
         }
     }
     return std::move(w.out);

@@ -126,7 +126,7 @@ CAIRN_DECL load_tree_options detail::laid_out_as(const state_dict& model_state,
             if (it == by_name.end()) continue;
             if (!it->second->sharded || it->second->global_shape != t.shape) return {};
             std::vector<box> boxes;
-            for (auto const& s : it->second->shards) boxes.push_back(s.where);
+            for (auto const& s : it->second->shards) boxes.push_back(s.region);
             return boxes;
         }
         return {};

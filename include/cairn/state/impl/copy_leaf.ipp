@@ -23,11 +23,11 @@ CAIRN_DECL std::shared_ptr<tensor_leaf> clone_leaf(const tensor_leaf& from) {
     auto out = std::make_shared<tensor_leaf>(from);
     out->shards.clear();
     for (auto const& s : from.shards) {
-        auto& copy = memory->emplace_back(from.type, s.where.shape);
+        auto& copy = memory->emplace_back(from.type, s.region.shape);
         copy_elements(s.view, copy.view());
         auto view = copy.view();
         view.requires_grad = s.view.requires_grad;
-        out->shards.emplace_back(s.where, view);
+        out->shards.emplace_back(s.region, view);
     }
     out->writable = true;
     out->keep = std::move(memory);
@@ -46,12 +46,12 @@ CAIRN_DECL void check_alike(const std::string& fqn, const tensor_leaf& from,
                                            .found = std::string(name_of(from.type))});
     for (auto const* leaf : {&from, &to})
         for (auto const& s : leaf->shards)
-            if (!lies_within(s.where, leaf->global_shape) || s.view.shape != s.where.shape)
+            if (!lies_within(s.region, leaf->global_shape) || s.view.shape != s.region.shape)
                 throw error(errc::invalid_state,
                             {.fqn = fqn,
                              .expected = "shards within " + to_string(leaf->global_shape) +
                                          ", each with memory of its size",
-                             .found = to_string(s.where) + " in memory of " +
+                             .found = to_string(s.region) + " in memory of " +
                                       to_string(s.view.shape)});
     if (!to.writable && !to.shards.empty())
         throw error(errc::invalid_state, {.fqn = fqn, .expected = "memory to copy into",
@@ -62,7 +62,7 @@ CAIRN_DECL bool same_memory(const tensor_leaf& a, const tensor_leaf& b) {
     return a.shards.size() == b.shards.size() &&
            std::equal(a.shards.begin(), a.shards.end(), b.shards.begin(),
                       [](const shard& x, const shard& y) {
-                          return x.where == y.where && x.view.data == y.view.data &&
+                          return x.region == y.region && x.view.data == y.view.data &&
                                  x.view.strides == y.view.strides;
                       });
 }
@@ -71,8 +71,8 @@ CAIRN_DECL bool same_memory(const tensor_leaf& a, const tensor_leaf& b) {
 template <class F>
 void for_each_meeting(const tensor_leaf& a, const tensor_leaf& b, F&& f) {
     for_each_meeting(
-        a.shards.size(), [&](std::size_t i) -> const box& { return a.shards[i].where; },
-        b.shards.size(), [&](std::size_t j) -> const box& { return b.shards[j].where; }, f);
+        a.shards.size(), [&](std::size_t i) -> const box& { return a.shards[i].region; },
+        b.shards.size(), [&](std::size_t j) -> const box& { return b.shards[j].region; }, f);
 }
 
 CAIRN_DECL std::vector<copied_piece> pieces_to_copy(const std::string& fqn, const tensor_leaf& from,
@@ -84,10 +84,10 @@ CAIRN_DECL std::vector<copied_piece> pieces_to_copy(const std::string& fqn, cons
     for_each_meeting(from, to, [&](std::size_t i, std::size_t j) {
         auto const& f = from.shards[i];
         auto const& t = to.shards[j];
-        auto const both = intersect(f.where, t.where);
+        auto const both = intersect(f.region, t.region);
         filled[j] += both.volume();
-        pieces.push_back({subview(f.view, relative_to(both, f.where)),
-                          subview(t.target_view(), relative_to(both, t.where))});
+        pieces.push_back({subview(f.view, relative_to(both, f.region)),
+                          subview(t.target_view(), relative_to(both, t.region))});
         try {
             (void)make_nest(pieces.back().from, pieces.back().to);
         } catch (const error& e) {
@@ -97,9 +97,9 @@ CAIRN_DECL std::vector<copied_piece> pieces_to_copy(const std::string& fqn, cons
         }
     });
     for (std::size_t j = 0; j < to.shards.size(); ++j) {
-        if (filled[j] == to.shards[j].where.volume()) continue;
+        if (filled[j] == to.shards[j].region.volume()) continue;
         throw error(errc::invalid_state,
-                    {.fqn = fqn, .expected = "all of " + to_string(to.shards[j].where),
+                    {.fqn = fqn, .expected = "all of " + to_string(to.shards[j].region),
                      .found = std::to_string(filled[j]) + " of its elements on this rank",
                      .remedy = "give a full state dict, or one laid out as the model is"});
     }
@@ -117,11 +117,11 @@ CAIRN_DECL bool same_content(const tensor_leaf& a, const tensor_leaf& b) {
     for_each_meeting(a, b, [&](std::size_t i, std::size_t j) {
         auto const& x = a.shards[i];
         auto const& y = b.shards[j];
-        auto const both = intersect(x.where, y.where);
+        auto const both = intersect(x.region, y.region);
         if (!same) return;
         host_tensor left(a.type, both.shape), right(a.type, both.shape);
-        copy_elements(subview(x.view, relative_to(both, x.where)), left.view());
-        copy_elements(subview(y.view, relative_to(both, y.where)), right.view());
+        copy_elements(subview(x.view, relative_to(both, x.region)), left.view());
+        copy_elements(subview(y.view, relative_to(both, y.region)), right.view());
         same = left == right;
     });
     return same;

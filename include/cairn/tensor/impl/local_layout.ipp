@@ -47,14 +47,14 @@ CAIRN_DECL void check_layout(const local_layout& l) {
                to_string(given));
     }
     for (auto const& p : l.boxes) {
-        if (!lies_within(p.where, l.global_shape))
+        if (!lies_within(p.region, l.global_shape))
             throw error(errc::invalid_argument,
                         {.expected = "boxes within " + to_string(l.global_shape),
-                         .found = to_string(p.where),
+                         .found = to_string(p.region),
                          .remedy = "clip_shards leaves padding beyond the tensor out"});
-        if (!lies_within(p.local, l.local_shape) || p.local.shape != p.where.shape)
+        if (!lies_within(p.local, l.local_shape) || p.local.shape != p.region.shape)
             refuse("a box within the local " + to_string(l.local_shape) + ", as long as " +
-                       to_string(p.where),
+                       to_string(p.region),
                    to_string(p.local));
     }
     auto const local = [&](std::size_t i) -> const box& { return l.boxes[i].local; };
@@ -68,7 +68,7 @@ CAIRN_DECL void check_layout(const local_layout& l) {
 
 template <class Byte>
 sharded_view flat_shards(const local_layout& l, std::int64_t begin, std::int64_t end, Byte* memory,
-                         dtype type, device where) {
+                         dtype type, device_id device) {
     check_layout(l);
     auto const rank = l.local_shape.size();
     auto order = l.memory_order;
@@ -88,12 +88,12 @@ sharded_view flat_shards(const local_layout& l, std::int64_t begin, std::int64_t
             part.shape[order[d]] = run.shape[d];
             strides[order[d]] = dense[d];
         }
-        basic_tensor_view<Byte> const window(type, part.shape, strides, memory, where);
+        basic_tensor_view<Byte> const window(type, part.shape, strides, memory, device);
         memory += run.volume() * static_cast<std::int64_t>(size_of(type));
         for (auto const& p : l.boxes) {
             auto const both = intersect(part, p.local);
             if (both.empty()) continue;
-            box in_whole{p.where.offsets, both.shape};
+            box in_whole{p.region.offsets, both.shape};
             for (std::size_t d = 0; d < rank; ++d)
                 in_whole.offsets[d] += both.offsets[d] - p.local.offsets[d];
             out.shards.emplace_back(std::move(in_whole), subview(window, relative_to(both, part)));
@@ -107,15 +107,15 @@ sharded_view flat_shards(const local_layout& l, std::int64_t begin, std::int64_t
 namespace cairn {
 
 CAIRN_DECL sharded_view flat_shards(const local_layout& layout, std::int64_t begin,
-                                    std::int64_t end, void* memory, dtype type, device where) {
-    return detail::flat_shards(layout, begin, end, static_cast<std::byte*>(memory), type, where);
+                                    std::int64_t end, void* memory, dtype type, device_id device) {
+    return detail::flat_shards(layout, begin, end, static_cast<std::byte*>(memory), type, device);
 }
 
 CAIRN_DECL sharded_view flat_shards(const local_layout& layout, std::int64_t begin,
                                     std::int64_t end, const void* memory, dtype type,
-                                    device where) {
+                                    device_id device) {
     return detail::flat_shards(layout, begin, end, static_cast<const std::byte*>(memory), type,
-                               where);
+                               device);
 }
 
 }  // namespace cairn

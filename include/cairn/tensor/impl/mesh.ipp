@@ -151,7 +151,7 @@ CAIRN_DECL std::vector<box> boxes_of(const index_vector& global, const device_me
     if (!coordinate) return {};
     std::vector<box> out;
     if (std::none_of(dims.begin(), dims.end(), [](const auto& d) { return d.empty(); })) {
-        for (auto& p : detail::boxes_of_runs(dims)) out.push_back(std::move(p.where));
+        for (auto& p : detail::boxes_of_runs(dims)) out.push_back(std::move(p.region));
         return out;
     }
     box nothing{index_vector(global.size(), 0), index_vector(global.size(), 0)};

@@ -23,13 +23,13 @@ CAIRN_DECL sharded_view clip_shards(const sharded_view& padded, const index_vect
     auto const whole = box::whole(shape);
     sharded_view out{shape, padded.type, {}};
     for (shard const& s : padded.shards) {
-        if (!lies_within(s.where, padded.global_shape))
+        if (!lies_within(s.region, padded.global_shape))
             throw error(errc::invalid_argument,
                         {.expected = "a shard within " + to_string(padded.global_shape),
-                         .found = to_string(s.where)});
-        auto kept = intersect(s.where, whole);
+                         .found = to_string(s.region)});
+        auto kept = intersect(s.region, whole);
         if (kept.empty()) continue;
-        auto const part = relative_to(kept, s.where);
+        auto const part = relative_to(kept, s.region);
         if (s.writable)
             out.shards.emplace_back(std::move(kept), subview(s.target_view(), part));
         else

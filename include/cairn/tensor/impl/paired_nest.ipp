@@ -15,7 +15,7 @@ CAIRN_DECL paired_nest make_nest(const const_tensor_view& from, const tensor_vie
     if (from.shape != to.shape)
         throw error(errc::shape_mismatch,
                     {.expected = to_string(to.shape), .found = to_string(from.shape)});
-    if (from.where.kind == memory_kind::cuda || to.where.kind == memory_kind::cuda)
+    if (from.device.kind == memory_kind::cuda || to.device.kind == memory_kind::cuda)
         throw error(errc::invalid_argument,
                     {.expected = "host memory", .found = "memory of a CUDA device",
                      .remedy = "stage the tensor to host memory first"});

@@ -37,8 +37,8 @@ CAIRN_DECL std::vector<placed_box> boxes_of_runs(const std::vector<run_list>& di
                      {local, index_vector(rank, 0)}};
         for (std::size_t d = 0; d < rank; ++d) {
             const run& r = dims[d][at[d]];
-            b.where.offsets[d] = r.begin;
-            b.where.shape[d] = b.local.shape[d] = r.length;
+            b.region.offsets[d] = r.begin;
+            b.region.shape[d] = b.local.shape[d] = r.length;
         }
         out.push_back(std::move(b));
         std::size_t d = rank;

@@ -11,12 +11,12 @@ namespace cairn::detail {
 
 template <class Byte>
 sharded_view flat_shards(const index_vector& extents, std::int64_t begin, std::int64_t end,
-                         Byte* memory, dtype type, device where) {
+                         Byte* memory, dtype type, device_id device) {
     sharded_view out{extents, type, {}};
     std::int64_t at = 0;
     for (box& b : boxes_of_flat_range(extents, begin, end)) {
         basic_tensor_view<Byte> v(
-            type, b.shape, memory + at * static_cast<std::int64_t>(size_of(type)), where);
+            type, b.shape, memory + at * static_cast<std::int64_t>(size_of(type)), device);
         at += b.volume();
         out.shards.emplace_back(std::move(b), v);
     }
@@ -28,15 +28,15 @@ sharded_view flat_shards(const index_vector& extents, std::int64_t begin, std::i
 namespace cairn {
 
 CAIRN_DECL sharded_view flat_shards(const index_vector& extents, std::int64_t begin,
-                                    std::int64_t end, void* memory, dtype type, device where) {
-    return detail::flat_shards(extents, begin, end, static_cast<std::byte*>(memory), type, where);
+                                    std::int64_t end, void* memory, dtype type, device_id device) {
+    return detail::flat_shards(extents, begin, end, static_cast<std::byte*>(memory), type, device);
 }
 
 CAIRN_DECL sharded_view flat_shards(const index_vector& extents, std::int64_t begin,
                                     std::int64_t end, const void* memory, dtype type,
-                                    device where) {
+                                    device_id device) {
     return detail::flat_shards(extents, begin, end, static_cast<const std::byte*>(memory), type,
-                               where);
+                               device);
 }
 
 }  // namespace cairn
