@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(what_goes_out_comes_back) {
         const tensor_view back = view_of(out);
         BOOST_TEST((back.type == type), name_of(type));
         BOOST_TEST((back.shape == v.shape && back.strides == v.strides));
-        BOOST_TEST((back.data == v.data && back.region == v.device));
+        BOOST_TEST((back.data == v.data && back.device == v.device));
     }
 }
 

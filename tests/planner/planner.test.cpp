@@ -81,10 +81,10 @@ BOOST_AUTO_TEST_CASE(read_items_cover_each_wanted_element_once) {
         std::vector<int> seen(16, 0);
         for (auto const& i : cairn::create_read_items("w", 0, stored, wanted)) {
             BOOST_TEST(stored[i.chunk].region.offsets[0] + i.source_offsets[0] ==
-                       wanted[i.part].offsets[0] + i.target_offsets[0]);
+                       wanted[i.shard_index].offsets[0] + i.target_offsets[0]);
             for (std::int64_t k = 0; k < i.shape[0]; ++k)
-                ++seen[static_cast<std::size_t>(wanted[i.part].offsets[0] + i.target_offsets[0] +
-                                                k)];
+                ++seen[static_cast<std::size_t>(wanted[i.shard_index].offsets[0] +
+                                                i.target_offsets[0] + k)];
         }
         BOOST_TEST(seen == std::vector<int>(16, 1), boost::test_tools::per_element());
     }

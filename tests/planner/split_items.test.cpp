@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(must_be_parts_of_their_leaf) {
     refuse([](auto& i) { i.region.shape[0] = 9; }, "[0:9, 0:6]");
     refuse([](auto& i) { i.region = box({0}, {8}); }, "[0:8]");
     refuse([](auto& i) { i.region.offsets[1] = -1; }, "-1");
-    refuse([](auto& i) { i.part = 1; }, "shard 1");
+    refuse([](auto& i) { i.shard_index = 1; }, "shard 1");
     refuse([](auto& i) { i.type = cairn::dtype::int32; }, "int32");
     refuse([](auto& i) { i.global_shape = {48}; }, "[48]");
     refuse([](auto& i) { i.kind = cairn::item_kind::value; }, "tensor 'w'");
@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(are_of_their_leaf_whatever_numbers_they_bear) {
     cairn::save_options o;
     o.planner.create_items = [](const cairn::flat_leaf&, items usual) {
         for (auto& i : usual) i.leaf = 0;
-        if (usual.front().kind == cairn::item_kind::value) usual.front().part = 0;
+        if (usual.front().kind == cairn::item_kind::value) usual.front().shard_index = 0;
         return usual;
     };
     cairn::state_dict sd{{"other", other}, {"one", 1}, {"two", 2}, {"w", saved}};

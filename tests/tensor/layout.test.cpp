@@ -166,7 +166,8 @@ BOOST_AUTO_TEST_CASE(copies_refuse_what_they_cannot_do) {
     BOOST_CHECK_EXCEPTION(copy({dtype::f32, index_vector{4}, a.data()}, to)(), error,
                           is(errc::shape_mismatch));
     BOOST_CHECK_EXCEPTION(
-        copy({dtype::f32, index_vector{2, 2}, a.data(), device_id{memory_kind::cuda, 0}}, to)(), error,
+        copy({dtype::f32, index_vector{2, 2}, a.data(), device_id{memory_kind::cuda, 0}}, to)(),
+        error,
         is(errc::invalid_argument));
     BOOST_CHECK_EXCEPTION(
         copy(good, {dtype::f32, index_vector{2, 2}, index_vector{0, 1}, b.data()})(), error,

@@ -22,7 +22,7 @@ namespace cairn::detail {
 /// Part of one shard, as a range of its elements in row-major order.
 struct shard_range {
     std::uint32_t tensor;  ///< Position among the gathered tensors.
-    std::uint32_t part;    ///< The owner's shard.
+    std::uint32_t shard_index;  ///< The owner's shard.
     box region;             ///< Of the whole.
     std::int64_t begin;
     std::int64_t end;

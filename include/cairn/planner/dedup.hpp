@@ -48,7 +48,8 @@ struct claim_on_key {
                          "wrap a value that differs between ranks in per_rank()");
             return;
         }
-        bool const known = item->part != write_item::no_part && other.part != write_item::no_part;
+        bool const known = item->shard_index != write_item::no_shard &&
+                           other.shard_index != write_item::no_shard;
         if (known && item->type != other.type)
             conflict(item->fqn, rank, "dtype " + std::string(name_of(item->type)), rank_of_other,
                      "dtype " + std::string(name_of(other.type)));
@@ -65,7 +66,7 @@ inline void check_claims(std::span<const save_plan> plans) {
         for (auto const& item : plans[r].items) {
             auto& first = claims.try_emplace(item.fqn, claim_on_key{r, &item}).first->second;
             first.check(item, r);
-            if (first.item->part == write_item::no_part) first = {r, &item};
+            if (first.item->shard_index == write_item::no_shard) first = {r, &item};
         }
     }
 }
@@ -90,7 +91,7 @@ inline void drop_empty_items(std::vector<save_plan>& plans) {
         for (auto const& i : p.items) {
             if (!is_empty(i)) continue;
             auto& kept = tensors.try_emplace(i.fqn, seen{&i}).first->second.kept;
-            if (kept->part == write_item::no_part) kept = &i;
+            if (kept->shard_index == write_item::no_shard) kept = &i;
         }
     }
     if (tensors.empty()) return;

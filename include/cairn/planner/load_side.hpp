@@ -155,14 +155,15 @@ private:
                                  (item.kind == item_kind::value ? "value" : "tensor") +
                                  " of the state",
                      .found = "leaf " + std::to_string(item.leaf) + ", shard " +
-                              std::to_string(item.part)});
+                              std::to_string(item.shard_index)});
     }
     tensor_view target_of(const read_item& item) const {
         auto const* t = item.leaf < state_->size() ? (*state_)[item.leaf].tensor() : nullptr;
-        if (t == nullptr || stored_->tensor(item.fqn) == nullptr || item.part >= t->shards.size() ||
-            !t->shards[item.part].writable)
+        if (t == nullptr || stored_->tensor(item.fqn) == nullptr ||
+            item.shard_index >= t->shards.size() || !t->shards[item.shard_index].writable)
             refuse(item);
-        return subview(t->shards[item.part].target_view(), box(item.target_offsets, item.shape));
+        return subview(t->shards[item.shard_index].target_view(),
+                       box(item.target_offsets, item.shape));
     }
     const value_leaf& value_of(const read_item& item) const {
         auto const* o = item.leaf < state_->size() ? (*state_)[item.leaf].value() : nullptr;

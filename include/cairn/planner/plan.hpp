@@ -34,9 +34,9 @@ struct write_item {
     std::uint64_t value_hash = 0;
     /// Index of the leaf and of its shard in the rank's own flat state; meaningless elsewhere.
     std::uint32_t leaf = 0;
-    std::uint32_t part = 0;
+    std::uint32_t shard_index = 0;
     /// As `part`: the rank has no shard of the tensor and may not know its dtype. The box is empty.
-    static constexpr std::uint32_t no_part = UINT32_MAX;
+    static constexpr std::uint32_t no_shard = UINT32_MAX;
 
     /// Bytes of content that this item adds to storage.
     std::uint64_t content_bytes() const noexcept {
@@ -61,7 +61,7 @@ struct read_item {
     std::string fqn{};
     item_kind kind = item_kind::value;
     std::uint32_t leaf = 0;   ///< The destination: leaf of this rank's flat state …
-    std::uint32_t part = 0;   ///< … and which of its shards.
+    std::uint32_t shard_index = 0;  ///< … and which of its shards.
     std::uint32_t chunk = 0;  ///< The source: position in `tensor_metadata::chunks`.
     index_vector source_offsets{};     ///< Relative to the stored chunk.
     index_vector target_offsets{};     ///< Relative to the destination shard.

@@ -73,7 +73,7 @@ inline std::vector<std::byte> encode_save_plan(const save_plan& p) {
         w.u8(static_cast<std::uint8_t>(i.kind));
         w.string(i.fqn);
         w.varint(i.leaf);
-        w.varint(i.part);
+        w.varint(i.shard_index);
         if (i.kind == item_kind::value) {
             w.varint(i.value_bytes);
             w.u64(i.value_hash);
@@ -104,7 +104,7 @@ inline save_plan decode_save_plan(std::span<const std::byte> b) {
         i.kind = detail::get_kind(r);
         i.fqn = r.string();
         i.leaf = static_cast<std::uint32_t>(r.varint());
-        i.part = static_cast<std::uint32_t>(r.varint());
+        i.shard_index = static_cast<std::uint32_t>(r.varint());
         if (i.kind == item_kind::value) {
             i.value_bytes = r.varint();
             i.value_hash = r.u64();
@@ -137,7 +137,7 @@ inline std::vector<std::byte> encode_load_plan(const load_plan& p) {
         w.u8(static_cast<std::uint8_t>(i.kind));
         w.string(i.fqn);
         w.varint(i.leaf);
-        w.varint(i.part);
+        w.varint(i.shard_index);
         w.varint(i.chunk);
         detail::put(w, i.source_offsets);
         detail::put(w, i.target_offsets);
@@ -159,7 +159,7 @@ inline load_plan decode_load_plan(std::span<const std::byte> b) {
         i.kind = detail::get_kind(r);
         i.fqn = r.string();
         i.leaf = static_cast<std::uint32_t>(r.varint());
-        i.part = static_cast<std::uint32_t>(r.varint());
+        i.shard_index = static_cast<std::uint32_t>(r.varint());
         i.chunk = static_cast<std::uint32_t>(r.varint());
         i.source_offsets = detail::get_sizes(r);
         i.target_offsets = detail::get_sizes(r);

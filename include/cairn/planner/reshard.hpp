@@ -33,7 +33,7 @@ inline std::vector<read_item> create_read_items(const std::string& fqn, std::uin
         i.fqn = fqn;
         i.kind = item_kind::shard;
         i.leaf = leaf;
-        i.part = static_cast<std::uint32_t>(p);
+        i.shard_index = static_cast<std::uint32_t>(p);
         i.chunk = static_cast<std::uint32_t>(c);
         i.source_offsets = relative_to(common, have).offsets;
         i.target_offsets = relative_to(common, want).offsets;
@@ -44,7 +44,7 @@ inline std::vector<read_item> create_read_items(const std::string& fqn, std::uin
         stored.size(), [&](std::size_t c) -> const box& { return stored[c].region; }, wanted.size(),
         [&](std::size_t p) -> const box& { return wanted[p]; }, meet);
     std::sort(out.begin(), out.end(), [](const read_item& a, const read_item& b) {
-        return std::pair(a.part, a.chunk) < std::pair(b.part, b.chunk);
+        return std::pair(a.shard_index, a.chunk) < std::pair(b.shard_index, b.chunk);
     });
     return out;
 }

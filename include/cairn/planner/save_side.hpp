@@ -118,15 +118,15 @@ public:
     item_data resolve(const write_item& item) const {
         auto const* leaf = item.leaf < state_->size() ? &(*state_)[item.leaf] : nullptr;
         if (item.kind == item_kind::value) {
-            if (leaf == nullptr || leaf->value() == nullptr || item.part >= values_.size())
+            if (leaf == nullptr || leaf->value() == nullptr || item.shard_index >= values_.size())
                 refuse(item, "a value of this rank's state", leaf);
-            return &values_[item.part];
+            return &values_[item.shard_index];
         }
         auto const* t = leaf == nullptr ? nullptr : leaf->tensor();
         if (t == nullptr) refuse(item, "a tensor of this rank's state", leaf);
         if (item.region.empty()) return const_tensor_view(t->type, item.region.shape, nullptr);
         return subview(const_tensor_view(shard_of(item, *t).view),
-                       relative_to(item.region, t->shards[item.part].region));
+                       relative_to(item.region, t->shards[item.shard_index].region));
     }
 
 private:
@@ -137,8 +137,8 @@ private:
         // An item says that the tensor is there, whatever this rank holds of it: where others hold
         // its elements an empty one is dropped, where nobody does it is missed.
         bool const nothing = t.global_shape.product() == 0, none = t.shards.empty();
-        auto const parts = nothing || none ? 1 : t.shards.size();
-        for (std::uint32_t part = 0; part < parts; ++part) {
+        auto const shards = nothing || none ? 1 : t.shards.size();
+        for (std::uint32_t n = 0; n < shards; ++n) {
             write_item w;
             w.fqn = name;
             w.kind = t.sharded ? item_kind::shard : item_kind::tensor;
@@ -147,9 +147,9 @@ private:
             w.global_shape = t.global_shape;
             w.region = nothing ? box::whole(t.global_shape)
                       : none  ? no_box(t)
-                              : t.shards[part].region;
+                              : t.shards[n].region;
             w.leaf = index;
-            w.part = none ? write_item::no_part : part;
+            w.shard_index = none ? write_item::no_shard : n;
             items.push_back(std::move(w));
         }
         return items;
@@ -173,17 +173,17 @@ private:
     }
     /// The shard that an item's box lies in. A box may be a part of it.
     static const shard& shard_of(const write_item& item, const tensor_leaf& t) {
-        if (item.part >= t.shards.size())
+        if (item.shard_index >= t.shards.size())
             throw error(errc::invalid_plan,
                         {.fqn = item.fqn,
                          .expected = "one of " + std::to_string(t.shards.size()) + " shards",
-                         .found = "shard " + std::to_string(item.part)});
-        auto const& s = t.shards[item.part];
+                         .found = "shard " + std::to_string(item.shard_index)});
+        auto const& s = t.shards[item.shard_index];
         if (!lies_within(item.region, t.global_shape) || !contains(s.region, item.region))
             throw error(errc::invalid_plan,
                         {.fqn = item.fqn,
-                         .expected = "a box within shard " + std::to_string(item.part) + ", " +
-                                     to_string(s.region),
+                         .expected = "a box within shard " + std::to_string(item.shard_index) +
+                                     ", " + to_string(s.region),
                          .found = to_string(item.region),
                          .remedy = "an item holds a shard or a part of one shard"});
         return s;
@@ -199,7 +199,7 @@ private:
                    t == nullptr ? "an item of kind object" : "an item of kind tensor or shard",
                    &leaf);
         if (t == nullptr) {
-            item.part = usual.front().part;
+            item.shard_index = usual.front().shard_index;
             item.value_bytes = usual.front().value_bytes;
             item.value_hash = usual.front().value_hash;
             return;
@@ -235,7 +235,7 @@ private:
         write_item w;
         w.fqn = name;
         w.leaf = index;
-        w.part = static_cast<std::uint32_t>(values_.size());
+        w.shard_index = static_cast<std::uint32_t>(values_.size());
         values_.push_back(o.get());
         value_digest const digest(values_.back());
         check_text(name, values_.back());

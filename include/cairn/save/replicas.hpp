@@ -48,8 +48,8 @@ inline std::vector<held_replica> decode_held(wire_reader& r) {
 inline const_tensor_view elements_of_item(const flat_state& state, const write_item& i) {
     const_tensor_view const none(i.type, i.region.shape, nullptr);
     auto const* t = i.leaf < state.size() ? state[i.leaf].tensor() : nullptr;
-    if (t == nullptr || i.part >= t->shards.size() || t->type != i.type) return none;
-    auto const& s = t->shards[i.part];
+    if (t == nullptr || i.shard_index >= t->shards.size() || t->type != i.type) return none;
+    auto const& s = t->shards[i.shard_index];
     if (!contains(s.region, i.region)) return none;
     return subview(const_tensor_view(s.view), relative_to(i.region, s.region));
 }

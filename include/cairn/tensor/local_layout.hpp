@@ -38,7 +38,8 @@ CAIRN_DECL local_layout packed_layout(index_vector global_shape, const std::vect
 /// @throws error invalid_argument when the range leaves the array, and for a layout whose boxes
 /// leave the whole or the array, or overlap.
 CAIRN_DECL sharded_view flat_shards(const local_layout& layout, std::int64_t begin,
-                                    std::int64_t end, void* memory, dtype type, device_id device = {});
+                                    std::int64_t end, void* memory, dtype type,
+                                    device_id device = {});
 /// Read-only memory: shards to save from.
 CAIRN_DECL sharded_view flat_shards(const local_layout& layout, std::int64_t begin,
                                     std::int64_t end, const void* memory, dtype type,

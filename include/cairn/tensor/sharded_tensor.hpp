@@ -92,7 +92,8 @@ sharded_view shard_by_mesh(const basic_tensor_view<Byte>& local, const index_vec
 /// A flat range `[begin, end)` of a tensor's elements that lies in one piece of memory.
 /// @throws error invalid_argument when the range leaves the tensor.
 CAIRN_DECL sharded_view flat_shards(const index_vector& extents, std::int64_t begin,
-                                    std::int64_t end, void* memory, dtype type, device_id device = {});
+                                    std::int64_t end, void* memory, dtype type,
+                                    device_id device = {});
 /// Read-only memory: shards to save from.
 CAIRN_DECL sharded_view flat_shards(const index_vector& extents, std::int64_t begin,
                                     std::int64_t end, const void* memory, dtype type,

@@ -43,7 +43,7 @@ CAIRN_DECL std::vector<std::pair<std::string, host_tensor>> gather_whole(
             return pack(schedule.of(static_cast<std::size_t>(ex.rank()), round),
                         [&](const shard_range& r) {
                             auto const& leaf = *leaves.at(schedule.tensors()[r.tensor].fqn);
-                            return leaf.shards[r.part].view;
+                            return leaf.shards[r.shard_index].view;
                         });
         });
         auto const got = all ? ex.all_gather(o) : ex.gather(o);
