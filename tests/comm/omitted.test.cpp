@@ -2,6 +2,7 @@
 // Verbs that were given no communicator: in a process of a launcher that is an error.
 #include <cairn/cairn.hpp>
 #include <cairn/comm/any_communicator.hpp>
+#include <cairn/comm/omitted.hpp>
 #include <cairn/comm/tcp_group.hpp>
 
 #include <boost/asio/use_future.hpp>
