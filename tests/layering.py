@@ -16,7 +16,7 @@ MAY_INCLUDE = {
     "tensor": {"error.hpp"},
     "metadata": {"error.hpp", "tensor"},
     "state": {"error.hpp", "tensor", "metadata"},
-    "format": {"error.hpp", "tensor", "metadata", "state/value.hpp", "state/big_int.hpp"},
+    "format": {"error.hpp", "tensor", "metadata"},
     "planner": {"error.hpp", "activity.hpp", "tensor", "metadata", "state"},
     "object_store": {"error.hpp", "completion.hpp"},
     "comm": {"error.hpp", "completion.hpp", "activity.hpp"},

@@ -2,7 +2,7 @@
 #ifndef CAIRN_TOOLS_JSON_HPP
 #define CAIRN_TOOLS_JSON_HPP
 
-#include <cairn/state/value.hpp>
+#include <cairn/metadata/value.hpp>
 #include <cairn/tensor/index_vector.hpp>
 
 #include <array>

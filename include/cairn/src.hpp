@@ -20,11 +20,13 @@
 #include <cairn/comm/tree/impl/group.ipp>
 #include <cairn/detail/impl/error.ipp>
 #include <cairn/load/impl/run_load.ipp>
+#include <cairn/metadata/impl/big_int.ipp>
 #include <cairn/metadata/impl/check.ipp>
 #include <cairn/metadata/impl/coverage.ipp>
 #include <cairn/metadata/impl/metadata.ipp>
 #include <cairn/metadata/impl/stored_bytes.ipp>
 #include <cairn/metadata/impl/tiling.ipp>
+#include <cairn/metadata/impl/value.ipp>
 #include <cairn/models/impl/broadcast_state.ipp>
 #include <cairn/models/impl/full_params.ipp>
 #include <cairn/models/impl/gather.ipp>
@@ -47,7 +49,6 @@
 #include <cairn/planner/impl/default_planner.ipp>
 #include <cairn/planner/impl/empty_state_planner.ipp>
 #include <cairn/save/impl/run_save.ipp>
-#include <cairn/state/impl/big_int.ipp>
 #include <cairn/state/impl/bytes_value.ipp>
 #include <cairn/state/impl/converted.ipp>
 #include <cairn/state/impl/copy_leaf.ipp>
@@ -59,7 +60,6 @@
 #include <cairn/state/impl/older_keys.ipp>
 #include <cairn/state/impl/state_dict.ipp>
 #include <cairn/state/impl/unflatten.ipp>
-#include <cairn/state/impl/value.ipp>
 #include <cairn/state/impl/value_traits.ipp>
 #include <cairn/storage/impl/torch_reader.ipp>
 #include <cairn/storage/impl/torch_writer.ipp>

@@ -12,7 +12,7 @@
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/item.hpp>
-#include <cairn/load/shared_items.hpp>
+#include <cairn/load/read_once/shared_items.hpp>
 #include <cairn/metadata/check.hpp>
 #include <cairn/planner/plan_codec.hpp>
 

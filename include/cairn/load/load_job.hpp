@@ -8,9 +8,9 @@
 #include <cairn/load/load_fsm.hpp>
 #include <cairn/load/load_turns.hpp>
 #include <cairn/load/options.hpp>
-#include <cairn/load/plane_groups.hpp>
-#include <cairn/load/shared_items.hpp>
-#include <cairn/load/shared_reads.hpp>
+#include <cairn/load/read_once/plane_groups.hpp>
+#include <cairn/load/read_once/shared_items.hpp>
+#include <cairn/load/read_once/shared_reads.hpp>
 #include <cairn/planner/erased_planner.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/state/converted.hpp>

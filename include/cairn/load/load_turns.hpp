@@ -4,8 +4,8 @@
 
 #include <cairn/completion.hpp>
 #include <cairn/detail/phases.hpp>
-#include <cairn/load/broadcast_parts.hpp>
-#include <cairn/load/shared_reads.hpp>
+#include <cairn/load/read_once/broadcast_parts.hpp>
+#include <cairn/load/read_once/shared_reads.hpp>
 #include <cairn/load/stored_windows.hpp>
 #include <cairn/planner/erased_planner.hpp>
 #include <cairn/storage/erased_storage.hpp>

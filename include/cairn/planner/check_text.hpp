@@ -4,8 +4,8 @@
 
 #include <cairn/detail/utf8.hpp>
 #include <cairn/error.hpp>
+#include <cairn/metadata/value.hpp>
 #include <cairn/planner/plan.hpp>
-#include <cairn/state/value.hpp>
 
 #include <cstddef>
 #include <string>

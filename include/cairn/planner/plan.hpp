@@ -3,7 +3,7 @@
 #define CAIRN_PLANNER_PLAN_HPP
 
 #include <cairn/metadata/metadata.hpp>
-#include <cairn/state/value.hpp>
+#include <cairn/metadata/value.hpp>
 #include <cairn/tensor/view.hpp>
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_PLANNER_VALUE_HASH_HPP
 #define CAIRN_PLANNER_VALUE_HASH_HPP
 
-#include <cairn/state/value.hpp>
+#include <cairn/metadata/value.hpp>
 
 #include <bit>
 #include <cstdint>

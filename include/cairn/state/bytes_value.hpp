@@ -3,7 +3,7 @@
 #define CAIRN_STATE_BYTES_VALUE_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/state/value.hpp>
+#include <cairn/metadata/value.hpp>
 
 #include <cstddef>
 #include <memory>

@@ -3,7 +3,7 @@
 #define CAIRN_STATE_FLAT_STATE_HPP
 
 #include <cairn/metadata/metadata.hpp>
-#include <cairn/state/value.hpp>
+#include <cairn/metadata/value.hpp>
 #include <cairn/tensor/traits.hpp>
 
 #include <array>

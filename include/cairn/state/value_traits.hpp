@@ -3,7 +3,7 @@
 #define CAIRN_STATE_VALUE_TRAITS_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/state/value.hpp>
+#include <cairn/metadata/value.hpp>
 
 #include <concepts>
 #include <cstddef>

@@ -3,7 +3,7 @@
 #define CAIRN_FORMAT_PICKLE_TO_VALUE_HPP
 
 #include <cairn/format/pickle/tree.hpp>
-#include <cairn/state/value.hpp>
+#include <cairn/metadata/value.hpp>
 
 #include <bit>
 #include <cstdint>

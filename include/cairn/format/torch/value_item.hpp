@@ -7,7 +7,7 @@
 #include <cairn/format/pickle/writer.hpp>
 #include <cairn/format/torch/archive.hpp>
 #include <cairn/format/zip/reader.hpp>
-#include <cairn/state/value.hpp>
+#include <cairn/metadata/value.hpp>
 
 #include <algorithm>
 #include <cstdint>

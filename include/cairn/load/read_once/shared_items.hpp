@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_LOAD_SHARED_ITEMS_HPP
-#define CAIRN_LOAD_SHARED_ITEMS_HPP
+#ifndef CAIRN_LOAD_READ_ONCE_SHARED_ITEMS_HPP
+#define CAIRN_LOAD_READ_ONCE_SHARED_ITEMS_HPP
 
 #include <cairn/detail/wire.hpp>
 #include <cairn/load/options.hpp>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_LOAD_BROADCAST_PARTS_HPP
-#define CAIRN_LOAD_BROADCAST_PARTS_HPP
+#ifndef CAIRN_LOAD_READ_ONCE_BROADCAST_PARTS_HPP
+#define CAIRN_LOAD_READ_ONCE_BROADCAST_PARTS_HPP
 
 #include <cairn/activity.hpp>
 #include <cairn/comm/erased_data_plane.hpp>
 #include <cairn/completion.hpp>
-#include <cairn/load/pieces.hpp>
-#include <cairn/load/plane_groups.hpp>
-#include <cairn/load/shared_reads.hpp>
+#include <cairn/load/read_once/pieces.hpp>
+#include <cairn/load/read_once/plane_groups.hpp>
+#include <cairn/load/read_once/shared_reads.hpp>
 #include <cairn/load/stored_windows.hpp>
 #include <cairn/planner/erased_planner.hpp>
 #include <cairn/tensor/convert.hpp>

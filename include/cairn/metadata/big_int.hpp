@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_STATE_BIG_INT_HPP
-#define CAIRN_STATE_BIG_INT_HPP
+#ifndef CAIRN_METADATA_BIG_INT_HPP
+#define CAIRN_METADATA_BIG_INT_HPP
 
 #include <cairn/detail/config.hpp>
 
@@ -47,7 +47,7 @@ private:
 }  // namespace cairn
 
 #ifdef CAIRN_HEADER_ONLY
-#include <cairn/state/impl/big_int.ipp>
+#include <cairn/metadata/impl/big_int.ipp>
 #endif
 
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_STATE_VALUE_HPP
-#define CAIRN_STATE_VALUE_HPP
+#ifndef CAIRN_METADATA_VALUE_HPP
+#define CAIRN_METADATA_VALUE_HPP
 
 #include <cairn/detail/config.hpp>
 #include <cairn/error.hpp>
-#include <cairn/state/big_int.hpp>
+#include <cairn/metadata/big_int.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -186,7 +186,7 @@ T value::as() const {
 }  // namespace cairn
 
 #ifdef CAIRN_HEADER_ONLY
-#include <cairn/state/impl/value.ipp>
+#include <cairn/metadata/impl/value.ipp>
 #endif
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_LOAD_SHARED_READS_HPP
-#define CAIRN_LOAD_SHARED_READS_HPP
+#ifndef CAIRN_LOAD_READ_ONCE_SHARED_READS_HPP
+#define CAIRN_LOAD_READ_ONCE_SHARED_READS_HPP
 
-#include <cairn/load/shared_items.hpp>
+#include <cairn/load/read_once/shared_items.hpp>
 #include <cairn/planner/report.hpp>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_LOAD_PLANE_GROUPS_HPP
-#define CAIRN_LOAD_PLANE_GROUPS_HPP
+#ifndef CAIRN_LOAD_READ_ONCE_PLANE_GROUPS_HPP
+#define CAIRN_LOAD_READ_ONCE_PLANE_GROUPS_HPP
 
 #include <cairn/comm/erased_data_plane.hpp>
 #include <cairn/detail/wire.hpp>

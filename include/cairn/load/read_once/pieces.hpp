@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_LOAD_PIECES_HPP
-#define CAIRN_LOAD_PIECES_HPP
+#ifndef CAIRN_LOAD_READ_ONCE_PIECES_HPP
+#define CAIRN_LOAD_READ_ONCE_PIECES_HPP
 
 #include <cairn/tensor/box.hpp>
 #include <cairn/tensor/index_vector.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_STATE_IMPL_VALUE_IPP
-#define CAIRN_STATE_IMPL_VALUE_IPP
+#ifndef CAIRN_METADATA_IMPL_VALUE_IPP
+#define CAIRN_METADATA_IMPL_VALUE_IPP
 
-#include <cairn/state/value.hpp>
+#include <cairn/metadata/value.hpp>
 
 #include <cairn/detail/utf8.hpp>
 

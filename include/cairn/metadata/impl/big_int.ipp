@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_STATE_IMPL_BIG_INT_IPP
-#define CAIRN_STATE_IMPL_BIG_INT_IPP
+#ifndef CAIRN_METADATA_IMPL_BIG_INT_IPP
+#define CAIRN_METADATA_IMPL_BIG_INT_IPP
 
-#include <cairn/state/big_int.hpp>
+#include <cairn/metadata/big_int.hpp>
 
 #include <algorithm>
 #include <cstddef>
