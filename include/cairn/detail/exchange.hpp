@@ -21,11 +21,11 @@ namespace cairn::detail {
 class exchange {
 public:
     /// @param timeout  For each exchange.
-    /// @param shown    What this rank works on, for groups that can tell the others.
+    /// @param activity   What this rank works on, for groups that can tell the others.
     exchange(erased_communicator& comm, int root, std::chrono::milliseconds timeout,
-             const std::shared_ptr<activity>& shown = nullptr)
+             const std::shared_ptr<cairn::activity>& activity = nullptr)
         : comm_(comm), root_(root), timeout_(timeout) {
-        comm_.share(shown);
+        comm_.share(activity);
     }
     exchange(exchange&&) = delete;
     ~exchange() { comm_.share(nullptr); }

@@ -19,7 +19,7 @@ namespace cairn::detail {
 /// Times this rank's phases, and shows them to those who wait for it.
 class phase_clock {
 public:
-    const std::shared_ptr<activity>& shown() const noexcept { return shown_; }
+    const std::shared_ptr<cairn::activity>& activity() const noexcept { return activity_; }
 
     /// The phase before ends; work that no other rank waits for has none.
     /// @param phase  A string literal.
@@ -27,7 +27,7 @@ public:
         stop();
         current_ = phase;
         since_ = activity::clock::now();
-        shown_->enter(phase);
+        activity_->enter(phase);
     }
     void stop() {
         if (current_ == nullptr) return;
@@ -45,7 +45,7 @@ public:
     }
 
 private:
-    std::shared_ptr<activity> shown_ = std::make_shared<activity>();
+    std::shared_ptr<cairn::activity> activity_ = std::make_shared<cairn::activity>();
     const char* current_ = nullptr;
     activity::clock::time_point since_{};
     std::vector<std::pair<std::string, std::int64_t>> times_{};

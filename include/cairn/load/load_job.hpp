@@ -35,7 +35,7 @@ public:
              erased_load_planner& planner, erased_storage_reader& reader,
              erased_data_plane* plane)
         : state_(state), refused_(std::move(refused)), id_(id), options_(options),
-          exchange_(comm, options.coordinator, options.exchange_timeout, clock_.shown()),
+          exchange_(comm, options.coordinator, options.exchange_timeout, clock_.activity()),
           planner_(planner), reader_(reader), plane_(plane),
           turns_(planner, reader, plane, clock_, options.exchange_timeout, meta_),
           fsm_(exchange_.coordinator()) {}
@@ -129,7 +129,7 @@ private:
         planner_.set_up_load(state_, std::as_const(meta_), exchange_.rank(),
                              exchange_.coordinator());
         storage_setup const me{exchange_.rank(), exchange_.size(), exchange_.coordinator(),
-                               meta_.save_id, clock_.shown()};
+                               meta_.save_id, clock_.activity()};
         reader_.set_up_reader(std::as_const(meta_), me);
         place_ = place_in(plane_);
         wire_writer w;

@@ -90,7 +90,7 @@ public:
     std::vector<std::byte> broadcast(const load_plan& plan, bool whole) {
         if (plane_ != nullptr)
             timed(shared_reads::once_sent, [&] {
-                part_broadcaster(*plane_, windows_, planner_, plan, *clock_.shown(), timeout_,
+                part_broadcaster(*plane_, windows_, planner_, plan, *clock_.activity(), timeout_,
                                  whole)
                     .run(shared_.to_send());
             });

@@ -32,7 +32,7 @@ public:
              const save_options& options, erased_communicator& comm,
              erased_save_planner& planner, erased_storage_writer& writer)
         : state_(state), refused_(std::move(refused)), id_(id), options_(options),
-          exchange_(comm, options.coordinator, options.exchange_timeout, clock_.shown()),
+          exchange_(comm, options.coordinator, options.exchange_timeout, clock_.activity()),
           planner_(planner), writer_(writer), fsm_(exchange_.coordinator()) {}
 
     /// @throws error with every failed rank's own failure.
@@ -133,7 +133,7 @@ private:
         begun_ = true;
         planner_.set_up_save(state_, exchange_.rank(), exchange_.coordinator());
         storage_setup const me{exchange_.rank(), exchange_.size(), exchange_.coordinator(),
-                               report_.save_id, clock_.shown()};
+                               report_.save_id, clock_.activity()};
         writer_.set_up_writer(me);
         local_ = writer_.prepare_local_save_plan(planner_.create_local_save_plan());
         check_names(local_);

@@ -94,8 +94,8 @@ public:
     /// @param standing  The files of the checkpoint that was published.
     /// @return What could not be done, as warnings.
     std::vector<std::string> sweep(Store& store, const std::set<std::string>& standing,
-                                   activity* shown) {
-        leftovers<Store> old(store, standing, shown);
+                                   cairn::activity* activity) {
+        leftovers<Store> old(store, standing, activity);
         if (!old_problem_.empty()) old.warn(old_problem_);
         old.collect(name_, intent_.replaced_id);
         if (old.remove_replaced(intent_.replaced, intent_.replaced_id)) old.forget(name_);
@@ -113,8 +113,8 @@ public:
 
     /// The save has failed, but not every rank is known to have removed its files, and some may
     /// still write. What is there goes; the intent stays for what may come.
-    std::vector<std::string> remove_planned(Store& store, activity* shown) {
-        leftovers<Store> own(store, nothing(), shown);
+    std::vector<std::string> remove_planned(Store& store, cairn::activity* activity) {
+        leftovers<Store> own(store, nothing(), activity);
         if (!name_.empty()) {
             (void)own.remove_planned(intent_.names, intent_.save_id, true);
             (void)own.sync();

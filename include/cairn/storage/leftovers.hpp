@@ -28,9 +28,9 @@ public:
     static constexpr std::chrono::hours intent_expiry{24};
 
     /// @param standing  The files that the metadata which stands there names.
-    /// @param shown     Told of each file; may be null.
-    leftovers(Store& store, const std::set<std::string>& standing, activity* shown)
-        : store_(store), standing_(standing), shown_(shown) {}
+    /// @param activity     Told of each file; may be null.
+    leftovers(Store& store, const std::set<std::string>& standing, cairn::activity* activity)
+        : store_(store), standing_(standing), activity_(activity) {}
 
     /// Removes the files of a checkpoint that was replaced.
     /// @return Whether nothing is left of them that a later save could still remove.
@@ -152,7 +152,7 @@ private:
                 bool must_be_its_own) {
         bool gone = true;
         for (auto const& name : names) {
-            if (shown_ != nullptr) shown_->advance();
+            if (activity_ != nullptr) activity_->advance();
             if (standing_.count(name) != 0) continue;
             if (needed_.count(name) != 0) {
                 gone = false;
@@ -185,7 +185,7 @@ private:
     static constexpr std::uint64_t most_bytes = std::uint64_t{1} << 28;
     Store& store_;
     const std::set<std::string>& standing_;
-    activity* shown_;
+    cairn::activity* activity_;
     std::set<std::string> needed_{};  ///< By saves that may still commit.
     std::vector<std::string> warnings_{};
     std::size_t unsaid_ = 0;

@@ -27,10 +27,10 @@ namespace cairn::detail {
 template <class Handle>
 class open_file {
 public:
-    /// @param shown  Told of every read; may be null.
-    open_file(Handle h, std::string described, activity* shown = nullptr)
+    /// @param activity  Told of every read; may be null.
+    open_file(Handle h, std::string described, cairn::activity* activity = nullptr)
         : handle_(std::move(h)), described_(std::move(described)), size_(handle_.size()),
-          shown_(shown) {}
+          activity_(activity) {}
 
     void read(std::uint64_t at, std::span<std::byte> into) {
         if (!fits_in(at, into.size(), size_)) {
@@ -42,7 +42,7 @@ public:
                          .remedy = "the file is truncated"});
         }
         if (!into.empty()) handle_.read(at, into);
-        if (shown_ != nullptr) shown_->advance();
+        if (activity_ != nullptr) activity_->advance();
     }
     std::uint64_t size() const noexcept { return size_; }
     const std::string& described() const noexcept { return described_; }
@@ -78,7 +78,7 @@ private:
     Handle handle_;
     std::string described_;
     std::uint64_t size_;
-    activity* shown_;
+    cairn::activity* activity_;
     std::mutex m_;
     std::optional<format::native::file_footer> footer_;
 };

@@ -19,10 +19,10 @@ namespace cairn::detail {
 
 /// Writes to an object in parts, and says so after each.
 template <class Handle>
-class shown_writes {
+class active_writes {
 public:
     /// @param to  May be null.
-    shown_writes(Handle& h, activity* to) : handle_(h), to_(to) {}
+    active_writes(Handle& h, activity* to) : handle_(h), to_(to) {}
     void write(std::uint64_t at, byte_span b) {
         constexpr std::size_t part = std::size_t{64} << 20;
         for (std::size_t done = 0; done < b.size(); done += part) {

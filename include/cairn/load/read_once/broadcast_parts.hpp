@@ -36,9 +36,9 @@ public:
     /// @param whole    Whether the plane's ranks are the job's, so that its errors name the right
     ///                  ones.
     part_broadcaster(erased_data_plane& plane, stored_windows& windows,
-                     erased_load_planner& planner, const load_plan& plan, activity& shown,
+                     erased_load_planner& planner, const load_plan& plan, cairn::activity& activity,
                      std::chrono::milliseconds timeout, bool whole)
-        : plane_(plane), windows_(windows), planner_(planner), plan_(plan), shown_(shown),
+        : plane_(plane), windows_(windows), planner_(planner), plan_(plan), activity_(activity),
           timeout_(timeout), whole_(whole) {}
 
     /// @throws error; what failed on this rank alone, after all broadcasts
@@ -166,14 +166,14 @@ private:
         auto const by = deadline_after(timeout_);
         (void)await_completion<done_t>(
             [&](auto done) { plane_.broadcast(bytes, root, by, std::move(done)); });
-        shown_.advance();
+        activity_.advance();
     }
 
     erased_data_plane& plane_;
     stored_windows& windows_;
     erased_load_planner& planner_;
     const load_plan& plan_;
-    activity& shown_;
+    cairn::activity& activity_;
     std::chrono::milliseconds timeout_;
     bool whole_;
     std::vector<piece> batch_{};

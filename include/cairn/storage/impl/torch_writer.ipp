@@ -182,15 +182,15 @@ struct torch_writer::state {
     }
 
     void sweep(save_end end, completion<sweep_result> done) {
-        auto* const shown = me.activity.get();
+        auto* const activity = me.activity.get();
         sweep_result result;
         switch (end) {
             case save_end::committed:
-                result.warnings = hold.sweep(placed, published, shown);
+                result.warnings = hold.sweep(placed, published, activity);
                 break;
             case save_end::abandoned: result.warnings = hold.release(placed); break;
             case save_end::uncertain:
-                result.warnings = hold.remove_planned(placed, shown);
+                result.warnings = hold.remove_planned(placed, activity);
                 break;
         }
         running.reset();
@@ -268,12 +268,12 @@ struct torch_writer::state {
             std::lock_guard const lock(files_mutex);
             created.push_back(f.name);
         }
-        detail::shown_writes shown(handle, me.activity.get());
+        detail::active_writes writes(handle, me.activity.get());
         auto const mark = detail::owners_mark(me.save_id);
-        if (with_footer) shown.write(size - mark.size(), mark);
+        if (with_footer) writes.write(size - mark.size(), mark);
         std::vector<write_result> results;
         if (!f.items.empty())
-            size = detail::write_file(shown, f, data, me.save_id, results);
+            size = detail::write_file(writes, f, data, me.save_id, results);
         handle.finish(options.sync_files);
         std::lock_guard const lock(job.m);
         job.results.file_sizes.emplace(f.name, size);
