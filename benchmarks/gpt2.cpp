@@ -59,11 +59,16 @@ bool parse(int argc, char** argv, arguments& a) {
             continue;
         }
         int const v = std::atoi(word.c_str());
-        if (o == "--ranks") a.ranks = v;
-        else if (o == "--steps") a.steps = v;
-        else if (o == "--sync") a.sync = v != 0;
-        else if (o == "--timeout") a.timeout = v;
-        else return false;
+        if (o == "--ranks")
+            a.ranks = v;
+        else if (o == "--steps")
+            a.steps = v;
+        else if (o == "--sync")
+            a.sync = v != 0;
+        else if (o == "--timeout")
+            a.timeout = v;
+        else
+            return false;
     }
     return (a.mode == "save" || a.mode == "load") && a.ranks > 0 && a.steps > 0 &&
            (a.group == "tcp" || a.group == "mpi" || a.group == "nccl") &&
@@ -93,8 +98,9 @@ struct result {
     static result decode(const cairn::message& m) {
         std::vector<double> all(m.size() / sizeof(double));
         std::memcpy(all.data(), m.data(), m.size());
-        return {static_cast<std::uint64_t>(all[0]), static_cast<std::uint64_t>(all[1]), all[2],
-                all[3], static_cast<std::uint64_t>(all[4]), {all.begin() + 5, all.end()}};
+        return {
+            static_cast<std::uint64_t>(all[0]), static_cast<std::uint64_t>(all[1]), all[2], all[3],
+            static_cast<std::uint64_t>(all[4]), {all.begin() + 5, all.end()}};
     }
 };
 
@@ -181,9 +187,8 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
     mine.maxrss_kib = static_cast<double>(u.ru_maxrss);
     mine.cpu_s = seconds(u.ru_utime) + seconds(u.ru_stime);
     mine.process = static_cast<std::uint64_t>(getpid());
-    auto const got = cairn::await_completion<std::vector<cairn::message>>([&](auto done) {
-        ranks.gather(mine.encode(), 0, cairn::no_deadline, std::move(done));
-    });
+    auto const got = cairn::await_completion<std::vector<cairn::message>>(
+        [&](auto done) { ranks.gather(mine.encode(), 0, cairn::no_deadline, std::move(done)); });
     if (ranks.rank() != 0) return;
     std::vector<result> all;
     for (auto const& m : got) all.push_back(result::decode(m));

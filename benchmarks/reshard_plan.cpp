@@ -53,10 +53,14 @@ void one_box(benchmark::State& state) {
 }
 
 BENCHMARK(other_number_of_ranks)
-    ->RangeMultiplier(4)->Range(64, 65536)->Complexity(benchmark::oNLogN)
+    ->RangeMultiplier(4)
+    ->Range(64, 65536)
+    ->Complexity(benchmark::oNLogN)
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK(one_box)
-    ->RangeMultiplier(4)->Range(64, 65536)->Complexity(benchmark::oNLogN)
+    ->RangeMultiplier(4)
+    ->Range(64, 65536)
+    ->Complexity(benchmark::oNLogN)
     ->Unit(benchmark::kMicrosecond);
 
 }  // namespace

@@ -22,10 +22,10 @@ int main() {
         std::vector<float> rows(2 * 4, me);
         std::int64_t step = 100;
         cairn::state_dict state{
-            {"weight", cairn::shard_by_mesh(
-                           cairn::tensor_view(cairn::dtype::float32, {2, 4}, rows.data()),
-                           {2 * n, 4}, cairn::device_mesh::line(n), {cairn::shard_along{0}},
-                           ranks.rank())},
+            {"weight",
+             cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::float32, {2, 4}, rows.data()),
+                                  {2 * n, 4}, cairn::device_mesh::line(n), {cairn::shard_along{0}},
+                                  ranks.rank())},
             {"step", std::ref(step)}};
         auto const name = [](int r, const std::string& save_id) {
             return "part_" + std::to_string(r) + "_" + save_id + ".raw";
@@ -39,10 +39,10 @@ int main() {
         if (rows != std::vector<float>(rows.size(), me) || step != 100) ++wrong;
 
         // The order of the protocol; the coordinator alone plans for all, finishes, sweeps.
-        auto const expected =
-            ranks.rank() == 0 ? call_log{"reset", "set up", "prepare local", "prepare global",
-                                         "write", "finish", "sweep"}
-                              : call_log{"reset", "set up", "prepare local", "write"};
+        auto const expected = ranks.rank() == 0
+                                  ? call_log{"reset", "set up", "prepare local", "prepare global",
+                                             "write", "finish", "sweep"}
+                                  : call_log{"reset", "set up", "prepare local", "write"};
         if (saved != expected) ++wrong;
         if (ranks.rank() != 0) return;
         auto const print = [](const char* title, const call_log& log) {

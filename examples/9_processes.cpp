@@ -13,9 +13,8 @@ int main() {
         // Two rows of a matrix with as many as there are ranks.
         std::vector<float> rows(2 * 3, static_cast<float>(ranks.rank()));
         cairn::sharded_view const weight = cairn::shard_by_mesh(
-            cairn::tensor_view(cairn::dtype::float32, {2, 3}, rows.data()),
-            {2 * ranks.size(), 3}, cairn::device_mesh::line(ranks.size()), {cairn::shard_along{0}},
-            ranks.rank());
+            cairn::tensor_view(cairn::dtype::float32, {2, 3}, rows.data()), {2 * ranks.size(), 3},
+            cairn::device_mesh::line(ranks.size()), {cairn::shard_along{0}}, ranks.rank());
         cairn::state_dict state{{"weight", weight}};
 
         cairn::save(state, "ckpt/processes", ranks);

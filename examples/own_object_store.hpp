@@ -24,6 +24,7 @@ class my_store {
         return s_->objects.count(n) ? s_->objects[n] : nullptr;
     }
     cairn::error no(cairn::errc e, std::string_view n) { return {e, {.file = describe(n)}}; }
+
 public:
     struct handle {
         std::shared_ptr<shared> s;

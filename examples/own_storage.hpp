@@ -83,8 +83,8 @@ inline cairn::index_vector numbers(const json::value& list) {
     for (auto const& n : list.as_array()) s.push_back(n.to_number<std::int64_t>());
     return s;
 }
-inline std::variant<cairn::tensor_metadata, cairn::value_metadata> parse(
-    std::string_view fqn, const json::object& o) {
+inline std::variant<cairn::tensor_metadata, cairn::value_metadata> parse(std::string_view fqn,
+                                                                         const json::object& o) {
     if (o.find("chunks") == o.end()) return cairn::value_metadata{place(o)};
     cairn::tensor_metadata t;
     auto const type = cairn::dtype_from_name(std::string(o.at("dtype").as_string()));
@@ -95,8 +95,7 @@ inline std::variant<cairn::tensor_metadata, cairn::value_metadata> parse(
     for (auto const& c : o.at("chunks").as_array()) {
         auto const& chunk = c.as_object();
         t.chunks.push_back(
-            {cairn::box{numbers(chunk.at("offsets")), numbers(chunk.at("lengths"))},
-             place(chunk)});
+            {cairn::box{numbers(chunk.at("offsets")), numbers(chunk.at("lengths"))}, place(chunk)});
         boxes.push_back(t.chunks.back().region);
     }
     cairn::check_coverage(std::string(fqn), t.shape, boxes);  // the planner trusts metadata

@@ -35,11 +35,16 @@ bool parse(int argc, char** argv, job& j) {
     j.until = std::atoll(argv[2]);
     for (int i = 3; i + 1 < argc; i += 2) {
         std::string const o = argv[i];
-        if (o == "--save-every") j.save_every = std::atoll(argv[i + 1]);
-        else if (o == "--resume") j.resume = argv[i + 1];
-        else if (o == "--text") j.text = argv[i + 1];
-        else if (o == "--ranks") j.ranks = std::atoi(argv[i + 1]);
-        else return false;
+        if (o == "--save-every")
+            j.save_every = std::atoll(argv[i + 1]);
+        else if (o == "--resume")
+            j.resume = argv[i + 1];
+        else if (o == "--text")
+            j.text = argv[i + 1];
+        else if (o == "--ranks")
+            j.ranks = std::atoi(argv[i + 1]);
+        else
+            return false;
     }
     return argc % 2 == 1 && j.until > 0 && j.ranks > 0;
 }
@@ -52,8 +57,8 @@ void train(const job& j, const charlm::corpus& text, cairn::any_communicator& ra
     auto const tell = [&](const char* what) {
         auto const print = t.fingerprint();  // all ranks together
         if (speaks)
-            std::printf("  %s at step %lld: state %016llx\n", what,
-                        static_cast<long long>(t.step), static_cast<unsigned long long>(print));
+            std::printf("  %s at step %lld: state %016llx\n", what, static_cast<long long>(t.step),
+                        static_cast<unsigned long long>(print));
     };
     if (!j.resume.empty()) {
         cairn::load(t, j.resume, ranks);
@@ -84,8 +89,9 @@ void train(const job& j, const charlm::corpus& text, cairn::any_communicator& ra
 int main(int argc, char** argv) {
     job j;
     if (!parse(argc, argv, j)) {
-        std::fprintf(stderr, "usage: train_charlm DIR STEPS [--save-every K] [--resume CKPT] "
-                             "[--text FILE] [--ranks N]\n");
+        std::fprintf(stderr,
+                     "usage: train_charlm DIR STEPS [--save-every K] [--resume CKPT] "
+                     "[--text FILE] [--ranks N]\n");
         return 2;
     }
     std::ifstream file(j.text, std::ios::binary);
@@ -98,9 +104,8 @@ int main(int argc, char** argv) {
     }
     charlm::corpus const corpus(text);
     try {
-        cairn::run_launched_ranks(j.ranks, 2, [&](auto groups) {
-            train(j, corpus, groups[0], std::move(groups[1]));
-        });
+        cairn::run_launched_ranks(
+            j.ranks, 2, [&](auto groups) { train(j, corpus, groups[0], std::move(groups[1])); });
     } catch (const std::exception& e) {
         std::fprintf(stderr, "train_charlm: %s\n", e.what());
         return 1;

@@ -11,8 +11,9 @@
 #include <string>
 
 int main(int argc, char** argv) {
-    CLI::App app{"Looks at, checks, compares and re-shards checkpoints of cairn and PyTorch DCP; "
-                 "starts programs as ranks."};
+    CLI::App app{
+        "Looks at, checks, compares and re-shards checkpoints of cairn and PyTorch DCP; "
+        "starts programs as ranks."};
     app.require_subcommand(1);
     std::string a, b, fqn;
     bool json = false, raw = false;
@@ -43,10 +44,12 @@ int main(int argc, char** argv) {
 
     tool::launch_options launch;
     auto* const start = app.add_subcommand("launch", "start a program as N ranks on this host");
-    start->add_option("-n,--ranks", launch.ranks, "how many")->required()
+    start->add_option("-n,--ranks", launch.ranks, "how many")
+        ->required()
         ->check(CLI::Range(1, 65536));
-    start->add_option("--grace", launch.grace,
-                      "seconds for the others to end when a rank has failed")
+    start
+        ->add_option("--grace", launch.grace,
+                     "seconds for the others to end when a rank has failed")
         ->check(CLI::Range(0, 86400));
     start->add_option("PROGRAM", launch.command, "after --: the program and its arguments")
         ->required();

@@ -74,17 +74,17 @@ int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
     auto const& m = from.meta();
     if (m.value(fqn) != nullptr) {
         if (raw)
-            throw cairn::error(cairn::errc::kind_mismatch,
-                               {.fqn = fqn, .expected = "a tensor", .found = "an object",
-                                .remedy = "leave --raw out"});
+            throw cairn::error(cairn::errc::kind_mismatch, {.fqn = fqn,
+                                                            .expected = "a tensor",
+                                                            .found = "an object",
+                                                            .remedy = "leave --raw out"});
         std::cout << json(from.objects({fqn}).at(0)) << '\n';
         return fine;
     }
     auto const* t = m.tensor(fqn);
     if (t == nullptr)
-        throw cairn::error(
-            cairn::errc::missing_key,
-            {.fqn = fqn, .file = checkpoint, .remedy = "cairn ls lists the names"});
+        throw cairn::error(cairn::errc::missing_key,
+                           {.fqn = fqn, .file = checkpoint, .remedy = "cairn ls lists the names"});
     check_stored_bytes(m, [&](std::string_view key) { return key == fqn; });
     if (raw) {
         for (auto const& b : row_pieces(*t, read_at_once)) {

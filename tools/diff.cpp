@@ -93,8 +93,7 @@ private:
         findings_[fqn] =
             std::string(cairn::name_of(t.type)) + ' ' + to_string(t.shape) + ", " +
             std::to_string(d.bytes) + " of " +
-            std::to_string(static_cast<std::uint64_t>(t.shape.product()) *
-                           cairn::size_of(t.type)) +
+            std::to_string(static_cast<std::uint64_t>(t.shape.product()) * cairn::size_of(t.type)) +
             " bytes differ, largest difference " + number(d.most);
     }
 

@@ -105,7 +105,8 @@ private:
         id_ = {l.addresses(), cairn::tcp_id::new_secret()};
         listener_ = l.release().front();
         // Both may be one terminal or file.
-        struct stat out {}, err {};
+        struct stat out {
+        }, err{};
         outputs_.emplace_back(io_, 1);
         bool const same = ::fstat(1, &out) == 0 && ::fstat(2, &err) == 0 &&
                           out.st_dev == err.st_dev && out.st_ino == err.st_ino;
@@ -131,8 +132,7 @@ private:
         ::close(out[1]);
         ::close(err[1]);
         processes_.push_back({pid, rank, true});
-        streams_.push_back(
-            std::make_shared<rank_stream>(io_, out[0], outputs_.front(), 2 * rank));
+        streams_.push_back(std::make_shared<rank_stream>(io_, out[0], outputs_.front(), 2 * rank));
         streams_.push_back(
             std::make_shared<rank_stream>(io_, err[0], outputs_.back(), 2 * rank + 1));
     }
@@ -290,6 +290,8 @@ private:
 
 }  // namespace
 
-int launch(const launch_options& o) { return launcher(o).run(); }
+int launch(const launch_options& o) {
+    return launcher(o).run();
+}
 
 }  // namespace tool

@@ -162,9 +162,8 @@ private:
         return crc;
     }
     static cairn::error mismatch(const file& f, const char* expected) {
-        return cairn::error(
-            cairn::errc::checksum_mismatch,
-            {.file = f.described(), .expected = expected, .found = "other bytes"});
+        return cairn::error(cairn::errc::checksum_mismatch,
+                            {.file = f.described(), .expected = expected, .found = "other bytes"});
     }
 
     void check_tensor(file& f, const std::string& fqn, const cairn::tensor_metadata& t,
@@ -191,9 +190,9 @@ private:
     }
     void check_object(file& f, const cairn::storage_location& at) {
         if (!at.transforms.empty())
-            throw cairn::error(cairn::errc::unsupported,
-                               {.expected = "an item without stream transforms",
-                                .found = at.transforms.front()});
+            throw cairn::error(
+                cairn::errc::unsupported,
+                {.expected = "an item without stream transforms", .found = at.transforms.front()});
         std::vector<std::byte> bytes(static_cast<std::size_t>(at.length));
         f.read(at.offset, bytes);
         bytes_ += bytes.size();

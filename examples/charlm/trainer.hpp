@@ -123,8 +123,7 @@ private:
     }
     weights gather() {
         weights w;
-        for (auto& [name, p] : parameters_)
-            of(w, name) = group_->all_gather(p.value);
+        for (auto& [name, p] : parameters_) of(w, name) = group_->all_gather(p.value);
         return w;
     }
     weights zeros() {

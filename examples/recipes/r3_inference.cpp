@@ -36,7 +36,7 @@ template <>
 struct cairn::model_traits<layer> {
     static void visit(layer& l, auto& v) {
         index_vector const shape{static_cast<std::int64_t>(l.outputs),
-                          static_cast<std::int64_t>(l.inputs)};
+                                 static_cast<std::int64_t>(l.inputs)};
         v.parameter("weight", tensor_view(dtype::float32, shape, l.weight.data()));
         v.parameter("bias", l.bias);
     }

@@ -161,8 +161,8 @@ public:
         for (auto& g : groups) {
             for (auto& [p, m] : g.parameters) {
                 if (!m.exp_avg.shape.empty()) continue;
-                m.exp_avg = m.exp_avg_sq = flat_shard{p->shape, p->begin, p->end,
-                                                      std::vector<float>(p->own.size())};
+                m.exp_avg = m.exp_avg_sq =
+                    flat_shard{p->shape, p->begin, p->end, std::vector<float>(p->own.size())};
             }
         }
     }

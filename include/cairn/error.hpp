@@ -81,9 +81,9 @@ CAIRN_DECL error_code make_error_code(errc e) noexcept;
 
 /// Where an error happened, and what would mend it; empty members are unknown or not applicable.
 struct error_context {
-    int rank = -1;         ///< The rank that failed; -1 when not known.
-    std::string fqn{};    ///< Fully qualified name of the tensor or object of the state.
-    std::string file{};    ///< Storage object or file, as the storage names it.
+    int rank = -1;           ///< The rank that failed; -1 when not known.
+    std::string fqn{};       ///< Fully qualified name of the tensor or object of the state.
+    std::string file{};      ///< Storage object or file, as the storage names it.
     std::string expected{};  ///< What should have been there.
     std::string found{};     ///< What was there.
     std::string remedy{};    ///< What the caller can do.

@@ -40,8 +40,8 @@ namespace cairn {
 ///
 /// **Lifetimes**: tensors stay where they are until the call returns.
 template <class State, LoadPart... Parts>
-    requires Savable<State>
-load_report load(State&& state, checkpoint_id id, load_options options, Parts&&... parts) {
+requires Savable<State> load_report load(State&& state, checkpoint_id id, load_options options,
+                                         Parts&&... parts) {
     detail::flattened_or_error flat(state);
     std::tuple<Parts...> all(std::forward<Parts>(parts)...);
     auto report = detail::run_load(flat, id, options, all);
@@ -49,8 +49,7 @@ load_report load(State&& state, checkpoint_id id, load_options options, Parts&&.
     return report;
 }
 template <class State, LoadPart... Parts>
-    requires Savable<State>
-load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
+requires Savable<State> load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
     return load(std::forward<State>(state), std::move(id), load_options{},
                 std::forward<Parts>(parts)...);
 }
@@ -73,7 +72,7 @@ load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
 /// **Lifetimes**: the state must stay where it is, and nobody may read or write its tensors, until
 /// the operation completes.
 template <class State, class... PartsAndToken>
-    requires Savable<State> && detail::parts_then_token<detail::load_part_check, PartsAndToken...>
+requires Savable<State> && detail::parts_then_token<detail::load_part_check, PartsAndToken...>
 auto async_load(State& state, checkpoint_id id, load_options options, PartsAndToken&&... rest) {
     static_assert(
         detail::all_in_background<PartsAndToken...>,
@@ -97,7 +96,7 @@ auto async_load(State& state, checkpoint_id id, load_options options, PartsAndTo
         std::forward<PartsAndToken>(rest)...);
 }
 template <class State, class... PartsAndToken>
-    requires Savable<State> && detail::parts_then_token<detail::load_part_check, PartsAndToken...>
+requires Savable<State> && detail::parts_then_token<detail::load_part_check, PartsAndToken...>
 auto async_load(State& state, checkpoint_id id, PartsAndToken&&... rest) {
     return async_load(state, std::move(id), load_options{}, std::forward<PartsAndToken>(rest)...);
 }

@@ -90,10 +90,10 @@ BOOST_AUTO_TEST_CASE(looks_at_foreign_memory) {
     scalar.device = {kDLCPU, 0};
     scalar.dtype = {kDLFloat, 32, 1};
     BOOST_TEST(view_of(scalar).shape.empty());
-    static_assert(std::is_same_v<decltype(view_of(std::declval<const DLTensor*>())),
-                                 const_tensor_view>);
-    static_assert(std::is_same_v<decltype(view_of(std::declval<const DLTensor&>())),
-                                 const_tensor_view>);
+    static_assert(
+        std::is_same_v<decltype(view_of(std::declval<const DLTensor*>())), const_tensor_view>);
+    static_assert(
+        std::is_same_v<decltype(view_of(std::declval<const DLTensor&>())), const_tensor_view>);
 }
 
 BOOST_AUTO_TEST_CASE(dtypes) {
@@ -143,8 +143,10 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_understood_is_refused) {
     BOOST_TEST(refused(with([](foreign& f) { f.t.shape = nullptr; })->t, invalid));
     BOOST_TEST(refused(with([](foreign& f) { f.t.ndim = -1; })->t, invalid));
     BOOST_TEST(refused(with([](foreign& f) { f.shape[1] = -3; })->t, invalid));
-    BOOST_TEST(refused(
-        with([](foreign& f) { f.shape = {INT64_MAX / 2, INT64_MAX / 2}; })->t, invalid));
+    BOOST_TEST(refused(with([](foreign& f) {
+                           f.shape = {INT64_MAX / 2, INT64_MAX / 2};
+                       })->t,
+                       invalid));
     BOOST_CHECK_THROW(view_of(static_cast<DLTensor*>(nullptr)), error);
     // A device's memory is seen as such; the verb says that it cannot read it.
     foreign f;

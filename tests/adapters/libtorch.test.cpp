@@ -93,17 +93,27 @@ auto refused(errc why, const std::string& name = {}) {
 BOOST_AUTO_TEST_SUITE(libtorch)
 
 BOOST_AUTO_TEST_CASE(every_dtype) {
-    const std::pair<at::ScalarType, dtype> all[] = {
-        {at::kDouble, dtype::float64}, {at::kFloat, dtype::float32}, {at::kHalf, dtype::float16},
-        {at::kBFloat16, dtype::bfloat16}, {at::kFloat8_e4m3fn, dtype::float8_e4m3fn},
-        {at::kFloat8_e5m2, dtype::float8_e5m2}, {at::kFloat8_e4m3fnuz, dtype::float8_e4m3fnuz},
-        {at::kFloat8_e5m2fnuz, dtype::float8_e5m2fnuz},
-        {at::kFloat8_e8m0fnu, dtype::float8_e8m0fnu}, {at::kLong, dtype::int64},
-        {at::kInt, dtype::int32}, {at::kShort, dtype::int16}, {at::kChar, dtype::int8},
-        {at::kUInt64, dtype::uint64}, {at::kUInt32, dtype::uint32}, {at::kUInt16, dtype::uint16},
-        {at::kByte, dtype::uint8}, {at::kBool, dtype::boolean},
-        {at::kComplexDouble, dtype::complex128}, {at::kComplexFloat, dtype::complex64},
-        {at::kComplexHalf, dtype::complex32}};
+    const std::pair<at::ScalarType, dtype> all[] = {{at::kDouble, dtype::float64},
+                                                    {at::kFloat, dtype::float32},
+                                                    {at::kHalf, dtype::float16},
+                                                    {at::kBFloat16, dtype::bfloat16},
+                                                    {at::kFloat8_e4m3fn, dtype::float8_e4m3fn},
+                                                    {at::kFloat8_e5m2, dtype::float8_e5m2},
+                                                    {at::kFloat8_e4m3fnuz, dtype::float8_e4m3fnuz},
+                                                    {at::kFloat8_e5m2fnuz, dtype::float8_e5m2fnuz},
+                                                    {at::kFloat8_e8m0fnu, dtype::float8_e8m0fnu},
+                                                    {at::kLong, dtype::int64},
+                                                    {at::kInt, dtype::int32},
+                                                    {at::kShort, dtype::int16},
+                                                    {at::kChar, dtype::int8},
+                                                    {at::kUInt64, dtype::uint64},
+                                                    {at::kUInt32, dtype::uint32},
+                                                    {at::kUInt16, dtype::uint16},
+                                                    {at::kByte, dtype::uint8},
+                                                    {at::kBool, dtype::boolean},
+                                                    {at::kComplexDouble, dtype::complex128},
+                                                    {at::kComplexFloat, dtype::complex64},
+                                                    {at::kComplexHalf, dtype::complex32}};
     static_assert(std::size(all) == cairn::dtype_count);
     for (auto const& [torch_type, type] : all) {
         auto const t = at::empty({2, 3}, torch_type);
@@ -183,8 +193,8 @@ BOOST_AUTO_TEST_CASE(names_of_a_module_are_those_of_python) {
     auto const d = cairn::get_model_state_dict(model);
     std::vector<std::string> names;
     for (auto const& [name, n] : d) names.push_back(name);
-    BOOST_TEST(names == (std::vector<std::string>{"seen", "net1.weight", "net1.bias",
-                                                  "net2.weight", "net2.bias"}));
+    BOOST_TEST(names == (std::vector<std::string>{"seen", "net1.weight", "net1.bias", "net2.weight",
+                                                  "net2.bias"}));
     BOOST_TEST(!d.at("net1.weight").as_tensor().requires_grad);
     torch::nn::BatchNorm1d norm(4);
     BOOST_TEST(cairn::get_model_state_dict(norm).contains("running_var"));

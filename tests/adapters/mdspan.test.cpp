@@ -33,11 +33,7 @@ struct mdspan {
     using reference = Reference;
     static constexpr std::size_t rank() { return Rank; }
     int extent(std::size_t d) const { return extents.at(d); }
-    int stride(std::size_t d) const
-        requires(Rank > 0)
-    {
-        return strides.at(d);
-    }
+    int stride(std::size_t d) const requires(Rank > 0) { return strides.at(d); }
     T* data_handle() const { return data; }
 
     T* data = nullptr;
@@ -111,8 +107,8 @@ BOOST_AUTO_TEST_CASE(no_dimensions) {
     double x = 7;
     const mdspan<double, 0> m{&x, {}, {}};  // its stride() cannot be called
     const least<double> l{{}, &x};
-    for (const tensor_view& v : {tensor_traits<mdspan<double, 0>>::view(m),
-                                 tensor_traits<least<double>>::view(l)}) {
+    for (const tensor_view& v :
+         {tensor_traits<mdspan<double, 0>>::view(m), tensor_traits<least<double>>::view(l)}) {
         BOOST_TEST(v.shape.empty());
         BOOST_TEST(v.elements() == 1);
         BOOST_TEST(static_cast<void*>(v.data) == &x);
@@ -122,9 +118,8 @@ BOOST_AUTO_TEST_CASE(no_dimensions) {
 BOOST_AUTO_TEST_CASE(a_layout_without_strides_is_refused) {
     float x[2] = {};
     BOOST_CHECK_NO_THROW(tensor_traits<without_strides>::view({true, x}));
-    BOOST_CHECK_EXCEPTION(
-        tensor_traits<without_strides>::view({false, x}), error,
-        [](const error& e) { return e.code() == errc::invalid_state; });
+    BOOST_CHECK_EXCEPTION(tensor_traits<without_strides>::view({false, x}), error,
+                          [](const error& e) { return e.code() == errc::invalid_state; });
 }
 
 BOOST_AUTO_TEST_CASE(saved_from_const_elements_loaded_into_another_layout) {

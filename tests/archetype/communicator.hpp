@@ -48,12 +48,11 @@ public:
     using communicator::communicator;
     void duplicate(deadline d, completion<background_communicator>&& done) {
         auto const to = std::make_shared<completion<background_communicator>>(std::move(done));
-        inner_.duplicate(
-            d, completion<thread_group::member>(
-                   [to](std::exception_ptr e, std::optional<thread_group::member> m) {
-                       if (e) return to->fail(e);
-                       (*to)(background_communicator(std::move(*m)));
-                   }));
+        inner_.duplicate(d, completion<thread_group::member>(
+                                [to](std::exception_ptr e, std::optional<thread_group::member> m) {
+                                    if (e) return to->fail(e);
+                                    (*to)(background_communicator(std::move(*m)));
+                                }));
     }
 };
 static_assert(BackgroundCommunicator<background_communicator>);
@@ -62,33 +61,57 @@ static_assert(BackgroundCommunicator<background_communicator>);
 struct communicator_immovable : communicator {
     communicator_immovable(communicator_immovable&&) = delete;
 };
-struct communicator_without_rank : communicator { void rank() = delete; };
-struct communicator_rank_not_const : communicator { int rank(); };
-struct communicator_rank_is_long : communicator { long rank() const; };
-struct communicator_without_size : communicator { void size() = delete; };
-struct communicator_size_is_unsigned : communicator { unsigned size() const; };
-struct communicator_without_gather : communicator { void gather() = delete; };
+struct communicator_without_rank : communicator {
+    void rank() = delete;
+};
+struct communicator_rank_not_const : communicator {
+    int rank();
+};
+struct communicator_rank_is_long : communicator {
+    long rank() const;
+};
+struct communicator_without_size : communicator {
+    void size() = delete;
+};
+struct communicator_size_is_unsigned : communicator {
+    unsigned size() const;
+};
+struct communicator_without_gather : communicator {
+    void gather() = delete;
+};
 struct communicator_gather_returns : communicator {
     int gather(message, int, deadline, completion<std::vector<message>>);
 };
 struct communicator_gather_completes_with_one : communicator {
     void gather(message, int, deadline, completion<message>);
 };
-struct communicator_without_scatter : communicator { void scatter() = delete; };
+struct communicator_without_scatter : communicator {
+    void scatter() = delete;
+};
 struct communicator_scatter_of_one : communicator {
     void scatter(message, int, deadline, completion<message>);
 };
-struct communicator_without_broadcast : communicator { void broadcast() = delete; };
+struct communicator_without_broadcast : communicator {
+    void broadcast() = delete;
+};
 struct communicator_broadcast_without_deadline : communicator {
     void broadcast(message, int, completion<message>);
 };
-struct communicator_without_all_gather : communicator { void all_gather() = delete; };
+struct communicator_without_all_gather : communicator {
+    void all_gather() = delete;
+};
 struct communicator_all_gather_with_root : communicator {
     void all_gather(message, int, deadline, completion<std::vector<message>>);
 };
-struct communicator_without_share : communicator { void share() = delete; };
-struct communicator_without_cancel : communicator { void cancel() = delete; };
-struct communicator_cancel_may_throw : communicator { void cancel(); };
+struct communicator_without_share : communicator {
+    void share() = delete;
+};
+struct communicator_without_cancel : communicator {
+    void cancel() = delete;
+};
+struct communicator_cancel_may_throw : communicator {
+    void cancel();
+};
 struct communicator_is_private : private communicator {};
 
 static_assert(!Communicator<communicator_immovable>);
@@ -110,7 +133,9 @@ static_assert(!Communicator<communicator_without_share>);
 static_assert(!Communicator<communicator_without_cancel>);
 static_assert(!Communicator<communicator_cancel_may_throw>);
 static_assert(!Communicator<communicator_is_private>);
-struct background_without_duplicate : background_communicator { void duplicate() = delete; };
+struct background_without_duplicate : background_communicator {
+    void duplicate() = delete;
+};
 struct background_duplicate_of_another_type : background_communicator {
     void duplicate(deadline, completion<communicator>);
 };

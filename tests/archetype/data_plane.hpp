@@ -48,12 +48,24 @@ private:
 static_assert(DataPlane<data_plane> && !BackgroundDataPlane<data_plane>);
 
 // Each hides one member: it is missing there, or of another type.
-struct plane_immovable : data_plane { plane_immovable(plane_immovable&&) = delete; };
-struct plane_without_rank : data_plane { void rank() = delete; };
-struct plane_rank_not_const : data_plane { int rank(); };
-struct plane_without_size : data_plane { void size() = delete; };
-struct plane_size_is_unsigned : data_plane { unsigned size() const; };
-struct plane_without_broadcast : data_plane { void broadcast() = delete; };
+struct plane_immovable : data_plane {
+    plane_immovable(plane_immovable&&) = delete;
+};
+struct plane_without_rank : data_plane {
+    void rank() = delete;
+};
+struct plane_rank_not_const : data_plane {
+    int rank();
+};
+struct plane_without_size : data_plane {
+    void size() = delete;
+};
+struct plane_size_is_unsigned : data_plane {
+    unsigned size() const;
+};
+struct plane_without_broadcast : data_plane {
+    void broadcast() = delete;
+};
 struct plane_broadcast_returns : data_plane {
     int broadcast(std::span<std::byte>, int, deadline, completion<done_t>);
 };
@@ -69,11 +81,21 @@ struct plane_broadcast_completes_with_bytes : data_plane {
 struct plane_broadcast_of_other_memory : data_plane {
     void broadcast(std::span<std::byte, 4>, int, deadline, completion<done_t>);
 };
-struct plane_without_cancel : data_plane { void cancel() = delete; };
-struct plane_cancel_may_throw : data_plane { void cancel(); };
-struct plane_without_id : data_plane { void plane_id() = delete; };
-struct plane_id_not_const : data_plane { int plane_id(); };
-struct plane_id_is_unsigned : data_plane { unsigned plane_id() const; };
+struct plane_without_cancel : data_plane {
+    void cancel() = delete;
+};
+struct plane_cancel_may_throw : data_plane {
+    void cancel();
+};
+struct plane_without_id : data_plane {
+    void plane_id() = delete;
+};
+struct plane_id_not_const : data_plane {
+    int plane_id();
+};
+struct plane_id_is_unsigned : data_plane {
+    unsigned plane_id() const;
+};
 struct plane_is_private : private data_plane {};
 
 static_assert(!DataPlane<plane_immovable>);
@@ -95,15 +117,25 @@ struct forwarding_ranks {
     int rank() const { return inner.rank(); }
     int size() const { return inner.size(); }
     template <class... A>
-    void gather(A&&... a) { inner.gather(std::forward<A>(a)...); }
+    void gather(A&&... a) {
+        inner.gather(std::forward<A>(a)...);
+    }
     template <class... A>
-    void scatter(A&&... a) { inner.scatter(std::forward<A>(a)...); }
+    void scatter(A&&... a) {
+        inner.scatter(std::forward<A>(a)...);
+    }
     template <class... A>
-    void broadcast(A&&... a) { inner.broadcast(std::forward<A>(a)...); }
+    void broadcast(A&&... a) {
+        inner.broadcast(std::forward<A>(a)...);
+    }
     template <class... A>
-    void all_gather(A&&... a) { inner.all_gather(std::forward<A>(a)...); }
+    void all_gather(A&&... a) {
+        inner.all_gather(std::forward<A>(a)...);
+    }
     template <class... A>
-    void share(A&&... a) { inner.share(std::forward<A>(a)...); }
+    void share(A&&... a) {
+        inner.share(std::forward<A>(a)...);
+    }
     int plane_id() const { return 0; }
     void cancel() noexcept { inner.cancel(); }
 };

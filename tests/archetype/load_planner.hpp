@@ -42,27 +42,45 @@ static_assert(LoadPlanner<load_planner> && !SavePlanner<load_planner>);
 struct load_planner_immovable : load_planner {
     load_planner_immovable(load_planner_immovable&&) = delete;
 };
-struct load_planner_without_set_up : load_planner { void set_up_load() = delete; };
+struct load_planner_without_set_up : load_planner {
+    void set_up_load() = delete;
+};
 struct load_planner_set_up_changes_metadata : load_planner {
     void set_up_load(flat_state&, metadata&, int, bool);
 };
-struct load_planner_without_local : load_planner { void create_local_load_plan(int) = delete; };
-struct load_planner_without_global : load_planner { void create_global_load_plan() = delete; };
+struct load_planner_without_local : load_planner {
+    void create_local_load_plan(int) = delete;
+};
+struct load_planner_without_global : load_planner {
+    void create_global_load_plan() = delete;
+};
 struct load_planner_global_with_metadata : load_planner {
     std::pair<std::vector<load_plan>, metadata> create_global_load_plan(std::vector<load_plan>);
 };
-struct load_planner_without_finish : load_planner { void finish_load_plan() = delete; };
-struct load_planner_without_resolve : load_planner { void resolve_tensor() = delete; };
+struct load_planner_without_finish : load_planner {
+    void finish_load_plan() = delete;
+};
+struct load_planner_without_resolve : load_planner {
+    void resolve_tensor() = delete;
+};
 struct load_planner_resolves_const : load_planner {
     const_tensor_view resolve_tensor(const read_item&);
 };
-struct load_planner_without_commit : load_planner { void commit_tensor() = delete; };
+struct load_planner_without_commit : load_planner {
+    void commit_tensor() = delete;
+};
 struct load_planner_commit_returns : load_planner {
     bool commit_tensor(const read_item&, tensor_view);
 };
-struct load_planner_without_value : load_planner { void load_value() = delete; };
-struct load_planner_without_end : load_planner { void finish_load() = delete; };
-struct load_planner_end_without_report : load_planner { void finish_load(); };
+struct load_planner_without_value : load_planner {
+    void load_value() = delete;
+};
+struct load_planner_without_end : load_planner {
+    void finish_load() = delete;
+};
+struct load_planner_end_without_report : load_planner {
+    void finish_load();
+};
 struct load_planner_value_by_reference : load_planner {
     void load_value(const read_item&, value&);
 };

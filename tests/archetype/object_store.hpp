@@ -93,18 +93,26 @@ private:
 static_assert(RelocatableStore<relocatable_store>);
 
 // Each hides one member: it is missing there, or of another type.
-struct handle_without_write { void finish(bool); };
+struct handle_without_write {
+    void finish(bool);
+};
 struct handle_write_returns {
     std::size_t write(std::uint64_t, byte_span);
     void finish(bool);
 };
-struct handle_without_finish { void write(std::uint64_t, byte_span); };
+struct handle_without_finish {
+    void write(std::uint64_t, byte_span);
+};
 struct handle_finish_without_durable {
     void write(std::uint64_t, byte_span);
     void finish();
 };
-struct handle_without_read { std::uint64_t size(); };
-struct handle_without_size { void read(std::uint64_t, std::span<std::byte>); };
+struct handle_without_read {
+    std::uint64_t size();
+};
+struct handle_without_size {
+    void read(std::uint64_t, std::span<std::byte>);
+};
 struct handle_size_is_text {
     void read(std::uint64_t, std::span<std::byte>);
     std::string size();
@@ -117,22 +125,54 @@ template <class Handle>
 struct store_that_opens : object_store {
     Handle open(std::string_view);
 };
-struct store_immovable : object_store { store_immovable(store_immovable&&) = delete; };
-struct store_without_create : object_store { void create() = delete; };
-struct store_without_publish : object_store { void publish() = delete; };
-struct store_publish_without_match : object_store { void publish(std::string_view, byte_span); };
-struct store_without_open : object_store { void open() = delete; };
-struct store_without_tag : object_store { void tag() = delete; };
-struct store_tag_is_text : object_store { std::string tag(std::string_view); };
-struct store_without_list : object_store { void list() = delete; };
-struct store_list_of_names : object_store { std::vector<std::string> list(); };
-struct store_without_remove : object_store { void remove() = delete; };
-struct store_remove_returns : object_store { bool remove(std::string_view); };
-struct store_without_sync : object_store { void sync() = delete; };
-struct store_without_describe : object_store { void describe() = delete; };
-struct store_describe_is_view : object_store { std::string_view describe(std::string_view); };
-struct store_at_not_const : object_store { store_at_not_const at(std::string); };
-struct store_at_another : object_store { object_store at(std::string) const; };
+struct store_immovable : object_store {
+    store_immovable(store_immovable&&) = delete;
+};
+struct store_without_create : object_store {
+    void create() = delete;
+};
+struct store_without_publish : object_store {
+    void publish() = delete;
+};
+struct store_publish_without_match : object_store {
+    void publish(std::string_view, byte_span);
+};
+struct store_without_open : object_store {
+    void open() = delete;
+};
+struct store_without_tag : object_store {
+    void tag() = delete;
+};
+struct store_tag_is_text : object_store {
+    std::string tag(std::string_view);
+};
+struct store_without_list : object_store {
+    void list() = delete;
+};
+struct store_list_of_names : object_store {
+    std::vector<std::string> list();
+};
+struct store_without_remove : object_store {
+    void remove() = delete;
+};
+struct store_remove_returns : object_store {
+    bool remove(std::string_view);
+};
+struct store_without_sync : object_store {
+    void sync() = delete;
+};
+struct store_without_describe : object_store {
+    void describe() = delete;
+};
+struct store_describe_is_view : object_store {
+    std::string_view describe(std::string_view);
+};
+struct store_at_not_const : object_store {
+    store_at_not_const at(std::string);
+};
+struct store_at_another : object_store {
+    object_store at(std::string) const;
+};
 
 static_assert(ObjectStore<store_that_creates<write_handle>>);
 static_assert(ObjectStore<store_that_opens<read_handle>>);

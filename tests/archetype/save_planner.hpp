@@ -36,22 +36,36 @@ static_assert(SavePlanner<save_planner> && !LoadPlanner<save_planner>);
 struct save_planner_immovable : save_planner {
     save_planner_immovable(save_planner_immovable&&) = delete;
 };
-struct save_planner_without_set_up : save_planner { void set_up_save() = delete; };
+struct save_planner_without_set_up : save_planner {
+    void set_up_save() = delete;
+};
 struct save_planner_set_up_changes_the_state : save_planner {
     void set_up_save(flat_state&, int, bool);
 };
 struct save_planner_set_up_returns : save_planner {
     int set_up_save(const flat_state&, int, bool);
 };
-struct save_planner_without_local : save_planner { void create_local_save_plan(int) = delete; };
-struct save_planner_local_is_reference : save_planner { save_plan& create_local_save_plan(); };
-struct save_planner_without_global : save_planner { void create_global_save_plan() = delete; };
+struct save_planner_without_local : save_planner {
+    void create_local_save_plan(int) = delete;
+};
+struct save_planner_local_is_reference : save_planner {
+    save_plan& create_local_save_plan();
+};
+struct save_planner_without_global : save_planner {
+    void create_global_save_plan() = delete;
+};
 struct save_planner_global_without_metadata : save_planner {
     std::vector<save_plan> create_global_save_plan(std::vector<save_plan>);
 };
-struct save_planner_without_finish : save_planner { void finish_save_plan() = delete; };
-struct save_planner_finish_in_place : save_planner { void finish_save_plan(save_plan&); };
-struct save_planner_without_data : save_planner { void resolve_data() = delete; };
+struct save_planner_without_finish : save_planner {
+    void finish_save_plan() = delete;
+};
+struct save_planner_finish_in_place : save_planner {
+    void finish_save_plan(save_plan&);
+};
+struct save_planner_without_data : save_planner {
+    void resolve_data() = delete;
+};
 struct save_planner_data_is_a_view : save_planner {
     const_tensor_view resolve_data(const write_item&);
 };

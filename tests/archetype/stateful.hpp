@@ -51,7 +51,9 @@ private:
 };
 static_assert(Stateful<stateful> && Stateful<stateful&> && !Tensor<stateful>);
 
-struct without_state_dict { void load_state_dict(const cairn::state_dict&); };
+struct without_state_dict {
+    void load_state_dict(const cairn::state_dict&);
+};
 struct state_dict_is_void {
     void state_dict();
     void load_state_dict(const cairn::state_dict&);
@@ -64,7 +66,9 @@ struct state_dict_with_argument {
     cairn::state_dict state_dict(int);
     void load_state_dict(const cairn::state_dict&);
 };
-struct without_load_state_dict { cairn::state_dict state_dict(); };
+struct without_load_state_dict {
+    cairn::state_dict state_dict();
+};
 struct load_changes_the_dict {
     cairn::state_dict state_dict();
     void load_state_dict(cairn::state_dict&);

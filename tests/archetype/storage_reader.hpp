@@ -81,23 +81,45 @@ private:
 static_assert(StorageReader<storage_reader>);
 
 // Each hides one member: it is missing there, or of another type.
-struct reader_immovable : storage_reader { reader_immovable(reader_immovable&&) = delete; };
-struct reader_without_reset : storage_reader { void reset() = delete; };
-struct reader_reset_returns : storage_reader { bool reset(const checkpoint_id&); };
-struct reader_without_metadata : storage_reader { void read_metadata(int) = delete; };
-struct reader_metadata_is_reference : storage_reader { const metadata& read_metadata(); };
-struct reader_without_set_up : storage_reader { void set_up_reader() = delete; };
-struct reader_set_up_without_metadata : storage_reader { void set_up_reader(storage_setup); };
+struct reader_immovable : storage_reader {
+    reader_immovable(reader_immovable&&) = delete;
+};
+struct reader_without_reset : storage_reader {
+    void reset() = delete;
+};
+struct reader_reset_returns : storage_reader {
+    bool reset(const checkpoint_id&);
+};
+struct reader_without_metadata : storage_reader {
+    void read_metadata(int) = delete;
+};
+struct reader_metadata_is_reference : storage_reader {
+    const metadata& read_metadata();
+};
+struct reader_without_set_up : storage_reader {
+    void set_up_reader() = delete;
+};
+struct reader_set_up_without_metadata : storage_reader {
+    void set_up_reader(storage_setup);
+};
 struct reader_set_up_changes_metadata : storage_reader {
     void set_up_reader(metadata&, const storage_setup&);
 };
-struct reader_without_local : storage_reader { void prepare_local_load_plan() = delete; };
-struct reader_local_returns_nothing : storage_reader { void prepare_local_load_plan(load_plan); };
-struct reader_without_global : storage_reader { void prepare_global_load_plan() = delete; };
+struct reader_without_local : storage_reader {
+    void prepare_local_load_plan() = delete;
+};
+struct reader_local_returns_nothing : storage_reader {
+    void prepare_local_load_plan(load_plan);
+};
+struct reader_without_global : storage_reader {
+    void prepare_global_load_plan() = delete;
+};
 struct reader_global_gives_one : storage_reader {
     load_plan prepare_global_load_plan(std::vector<load_plan>);
 };
-struct reader_without_read : storage_reader { void read_data() = delete; };
+struct reader_without_read : storage_reader {
+    void read_data() = delete;
+};
 struct reader_read_blocks : storage_reader {
     void read_data(const load_plan&, const read_target&);
 };

@@ -115,22 +115,42 @@ private:
 static_assert(StorageWriter<storage_writer>);
 
 // Each hides one member: it is missing there, or of another type.
-struct writer_immovable : storage_writer { writer_immovable(writer_immovable&&) = delete; };
-struct writer_without_reset : storage_writer { void reset() = delete; };
-struct writer_reset_returns : storage_writer { bool reset(const checkpoint_id&); };
-struct writer_reset_changes_the_id : storage_writer { void reset(checkpoint_id&); };
-struct writer_without_set_up : storage_writer { void set_up_writer() = delete; };
-struct writer_set_up_by_rank : storage_writer { void set_up_writer(int); };
-struct writer_without_local : storage_writer { void prepare_local_save_plan() = delete; };
-struct writer_local_returns_nothing : storage_writer { void prepare_local_save_plan(save_plan); };
+struct writer_immovable : storage_writer {
+    writer_immovable(writer_immovable&&) = delete;
+};
+struct writer_without_reset : storage_writer {
+    void reset() = delete;
+};
+struct writer_reset_returns : storage_writer {
+    bool reset(const checkpoint_id&);
+};
+struct writer_reset_changes_the_id : storage_writer {
+    void reset(checkpoint_id&);
+};
+struct writer_without_set_up : storage_writer {
+    void set_up_writer() = delete;
+};
+struct writer_set_up_by_rank : storage_writer {
+    void set_up_writer(int);
+};
+struct writer_without_local : storage_writer {
+    void prepare_local_save_plan() = delete;
+};
+struct writer_local_returns_nothing : storage_writer {
+    void prepare_local_save_plan(save_plan);
+};
 struct writer_local_gives_reference : storage_writer {
     const save_plan& prepare_local_save_plan(const save_plan&);
 };
-struct writer_without_global : storage_writer { void prepare_global_save_plan() = delete; };
+struct writer_without_global : storage_writer {
+    void prepare_global_save_plan() = delete;
+};
 struct writer_global_gives_one : storage_writer {
     save_plan prepare_global_save_plan(std::vector<save_plan>);
 };
-struct writer_without_write : storage_writer { void write_data() = delete; };
+struct writer_without_write : storage_writer {
+    void write_data() = delete;
+};
 struct writer_write_blocks : storage_writer {
     write_results write_data(const save_plan&, std::span<const item_data>);
 };
@@ -140,18 +160,36 @@ struct writer_write_takes_the_plan : storage_writer {
 struct writer_write_completes_empty : storage_writer {
     void write_data(const save_plan&, std::span<const item_data>, completion<done_t>);
 };
-struct writer_without_finish : storage_writer { void finish() = delete; };
-struct writer_finish_blocks : storage_writer { void finish(const metadata&); };
+struct writer_without_finish : storage_writer {
+    void finish() = delete;
+};
+struct writer_finish_blocks : storage_writer {
+    void finish(const metadata&);
+};
 struct writer_finish_completes_empty : storage_writer {
     void finish(const metadata&, completion<done_t>);
 };
-struct writer_without_committed : storage_writer { void committed() = delete; };
-struct writer_committed_is_text : storage_writer { std::string committed(const std::string&); };
-struct writer_without_abandon : storage_writer { void abandon(int) = delete; };
-struct writer_abandon_throws : storage_writer { bool abandon(); };
-struct writer_abandon_says_nothing : storage_writer { void abandon() noexcept; };
-struct writer_without_sweep : storage_writer { void sweep() = delete; };
-struct writer_sweep_blocks : storage_writer { sweep_result sweep(save_end); };
+struct writer_without_committed : storage_writer {
+    void committed() = delete;
+};
+struct writer_committed_is_text : storage_writer {
+    std::string committed(const std::string&);
+};
+struct writer_without_abandon : storage_writer {
+    void abandon(int) = delete;
+};
+struct writer_abandon_throws : storage_writer {
+    bool abandon();
+};
+struct writer_abandon_says_nothing : storage_writer {
+    void abandon() noexcept;
+};
+struct writer_without_sweep : storage_writer {
+    void sweep() = delete;
+};
+struct writer_sweep_blocks : storage_writer {
+    sweep_result sweep(save_end);
+};
 
 static_assert(!StorageWriter<writer_immovable> && !StorageWriter<writer_without_reset>);
 static_assert(!StorageWriter<writer_reset_returns> && !StorageWriter<writer_without_set_up>);

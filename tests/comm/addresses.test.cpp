@@ -42,8 +42,12 @@ std::string meet(const tcp_id& id, bool (*reachable)(const std::string& host)) {
     zero.join();
     return said + other;
 }
-bool v4(const std::string& host) { return host.find(':') == std::string::npos; }
-bool v6(const std::string& host) { return host.find(':') != std::string::npos; }
+bool v4(const std::string& host) {
+    return host.find(':') == std::string::npos;
+}
+bool v6(const std::string& host) {
+    return host.find(':') != std::string::npos;
+}
 
 }  // namespace
 
@@ -75,17 +79,16 @@ BOOST_AUTO_TEST_CASE(of_one_interface) {
     for (auto const& host : cairn::detail::local_hosts(o.interfaces))
         BOOST_TEST((host == "127.0.0.1" || host == "::1" || host.rfind("127.", 0) == 0), host);
     BOOST_CHECK_NO_THROW(support::run_tcp_ranks(2, o, [](tcp_group&) {}));
-    BOOST_CHECK_EXCEPTION(cairn::detail::local_hosts("no-such-interface"), cairn::error,
-                          [](const auto& e) {
-                              return std::string(e.what()).find("no-such-interface") !=
-                                     std::string::npos;
-                          });
+    BOOST_CHECK_EXCEPTION(
+        cairn::detail::local_hosts("no-such-interface"), cairn::error, [](const auto& e) {
+            return std::string(e.what()).find("no-such-interface") != std::string::npos;
+        });
     BOOST_TEST(cairn::detail::is_listed("ib0", "eth0,ib0"));
     BOOST_TEST(!cairn::detail::is_listed("ib", "eth0,ib0"));
     // Others are told of the loopback only where there is nothing else.
     auto const own = cairn::detail::find_own_addresses("");
-    BOOST_TEST((cairn::detail::local_hosts("") ==
-                (own.reachable.empty() ? own.loopback : own.reachable)));
+    BOOST_TEST(
+        (cairn::detail::local_hosts("") == (own.reachable.empty() ? own.loopback : own.reachable)));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -100,7 +100,8 @@ BOOST_AUTO_TEST_CASE(what_fails_on_rank_0_fails_on_all) {
         said[static_cast<std::size_t>(r)] = failure_of([&] {
             tcp_options o = soon(30s);
             if (r == 0) o.interfaces = "no-such-interface";
-            tcp_group(r, 3, [&](std::span<std::byte> b, int root) { memory(b, root, r); }, o);
+            tcp_group(
+                r, 3, [&](std::span<std::byte> b, int root) { memory(b, root, r); }, o);
         });
     });
     for (auto const& s : said) BOOST_TEST(contains(s, "no-such-interface"), s);
@@ -124,7 +125,9 @@ BOOST_AUTO_TEST_CASE(a_broadcast_that_fails_or_lies) {
     // Nor does a wrong fan-in, found when the id is known already.
     tcp_options o;
     o.fan_in = 0;
-    BOOST_CHECK_THROW(tcp_group(0, 2, [](std::span<std::byte>, int) {}, o), cairn::error);
+    BOOST_CHECK_THROW(tcp_group(
+                          0, 2, [](std::span<std::byte>, int) {}, o),
+                      cairn::error);
     BOOST_TEST(open_files() <= before);
 }
 
@@ -217,24 +220,37 @@ BOOST_AUTO_TEST_CASE(launchers_say_who_we_are) {
             });
     };
     BOOST_TEST(detect({}).size == 1);
-    auto const t = detect({{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "4"},
-                           {"MASTER_ADDR", "a"}, {"MASTER_PORT", "29500"},
+    auto const t = detect({{"RANK", "3"},
+                           {"WORLD_SIZE", "8"},
+                           {"LOCAL_WORLD_SIZE", "4"},
+                           {"MASTER_ADDR", "a"},
+                           {"MASTER_PORT", "29500"},
                            {"TORCHELASTIC_RUN_ID", "none/../x"},
                            {"TORCHELASTIC_RESTART_COUNT", "1"}});
     BOOST_TEST((t.rank == 3 && t.size == 8 && !t.one_host));
     BOOST_TEST(t.run == "torchrun-none_.._x-a-29500-1");
-    auto const m = detect({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"},
-                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"PMIX_NAMESPACE", "prte-1@1"},
-                           {"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "1"}});
+    auto const m = detect({{"OMPI_COMM_WORLD_RANK", "1"},
+                           {"OMPI_COMM_WORLD_SIZE", "2"},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                           {"PMIX_NAMESPACE", "prte-1@1"},
+                           {"SLURM_PROCID", "0"},
+                           {"SLURM_STEP_ID", "0"},
+                           {"SLURM_NTASKS", "1"}});
     BOOST_TEST((m.rank == 1 && m.size == 2 && m.one_host && m.launcher == "Open MPI"));
-    auto const s = detect({{"SLURM_PROCID", "5"}, {"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "6"},
-                           {"SLURM_JOB_ID", "77"}, {"SLURM_NNODES", "2"}});
+    auto const s = detect({{"SLURM_PROCID", "5"},
+                           {"SLURM_STEP_ID", "0"},
+                           {"SLURM_NTASKS", "6"},
+                           {"SLURM_JOB_ID", "77"},
+                           {"SLURM_NNODES", "2"}});
     BOOST_TEST((s.rank == 5 && s.size == 6 && !s.one_host && s.run == "slurm-77-0-"));
     // A batch script and an interactive shell are no ranks of a step.
     for (auto const* step : {"4294967291", "4294967290", "4294967294"})
-        BOOST_TEST(detect({{"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", step},
-                           {"SLURM_NTASKS", "6"}}).size == 1);
-    auto const c = detect({{"CAIRN_RANK", "0"}, {"CAIRN_WORLD_SIZE", "4"}, {"CAIRN_GROUP", "x"},
+        BOOST_TEST(
+            detect({{"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", step}, {"SLURM_NTASKS", "6"}}).size ==
+            1);
+    auto const c = detect({{"CAIRN_RANK", "0"},
+                           {"CAIRN_WORLD_SIZE", "4"},
+                           {"CAIRN_GROUP", "x"},
                            {"CAIRN_LISTEN_FD", "5"}});
     BOOST_TEST((c.rank == 0 && c.size == 4 && c.id == "x" && c.descriptor == 5));
     BOOST_TEST(contains(failure_of([&] {

@@ -46,8 +46,8 @@ std::vector<std::string> suite_on_threads(int n, Wrap wrap,
     support::many_thread_groups groups(n);
     std::vector<std::string> found;
     support::rethrow_first(support::try_on_threads(n, [&](int r) {
-        auto failures = cairn::testing::communicator_suite(
-            [&] { return wrap(groups.next(r)); }, largest);
+        auto failures =
+            cairn::testing::communicator_suite([&] { return wrap(groups.next(r)); }, largest);
         if (r == 0) found = std::move(failures);
     }));
     return found;
@@ -57,8 +57,7 @@ std::vector<std::string> suite_on_threads(int n, Wrap wrap,
 struct swapping : cairn::archetype::communicator {
     using communicator::communicator;
     void all_gather(message m, cairn::deadline d, cairn::completion<std::vector<message>> done) {
-        auto const to =
-            std::make_shared<cairn::completion<std::vector<message>>>(std::move(done));
+        auto const to = std::make_shared<cairn::completion<std::vector<message>>>(std::move(done));
         bool const swap = calls_++ % 7 == 3 && rank() == 1;
         communicator::all_gather(
             std::move(m), d,
@@ -82,26 +81,25 @@ struct deadline_blind : cairn::archetype::communicator {
 
 BOOST_AUTO_TEST_CASE(solo_keeps_its_word) {
     check_none(cairn::testing::communicator_suite([] { return cairn::solo(); }));
-    check_none(cairn::testing::communicator_suite(
-        [] { return cairn::any_communicator(cairn::solo()); }));
+    check_none(
+        cairn::testing::communicator_suite([] { return cairn::any_communicator(cairn::solo()); }));
 }
 
 BOOST_AUTO_TEST_CASE(thread_group_keeps_its_word) {
     for (int n : {1, 2, 3, 5, 16}) {
         // Sixteen ranks keep 16 copies of every rank's message.
         std::size_t const largest = n == 2 ? std::size_t{16} << 20 : std::size_t{1} << 18;
-        check_none(suite_on_threads(n, [](auto m) { return m; }, largest));
+        check_none(suite_on_threads(
+            n, [](auto m) { return m; }, largest));
     }
     check_none(suite_on_threads(3, [](auto m) { return cairn::any_communicator(std::move(m)); }));
 }
 
 BOOST_AUTO_TEST_CASE(the_archetypes_keep_their_word) {
-    check_none(suite_on_threads(3, [](auto m) {
-        return cairn::archetype::communicator(std::move(m));
-    }, 1024));
-    check_none(suite_on_threads(3, [](auto m) {
-        return cairn::archetype::background_communicator(std::move(m));
-    }, 1024));
+    check_none(suite_on_threads(
+        3, [](auto m) { return cairn::archetype::communicator(std::move(m)); }, 1024));
+    check_none(suite_on_threads(
+        3, [](auto m) { return cairn::archetype::background_communicator(std::move(m)); }, 1024));
 }
 
 /// The suite finds what breaks a promise, and says which.
@@ -110,11 +108,12 @@ BOOST_AUTO_TEST_CASE(the_suite_finds_broken_promises) {
         return std::any_of(all.begin(), all.end(),
                            [&](auto const& s) { return s.find(part) != s.npos; });
     };
-    auto const bad = suite_on_threads(3, [](auto m) { return swapping(std::move(m)); }, 100);
+    auto const bad = suite_on_threads(
+        3, [](auto m) { return swapping(std::move(m)); }, 100);
     BOOST_TEST(contains(bad, "exchanges: rank 1: all_gather: wrong bytes"));
     BOOST_TEST(!contains(bad, "cannot go on"));
-    auto const blind =
-        suite_on_threads(2, [](auto m) { return deadline_blind(std::move(m)); }, 100);
+    auto const blind = suite_on_threads(
+        2, [](auto m) { return deadline_blind(std::move(m)); }, 100);
     BOOST_TEST(contains(blind, "a deadline, rank 0: rank 1: no timeout"));
 }
 

@@ -99,8 +99,7 @@ BOOST_AUTO_TEST_CASE(a_broadcast_is_waited_for_as_long_as_pieces_arrive) {
         slow_ranks slow(m);
         communicator_data_plane p(slow);
         std::vector<std::byte> memory(std::size_t{6} << 20);
-        cairn::testing::detail::broadcast_and_wait(p, memory, 0,
-                                                   cairn::deadline_after(250ms));
+        cairn::testing::detail::broadcast_and_wait(p, memory, 0, cairn::deadline_after(250ms));
     }));
 }
 
@@ -108,21 +107,28 @@ BOOST_AUTO_TEST_CASE(a_broadcast_is_waited_for_as_long_as_pieces_arrive) {
 /// and the ranks do not wait for each other for ever.
 BOOST_AUTO_TEST_CASE(sizes_that_differ_are_an_error) {
     std::size_t constexpr mib = std::size_t{1} << 20;
-    for (auto [at_root, elsewhere] : {std::pair<std::size_t, std::size_t>{10, 11}, {11, 10}, {0, 5},
-                                      {9 * mib, 2 * mib}, {2 * mib, 9 * mib}}) {
+    for (auto [at_root, elsewhere] : {std::pair<std::size_t, std::size_t>{10, 11},
+                                      {11, 10},
+                                      {0, 5},
+                                      {9 * mib, 2 * mib},
+                                      {2 * mib, 9 * mib}}) {
         std::atomic<int> refused{0};
         std::size_t const sizes[] = {at_root, elsewhere};
-        BOOST_CHECK_THROW(cairn::run_ranks(3, [&](thread_group::member& m) {
-            communicator_data_plane p(m);
-            std::vector<std::byte> memory(sizes[m.rank() != 1]);
-            try {
-                cairn::testing::detail::broadcast_and_wait(p, memory, 1);
-                cairn::testing::detail::broadcast_and_wait(p, memory, 1);
-            } catch (const cairn::error& e) {
-                refused += e.code() == cairn::make_error_code(cairn::errc::invalid_argument);
-                throw;
-            }
-        }), cairn::error);
+        BOOST_CHECK_THROW(
+            cairn::run_ranks(3,
+                             [&](thread_group::member& m) {
+                                 communicator_data_plane p(m);
+                                 std::vector<std::byte> memory(sizes[m.rank() != 1]);
+                                 try {
+                                     cairn::testing::detail::broadcast_and_wait(p, memory, 1);
+                                     cairn::testing::detail::broadcast_and_wait(p, memory, 1);
+                                 } catch (const cairn::error& e) {
+                                     refused += e.code() == cairn::make_error_code(
+                                                                cairn::errc::invalid_argument);
+                                     throw;
+                                 }
+                             }),
+            cairn::error);
         BOOST_TEST(refused >= 1);
     }
 }

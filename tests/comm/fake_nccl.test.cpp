@@ -161,7 +161,8 @@ BOOST_AUTO_TEST_CASE(a_launch_that_does_not_block_is_made_later) {
     BOOST_TEST((zero.broadcast(4).is == state::running));
     BOOST_TEST((zero.broadcast(4).is == state::failed));
     BOOST_TEST(told(w, "has not been made yet"));
-    while (fake_nccl::async_error(zero.comm).is == state::running) {}
+    while (fake_nccl::async_error(zero.comm).is == state::running) {
+    }
     BOOST_TEST((zero.broadcast(4).is == state::running));
 }
 

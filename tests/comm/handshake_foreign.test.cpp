@@ -105,9 +105,9 @@ BOOST_AUTO_TEST_CASE(the_secret_is_not_sent) {
             for (auto const* q : {&l.to_from, &l.to_to})
                 for (auto const& m : *q) {
                     ++looked_at;
-                    auto const at = std::search(m.begin(), m.end(),
-                                                std::as_bytes(std::span(id.secret)).begin(),
-                                                std::as_bytes(std::span(id.secret)).begin() + 4);
+                    auto const at =
+                        std::search(m.begin(), m.end(), std::as_bytes(std::span(id.secret)).begin(),
+                                    std::as_bytes(std::span(id.secret)).begin() + 4);
                     BOOST_TEST((at == m.end()));
                 }
     } while (w.step());
@@ -188,8 +188,8 @@ BOOST_AUTO_TEST_CASE(an_impostor_of_rank_0_is_not_believed) {
             };
             tell(cairn::detail::plain_handshake(cairn::detail::handshake_kind::challenge, {}));
             cairn::detail::handshake_session s{true, {}, {}, 0, 0};
-            cairn::detail::join_answer a{static_cast<cairn::detail::join_answer::verdict>(says),
-                                         "go away", 5, {{"r9", 9}}};
+            cairn::detail::join_answer a{
+                static_cast<cairn::detail::join_answer::verdict>(says), "go away", 5, {{"r9", 9}}};
             tell(s.proven({}, encode(a)));
             ++answers;
         }
@@ -197,8 +197,8 @@ BOOST_AUTO_TEST_CASE(an_impostor_of_rank_0_is_not_believed) {
     }
     BOOST_TEST(answers > 0);
     BOOST_TEST(me.epoch() == 0u);
-    BOOST_TEST((!me.failure() ||
-                contains(me.failure()->what(), "does not have the group's secret")));
+    BOOST_TEST(
+        (!me.failure() || contains(me.failure()->what(), "does not have the group's secret")));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

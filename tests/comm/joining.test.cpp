@@ -338,10 +338,9 @@ BOOST_AUTO_TEST_CASE(the_handshake_is_an_asynchronous_operation) {
     boost::asio::cancellation_signal stop;
     std::exception_ptr ended;
     io.restart();
-    async_handshake(shell(1), boost::asio::bind_cancellation_slot(
-                                  stop.slot(), [&](std::exception_ptr e, tcp_neighbours) {
-                                      ended = e;
-                                  }));
+    async_handshake(shell(1),
+                    boost::asio::bind_cancellation_slot(
+                        stop.slot(), [&](std::exception_ptr e, tcp_neighbours) { ended = e; }));
     io.run_for(50ms);
     BOOST_TEST(!ended);
     stop.emit(boost::asio::cancellation_type::terminal);

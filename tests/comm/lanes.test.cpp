@@ -22,7 +22,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-bool is(cairn::error_code c, errc e) { return c == cairn::make_error_code(e); }
+bool is(cairn::error_code c, errc e) {
+    return c == cairn::make_error_code(e);
+}
 
 std::vector<message> one(message m) {
     std::vector<message> v;

@@ -52,7 +52,9 @@ void meet(Group& g, cairn::deadline d = cairn::no_deadline) {
     (void)cairn::await_completion<cairn::message>(
         [&](auto done) { g.broadcast({}, 0, d, std::move(done)); });
 }
-void everybody() { MPI_Barrier(MPI_COMM_WORLD); }
+void everybody() {
+    MPI_Barrier(MPI_COMM_WORLD);
+}
 
 /// Some of the world's ranks: MPI_COMM_NULL on the others.
 class part {
@@ -149,8 +151,8 @@ void check_bootstrap() {
         expect(contains(what, "no-such-interface"), what);
     });
     check("no group over TCP for MPI_COMM_NULL", [] {
-        auto const what = refusal(errc::invalid_argument,
-                                  [] { (void)cairn::tcp_group_from_mpi(MPI_COMM_NULL); });
+        auto const what =
+            refusal(errc::invalid_argument, [] { (void)cairn::tcp_group_from_mpi(MPI_COMM_NULL); });
         expect(contains(what, "MPI_COMM_NULL"), what);
     });
 }
@@ -168,13 +170,13 @@ void check_ends() {
         meet(g);
         auto const held = std::make_shared<std::optional<mpi_group>>(std::move(g));
         std::atomic<int> over{0};
-        (*held)->broadcast({}, 0, cairn::no_deadline,
-                           cairn::completion<cairn::message>(
-                               [held, &over](const auto& e, const auto&) {
-                                   held->reset();
-                                   over = e ? 2 : 1;
-                                   over.notify_all();
-                               }));
+        (*held)->broadcast(
+            {}, 0, cairn::no_deadline,
+            cairn::completion<cairn::message>([held, &over](const auto& e, const auto&) {
+                held->reset();
+                over = e ? 2 : 1;
+                over.notify_all();
+            }));
         over.wait(0);
         expect(over == 1, "an exchange failed");
     });
@@ -316,9 +318,8 @@ void check_beside_the_trainer() {
         g.share(at);
         at->enter("a long write");
         if (world_rank != world_size - 1) {
-            auto const what = refusal(errc::timed_out, [&] {
-                meet(g, std::chrono::steady_clock::now() + 50ms);
-            });
+            auto const what =
+                refusal(errc::timed_out, [&] { meet(g, std::chrono::steady_clock::now() + 50ms); });
             expect(contains(what, "in a long write for"), what);
         }
         everybody();
@@ -331,8 +332,7 @@ void check_single() {
     int provided = 0;
     MPI_Query_thread(&provided);
     check("a thread level that is too low", [&] {
-        auto const many = refusal(errc::invalid_argument,
-                                  [] { mpi_group g(MPI_COMM_WORLD); });
+        auto const many = refusal(errc::invalid_argument, [] { mpi_group g(MPI_COMM_WORLD); });
         expect(contains(many, name(MPI_THREAD_MULTIPLE) + " or more") &&
                    contains(many, "found " + name(provided)) && contains(many, "MPI_Init_thread"),
                many);

@@ -61,7 +61,9 @@ cairn::error error_of(const std::exception_ptr& e) {
     }
     return {cairn::error_code(), {}};
 }
-bool is(const cairn::error& e, errc code) { return e.code() == cairn::make_error_code(code); }
+bool is(const cairn::error& e, errc code) {
+    return e.code() == cairn::make_error_code(code);
+}
 bool contains(const cairn::error& e, const std::string& part) {
     return std::string(e.what()).find(part) != std::string::npos;
 }
@@ -69,7 +71,9 @@ bool contains(const cairn::error& e, const std::string& part) {
 void must(bool ok, const char* what) {
     if (!ok) throw std::runtime_error(what);
 }
-cairn::deadline in(std::chrono::milliseconds t) { return cairn::deadline_after(t); }
+cairn::deadline in(std::chrono::milliseconds t) {
+    return cairn::deadline_after(t);
+}
 /// Rank `root` sends `n` bytes.
 void send(fake_plane& p, std::size_t n, int root = 0, cairn::deadline by = cairn::no_deadline) {
     std::vector<std::byte> memory(n);
@@ -92,9 +96,8 @@ BOOST_AUTO_TEST_CASE(the_plane_keeps_its_word) {
             }
         }
         fake_world world(n);
-        BOOST_CHECK_NO_THROW(run_nccl_ranks(world, n, {}, [](fake_plane& p) {
-            cairn::testing::check_cancelled_plane(p);
-        }));
+        BOOST_CHECK_NO_THROW(run_nccl_ranks(
+            world, n, {}, [](fake_plane& p) { cairn::testing::check_cancelled_plane(p); }));
         BOOST_TEST(world.broken_rules().empty());
     }
 }
@@ -161,10 +164,10 @@ cairn::error failure_beside(const std::vector<nccl_header>& said) {
         for (auto h : said) {
             std::memcpy(lane.host_headers(sizeof h), &h, sizeof h);
             lane.to_device(lane.device_headers(sizeof h), lane.host_headers(sizeof h), sizeof h);
-            lane.launched(fake_nccl::all_gather(lane.device_headers(sizeof h),
-                                                lane.device_headers(), sizeof h, lane.comm(),
-                                                lane.stream()),
-                          "speak");
+            lane.launched(
+                fake_nccl::all_gather(lane.device_headers(sizeof h), lane.device_headers(),
+                                      sizeof h, lane.comm(), lane.stream()),
+                "speak");
             lane.mark(0);
             lane.wait(0, "speak");
         }
@@ -338,7 +341,8 @@ BOOST_AUTO_TEST_CASE(an_error_of_nccl_at_each_launch_is_an_error) {
         });
         auto const first = error_of(failures[0]);
         BOOST_TEST((is(first, errc::rank_failed) && contains(first, "rank 0") &&
-                    contains(first, "injected")), first.what());
+                    contains(first, "injected")),
+                   first.what());
         for (std::size_t r : {1u, 2u}) {
             auto const e = error_of(failures[r]);
             BOOST_TEST(is(e, told ? errc::rank_failed : errc::cancelled), e.what());
@@ -402,9 +406,8 @@ BOOST_AUTO_TEST_CASE(a_group_over_tcp_for_the_ranks_of_a_communicator) {
     (void)support::try_on_threads(2, [&](int r) {
         cairn::tcp_options bad;
         if (r == 0) bad.interfaces = "no-such-interface";
-        said[static_cast<std::size_t>(r)] = support::failure_of([&] {
-            (void)cairn::basic_tcp_group_from_nccl<fake_nccl>(other.comm(r), bad);
-        });
+        said[static_cast<std::size_t>(r)] = support::failure_of(
+            [&] { (void)cairn::basic_tcp_group_from_nccl<fake_nccl>(other.comm(r), bad); });
     });
     for (auto const& s : said) BOOST_TEST(s.find("no-such-interface") != s.npos, s);
 }

@@ -37,7 +37,8 @@ struct one_rank {
     ~one_rank() {
         if (comm == nullptr) return;
         auto r = ncclCommFinalize(comm);
-        while (r == ncclInProgress && ncclCommGetAsyncError(comm, &r) == ncclSuccess) {}
+        while (r == ncclInProgress && ncclCommGetAsyncError(comm, &r) == ncclSuccess) {
+        }
         ncclCommDestroy(comm);
     }
 };

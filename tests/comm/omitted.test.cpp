@@ -71,15 +71,18 @@ BOOST_AUTO_TEST_CASE(is_an_error_where_a_launcher_has_started_several) {
              {"Slurm", {{"SLURM_PROCID", "3"}, {"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "8"}}}}) {
         auto const said = failure_of(v);
         BOOST_TEST((contains(said, launcher) && contains(said, "cairn::solo()") &&
-                    contains(said, "tcp_group::from_environment()")), said);
+                    contains(said, "tcp_group::from_environment()")),
+                   said);
         for (auto const& [name, value] : v) {
             if (name == "MASTER_PORT" || name == "SLURM_STEP_ID") continue;
             BOOST_TEST(contains(said, name + "=" + value), said);
         }
     }
     // One rank alone, no launcher, and half of one.
-    for (auto const& v : {variables{}, {{"CAIRN_RANK", "0"}, {"CAIRN_WORLD_SIZE", "1"}},
-                          {{"RANK", "1"}, {"WORLD_SIZE", "4"}}, {{"CAIRN_RANK", "1"}},
+    for (auto const& v : {variables{},
+                          {{"CAIRN_RANK", "0"}, {"CAIRN_WORLD_SIZE", "1"}},
+                          {{"RANK", "1"}, {"WORLD_SIZE", "4"}},
+                          {{"CAIRN_RANK", "1"}},
                           {{"OMPI_COMM_WORLD_RANK", "x"}, {"OMPI_COMM_WORLD_SIZE", "4"}}})
         BOOST_TEST(failure_of(v) == "");
 }
@@ -128,7 +131,8 @@ BOOST_AUTO_TEST_CASE(the_verbs_ask) {
     BOOST_REQUIRE(report.warnings.size() == 1u);
     BOOST_TEST((contains(report.warnings[0], "RANK=1, WORLD_SIZE=2") &&
                 contains(report.warnings[0], "OMPI_COMM_WORLD_RANK") &&
-                contains(report.warnings[0], "cairn::solo()")), report.warnings[0]);
+                contains(report.warnings[0], "cairn::solo()")),
+               report.warnings[0]);
     BOOST_TEST(cairn::save(sd, "c", store).warnings.empty());  // once
 }
 

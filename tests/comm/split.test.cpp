@@ -94,9 +94,9 @@ BOOST_AUTO_TEST_CASE(what_fails_on_one_rank_fails_on_all_and_leaves_nothing) {
     no_interface.interfaces = "no-such-interface";
     no_fan_in.fan_in = 0;
     // Ranks 0 and 1 found the two groups; rank 3 joins one.
-    for (auto const& f : {failing{"no-such-interface", 0, no_interface},
-                          failing{"no-such-interface", 1, no_interface},
-                          failing{"fan-in 0", 3, no_fan_in}}) {
+    for (auto const& f :
+         {failing{"no-such-interface", 0, no_interface},
+          failing{"no-such-interface", 1, no_interface}, failing{"fan-in 0", 3, no_fan_in}}) {
         std::atomic<int> told{0};
         cairn::thread_group all(4);
         (void)support::try_on_threads(4, [&](int r) {
@@ -108,9 +108,10 @@ BOOST_AUTO_TEST_CASE(what_fails_on_one_rank_fails_on_all_and_leaves_nothing) {
                 (void)cairn::split(ranks, r % 2, r == f.bad ? f.options : fine);
             } catch (const cairn::error& e) {
                 // Whoever waited for that rank has an error of its own.
-                told += std::count_if(e.failures().begin(), e.failures().end(), [&](auto& x) {
-                    return x.where.rank == f.bad && x.text.find(f.says) != std::string::npos;
-                }) == 1;
+                told +=
+                    std::count_if(e.failures().begin(), e.failures().end(), [&](auto& x) {
+                        return x.where.rank == f.bad && x.text.find(f.says) != std::string::npos;
+                    }) == 1;
             }
             ranks.leave();
         });
@@ -132,9 +133,9 @@ BOOST_AUTO_TEST_CASE(replicas_of_a_shard_read_it_once) {
         cairn::communicator_data_plane plane(replicas, shard);
         std::vector<float> mine(32);
         cairn::state_dict state{
-            {"w", cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {32}, mine.data()),
-                                       {64}, cairn::device_mesh::line(2), {cairn::shard_along{0}},
-                                       shard)}};
+            {"w",
+             cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {32}, mine.data()), {64},
+                                  cairn::device_mesh::line(2), {cairn::shard_along{0}}, shard)}};
         cairn::load_options o;
         o.read_once = cairn::read_once_policy::always;
         auto const report = cairn::load(state, "c", o, ranks, plane, memory);

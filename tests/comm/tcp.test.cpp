@@ -96,9 +96,7 @@ BOOST_AUTO_TEST_CASE(it_ends_with_the_last_that_uses_it) {
         auto copy = cairn::await_completion<tcp_group>(
             [&](auto done) { g.duplicate(cairn::no_deadline, std::move(done)); });
         auto held = std::make_shared<std::optional<tcp_group>>(std::move(copy));
-        {
-            tcp_group const first(std::move(g));
-        }
+        { tcp_group const first(std::move(g)); }
         meet(**held);
         std::atomic<int> over{0};
         (*held)->broadcast({}, 0, cairn::no_deadline,

@@ -27,7 +27,9 @@ std::vector<message> one(message m) {
     v.push_back(std::move(m));
     return v;
 }
-bool is(cairn::error_code c, errc e) { return c == cairn::make_error_code(e); }
+bool is(cairn::error_code c, errc e) {
+    return c == cairn::make_error_code(e);
+}
 bool contains(const std::string& all, const std::string& part) {
     return all.find(part) != std::string::npos;
 }
@@ -110,8 +112,8 @@ BOOST_AUTO_TEST_CASE(exchanges_in_any_order) {
         for (unsigned seed = 0; seed < 5; ++seed) {
             tree_world w(n, 3, seed);
             int round = 0;
-            for (auto k : {kind::gather, kind::scatter, kind::broadcast, kind::all_gather,
-                           kind::duplicate})
+            for (auto k :
+                 {kind::gather, kind::scatter, kind::broadcast, kind::all_gather, kind::duplicate})
                 for (int root : {0, n / 2, n - 1}) {
                     exchange(w, k, root, round++);
                     ++exchanges;
@@ -261,8 +263,8 @@ BOOST_AUTO_TEST_CASE(a_long_message_is_waited_for_as_long_as_it_moves) {
                 for (bool const moves : {true, false}) {
                     tree_world w(n, 2);
                     exchange(w, kind::gather, 0, 0);
-                    auto const [from, to] = up ? std::pair(child, parent)
-                                               : std::pair(parent, child);
+                    auto const [from, to] =
+                        up ? std::pair(child, parent) : std::pair(parent, child);
                     w.hold(from, to, moves);
                     std::vector<int> calls(static_cast<std::size_t>(n), 1);
                     meet_without(w, {}, 500ms);

@@ -10,4 +10,6 @@ template <>
 inline constexpr bool cairn::plain_bytes<std::mt19937> = true;
 #endif
 
-cairn::state_dict f(std::mt19937& engine) { return {{"rng", cairn::as_bytes(engine)}}; }
+cairn::state_dict f(std::mt19937& engine) {
+    return {{"rng", cairn::as_bytes(engine)}};
+}

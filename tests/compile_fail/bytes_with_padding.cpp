@@ -11,4 +11,6 @@ struct scaler {
 #endif
 };
 
-cairn::state_dict f(scaler& s) { return {{"scaler", cairn::as_bytes(s)}}; }
+cairn::state_dict f(scaler& s) {
+    return {{"scaler", cairn::as_bytes(s)}};
+}

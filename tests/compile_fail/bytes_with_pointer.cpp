@@ -14,4 +14,6 @@ struct position {
 #endif
 };
 
-cairn::state_dict f(position& p) { return {{"data", cairn::as_bytes(p)}}; }
+cairn::state_dict f(position& p) {
+    return {{"data", cairn::as_bytes(p)}};
+}

@@ -20,4 +20,6 @@ struct half_a_communicator {
 };
 
 void use(cairn::Communicator auto&) {}
-void f(half_a_communicator& c) { use(c); }
+void f(half_a_communicator& c) {
+    use(c);
+}

@@ -11,7 +11,9 @@ struct half_a_planner {
         return {std::move(all), {}};
     }
 #ifdef BASELINE
-    cairn::save_plan finish_save_plan(cairn::save_plan p) { return p; }
+    cairn::save_plan finish_save_plan(cairn::save_plan p) {
+        return p;
+    }
 #endif
     cairn::item_data resolve_data(const cairn::write_item&) {
         return static_cast<const cairn::value*>(nullptr);
@@ -19,4 +21,6 @@ struct half_a_planner {
 };
 
 void use(cairn::SavePlanner auto&) {}
-void f(half_a_planner& p) { use(p); }
+void f(half_a_planner& p) {
+    use(p);
+}

@@ -13,4 +13,6 @@ using part = cairn::solo;
 using part = stranger;
 #endif
 
-void f(cairn::state_dict& state) { cairn::save(state, "ckpt", part{}); }
+void f(cairn::state_dict& state) {
+    cairn::save(state, "ckpt", part{});
+}

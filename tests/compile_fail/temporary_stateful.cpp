@@ -9,7 +9,11 @@ struct run {
 };
 
 #ifdef BASELINE
-cairn::state_dict f(run& r) { return {{"app", r}}; }
+cairn::state_dict f(run& r) {
+    return {{"app", r}};
+}
 #else
-cairn::state_dict f(run&) { return {{"app", run()}}; }
+cairn::state_dict f(run&) {
+    return {{"app", run()}};
+}
 #endif

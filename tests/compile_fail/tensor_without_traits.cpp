@@ -17,4 +17,6 @@ struct cairn::tensor_traits<mine::matrix> {
 };
 #endif
 
-cairn::tensor_view f(mine::matrix& m) { return cairn::tensor_traits<mine::matrix>::view(m); }
+cairn::tensor_view f(mine::matrix& m) {
+    return cairn::tensor_traits<mine::matrix>::view(m);
+}

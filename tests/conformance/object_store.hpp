@@ -116,7 +116,10 @@ void check_object_store(Make make) {
     }
     BOOST_TEST_CONTEXT("an unfinished object goes") {
         auto s = make();
-        { auto h = s.create("o", 10); h.write(0, pattern(10)); }
+        {
+            auto h = s.create("o", 10);
+            h.write(0, pattern(10));
+        }
         BOOST_CHECK_NO_THROW(put(s, "o", pattern(5)));
         BOOST_TEST((get(s, "o") == pattern(5)));
     }

@@ -70,8 +70,8 @@ saved_content plan_a_save(Make& make, flat_ranks& all) {
         flat_state const& state = all.flat[r]->leaves;
         planners[r].set_up_save(state, static_cast<int>(r), r == 0);
         // Plans travel: what a rank learns is what survives that.
-        plans.push_back(cairn::decode_save_plan(
-            cairn::encode_save_plan(planners[r].create_local_save_plan())));
+        plans.push_back(
+            cairn::decode_save_plan(cairn::encode_save_plan(planners[r].create_local_save_plan())));
     }
     auto [global, meta] = planners[0].create_global_save_plan(std::move(plans));
     saved_content out;
@@ -79,8 +79,8 @@ saved_content plan_a_save(Make& make, flat_ranks& all) {
     BOOST_REQUIRE(global.size() == n);
 
     for (std::size_t r = 0; r < n; ++r) {
-        auto const plan = planners[r].finish_save_plan(cairn::decode_save_plan(
-            cairn::encode_save_plan(global[r])));
+        auto const plan = planners[r].finish_save_plan(
+            cairn::decode_save_plan(cairn::encode_save_plan(global[r])));
         for (auto const& item : plan.items) {
             item_data const data = planners[r].resolve_data(item);
             BOOST_TEST_CONTEXT("rank " << r << ", '" << item.fqn << "'") {
@@ -88,8 +88,7 @@ saved_content plan_a_save(Make& make, flat_ranks& all) {
                     BOOST_REQUIRE(std::holds_alternative<const value*>(data));
                     BOOST_TEST(out.meta.value(item.fqn) != nullptr);
                     // Each object once.
-                    BOOST_TEST(
-                        out.objects.emplace(item.fqn, *std::get<const value*>(data)).second);
+                    BOOST_TEST(out.objects.emplace(item.fqn, *std::get<const value*>(data)).second);
                     continue;
                 }
                 BOOST_REQUIRE(std::holds_alternative<const_tensor_view>(data));
@@ -142,8 +141,8 @@ void plan_a_load(Make& make, const saved_content& s, flat_ranks& all) {
     for (std::size_t r = 0; r < n; ++r) {
         planners.push_back(make());
         planners[r].set_up_load(all.flat[r]->leaves, s.meta, static_cast<int>(r), r == 0);
-        plans.push_back(cairn::decode_load_plan(
-            cairn::encode_load_plan(planners[r].create_local_load_plan())));
+        plans.push_back(
+            cairn::decode_load_plan(cairn::encode_load_plan(planners[r].create_local_load_plan())));
     }
     auto const global = planners[0].create_global_load_plan(std::move(plans));
     BOOST_REQUIRE(global.size() == n);
@@ -164,12 +163,10 @@ void plan_a_load(Make& make, const saved_content& s, flat_ranks& all) {
                 auto const* t = s.meta.tensor(item.fqn);
                 BOOST_REQUIRE((t != nullptr && item.chunk < t->chunks.size()));
                 auto const& where = t->chunks[item.chunk].region;
-                BOOST_TEST(contains(box::whole(where.shape),
-                                    box(item.source_offsets, item.shape)));
+                BOOST_TEST(contains(box::whole(where.shape), box(item.source_offsets, item.shape)));
                 tensor_view const window = planners[r].resolve_tensor(item);
                 BOOST_TEST((window.shape == item.shape && window.type == t->type));
-                auto const& stored =
-                    s.chunks.at(box_key(item.fqn, where.offsets, where.shape));
+                auto const& stored = s.chunks.at(box_key(item.fqn, where.offsets, where.shape));
                 const_tensor_view from(t->type, where.shape, stored.data());
                 for (std::size_t d = 0; d < item.shape.size(); ++d)
                     from.data += item.source_offsets[d] * from.strides[d] *
@@ -188,7 +185,7 @@ void plan_a_load(Make& make, const saved_content& s, flat_ranks& all) {
 /// (items fit their data), and the metadata names it all and nothing else.
 /// @param make  Returns a new planner at each call.
 template <class Make>
-    requires SavePlanner<decltype(std::declval<Make&>()())>
+requires SavePlanner<decltype(std::declval<Make&>()())>
 void check_save_planner(Make make) {
     for (int ranks : {1, 3, 9}) {
         BOOST_TEST_CONTEXT("a save of " << ranks << " ranks") {
@@ -209,7 +206,7 @@ void check_save_planner(Make make) {
 /// @param make       Returns a new LoadPlanner at each call.
 /// @param make_save  Returns a new SavePlanner whose names `make`'s planners know.
 template <class Make, class MakeSave>
-    requires LoadPlanner<decltype(std::declval<Make&>()())>
+requires LoadPlanner<decltype(std::declval<Make&>()())>
 void check_load_planner(Make make, MakeSave make_save) {
     detail::flat_ranks source(3, 6);
     auto const saved = detail::plan_a_save(make_save, source);

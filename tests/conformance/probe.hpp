@@ -17,13 +17,23 @@ namespace cairn::conformance {
 
 /// One call of the storage protocol, in the order of a save and of a load.
 enum class call {
-    reset, set_up, prepare_local, prepare_global, write, finish, committed, abandon, sweep,
-    read_metadata, read_values, read  // a load's, besides
+    reset,
+    set_up,
+    prepare_local,
+    prepare_global,
+    write,
+    finish,
+    committed,
+    abandon,
+    sweep,
+    read_metadata,
+    read_values,
+    read  // a load's, besides
 };
 inline const char* name_of(call c) {
-    constexpr const char* names[] = {"reset",  "set_up",        "prepare_local", "prepare_global",
-                                     "write",  "finish",        "committed",     "abandon",
-                                     "sweep",  "read_metadata", "read values",   "read"};
+    constexpr const char* names[] = {"reset", "set_up",        "prepare_local", "prepare_global",
+                                     "write", "finish",        "committed",     "abandon",
+                                     "sweep", "read_metadata", "read values",   "read"};
     return names[static_cast<int>(c)];
 }
 
@@ -41,21 +51,21 @@ namespace detail {
 /// `done`, seen through: what `then` throws when the operation succeeded is its failure.
 template <class T, class Then>
 completion<T> watched(completion<T> done, watcher& w, Then then) {
-    return completion<T>([done = std::move(done), &w, then](std::exception_ptr e,
-                                                            std::optional<T> r) mutable {
-        // A model that throws drops it on the way, as it may.
-        bool const thrown = std::uncaught_exceptions() > 0;
-        try {
-            if (e) std::rethrow_exception(e);
-            then();
-        } catch (const error& x) {
-            if (!thrown && x.code() == make_error_code(errc::abandoned)) ++w.dropped;
-            return done.fail(std::current_exception());
-        } catch (...) {
-            return done.fail(std::current_exception());
-        }
-        done(std::move(*r));
-    });
+    return completion<T>(
+        [done = std::move(done), &w, then](std::exception_ptr e, std::optional<T> r) mutable {
+            // A model that throws drops it on the way, as it may.
+            bool const thrown = std::uncaught_exceptions() > 0;
+            try {
+                if (e) std::rethrow_exception(e);
+                then();
+            } catch (const error& x) {
+                if (!thrown && x.code() == make_error_code(errc::abandoned)) ++w.dropped;
+                return done.fail(std::current_exception());
+            } catch (...) {
+                return done.fail(std::current_exception());
+            }
+            done(std::move(*r));
+        });
 }
 
 }  // namespace detail
@@ -150,14 +160,11 @@ public:
         around(call::prepare_global, [&] { p = inner_.prepare_global_load_plan(std::move(p)); });
         return p;
     }
-    void read_data(const load_plan& plan, const read_target& target,
-                   completion<read_result> done) {
-        bool const values = !plan.items.empty() &&
-                            plan.items.front().kind == item_kind::value;
+    void read_data(const load_plan& plan, const read_target& target, completion<read_result> done) {
+        bool const values = !plan.items.empty() && plan.items.front().kind == item_kind::value;
         auto const what = values ? call::read_values : call::read;
         w_->before(what, rank_);
-        auto seen =
-            detail::watched(std::move(done), *w_, [this, what] { w_->after(what, rank_); });
+        auto seen = detail::watched(std::move(done), *w_, [this, what] { w_->after(what, rank_); });
         inner_.read_data(plan, target, std::move(seen));
     }
 

@@ -206,7 +206,9 @@ private:
                     std::size_t own = 0;
                     for (auto const& n : seen)
                         if (left.count(n) == 0) own += removed.insert(n).second ? 1u : 0u;
-                    BOOST_TEST_CONTEXT("rank " << rank) { BOOST_TEST(own > 0u); }
+                    BOOST_TEST_CONTEXT("rank " << rank) {
+                        BOOST_TEST(own > 0u);
+                    }
                     one_at_a_time.unlock();
                 };
                 all_blame(save(p, ws, 2), 0);

@@ -29,7 +29,9 @@ using cairn::detail::failure_folder;
 rank_failure failure(int rank, std::string tensor, errc code = errc::missing_key) {
     return cairn::error(code, {.fqn = std::move(tensor)}).as_failure(rank);
 }
-bool has(const std::string& s, const std::string& part) { return s.find(part) != s.npos; }
+bool has(const std::string& s, const std::string& part) {
+    return s.find(part) != s.npos;
+}
 
 /// Counts the bytes that one rank sends to others.
 template <class C>
@@ -59,9 +61,7 @@ struct counting {
         *bytes += m.size();
         inner->all_gather(std::move(m), d, std::move(done));
     }
-    void share(std::shared_ptr<const cairn::activity> a) {
-        inner->share(std::move(a));
-    }
+    void share(std::shared_ptr<const cairn::activity> a) { inner->share(std::move(a)); }
     void cancel() noexcept { inner->cancel(); }
 };
 
@@ -73,8 +73,7 @@ std::pair<std::vector<cairn::error>, std::size_t> mistyped(int n, Name name) {
     std::vector<cairn::error> said(static_cast<std::size_t>(n), cairn::error(errc::io, {}));
     std::atomic<std::size_t> bytes{0}, others{0};
     cairn::run_ranks(n, [&](cairn::thread_group::member& me) {
-        counting<cairn::thread_group::member> comm{&me,
-                                                           me.rank() == 0 ? &bytes : &others};
+        counting<cairn::thread_group::member> comm{&me, me.rank() == 0 ? &bytes : &others};
         int x = 0;
         cairn::state_dict sd{{name(me.rank()), std::ref(x)}};
         try {
@@ -191,9 +190,12 @@ BOOST_AUTO_TEST_CASE(travel_with_their_ranks) {
     }
     using cairn::detail::decode_outcome;
     BOOST_TEST(decode_outcome(cairn::detail::encode_failures_follow()).failures_follow);
-    for (auto const& bytes : std::vector<std::vector<std::byte>>{
-             {}, {std::byte{1}, std::byte{0}}, {std::byte{2}}, {std::byte{2}, std::byte{3}},
-             {std::byte{2}, std::byte{1}, std::byte{0}}})
+    for (auto const& bytes :
+         std::vector<std::vector<std::byte>>{{},
+                                             {std::byte{1}, std::byte{0}},
+                                             {std::byte{2}},
+                                             {std::byte{2}, std::byte{3}},
+                                             {std::byte{2}, std::byte{1}, std::byte{0}}})
         BOOST_CHECK_THROW((void)decode_outcome(bytes), cairn::error);
 }
 

@@ -191,9 +191,9 @@ std::vector<std::string> points(const std::string& operation) {
             all.push_back(std::string(when) + " exchange " + std::to_string(n));
     // Those of the coordinator alone end with a star.
     if (operation == "save")
-        all.insert(all.end(), {"reset", "set up", "local plan", "global plan*",
-                               "global plan, claimed*", "write", "written", "commit*",
-                               "committed*", "sweep*", "swept*"});
+        all.insert(all.end(),
+                   {"reset", "set up", "local plan", "global plan*", "global plan, claimed*",
+                    "write", "written", "commit*", "committed*", "sweep*", "swept*"});
     else
         all.insert(all.end(), {"reset", "read metadata*", "set up", "local plan", "global plan*",
                                "read", "being read"});
@@ -204,11 +204,13 @@ std::vector<std::string> points(const std::string& operation) {
 struct state {
     state(float v, int rank, int ranks) {
         auto const where = cairn::boxes_of({rows, 64}, cairn::device_mesh::line(ranks),
-                                           {cairn::shard_along{0}}, rank).at(0);
+                                           {cairn::shard_along{0}}, rank)
+                               .at(0);
         mine.assign(static_cast<std::size_t>(where.volume()), v);
-        view = {{rows, 64}, cairn::dtype::float32,
-                {cairn::shard(where, cairn::tensor_view(cairn::dtype::float32, where.shape,
-                                                        mine.data()))}};
+        view = {{rows, 64},
+                cairn::dtype::float32,
+                {cairn::shard(
+                    where, cairn::tensor_view(cairn::dtype::float32, where.shape, mine.data()))}};
         dict = {{"w", view}, {"step", std::ref(step)}};
         step = static_cast<int>(v);
     }

@@ -125,8 +125,8 @@ BOOST_AUTO_TEST_CASE(footers_find_their_items) {
         BOOST_REQUIRE(found != nullptr);
         BOOST_REQUIRE((*found == items[i]));
     }
-    for (std::uint64_t const none : {std::uint64_t{1}, std::uint64_t{999},
-                                     std::uint64_t{70'000'000}, ~std::uint64_t{0}})
+    for (std::uint64_t const none :
+         {std::uint64_t{1}, std::uint64_t{999}, std::uint64_t{70'000'000}, ~std::uint64_t{0}})
         BOOST_TEST(f.find(none) == nullptr);
     BOOST_TEST(format::native::file_footer().find(0) == nullptr);
 }

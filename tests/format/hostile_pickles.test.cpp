@@ -56,7 +56,9 @@ void read_value(const bytes& b) {
     auto const t = format::pickle::reader::read(b);
     (void)format::pickle::to_value(t)(t.root);
 }
-void read_metadata(const bytes& b) { (void)format::torch::parse_metadata_pickle(b); }
+void read_metadata(const bytes& b) {
+    (void)format::torch::parse_metadata_pickle(b);
+}
 
 constexpr const char* dcp = "torch.distributed.checkpoint.metadata";
 constexpr const char* filesystem = "torch.distributed.checkpoint.filesystem";

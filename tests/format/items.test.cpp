@@ -131,10 +131,16 @@ BOOST_AUTO_TEST_CASE(hostile_pickles_are_refused) {
         from_text("\x80\x04\x8c\x08"
                   "builtins\x8c\x04"
                   "eval\x93."));  // as STACK_GLOBAL
-    refuse(from_text(std::string_view("\x80\x02X\xff\xff\xff\x7f" "abc.", 11)));      // a huge str
-    refuse(from_text(std::string_view("\x80\x02\x8b\xff\xff\xff\x7f" "abc.", 11)));   // a huge int
+    refuse(
+        from_text(std::string_view("\x80\x02X\xff\xff\xff\x7f"
+                                   "abc.",
+                                   11)));  // a huge str
+    refuse(
+        from_text(std::string_view("\x80\x02\x8b\xff\xff\xff\x7f"
+                                   "abc.",
+                                   11)));                                  // a huge int
     refuse(from_text(std::string_view("\x80\x02r\xff\xff\xff\x7f.", 8)));  // a huge memo key
-    refuse(from_text("\x80\x02)h\x05."));  // no such memo
+    refuse(from_text("\x80\x02)h\x05."));                                  // no such memo
     refuse(from_text("\x80\x02"));
     refuse(
         from_text("\x80\x02]q\x00h\x00"

@@ -73,8 +73,9 @@ BOOST_AUTO_TEST_CASE(atoms) {
     is_pickled_as(std::int64_t{2147483648}, "80028a0500000080002e");
     is_pickled_as(power_of_two(80), "80028a0b00000000000000000000012e");
     is_pickled_as(1.5, "8002473ff80000000000002e");
-    is_pickled_as("h\u00e9llo", "80025806000000"
-                                "68c3a96c6c6f71002e");
+    is_pickled_as("h\u00e9llo",
+                  "80025806000000"
+                  "68c3a96c6c6f71002e");
 }
 
 BOOST_AUTO_TEST_CASE(containers) {
@@ -103,10 +104,10 @@ BOOST_AUTO_TEST_CASE(what_cpython_has_once_is_written_once) {
         "80025d710028635f636f646563730a656e636f64650a710158020000006162710258060000006c6174696e3171"
         "0386710452710568015802000000636471066803867107527108635f5f6275696c74696e5f5f0a62797465730a"
         "71092952710a680a6801580100000078710b680386710c52710d680d652e");
-    is_pickled_as(value::list({value::dict({{"lr", 0.1}, {"n", 1}}),
-                               value::dict({{"lr", 0.2}, {"n", 2}})}),
-                  "80025d7100287d71012858020000006c727102473fb999999999999a58010000006e71034b01757d"
-                  "7104286802473fc999999999999a68034b0275652e");
+    is_pickled_as(
+        value::list({value::dict({{"lr", 0.1}, {"n", 1}}), value::dict({{"lr", 0.2}, {"n", 2}})}),
+        "80025d7100287d71012858020000006c727102473fb999999999999a58010000006e71034b01757d"
+        "7104286802473fc999999999999a68034b0275652e");
 }
 
 /// Batches of 1000; a dict of a multiple of 1000 ends with an empty one.

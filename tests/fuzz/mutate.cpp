@@ -108,13 +108,12 @@ int main(int argc, char** argv) {
             most = std::max(most, memory.peak());
         }
         bool const ok = wrong == 0 && accepted != 0 && refused != 0;
-        std::printf("%-11s %zu seeds, %llu inputs: %llu accepted, %llu refused, %llu wrong; "
-                    "at most %zu KiB\n",
-                    std::string(t.name).c_str(), corpus.size(),
-                    static_cast<unsigned long long>(inputs),
-                    static_cast<unsigned long long>(accepted),
-                    static_cast<unsigned long long>(refused),
-                    static_cast<unsigned long long>(wrong), most >> 10);
+        std::printf(
+            "%-11s %zu seeds, %llu inputs: %llu accepted, %llu refused, %llu wrong; "
+            "at most %zu KiB\n",
+            std::string(t.name).c_str(), corpus.size(), static_cast<unsigned long long>(inputs),
+            static_cast<unsigned long long>(accepted), static_cast<unsigned long long>(refused),
+            static_cast<unsigned long long>(wrong), most >> 10);
         ok ? ++passed : ++failed;
     }
     std::printf("%d passed, %d failed\n", passed, failed);

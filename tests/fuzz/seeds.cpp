@@ -34,8 +34,8 @@ crafted of_cairn(bool torch_metadata) {
                  {"tied", tie}}},
             {"none", cairn::tensor_view(cairn::dtype::i64, {0, 3}, nullptr)},
             {"scalar", cairn::scalar_tensor(scalar)},
-            {"groups", cairn::value::list({cairn::value::dict({{"lr", 0.1}, {"betas",
-                cairn::value::tuple({0.9, 0.999})}})})},
+            {"groups", cairn::value::list({cairn::value::dict(
+                           {{"lr", 0.1}, {"betas", cairn::value::tuple({0.9, 0.999})}})})},
             {"step", 7}};
         cairn::save_options o;
         o.storage.torch_metadata = torch_metadata;
@@ -93,25 +93,23 @@ int main(int argc, char** argv) {
 
     // What once crashed, or took more memory than there is.
     write("bad_strides", with(small(), [](auto& m) {
-        tensor(m).chunks[0].at.layout->strides = {1'000'000, 1};
-    }));
-    write("bad_strides_count", with(small(), [](auto& m) {
-        tensor(m).chunks[0].at.layout->strides = {};
-    }));
-    write("bad_payload", with(small(), [](auto& m) {
-        tensor(m).chunks[0].at.layout->payload_length = 4;
-    }));
+              tensor(m).chunks[0].at.layout->strides = {1'000'000, 1};
+          }));
+    write("bad_strides_count",
+          with(small(), [](auto& m) { tensor(m).chunks[0].at.layout->strides = {}; }));
+    write("bad_payload",
+          with(small(), [](auto& m) { tensor(m).chunks[0].at.layout->payload_length = 4; }));
     write("bad_claim", with(small(), [](auto& m) {
-        auto& t = tensor(m);
-        t.shape = {std::int64_t{1} << 50};
-        t.chunks[0].region = {{0}, t.shape};
-        t.chunks[0].at.layout->strides = {1};
-    }));
+              auto& t = tensor(m);
+              t.shape = {std::int64_t{1} << 50};
+              t.chunks[0].region = {{0}, t.shape};
+              t.chunks[0].at.layout->strides = {1};
+          }));
     write("bad_list", with(small(), [](auto& m) {
-        m.paths["step"] = {std::string("a"), std::int64_t{1'000'000'000}};
-    }));
+              m.paths["step"] = {std::string("a"), std::int64_t{1'000'000'000}};
+          }));
     write("bad_deep_path", with(small(), [](auto& m) {
-        m.paths["step"] = cairn::key_path(5000, cairn::path_element(std::string()));
-    }));
+              m.paths["step"] = cairn::key_path(5000, cairn::path_element(std::string()));
+          }));
     return 0;
 }

@@ -35,7 +35,9 @@ inline void metadata(bytes b) {
     auto const m = cairn::format::torch::parse_metadata_pickle(b);
     cairn::check_metadata(m);
 }
-inline void index(bytes b) { (void)cairn::format::native::parse_metadata_file(b); }
+inline void index(bytes b) {
+    (void)cairn::format::native::parse_metadata_file(b);
+}
 /// The index without the checksums in front of it.
 inline void index_body(bytes b) {
     cairn::check_metadata(cairn::format::native::decode_metadata(b));
@@ -49,7 +51,9 @@ inline void item(bytes b) {
         },
         b.size());
 }
-inline void object(bytes b) { (void)cairn::format::torch::decode_value(b); }
+inline void object(bytes b) {
+    (void)cairn::format::torch::decode_value(b);
+}
 inline void footer(bytes b) {
     if (b.size() >= cairn::format::native::footer_tail_bytes)
         (void)cairn::format::native::footer_length(
@@ -68,7 +72,9 @@ inline void load(bytes b) {
 }
 
 /// What other processes send: frames of the groups, greetings, failures.
-inline void frame(bytes b) { (void)cairn::detail::decode_frame(b); }
+inline void frame(bytes b) {
+    (void)cairn::detail::decode_frame(b);
+}
 inline void hello(bytes b) {
     auto const head = cairn::detail::handshake_head_bytes;
     if (b.size() <= head) return;

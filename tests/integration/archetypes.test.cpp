@@ -186,8 +186,8 @@ BOOST_AUTO_TEST_CASE(a_data_plane_goes_with_every_part_of_a_load) {
         std::vector<std::thread> threads;
         std::vector<int> good(ranks, 0);
         for (int r = 0; r < ranks; ++r) {
-            auto parts = std::apply([&](auto... m) { return std::tuple(m(group, data, r)...); },
-                                    ordered);
+            auto parts =
+                std::apply([&](auto... m) { return std::tuple(m(group, data, r)...); }, ordered);
             threads.emplace_back([&, r, parts = std::move(parts)]() mutable {
                 holding to(r, 0);
                 auto loaded = to.dict();
@@ -232,7 +232,8 @@ BOOST_AUTO_TEST_CASE(asynchronous_verbs_ask_for_no_more) {
     cairn::memory_store memory;
     arch::stateful app({1, 2, 3});
     (void)cairn::async_save(app, "c", arch::save_planner(), arch::storage_writer(shelf),
-                            asio::use_future).get();
+                            asio::use_future)
+        .get();
     (void)cairn::async_save(app, "c", arch::object_store(memory), asio::use_future).get();
     for (bool in_store : {false, true}) {
         arch::stateful other({0, 0, 0});
@@ -240,7 +241,8 @@ BOOST_AUTO_TEST_CASE(asynchronous_verbs_ask_for_no_more) {
             (void)cairn::async_load(other, "c", arch::object_store(memory), asio::use_future).get();
         else
             (void)cairn::async_load(other, "c", arch::storage_reader(shelf), arch::load_planner(),
-                                    asio::use_future).get();
+                                    asio::use_future)
+                .get();
         BOOST_TEST(other.weight().elements()[1] == 2.0f);
         BOOST_TEST(other.told == 1);
     }

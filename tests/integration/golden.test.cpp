@@ -67,7 +67,9 @@ std::vector<fs::path> cases() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(are_all_there) { BOOST_TEST(cases().size() >= 12u); }
+BOOST_AUTO_TEST_CASE(are_all_there) {
+    BOOST_TEST(cases().size() >= 12u);
+}
 
 BOOST_AUTO_TEST_CASE(load_whole_as_pytorch_says) {
     for (auto const& dir : cases()) {

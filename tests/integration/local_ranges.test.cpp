@@ -107,9 +107,9 @@ BOOST_AUTO_TEST_CASE(from_any_layout_to_any_other) {
         std::vector<std::int64_t> whole(static_cast<std::size_t>(shape.product()), -1);
         auto expected = whole;
         std::iota(expected.begin(), expected.end(), std::int64_t{0});
-        cairn::load(cairn::state_dict{{"w", cairn::tensor_view(cairn::dtype::int64, shape,
-                                                               whole.data())}},
-                    "c", store);
+        cairn::load(
+            cairn::state_dict{{"w", cairn::tensor_view(cairn::dtype::int64, shape, whole.data())}},
+            "c", store);
         BOOST_TEST_REQUIRE((whole == expected));
     }
 }

@@ -32,7 +32,9 @@ namespace {
 
 cairn::tcp_options const options{};
 
-std::vector<float> filled(std::size_t n, float v) { return std::vector<float>(n, v); }
+std::vector<float> filled(std::size_t n, float v) {
+    return std::vector<float>(n, v);
+}
 
 /// What each rank was told; "" where all went well.
 std::vector<std::string> told(int n, const std::function<void(tcp_group&)>& f) {
@@ -122,9 +124,8 @@ BOOST_AUTO_TEST_CASE(submeshes_hold_what_is_theirs) {
         cairn::save(sd, "c", g, s);
     });
     auto low = filled(24, -1), high = filled(24, -1);
-    cairn::state_dict sd{
-        {"low", cairn::tensor_view(cairn::dtype::float32, {6, 4}, low.data())},
-        {"high", cairn::tensor_view(cairn::dtype::float32, {6, 4}, high.data())}};
+    cairn::state_dict sd{{"low", cairn::tensor_view(cairn::dtype::float32, {6, 4}, low.data())},
+                         {"high", cairn::tensor_view(cairn::dtype::float32, {6, 4}, high.data())}};
     auto s = store;
     cairn::load(sd, "c", s);
     BOOST_TEST((low[0] == 0.0f && low[12] == 1.0f && high[0] == 2.0f && high[12] == 3.0f));
@@ -162,8 +163,7 @@ BOOST_AUTO_TEST_CASE(claims_that_contradict_name_both_ranks) {
              static constexpr std::int64_t begin[] = {0, 2, 4}, end[] = {2, 5, 6};
              cairn::box const where({begin[rank], 0}, {end[rank] - begin[rank], 2});
              return cairn::node(cairn::sharded_view{
-                 {6, 2}, cairn::dtype::float32,
-                 {cairn::shard(where, view(m, where.shape))}});
+                 {6, 2}, cairn::dtype::float32, {cairn::shard(where, view(m, where.shape))}});
          }},
     };
     for (auto const& c : conflicts) {

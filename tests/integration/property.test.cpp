@@ -21,7 +21,9 @@ using cairn::box;
 using cairn::index_vector;
 using engine = std::mt19937_64;
 
-int below(engine& e, int n) { return static_cast<int>(e() % static_cast<unsigned>(n)); }
+int below(engine& e, int n) {
+    return static_cast<int>(e() % static_cast<unsigned>(n));
+}
 
 /// Boxes of each rank in one random layout; together they cover the tensor.
 std::vector<std::vector<box>> layout(engine& e, const index_vector& extents, int ranks) {
@@ -106,8 +108,7 @@ tensor random_tensor(engine& e, std::size_t index, int from, int to) {
     tensor t;
     t.name = "t" + std::to_string(index);
     t.type = static_cast<cairn::dtype>(below(e, cairn::dtype_count));
-    for (int d = below(e, 5); d > 0; --d)
-        t.shape.push_back(below(e, 9) == 0 ? 0 : 1 + below(e, 8));
+    for (int d = below(e, 5); d > 0; --d) t.shape.push_back(below(e, 9) == 0 ? 0 : 1 + below(e, 8));
     t.dense.resize(static_cast<std::size_t>(t.shape.product()) * cairn::size_of(t.type));
     for (auto& b : t.dense) b = static_cast<std::byte>(e());
     t.from = layout(e, t.shape, from);

@@ -37,15 +37,25 @@ struct my_ranks {
     int rank() const { return inner.rank(); }
     int size() const { return inner.size(); }
     template <class... A>
-    void gather(A&&... a) { inner.gather(std::forward<A>(a)...); }
+    void gather(A&&... a) {
+        inner.gather(std::forward<A>(a)...);
+    }
     template <class... A>
-    void scatter(A&&... a) { inner.scatter(std::forward<A>(a)...); }
+    void scatter(A&&... a) {
+        inner.scatter(std::forward<A>(a)...);
+    }
     template <class... A>
-    void broadcast(A&&... a) { inner.broadcast(std::forward<A>(a)...); }
+    void broadcast(A&&... a) {
+        inner.broadcast(std::forward<A>(a)...);
+    }
     template <class... A>
-    void all_gather(A&&... a) { inner.all_gather(std::forward<A>(a)...); }
+    void all_gather(A&&... a) {
+        inner.all_gather(std::forward<A>(a)...);
+    }
     template <class... A>
-    void share(A&&... a) { inner.share(std::forward<A>(a)...); }
+    void share(A&&... a) {
+        inner.share(std::forward<A>(a)...);
+    }
     void cancel() noexcept { inner.cancel(); }
 };
 using my_planner = cairn::default_planner;  // move-only: it holds a unique_ptr

@@ -34,18 +34,28 @@ struct draws {
 value make(draws& draw, int depth);
 
 value number(draws& draw) {
-    constexpr std::int64_t edges[] = {0,     1,     2,          127,
-                                      128,   255,   256,        32767,
-                                      65535, 65536, 2147483647, 2147483648,
-                                      std::int64_t{1} << 40, INT64_MAX};
+    constexpr std::int64_t edges[] = {0,
+                                      1,
+                                      2,
+                                      127,
+                                      128,
+                                      255,
+                                      256,
+                                      32767,
+                                      65535,
+                                      65536,
+                                      2147483647,
+                                      2147483648,
+                                      std::int64_t{1} << 40,
+                                      INT64_MAX};
     auto const i = edges[draw(std::size(edges))];
     auto const form = draw(3);
     return form == 0 ? i : form == 1 ? -i : -i - 1;
 }
 
 value real(draws& draw) {
-    constexpr double special[] = {0.0, -0.0, 0.1, 1e300, 5e-324,
-                                  std::numeric_limits<double>::infinity()};
+    constexpr double special[] = {0.0,   -0.0,   0.1,
+                                  1e300, 5e-324, std::numeric_limits<double>::infinity()};
     if (draw(2) == 0) return special[draw(std::size(special))];
     return (static_cast<double>(draw(2001)) - 1000.0) / 8.0;
 }
@@ -84,9 +94,9 @@ value long_one(draws& draw) {
     switch (draw(4)) {
         case 0: return value::list(many(n, item));
         case 1: return value::tuple(many(n, item));
-        case 2: return value::list(many(n, [](std::uint64_t i) {
-            return value("name " + std::to_string(i));
-        }));
+        case 2:
+            return value::list(
+                many(n, [](std::uint64_t i) { return value("name " + std::to_string(i)); }));
         default: break;
     }
     value::dict_t d;
@@ -156,10 +166,9 @@ int run(const std::vector<std::string>& args) {
             std::uint64_t n = 0;
             for (std::size_t i = 0; i < 8; ++i)
                 n |= std::uint64_t{static_cast<unsigned char>(all[at + i])} << (8 * i);
-            auto const item = std::as_bytes(
-                std::span(all).subspan(at + 8, static_cast<std::size_t>(n)));
-            put(out,
-                cairn::format::torch::encode_value(cairn::format::torch::decode_value(item)));
+            auto const item =
+                std::as_bytes(std::span(all).subspan(at + 8, static_cast<std::size_t>(n)));
+            put(out, cairn::format::torch::encode_value(cairn::format::torch::decode_value(item)));
             at += 8 + static_cast<std::size_t>(n);
         }
         return out.flush() ? 0 : 2;

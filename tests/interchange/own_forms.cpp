@@ -80,20 +80,18 @@ struct cairn::optimizer_traits<adam> {
         v.hyperparameter("betas", o.betas);
         v.hyperparameter("eps", 1e-8);
         v.hyperparameter("weight_decay", 0);
-        for (auto const* no : {"amsgrad", "maximize", "capturable", "differentiable",
-                               "decoupled_weight_decay"})
+        for (auto const* no :
+             {"amsgrad", "maximize", "capturable", "differentiable", "decoupled_weight_decay"})
             v.hyperparameter(no, value(false));
         for (auto const* how : {"foreach", "fused"}) v.hyperparameter(how, value());
         for (auto& s : o.slots) {
             auto const step = converted<float>(s.step);
             if (s.plain_m.empty())
-                v.parameter(s.fqn, {{"step", step},
-                                    {"exp_avg", s.m.view()},
-                                    {"exp_avg_sq", s.v.view()}});
+                v.parameter(s.fqn,
+                            {{"step", step}, {"exp_avg", s.m.view()}, {"exp_avg_sq", s.v.view()}});
             else
-                v.parameter(s.fqn, {{"step", step},
-                                    {"exp_avg", s.plain_m},
-                                    {"exp_avg_sq", s.plain_v}});
+                v.parameter(s.fqn,
+                            {{"step", step}, {"exp_avg", s.plain_m}, {"exp_avg_sq", s.plain_v}});
         }
     }
 };
@@ -121,8 +119,7 @@ void turn(const std::string& load, const std::string& save, bool first, bool las
         for (auto i = words * width; i < padded_words * width; ++i)
             if (t->memory[static_cast<std::size_t>(i)] != -1)
                 throw std::runtime_error("padding was overwritten");
-    if (me.rank() == 0)
-        std::printf("step %d, lr %g\n", static_cast<int>(o.slots[0].step), o.lr);
+    if (me.rank() == 0) std::printf("step %d, lr %g\n", static_cast<int>(o.slots[0].step), o.lr);
 }
 
 }  // namespace

@@ -83,9 +83,8 @@ BOOST_AUTO_TEST_CASE(a_message_that_one_rank_cannot_read) {
                     cairn::load(sd, "c", o, comm, store);
                 });
                 ++tried;
-                BOOST_TEST_CONTEXT("exchange " << n << " on rank " << rank << ", "
-                                               << garbage.size() << " bytes"
-                                               << support::words(all)) {
+                BOOST_TEST_CONTEXT("exchange " << n << " on rank " << rank << ", " << garbage.size()
+                                               << " bytes" << support::words(all)) {
                     bool const gathered_elsewhere = n == 1 && rank != 0;  // nothing to be read
                     for (int r = 0; r < ranks; ++r) {
                         auto const& t = all[static_cast<std::size_t>(r)];
@@ -118,7 +117,10 @@ BOOST_AUTO_TEST_CASE(a_look_for_a_newer_checkpoint_that_throws_anything) {
             cairn::load_options o;
             o.exchange_timeout = hang;
             odd_reader reader(
-                store, [&](int n) { if (n == 1) fail(); },
+                store,
+                [&](int n) {
+                    if (n == 1) fail();
+                },
                 [&] {
                     if (r == 1) throw cairn::error(cairn::errc::not_found, {.file = "a file"});
                 });

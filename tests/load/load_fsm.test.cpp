@@ -73,8 +73,15 @@ BOOST_AUTO_TEST_CASE(reads_and_broadcasts_take_turns) {
             taken.push_back(f.current());
             f.resume(f.current() == exchange_results ? turn(results++) : event::ok);
         }
-        std::vector<step> const end{agree, read,  exchange_results, share, exchange_results,
-                                    read,  exchange_results, share, exchange_results};
+        std::vector<step> const end{agree,
+                                    read,
+                                    exchange_results,
+                                    share,
+                                    exchange_results,
+                                    read,
+                                    exchange_results,
+                                    share,
+                                    exchange_results};
         BOOST_REQUIRE(taken.size() > end.size());
         BOOST_TEST((std::vector(taken.end() - static_cast<std::ptrdiff_t>(end.size()),
                                 taken.end()) == end));
@@ -97,11 +104,13 @@ BOOST_AUTO_TEST_CASE(each_step_of_the_turns_that_fails_ends_the_load) {
                     // A rank that failed takes part in the exchange after, which fails for all.
                     bool const told = failed_here && s == step::exchange_results;
                     failed_here = here || (failed_here && !told);
-                    f.resume(here ? e : told ? event::failed
-                             : s == step::exchange_results ? turn(results++) : event::ok);
+                    f.resume(here                          ? e
+                             : told                        ? event::failed
+                             : s == step::exchange_results ? turn(results++)
+                                                           : event::ok);
                     if (here && (s == step::read || s == step::share))
-                        BOOST_TEST((f.current() == (e == event::failed ? step::exchange_results
-                                                                      : step::done)));
+                        BOOST_TEST((f.current() ==
+                                    (e == event::failed ? step::exchange_results : step::done)));
                     if (told) BOOST_TEST((f.current() == step::done));
                 }
                 BOOST_TEST(n < 60u);

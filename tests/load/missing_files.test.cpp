@@ -35,10 +35,10 @@ struct part {
         own = first == 0 ? 0 : step + rank;
     }
     cairn::state_dict dict(int ranks = 2) {
-        return {{"w", cairn::shard_by_mesh(
-                          cairn::tensor_view(cairn::dtype::float32, {4, 2}, rows.data()),
-                          {4 * ranks, 2}, cairn::device_mesh::line(ranks),
-                          {cairn::shard_along{0}}, rank)},
+        return {{"w",
+                 cairn::shard_by_mesh(
+                     cairn::tensor_view(cairn::dtype::float32, {4, 2}, rows.data()), {4 * ranks, 2},
+                     cairn::device_mesh::line(ranks), {cairn::shard_along{0}}, rank)},
                 {"step", std::ref(step)},
                 {"own", cairn::per_rank(std::ref(own))}};
     }
@@ -111,8 +111,8 @@ BOOST_AUTO_TEST_CASE(one_of_another_size_is_named_and_leaves_memory_as_it_was) {
         cairn::memory_store store;
         save(store, 100);
         auto const whole = contents(store, "c/" + file);
-        for (auto const size : {std::size_t{0}, std::size_t{100}, whole.size() - 1,
-                                whole.size() + 1}) {
+        for (auto const size :
+             {std::size_t{0}, std::size_t{100}, whole.size() - 1, whole.size() + 1}) {
             auto other = whole;
             other.resize(size);
             store.publish("c/" + file, other, std::nullopt);
@@ -142,13 +142,12 @@ BOOST_AUTO_TEST_CASE(of_pytorchs_too) {
                 if (name == file) s.resize(s.size() - 1);
                 store.publish("c/" + name, std::as_bytes(std::span(s)), std::nullopt);
             }
-            BOOST_CHECK_EXCEPTION((void)cairn::load_tree("c", {}, store), cairn::error,
-                                  [&](const cairn::error& e) {
-                                      auto const code = cut ? errc::corrupt : errc::missing_file;
-                                      return e.code() == cairn::make_error_code(code) &&
-                                             !e.state_modified() &&
-                                             std::string(e.what()).find(file) != std::string::npos;
-                                  });
+            BOOST_CHECK_EXCEPTION(
+                (void)cairn::load_tree("c", {}, store), cairn::error, [&](const cairn::error& e) {
+                    auto const code = cut ? errc::corrupt : errc::missing_file;
+                    return e.code() == cairn::make_error_code(code) && !e.state_modified() &&
+                           std::string(e.what()).find(file) != std::string::npos;
+                });
         }
     }
 }
@@ -209,11 +208,10 @@ BOOST_AUTO_TEST_CASE(are_looked_for_a_bounded_number_of_times) {
     });
     part p(0);
     auto sd = p.dict(2);
-    BOOST_CHECK_EXCEPTION((void)cairn::load(sd, "c", store), cairn::error,
-                          [](const cairn::error& e) {
-                              return e.code() == cairn::make_error_code(errc::missing_file) &&
-                                     !e.state_modified();
-                          });
+    BOOST_CHECK_EXCEPTION(
+        (void)cairn::load(sd, "c", store), cairn::error, [](const cairn::error& e) {
+            return e.code() == cairn::make_error_code(errc::missing_file) && !e.state_modified();
+        });
     BOOST_TEST(saves == 3);
     BOOST_TEST(p.is(0));
 }

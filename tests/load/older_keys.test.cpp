@@ -31,20 +31,19 @@ struct training {
 
     cairn::state_dict state_dict() {
         using cairn::dtype;
-        cairn::state_dict first{{"lr", std::ref(lr)}, {"betas", std::ref(betas)},
-                                {"params", std::ref(params)}};
+        cairn::state_dict first{
+            {"lr", std::ref(lr)}, {"betas", std::ref(betas)}, {"params", std::ref(params)}};
         cairn::state_dict second{{"lr", std::ref(other_lr)}};
         cairn::state_dict mixed{{"a", std::ref(a)}, {"b", cairn::state_dict{{"c", std::ref(c)}}}};
         cairn::state_dict data{{"position", std::ref(position)}, {"5", std::ref(five)}};
         cairn::tensor_view const step_view(dtype::float32, {}, &optimizer_step);
-        cairn::state_dict moments{{"step", step_view},
-                                  {"exp_avg", cairn::tensor_view(dtype::float32, {2, 3},
-                                                                 exp_avg.data())}};
-        return {{"model", cairn::state_dict{{"w", cairn::tensor_view(dtype::float32, {2, 3},
-                                                                     w.data())}}},
-                {"optim",
-                 cairn::state_dict{{"state", cairn::state_dict{{"w", moments}}},
-                                   {"param_groups", cairn::state_list{first, second}}}},
+        cairn::state_dict moments{
+            {"step", step_view},
+            {"exp_avg", cairn::tensor_view(dtype::float32, {2, 3}, exp_avg.data())}};
+        return {{"model",
+                 cairn::state_dict{{"w", cairn::tensor_view(dtype::float32, {2, 3}, w.data())}}},
+                {"optim", cairn::state_dict{{"state", cairn::state_dict{{"w", moments}}},
+                                            {"param_groups", cairn::state_list{first, second}}}},
                 {"run", cairn::state_dict{{"epoch", std::ref(epoch)}, {"data", data}}},
                 {"mixed", cairn::state_list{zeros, mixed}},
                 {"list", std::ref(list)},
@@ -109,9 +108,10 @@ BOOST_AUTO_TEST_CASE(fill_values_that_are_trees) {
     cairn::state_dict sd{{"optim", cairn::state_dict{{"param_groups", std::ref(groups)}}},
                          {"run", std::ref(run)}};
     auto const report = cairn::load(sd, golden);
-    BOOST_TEST((groups.get_if<value::list_t>()->at(1) ==
-                value::dict({{"lr", 0.01}, {"betas", value::tuple({0.9, 0.99})},
-                             {"params", value::list({})}})));
+    BOOST_TEST(
+        (groups.get_if<value::list_t>()->at(1) ==
+         value::dict(
+             {{"lr", 0.01}, {"betas", value::tuple({0.9, 0.99})}, {"params", value::list({})}})));
     auto const* data = run.get_if<value::dict_t>()->find("data")->get_if<value::dict_t>();
     BOOST_REQUIRE((data != nullptr && data->items.size() == 2u));
     BOOST_TEST(data->find("position")->as<int>() == 1000);
@@ -126,8 +126,7 @@ BOOST_AUTO_TEST_CASE(fill_values_that_are_trees) {
 BOOST_AUTO_TEST_CASE(with_another_shape_are_refused) {
     double lr = 0;
     cairn::state_dict one{{"lr", std::ref(lr)}};
-    cairn::state_dict sd{
-        {"optim", cairn::state_dict{{"param_groups", cairn::state_list{one}}}}};
+    cairn::state_dict sd{{"optim", cairn::state_dict{{"param_groups", cairn::state_list{one}}}}};
     BOOST_CHECK_EXCEPTION(cairn::load(sd, golden), cairn::error, [](const auto& e) {
         return is(e, cairn::errc::kind_mismatch) && e.context().fqn == "optim.param_groups" &&
                e.context().found == "a list of 2";
@@ -167,8 +166,7 @@ BOOST_AUTO_TEST_CASE(beside_todays_are_not_taken) {
 
 BOOST_AUTO_TEST_CASE(of_the_outermost_container_are_taken_once) {
     cairn::memory_store store;
-    cairn::state_dict nested{{"x", value::tuple({})},
-                             {"x.y", value::tuple({})}};
+    cairn::state_dict nested{{"x", value::tuple({})}, {"x.y", value::tuple({})}};
     cairn::save(nested, "c", store);
     value x = value::dict({{"y", value::dict({{"z", 1}, {"t", 2}})}, {"u", 3}});
     cairn::state_dict sd{{"x", std::ref(x)}};
@@ -180,8 +178,8 @@ BOOST_AUTO_TEST_CASE(of_the_outermost_container_are_taken_once) {
 BOOST_AUTO_TEST_CASE(are_not_loaded_into_constants) {
     double const lr = 5;
     double epoch = 4;
-    cairn::state_dict sd{{"run", cairn::state_dict{{"epoch", std::ref(epoch)},
-                                                   {"data", std::cref(lr)}}}};
+    cairn::state_dict sd{
+        {"run", cairn::state_dict{{"epoch", std::ref(epoch)}, {"data", std::cref(lr)}}}};
     BOOST_CHECK_EXCEPTION(cairn::load(sd, golden), cairn::error, [](const auto& e) {
         return is(e, cairn::errc::invalid_state) && !e.state_modified();
     });

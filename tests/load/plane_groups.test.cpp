@@ -48,8 +48,8 @@ BOOST_AUTO_TEST_CASE(ranks_are_grouped_by_plane) {
     BOOST_TEST((grouped({none, none}) == groups{}));
     BOOST_TEST((grouped({{true, 0, 0, 1}}) == groups{{0}}));
     BOOST_TEST((grouped({{true, 0, 1, 2}, {true, 0, 0, 2}}) == groups{{1, 0}}));
-    BOOST_TEST((grouped({{true, 7, 0, 2}, {true, -1, 0, 1}, {true, 7, 1, 2}}) ==
-                groups{{1}, {0, 2}}));
+    BOOST_TEST(
+        (grouped({{true, 7, 0, 2}, {true, -1, 0, 1}, {true, 7, 1, 2}}) == groups{{1}, {0, 2}}));
 
     auto const refused = [&](std::vector<plane_place> p, int rank, std::string says) {
         BOOST_TEST_CONTEXT(says) {
@@ -69,8 +69,11 @@ BOOST_AUTO_TEST_CASE(ranks_are_grouped_by_plane) {
             "expected data plane 3 to have 2 ranks");
     refused({{true, 0, 1, 2}, {true, 1, 0, 1}}, 0, "no rank that is its rank 0");
     refused({{true, 0, 0, 2}, {true, 1, 0, 1}}, 0, "no rank that is its rank 1");
-    for (plane_place const odd : {plane_place{true, 0, 2, 2}, {true, 0, -1, 2}, {true, 0, 0, 0},
-                                  {true, 0, 0, 3}, {true, 0, 0, 2'000'000'000}})
+    for (plane_place const odd : {plane_place{true, 0, 2, 2},
+                                  {true, 0, -1, 2},
+                                  {true, 0, 0, 0},
+                                  {true, 0, 0, 3},
+                                  {true, 0, 0, 2'000'000'000}})
         refused({odd, {true, 0, 1, 2}}, 0, "of the job's 2 ranks");
 }
 
@@ -83,8 +86,8 @@ BOOST_AUTO_TEST_CASE(each_plane_reads_what_its_ranks_want) {
     auto const meta = reader.read_metadata();
     for (int const replicas : {2, 3}) {
         for (bool const in_turns : {false, true}) {
-            for (auto const policy : {read_once_policy::always, read_once_policy::never,
-                                      read_once_policy::automatic}) {
+            for (auto const policy :
+                 {read_once_policy::always, read_once_policy::never, read_once_policy::automatic}) {
                 auto const plane_of = planes_of(replicas, in_turns);
                 int const n = 2 * replicas;
                 std::vector<cairn::read_once_report> reports(static_cast<std::size_t>(n));
@@ -114,8 +117,8 @@ BOOST_AUTO_TEST_CASE(each_plane_reads_what_its_ranks_want) {
                         else if (policy == read_once_policy::never)
                             BOOST_TEST(report.once_bytes == 0u);
                         else
-                            BOOST_TEST((report.once_bytes >= 1000u &&
-                                        report.once_bytes <= all - 1000u));
+                            BOOST_TEST(
+                                (report.once_bytes >= 1000u && report.once_bytes <= all - 1000u));
                     }
                     if (policy == read_once_policy::automatic) continue;
                     int const each = policy == read_once_policy::always ? 1 : replicas;
@@ -123,8 +126,7 @@ BOOST_AUTO_TEST_CASE(each_plane_reads_what_its_ranks_want) {
                         auto const* t = std::get_if<cairn::tensor_metadata>(&entry);
                         if (t == nullptr || fqn == "s") continue;
                         auto const& at = t->chunks.at(0).at;
-                        auto const r = store.reads(at.file,
-                                                   at.offset + at.layout->payload_offset,
+                        auto const r = store.reads(at.file, at.offset + at.layout->payload_offset,
                                                    at.layout->payload_length);
                         auto const times = each * (fqn == "r5" ? 1 : 2);  // planes that want it
                         BOOST_TEST((r == std::pair(times, times)), fqn);
@@ -185,9 +187,9 @@ BOOST_AUTO_TEST_CASE(a_broken_plane_is_named_by_the_ranks_of_the_job) {
         BOOST_CHECK_EXCEPTION(std::rethrow_exception(e), cairn::error, [](const auto& x) {
             // Its fellow says what became of the plane; ranks of the other plane have no failure.
             return x.state_modified() &&
-                   std::all_of(x.failures().begin(), x.failures().end(), [](const auto& f) {
-                       return f.where.rank == 1 || f.where.rank == 3;
-                   }) &&
+                   std::all_of(
+                       x.failures().begin(), x.failures().end(),
+                       [](const auto& f) { return f.where.rank == 1 || f.where.rank == 3; }) &&
                    std::string(x.what()).find("rank 3: ") != std::string::npos &&
                    std::string(x.what()).find("as rank 1 of 2 of data plane 1: rank 1: ") !=
                        std::string::npos;

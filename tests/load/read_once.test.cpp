@@ -25,8 +25,8 @@ BOOST_AUTO_TEST_CASE(the_state_is_what_each_rank_would_have_read) {
     stored from;
     cairn::save(from.dict(), "c", memory);
     for (int n : {1, 2, 3, 5, 8}) {
-        for (auto policy : {read_once_policy::always, read_once_policy::never,
-                            read_once_policy::automatic}) {
+        for (auto policy :
+             {read_once_policy::always, read_once_policy::never, read_once_policy::automatic}) {
             BOOST_TEST_CONTEXT(n << " ranks, policy " << static_cast<int>(policy)) {
                 std::vector<cairn::read_once_report> reports(static_cast<std::size_t>(n));
                 auto const body = [&](auto& comm, auto& plane) {
@@ -52,9 +52,12 @@ BOOST_AUTO_TEST_CASE(the_state_is_what_each_rank_would_have_read) {
                     BOOST_TEST(r.once_rate == reports[0].once_rate);
                 }
                 auto const once = reports[0].once_bytes;
-                if (n == 1 || policy == read_once_policy::never) BOOST_TEST(once == 0u);
-                else if (policy == read_once_policy::always) BOOST_TEST(once == shared);
-                else BOOST_TEST((once >= 1000u && once <= shared - 1000u));
+                if (n == 1 || policy == read_once_policy::never)
+                    BOOST_TEST(once == 0u);
+                else if (policy == read_once_policy::always)
+                    BOOST_TEST(once == shared);
+                else
+                    BOOST_TEST((once >= 1000u && once <= shared - 1000u));
             }
         }
     }

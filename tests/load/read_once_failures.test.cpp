@@ -52,8 +52,8 @@ BOOST_AUTO_TEST_CASE(a_failed_broadcast_is_the_error_of_all) {
                             wanted to(me.rank(), n);
                             auto sd = to.dict();
                             cairn::communicator_data_plane same(me);
-                            bad_plane plane(one_group ? same : apart,
-                                            me.rank() == bad ? at : -1, throws);
+                            bad_plane plane(one_group ? same : apart, me.rank() == bad ? at : -1,
+                                            throws);
                             try {
                                 (void)cairn::load(sd, "c", how(policy), me, plane, memory);
                             } catch (const cairn::error& e) {
@@ -127,8 +127,7 @@ BOOST_AUTO_TEST_CASE(a_planner_that_fails_is_the_error_of_all_whoever_reads) {
                 BOOST_CHECK_EXCEPTION(std::rethrow_exception(e), cairn::error, [&](auto const& x) {
                     // One cause, and the group is as good as before.
                     return x.failures().size() == 1 && x.failures()[0].where.rank == bad &&
-                           std::string(x.what()).find("no room for " + refuse) !=
-                               std::string::npos;
+                           std::string(x.what()).find("no room for " + refuse) != std::string::npos;
                 });
             }
         }
@@ -183,9 +182,8 @@ BOOST_AUTO_TEST_CASE(a_load_in_the_background_can_be_cancelled_in_a_broadcast) {
     });
     for (auto const& e : errors) {
         BOOST_REQUIRE(e);
-        BOOST_CHECK_EXCEPTION(std::rethrow_exception(e), cairn::error, [](const auto& x) {
-            return x.state_modified();
-        });
+        BOOST_CHECK_EXCEPTION(std::rethrow_exception(e), cairn::error,
+                              [](const auto& x) { return x.state_modified(); });
     }
 }
 

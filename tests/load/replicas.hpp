@@ -72,7 +72,7 @@ struct stored {
 struct wanted {
     int rank, size;
     std::vector<std::vector<float>> replicated =
-        std::vector<std::vector<float>>(6, std::vector<float>(n_rows * n_columns));
+        std::vector<std::vector<float>>(6, std::vector<float>(n_rows* n_columns));
     std::vector<double> converted = std::vector<double>(n_rows * n_columns);
     std::vector<float> rows{}, tied = std::vector<float>(50);
     std::vector<double> d = std::vector<double>(3);
@@ -81,20 +81,18 @@ struct wanted {
 
     wanted(int r, int n) : rank(r), size(n) {
         region = cairn::boxes_of({n_rows, n_columns}, cairn::device_mesh::line(n),
-                                {cairn::shard_along{0}}, r)
-                    .at(0);
+                                 {cairn::shard_along{0}}, r)
+                     .at(0);
         rows.resize(static_cast<std::size_t>(region.volume()));
     }
     bool has(std::size_t i) const { return i != 5 || rank % 2 == 0; }
     cairn::state_dict dict() {
         cairn::state_dict sd;
         for (std::size_t i = 0; i < replicated.size(); ++i)
-            if (i != 1 && i != 2 && has(i))
-                sd["r" + std::to_string(i)] = matrix(replicated[i]);
+            if (i != 1 && i != 2 && has(i)) sd["r" + std::to_string(i)] = matrix(replicated[i]);
         sd["r1"] = cairn::tensor_view(cairn::dtype::float32, {n_rows, n_columns}, {1, n_rows},
                                       replicated[1].data());
-        sd["r2"] = cairn::tensor_view(cairn::dtype::float64, {n_rows, n_columns},
-                                      converted.data());
+        sd["r2"] = cairn::tensor_view(cairn::dtype::float64, {n_rows, n_columns}, converted.data());
         cairn::tensor_view const v(cairn::dtype::float32, region.shape, rows.data());
         sd["s"] = cairn::sharded_view{{n_rows, n_columns}, v.type, {cairn::shard(region, v)}};
         sd["tied_1"] = tied;
@@ -114,8 +112,8 @@ struct wanted {
         auto const skip = static_cast<std::ptrdiff_t>(region.offsets[0] * n_columns);
         return replicated[1] == transposed &&
                std::equal(converted.begin(), converted.end(), from.replicated[2].begin()) &&
-               std::equal(rows.begin(), rows.end(), from.s.begin() + skip) &&
-               tied == from.tied_1 && d == from.d && step == from.step;
+               std::equal(rows.begin(), rows.end(), from.s.begin() + skip) && tied == from.tied_1 &&
+               d == from.d && step == from.step;
     }
 };
 
@@ -147,17 +145,17 @@ std::vector<std::exception_ptr> try_with_planes(int n, F&& f, std::vector<int> p
     std::vector<std::thread> threads;
     for (int r = 0; r < n; ++r) {
         auto const i = static_cast<std::size_t>(r);
-        threads.emplace_back([&f, &failure = failures[i], m = std::move(members[i]),
-                              group = plane_of[i]]() mutable {
-            try {
-                cairn::communicator_data_plane plane(m.second, group);
-                f(m.first, plane);
-            } catch (...) {
-                failure = std::current_exception();
-            }
-            m.first.leave();
-            m.second.leave();
-        });
+        threads.emplace_back(
+            [&f, &failure = failures[i], m = std::move(members[i]), group = plane_of[i]]() mutable {
+                try {
+                    cairn::communicator_data_plane plane(m.second, group);
+                    f(m.first, plane);
+                } catch (...) {
+                    failure = std::current_exception();
+                }
+                m.first.leave();
+                m.second.leave();
+            });
     }
     for (auto& t : threads) t.join();
     return failures;
@@ -171,8 +169,8 @@ void with_planes(int n, F&& f, std::vector<int> plane_of = {}) {
 template <class Inner>
 class bad_plane {
 public:
-    bad_plane(Inner& inner, int fail_at, bool throws) : inner_(&inner), fail_at_(fail_at),
-                                                        throws_(throws) {}
+    bad_plane(Inner& inner, int fail_at, bool throws)
+        : inner_(&inner), fail_at_(fail_at), throws_(throws) {}
     int rank() const { return inner_->rank(); }
     int size() const { return inner_->size(); }
     int plane_id() const { return inner_->plane_id(); }

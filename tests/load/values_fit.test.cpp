@@ -61,7 +61,9 @@ std::string misfit(const value& v, errc code = errc::value_mismatch) {
     }
     return "it fits";
 }
-bool has(const std::string& s, const std::string& part) { return s.find(part) != s.npos; }
+bool has(const std::string& s, const std::string& part) {
+    return s.find(part) != s.npos;
+}
 
 /// Two ranks load a tensor, a value "a" before and a value "z" after the one in question, which
 /// rank 1 alone wants.
@@ -248,8 +250,7 @@ BOOST_AUTO_TEST_CASE(of_types_that_cannot_be_copied_is_known_late) {
 BOOST_AUTO_TEST_CASE(is_known_late_to_planners_that_cannot_tell) {
     auto store = saved(300);
     std::int8_t target = 5;
-    auto const o =
-        load_into(store, target, [] { return cairn::archetype::load_planner(); });
+    auto const o = load_into(store, target, [] { return cairn::archetype::load_planner(); });
     BOOST_TEST(has(o.what, "found 300"), o.what);
     BOOST_TEST(target == 5);
     BOOST_TEST(o.state_modified);

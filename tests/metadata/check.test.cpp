@@ -23,15 +23,15 @@ constexpr std::int64_t huge = std::int64_t{1} << 62;
 
 /// Each wraps to a small or negative product, or would if zero came last.
 const std::vector<index_vector> impossible{{huge, 4, 2},
-                                    {4, huge, 2},
-                                    {huge, 2},
-                                    {huge},
-                                    {huge, 4, 0},
-                                    {0, huge, 4},
-                                    {std::int64_t{1} << 32, std::int64_t{1} << 32},
-                                    {3037000500, 3037000500},
-                                    {cairn::most_elements, 2},
-                                    {INT64_MAX, INT64_MAX, INT64_MAX}};
+                                           {4, huge, 2},
+                                           {huge, 2},
+                                           {huge},
+                                           {huge, 4, 0},
+                                           {0, huge, 4},
+                                           {std::int64_t{1} << 32, std::int64_t{1} << 32},
+                                           {3037000500, 3037000500},
+                                           {cairn::most_elements, 2},
+                                           {INT64_MAX, INT64_MAX, INT64_MAX}};
 
 cairn::metadata one_tensor(const index_vector& extents, const cairn::box& where) {
     cairn::metadata m;
@@ -105,8 +105,11 @@ BOOST_AUTO_TEST_CASE(of_chunks_are_refused_too) {
 BOOST_AUTO_TEST_CASE(coverage_is_not_fooled_by_a_product_that_wraps_to_zero) {
     index_vector const s{huge, 4, 2};
     refuses([&] { cairn::check_coverage("w", s, {}); }, cairn::errc::invalid_plan);
-    refuses([&] { cairn::check_metadata(one_tensor(s, {{0, 0, 0}, {0, 0, 0}})); },
-            cairn::errc::corrupt);
+    refuses(
+        [&] {
+            cairn::check_metadata(one_tensor(s, {{0, 0, 0}, {0, 0, 0}}));
+        },
+        cairn::errc::corrupt);
 }
 
 BOOST_AUTO_TEST_CASE(of_a_user_are_refused_before_anything_is_written_or_read) {

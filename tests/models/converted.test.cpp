@@ -42,8 +42,7 @@ struct adam {
     std::int64_t step = 0;  ///< The only counter where it is shared.
     std::function<void(float)> on_set{};
 
-    explicit adam(net& n, counting::shown h = shown::converted)
-        : slots{{&n.a}, {&n.b}}, how(h) {}
+    explicit adam(net& n, counting::shown h = shown::converted) : slots{{&n.a}, {&n.b}}, how(h) {}
 };
 
 }  // namespace counting
@@ -182,8 +181,7 @@ BOOST_AUTO_TEST_CASE(a_dict_is_a_window_on_them) {
 
 BOOST_AUTO_TEST_CASE(copies_hold_them_as_they_were) {
     trained t;
-    auto const [ms, os] =
-        cairn::get_state_dict(t.model, t.optimizer, {.cpu_offload = true});
+    auto const [ms, os] = cairn::get_state_dict(t.model, t.optimizer, {.cpu_offload = true});
     t.optimizer.slots[0].step = 1;
     t.model.batches = 1;
     cairn::set_state_dict(t.model, t.optimizer, ms, os);
@@ -237,9 +235,9 @@ BOOST_AUTO_TEST_CASE(a_tensor_made_anew_by_each_visit_is_refused) {
     adam o(m, shown::made_anew);
     auto const [ms, os] = cairn::get_state_dict(m, o);
     cairn::load(state_dict{{"model", ms}, {"optim", os}}, "c", store);
-    BOOST_CHECK_EXCEPTION(cairn::set_optimizer_state_dict(m, o, os), cairn::error,
-                          fails_with(errc::invalid_state,
-                                     {"'state.a.step'", "anew", "cairn::converted"}));
+    BOOST_CHECK_EXCEPTION(
+        cairn::set_optimizer_state_dict(m, o, os), cairn::error,
+        fails_with(errc::invalid_state, {"'state.a.step'", "anew", "cairn::converted"}));
     BOOST_TEST(o.lr == 0.1);
     // What says the same loses nothing.
     for (auto& s : o.slots) s.step = s.parameter == &m.a ? 1000 : 1001;
@@ -256,9 +254,9 @@ BOOST_AUTO_TEST_CASE(a_number_that_a_visit_overwrites_is_refused) {
     adam o(m, shown::member_overwritten);
     auto const [ms, os] = cairn::get_state_dict(m, o);
     cairn::load(state_dict{{"model", ms}, {"optim", os}}, "c", store);
-    BOOST_CHECK_EXCEPTION(cairn::set_optimizer_state_dict(m, o, os), cairn::error,
-                          fails_with(errc::invalid_state,
-                                     {"'state.a.step'", "overwrites", "cairn::converted"}));
+    BOOST_CHECK_EXCEPTION(
+        cairn::set_optimizer_state_dict(m, o, os), cairn::error,
+        fails_with(errc::invalid_state, {"'state.a.step'", "overwrites", "cairn::converted"}));
     BOOST_TEST(o.lr == 0.1);
 }
 

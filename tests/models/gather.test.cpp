@@ -36,8 +36,7 @@ struct random_layout {
             auto const d = e() % global_shape.size();
             if (b.shape[d] < 2) continue;
             auto upper = b;
-            b.shape[d] =
-                1 + static_cast<std::int64_t>(e() % static_cast<unsigned>(b.shape[d] - 1));
+            b.shape[d] = 1 + static_cast<std::int64_t>(e() % static_cast<unsigned>(b.shape[d] - 1));
             upper.offsets[d] += b.shape[d];
             upper.shape[d] -= b.shape[d];
             boxes.push_back(upper);
@@ -73,8 +72,7 @@ struct held {
                 }
                 m.push_back(element(global, at));
             }
-            view.shards.emplace_back(
-                b, cairn::tensor_view(cairn::dtype::int32, b.shape, m.data()));
+            view.shards.emplace_back(b, cairn::tensor_view(cairn::dtype::int32, b.shape, m.data()));
         }
     }
     std::vector<std::vector<std::int32_t>> memory;
@@ -93,8 +91,7 @@ BOOST_AUTO_TEST_CASE(random_layouts_become_whole) {
         std::atomic<int> good{0};
         cairn::run_ranks(ranks, [&](auto& me) {
             held h(layout.global_shape, layout.of_rank[static_cast<std::size_t>(me.rank())]);
-            auto const whole =
-                cairn::full_tensor(h.view, me, {.root = root, .piece_bytes = piece});
+            auto const whole = cairn::full_tensor(h.view, me, {.root = root, .piece_bytes = piece});
             if (root >= 0 && me.rank() != root) {
                 good += whole.bytes().empty();
                 return;
@@ -199,8 +196,7 @@ BOOST_AUTO_TEST_CASE(full_state_goes_out_and_comes_back) {
             good += o2.groups[0].parameters[0].second.exp_avg.own == moments;
             good += o2.groups[0].parameters[0].second.step == 1 && o2.groups[0].lr == 0.1;
             // Whole on every rank, each takes its own.
-            auto const everywhere =
-                cairn::get_model_state_dict(m, {.full_state_dict = true}, me);
+            auto const everywhere = cairn::get_model_state_dict(m, {.full_state_dict = true}, me);
             toy::model m3(me.rank(), me.size(), 11);
             cairn::set_model_state_dict(m3, everywhere);
             good += m3.net1.weight.own == weights;
@@ -262,10 +258,9 @@ BOOST_AUTO_TEST_CASE(a_model_that_cannot_be_visited_fails_all_ranks) {
         fails([&] { cairn::full_params(m, me, true, gather); });
         state_dict const whole{{"w", std::vector<float>{3}}};
         fails([&] {
-            cairn::set_model_state_dict(m, whole,
-                                        {.full_state_dict = true, .broadcast_from_rank0 = true,
-                                         .gather = gather},
-                                        me);
+            cairn::set_model_state_dict(
+                m, whole, {.full_state_dict = true, .broadcast_from_rank0 = true, .gather = gather},
+                me);
         });
         if (m["w"][0] != 1) told = -100;
     });

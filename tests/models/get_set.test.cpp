@@ -59,8 +59,8 @@ BOOST_AUTO_TEST_CASE(wrappers_are_stripped) {
 BOOST_AUTO_TEST_CASE(a_model_by_name) {
     small::model m;
     auto const d = cairn::get_model_state_dict(m);
-    BOOST_TEST(small::keys(d) == (names{"bias", "embed.weight", "frozen.weight", "head.weight",
-                                        "norm.mean"}));
+    BOOST_TEST(small::keys(d) ==
+               (names{"bias", "embed.weight", "frozen.weight", "head.weight", "norm.mean"}));
     BOOST_TEST(d.at("embed.weight").as_tensor().shards[0].target ==
                reinterpret_cast<std::byte*>(m.embedding.data()));
     BOOST_TEST(small::keys(cairn::get_model_state_dict(m, {.ignore_frozen_params = true})) ==
@@ -71,8 +71,8 @@ BOOST_AUTO_TEST_CASE(a_model_by_name) {
                           cairn::error, fails_with(errc::missing_key, {"emb", "bed.weight"}));
     cairn::fqn_rules strips_all;
     strips_all.rename = [](std::string) { return std::string("same"); };
-    BOOST_CHECK_EXCEPTION((void)cairn::get_model_state_dict(m, {.names = strips_all}),
-                          cairn::error, fails_with(errc::invalid_state, {"same", "frozen"}));
+    BOOST_CHECK_EXCEPTION((void)cairn::get_model_state_dict(m, {.names = strips_all}), cairn::error,
+                          fails_with(errc::invalid_state, {"same", "frozen"}));
 }
 
 BOOST_AUTO_TEST_CASE(named_tensors_are_a_model) {
@@ -93,15 +93,15 @@ BOOST_AUTO_TEST_CASE(an_optimizer_in_both_shapes) {
     BOOST_TEST(o.groups[0].slots[0].momentum == small::tensor(4, 0.0f));
     BOOST_TEST(o.groups[1].slots[1].momentum.empty());
     BOOST_TEST(m.embedding == before);
-    auto const flat = small::keys(
-        cairn::get_optimizer_state_dict(m, o, {.flatten_optimizer_state_dict = true}));
-    BOOST_TEST(flat == (names{"param_groups.bias.lr", "param_groups.bias.nesterov",
-                              "param_groups.bias.note", "param_groups.embed.weight.lr",
-                              "param_groups.embed.weight.nesterov",
-                              "param_groups.embed.weight.note", "param_groups.frozen.weight.lr",
-                              "param_groups.frozen.weight.nesterov",
-                              "param_groups.frozen.weight.note", "state.bias.momentum_buffer",
-                              "state.embed.weight.momentum_buffer"}));
+    auto const flat =
+        small::keys(cairn::get_optimizer_state_dict(m, o, {.flatten_optimizer_state_dict = true}));
+    BOOST_TEST(
+        flat ==
+        (names{"param_groups.bias.lr", "param_groups.bias.nesterov", "param_groups.bias.note",
+               "param_groups.embed.weight.lr", "param_groups.embed.weight.nesterov",
+               "param_groups.embed.weight.note", "param_groups.frozen.weight.lr",
+               "param_groups.frozen.weight.nesterov", "param_groups.frozen.weight.note",
+               "state.bias.momentum_buffer", "state.embed.weight.momentum_buffer"}));
 }
 
 BOOST_AUTO_TEST_CASE(several_optimizers_and_strangers) {
@@ -249,9 +249,8 @@ BOOST_AUTO_TEST_CASE(groups_are_found_by_their_members) {
     small::sgd alone;
     alone.groups.push_back({{{&m.embedding, {}}}});
     auto const one = cairn::get_optimizer_state_dict(m, alone);
-    BOOST_CHECK_EXCEPTION(
-        cairn::set_optimizer_state_dict(m, joined, one), cairn::error,
-        fails_with(errc::missing_key, {"state.bias.momentum_buffer"}));
+    BOOST_CHECK_EXCEPTION(cairn::set_optimizer_state_dict(m, joined, one), cairn::error,
+                          fails_with(errc::missing_key, {"state.bias.momentum_buffer"}));
     small::sgd frozen;
     frozen.groups.push_back({{{&m.frozen, {}, false}}});
     BOOST_CHECK_EXCEPTION(cairn::set_optimizer_state_dict(m, frozen, one), cairn::error,

@@ -84,11 +84,11 @@ BOOST_AUTO_TEST_CASE(a_fixed_hyperparameter_refuses_another_value) {
     group["maximize"] = cairn::node(cairn::value(true));
     group["odd"] = cairn::node(cairn::value::tuple({9.0, 9, "z"}));
     o.step = 1;
-    BOOST_CHECK_EXCEPTION(
-        cairn::set_optimizer_state_dict(m, o, given), cairn::error, [](const cairn::error& e) {
-            return e.code() == cairn::errc::unsupported &&
-                   e.context().fqn.find("maximize") != std::string::npos;
-        });
+    BOOST_CHECK_EXCEPTION(cairn::set_optimizer_state_dict(m, o, given), cairn::error,
+                          [](const cairn::error& e) {
+                              return e.code() == cairn::errc::unsupported &&
+                                     e.context().fqn.find("maximize") != std::string::npos;
+                          });
     BOOST_TEST(o.step == 1);
     BOOST_TEST(std::get<0>(o.odd) == 0.5);
     group["odd"] = cairn::node(cairn::value::tuple({9.0, 9}));
@@ -100,10 +100,9 @@ BOOST_AUTO_TEST_CASE(a_fixed_hyperparameter_refuses_another_value) {
 BOOST_AUTO_TEST_CASE(a_tensor_that_cannot_be_seen_is_named) {
     own_form::module m;
     m.bad.elements = m.weight.elements;
-    BOOST_CHECK_EXCEPTION(
-        cairn::get_model_state_dict(m), cairn::error, [](const cairn::error& e) {
-            return e.code() == cairn::errc::unsupported && e.context().fqn == "bad";
-        });
+    BOOST_CHECK_EXCEPTION(cairn::get_model_state_dict(m), cairn::error, [](const cairn::error& e) {
+        return e.code() == cairn::errc::unsupported && e.context().fqn == "bad";
+    });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

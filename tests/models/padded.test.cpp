@@ -114,11 +114,10 @@ BOOST_AUTO_TEST_CASE(other_ranks_pad_otherwise) {
 BOOST_AUTO_TEST_CASE(a_rank_of_padding_alone_needs_the_name) {
     padded::model m{{3, 4, 0}};
     padded::optimizer o{&m.embedding, {3, 4, 0}, false};
-    BOOST_CHECK_EXCEPTION((void)cairn::get_optimizer_state_dict(m, o), cairn::error,
-                          [](const cairn::error& e) {
-                              return std::string(e.what()).find("give its FQN to v.parameter") !=
-                                     std::string::npos;
-                          });
+    BOOST_CHECK_EXCEPTION(
+        (void)cairn::get_optimizer_state_dict(m, o), cairn::error, [](const cairn::error& e) {
+            return std::string(e.what()).find("give its FQN to v.parameter") != std::string::npos;
+        });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

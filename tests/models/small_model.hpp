@@ -86,7 +86,9 @@ inline std::vector<std::string> keys(const cairn::state_dict& d) {
     std::sort(out.begin(), out.end());
     return out;
 }
-inline std::string text_of(const cairn::error& e) { return e.what(); }
+inline std::string text_of(const cairn::error& e) {
+    return e.what();
+}
 
 }  // namespace small
 

@@ -72,8 +72,7 @@ struct cairn::optimizer_traits<apart::adam> {
         v.group();
         v.hyperparameter("lr", o.lr);
         for (auto& s : o.slots)
-            v.parameter(*s.parameter,
-                        {{"step", converted<float>(s.step)}, {"exp_avg", s.m}});
+            v.parameter(*s.parameter, {{"step", converted<float>(s.step)}, {"exp_avg", s.m}});
     }
 };
 
@@ -99,7 +98,9 @@ bool has(const std::vector<std::string>& names, const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-cairn::state_dict_options shape(bool flat) { return {.flatten_optimizer_state_dict = flat}; }
+cairn::state_dict_options shape(bool flat) {
+    return {.flatten_optimizer_state_dict = flat};
+}
 
 state_dict state_of(model& m, adam& o, bool flat) {
     auto [ms, os] = cairn::get_state_dict(m, o, shape(flat));
@@ -267,11 +268,11 @@ BOOST_AUTO_TEST_CASE(one_name_on_both_stages_is_a_replica) {
         return 0;
     });
     BOOST_TEST(names_in(store) == std::vector<std::string>{"model.embed.weight"});
-    BOOST_TEST(run(3, [&](auto& m, auto& me) {
-                   cairn::load(state_dict{{"model", cairn::get_model_state_dict(m)}}, "c", store,
-                               me);
-                   return m["embed.weight"] == tensor{10, 20};
-               }) == 3);
+    BOOST_TEST(
+        run(3, [&](auto& m, auto& me) {
+            cairn::load(state_dict{{"model", cairn::get_model_state_dict(m)}}, "c", store, me);
+            return m["embed.weight"] == tensor{10, 20};
+        }) == 3);
     // The tied process finds its second name's content under the first.
     model m(where::together, 0);
     cairn::load_options options;

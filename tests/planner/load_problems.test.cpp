@@ -26,7 +26,9 @@ std::string refused(cairn::detail::load_problems& p) {
         return e.what();
     }
 }
-bool has(const std::string& s, const std::string& part) { return s.find(part) != s.npos; }
+bool has(const std::string& s, const std::string& part) {
+    return s.find(part) != s.npos;
+}
 
 }  // namespace
 

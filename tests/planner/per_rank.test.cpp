@@ -146,9 +146,12 @@ BOOST_AUTO_TEST_CASE(an_error_says_how_many_there_are) {
 BOOST_AUTO_TEST_CASE(keys_below_a_name_are_no_ranks) {
     cairn::memory_store store;
     int mine = 5;
-    cairn::save(state_dict{{"rng", state_dict{{"0", 1}, {"1x", 2}, {"-3", 3}, {"7.state", 4},
-                                              {"99999999999999999999", 5}}}},
-                "c", store);
+    cairn::save(
+        state_dict{
+            {"rng",
+             state_dict{
+                 {"0", 1}, {"1x", 2}, {"-3", 3}, {"7.state", 4}, {"99999999999999999999", 5}}}},
+        "c", store);
     cairn::load_options options;
     int saved_ranks = -1;
     options.planner.per_rank_source = [&](int rank, int saved) {

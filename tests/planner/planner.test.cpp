@@ -110,13 +110,13 @@ BOOST_AUTO_TEST_CASE(replicas_go_to_the_least_loaded_rank_once) {
 
 BOOST_AUTO_TEST_CASE(contradictions_name_both_ranks) {
     auto const refused = [](std::vector<cairn::save_plan> all) {
-        BOOST_CHECK_EXCEPTION(cairn::create_global_metadata(
-                                  cairn::dedup_save_plans(std::move(all))),
-                              cairn::error, [](const cairn::error& e) {
-                                  std::string const s = e.what();
-                                  return e.code() == cairn::make_error_code(errc::invalid_plan) &&
-                                         s.find("rank 0") != s.npos && s.find("rank 1") != s.npos;
-                              });
+        BOOST_CHECK_EXCEPTION(
+            cairn::create_global_metadata(cairn::dedup_save_plans(std::move(all))), cairn::error,
+            [](const cairn::error& e) {
+                std::string const s = e.what();
+                return e.code() == cairn::make_error_code(errc::invalid_plan) &&
+                       s.find("rank 0") != s.npos && s.find("rank 1") != s.npos;
+            });
     };
     auto other_dtype = item("w", box({4}, {4}), {8});
     other_dtype.type = cairn::dtype::int64;

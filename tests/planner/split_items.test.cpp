@@ -153,8 +153,7 @@ BOOST_AUTO_TEST_CASE(must_be_parts_of_their_leaf) {
             std::string const what = e.what();
             BOOST_TEST_INFO(what);
             BOOST_TEST(what.find(says) != what.npos);
-            return e.code() == cairn::make_error_code(errc::invalid_plan) &&
-                   e.context().fqn == "w";
+            return e.code() == cairn::make_error_code(errc::invalid_plan) && e.context().fqn == "w";
         };
         cairn::state_dict sd{{"w", rows(memory, 0, 1)}, {"step", 7}};
         BOOST_CHECK_EXCEPTION(cairn::save(sd, "c", o, store), cairn::error, shown);
@@ -205,8 +204,7 @@ BOOST_AUTO_TEST_CASE(data_that_is_not_the_items_is_refused_on_all_ranks) {
             }),
             "shape [4, 6]", "shape [2, 6]");
     refused(tensors([](auto& i, auto&) {
-                return cairn::const_tensor_view(cairn::dtype::float64, i.region.shape,
-                                                wide.data());
+                return cairn::const_tensor_view(cairn::dtype::float64, i.region.shape, wide.data());
             }),
             "float32", "float64");
     refused(tensors([](auto& i, auto&) {
@@ -222,19 +220,21 @@ BOOST_AUTO_TEST_CASE(data_that_is_not_the_items_is_refused_on_all_ranks) {
             }),
             "shape [4, 6]", "strides [1]");
     refused(tensors([](auto&, auto&) { return &seven; }), "shape [4, 6]", "a value");
-    refused([](auto& i, auto d) {
-                return i.kind == cairn::item_kind::value
-                           ? cairn::item_data(
-                                 cairn::const_tensor_view(cairn::dtype::float64, {48}, wide.data()))
-                           : d;
-            },
-            "a value", "shape [48]");
-    refused([](auto& i, auto d) {
-                return i.kind == cairn::item_kind::value
-                           ? cairn::item_data(static_cast<const cairn::value*>(nullptr))
-                           : d;
-            },
-            "a value", "a null pointer");
+    refused(
+        [](auto& i, auto d) {
+            return i.kind == cairn::item_kind::value
+                       ? cairn::item_data(
+                             cairn::const_tensor_view(cairn::dtype::float64, {48}, wide.data()))
+                       : d;
+        },
+        "a value", "shape [48]");
+    refused(
+        [](auto& i, auto d) {
+            return i.kind == cairn::item_kind::value
+                       ? cairn::item_data(static_cast<const cairn::value*>(nullptr))
+                       : d;
+        },
+        "a value", "a null pointer");
 }
 
 /// The writer itself, whoever calls it.
@@ -256,13 +256,12 @@ BOOST_AUTO_TEST_CASE(the_writer_refuses_them_too) {
         cairn::const_tensor_view(cairn::dtype::float32, {8}, memory.data())};
     for (auto const given : {std::span<const cairn::item_data>(data),
                              std::span<const cairn::item_data>(data).first(0)})
-        BOOST_CHECK_EXCEPTION(
-            (void)cairn::await_completion<cairn::write_results>([&](auto done) {
-                writer.write_data(plans[0], given, std::move(done));
-            }),
-            cairn::error, [](const cairn::error& e) {
-                return e.code() == cairn::make_error_code(errc::invalid_plan);
-            });
+        BOOST_CHECK_EXCEPTION((void)cairn::await_completion<cairn::write_results>([&](auto done) {
+                                  writer.write_data(plans[0], given, std::move(done));
+                              }),
+                              cairn::error, [](const cairn::error& e) {
+                                  return e.code() == cairn::make_error_code(errc::invalid_plan);
+                              });
     writer.abandon();
     BOOST_TEST(store.list().empty());
 }
@@ -297,8 +296,12 @@ struct late_change {
 BOOST_AUTO_TEST_CASE(what_was_written_must_be_what_the_metadata_says) {
     for (auto const& change : std::vector<std::function<void(cairn::write_item&)>>{
              [](auto& i) { i.type = cairn::dtype::int32; },
-             [](auto& i) { i.global_shape = {9, 6}; },
-             [](auto& i) { i.region = box({0, 0}, {4, 6}); }}) {
+             [](auto& i) {
+                 i.global_shape = {9, 6};
+             },
+             [](auto& i) {
+                 i.region = box({0, 0}, {4, 6});
+             }}) {
         cairn::memory_store store;
         auto memory = counted(48);
         late_change planner;

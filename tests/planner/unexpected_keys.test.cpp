@@ -63,8 +63,8 @@ BOOST_AUTO_TEST_CASE(are_those_that_no_rank_wants) {
     cairn::memory_store store;
     {
         std::vector<float> w{1, 2}, empty;
-        cairn::state_dict sd{{"first", w}, {"last", w}, {"none", empty}, {"step", 7}, {"more", 8},
-                             {"also", w}};
+        cairn::state_dict sd{{"first", w}, {"last", w}, {"none", empty},
+                             {"step", 7},  {"more", 8}, {"also", w}};
         cairn::save(sd, "c", store);
     }
     for (int ranks : {1, 2, 3}) {
@@ -79,8 +79,8 @@ BOOST_AUTO_TEST_CASE(are_those_that_no_rank_wants) {
             unexpected[static_cast<std::size_t>(me.rank())] = r.unexpected;
         });
         for (auto const& u : unexpected)
-            BOOST_TEST((u == (ranks == 1 ? names{"also", "last", "more", "step"}
-                                         : names{"also", "more"})));
+            BOOST_TEST((
+                u == (ranks == 1 ? names{"also", "last", "more", "step"} : names{"also", "more"})));
     }
 }
 

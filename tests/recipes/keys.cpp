@@ -129,9 +129,9 @@ struct cairn::optimizer_traits<two_groups> {
                                     {"exp_avg", m.exp_avg},
                                     {"exp_avg_sq", m.exp_avg_sq}});
             // The hyperparameters of PyTorch's Adam by their names; only those count here.
-            for (auto const* name : {"lr", "betas", "eps", "weight_decay", "amsgrad", "maximize",
-                                     "foreach", "capturable", "differentiable", "fused",
-                                     "decoupled_weight_decay"})
+            for (auto const* name :
+                 {"lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "foreach",
+                  "capturable", "differentiable", "fused", "decoupled_weight_decay"})
                 v.hyperparameter(name, value());
         }
     }

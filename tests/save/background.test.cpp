@@ -104,12 +104,12 @@ struct ranks_of_three {
         for (std::size_t r = 0; r < 3; ++r) {
             auto ended = std::make_shared<std::promise<std::exception_ptr>>();
             all.push_back(ended->get_future());
-            cairn::async_save(dicts[r], "c", members[r], Store(store),
-                              asio::bind_cancellation_slot(
-                                  signals[r].slot(),
-                                  [ended](std::exception_ptr e, const cairn::save_report&) {
-                                      ended->set_value(std::move(e));
-                                  }));
+            cairn::async_save(
+                dicts[r], "c", members[r], Store(store),
+                asio::bind_cancellation_slot(
+                    signals[r].slot(), [ended](std::exception_ptr e, const cairn::save_report&) {
+                        ended->set_value(std::move(e));
+                    }));
         }
         return all;
     }

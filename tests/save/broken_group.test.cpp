@@ -19,7 +19,7 @@ BOOST_AUTO_TEST_SUITE(broken_group)
 namespace {
 
 using support::told;
-constexpr std::chrono::seconds hang{30};  // no test waits for it, if all is well
+constexpr std::chrono::seconds hang{30};                   // no test waits for it, if all is well
 constexpr int results = 3, verdict = 4, acknowledged = 5;  // the exchanges of a save
 
 using hook = support::meddling_group::hook;
@@ -40,8 +40,8 @@ std::vector<told> save(cairn::memory_store base, float v, const options& o = {},
                                        {ranks, 2}, cairn::device_mesh::line(ranks),
                                        {cairn::shard_along{0}}, rank)}};
         support::meddling_group comm(me, rank == o.meddled ? o.received : nothing);
-        support::fault_store<cairn::memory_store> store(base, rank == o.faulty ? o.f
-                                                                               : support::fault{});
+        support::fault_store<cairn::memory_store> store(base,
+                                                        rank == o.faulty ? o.f : support::fault{});
         cairn::save_options how;
         how.exchange_timeout = hang;
         cairn::save(sd, "c", how, comm, store);
@@ -70,11 +70,10 @@ int operation(const std::string& what, int rank, int which = 0) {
         std::string hit;
         auto const all = support::on_ranks_that_stay(3, [&](auto& me, int r) {
             std::vector<float> rows(2, 2);
-            cairn::state_dict sd{{"w", cairn::shard_by_mesh(
-                                           cairn::tensor_view(cairn::dtype::f32, {1, 2},
-                                                              rows.data()),
-                                           {3, 2}, cairn::device_mesh::line(3),
-                                           {cairn::shard_along{0}}, r)}};
+            cairn::state_dict sd{
+                {"w", cairn::shard_by_mesh(
+                          cairn::tensor_view(cairn::dtype::f32, {1, 2}, rows.data()), {3, 2},
+                          cairn::device_mesh::line(3), {cairn::shard_along{0}}, r)}};
             support::fault_store<cairn::memory_store> store(
                 base, support::fault{r == rank ? at : -1, support::thrown::cairn_error, false});
             try {
@@ -163,8 +162,8 @@ BOOST_AUTO_TEST_CASE(a_message_that_one_rank_cannot_read) {
         for (int n = 0; n <= verdict; ++n) {
             for (auto const& garbage : {cairn::message{}, cairn::message{std::byte{9}},
                                         cairn::message(30, std::byte{0xff})}) {
-                BOOST_TEST_CONTEXT("exchange " << n << " on rank " << rank << ", "
-                                               << garbage.size() << " bytes") {
+                BOOST_TEST_CONTEXT("exchange " << n << " on rank " << rank << ", " << garbage.size()
+                                               << " bytes") {
                     cairn::memory_store store;
                     BOOST_REQUIRE(save(store, 1)[0].ok());
                     options o;

@@ -25,7 +25,9 @@ using cairn::replica_policy;
 using cairn::detail::replica_sample;
 using member = cairn::thread_group::member;
 
-bool has(const std::string& s, const std::string& part) { return s.find(part) != s.npos; }
+bool has(const std::string& s, const std::string& part) {
+    return s.find(part) != s.npos;
+}
 
 struct outcome {
     std::vector<std::string> warnings{};
@@ -99,8 +101,8 @@ BOOST_AUTO_TEST_CASE(that_differ_are_a_warning_with_tensor_and_ranks) {
                    out.warnings[0]);
     }
     cairn::memory_store store;
-    BOOST_TEST(save_replicas(4, store, with(replica_policy::trust), {1}, everywhere)
-                   .warnings.empty());
+    BOOST_TEST(
+        save_replicas(4, store, with(replica_policy::trust), {1}, everywhere).warnings.empty());
 }
 
 BOOST_AUTO_TEST_CASE(that_are_verified_and_differ_are_refused) {
@@ -186,8 +188,8 @@ BOOST_AUTO_TEST_CASE(are_sampled_everywhere_in_time_and_sparsely_each_time) {
     for (std::uint64_t holders : {2u, 8u, 1000u}) {
         std::vector<bool> seen(blocks, false);
         for (int save = 0; save < 40'000; ++save) {
-            auto const s = replica_sample::some("save " + std::to_string(save), "w", where, bytes,
-                                                holders);
+            auto const s =
+                replica_sample::some("save " + std::to_string(save), "w", where, bytes, holders);
             std::uint64_t n = 0;
             for (auto b = s.first; b < blocks; b += s.stride, ++n) seen[b] = true;
             BOOST_REQUIRE(n >= 1u);

@@ -27,7 +27,9 @@ std::vector<step> run(bool coordinator, std::size_t n, event e, bool* succeeded 
     if (succeeded != nullptr) *succeeded = f.succeeded();
     return taken;
 }
-bool has(const std::vector<step>& v, step s) { return std::find(v.begin(), v.end(), s) != v.end(); }
+bool has(const std::vector<step>& v, step s) {
+    return std::find(v.begin(), v.end(), s) != v.end();
+}
 
 bool is_exchange(step s) {
     using enum cairn::detail::save_fsm::step;

@@ -104,11 +104,10 @@ BOOST_AUTO_TEST_CASE(other_sizes_and_kinds_change_nothing) {
     random_state r{{1, 2, 3, 4}};
     auto f = cairn::flatten(cairn::state_dict{{"rng", cairn::as_bytes(r)}});
     auto const fails = [&](value v, errc code, const char* found) {
-        BOOST_CHECK_EXCEPTION(f.leaves[0].value()->set(std::move(v)), cairn::error,
-                              [&](const cairn::error& e) {
-                                  return e.code() == cairn::make_error_code(code) &&
-                                         e.context().found == found;
-                              });
+        BOOST_CHECK_EXCEPTION(
+            f.leaves[0].value()->set(std::move(v)), cairn::error, [&](const cairn::error& e) {
+                return e.code() == cairn::make_error_code(code) && e.context().found == found;
+            });
         BOOST_TEST(r.s[0] == 1u);
     };
     fails(value::bytes_t(31), errc::shape_mismatch, "31");

@@ -46,9 +46,9 @@ void save_value(Store base, const std::string& id, float v, std::size_t elements
         std::vector<float> w(elements, v);
         auto const n = static_cast<std::int64_t>(elements);
         cairn::state_dict sd{
-            {"w", cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {n}, w.data()),
-                                       {2 * n}, cairn::device_mesh::line(2),
-                                       {cairn::shard_along{0}}, me.rank())},
+            {"w",
+             cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {n}, w.data()), {2 * n},
+                                  cairn::device_mesh::line(2), {cairn::shard_along{0}}, me.rank())},
             {"step", static_cast<int>(v)}};
         auto store = base;
         cairn::save(sd, id, me, store);
@@ -144,7 +144,8 @@ BOOST_AUTO_TEST_CASE(a_disk_that_fills_at_any_byte_keeps_the_old_checkpoint) {
             BOOST_TEST(contains(said, "No space left on device"), said);
             BOOST_TEST(contains(said, "rank "), said);
             BOOST_TEST((contains(said, ".distcp") || contains(said, ".metadata") ||
-                        contains(said, ".saving.")), said);
+                        contains(said, ".saving.")),
+                       said);
             BOOST_TEST(loaded(store, "c") == 1.0f);
             BOOST_TEST(store.at("c").list().size() == before);
             ++refused;
@@ -210,9 +211,9 @@ BOOST_AUTO_TEST_CASE(a_directory_without_permission) {
                     contains(said, "rank "),
                 "a locked parent: " + said);
         said = failure([&] { save_value(cairn::file_store(), old, 2); });
-        require(contains(said, "Permission denied") && contains(said, old) &&
-                    contains(said, "rank "),
-                "a locked checkpoint: " + said);
+        require(
+            contains(said, "Permission denied") && contains(said, old) && contains(said, "rank "),
+            "a locked checkpoint: " + said);
         require(loaded(cairn::file_store(), old) == 1.0f, "it can still be read");
         said = failure([&] { (void)loaded(cairn::file_store(), secret); });
         require(contains(said, "Permission denied") && contains(said, secret + "/.metadata"),
@@ -249,8 +250,7 @@ BOOST_AUTO_TEST_CASE(two_jobs_at_once_leave_one_whole_checkpoint_and_strangers_a
             }
             for (auto& j : jobs) j.join();
             BOOST_TEST((said[0].empty() || said[1].empty()), said[0] + " / " + said[1]);
-            for (auto const& s : said)
-                BOOST_TEST((s.empty() || contains(s, "another save")), s);
+            for (auto const& s : said) BOOST_TEST((s.empty() || contains(s, "another save")), s);
             auto const v = static_cast<int>(loaded(cairn::file_store(), id));
             BOOST_REQUIRE((v == 2 * round || v == 2 * round + 1));
             BOOST_TEST(said[v - 2 * round].empty(), "the job that failed is what stands there");

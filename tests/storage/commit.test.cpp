@@ -25,8 +25,8 @@ void save_value(cairn::memory_store base, float v, int faulty = -1, int fail_at 
         std::vector<float> rows(4, v);
         cairn::state_dict sd{
             {"w", cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {2, 2}, rows.data()),
-                                       {4, 2}, cairn::device_mesh::line(2),
-                                       {cairn::shard_along{0}}, me.rank())},
+                                       {4, 2}, cairn::device_mesh::line(2), {cairn::shard_along{0}},
+                                       me.rank())},
             {"step", static_cast<int>(v)}};
         support::fault_store<cairn::memory_store> store(base, me.rank() == faulty ? fail_at : -1);
         try {
@@ -60,8 +60,8 @@ BOOST_AUTO_TEST_CASE(an_overwrite_replaces_files_and_leaves_strangers) {
     cairn::memory_store store;
     store.publish("c/notes.txt", {}, std::nullopt);
     save_value(store, 1);
-    BOOST_TEST((names(store) == std::set<std::string>{".metadata", "__0_0.distcp", "__1_0.distcp",
-                                                      "notes.txt"}));
+    BOOST_TEST((names(store) ==
+                std::set<std::string>{".metadata", "__0_0.distcp", "__1_0.distcp", "notes.txt"}));
     save_value(store, 2);
     BOOST_TEST(loaded(store) == 2.0f);
     auto const after = names(store);
@@ -144,8 +144,7 @@ BOOST_AUTO_TEST_CASE(a_publish_that_throws_is_in_doubt_where_it_took_effect) {
             cairn::memory_store store;
             save_value(store, 1);
             // The publish: the intent is looked at before it.
-            support::fault_store<cairn::memory_store> place(store.at("c"),
-                                                            support::fault{});
+            support::fault_store<cairn::memory_store> place(store.at("c"), support::fault{});
             support::fault_store<cairn::memory_store> bad(store.at("c"), {1, what, afterwards});
             cairn::detail::claim<support::fault_store<cairn::memory_store>> hold;
             cairn::detail::running_save const running(id);

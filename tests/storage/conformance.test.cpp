@@ -38,9 +38,8 @@ struct torch_place {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(torch_format_in_memory) {
-    cairn::conformance::check_storage([] {
-        return torch_place<cairn::memory_store>{cairn::memory_store()};
-    });
+    cairn::conformance::check_storage(
+        [] { return torch_place<cairn::memory_store>{cairn::memory_store()}; });
 }
 
 BOOST_AUTO_TEST_CASE(torch_format_in_files) {

@@ -24,8 +24,8 @@ cairn::memory_store small_checkpoint(float first) {
         std::vector<float> rows{first, 2, 3, static_cast<float>(me.rank())};
         cairn::state_dict sd{
             {"w", cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {2, 2}, rows.data()),
-                                       {4, 2}, cairn::device_mesh::line(2),
-                                       {cairn::shard_along{0}}, me.rank())},
+                                       {4, 2}, cairn::device_mesh::line(2), {cairn::shard_along{0}},
+                                       me.rank())},
             {"b", std::vector<double>{1, 2, 3}},
             {"step", 7},
             {"name", "run"}};

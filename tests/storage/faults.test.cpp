@@ -28,12 +28,12 @@ struct state {
     cairn::state_dict dict{};
 
     state(float v, int rank, int ranks) : rows(6, v), bias(3, v + 0.5f), step(static_cast<int>(v)) {
-        dict = {{"w", cairn::shard_by_mesh(
-                          cairn::tensor_view(cairn::dtype::f32, {2, 3}, rows.data()),
-                          {2 * ranks, 3}, cairn::device_mesh::line(ranks), {cairn::shard_along{0}},
-                          rank)},
-                {"bias", bias},
-                {"step", std::ref(step)}};
+        dict = {
+            {"w", cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {2, 3}, rows.data()),
+                                       {2 * ranks, 3}, cairn::device_mesh::line(ranks),
+                                       {cairn::shard_along{0}}, rank)},
+            {"bias", bias},
+            {"step", std::ref(step)}};
     }
     bool is(float v) const {
         for (float x : rows)
@@ -177,11 +177,10 @@ BOOST_AUTO_TEST_CASE(each_operation_of_a_load) {
                             whole = s.is(before);
                         };
                         auto const all = support::on_ranks_that_stay(ranks, load);
-                        BOOST_TEST_CONTEXT("rank " << faulty << " of " << ranks << ", operation "
-                                                   << at << " (" << bad.hit() << ") throws "
-                                                   << name_of(what)
-                                                   << (afterwards ? " afterwards" : "")
-                                                   << support::words(all)) {
+                        BOOST_TEST_CONTEXT(
+                            "rank " << faulty << " of " << ranks << ", operation " << at << " ("
+                                    << bad.hit() << ") throws " << name_of(what)
+                                    << (afterwards ? " afterwards" : "") << support::words(all)) {
                             BOOST_TEST(whole);
                             for (auto const& t : all) {
                                 BOOST_TEST(!t.raw);

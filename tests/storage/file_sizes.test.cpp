@@ -108,10 +108,9 @@ BOOST_AUTO_TEST_CASE(of_a_store_that_cannot_list_are_an_error) {
     cairn::save(cairn::state_dict{{"w", w}}, "c", memory);
     support::counting_store store(memory);
     store.on_list([] { throw cairn::error(errc::io, {.found = "no list today"}); });
-    BOOST_CHECK_EXCEPTION((void)cairn::load(cairn::state_dict{{"w", w}}, "c", store), cairn::error,
-                          [](const cairn::error& e) {
-                              return e.code() == cairn::make_error_code(errc::io);
-                          });
+    BOOST_CHECK_EXCEPTION(
+        (void)cairn::load(cairn::state_dict{{"w", w}}, "c", store), cairn::error,
+        [](const cairn::error& e) { return e.code() == cairn::make_error_code(errc::io); });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

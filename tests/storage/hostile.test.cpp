@@ -30,10 +30,9 @@ crafted small_checkpoint() {
     cairn::memory_store store;
     std::vector<float> w(24);
     for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i);
-    cairn::state_dict sd{
-        {"w", cairn::tensor_view(cairn::dtype::f32, {6, 4}, w.data())},
-        {"t", cairn::tensor_view(cairn::dtype::f32, {4, 6}, {1, 4}, w.data() + 0)},
-        {"step", 7}};
+    cairn::state_dict sd{{"w", cairn::tensor_view(cairn::dtype::f32, {6, 4}, w.data())},
+                         {"t", cairn::tensor_view(cairn::dtype::f32, {4, 6}, {1, 4}, w.data() + 0)},
+                         {"step", 7}};
     // Two names of one memory would be tied.
     std::vector<float> own(w);
     sd["t"] = cairn::tensor_view(cairn::dtype::f32, {4, 6}, {1, 4}, own.data());
@@ -101,17 +100,17 @@ BOOST_AUTO_TEST_CASE(what_is_crafted_is_read) {
 
 BOOST_AUTO_TEST_CASE(strides_of_the_index_stay_in_the_payload) {
     for (auto const& strides : std::vector<index_vector>{{1'000'000, 1},
-                                                  {4},
-                                                  {},
-                                                  {4, 1, 1},
-                                                  {4, 2},
-                                                  {0, 1},
-                                                  {0, 0},
-                                                  {-4, 1},
-                                                  {4, -1},
-                                                  {INT64_MAX, 1},
-                                                  {INT64_MIN, 1},
-                                                  {5, 1}}) {
+                                                         {4},
+                                                         {},
+                                                         {4, 1, 1},
+                                                         {4, 2},
+                                                         {0, 1},
+                                                         {0, 0},
+                                                         {-4, 1},
+                                                         {4, -1},
+                                                         {INT64_MAX, 1},
+                                                         {INT64_MIN, 1},
+                                                         {5, 1}}) {
         BOOST_TEST_CONTEXT(to_string(strides)) {
             is_refused(with_index([&](auto& m) { layout(m).strides = strides; }));
         }
@@ -233,8 +232,8 @@ BOOST_AUTO_TEST_CASE(tied_names_are_bounded) {
 }
 
 BOOST_AUTO_TEST_CASE(lists_stay_as_long_as_what_is_in_them) {
-    for (auto const index : {std::int64_t{1'000'000'000}, std::int64_t{1'000'000}, INT64_MAX,
-                             std::int64_t{-1}}) {
+    for (auto const index :
+         {std::int64_t{1'000'000'000}, std::int64_t{1'000'000}, INT64_MAX, std::int64_t{-1}}) {
         is_error([&] {
             auto const c = with_index([&](auto& m) {
                 for (std::int64_t i = 0; i < 40; ++i) {

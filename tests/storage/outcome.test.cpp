@@ -33,9 +33,8 @@ public:
     void broadcast(cairn::message m, int root, cairn::deadline d,
                    cairn::completion<cairn::message> done) {
         if (broadcasts_++ != lost_) return me_->broadcast(std::move(m), root, d, std::move(done));
-        (void)cairn::await_completion<cairn::message>([&](auto heard) {
-            me_->broadcast(std::move(m), root, d, std::move(heard));
-        });
+        (void)cairn::await_completion<cairn::message>(
+            [&](auto heard) { me_->broadcast(std::move(m), root, d, std::move(heard)); });
         done.fail(std::make_exception_ptr(
             cairn::error(cairn::errc::timed_out, {.found = "a verdict that was dropped"})));
     }
@@ -63,8 +62,8 @@ std::vector<std::optional<cairn::error>> save(cairn::memory_store base, float v,
         std::vector<float> rows(2, v);
         cairn::state_dict sd{
             {"w", cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {1, 2}, rows.data()),
-                                       {3, 2}, cairn::device_mesh::line(3),
-                                       {cairn::shard_along{0}}, me.rank())}};
+                                       {3, 2}, cairn::device_mesh::line(3), {cairn::shard_along{0}},
+                                       me.rank())}};
         support::fault_store<cairn::memory_store> store(base,
                                                         me.rank() == fail_rank ? fail_at : -1);
         deaf comm(me, me.rank() == deaf_rank ? verdict : -1);
@@ -83,7 +82,9 @@ std::size_t data_files(cairn::memory_store base) {
     return n;
 }
 
-std::string text(const std::optional<cairn::error>& e) { return e ? e->what() : ""; }
+std::string text(const std::optional<cairn::error>& e) {
+    return e ? e->what() : "";
+}
 
 bool is(const std::optional<cairn::error>& e, cairn::errc code) {
     return e && e->code() == cairn::make_error_code(code);
@@ -146,7 +147,7 @@ BOOST_AUTO_TEST_CASE(is_known_where_a_broken_checkpoint_stands) {
         if (!ended[0]) {
             BOOST_TEST(support::load_whole(store, "c").tensors.size() == 1u);
             if (store.at("c").list().size() == 4u) break;  // no operation failed
-            continue;  // only the sweep did
+            continue;                                      // only the sweep did
         }
         ++failed;
         for (auto const& e : ended) {

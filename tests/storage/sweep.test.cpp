@@ -76,11 +76,19 @@ bool mentions(const std::vector<std::string>& warnings, const std::string& what)
 struct strangers {
     support::scratch root{};
     fs::path place = root.dir / "c";
-    std::vector<std::string> names{"train.py", "empty.txt", ".hidden", "sub/.metadata",
-                                   "sub/__0_0.distcp", "sub/deep/__1_0.distcp",
-                                   "../other/__0_0.distcp", (root.dir / "x").string(),
-                                   "linked.distcp", "__5_0.distcp", "link/__0_0.distcp",
-                                   "__6_0." + id_b + ".distcp", "__7_0.distcp"};
+    std::vector<std::string> names{"train.py",
+                                   "empty.txt",
+                                   ".hidden",
+                                   "sub/.metadata",
+                                   "sub/__0_0.distcp",
+                                   "sub/deep/__1_0.distcp",
+                                   "../other/__0_0.distcp",
+                                   (root.dir / "x").string(),
+                                   "linked.distcp",
+                                   "__5_0.distcp",
+                                   "link/__0_0.distcp",
+                                   "__6_0." + id_b + ".distcp",
+                                   "__7_0.distcp"};
     std::set<std::string> before;
 
     strangers() {
@@ -109,8 +117,7 @@ struct strangers {
         cairn::load(sd, (place / "sub").string());
         BOOST_TEST(w[3] == 7.0f);
         auto after = below(root.dir);
-        for (auto const& name : before)
-            BOOST_TEST(after.erase(name) == 1u, "it removed " << name);
+        for (auto const& name : before) BOOST_TEST(after.erase(name) == 1u, "it removed " << name);
         BOOST_TEST(after.size() == 2u);  // .metadata and one data file
         for (auto const& name : after)
             if (after.size() != 2) BOOST_TEST_MESSAGE("left: " << name);

@@ -126,9 +126,8 @@ void check_order(const calls& all, const std::string& dir) {
                 BOOST_TEST(synced_between(dir, committed, i), "removed before the commit is safe");
             }
             if (c.what == "remove" && c.path.starts_with(dir + "/.saving.")) {
-                auto const removed = last(all, [](const system_call& s) {
-                    return s.what == "remove" && is_data(s);
-                });
+                auto const removed = last(
+                    all, [](const system_call& s) { return s.what == "remove" && is_data(s); });
                 if (removed == none) continue;
                 BOOST_TEST(removed < i);
                 auto const own = fs::path(all[removed].path).parent_path().string();

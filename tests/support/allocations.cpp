@@ -28,9 +28,8 @@ void* take(std::size_t n, std::size_t alignment) noexcept {
     // At least one byte each, each its own; aligned_alloc wants a multiple of the alignment.
     n = std::max<std::size_t>(n, 1);
     auto const rounded = (n + alignment - 1) / alignment * alignment;
-    void* const p = alignment <= alignof(std::max_align_t)
-                        ? std::malloc(n)
-                        : std::aligned_alloc(alignment, rounded);
+    void* const p = alignment <= alignof(std::max_align_t) ? std::malloc(n)
+                                                           : std::aligned_alloc(alignment, rounded);
     if (p != nullptr && counting.load(std::memory_order_relaxed)) {
         auto const got = static_cast<long long>(::malloc_usable_size(p));
         taken += got;
@@ -64,30 +63,66 @@ allocations::allocations(std::size_t limit) {
         std::min<std::size_t>(limit, std::numeric_limits<long long>::max() / 2));
     counting = true;
 }
-allocations::~allocations() { counting = false; }
-std::size_t allocations::peak() const noexcept { return static_cast<std::size_t>(most.load()); }
-std::size_t allocations::total() const noexcept { return static_cast<std::size_t>(taken.load()); }
-bool allocations::exceeded() const noexcept { return met; }
+allocations::~allocations() {
+    counting = false;
+}
+std::size_t allocations::peak() const noexcept {
+    return static_cast<std::size_t>(most.load());
+}
+std::size_t allocations::total() const noexcept {
+    return static_cast<std::size_t>(taken.load());
+}
+bool allocations::exceeded() const noexcept {
+    return met;
+}
 
 }  // namespace support
 
-void* operator new(std::size_t n) { return take_or_throw(n, 1); }
-void* operator new[](std::size_t n) { return take_or_throw(n, 1); }
+void* operator new(std::size_t n) {
+    return take_or_throw(n, 1);
+}
+void* operator new[](std::size_t n) {
+    return take_or_throw(n, 1);
+}
 void* operator new(std::size_t n, std::align_val_t a) {
     return take_or_throw(n, static_cast<std::size_t>(a));
 }
 void* operator new[](std::size_t n, std::align_val_t a) {
     return take_or_throw(n, static_cast<std::size_t>(a));
 }
-void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return take(n, 1); }
-void* operator new[](std::size_t n, const std::nothrow_t&) noexcept { return take(n, 1); }
-void operator delete(void* p) noexcept { give(p); }
-void operator delete[](void* p) noexcept { give(p); }
-void operator delete(void* p, std::size_t) noexcept { give(p); }
-void operator delete[](void* p, std::size_t) noexcept { give(p); }
-void operator delete(void* p, std::align_val_t) noexcept { give(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { give(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { give(p); }
-void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { give(p); }
-void operator delete(void* p, const std::nothrow_t&) noexcept { give(p); }
-void operator delete[](void* p, const std::nothrow_t&) noexcept { give(p); }
+void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
+    return take(n, 1);
+}
+void* operator new[](std::size_t n, const std::nothrow_t&) noexcept {
+    return take(n, 1);
+}
+void operator delete(void* p) noexcept {
+    give(p);
+}
+void operator delete[](void* p) noexcept {
+    give(p);
+}
+void operator delete(void* p, std::size_t) noexcept {
+    give(p);
+}
+void operator delete[](void* p, std::size_t) noexcept {
+    give(p);
+}
+void operator delete(void* p, std::align_val_t) noexcept {
+    give(p);
+}
+void operator delete[](void* p, std::align_val_t) noexcept {
+    give(p);
+}
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
+    give(p);
+}
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept {
+    give(p);
+}
+void operator delete(void* p, const std::nothrow_t&) noexcept {
+    give(p);
+}
+void operator delete[](void* p, const std::nothrow_t&) noexcept {
+    give(p);
+}

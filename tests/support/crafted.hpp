@@ -118,8 +118,8 @@ private:
                 if (data <= end && length <= end - data)
                     put32(b, at + 16, cairn::format::crc32(*part(b, data, length)));
             }
-            auto const whole = 46 + little(b, at + 28, 2) + little(b, at + 30, 2) +
-                               little(b, at + 32, 2);
+            auto const whole =
+                46 + little(b, at + 28, 2) + little(b, at + 30, 2) + little(b, at + 32, 2);
             if (whole > last - at) return;
             at += whole;
         }

@@ -79,9 +79,9 @@ struct fake_comm {
     int launches = 0;
     int bad_launch = 0;
     bool bad_at_once = false;
-    int busy = 0;  ///< Questions until a launch that does not block is in the stream.
-    std::uint64_t in_order = 0;     ///< Operations launched …
-    std::uint64_t executed = 0;     ///< … and ended.
+    int busy = 0;                ///< Questions until a launch that does not block is in the stream.
+    std::uint64_t in_order = 0;  ///< Operations launched …
+    std::uint64_t executed = 0;  ///< … and ended.
     std::uint64_t collectives = 0;
     std::string error{};
     bool remote = false;
@@ -125,7 +125,9 @@ inline std::size_t fake_world::in_use() {
     for (auto& c : comms_) n += fake_devices::all().find(c->device)->in_use();
     return n;
 }
-inline bool fake_world::ended(const fake_comm* c) const { return over_ || c->aborted; }
+inline bool fake_world::ended(const fake_comm* c) const {
+    return over_ || c->aborted;
+}
 inline void fake_world::fail_all(const std::string& why) {
     broken_.push_back(why);
     for (auto& c : comms_)

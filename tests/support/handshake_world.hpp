@@ -68,17 +68,17 @@ public:
         int rank = 0;
         bool begun = false;
         bool dead = false;
-        bool listens = false;    ///< Its socket is open: whoever connects waits in its queue.
+        bool listens = false;  ///< Its socket is open: whoever connects waits in its queue.
         bool accepts = false;
-        bool knows_id = true;    ///< Otherwise `look_up` finds nothing.
+        bool knows_id = true;  ///< Otherwise `look_up` finds nothing.
         int descriptors = 1 << 20;
         std::map<int, int> links{};  ///< By its number of the connection.
         std::map<int, int> kept{};   ///< Rank -> link.
         std::size_t most_links = 0;
     };
     struct link {
-        int from = -1, to = -1;                  ///< Processes; -1: a stranger.
-        int number_from = -1, number_to = -1;    ///< -1: not accepted yet.
+        int from = -1, to = -1;                ///< Processes; -1: a stranger.
+        int number_from = -1, number_to = -1;  ///< -1: not accepted yet.
         std::deque<message> to_from{}, to_to{};
         bool closed_by_from = false, closed_by_to = false;
         bool told_from = false, told_to = false;  ///< That the other side has closed it.

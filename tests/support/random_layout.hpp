@@ -111,7 +111,9 @@ inline std::vector<zero_rank> zero_ranks(std::mt19937& random, const index_vecto
             cuts.push_back(pick(random, 0, total));
         std::sort(cuts.begin(), cuts.end());
         for (std::size_t i = 1; i < cuts.size(); ++i)
-            out.push_back({layout, cuts[i - 1], cuts[i],
+            out.push_back({layout,
+                           cuts[i - 1],
+                           cuts[i],
                            {elements.begin() + cuts[i - 1], elements.begin() + cuts[i]}});
     });
     std::shuffle(out.begin(), out.end(), random);

@@ -59,8 +59,7 @@ public:
 private:
     static void take(std::atomic<std::int64_t>& room, std::size_t n, const std::string& what) {
         if ((room -= static_cast<std::int64_t>(n)) < 0)
-            throw cairn::error(cairn::errc::io,
-                               {.file = what, .found = "No space left on device"});
+            throw cairn::error(cairn::errc::io, {.file = what, .found = "No space left on device"});
     }
     Store store_;
     std::shared_ptr<std::atomic<std::int64_t>> room_;

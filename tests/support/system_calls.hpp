@@ -130,57 +130,57 @@ static int cairn_opened(int fd, const std::string& path, int flags) {
 static int cairn_enter_open(const std::string& path, int flags) {
     return support::system_calls::get().enter((flags & O_CREAT) != 0 ? "create" : "open", path);
 }
-#define CAIRN_WRAP_OPEN(NAME)                                              \
-    int __wrap_##NAME(const char* path, int flags, ...) {                  \
-        va_list more;                                                      \
-        va_start(more, flags);                                             \
-        mode_t const mode = (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0; \
-        va_end(more);                                                      \
+#define CAIRN_WRAP_OPEN(NAME)                                                          \
+    int __wrap_##NAME(const char* path, int flags, ...) {                              \
+        va_list more;                                                                  \
+        va_start(more, flags);                                                         \
+        mode_t const mode = (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;         \
+        va_end(more);                                                                  \
         if (int const e = cairn_enter_open(path, flags)) return support::fail_with(e); \
-        return cairn_opened(__real_##NAME(path, flags, mode), path, flags); \
+        return cairn_opened(__real_##NAME(path, flags, mode), path, flags);            \
     }
 CAIRN_WRAP_OPEN(open)
 CAIRN_WRAP_OPEN(open64)
-#define CAIRN_WRAP_OPENAT(NAME)                                            \
-    int __wrap_##NAME(int at, const char* path, int flags, ...) {          \
+#define CAIRN_WRAP_OPENAT(NAME)                                               \
+    int __wrap_##NAME(int at, const char* path, int flags, ...) {             \
         auto const full = support::system_calls::get().name(at) + "/" + path; \
-        return cairn_opened(__real_##NAME(at, path, flags, 0), full, flags); \
+        return cairn_opened(__real_##NAME(at, path, flags, 0), full, flags);  \
     }
 CAIRN_WRAP_OPENAT(openat)
 CAIRN_WRAP_OPENAT(openat64)
 
-#define CAIRN_WRAP_PWRITE(NAME)                                            \
-    ssize_t __wrap_##NAME(int fd, const void* b, size_t n, off_t at) {     \
-        auto& calls = support::system_calls::get();                        \
-        auto const path = calls.name(fd);                                  \
+#define CAIRN_WRAP_PWRITE(NAME)                                                        \
+    ssize_t __wrap_##NAME(int fd, const void* b, size_t n, off_t at) {                 \
+        auto& calls = support::system_calls::get();                                    \
+        auto const path = calls.name(fd);                                              \
         if (int const e = calls.enter("write", path, n)) return support::fail_with(e); \
-        auto const r = __real_##NAME(fd, b, n, at);                        \
-        calls.leave("write", path);                                        \
-        return r;                                                          \
+        auto const r = __real_##NAME(fd, b, n, at);                                    \
+        calls.leave("write", path);                                                    \
+        return r;                                                                      \
     }
 CAIRN_WRAP_PWRITE(pwrite)
 CAIRN_WRAP_PWRITE(pwrite64)
-#define CAIRN_WRAP_PREAD(NAME)                                             \
-    ssize_t __wrap_##NAME(int fd, void* b, size_t n, off_t at) {           \
-        auto& calls = support::system_calls::get();                        \
+#define CAIRN_WRAP_PREAD(NAME)                                                                  \
+    ssize_t __wrap_##NAME(int fd, void* b, size_t n, off_t at) {                                \
+        auto& calls = support::system_calls::get();                                             \
         if (int const e = calls.enter("read", calls.name(fd), n)) return support::fail_with(e); \
-        return __real_##NAME(fd, b, n, at);                                \
+        return __real_##NAME(fd, b, n, at);                                                     \
     }
 CAIRN_WRAP_PREAD(pread)
 CAIRN_WRAP_PREAD(pread64)
-#define CAIRN_WRAP_FALLOCATE(NAME)                                         \
-    int __wrap_##NAME(int fd, int mode, off_t at, off_t n) {               \
-        auto& calls = support::system_calls::get();                        \
+#define CAIRN_WRAP_FALLOCATE(NAME)                                                              \
+    int __wrap_##NAME(int fd, int mode, off_t at, off_t n) {                                    \
+        auto& calls = support::system_calls::get();                                             \
         if (int const e = calls.enter("reserve", calls.name(fd))) return support::fail_with(e); \
-        return __real_##NAME(fd, mode, at, n);                             \
+        return __real_##NAME(fd, mode, at, n);                                                  \
     }
 CAIRN_WRAP_FALLOCATE(fallocate)
 CAIRN_WRAP_FALLOCATE(fallocate64)
-#define CAIRN_WRAP_FSTATFS(NAME)                                           \
-    int __wrap_##NAME(int fd, struct statfs* s) {                          \
-        int const r = __real_##NAME(fd, s);                                \
+#define CAIRN_WRAP_FSTATFS(NAME)                                                    \
+    int __wrap_##NAME(int fd, struct statfs* s) {                                   \
+        int const r = __real_##NAME(fd, s);                                         \
         if (support::system_calls::get().all_is_ext4) s->f_type = EXT4_SUPER_MAGIC; \
-        return r;                                                          \
+        return r;                                                                   \
     }
 CAIRN_WRAP_FSTATFS(fstatfs)
 CAIRN_WRAP_FSTATFS(fstatfs64)
@@ -193,14 +193,14 @@ int __wrap_sync_file_range(int fd, off_t at, off_t n, unsigned flags) {
     calls.leave("start", path);
     return r;
 }
-#define CAIRN_WRAP_SYNC(NAME)                                              \
-    int __wrap_##NAME(int fd) {                                            \
-        auto& calls = support::system_calls::get();                        \
-        auto const path = calls.name(fd);                                  \
+#define CAIRN_WRAP_SYNC(NAME)                                                     \
+    int __wrap_##NAME(int fd) {                                                   \
+        auto& calls = support::system_calls::get();                               \
+        auto const path = calls.name(fd);                                         \
         if (int const e = calls.enter(#NAME, path)) return support::fail_with(e); \
-        int const r = __real_##NAME(fd);                                   \
-        calls.leave("sync", path);                                         \
-        return r;                                                          \
+        int const r = __real_##NAME(fd);                                          \
+        calls.leave("sync", path);                                                \
+        return r;                                                                 \
     }
 CAIRN_WRAP_SYNC(fsync)
 CAIRN_WRAP_SYNC(fdatasync)

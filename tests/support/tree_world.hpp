@@ -167,8 +167,7 @@ private:
     lanes::time now_{std::chrono::hours(1)};
     std::deque<lanes> ranks_{};
     std::vector<std::optional<outcome>> outcomes_;
-    std::map<std::pair<int, int>, std::deque<std::shared_ptr<cairn::detail::tree_frame>>>
-        links_{};
+    std::map<std::pair<int, int>, std::deque<std::shared_ptr<cairn::detail::tree_frame>>> links_{};
     std::vector<std::pair<int, int>> ready_{};
     std::set<int> stopped_{};
     std::map<std::pair<int, int>, bool> held_{};

@@ -43,8 +43,7 @@ inline whole room_for(const cairn::metadata& m) {
 /// Views on all of it, under flat names.
 inline cairn::state_dict views(whole& w) {
     cairn::state_dict sd;
-    for (auto& [fqn, t] : w.tensors)
-        sd[fqn] = cairn::tensor_view(t.type, t.shape, t.bytes.data());
+    for (auto& [fqn, t] : w.tensors) sd[fqn] = cairn::tensor_view(t.type, t.shape, t.bytes.data());
     for (auto& [fqn, v] : w.objects) sd[fqn] = std::ref(v);
     return sd;
 }
@@ -79,11 +78,10 @@ public:
             auto& p = pieces_[fqn];
             p.type = t->type;
             p.global_shape = t->shape;
-            p.region = t->shape.empty()
-                          ? cairn::box::whole(t->shape)
-                          : cairn::boxes_of(t->shape, cairn::device_mesh::line(ranks),
-                                            {cairn::shard_along{0}}, rank)
-                                .at(0);
+            p.region = t->shape.empty() ? cairn::box::whole(t->shape)
+                                        : cairn::boxes_of(t->shape, cairn::device_mesh::line(ranks),
+                                                          {cairn::shard_along{0}}, rank)
+                                              .at(0);
             p.bytes.resize(static_cast<std::size_t>(p.region.volume()) * cairn::size_of(t->type));
         }
     }

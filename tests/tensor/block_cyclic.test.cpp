@@ -62,8 +62,7 @@ BOOST_AUTO_TEST_CASE(an_idle_process_has_none) {
 }
 
 BOOST_AUTO_TEST_CASE(numbers_near_the_end_of_the_range) {
-    const auto part =
-        boxes_of_block_cyclic({INT64_MAX}, {INT64_MAX - 1}, {INT64_MAX}, {1});
+    const auto part = boxes_of_block_cyclic({INT64_MAX}, {INT64_MAX - 1}, {INT64_MAX}, {1});
     BOOST_TEST_REQUIRE(part.boxes.size() == 1U);
     BOOST_TEST((part.boxes[0].region == box(index_vector{INT64_MAX - 1}, index_vector{1})));
 }

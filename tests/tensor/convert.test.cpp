@@ -133,8 +133,8 @@ BOOST_AUTO_TEST_CASE(integers_wrap_and_floats_truncate) {
 BOOST_AUTO_TEST_CASE(bool_is_not_zero) {
     using bytes = std::vector<std::uint8_t>;
     const std::vector<float> values{0.0F, -0.0F, 0.25F, std::nanf(""), infinity};
-    BOOST_TEST((converted<std::uint8_t>(dtype::f32, dtype::boolean, values) ==
-                bytes{0, 0, 1, 1, 1}));
+    BOOST_TEST(
+        (converted<std::uint8_t>(dtype::f32, dtype::boolean, values) == bytes{0, 0, 1, 1, 1}));
     BOOST_TEST((converted<std::uint8_t>(dtype::i64, dtype::boolean,
                                         std::vector<std::int64_t>{0, 256}) == bytes{0, 1}));
     BOOST_TEST((converted<float>(dtype::boolean, dtype::f32, bytes{0, 1, 7}) ==
@@ -162,8 +162,8 @@ BOOST_AUTO_TEST_CASE(complex_to_real_is_refused) {
         for (int t = 0; t < dtype_count; ++t) {
             const auto from = static_cast<dtype>(f);
             const auto to = static_cast<dtype>(t);
-            const bool loses = info(from).kind == dtype_class::complex &&
-                               info(to).kind != dtype_class::complex;
+            const bool loses =
+                info(from).kind == dtype_class::complex && info(to).kind != dtype_class::complex;
             BOOST_TEST(can_convert(from, to) == !loses);
             const auto attempt = [&] {
                 convert_elements({from, index_vector{0}, nullptr}, {to, index_vector{0}, nullptr});

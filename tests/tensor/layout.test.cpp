@@ -18,7 +18,9 @@ namespace {
 
 using namespace cairn;
 
-bool has_code(const error& e, errc c) { return e.code() == make_error_code(c); }
+bool has_code(const error& e, errc c) {
+    return e.code() == make_error_code(c);
+}
 
 const std::byte* element(const const_tensor_view& v, const index_vector& at) {
     return v.data + oracle::dot(at, v.strides) * static_cast<std::int64_t>(size_of(v.type));
@@ -76,7 +78,7 @@ BOOST_AUTO_TEST_CASE(row_major_is_what_pytorch_calls_contiguous) {
 
 BOOST_AUTO_TEST_CASE(dense_fills_memory_in_any_order) {
     BOOST_TEST(is_dense(view_of(dtype::f32, {}, {})));
-    BOOST_TEST(is_dense(view_of(dtype::f32, {2, 3}, {1, 2})));             // transposed
+    BOOST_TEST(is_dense(view_of(dtype::f32, {2, 3}, {1, 2})));                // transposed
     BOOST_TEST(is_dense(view_of(dtype::f32, {2, 3, 4, 5}, {60, 1, 15, 3})));  // channels last
     BOOST_TEST(is_dense(view_of(dtype::f32, {2, 1, 3}, {1, 0, 2})));
     BOOST_TEST(is_dense(view_of(dtype::f32, {0, 3}, {7, 7})));
@@ -97,9 +99,8 @@ BOOST_AUTO_TEST_CASE(dense_agrees_with_a_list_of_offsets) {
             strides.push_back(oracle::pick(random, -2, 6));
         }
         std::set<std::int64_t> offsets;
-        oracle::for_each_index(extents, [&](const index_vector& i) {
-            offsets.insert(oracle::dot(i, strides));
-        });
+        oracle::for_each_index(
+            extents, [&](const index_vector& i) { offsets.insert(oracle::dot(i, strides)); });
         const auto n = extents.product();
         const bool expected = static_cast<std::int64_t>(offsets.size()) == n &&
                               *offsets.begin() == 0 && *offsets.rbegin() == n - 1;
@@ -128,9 +129,9 @@ BOOST_AUTO_TEST_CASE(copies_agree_with_the_oracle) {
         });
         copy_elements(from, to);
         BOOST_TEST_REQUIRE((target.memory == expected),
-                           name_of(type) << " " << to_string(extents) << " from strides "
-                                         << to_string(source.strides) << " to "
-                                         << to_string(target.strides));
+                           name_of(type)
+                               << " " << to_string(extents) << " from strides "
+                               << to_string(source.strides) << " to " << to_string(target.strides));
     }
 }
 
@@ -167,8 +168,7 @@ BOOST_AUTO_TEST_CASE(copies_refuse_what_they_cannot_do) {
                           is(errc::shape_mismatch));
     BOOST_CHECK_EXCEPTION(
         copy({dtype::f32, index_vector{2, 2}, a.data(), device_id{memory_kind::cuda, 0}}, to)(),
-        error,
-        is(errc::invalid_argument));
+        error, is(errc::invalid_argument));
     BOOST_CHECK_EXCEPTION(
         copy(good, {dtype::f32, index_vector{2, 2}, index_vector{0, 1}, b.data()})(), error,
         is(errc::invalid_argument));
@@ -194,8 +194,7 @@ BOOST_AUTO_TEST_CASE(subview_shows_the_elements_of_its_box) {
                           bad);
     BOOST_CHECK_EXCEPTION(subview(v, box({0, 0, 0}, {1, -1, 1})), error, bad);
     BOOST_CHECK_EXCEPTION(subview(v, box(index_vector{0, 0}, index_vector{1, 1})), error, bad);
-    BOOST_CHECK_EXCEPTION(subview(v, box({INT64_MAX, 0, 0}, {INT64_MAX, 1, 1})), error,
-                          bad);
+    BOOST_CHECK_EXCEPTION(subview(v, box({INT64_MAX, 0, 0}, {INT64_MAX, 1, 1})), error, bad);
 }
 
 BOOST_AUTO_TEST_CASE(empty_subview_of_nothing) {

@@ -86,8 +86,8 @@ BOOST_AUTO_TEST_CASE(short_and_empty_shards_as_dtensor_reports_them) {
     BOOST_TEST((empty[0] == box(index_vector{5, 0}, index_vector{0, 6})));
     BOOST_TEST(boxes_of(global, mesh, rows, 4).empty());
     // an empty shard that is split once more
-    const auto twice = boxes_of(global, device_mesh::grid({4, 2}),
-                                {shard_along{0}, shard_along{0}}, 7);
+    const auto twice =
+        boxes_of(global, device_mesh::grid({4, 2}), {shard_along{0}, shard_along{0}}, 7);
     BOOST_TEST((twice == std::vector<box>{box(index_vector{5, 0}, index_vector{0, 6})}));
 }
 
@@ -130,9 +130,12 @@ BOOST_AUTO_TEST_CASE(agrees_with_lists_of_indices) {
             const auto dim =
                 static_cast<int>(oracle::pick(random, 0, static_cast<int>(global.size()) - 1));
             const auto kind = oracle::pick(random, 0, 2);
-            if (kind == 0) placements.emplace_back(replicate{});
-            else if (kind == 1) placements.emplace_back(shard_along{dim});
-            else placements.emplace_back(strided_shard_along{dim, oracle::pick(random, 1, 5)});
+            if (kind == 0)
+                placements.emplace_back(replicate{});
+            else if (kind == 1)
+                placements.emplace_back(shard_along{dim});
+            else
+                placements.emplace_back(strided_shard_along{dim, oracle::pick(random, 1, 5)});
         }
         const auto mesh = device_mesh::grid(shape);
         std::vector<int> held(static_cast<std::size_t>(global.product()), 0);
@@ -174,8 +177,8 @@ BOOST_AUTO_TEST_CASE(agrees_with_lists_of_indices) {
         }
         // every element is held, and equally often
         BOOST_TEST_REQUIRE((held.empty() || held.front() > 0));
-        BOOST_TEST_REQUIRE((std::adjacent_find(held.begin(), held.end(), std::not_equal_to<>{}) ==
-                            held.end()));
+        BOOST_TEST_REQUIRE(
+            (std::adjacent_find(held.begin(), held.end(), std::not_equal_to<>{}) == held.end()));
     }
     BOOST_TEST(several > 100);
 }

@@ -19,10 +19,10 @@ BOOST_AUTO_TEST_CASE(a_padded_vocabulary_over_ranks) {
     std::vector<int> shards;
     for (int rank = 0; rank < 4; ++rank) {
         std::vector<std::int64_t> local(6, -1);
-        auto const s = clip_shards(
-            shard_by_mesh(tensor_view(dtype::i64, {2, 3}, local.data()), {8, 3},
-                          device_mesh::line(4), {shard_along{0}}, rank),
-            {5, 3});
+        auto const s =
+            clip_shards(shard_by_mesh(tensor_view(dtype::i64, {2, 3}, local.data()), {8, 3},
+                                      device_mesh::line(4), {shard_along{0}}, rank),
+                        {5, 3});
         BOOST_TEST((s.global_shape == index_vector{5, 3}));
         BOOST_TEST((s.type == dtype::i64));
         shards.push_back(static_cast<int>(s.shards.size()));
@@ -51,8 +51,8 @@ BOOST_AUTO_TEST_CASE(true_elements_once_and_padding_never) {
                 if (r.holds[i] < 0) continue;
                 std::int64_t rest = r.holds[i], place = 0;
                 bool inside = true;
-                auto const strides = row_major_strides(padded), true_strides =
-                                                                    row_major_strides(shape);
+                auto const strides = row_major_strides(padded),
+                           true_strides = row_major_strides(shape);
                 for (std::size_t d = 0; d < padded.size(); ++d) {
                     auto const at = rest / strides[d];
                     rest %= strides[d];
@@ -113,8 +113,8 @@ BOOST_AUTO_TEST_CASE(errors_of_boxes_beyond_the_tensor_name_it) {
     };
     BOOST_CHECK_EXCEPTION(local_shards({3, 2}, std::vector<box>{box::whole({4, 2})}, v), error,
                           names_it);
-    BOOST_CHECK_EXCEPTION(
-        shard_by_mesh(v, {7, 2}, device_mesh::line(2), {shard_along{0}}, 1), error, names_it);
+    BOOST_CHECK_EXCEPTION(shard_by_mesh(v, {7, 2}, device_mesh::line(2), {shard_along{0}}, 1),
+                          error, names_it);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -73,9 +73,12 @@ BOOST_AUTO_TEST_CASE(from_any_mesh_to_any_other) {
             const auto dim =
                 static_cast<int>(oracle::pick(random, 0, static_cast<int>(global.size()) - 1));
             const auto kind = oracle::pick(random, 0, 3);
-            if (kind == 0) placements.emplace_back(replicate{});
-            else if (kind == 1) placements.emplace_back(shard_along{dim});
-            else placements.emplace_back(strided_shard_along{dim, oracle::pick(random, 1, 4)});
+            if (kind == 0)
+                placements.emplace_back(replicate{});
+            else if (kind == 1)
+                placements.emplace_back(shard_along{dim});
+            else
+                placements.emplace_back(strided_shard_along{dim, oracle::pick(random, 1, 4)});
         }
         const auto mesh = device_mesh::grid(shape);
         for (int rank : mesh.ranks()) {
@@ -107,9 +110,9 @@ BOOST_AUTO_TEST_CASE(a_rank_outside_the_mesh_holds_nothing) {
     BOOST_TEST(s.shards.empty());
     BOOST_TEST((shard_traits<sharded_view>::element_type(s) == dtype::bf16));
     float x[2] = {};
-    BOOST_CHECK_THROW(shard_by_mesh(tensor_view(dtype::f32, index_vector{2}, x), {4}, sub,
-                                    {shard_along{0}}, 0),
-                      error);
+    BOOST_CHECK_THROW(
+        shard_by_mesh(tensor_view(dtype::f32, index_vector{2}, x), {4}, sub, {shard_along{0}}, 0),
+        error);
 }
 
 BOOST_AUTO_TEST_CASE(a_local_tensor_of_another_size_is_refused_with_the_rank) {

@@ -28,8 +28,7 @@ void save(const std::string& path, const std::function<void(content&)>& change =
         sd["w"] = cairn::tensor_view(cairn::dtype::float64, c.shape, c.wide.data());
     else
         sd["w"] = cairn::tensor_view(cairn::dtype::float32, c.shape, c.w.data());
-    if (c.with_whole)
-        sd["whole"] = cairn::tensor_view(cairn::dtype::int64, {3}, c.whole.data());
+    if (c.with_whole) sd["whole"] = cairn::tensor_view(cairn::dtype::int64, {3}, c.whole.data());
     cairn::save(sd, path);
 }
 

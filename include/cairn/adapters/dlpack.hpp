@@ -74,11 +74,10 @@ inline dtype from_dlpack(const DLDataType& t) {
         if (d.code == t.code && d.bits == t.bits && d.lanes == t.lanes)
             return static_cast<dtype>(i);
     }
-    throw error(errc::unsupported,
-                {.expected = "a DLPack type that is a dtype of PyTorch's",
-                 .found = "code " + std::to_string(int{t.code}) + ", " +
-                          std::to_string(int{t.bits}) + " bits, " + std::to_string(t.lanes) +
-                          " lanes"});
+    throw error(errc::unsupported, {.expected = "a DLPack type that is a dtype of PyTorch's",
+                                    .found = "code " + std::to_string(int{t.code}) + ", " +
+                                             std::to_string(int{t.bits}) + " bits, " +
+                                             std::to_string(t.lanes) + " lanes"});
 }
 
 inline device_id from_dlpack(const DLDevice& d) {
@@ -116,8 +115,8 @@ basic_tensor_view<Byte> dlpack_view(const DLTensor& t) {
     v.device = detail::from_dlpack(t.device);
     for (std::size_t d = 0; d < rank; ++d) v.shape.push_back(t.shape[d]);
     if (!is_possible(v.shape))
-        throw error(errc::invalid_state, {.expected = "extents of a tensor in memory",
-                                          .found = to_string(v.shape)});
+        throw error(errc::invalid_state,
+                    {.expected = "extents of a tensor in memory", .found = to_string(v.shape)});
     // Null for row-major: allowed before DLPack 1.2.
     if (t.strides == nullptr) {
         v.strides = row_major_strides(v.shape);
@@ -134,10 +133,9 @@ DLTensor& dlpack_tensor_of(M& m) {
     if constexpr (DlpackVersioned<std::remove_const_t<M>>) {
         const auto& [first, second] = m.version;  // not by name: <sys/sysmacros.h> has macros
         if (first != 1)
-            throw error(errc::unsupported,
-                        {.expected = "a managed tensor of DLPack 1",
-                         .found = "version " + std::to_string(first) + "." +
-                                  std::to_string(second)});
+            throw error(errc::unsupported, {.expected = "a managed tensor of DLPack 1",
+                                            .found = "version " + std::to_string(first) + "." +
+                                                     std::to_string(second)});
     }
     if constexpr (DlpackManaged<std::remove_const_t<M>>)
         return const_cast<DLTensor&>(m.dl_tensor);
@@ -163,7 +161,7 @@ struct dlpack_deleter {
 /// A managed tensor of which we are the consumer: calls its deleter. Put into a state dict as an
 /// rvalue, it lives as long as that. `release()` hands it to somebody who calls the deleter.
 template <class M>
-    requires detail::DlpackManaged<M>
+requires detail::DlpackManaged<M>
 using dlpack_owner = std::unique_ptr<M, detail::dlpack_deleter>;
 
 /// `DLTensor`, `DLManagedTensor`, `DLManagedTensorVersioned`, and below pointers to these: dtypes
@@ -174,7 +172,7 @@ using dlpack_owner = std::unique_ptr<M, detail::dlpack_deleter>;
 /// The view throws @ref error: unsupported for other devices, dtypes, lanes and major versions;
 /// invalid_state for null pointers and impossible shapes.
 template <class M>
-    requires detail::DlpackTensor<M>
+requires detail::DlpackTensor<M>
 struct tensor_traits<M> {
     static tensor_view view(M& m) {
         return detail::dlpack_view<std::byte>(detail::dlpack_tensor_of(m));
@@ -187,7 +185,7 @@ struct tensor_traits<M> {
 
 /// A pointer is a window: a const one to a tensor that is not still loads into it.
 template <class M>
-    requires detail::DlpackTensor<std::remove_const_t<M>>
+requires detail::DlpackTensor<std::remove_const_t<M>>
 struct tensor_traits<M*> {
     static auto view(M* const& m) {
         if (m == nullptr)
@@ -199,7 +197,7 @@ struct tensor_traits<M*> {
 };
 
 template <class M>
-    requires detail::DlpackManaged<M>
+requires detail::DlpackManaged<M>
 struct tensor_traits<std::unique_ptr<M, detail::dlpack_deleter>> {
     static tensor_view view(const dlpack_owner<M>& m) { return tensor_traits<M*>::view(m.get()); }
     static bool writable(const dlpack_owner<M>& m) { return detail::dlpack_writable(*m); }
@@ -215,8 +213,9 @@ struct tensor_traits<std::unique_ptr<M, detail::dlpack_deleter>> {
 /// thread. A const view becomes read-only, which only the versioned one can say. Strides are
 /// always given; data is null when there is no element.
 template <class M, class Byte>
-    requires(detail::DlpackVersioned<M> || (detail::DlpackManaged<M> && !std::is_const_v<Byte>))
-dlpack_owner<M> to_dlpack(const basic_tensor_view<Byte>& view, std::shared_ptr<const void> owner) {
+requires(detail::DlpackVersioned<M> || (detail::DlpackManaged<M> && !std::is_const_v<Byte>))
+    dlpack_owner<M> to_dlpack(const basic_tensor_view<Byte>& view,
+                              std::shared_ptr<const void> owner) {
     struct context {
         M managed{};
         index_vector shape{};

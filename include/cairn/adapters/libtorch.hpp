@@ -59,8 +59,8 @@ inline dtype dtype_of_scalar_type(at::ScalarType t) {
 }
 
 [[noreturn]] inline void refuse_torch(const char* found, const char* remedy) {
-    throw error(errc::unsupported, {.expected = "a dense tensor with memory",
-                                    .found = found, .remedy = remedy});
+    throw error(errc::unsupported,
+                {.expected = "a dense tensor with memory", .found = found, .remedy = remedy});
 }
 
 /// @throws error unsupported for a tensor whose values do not simply lie in its memory.
@@ -122,7 +122,7 @@ struct model_traits<M> {
 
 /// What `TORCH_MODULE` makes: `torch::nn::Linear`.
 template <class Holder>
-    requires std::derived_from<Holder, torch::nn::ModuleHolder<typename Holder::ContainedType>>
+requires std::derived_from<Holder, torch::nn::ModuleHolder<typename Holder::ContainedType>>
 struct model_traits<Holder> {
     static void visit(Holder& h, auto& v) { model_traits<torch::nn::Module>::visit(*h, v); }
 };

@@ -31,23 +31,22 @@ class any_communicator {
         void duplicate(deadline d, completion<any_communicator> done) override {
             auto const to = std::make_shared<completion<any_communicator>>(std::move(done));
             c_.duplicate(d, completion<Comm>([to](std::exception_ptr e, std::optional<Comm> c) {
-                if (e) return to->fail(std::move(e));
-                try {
-                    (*to)(any_communicator(std::move(*c)));
-                } catch (...) {  // no memory
-                    to->fail(std::current_exception());
-                }
-            }));
+                             if (e) return to->fail(std::move(e));
+                             try {
+                                 (*to)(any_communicator(std::move(*c)));
+                             } catch (...) {  // no memory
+                                 to->fail(std::current_exception());
+                             }
+                         }));
         }
         Comm c_;
     };
 
 public:
     template <class Comm>
-        requires(!std::same_as<std::remove_cvref_t<Comm>, any_communicator> &&
-                 !std::is_lvalue_reference_v<Comm> &&
-                 BackgroundCommunicator<std::remove_cvref_t<Comm>>)
-    any_communicator(Comm&& c)
+    requires(!std::same_as<std::remove_cvref_t<Comm>, any_communicator> &&
+             !std::is_lvalue_reference_v<Comm> && BackgroundCommunicator<std::remove_cvref_t<Comm>>)
+        any_communicator(Comm&& c)
         : c_(std::make_unique<holder<std::remove_cvref_t<Comm>>>(std::forward<Comm>(c))) {}
 
     int rank() const { return c_->rank(); }

@@ -48,13 +48,14 @@ namespace cairn {
 template <class P>
 concept DataPlane =
     std::movable<P> && !Communicator<P> &&
-    requires(P& p, const P& k, std::span<std::byte> bytes, deadline d, completion<done_t> done) {
-        { k.rank() } -> std::same_as<int>;
-        { k.size() } -> std::same_as<int>;
-        { k.plane_id() } -> std::same_as<int>;
-        { p.broadcast(bytes, 0, d, std::move(done)) } -> std::same_as<void>;
-        { p.cancel() } noexcept -> std::same_as<void>;
-    };
+    requires(P & p, const P& k, std::span<std::byte> bytes, deadline d, completion<done_t> done) {
+    { k.rank() } -> std::same_as<int>;
+    { k.size() } -> std::same_as<int>;
+    { k.plane_id() } -> std::same_as<int>;
+    { p.broadcast(bytes, 0, d, std::move(done)) } -> std::same_as<void>;
+    { p.cancel() }
+    noexcept->std::same_as<void>;
+};
 
 /// A `DataPlane` whose broadcasts may run in the background, beside anything else that the program
 /// does: what `async_load` needs.
@@ -66,10 +67,9 @@ concept DataPlane =
 /// **Semantics**: as for @ref BackgroundCommunicator.
 /// **Models**: `communicator_data_plane` over a `BackgroundCommunicator`.
 template <class P>
-concept BackgroundDataPlane =
-    DataPlane<P> && requires(P& p, deadline d, completion<P> done) {
-        { p.duplicate(d, std::move(done)) } -> std::same_as<void>;
-    };
+concept BackgroundDataPlane = DataPlane<P> && requires(P& p, deadline d, completion<P> done) {
+    { p.duplicate(d, std::move(done)) } -> std::same_as<void>;
+};
 
 }  // namespace cairn
 

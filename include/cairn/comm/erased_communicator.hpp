@@ -45,8 +45,7 @@ public:
     void gather(message m, int root, deadline d, completion<std::vector<message>> done) override {
         to_.gather(std::move(m), root, d, std::move(done));
     }
-    void scatter(std::vector<message> ms, int root, deadline d,
-                 completion<message> done) override {
+    void scatter(std::vector<message> ms, int root, deadline d, completion<message> done) override {
         to_.scatter(std::move(ms), root, d, std::move(done));
     }
     void broadcast(message m, int root, deadline d, completion<message> done) override {

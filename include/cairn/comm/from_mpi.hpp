@@ -25,9 +25,9 @@ inline tcp_group tcp_group_from_mpi(MPI_Comm comm, const tcp_options& o = {}) {
     detail::mpi_check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
     detail::mpi_check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
     auto const broadcast = [comm](std::span<std::byte> bytes, int root) {
-        detail::mpi_check(MPI_Bcast(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, root,
-                                    comm),
-                          "MPI_Bcast");
+        detail::mpi_check(
+            MPI_Bcast(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, root, comm),
+            "MPI_Bcast");
     };
     return tcp_group(rank, size, broadcast, o);
 }

@@ -21,9 +21,9 @@ struct launch_environment {
     int size = 1;
     bool one_host = true;  ///< All ranks run on this one.
     std::string launcher{};
-    std::string run{};      ///< Of this start of this job alone; fit for a file's name.
-    std::string id{};       ///< A `tcp_id`, if the launcher carries one.
-    int descriptor = -1;    ///< Rank 0's listening socket, if the launcher has opened it.
+    std::string run{};        ///< Of this start of this job alone; fit for a file's name.
+    std::string id{};         ///< A `tcp_id`, if the launcher carries one.
+    int descriptor = -1;      ///< Rank 0's listening socket, if the launcher has opened it.
     std::string variables{};  ///< "RANK=1, WORLD_SIZE=4": where rank and size are from.
 
     /// In words, for errors.

@@ -39,8 +39,8 @@ public:
         if (!valid(root, done)) return;
         if (ms.size() != 1)
             return done.fail(std::make_exception_ptr(
-                error(errc::invalid_argument, {.expected = "one message per rank",
-                                               .found = std::to_string(ms.size())})));
+                error(errc::invalid_argument,
+                      {.expected = "one message per rank", .found = std::to_string(ms.size())})));
         done(std::move(ms.front()));
     }
     void broadcast(message m, int root, deadline, completion<message> done) {

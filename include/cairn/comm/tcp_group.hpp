@@ -54,11 +54,10 @@ public:
     ///                   it. With one rank it is not called.
     /// @throws as above; on every rank when rank 0 cannot listen; what `broadcast` throws
     template <class Broadcast>
-        requires std::invocable<Broadcast&, std::span<std::byte>, int>
-    tcp_group(int rank, int size, Broadcast&& broadcast, const tcp_options& o = {})
-        : tcp_group(over(
-              [&](std::span<std::byte> bytes, int root) { broadcast(bytes, root); }, rank, size,
-              o)) {}
+    requires std::invocable < Broadcast&, std::span<std::byte>,
+    int > tcp_group(int rank, int size, Broadcast&& broadcast, const tcp_options& o = {})
+        : tcp_group(over([&](std::span<std::byte> bytes, int root) { broadcast(bytes, root); },
+                         rank, size, o)) {}
 
     /// As the launcher says that started this process: `cairn launch`, torchrun, Open MPI or Slurm;
     /// without any, one rank alone. Where the launcher has no means to carry an id, rank 0 leaves

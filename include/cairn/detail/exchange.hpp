@@ -57,9 +57,8 @@ public:
                                  ? encode_outcome({}, payloads[static_cast<std::size_t>(r)])
                                  : encode_failures_follow());
         }
-        auto mine = decode_outcome(await_completion<message>([&](auto done) {
-            comm_.scatter(std::move(ms), root_, by(), std::move(done));
-        }));
+        auto mine = decode_outcome(await_completion<message>(
+            [&](auto done) { comm_.scatter(std::move(ms), root_, by(), std::move(done)); }));
         if (!mine.failures_follow) return mine;
         mine = broadcast({failures, {}});
         if (mine.failures.empty()) wire_reader::fail("no failure where some were announced");

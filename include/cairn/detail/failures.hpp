@@ -81,8 +81,8 @@ inline rank_failure decode_failure(wire_reader& r) {
     else
         f.code = make_error_code(errc::rank_failed);
     f.where.rank = static_cast<int>(r.svarint());
-    for (auto* s : {&f.where.fqn, &f.where.file, &f.where.expected, &f.where.found,
-                    &f.where.remedy, &f.text})
+    for (auto* s :
+         {&f.where.fqn, &f.where.file, &f.where.expected, &f.where.found, &f.where.remedy, &f.text})
         *s = r.string();
     for (auto n = r.count(2); n-- > 0;) {
         auto const first = r.svarint(), last = r.svarint();

@@ -13,8 +13,8 @@ namespace cairn {
 
 /// What `save` and `load` take: a `Stateful`, or a `state_dict`.
 template <class State>
-concept Savable = std::same_as<std::remove_cvref_t<State>, state_dict> ||
-                  Stateful<std::remove_cvref_t<State>>;
+concept Savable =
+    std::same_as<std::remove_cvref_t<State>, state_dict> || Stateful<std::remove_cvref_t<State>>;
 
 namespace detail {
 

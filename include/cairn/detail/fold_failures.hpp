@@ -80,8 +80,8 @@ public:
         }
         if (!others_.empty()) {
             normalise(others_);
-            rank_failure rest{make_error_code(errc::rank_failed),
-                              {.rank = others_.front().first}, {}, others_};
+            rank_failure rest{
+                make_error_code(errc::rank_failed), {.rank = others_.front().first}, {}, others_};
             rest.where.found = "other failures of " + to_string(others_);
             rest.text = rest.where.found;
             out.push_back(std::move(rest));
@@ -100,9 +100,8 @@ private:
         return r.empty() || (r.size() == 1 && r[0].first == r[0].last);
     }
     static std::string text_alone(const rank_failure& f) {
-        auto const ranks = f.ranks.empty()
-                               ? std::vector<rank_range>{{f.where.rank, f.where.rank}}
-                               : f.ranks;
+        auto const ranks =
+            f.ranks.empty() ? std::vector<rank_range>{{f.where.rank, f.where.rank}} : f.ranks;
         auto const prefix = to_string(ranks) + ": ";
         return f.text.starts_with(prefix) ? f.text.substr(prefix.size()) : f.text;
     }

@@ -31,8 +31,8 @@ public:
     }
     void stop() {
         if (current_ == nullptr) return;
-        auto const took = std::chrono::duration_cast<std::chrono::microseconds>(
-            activity::clock::now() - since_);
+        auto const took =
+            std::chrono::duration_cast<std::chrono::microseconds>(activity::clock::now() - since_);
         times_.emplace_back(std::exchange(current_, nullptr), took.count());
     }
     /// The phases that are over, for the rank that compares.

@@ -24,11 +24,11 @@ namespace cairn::detail {
 /// One process among all those that may ever use a shared directory: a later one can tell whether
 /// it still runs, if both are on one host.
 struct process_identity {
-    std::string boot{};            ///< Changes whenever the host starts. Empty: not known.
-    std::uint64_t pid_space = 0;   ///< The namespace in which `pid` means anything. 0: not known.
+    std::string boot{};           ///< Changes whenever the host starts. Empty: not known.
+    std::uint64_t pid_space = 0;  ///< The namespace in which `pid` means anything. 0: not known.
     std::int64_t pid = 0;
-    std::uint64_t started = 0;     ///< In clock ticks since the host started. 0: not known.
-    std::string run{};             ///< 32 random hex digits, drawn once by each process.
+    std::uint64_t started = 0;  ///< In clock ticks since the host started. 0: not known.
+    std::string run{};          ///< 32 random hex digits, drawn once by each process.
     friend bool operator==(const process_identity&, const process_identity&) = default;
 };
 

@@ -43,8 +43,7 @@ public:
 private:
     template <class T>
     void fixed(T v) {
-        for (std::size_t i = 0; i < sizeof v; ++i)
-            u8(static_cast<std::uint8_t>(v >> (8 * i)));
+        for (std::size_t i = 0; i < sizeof v; ++i) u8(static_cast<std::uint8_t>(v >> (8 * i)));
     }
 };
 

@@ -23,11 +23,10 @@ public:
     /// @throws error errc::corrupt when they are too many for the source
     void spend(std::uint64_t n) {
         if (n > left_)
-            throw error(errc::corrupt,
-                        {.expected = "at most " + std::to_string(allowed(source_)) +
-                                     " bytes of names in " + std::to_string(source_) +
-                                     " bytes of metadata",
-                         .found = "more: long names that many chunks share"});
+            throw error(errc::corrupt, {.expected = "at most " + std::to_string(allowed(source_)) +
+                                                    " bytes of names in " +
+                                                    std::to_string(source_) + " bytes of metadata",
+                                        .found = "more: long names that many chunks share"});
         left_ -= n;
     }
     /// Checks before `.metadata` is written that it can be read again.

@@ -31,9 +31,8 @@ public:
     /// All arguments outlive the job.
     /// @param refused  Why this rank cannot take part; the others are told in its stead.
     load_job(flat_state& state, std::exception_ptr refused, const checkpoint_id& id,
-             const load_options& options, erased_communicator& comm,
-             erased_load_planner& planner, erased_storage_reader& reader,
-             erased_data_plane* plane)
+             const load_options& options, erased_communicator& comm, erased_load_planner& planner,
+             erased_storage_reader& reader, erased_data_plane* plane)
         : state_(state), refused_(std::move(refused)), id_(id), options_(options),
           exchange_(comm, options.coordinator, options.exchange_timeout, clock_.activity()),
           planner_(planner), reader_(reader), plane_(plane),
@@ -63,29 +62,29 @@ private:
     event perform(load_fsm::step s) {
         using enum load_fsm::step;
         switch (s) {
-            case read_metadata: return worked("read metadata", [&] {
-                reader_.reset(id_);
-                return format::native::encode_metadata(reader_.read_metadata());
-            });
+            case read_metadata:
+                return worked("read metadata", [&] {
+                    reader_.reset(id_);
+                    return format::native::encode_metadata(reader_.read_metadata());
+                });
             case exchange_metadata: return exchanged([&] { return receive_metadata(); });
             case plan_local: return worked("plan", [&] { return local_plan(); });
-            case exchange_plans: return exchanged([&] {
-                everybody_ = exchange_.gather(mine_);
-                return collect_failures(everybody_);
-            });
+            case exchange_plans:
+                return exchanged([&] {
+                    everybody_ = exchange_.gather(mine_);
+                    return collect_failures(everybody_);
+                });
             case plan_global: return worked("plan for all", [&] { return global_plan(); });
             case exchange_global: return moved_if_replaced(exchanged([&] { return scattered(); }));
-            case finish_plan: return worked("plan", [&] {
-                return finished_plan();
-            });
+            case finish_plan: return worked("plan", [&] { return finished_plan(); });
             case agree: return moved_if_replaced(exchanged([&] { return agreed(); }));
-            case read: return worked(turns_.name(), [&] {
-                return with_numbers(turns_.read(plan_));
-            });
-            case share: return worked(turns_.name(), [&] {
-                return with_numbers(turns_.broadcast(
-                    plan_, place_.is_whole(exchange_.rank(), exchange_.size())));
-            });
+            case read:
+                return worked(turns_.name(), [&] { return with_numbers(turns_.read(plan_)); });
+            case share:
+                return worked(turns_.name(), [&] {
+                    return with_numbers(turns_.broadcast(
+                        plan_, place_.is_whole(exchange_.rank(), exchange_.size())));
+                });
             case exchange_results: return what_next(exchanged([&] { return compare(); }));
             case look_again: return look();
             case exchange_restart: return restart();
@@ -134,8 +133,7 @@ private:
         place_ = place_in(plane_);
         wire_writer w;
         put(w, place_);
-        w.raw(encode_load_plan(
-            reader_.prepare_local_load_plan(planner_.create_local_load_plan())));
+        w.raw(encode_load_plan(reader_.prepare_local_load_plan(planner_.create_local_load_plan())));
         return std::move(w.out);
     }
 
@@ -156,8 +154,8 @@ private:
                          .found = std::to_string(plans_.size()),
                          .remedy = "the planner or reader dropped some"});
         }
-        shared_plans_ = find_shared(plans_, planes, meta_, options_.read_once,
-                                    options_.read_once_trial);
+        shared_plans_ =
+            find_shared(plans_, planes, meta_, options_.read_once, options_.read_once_trial);
         return {};
     }
 
@@ -227,7 +225,7 @@ private:
         e = moved_if_replaced(e);
         if (e != event::ok || !turns_.shared().advance()) return e;
         return turns_.shared().current() == shared_reads::turn::read_rest ? event::to_read
-                                                                         : event::to_share;
+                                                                          : event::to_share;
     }
     event moved_if_replaced(event e) const {
         if (e != event::failed) return e;

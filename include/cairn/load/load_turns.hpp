@@ -58,8 +58,7 @@ public:
         load_plan some;
         some.storage_data = plan.storage_data;
         auto const is_tensor = [](const read_item& i) { return i.kind != item_kind::value; };
-        auto const first =
-            std::stable_partition(plan.items.begin(), plan.items.end(), is_tensor);
+        auto const first = std::stable_partition(plan.items.begin(), plan.items.end(), is_tensor);
         some.items.assign(std::make_move_iterator(first),
                           std::make_move_iterator(plan.items.end()));
         plan.items.erase(first, plan.items.end());
@@ -137,9 +136,8 @@ private:
         target.load_value = [this](const read_item& i, value v) {
             values_.emplace_back(i, std::move(v));
         };
-        auto result = await_completion<read_result>([&](auto done) {
-            reader_.read_data(some, std::as_const(target), std::move(done));
-        });
+        auto result = await_completion<read_result>(
+            [&](auto done) { reader_.read_data(some, std::as_const(target), std::move(done)); });
         report_.unverified = std::move(result.unverified);
     }
     std::vector<std::byte> end_of_turn() {

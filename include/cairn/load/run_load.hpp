@@ -44,8 +44,8 @@ CAIRN_DECL load_report run_load(flattened_or_error& flat, const checkpoint_id& i
 
 /// Runs a load whose leaves (or the reason why there are none) and parts are at hand.
 template <class... Parts>
-load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
-                     const load_options& options, std::tuple<Parts...>& parts) {
+load_report run_load(flattened_or_error& flat, const checkpoint_id& id, const load_options& options,
+                     std::tuple<Parts...>& parts) {
     static_assert(count_of<communicator_part, Parts...> <= 1, "load: two communicators");
     static_assert(count_of<load_planner_part, Parts...> <= 1, "load: two planners");
     static_assert(count_of<reader_part, Parts...> + count_of<store_part, Parts...> <= 1,
@@ -55,11 +55,11 @@ load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
     auto planner = ref_to<load_planner_part, load_planner_ref>(parts);
     auto reader = ref_to<reader_part, storage_reader_ref>(parts);
     auto plane = ref_to<data_plane_part, data_plane_ref>(parts);
-    return run_load(flat, id, options,
-                    {pointer_to<erased_communicator>(ranks), has_type<solo, Parts...>,
-                     pointer_to<erased_load_planner>(planner),
-                     pointer_to<erased_storage_reader>(reader), store_in(parts),
-                     pointer_to<erased_data_plane>(plane)});
+    return run_load(
+        flat, id, options,
+        {pointer_to<erased_communicator>(ranks), has_type<solo, Parts...>,
+         pointer_to<erased_load_planner>(planner), pointer_to<erased_storage_reader>(reader),
+         store_in(parts), pointer_to<erased_data_plane>(plane)});
 }
 
 }  // namespace detail

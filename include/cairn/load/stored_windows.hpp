@@ -38,8 +38,7 @@ public:
                         {.fqn = i.fqn,
                          .expected = "a window of " + to_string(i.shape) + " elements that " +
                                      std::string(name_of(t->type)) + " converts to",
-                         .found = to_string(window.shape) + " " +
-                                  std::string(name_of(window.type)),
+                         .found = to_string(window.shape) + " " + std::string(name_of(window.type)),
                          .remedy = "the planner's resolve_tensor gives another"});
         auto const bytes = static_cast<std::size_t>(i.shape.product()) * size_of(t->type);
         auto memory = std::make_unique<std::byte[]>(std::max<std::size_t>(1, bytes));

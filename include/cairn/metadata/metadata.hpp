@@ -32,7 +32,7 @@ struct item_layout {
     std::uint64_t payload_length = 0;  ///< 0 for objects.
     std::uint32_t payload_crc = 0;     ///< CRC-32 of the payload.
     std::uint32_t item_crc = 0;        ///< CRC-32 of all bytes of the item.
-    index_vector strides{};                     ///< Of the payload, in elements.
+    index_vector strides{};            ///< Of the payload, in elements.
     friend bool operator==(const item_layout&, const item_layout&) = default;
 };
 

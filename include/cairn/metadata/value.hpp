@@ -53,11 +53,11 @@ public:
     value(std::nullptr_t) : value() {}
     value(std::same_as<bool> auto b) : value(scalar(), b) {}
     template <std::integral Integer>
-        requires(!std::same_as<Integer, bool>)
-    value(Integer i)
-        : value(scalar(), static_cast<std::conditional_t<
-                              std::unsigned_integral<Integer> && sizeof(Integer) == 8,
-                              std::uint64_t, std::int64_t>>(i)) {}
+    requires(!std::same_as<Integer, bool>) value(Integer i)
+        : value(scalar(),
+                static_cast<
+                    std::conditional_t<std::unsigned_integral<Integer> && sizeof(Integer) == 8,
+                                       std::uint64_t, std::int64_t>>(i)) {}
     /// Kept as a plain integer when it fits in 64 bits, so that equal numbers compare equal.
     value(const big_int& i);
     value(std::floating_point auto d) : value(scalar(), static_cast<double>(d)) {}
@@ -111,9 +111,7 @@ private:
     value(scalar, std::uint64_t i);
     value(scalar, double d);
 
-    bool is_number() const noexcept {
-        return is<std::int64_t>() || is<big_int>() || is<double>();
-    }
+    bool is_number() const noexcept { return is<std::int64_t>() || is<big_int>() || is<double>(); }
     [[noreturn]] void mismatch(std::string wanted, bool wants_number = false) const;
     /// @param wanted  The position of an alternative.
     [[noreturn]] void mismatch(std::size_t wanted) const;

@@ -34,7 +34,8 @@ public:
         : writeback_(writeback) {
         options.root = -1;
         detail::communicator_ref ranks(comm);
-        gather(ranks, [&] { return tensors_of(model, names); }, options);
+        gather(
+            ranks, [&] { return tensors_of(model, names); }, options);
     }
     full_params(full_params&&) = delete;
     ~full_params();

@@ -21,9 +21,9 @@ namespace cairn::detail {
 
 /// Part of one shard, as a range of its elements in row-major order.
 struct shard_range {
-    std::uint32_t tensor;  ///< Position among the gathered tensors.
+    std::uint32_t tensor;       ///< Position among the gathered tensors.
     std::uint32_t shard_index;  ///< The owner's shard.
-    box region;             ///< Of the whole.
+    box region;                 ///< Of the whole.
     std::int64_t begin;
     std::int64_t end;
 };
@@ -92,8 +92,8 @@ std::vector<std::byte> pack(const std::vector<shard_range>& ranges, Shard&& shar
         auto const start = out.size();
         out.resize(start + static_cast<std::size_t>(r.end - r.begin) * element);
         for_each_box(r, element, [&](const box& b, std::size_t at) {
-            copy_elements(subview(from, b), tensor_view(from.type, b.shape,
-                                                        out.data() + start + at));
+            copy_elements(subview(from, b),
+                          tensor_view(from.type, b.shape, out.data() + start + at));
         });
     }
     return out;

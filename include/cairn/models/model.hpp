@@ -53,25 +53,23 @@ public:
     /// names.
     /// @param trainable  False: frozen, PyTorch's `requires_grad = False`.
     template <class T>
-        requires(Tensor<T> || Sharded<T>)
-    void parameter(std::string_view name, T&& t, bool trainable = true) {
+    requires(Tensor<T> || Sharded<T>) void parameter(std::string_view name, T&& t,
+                                                     bool trainable = true) {
         add(name, std::forward<T>(t), false, trainable);
     }
     /// Persistent state that is no parameter: running means, masks.
     template <class T>
-        requires(Tensor<T> || Sharded<T>)
-    void buffer(std::string_view name, T&& t) {
+    requires(Tensor<T> || Sharded<T>) void buffer(std::string_view name, T&& t) {
         add(name, std::forward<T>(t), true, false);
     }
     /// The same by pointer; null: this module has none (a layer without a bias).
     template <class T>
-        requires(Tensor<T> || Sharded<T>)
-    void parameter(std::string_view name, T* t, bool trainable = true) {
+    requires(Tensor<T> || Sharded<T>) void parameter(std::string_view name, T* t,
+                                                     bool trainable = true) {
         if (t != nullptr) parameter(name, *t, trainable);
     }
     template <class T>
-        requires(Tensor<T> || Sharded<T>)
-    void buffer(std::string_view name, T* t) {
+    requires(Tensor<T> || Sharded<T>) void buffer(std::string_view name, T* t) {
         if (t != nullptr) buffer(name, *t);
     }
     /// A parameter, buffer or module that another rank holds (another pipeline stage): keys at or
@@ -145,8 +143,7 @@ concept Model = requires(std::remove_reference_t<M>& m, model_visitor& v) {
 
 /// Named tensors are a model: `std::map<std::string, tensor>`, a vector of pairs.
 template <class M>
-    requires(detail::NamedRange<M> && !std::same_as<M, state_dict>)
-struct model_traits<M> {
+requires(detail::NamedRange<M> && !std::same_as<M, state_dict>) struct model_traits<M> {
     static void visit(auto& m, auto& v) {
         for (auto& [name, t] : m) v.parameter(name, t);
     }

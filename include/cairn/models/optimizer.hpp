@@ -49,7 +49,7 @@ struct hyperparameter {
 struct optimized_parameter {
     std::string fqn{};
     tensor_identity id{};
-    state_dict state{};  ///< Empty: nothing is kept (frozen, plain SGD).
+    state_dict state{};                      ///< Empty: nothing is kept (frozen, plain SGD).
     std::vector<std::string> other_names{};  ///< Of a tied weight.
 };
 
@@ -76,8 +76,7 @@ public:
     /// @param state  What the optimizer keeps for it, by PyTorch's names: memory that stays where
     ///               it is, and numbers that are kept in another type as @ref converted.
     template <class T>
-        requires(Tensor<T> || Sharded<T>)
-    void parameter(T&& t, state_dict state = {}) {
+    requires(Tensor<T> || Sharded<T>) void parameter(T&& t, state_dict state = {}) {
         auto const leaf = detail::make_leaf(view_of(t));
         add({{}, detail::identity_of(std::forward<T>(t), *leaf), std::move(state), {}});
     }
@@ -118,7 +117,9 @@ public:
 private:
     // Only looked at: nothing of an rvalue is kept.
     template <class T>
-    static T& view_of(T& t) { return t; }
+    static T& view_of(T& t) {
+        return t;
+    }
     void add(optimized_parameter p);
     void add(cairn::hyperparameter h);
     optimizer_group& current();
@@ -167,9 +168,14 @@ void for_each_optimizer(O& o, F&& f) {
 
 template <class O>
 inline constexpr bool is_optimizers = [] {
-    if constexpr (Optimizer<O>) return true;
-    else if constexpr (requires { std::tuple_size<std::remove_cvref_t<O>>::value; }) return true;
-    else return requires(O& o) { requires Optimizer<decltype(*std::begin(o))>; };
+    if constexpr (Optimizer<O>)
+        return true;
+    else if constexpr (requires { std::tuple_size<std::remove_cvref_t<O>>::value; })
+        return true;
+    else
+        return requires(O & o) {
+            requires Optimizer<decltype(*std::begin(o))>;
+        };
 }();
 
 /// The groups that a visitor has found, their parameters named by the model.

@@ -70,8 +70,7 @@ class erased_store {
             };
             return std::make_unique<writer_of<decltype(begin())>>(begin());
         }
-        void publish(std::string_view name, byte_span b,
-                     std::optional<object_tag> match) override {
+        void publish(std::string_view name, byte_span b, std::optional<object_tag> match) override {
             s_.publish(name, b, std::move(match));
         }
         std::unique_ptr<any_reader> open(std::string_view name) override {
@@ -114,8 +113,9 @@ public:
 
     // The order matters: that a store is movable is asked of this constructor too.
     template <class Store>
-        requires(!std::same_as<Store, erased_store> && ObjectStore<Store>)
-    explicit erased_store(Store s) : s_(std::make_shared<store_of<Store>>(std::move(s))) {}
+    requires(!std::same_as<Store, erased_store> &&
+             ObjectStore<Store>) explicit erased_store(Store s)
+        : s_(std::make_shared<store_of<Store>>(std::move(s))) {}
 
     /// Of a store that the caller keeps: a copy where copies share the place, else by reference.
     template <ObjectStore Store>

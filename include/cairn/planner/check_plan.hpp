@@ -62,8 +62,7 @@ inline void check_item_data(const save_plan& plan, std::span<const item_data> da
         throw error(errc::invalid_plan,
                     {.expected = "data for each of " + std::to_string(plan.items.size()) + " items",
                      .found = "data for " + std::to_string(data.size())});
-    for (std::size_t i = 0; i < data.size(); ++i)
-        detail::check_item_data(plan.items[i], data[i]);
+    for (std::size_t i = 0; i < data.size(); ++i) detail::check_item_data(plan.items[i], data[i]);
 }
 
 /// Checks the chunks that a planner of the user's promises, as @ref create_global_metadata checks
@@ -91,7 +90,8 @@ inline void check_written_item(const write_item& item, int rank,
                                const std::variant<tensor_metadata, value_metadata>& entry) {
     auto const refuse = [&](std::string expected, std::string found) {
         throw error(errc::invalid_plan,
-                    {.rank = rank, .fqn = item.fqn,
+                    {.rank = rank,
+                     .fqn = item.fqn,
                      .expected = std::move(expected) + ", as the metadata says",
                      .found = std::move(found),
                      .remedy = "the finished plan must be what the global plan promised"});

@@ -26,7 +26,8 @@ inline void check_name(std::string_view name) {
     auto const at = find_not_utf8(name);
     if (at == std::string_view::npos) return;
     throw error(errc::invalid_state,
-                {.fqn = printable(name), .expected = "a name in UTF-8",
+                {.fqn = printable(name),
+                 .expected = "a name in UTF-8",
                  .found = not_utf8_at(name, at),
                  .remedy = "rename it: PyTorch cannot read a checkpoint with such a name"});
 }

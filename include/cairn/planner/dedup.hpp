@@ -21,11 +21,14 @@ namespace cairn {
 
 namespace detail {
 
-inline std::string rank_name(std::size_t r) { return "rank " + std::to_string(r); }
+inline std::string rank_name(std::size_t r) {
+    return "rank " + std::to_string(r);
+}
 
 [[noreturn]] inline void conflict(const std::string& fqn, std::size_t a, const std::string& of_a,
                                   std::size_t b, const std::string& of_b, std::string remedy = {}) {
-    throw error(errc::invalid_plan, {.fqn = fqn, .expected = of_a + " as on " + rank_name(a),
+    throw error(errc::invalid_plan, {.fqn = fqn,
+                                     .expected = of_a + " as on " + rank_name(a),
                                      .found = of_b + " on " + rank_name(b),
                                      .remedy = std::move(remedy)});
 }
@@ -48,8 +51,8 @@ struct claim_on_key {
                          "wrap a value that differs between ranks in per_rank()");
             return;
         }
-        bool const known = item->shard_index != write_item::no_shard &&
-                           other.shard_index != write_item::no_shard;
+        bool const known =
+            item->shard_index != write_item::no_shard && other.shard_index != write_item::no_shard;
         if (known && item->type != other.type)
             conflict(item->fqn, rank, "dtype " + std::string(name_of(item->type)), rank_of_other,
                      "dtype " + std::string(name_of(other.type)));
@@ -131,8 +134,7 @@ inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
     for (std::uint32_t r = 0; r < plans.size(); ++r) {
         for (std::uint32_t i = 0; i < plans[r].items.size(); ++i) {
             auto const& item = plans[r].items[i];
-            auto const [it, fresh] =
-                known.try_emplace(detail::item_key(item), entries.size());
+            auto const [it, fresh] = known.try_emplace(detail::item_key(item), entries.size());
             if (fresh) entries.push_back({std::max<std::uint64_t>(1, item.content_bytes()), {}});
             auto& holders = entries[it->second].holders;
             if (!holders.empty() && holders.back().first == r) {

@@ -131,8 +131,7 @@ public:
     void check_value(const read_item& item, const value& v) const {
         naming(item.fqn, [&] {
             auto const it = older_.find(item.leaf);
-            auto const& check =
-                it != older_.end() ? it->second->check : value_of(item).check;
+            auto const& check = it != older_.end() ? it->second->check : value_of(item).check;
             if (check) check(v);
         });
     }
@@ -149,13 +148,13 @@ public:
 
 private:
     [[noreturn]] static void refuse(const read_item& item) {
-        throw error(errc::invalid_plan,
-                    {.fqn = item.fqn,
-                     .expected = std::string("an item for a ") +
-                                 (item.kind == item_kind::value ? "value" : "tensor") +
-                                 " of the state",
-                     .found = "leaf " + std::to_string(item.leaf) + ", shard " +
-                              std::to_string(item.shard_index)});
+        throw error(
+            errc::invalid_plan,
+            {.fqn = item.fqn,
+             .expected = std::string("an item for a ") +
+                         (item.kind == item_kind::value ? "value" : "tensor") + " of the state",
+             .found = "leaf " + std::to_string(item.leaf) + ", shard " +
+                      std::to_string(item.shard_index)});
     }
     tensor_view target_of(const read_item& item) const {
         auto const* t = item.leaf < state_->size() ? (*state_)[item.leaf].tensor() : nullptr;
@@ -198,16 +197,17 @@ private:
         if (stored == nullptr) return wrong_kind(name, "a tensor", "an object");
         if (!t.writable) {
             report_.read_only.push_back(name);
-            problems_.add(errc::invalid_state, {.fqn = name, .expected = "memory to load into",
-                                              .found = "a const tensor"});
+            problems_.add(
+                errc::invalid_state,
+                {.fqn = name, .expected = "memory to load into", .found = "a const tensor"});
             return;
         }
         if (stored->shape != t.global_shape) {
             report_.shapes.push_back({name, stored->shape, t.global_shape});
             problems_.add(errc::shape_mismatch,
-                        {.fqn = name,
-                         .expected = to_string(t.global_shape) + " as in the state",
-                         .found = to_string(stored->shape) + " in the checkpoint"});
+                          {.fqn = name,
+                           .expected = to_string(t.global_shape) + " as in the state",
+                           .found = to_string(stored->shape) + " in the checkpoint"});
             return;
         }
         if (stored->type != t.type && !t.shards.empty()) {
@@ -215,10 +215,10 @@ private:
             if (options_->dtypes == dtype_policy::refuse || !can_convert(stored->type, t.type)) {
                 report_.dtypes.push_back(d);
                 problems_.add(errc::dtype_mismatch,
-                            {.fqn = name,
-                             .expected = std::string(name_of(t.type)) + " as in the state",
-                             .found = std::string(name_of(stored->type)) + " in the checkpoint",
-                             .remedy = "ask for dtype_policy::convert"});
+                              {.fqn = name,
+                               .expected = std::string(name_of(t.type)) + " as in the state",
+                               .found = std::string(name_of(stored->type)) + " in the checkpoint",
+                               .remedy = "ask for dtype_policy::convert"});
                 return;
             }
             report_.converted.push_back(d);
@@ -230,14 +230,15 @@ private:
     }
 
     void add_value(load_plan& plan, const value_leaf& o, const std::string& name,
-                    const std::variant<tensor_metadata, value_metadata>& entry,
-                    std::uint32_t index) {
+                   const std::variant<tensor_metadata, value_metadata>& entry,
+                   std::uint32_t index) {
         if (std::holds_alternative<tensor_metadata>(entry))
             return wrong_kind(name, "an object", "a tensor");
         if (!o.set) {
             report_.read_only.push_back(name);
-            problems_.add(errc::invalid_state, {.fqn = name, .expected = "a value to load into",
-                                              .found = "a const value"});
+            problems_.add(
+                errc::invalid_state,
+                {.fqn = name, .expected = "a value to load into", .found = "a const value"});
             return;
         }
         read_item i;
@@ -307,8 +308,8 @@ private:
     void wrong_kind(const std::string& name, const std::string& wanted, const std::string& stored) {
         report_.kinds.push_back(name);
         problems_.add(errc::kind_mismatch, {.fqn = name,
-                                          .expected = wanted + " as in the state",
-                                          .found = stored + " in the checkpoint"});
+                                            .expected = wanted + " as in the state",
+                                            .found = stored + " in the checkpoint"});
     }
 
     const planner_options* options_;

@@ -25,7 +25,7 @@ struct write_item {
     dtype type = dtype::float32;
     bool requires_grad = false;
     index_vector global_shape{};  ///< Extents of the whole tensor.
-    box region{};     ///< The part that this item holds.
+    box region{};                 ///< The part that this item holds.
     /// The name of an earlier item of this rank's with the same box that is the very same memory
     /// (a tied weight); empty: none. A writer may store the two once and report one place for both.
     std::string tied_to{};
@@ -60,11 +60,11 @@ struct save_plan {
 struct read_item {
     std::string fqn{};
     item_kind kind = item_kind::value;
-    std::uint32_t leaf = 0;   ///< The destination: leaf of this rank's flat state …
+    std::uint32_t leaf = 0;         ///< The destination: leaf of this rank's flat state …
     std::uint32_t shard_index = 0;  ///< … and which of its shards.
-    std::uint32_t chunk = 0;  ///< The source: position in `tensor_metadata::chunks`.
-    index_vector source_offsets{};     ///< Relative to the stored chunk.
-    index_vector target_offsets{};     ///< Relative to the destination shard.
+    std::uint32_t chunk = 0;        ///< The source: position in `tensor_metadata::chunks`.
+    index_vector source_offsets{};  ///< Relative to the stored chunk.
+    index_vector target_offsets{};  ///< Relative to the destination shard.
     index_vector shape{};
     friend bool operator==(const read_item&, const read_item&) = default;
 };

@@ -53,7 +53,9 @@ inline key_path get_path(wire_reader& r) {
     }
     return p;
 }
-inline void begin(wire_writer& w) { w.u8(plan_version); }
+inline void begin(wire_writer& w) {
+    w.u8(plan_version);
+}
 inline void begin(wire_reader& r) {
     if (r.u8() != plan_version) wire_reader::fail("a plan of another version of cairn");
 }

@@ -30,12 +30,11 @@ inline std::string per_rank_name(const std::string& fqn, int rank) {
 /// @throws error errc::invalid_state naming the tensor.
 inline void check_leaf(const flat_leaf& leaf, const tensor_leaf& t) {
     auto const bad = [&](std::string expected, std::string found) {
-        return error(errc::invalid_state, {.fqn = leaf.fqn, .expected = std::move(expected),
-                                           .found = std::move(found)});
+        return error(errc::invalid_state,
+                     {.fqn = leaf.fqn, .expected = std::move(expected), .found = std::move(found)});
     };
     if (!is_possible(t.global_shape))
-        throw bad("extents of 0 or more, of at most " + std::to_string(most_elements) +
-                      " elements",
+        throw bad("extents of 0 or more, of at most " + std::to_string(most_elements) + " elements",
                   to_string(t.global_shape));
     for (auto const& s : t.shards) {
         auto const& v = s.view;
@@ -145,9 +144,7 @@ private:
             w.type = t.type;
             w.requires_grad = t.requires_grad;
             w.global_shape = t.global_shape;
-            w.region = nothing ? box::whole(t.global_shape)
-                      : none  ? no_box(t)
-                              : t.shards[n].region;
+            w.region = nothing ? box::whole(t.global_shape) : none ? no_box(t) : t.shards[n].region;
             w.leaf = index;
             w.shard_index = none ? write_item::no_shard : n;
             items.push_back(std::move(w));
@@ -164,7 +161,8 @@ private:
     [[noreturn]] static void refuse(const write_item& item, std::string expected,
                                     const flat_leaf* leaf) {
         throw error(errc::invalid_plan,
-                    {.fqn = item.fqn, .expected = std::move(expected),
+                    {.fqn = item.fqn,
+                     .expected = std::move(expected),
                      .found = leaf == nullptr
                                   ? "leaf " + std::to_string(item.leaf) + ", which it does not have"
                                   : std::string(leaf->tensor() != nullptr ? "the tensor '"
@@ -229,7 +227,7 @@ private:
     }
 
     write_item value_item(const flat_leaf& leaf, const value_leaf& o, const std::string& name,
-                           std::uint32_t index) {
+                          std::uint32_t index) {
         if (!o.get)
             throw error(errc::invalid_state, {.fqn = leaf.fqn, .expected = "a value to save"});
         write_item w;

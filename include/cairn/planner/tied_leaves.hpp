@@ -22,7 +22,10 @@ namespace cairn::detail {
 /// hold only one of them.
 class tied_leaves {
 public:
-    void reset(const flat_state& state) { *this = tied_leaves(); state_ = &state; }
+    void reset(const flat_state& state) {
+        *this = tied_leaves();
+        state_ = &state;
+    }
 
     /// Whether the leaf needs no items: what it wants is read under another name.
     bool is_read_already(std::uint32_t leaf, const tensor_leaf& t, const tensor_metadata& stored) {

@@ -22,8 +22,7 @@ namespace cairn::detail {
 class unexpected_keys {
 public:
     /// @param candidates  Keys that one of the ranks does not ask for. They outlive this.
-    unexpected_keys(const std::vector<std::string>& candidates,
-                    const std::vector<load_plan>& all)
+    unexpected_keys(const std::vector<std::string>& candidates, const std::vector<load_plan>& all)
         : keys_(candidates.begin(), candidates.end()) {
         for (auto const& p : all) {
             if (keys_.empty()) return;

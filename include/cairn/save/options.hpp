@@ -42,10 +42,10 @@ struct save_options {
 
 /// What a save tells its caller on each rank.
 struct save_report {
-    std::string save_id{};            ///< 32 hex digits that name this save, in every file of it.
-    std::uint64_t bytes_written = 0;  ///< By this rank.
-    metadata meta{};                  ///< Of the checkpoint; on the coordinator only.
-    std::vector<phase_time> phases{}; ///< How long the ranks took, and who took longest.
+    std::string save_id{};             ///< 32 hex digits that name this save, in every file of it.
+    std::uint64_t bytes_written = 0;   ///< By this rank.
+    metadata meta{};                   ///< Of the checkpoint; on the coordinator only.
+    std::vector<phase_time> phases{};  ///< How long the ranks took, and who took longest.
     /// What the writer could not tidy up, which replicas differ, or what a reader of the checkpoint
     /// should know; on the coordinator only. The checkpoint is complete all the same.
     std::vector<std::string> warnings{};

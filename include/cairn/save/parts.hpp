@@ -13,8 +13,7 @@ namespace cairn {
 
 /// What a save can be composed of besides its state, in any order.
 template <class T>
-concept SavePart =
-    Communicator<std::remove_cvref_t<T>> || SavePlanner<std::remove_cvref_t<T>> ||
+concept SavePart = Communicator<std::remove_cvref_t<T>> || SavePlanner<std::remove_cvref_t<T>> ||
     StorageWriter<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>>;
 
 }  // namespace cairn

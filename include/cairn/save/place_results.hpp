@@ -35,7 +35,8 @@ public:
             auto const& item = plan.items[r.item];
             auto const it = meta_.entries.find(item.fqn);
             if (it == meta_.entries.end()) {
-                throw error(errc::invalid_plan, {.rank = rank, .fqn = item.fqn,
+                throw error(errc::invalid_plan, {.rank = rank,
+                                                 .fqn = item.fqn,
                                                  .found = "a result for a name without metadata"});
             }
             check_written_item(item, rank, it->second);
@@ -45,7 +46,8 @@ public:
                 auto const c = chunks_.find(
                     std::pair(item.fqn, std::pair(item.region.offsets, item.region.shape)));
                 if (c == chunks_.end()) {
-                    throw error(errc::invalid_plan, {.rank = rank, .fqn = item.fqn,
+                    throw error(errc::invalid_plan, {.rank = rank,
+                                                     .fqn = item.fqn,
                                                      .found = "a result for an unplanned box " +
                                                               to_string(item.region)});
                 }

@@ -67,9 +67,9 @@ inline void put_replica_hashes(wire_writer& w, const std::vector<held_replica>& 
             w.u64(0);
             continue;
         }
-        auto const how = h.whole ? replica_sample::all()
-                                 : replica_sample::some(save_id, i.fqn, i.region, v.bytes(),
-                                                        h.holders);
+        auto const how = h.whole
+                             ? replica_sample::all()
+                             : replica_sample::some(save_id, i.fqn, i.region, v.bytes(), h.holders);
         w.u64(std::max<std::uint64_t>(1, hash_replica(v, how)));
     }
 }
@@ -81,8 +81,7 @@ public:
     /// @param local  As the ranks made them; see also `dedup_save_plans`.
     replica_table(std::span<const save_plan> local, const save_options& options)
         : asked_(local.size()) {
-        bool const trusted =
-            !options.replicas_of && options.replicas == replica_policy::trust;
+        bool const trusted = !options.replicas_of && options.replicas == replica_policy::trust;
         if (trusted || local.size() < 2) return;
         map_of_items<std::vector<std::pair<std::uint32_t, std::uint32_t>>> holders;
         std::vector<const write_item*> order;

@@ -72,9 +72,7 @@ public:
                 // Who was sent no plan writes nothing.
                 end_ = cut && plans_sent_ ? save_end::uncertain : save_end::abandoned;
                 return go(fail(abandon));
-            case write:
-                own_failure_ = !ok;
-                return go(exchange_results);
+            case write: own_failure_ = !ok; return go(exchange_results);
             case exchange_results:
                 // The coordinator alone decides; without all results it decides against.
                 if (cut) return go(coordinator_ ? fail(abandon) : without_verdict());
@@ -124,7 +122,7 @@ private:
     bool coordinator_;
     bool failed_ = false;
     bool own_failure_ = false;
-    bool claimed_ = false;      ///< The place may have been claimed.
+    bool claimed_ = false;  ///< The place may have been claimed.
     bool plans_sent_ = false;
     bool committed_ = false;
     bool unknown_ = false;

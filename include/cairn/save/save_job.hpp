@@ -29,8 +29,8 @@ public:
     /// All arguments outlive the job.
     /// @param refused  Why this rank cannot take part; the others are told in its stead.
     save_job(const flat_state& state, std::exception_ptr refused, const checkpoint_id& id,
-             const save_options& options, erased_communicator& comm,
-             erased_save_planner& planner, erased_storage_writer& writer)
+             const save_options& options, erased_communicator& comm, erased_save_planner& planner,
+             erased_storage_writer& writer)
         : state_(state), refused_(std::move(refused)), id_(id), options_(options),
           exchange_(comm, options.coordinator, options.exchange_timeout, clock_.activity()),
           planner_(planner), writer_(writer), fsm_(exchange_.coordinator()) {}
@@ -108,12 +108,13 @@ private:
 
     std::vector<rank_failure> open_save() {
         outcome o;
-        if (exchange_.coordinator()) o = exchange_.attempt([&] {
-            wire_writer w;
-            w.string(new_save_id());
-            w.string(id_);
-            return std::move(w.out);
-        });
+        if (exchange_.coordinator())
+            o = exchange_.attempt([&] {
+                wire_writer w;
+                w.string(new_save_id());
+                w.string(id_);
+                return std::move(w.out);
+            });
         o = exchange_.broadcast(o);
         if (!o.failures.empty()) return o.failures;
         wire_reader r(o.payload);
@@ -127,7 +128,8 @@ private:
         if (id_ != coordinators_id_) {
             throw error(errc::invalid_argument,
                         {.expected = "the coordinator's checkpoint id '" + coordinators_id_ + "'",
-                         .found = "'" + id_ + "'", .remedy = "give all ranks the same id"});
+                         .found = "'" + id_ + "'",
+                         .remedy = "give all ranks the same id"});
         }
         writer_.reset(id_);
         begun_ = true;
@@ -256,10 +258,9 @@ private:
     }
 
     rank_failure in_doubt(std::string found) const {
-        return error(errc::outcome_unknown,
-                     {.found = std::move(found),
-                      .remedy = "look for save id " + report_.save_id +
-                                " in the checkpoint; no file was removed"})
+        return error(errc::outcome_unknown, {.found = std::move(found),
+                                             .remedy = "look for save id " + report_.save_id +
+                                                       " in the checkpoint; no file was removed"})
             .as_failure(exchange_.rank());
     }
     event resolve_outcome() {
@@ -316,7 +317,7 @@ private:
     outcome mine_;
     std::vector<outcome> everybody_;
     std::vector<save_plan> plans_;
-    save_plan local_;               ///< As this rank made it.
+    save_plan local_;              ///< As this rank made it.
     std::vector<std::byte> sent_;  ///< This rank's part of the global plan.
     replica_table replicas_;
     metadata meta_;

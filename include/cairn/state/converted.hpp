@@ -61,14 +61,18 @@ template <Arithmetic T>
 std::string name_of_number_type() {
     if constexpr (std::same_as<T, bool>) return "bool";
     auto const bits = std::to_string(8 * sizeof(T));
-    if constexpr (std::floating_point<T>) return "float" + bits;
-    else return (std::signed_integral<T> ? "int" : "uint") + bits;
+    if constexpr (std::floating_point<T>)
+        return "float" + bits;
+    else
+        return (std::signed_integral<T> ? "int" : "uint") + bits;
 }
 CAIRN_DECL std::string float_text(double number);
 template <Arithmetic T>
 std::string number_text(T number) {
-    if constexpr (std::floating_point<T>) return float_text(static_cast<double>(number));
-    else return std::to_string(number);
+    if constexpr (std::floating_point<T>)
+        return float_text(static_cast<double>(number));
+    else
+        return std::to_string(number);
 }
 
 /// @throws error errc::dtype_mismatch
@@ -103,8 +107,8 @@ template <Element Shown>
 class converted_number {
 public:
     explicit converted_number(conversion how)
-        : leaf_(detail::show(std::make_shared<const conversion>(std::move(how)),
-                             dtype_of<Shown>)) {}
+        : leaf_(detail::show(std::make_shared<const conversion>(std::move(how)), dtype_of<Shown>)) {
+    }
 
     /// The tensor; `detail::refresh` brings its memory up to date.
     const tensor_leaf& leaf() const noexcept { return leaf_; }
@@ -138,8 +142,7 @@ struct tensor_traits<converted_number<Shown>> {
 /// @tparam Shown  The element type in checkpoints.
 /// @param kept    Outlives what is done with the state. A const one can only be saved.
 template <Element Shown, detail::Arithmetic Kept>
-    requires detail::Arithmetic<Shown>
-converted_number<Shown> converted(Kept& kept) {
+requires detail::Arithmetic<Shown> converted_number<Shown> converted(Kept& kept) {
     using plain = std::remove_const_t<Kept>;
     conversion how;
     how.number = std::addressof(kept);
@@ -168,8 +171,8 @@ void converted(const Kept&&) = delete;
 ///             changes nothing, when it does not fit. Called with the former one to take it back
 ///             when something else fails.
 template <Element Shown, std::invocable<> Get, std::invocable<Shown> Set>
-    requires std::convertible_to<std::invoke_result_t<Get&>, Shown>
-converted_number<Shown> converted(Get get, Set set) {
+requires std::convertible_to<std::invoke_result_t<Get&>, Shown> converted_number<Shown> converted(
+    Get get, Set set) {
     conversion how;
     how.get = [get](std::byte* to) mutable {
         Shown const shown = get();

@@ -41,12 +41,12 @@ struct shown_number {
 /// A tensor of the state, seen through its traits: plain data, no templates from here on.
 struct tensor_leaf {
     dtype type = dtype::float32;
-    index_vector global_shape;                ///< Extents of the whole.
-    bool sharded = false;        ///< False: every rank holds the whole (DCP's TENSOR item).
-    bool writable = true;        ///< False for const tensors: savable, never loaded into.
+    index_vector global_shape;  ///< Extents of the whole.
+    bool sharded = false;       ///< False: every rank holds the whole (DCP's TENSOR item).
+    bool writable = true;       ///< False for const tensors: savable, never loaded into.
     bool requires_grad = false;
-    bool per_rank = false;       ///< Each rank has its own; see `per_rank`.
-    std::vector<shard> shards;   ///< 0, 1 or many.
+    bool per_rank = false;             ///< Each rank has its own; see `per_rank`.
+    std::vector<shard> shards;         ///< 0, 1 or many.
     std::shared_ptr<const void> keep;  ///< Owns an rvalue that was put into a state dict.
     /// Set for a number that is kept in another type; the only shard is its memory.
     std::shared_ptr<shown_number> number{};

@@ -40,7 +40,9 @@ std::shared_ptr<tensor_leaf> sharded_leaf(T& t) {
         leaf.shards.push_back(s);
         leaf.writable = leaf.writable && leaf.shards.back().writable;
     }
-    if constexpr (requires { { traits::element_type(t) } -> std::convertible_to<dtype>; })
+    if constexpr (requires {
+                      { traits::element_type(t) } -> std::convertible_to<dtype>;
+                  })
         leaf.type = traits::element_type(t);
     else if (!leaf.shards.empty())
         leaf.type = leaf.shards.front().view.type;

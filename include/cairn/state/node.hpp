@@ -36,7 +36,7 @@ struct value_node {
     value owned{};
     value* tree = nullptr;  ///< Where the value lies, if it lies somewhere as a `value`.
     std::function<value()> get{};
-    std::function<void(const value&)> set{};  ///< Empty: read-only.
+    std::function<void(const value&)> set{};    ///< Empty: read-only.
     std::function<void(const value&)> check{};  ///< Throws what `set` would; changes nothing.
     bool per_rank = false;
 };
@@ -54,7 +54,9 @@ concept NamedRange = requires(R& r) {
 template <class T>
 concept StateElement = Tensor<T> || Sharded<T> || std::same_as<std::remove_cvref_t<T>, state_dict>;
 template <class R>
-concept ElementRange = requires(R& r) { requires StateElement<decltype(*std::begin(r))>; };
+concept ElementRange = requires(R& r) {
+    requires StateElement<decltype(*std::begin(r))>;
+};
 
 template <class T>
 inline constexpr bool is_reference_wrapper = false;
@@ -79,10 +81,10 @@ inline constexpr bool is_bytes_reference<bytes_reference<T>> = true;
 /// of a node share what it holds.
 class node {
 public:
-    using content = std::variant<std::monostate, std::shared_ptr<state_dict>,
-                                 std::shared_ptr<state_list>, std::shared_ptr<tensor_leaf>,
-                                 std::shared_ptr<detail::value_node>,
-                                 std::shared_ptr<detail::stateful_node>>;
+    using content =
+        std::variant<std::monostate, std::shared_ptr<state_dict>, std::shared_ptr<state_list>,
+                     std::shared_ptr<tensor_leaf>, std::shared_ptr<detail::value_node>,
+                     std::shared_ptr<detail::stateful_node>>;
 
     node() noexcept;
     node(const node& other);
@@ -91,12 +93,12 @@ public:
     node& operator=(node&& other) noexcept;
     ~node();
     template <class T>
-        requires(!std::same_as<std::remove_cvref_t<T>, node>)
-    node(T&& t) : node(make(std::forward<T>(t))) {
-            static_assert(
-                !detail::AmbiguousScalar<T>,
-                "cairn: a mutable scalar says how it is meant: std::ref(x) to be loaded into, "
-                "cairn::value(x) to be saved as it is now");
+    requires(!std::same_as<std::remove_cvref_t<T>, node>) node(T&& t)
+        : node(make(std::forward<T>(t))) {
+        static_assert(
+            !detail::AmbiguousScalar<T>,
+            "cairn: a mutable scalar says how it is meant: std::ref(x) to be loaded into, "
+            "cairn::value(x) to be saved as it is now");
     }
 
     /// A tensor that was already seen through its traits.

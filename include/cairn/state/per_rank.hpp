@@ -28,8 +28,8 @@ concept AmbiguousScalar =
 
 /// Tensors that are lvalues are borrowed; all else is copied or moved, as `std::ref` is.
 template <class T>
-using held_per_rank = std::conditional_t<std::is_lvalue_reference_v<T> && Tensor<T>, T,
-                                         std::decay_t<T>>;
+using held_per_rank =
+    std::conditional_t<std::is_lvalue_reference_v<T> && Tensor<T>, T, std::decay_t<T>>;
 
 }  // namespace detail
 

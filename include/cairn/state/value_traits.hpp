@@ -23,7 +23,7 @@ template <class T>
 struct value_traits;
 
 template <class T>
-    requires std::is_arithmetic_v<T>
+requires std::is_arithmetic_v<T>
 struct value_traits<T> {
     static value to_value(const T& t) { return t; }
     static void from_value(T& t, const value& v) { t = v.template as<T>(); }
@@ -97,11 +97,9 @@ struct value_traits<std::tuple<Ts...>> {
             throw error(errc::kind_mismatch,
                         {.expected = "a tuple of " + std::to_string(sizeof...(Ts)),
                          .found = detail::shown(v)});
-        std::apply(
-            [at = items->begin()](Ts&... x) mutable {
-                (value_traits<Ts>::from_value(x, *at++), ...);
-            },
-            t);
+        std::apply([at = items->begin()](
+                       Ts&... x) mutable { (value_traits<Ts>::from_value(x, *at++), ...); },
+                   t);
     }
 };
 

@@ -159,10 +159,9 @@ private:
             name = store.describe(metadata_name);
         } catch (...) {  // the plain name says it too
         }
-        return error(errc::outcome_unknown,
-                     {.file = std::move(name),
-                      .found = text_of(why),
-                      .remedy = "load it to find out; no file was removed"});
+        return error(errc::outcome_unknown, {.file = std::move(name),
+                                             .found = text_of(why),
+                                             .remedy = "load it to find out; no file was removed"});
     }
 
     /// Nothing of any checkpoint is here: no metadata, no other save, none of the names.
@@ -178,8 +177,8 @@ private:
     }
 
     static bool is_broken(const error& e) {
-        for (auto const c : {errc::corrupt, errc::checksum_mismatch, errc::unsupported,
-                             errc::invalid_plan})
+        for (auto const c :
+             {errc::corrupt, errc::checksum_mismatch, errc::unsupported, errc::invalid_plan})
             if (e.code() == make_error_code(c)) return true;
         return false;
     }
@@ -197,8 +196,10 @@ private:
             // whole, and nobody would ever remove its files.
             if (!is_broken(e)) throw;
             intent_.replaced.clear();
-            old_problem_ = std::string("the files of the replaced checkpoint stay, because its "
-                                       "metadata cannot be read: ") + e.what();
+            old_problem_ = std::string(
+                               "the files of the replaced checkpoint stay, because its "
+                               "metadata cannot be read: ") +
+                           e.what();
         }
     }
 

@@ -65,10 +65,11 @@ enum class save_end {
 /// | `w.prepare_local_save_plan(plan)`     | all         | → `save_plan`; may note storage_data |
 /// | `w.prepare_global_save_plan(plans)`   | coordinator | → `std::vector<save_plan>`           |
 /// | `w.write_data(plan, data, done)`      | all         | `done(write_results)`                |
-/// | `w.finish(meta, done)`                | coordinator | `done(commit_result)`; the checkpoint now exists |
-/// | `w.committed(save_id)`                | all         | → `bool`: whether that save's checkpoint stands, durably |
-/// | `w.abandon()`                         | all         | → `bool`; `noexcept`; the save failed |
-/// | `w.sweep(end, done)`                  | coordinator | `done(sweep_result)`; the last step  |
+/// | `w.finish(meta, done)`                | coordinator | `done(commit_result)`; the checkpoint
+/// now exists | | `w.committed(save_id)`                | all         | → `bool`: whether that
+/// save's checkpoint stands, durably | | `w.abandon()`                         | all         | →
+/// `bool`; `noexcept`; the save failed | | `w.sweep(end, done)`                  | coordinator |
+/// `done(sweep_result)`; the last step  |
 ///
 /// **Semantics**
 /// - *Order*: as in the table; `write_data` after all ranks agreed; `finish` after every rank's
@@ -97,23 +98,23 @@ enum class save_end {
 /// Whoever sweeps is not told what other ranks sweep: a later version may call it on all of them.
 /// **Models**: `torch_writer` over any ObjectStore. **Archetype**: `archetype::storage_writer`.
 template <class W>
-concept StorageWriter =
-    std::movable<W> && requires(W& w, const checkpoint_id& id, const storage_setup& s,
-                                save_plan plan, std::vector<save_plan> plans,
-                                const std::span<const item_data>& data,
-                                completion<write_results> wrote, const metadata& m,
-                                completion<commit_result> committed, const std::string& save_id,
-                                completion<sweep_result> swept) {
-        { w.reset(id) } -> std::same_as<void>;
-        { w.set_up_writer(s) } -> std::same_as<void>;
-        { w.prepare_local_save_plan(std::move(plan)) } -> std::same_as<save_plan>;
-        { w.prepare_global_save_plan(std::move(plans)) } -> std::same_as<std::vector<save_plan>>;
-        { w.write_data(std::as_const(plan), data, std::move(wrote)) } -> std::same_as<void>;
-        { w.finish(m, std::move(committed)) } -> std::same_as<void>;
-        { w.committed(save_id) } -> std::same_as<bool>;
-        { w.abandon() } noexcept -> std::same_as<bool>;
-        { w.sweep(save_end::committed, std::move(swept)) } -> std::same_as<void>;
-    };
+concept StorageWriter = std::movable<W> &&
+    requires(W& w, const checkpoint_id& id, const storage_setup& s, save_plan plan,
+             std::vector<save_plan> plans, const std::span<const item_data>& data,
+             completion<write_results> wrote, const metadata& m,
+             completion<commit_result> committed, const std::string& save_id,
+             completion<sweep_result> swept) {
+    { w.reset(id) } -> std::same_as<void>;
+    { w.set_up_writer(s) } -> std::same_as<void>;
+    { w.prepare_local_save_plan(std::move(plan)) } -> std::same_as<save_plan>;
+    { w.prepare_global_save_plan(std::move(plans)) } -> std::same_as<std::vector<save_plan>>;
+    { w.write_data(std::as_const(plan), data, std::move(wrote)) } -> std::same_as<void>;
+    { w.finish(m, std::move(committed)) } -> std::same_as<void>;
+    { w.committed(save_id) } -> std::same_as<bool>;
+    { w.abandon() }
+    noexcept->std::same_as<bool>;
+    { w.sweep(save_end::committed, std::move(swept)) } -> std::same_as<void>;
+};
 
 /// Where the items that a reader fetched go. Plain callables over the planner, so that a reader
 /// can live in a .cpp file.
@@ -138,10 +139,11 @@ struct read_target {
 /// |--------------------------------------|-------------|---------------------------------------|
 /// | `r.reset(id)`                        | all         | a new load from `id` begins           |
 /// | `r.read_metadata()`                  | coordinator | → `metadata`                          |
-/// | `r.set_up_reader(meta, setup)`       | all         | the coordinator's metadata, and who I am |
-/// | `r.prepare_local_load_plan(plan)`    | all         | → `load_plan`                         |
+/// | `r.set_up_reader(meta, setup)`       | all         | the coordinator's metadata, and who I am
+/// | | `r.prepare_local_load_plan(plan)`    | all         | → `load_plan`                         |
 /// | `r.prepare_global_load_plan(plans)`  | coordinator | → `std::vector<load_plan>`            |
-/// | `r.read_data(plan, target, done)`    | all         | `done(read_result)`: every item is in place |
+/// | `r.read_data(plan, target, done)`    | all         | `done(read_result)`: every item is in
+/// place |
 ///
 /// **Semantics**: as for @ref StorageWriter. A reader checks every byte it hands on against a
 /// checksum where one exists; a window whose check fails may hold wrong bytes, but `read_data`

@@ -21,12 +21,12 @@ auto of_data_file(Store& store, const std::string& name, F&& f) {
         return f();
     } catch (const error& e) {
         if (e.code() != make_error_code(errc::not_found)) throw;
-        throw error(errc::missing_file,
-                    {.file = store.describe(name),
-                     .expected = "a data file, because '" + store.describe(metadata_name) +
-                                 "' names it",
-                     .found = "no such file",
-                     .remedy = "put the file back, or load another checkpoint"});
+        throw error(
+            errc::missing_file,
+            {.file = store.describe(name),
+             .expected = "a data file, because '" + store.describe(metadata_name) + "' names it",
+             .found = "no such file",
+             .remedy = "put the file back, or load another checkpoint"});
     }
 }
 
@@ -49,14 +49,14 @@ void check_size(Store& store, const std::string& name, const metadata& m, std::u
     auto const it = m.file_sizes.find(name);
     bool const exact = it != m.file_sizes.end() && found != it->second;
     if (!exact && found >= needed) return;
-    throw error(errc::corrupt,
-                {.file = store.describe(name),
-                 .expected = (exact ? std::to_string(it->second)
-                                    : "at least " + std::to_string(needed)) +
-                             " bytes, as '" + store.describe(metadata_name) + "' says",
-                 .found = std::to_string(found) + " bytes",
-                 .remedy = "the file is truncated or is not the one that the metadata names: put "
-                           "the right one back, or load another checkpoint"});
+    throw error(
+        errc::corrupt,
+        {.file = store.describe(name),
+         .expected = (exact ? std::to_string(it->second) : "at least " + std::to_string(needed)) +
+                     " bytes, as '" + store.describe(metadata_name) + "' says",
+         .found = std::to_string(found) + " bytes",
+         .remedy = "the file is truncated or is not the one that the metadata names: put "
+                   "the right one back, or load another checkpoint"});
 }
 
 }  // namespace cairn::detail

@@ -30,7 +30,7 @@ struct placed_item {
     std::optional<format::torch::tensor_spec> tensor{};
     std::uint64_t payload_offset = 0;  ///< From the item's first byte; of tensors.
     std::uint64_t payload_length = 0;
-    std::vector<std::byte> value{};   ///< The whole item, for objects.
+    std::vector<std::byte> value{};  ///< The whole item, for objects.
 };
 
 /// One data file: its items in order, then a footer.
@@ -87,8 +87,8 @@ inline std::vector<std::vector<std::uint32_t>> split_into_files(const save_plan&
     }
     std::vector<std::uint64_t> load(count, 0);
     for (auto i : tensors) {
-        auto const least = static_cast<std::size_t>(
-            std::min_element(load.begin(), load.end()) - load.begin());
+        auto const least =
+            static_cast<std::size_t>(std::min_element(load.begin(), load.end()) - load.begin());
         load[least] += plan.items[i].content_bytes();
         files[least].push_back(i);
     }
@@ -125,10 +125,9 @@ inline placed_file place_items(std::string name, const std::vector<std::uint32_t
             bool const big = view->bytes() >= o.payload_alignment;
             std::uint32_t const align = big ? o.payload_alignment : 64;
             if (align > 64) at = (at + align - 1) / align * align;
-            p.tensor = format::torch::tensor_spec{view->type, view->shape,
-                                                  payload_strides(*view),
-                                                  static_cast<std::uint64_t>(view->elements()),
-                                                  align};
+            p.tensor =
+                format::torch::tensor_spec{view->type, view->shape, payload_strides(*view),
+                                           static_cast<std::uint64_t>(view->elements()), align};
             format::torch::tensor_item const made(*p.tensor);
             p.payload_offset = made.payload_offset();
             p.payload_length = made.payload_length();

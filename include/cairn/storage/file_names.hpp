@@ -22,9 +22,9 @@ inline void check_file_names(const std::vector<std::string>& names) {
     std::set<std::string_view> seen;
     for (auto const& n : names) {
         if (!is_data_name(n)) {
-            throw error(errc::invalid_argument,
-                        {.file = n,
-                         .expected = "a relative file name, no part of which is hidden"});
+            throw error(
+                errc::invalid_argument,
+                {.file = n, .expected = "a relative file name, no part of which is hidden"});
         }
         if (auto const at = find_not_utf8(n); at != n.npos) {
             throw error(errc::invalid_argument,
@@ -34,7 +34,8 @@ inline void check_file_names(const std::vector<std::string>& names) {
         }
         if (!seen.insert(n).second) {
             throw error(errc::invalid_argument,
-                        {.file = n, .expected = "a name of its own for every file",
+                        {.file = n,
+                         .expected = "a name of its own for every file",
                          .found = "the same name twice",
                          .remedy = "file_name must use both the rank and the number"});
         }

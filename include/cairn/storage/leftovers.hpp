@@ -163,7 +163,8 @@ private:
                 if (whose_it_is == ownership::absent) return;
                 if (whose_it_is == ownership::proven) return remove_file(name);
                 if (whose_it_is == ownership::unproven || must_be_its_own)
-                    warn("'" + store_.describe(name) + "' stays: nothing shows that it is a data "
+                    warn("'" + store_.describe(name) +
+                         "' stays: nothing shows that it is a data "
                          "file of the checkpoint or save that named it; remove it by hand if it "
                          "is not needed");
             });

@@ -100,7 +100,8 @@ private:
         if (within && part.to.shape == part.from.shape && can_convert(p_.type, part.to.type))
             return;
         throw error(errc::invalid_plan,
-                    {.fqn = fqn_, .file = file_.described(),
+                    {.fqn = fqn_,
+                     .file = file_.described(),
                      .expected = within ? "a window of " + to_string(part.from.shape) + " of " +
                                               std::string(name_of(p_.type)) +
                                               ", or of what that converts to"
@@ -112,7 +113,8 @@ private:
 
     [[noreturn]] void bad_checksum(std::uint64_t at, std::uint64_t n) const {
         throw error(errc::checksum_mismatch,
-                    {.fqn = fqn_, .file = file_.described(),
+                    {.fqn = fqn_,
+                     .file = file_.described(),
                      .expected = "bytes " + std::to_string(p_.at + at) + " to " +
                                  std::to_string(p_.at + at + n) + " as they were written",
                      .found = "other bytes",
@@ -191,8 +193,7 @@ private:
         std::uint64_t const element = size_of(p_.type);
         std::size_t d = 0;
         while (d < b.rank() && b.shape[d] == 1) ++d;
-        bool const holes = d < b.rank() &&
-                           (last - first) != static_cast<std::uint64_t>(b.volume());
+        bool const holes = d < b.rank() && (last - first) != static_cast<std::uint64_t>(b.volume());
         if (holes) {
             box row = b;
             row.shape[d] = 1;

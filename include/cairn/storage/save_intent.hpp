@@ -25,11 +25,11 @@ namespace cairn::detail {
 ///
 /// Version 1, without the owner and what follows it but the names, can still be read.
 struct save_intent {
-    std::string save_id{};         ///< Empty in version 1.
-    std::int64_t began = 0;        ///< Seconds since 1970, by the clock of the owner.
-    process_identity owner{};      ///< The coordinator's.
+    std::string save_id{};     ///< Empty in version 1.
+    std::int64_t began = 0;    ///< Seconds since 1970, by the clock of the owner.
+    process_identity owner{};  ///< The coordinator's.
     std::vector<std::string> names{};
-    std::string replaced_id{};     ///< Empty also where PyTorch wrote what is replaced.
+    std::string replaced_id{};  ///< Empty also where PyTorch wrote what is replaced.
     std::vector<std::string> replaced{};
 
     static std::int64_t now() {

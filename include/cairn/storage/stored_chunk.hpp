@@ -34,12 +34,11 @@ public:
 
     void read(std::uint64_t at, std::span<std::byte> into) {
         if (!fits_in(at, into.size(), size_)) {
-            throw error(errc::corrupt,
-                        {.file = described_,
-                         .expected = std::to_string(into.size()) + " bytes at " +
-                                     std::to_string(at),
-                         .found = "a file of " + std::to_string(size_) + " bytes",
-                         .remedy = "the file is truncated"});
+            throw error(errc::corrupt, {.file = described_,
+                                        .expected = std::to_string(into.size()) + " bytes at " +
+                                                    std::to_string(at),
+                                        .found = "a file of " + std::to_string(size_) + " bytes",
+                                        .remedy = "the file is truncated"});
         }
         if (!into.empty()) handle_.read(at, into);
         if (activity_ != nullptr) activity_->advance();
@@ -65,10 +64,10 @@ public:
         read(size_ - length, bytes);
         auto f = format::native::decode_footer(bytes);
         if (f.save_id != save_id) {
-            throw error(errc::foreign_file,
-                        {.file = described_, .expected = "a file of save " + save_id,
-                         .found = "a file of save " + f.save_id,
-                         .remedy = "put the checkpoint's own file back"});
+            throw error(errc::foreign_file, {.file = described_,
+                                             .expected = "a file of save " + save_id,
+                                             .found = "a file of save " + f.save_id,
+                                             .remedy = "put the checkpoint's own file back"});
         }
         footer_ = std::move(f);
         return *footer_;
@@ -103,18 +102,19 @@ template <class Handle>
 void check_within(const open_file<Handle>& file, const std::string& fqn,
                   const storage_location& at) {
     if (!fits_in(at.offset, at.length, file.size()))
-        throw error(errc::corrupt, {.fqn = fqn, .file = file.described(),
-                                    .expected = "an item of " + std::to_string(at.length) +
-                                                " bytes at " + std::to_string(at.offset),
-                                    .found = "a file of " + std::to_string(file.size()) +
-                                             " bytes"});
+        throw error(errc::corrupt,
+                    {.fqn = fqn,
+                     .file = file.described(),
+                     .expected = "an item of " + std::to_string(at.length) + " bytes at " +
+                                 std::to_string(at.offset),
+                     .found = "a file of " + std::to_string(file.size()) + " bytes"});
 }
 /// @throws error also errc::unsupported for an item that was compressed or changed otherwise
 template <class Handle>
-void check_item(const open_file<Handle>& file, const std::string& fqn,
-                const storage_location& at) {
+void check_item(const open_file<Handle>& file, const std::string& fqn, const storage_location& at) {
     if (!at.transforms.empty())
-        throw error(errc::unsupported, {.fqn = fqn, .file = file.described(),
+        throw error(errc::unsupported, {.fqn = fqn,
+                                        .file = file.described(),
                                         .expected = "an item without stream transforms",
                                         .found = at.transforms.front()});
     check_within(file, fqn, at);
@@ -127,7 +127,8 @@ stored_payload find_payload(open_file<Handle>& file, const std::string& fqn,
                             const tensor_metadata& t, const cairn::chunk& c,
                             const std::string& save_id) {
     auto const wrong = [&](const char* what, std::string expected, std::string found) {
-        return error(errc::corrupt, {.fqn = fqn, .file = file.described(),
+        return error(errc::corrupt, {.fqn = fqn,
+                                     .file = file.described(),
                                      .expected = what + std::move(expected),
                                      .found = std::move(found)});
     };

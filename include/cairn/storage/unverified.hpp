@@ -35,10 +35,12 @@ public:
         std::lock_guard const lock(m_);
         std::vector<std::string> out;
         if (pytorch_) {
-            out.emplace_back(".metadata: PyTorch wrote it, without a checksum; bounds, overlap, "
-                             "coverage, dtypes and shapes agree with the data files");
-            out.emplace_back("data files: PyTorch writes no save id, so nothing tells whether they "
-                             "belong to this save");
+            out.emplace_back(
+                ".metadata: PyTorch wrote it, without a checksum; bounds, overlap, "
+                "coverage, dtypes and shapes agree with the data files");
+            out.emplace_back(
+                "data files: PyTorch writes no save id, so nothing tells whether they "
+                "belong to this save");
         }
         for (auto const& [file, n] : items_)
             out.push_back("'" + file + "': " + std::to_string(n) +

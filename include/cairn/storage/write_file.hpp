@@ -98,9 +98,8 @@ void for_each_payload_piece(const const_tensor_view& v, std::vector<std::byte>& 
     for (std::uint64_t at = 0; at < total; at += piece) {
         auto const n = std::min(piece, total - at);
         std::byte* to = scratch.data();
-        for (auto const& b :
-             boxes_of_flat_range(v.shape, static_cast<std::int64_t>(at / element),
-                                 static_cast<std::int64_t>((at + n) / element))) {
+        for (auto const& b : boxes_of_flat_range(v.shape, static_cast<std::int64_t>(at / element),
+                                                 static_cast<std::int64_t>((at + n) / element))) {
             copy_elements(subview(v, b), tensor_view(v.type, b.shape, to));
             to += static_cast<std::uint64_t>(b.volume()) * element;
         }

@@ -14,8 +14,8 @@ namespace cairn {
 
 /// What one process holds of a block-cyclic array.
 struct block_cyclic_part {
-    index_vector local_extents{};      ///< Of the local array; ScaLAPACK's `NUMROC` per dimension.
-    std::vector<placed_box> boxes{};   ///< Row-major by block; none when the part is empty.
+    index_vector local_extents{};     ///< Of the local array; ScaLAPACK's `NUMROC` per dimension.
+    std::vector<placed_box> boxes{};  ///< Row-major by block; none when the part is empty.
 };
 
 /// Deals the blocks of an array out to a grid of processes, round-robin in each dimension, as

@@ -15,13 +15,39 @@ namespace cairn {
 /// Element types that PyTorch 2.14 can put into a DCP checkpoint as a plain dense tensor.
 /// The numeric values are part of cairn's own index and wire formats: append, never reorder.
 enum class dtype : std::uint8_t {
-    float64, float32, float16, bfloat16,
-    float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu,
-    int64, int32, int16, int8, uint64, uint32, uint16, uint8, boolean,
-    complex128, complex64, complex32,
-    f64 = float64, f32 = float32, f16 = float16, bf16 = bfloat16,
-    i64 = int64, i32 = int32, i16 = int16, i8 = int8,
-    u64 = uint64, u32 = uint32, u16 = uint16, u8 = uint8,
+    float64,
+    float32,
+    float16,
+    bfloat16,
+    float8_e4m3fn,
+    float8_e5m2,
+    float8_e4m3fnuz,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
+    int64,
+    int32,
+    int16,
+    int8,
+    uint64,
+    uint32,
+    uint16,
+    uint8,
+    boolean,
+    complex128,
+    complex64,
+    complex32,
+    f64 = float64,
+    f32 = float32,
+    f16 = float16,
+    bf16 = bfloat16,
+    i64 = int64,
+    i32 = int32,
+    i16 = int16,
+    i8 = int8,
+    u64 = uint64,
+    u32 = uint32,
+    u16 = uint16,
+    u8 = uint8,
 };
 
 inline constexpr int dtype_count = 21;
@@ -37,16 +63,26 @@ struct dtype_info {
 
 namespace detail {
 inline constexpr dtype_info dtype_table[dtype_count] = {
-    {"float64", 8, dtype_class::floating},         {"float32", 4, dtype_class::floating},
-    {"float16", 2, dtype_class::floating},         {"bfloat16", 2, dtype_class::floating},
-    {"float8_e4m3fn", 1, dtype_class::floating},   {"float8_e5m2", 1, dtype_class::floating},
-    {"float8_e4m3fnuz", 1, dtype_class::floating}, {"float8_e5m2fnuz", 1, dtype_class::floating},
-    {"float8_e8m0fnu", 1, dtype_class::floating},  {"int64", 8, dtype_class::integer},
-    {"int32", 4, dtype_class::integer},            {"int16", 2, dtype_class::integer},
-    {"int8", 1, dtype_class::integer},             {"uint64", 8, dtype_class::integer},
-    {"uint32", 4, dtype_class::integer},           {"uint16", 2, dtype_class::integer},
-    {"uint8", 1, dtype_class::integer},            {"bool", 1, dtype_class::boolean},
-    {"complex128", 16, dtype_class::complex},      {"complex64", 8, dtype_class::complex},
+    {"float64", 8, dtype_class::floating},
+    {"float32", 4, dtype_class::floating},
+    {"float16", 2, dtype_class::floating},
+    {"bfloat16", 2, dtype_class::floating},
+    {"float8_e4m3fn", 1, dtype_class::floating},
+    {"float8_e5m2", 1, dtype_class::floating},
+    {"float8_e4m3fnuz", 1, dtype_class::floating},
+    {"float8_e5m2fnuz", 1, dtype_class::floating},
+    {"float8_e8m0fnu", 1, dtype_class::floating},
+    {"int64", 8, dtype_class::integer},
+    {"int32", 4, dtype_class::integer},
+    {"int16", 2, dtype_class::integer},
+    {"int8", 1, dtype_class::integer},
+    {"uint64", 8, dtype_class::integer},
+    {"uint32", 4, dtype_class::integer},
+    {"uint16", 2, dtype_class::integer},
+    {"uint8", 1, dtype_class::integer},
+    {"bool", 1, dtype_class::boolean},
+    {"complex128", 16, dtype_class::complex},
+    {"complex64", 8, dtype_class::complex},
     {"complex32", 4, dtype_class::complex},
 };
 }  // namespace detail
@@ -56,8 +92,12 @@ constexpr const dtype_info& info(dtype d) noexcept {
     return detail::dtype_table[static_cast<std::size_t>(d)];
 }
 
-constexpr std::size_t size_of(dtype d) noexcept { return info(d).size; }
-constexpr std::string_view name_of(dtype d) noexcept { return info(d).name; }
+constexpr std::size_t size_of(dtype d) noexcept {
+    return info(d).size;
+}
+constexpr std::string_view name_of(dtype d) noexcept {
+    return info(d).name;
+}
 
 /// The dtype of PyTorch's name (`"float32"`), or nothing.
 constexpr std::optional<dtype> dtype_from_name(std::string_view name) noexcept {

@@ -54,8 +54,7 @@ struct small_float {
                 r = (m + ((std::uint32_t{1} << (shift - 1)) - 1) + ((m >> shift) & 1)) >> shift;
             }
         }
-        if (r > largest)
-            r = Overflow == on_overflow::infinity ? infinity : fnuz ? nan : largest;
+        if (r > largest) r = Overflow == on_overflow::infinity ? infinity : fnuz ? nan : largest;
         if constexpr (fnuz)
             if (r == 0 || r == nan) return static_cast<Code>(r);
         return static_cast<Code>(sign | r);

@@ -14,7 +14,7 @@ namespace cairn {
 /// A box of the whole tensor, and where the same elements lie in a rank's local array.
 struct placed_box {
     box region;  ///< In the whole.
-    box local;  ///< In the local array; the same lengths.
+    box local;   ///< In the local array; the same lengths.
     friend bool operator==(const placed_box&, const placed_box&) = default;
 };
 

@@ -49,7 +49,8 @@ struct tensor_traits<basic_tensor_view<Byte>> {
 template <class T>
 concept Tensor = requires(const std::remove_cvref_t<T>& c) {
     { tensor_traits<std::remove_cvref_t<T>>::view(c) } -> std::convertible_to<const_tensor_view>;
-} || requires(std::remove_cvref_t<T>& t) {
+}
+|| requires(std::remove_cvref_t<T>& t) {
     { tensor_traits<std::remove_cvref_t<T>>::view(t) } -> std::convertible_to<const_tensor_view>;
 };
 
@@ -57,7 +58,9 @@ namespace detail {
 /// What the optional `writable` of a tensor's traits says.
 template <class T>
 bool writable(const T& t) {
-    if constexpr (requires { { tensor_traits<T>::writable(t) } -> std::convertible_to<bool>; })
+    if constexpr (requires {
+                      { tensor_traits<T>::writable(t) } -> std::convertible_to<bool>;
+                  })
         return tensor_traits<T>::writable(t);
     else
         return true;
@@ -76,9 +79,8 @@ struct shard {
         : region(std::move(w)), view(v), target(v.data), writable(true) {}
     shard(box w, const const_tensor_view& v) : region(std::move(w)), view(v) {}
     template <class T>
-        requires(Tensor<T> && !std::derived_from<std::remove_cvref_t<T>, tensor_view> &&
-                 !std::derived_from<std::remove_cvref_t<T>, const_tensor_view>)
-    shard(box w, T&& t)
+    requires(Tensor<T> && !std::derived_from<std::remove_cvref_t<T>, tensor_view> &&
+             !std::derived_from<std::remove_cvref_t<T>, const_tensor_view>) shard(box w, T&& t)
         : shard(std::move(w), tensor_traits<std::remove_cvref_t<T>>::view(t)) {
         if (!detail::writable(std::as_const(t))) forbid_writing();
     }
@@ -106,9 +108,9 @@ struct shard_traits;
 ///
 /// | Expression           | Type                      | Meaning                                  |
 /// |----------------------|---------------------------|------------------------------------------|
-/// | `X::global_shape(s)` | convertible to `index_vector`    | extents of the whole                     |
-/// | `X::shards(s)`       | range of `shard`          | this rank's boxes and their memory       |
-/// | `X::element_type(s)` | `dtype` (optional)        | needed where a rank may hold no shard    |
+/// | `X::global_shape(s)` | convertible to `index_vector`    | extents of the whole | |
+/// `X::shards(s)`       | range of `shard`          | this rank's boxes and their memory       | |
+/// `X::element_type(s)` | `dtype` (optional)        | needed where a rank may hold no shard    |
 ///
 /// **Semantics**: as for @ref Tensor. Boxes lie within the whole; those of one rank do not
 /// overlap. Two ranks may hold the same box (a replica): it is written once. All boxes of all

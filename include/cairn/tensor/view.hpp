@@ -39,10 +39,7 @@ struct basic_tensor_view {
 
     basic_tensor_view() = default;
     basic_tensor_view(dtype t, index_vector e, index_vector s, raw* d, device_id w = {})
-        : type(t),
-          shape(std::move(e)),
-          strides(std::move(s)),
-          data(static_cast<Byte*>(d)),
+        : type(t), shape(std::move(e)), strides(std::move(s)), data(static_cast<Byte*>(d)),
           device(w) {}
     /// Dense, row-major.
     basic_tensor_view(dtype t, index_vector e, raw* d, device_id w = {})
@@ -50,8 +47,8 @@ struct basic_tensor_view {
           data(static_cast<Byte*>(d)), device(w) {}
     /// What can be written can be read.
     template <class Other>
-        requires(std::is_const_v<Byte> && std::is_same_v<const Other, Byte>)
-    basic_tensor_view(const basic_tensor_view<Other>& v)
+    requires(std::is_const_v<Byte>&& std::is_same_v<const Other, Byte>)
+        basic_tensor_view(const basic_tensor_view<Other>& v)
         : type(v.type), shape(v.shape), strides(v.strides), data(v.data), device(v.device),
           requires_grad(v.requires_grad) {}
 

@@ -139,9 +139,9 @@ void check_deadline(Comm& c, int late, Sync sync) {
     for (int again = 0; again < 2; ++again) {
         auto const code = detail::code_of([&] { b.meet(); });
         // The late one may have called before it heard of the others' end.
-        bool const ok = code == make_error_code(errc::poisoned) ||
-                        (c.rank() == late && again == 0 &&
-                         code == make_error_code(errc::timed_out));
+        bool const ok =
+            code == make_error_code(errc::poisoned) ||
+            (c.rank() == late && again == 0 && code == make_error_code(errc::timed_out));
         detail::expect(ok, c.rank(), "not poisoned: " + code.message());
     }
 }
@@ -220,18 +220,16 @@ void check_duplicate(Comm c, std::size_t largest = 100'000) {
         if ((me + round) % 2 == 0) start(c, first, 1);
         start(other, second, 2);
         if ((me + round) % 2 != 0) start(c, first, 1);
-        detail::expect(first.wait() == detail::sample(0, 1, 33) &&
-                           second.wait() == detail::sample(0, 2, 33),
-                       me, "exchanges of two groups under way at once: wrong bytes");
+        detail::expect(
+            first.wait() == detail::sample(0, 1, 33) && second.wait() == detail::sample(0, 2, 33),
+            me, "exchanges of two groups under way at once: wrong bytes");
     }
     detail::blocking<Comm>{c}.meet();
     if (me == c.size() - 1) other.cancel();
     detail::expect(detail::code_of([&] { detail::blocking<Comm>{other}.meet(); }).failed(), me,
                    "a cancelled duplicate goes on");
     detail::one_round(c, 1, 20);
-    {
-        Comm const ended(std::move(c));
-    }
+    { Comm const ended(std::move(c)); }
     check_exchanges(third, largest);
 }
 

@@ -19,8 +19,7 @@ namespace cairn::testing {
 namespace detail {
 
 template <DataPlane Plane>
-void broadcast_and_wait(Plane& p, std::span<std::byte> bytes, int root,
-                        deadline by = no_deadline) {
+void broadcast_and_wait(Plane& p, std::span<std::byte> bytes, int root, deadline by = no_deadline) {
     (void)await_completion<done_t>(
         [&](auto done) { p.broadcast(bytes, root, by, std::move(done)); });
 }
@@ -61,16 +60,14 @@ void check_cancelled_plane(Plane& p) {
 /// A duplicate is a plane of the same ranks, and outlives its original.
 template <BackgroundDataPlane Plane>
 void check_duplicate(Plane p) {
-    Plane other = await_completion<Plane>(
-        [&](auto done) { p.duplicate(no_deadline, std::move(done)); });
-    detail::expect(other.rank() == p.rank() && other.size() == p.size() &&
-                       other.plane_id() == p.plane_id(),
-                   p.rank(), "another rank, size or number");
+    Plane other =
+        await_completion<Plane>([&](auto done) { p.duplicate(no_deadline, std::move(done)); });
+    detail::expect(
+        other.rank() == p.rank() && other.size() == p.size() && other.plane_id() == p.plane_id(),
+        p.rank(), "another rank, size or number");
     check_broadcasts(p, 5000);
     check_broadcasts(other, 5000);
-    {
-        Plane const ended(std::move(p));
-    }
+    { Plane const ended(std::move(p)); }
     check_broadcasts(other, 5000);
 }
 

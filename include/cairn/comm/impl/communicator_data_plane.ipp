@@ -21,8 +21,7 @@ struct piecewise_broadcast {
                         deadline d, completion<done_t> to)
         : comm(std::move(c)), bytes(b), root(r), by(d),
           given(std::chrono::ceil<std::chrono::milliseconds>(
-              d == no_deadline ? deadline::duration(0)
-                               : d - std::chrono::steady_clock::now())),
+              d == no_deadline ? deadline::duration(0) : d - std::chrono::steady_clock::now())),
           done(std::move(to)) {}
     std::shared_ptr<erased_communicator> comm;
     std::span<std::byte> bytes;
@@ -56,8 +55,7 @@ struct piecewise_broadcast {
                          .found = all != bytes.size() ? std::to_string(all) + " bytes at root"
                                                       : "a message of another kind"});
         auto const n = next();
-        if (n != 0 && comm->rank() != root)
-            std::memcpy(bytes.data() + at, m.data() + head(), n);
+        if (n != 0 && comm->rank() != root) std::memcpy(bytes.data() + at, m.data() + head(), n);
         at += n;
         first = false;
         if (by != no_deadline) by = deadline_after(given);
@@ -98,8 +96,8 @@ inline void proceed(const std::shared_ptr<piecewise_broadcast>& j) {
 CAIRN_DECL void broadcast_in_pieces(std::shared_ptr<erased_communicator> comm,
                                     std::span<std::byte> bytes, int root, deadline d,
                                     completion<done_t> done) {
-    proceed(std::make_shared<piecewise_broadcast>(std::move(comm), bytes, root, d,
-                                                  std::move(done)));
+    proceed(
+        std::make_shared<piecewise_broadcast>(std::move(comm), bytes, root, d, std::move(done)));
 }
 
 }  // namespace cairn::detail

@@ -49,8 +49,8 @@ CAIRN_DECL launch_environment launch_environment::detect(const environment& get)
         e.launcher = name;
         e.rank = number(its_rank);
         e.size = number(its_size);
-        e.variables = std::string(its_rank) + "=" + text(its_rank) + ", " + its_size + "=" +
-                      text(its_size);
+        e.variables =
+            std::string(its_rank) + "=" + text(its_rank) + ", " + its_size + "=" + text(its_size);
     };
     if (has("CAIRN_RANK")) {
         is("cairn launch", "CAIRN_RANK", "CAIRN_WORLD_SIZE");
@@ -60,8 +60,8 @@ CAIRN_DECL launch_environment launch_environment::detect(const environment& get)
     } else if (has("OMPI_COMM_WORLD_RANK")) {
         is("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
         e.one_host = text("OMPI_COMM_WORLD_LOCAL_SIZE") == text("OMPI_COMM_WORLD_SIZE");
-        e.run = "mpi-" + (has("PMIX_NAMESPACE") ? text("PMIX_NAMESPACE")
-                                                : text("OMPI_MCA_ess_base_jobid"));
+        e.run = "mpi-" +
+                (has("PMIX_NAMESPACE") ? text("PMIX_NAMESPACE") : text("OMPI_MCA_ess_base_jobid"));
     } else if (has("TORCHELASTIC_RUN_ID") ||
                (has("RANK") && has("WORLD_SIZE") && has("MASTER_PORT"))) {
         is("torchrun", "RANK", "WORLD_SIZE");

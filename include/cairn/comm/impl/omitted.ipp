@@ -20,8 +20,10 @@ CAIRN_DECL solo omitted_communicator(const environment& get) {
     if (e.size == 1) return {};
     throw error(errc::invalid_argument,
                 {.rank = e.rank,
-                 .expected = "a communicator: " + e.launcher + " has started this process as one "
-                             "of " + std::to_string(e.size) + " (" + e.variables + ")",
+                 .expected = "a communicator: " + e.launcher +
+                             " has started this process as one "
+                             "of " +
+                             std::to_string(e.size) + " (" + e.variables + ")",
                  .found = "none",
                  .remedy = "pass a group of all ranks, e.g. cairn::tcp_group::from_environment(), "
                            "or cairn::solo() if this process alone is meant"});

@@ -23,9 +23,8 @@ namespace detail {
 inline tcp_id_source id_in(rendezvous_file& file, int rank, const tcp_options& o, bool loopback,
                            made_id& made) {
     if (rank != 0) return [&file] { return file.read(); };
-    auto const id = made.make([&] {
-        return loopback ? new_tcp_id(loopback_hosts()) : tcp_group::unique_id(o);
-    });
+    auto const id = made.make(
+        [&] { return loopback ? new_tcp_id(loopback_hosts()) : tcp_group::unique_id(o); });
     file.write(id);  // it goes when all have joined
     return [id] { return std::optional(id); };
 }
@@ -37,21 +36,22 @@ CAIRN_DECL tcp_id tcp_group::unique_id(const tcp_options& o) {
 }
 
 CAIRN_DECL tcp_group::tcp_group(const tcp_id& id, int rank, int size, const tcp_options& o)
-    : base(detail::join_tcp({rank, size, o.fan_in}, [&id] { return std::optional(id); }, o)) {
+    : base(detail::join_tcp(
+          {rank, size, o.fan_in}, [&id] { return std::optional(id); }, o)) {
     meet(o);
 }
 CAIRN_DECL tcp_group::tcp_group(detail::rendezvous_file& file, int rank, int size,
                                 const tcp_options& o, bool loopback, detail::made_id&& made)
-    : base(detail::join_tcp({rank, size, o.fan_in},
-                            detail::id_in(file, rank, o, loopback, made), o)) {
+    : base(detail::join_tcp({rank, size, o.fan_in}, detail::id_in(file, rank, o, loopback, made),
+                            o)) {
     meet(o);
 }
 
 CAIRN_DECL tcp_group tcp_group::over(const byte_broadcast& broadcast, int rank, int size,
                                      const tcp_options& o) {
     detail::made_id made;
-    auto const id = detail::broadcast_id(rank, size, broadcast, made,
-                                         [&o] { return unique_id(o); });
+    auto const id =
+        detail::broadcast_id(rank, size, broadcast, made, [&o] { return unique_id(o); });
     return tcp_group(id, rank, size, o);
 }
 
@@ -80,9 +80,8 @@ CAIRN_DECL tcp_group tcp_group::from_directory(const std::string& directory,
 
 CAIRN_DECL void tcp_group::meet(const tcp_options& o) {
     auto const timeout = std::max(o.join_timeout, std::chrono::milliseconds(5000));
-    (void)await_completion<message>([&](auto done) {
-        broadcast({}, 0, deadline_after(timeout), std::move(done));
-    });
+    (void)await_completion<message>(
+        [&](auto done) { broadcast({}, 0, deadline_after(timeout), std::move(done)); });
 }
 
 }  // namespace cairn

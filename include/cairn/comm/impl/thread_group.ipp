@@ -47,8 +47,8 @@ CAIRN_DECL thread_group::member thread_group::rank(int r) {
 }
 
 CAIRN_DECL thread_group::member thread_group::make(int r) {
-    return member({std::make_shared<detail::thread_engine>(*first_, r),
-                   detail::thread_ranks::first_lane});
+    return member(
+        {std::make_shared<detail::thread_engine>(*first_, r), detail::thread_ranks::first_lane});
 }
 
 namespace detail {

@@ -32,8 +32,8 @@ inline std::string mpi_text(int code) {
 }
 inline void mpi_check(int code, const char* what) {
     if (code != MPI_SUCCESS)
-        throw error(errc::io, {.expected = std::string(what) + " to succeed",
-                               .found = mpi_text(code)});
+        throw error(errc::io,
+                    {.expected = std::string(what) + " to succeed", .found = mpi_text(code)});
 }
 
 /// @throws error errc::invalid_argument before MPI_Init_thread and after MPI_Finalize
@@ -42,10 +42,10 @@ inline void mpi_must_run(int level) {
     auto const init = "MPI_Init_thread(&argc, &argv, " + mpi_level_name(level) + ", &provided)";
     MPI_Initialized(&yes);
     if (yes == 0)
-        throw error(errc::invalid_argument, {.expected = "MPI, started with MPI_Init_thread and " +
-                                                         mpi_level_name(level),
-                                             .found = "MPI that is not initialised",
-                                             .remedy = "call " + init + " first"});
+        throw error(errc::invalid_argument,
+                    {.expected = "MPI, started with MPI_Init_thread and " + mpi_level_name(level),
+                     .found = "MPI that is not initialised",
+                     .remedy = "call " + init + " first"});
     MPI_Finalized(&yes);
     if (yes != 0)
         throw error(errc::invalid_argument, {.expected = "MPI, between MPI_Init_thread and "

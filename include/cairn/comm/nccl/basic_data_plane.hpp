@@ -82,10 +82,9 @@ public:
                 return;
             }
         }
-        done.fail(std::make_exception_ptr(error(errc::invalid_argument,
-                                                {.rank = c->rank,
-                                                 .expected = "one broadcast at a time",
-                                                 .found = "two"})));
+        done.fail(std::make_exception_ptr(
+            error(errc::invalid_argument,
+                  {.rank = c->rank, .expected = "one broadcast at a time", .found = "two"})));
     }
     /// From any thread: the broadcast under way, or the next one, fails with @ref errc::cancelled
     /// on this rank, and the plane is unusable. The others hear of it when all have called that

@@ -47,8 +47,8 @@ public:
     /// @throws error; the plane is unusable then
     void run(std::span<std::byte> bytes, int root, deadline by) {
         if (poison_)
-            throw error(errc::poisoned, {.rank = rank(), .found = *poison_,
-                                         .remedy = "make a new data plane"});
+            throw error(errc::poisoned,
+                        {.rank = rank(), .found = *poison_, .remedy = "make a new data plane"});
         calling_ = true;
         agreed_ = false;
         try {
@@ -69,10 +69,9 @@ public:
 
 private:
     void broadcast(std::span<std::byte> bytes, int root, deadline by) {
-        auto const given =
-            by == no_deadline ? no_timeout
-                              : std::chrono::ceil<std::chrono::milliseconds>(
-                                    by - std::chrono::steady_clock::now());
+        auto const given = by == no_deadline ? no_timeout
+                                             : std::chrono::ceil<std::chrono::milliseconds>(
+                                                   by - std::chrono::steady_clock::now());
         staging_.until(by);
         nccl_header mine;
         mine.root = root;
@@ -143,9 +142,9 @@ private:
                 std::memcpy(staging_.host(slot), part(i).data(), n);
                 staging_.to_device(staging_.device(slot), staging_.host(slot), n);
             }
-            staging_.launched(Api::broadcast(staging_.device(slot), n, root, staging_.comm(),
-                                             staging_.stream()),
-                              "broadcast");
+            staging_.launched(
+                Api::broadcast(staging_.device(slot), n, root, staging_.comm(), staging_.stream()),
+                "broadcast");
             if (!here) staging_.to_host(staging_.host(slot), staging_.device(slot), n);
             staging_.mark(slot);
         }
@@ -163,11 +162,11 @@ private:
             std::memcpy(staging_.last_header(), &last, sizeof last);
             auto const mine =
                 staging_.device_headers(sizeof last * static_cast<std::size_t>(rank()));
-            auto const s = Api::to_device(mine, staging_.last_header(), sizeof last,
-                                          staging_.stream());
+            auto const s =
+                Api::to_device(mine, staging_.last_header(), sizeof last, staging_.stream());
             if (s.is == nccl_status::state::ok)
-                (void)Api::all_gather(mine, staging_.device_headers(), sizeof last,
-                                      staging_.comm(), staging_.stream());
+                (void)Api::all_gather(mine, staging_.device_headers(), sizeof last, staging_.comm(),
+                                      staging_.stream());
         }
         staging_.give_up(abort_);
     }

@@ -29,9 +29,9 @@ struct nccl_header {
     std::int32_t root = 0;
     std::int32_t gave_up = 0;  ///< An errc: this rank takes no part in what comes. 0: it does.
     std::int64_t plane_id = 0;
-    std::uint64_t round = 0;   ///< Which broadcast of the plane, from 0.
-    std::uint64_t staging = 0; ///< Bytes of each piece but the last.
-    std::uint64_t size = 0;    ///< Of the memory that this rank has given.
+    std::uint64_t round = 0;    ///< Which broadcast of the plane, from 0.
+    std::uint64_t staging = 0;  ///< Bytes of each piece but the last.
+    std::uint64_t size = 0;     ///< Of the memory that this rank has given.
     std::array<std::uint64_t, 2> room{};
 };
 static_assert(sizeof(nccl_header) == 64 && std::is_trivially_copyable_v<nccl_header>);
@@ -65,19 +65,19 @@ inline void nccl_agree(const std::vector<nccl_header>& all) {
         auto const why = static_cast<errc>(all[r].gave_up);
         // A deadline was that rank's own; for this one the plane is unusable.
         auto const code = why == errc::cancelled || why == errc::invalid_argument ? why
-                          : why == errc::timed_out || why == errc::poisoned ? errc::poisoned
+                          : why == errc::timed_out || why == errc::poisoned       ? errc::poisoned
                                                                             : errc::rank_failed;
-        throw error(code, {.rank = static_cast<int>(r),
-                           .found = "that the rank ended its call: " +
-                                    make_error_code(why).message(),
-                           .remedy = "make a new data plane"});
+        throw error(code,
+                    {.rank = static_cast<int>(r),
+                     .found = "that the rank ended its call: " + make_error_code(why).message(),
+                     .remedy = "make a new data plane"});
     }
     for (auto const& h : all) {
         if (h.plane_id != first.plane_id || h.staging != first.staging)
             throw wrong("the same plane_id and nccl_plane_options everywhere",
                         nccl_said(all, [](const nccl_header& x) {
-                            return "has plane_id " + std::to_string(x.plane_id) +
-                                   ", pieces of " + std::to_string(x.staging) + " bytes";
+                            return "has plane_id " + std::to_string(x.plane_id) + ", pieces of " +
+                                   std::to_string(x.staging) + " bytes";
                         }));
         if (h.round != first.round || h.stage != first.stage)
             throw wrong("all ranks at the same broadcast of one plane",

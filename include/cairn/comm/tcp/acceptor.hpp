@@ -122,8 +122,7 @@ private:
 
     void accept() {
         bool const yes = open_ && !paused_ && greeted_.size() < most_greeted;
-        if (std::exchange(accepting_, yes) != yes)
-            context_.act(yes ? type::accept : type::do_not);
+        if (std::exchange(accepting_, yes) != yes) context_.act(yes ? type::accept : type::do_not);
     }
     std::optional<arrival> greet(int c, greeting_state& g, std::span<const std::byte> body) {
         wire_reader r(body);

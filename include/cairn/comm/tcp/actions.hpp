@@ -16,14 +16,14 @@ namespace cairn::detail {
 /// handshake gives, also to those that were accepted.
 struct handshake_action {
     enum class type : std::uint8_t {
-        look_up,     ///< Call `found`.
-        listen,      ///< Open a listening socket, call `listening`. `rank`: 1 for loopback only.
-        accept,      ///< Call `accepted` for whoever connects …
-        do_not,      ///< … and no more until then.
-        connect,     ///< Call `connected` or `failed`.
-        send,        ///< Call `sent`, or `lost`.
-        close,       ///< Once all was sent; only of that is anything more to be heard.
-        keep         ///< Once all was sent, as the one to `rank`; call `kept`.
+        look_up,  ///< Call `found`.
+        listen,   ///< Open a listening socket, call `listening`. `rank`: 1 for loopback only.
+        accept,   ///< Call `accepted` for whoever connects …
+        do_not,   ///< … and no more until then.
+        connect,  ///< Call `connected` or `failed`.
+        send,     ///< Call `sent`, or `lost`.
+        close,    ///< Once all was sent; only of that is anything more to be heard.
+        keep      ///< Once all was sent, as the one to `rank`; call `kept`.
     };
     type what = type::look_up;
     int connection = -1;
@@ -45,8 +45,7 @@ struct handshake_context {
         bytes_16 n{};
         for (std::size_t i = 0; i < n.size(); i += 8) {
             auto const r = random();
-            for (std::size_t k = 0; k < 8; ++k)
-                n[i + k] = static_cast<std::uint8_t>(r >> (8 * k));
+            for (std::size_t k = 0; k < 8; ++k) n[i + k] = static_cast<std::uint8_t>(r >> (8 * k));
         }
         return n;
     }

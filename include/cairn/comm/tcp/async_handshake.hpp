@@ -123,10 +123,15 @@ private:
                 case type::accept: accept(true); break;
                 case type::do_not: accept(false); break;
                 case type::connect: connect(a.connection, a.to); break;
-                case type::send: if (auto const c = find(a.connection)) c->send(std::move(a.bytes));
+                case type::send:
+                    if (auto const c = find(a.connection)) c->send(std::move(a.bytes));
                     break;
-                case type::close: if (auto const c = find(a.connection)) c->finish(); break;
-                case type::keep: if (auto const c = find(a.connection)) c->keep(a.rank); break;
+                case type::close:
+                    if (auto const c = find(a.connection)) c->finish();
+                    break;
+                case type::keep:
+                    if (auto const c = find(a.connection)) c->keep(a.rank);
+                    break;
             }
         }
         return !actions.empty();
@@ -190,9 +195,7 @@ private:
         e.connected = [this](int n) { event([&] { decides_.connected(n, clock::now()); }); };
         e.failed = [this](int n, const boost::system::error_code& ec) {
             all_.erase(n);
-            event([&] {
-                decides_.failed(n, ec.message(), !remedy_for(ec).empty(), clock::now());
-            });
+            event([&] { decides_.failed(n, ec.message(), !remedy_for(ec).empty(), clock::now()); });
         };
         e.message = [this](int n, std::span<const std::byte> body) {
             event([&] { decides_.received(n, body, clock::now()); });
@@ -247,8 +250,8 @@ template <class Token>
 auto async_handshake(std::shared_ptr<handshake_shell> shell, Token&& token) {
     auto& io = shell->done();
     return boost::asio::async_compose<Token, void(std::exception_ptr, tcp_neighbours)>(
-        [shell = std::move(shell), begun = false](
-            auto& self, const boost::system::error_code& = {}) mutable {
+        [shell = std::move(shell), begun = false](auto& self,
+                                                  const boost::system::error_code& = {}) mutable {
             auto const s = shell;
             if (!std::exchange(begun, true)) {
                 s->done().async_wait(std::move(self));

@@ -59,13 +59,13 @@ tcp_id broadcast_id(int rank, int size, Broadcast& broadcast, made_id& made, Mak
         throw error(f.code, f.where);
     }
     if (kind != 1)
-        throw error(errc::invalid_argument,
-                    {.rank = rank,
-                     .expected = "a broadcast of " + std::to_string(bytes.size()) +
-                                 " bytes from rank 0",
-                     .found = "other bytes",
-                     .remedy = "call the constructor on all ranks, with the same ranks as the "
-                               "broadcast has"});
+        throw error(
+            errc::invalid_argument,
+            {.rank = rank,
+             .expected = "a broadcast of " + std::to_string(bytes.size()) + " bytes from rank 0",
+             .found = "other bytes",
+             .remedy = "call the constructor on all ranks, with the same ranks as the "
+                       "broadcast has"});
     return tcp_id::parse(r.string());
 }
 

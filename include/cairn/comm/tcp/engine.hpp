@@ -116,9 +116,8 @@ private:
             return;
         }
         timer_.expires_after(std::chrono::milliseconds(5));
-        timer_.async_wait([this, most](const auto&) {
-            wait_for_links(most - std::chrono::milliseconds(5));
-        });
+        timer_.async_wait(
+            [this, most](const auto&) { wait_for_links(most - std::chrono::milliseconds(5)); });
     }
 
     boost::asio::io_context io_{1};

@@ -175,8 +175,7 @@ private:
     /// The id may still come, or change, until rank 0 has answered.
     void look_up() {
         bool const again = at_.rank != 0 && !to_parent_;
-        look_up_at_ =
-            again ? now_ + std::chrono::milliseconds(id_ ? 500 : 50) : time::max();
+        look_up_at_ = again ? now_ + std::chrono::milliseconds(id_ ? 500 : 50) : time::max();
         if (!connector_.proven()) context_.act(type::look_up);
     }
     /// Somebody has proven to have the secret.
@@ -212,9 +211,9 @@ private:
                 // Not all at once.
                 return connector_.retry(std::chrono::milliseconds(200 + at_.rank % 64 * 5), now_);
             case verdict::refused:
-                return fail(error(errc::invalid_argument,
-                                  {.rank = at_.rank, .expected = "to be let into the group",
-                                   .found = a.why}));
+                return fail(error(
+                    errc::invalid_argument,
+                    {.rank = at_.rank, .expected = "to be let into the group", .found = a.why}));
             case verdict::go:
                 if (to_parent_) return;
                 epoch_ = a.epoch;
@@ -286,10 +285,10 @@ private:
         auto const whom =
             to_parent_ ? "rank " + std::to_string(at_.parent()) : std::string("rank 0");
         return late(whom + " to let this rank in",
-                    connector_.proven()           ? "that it waits for others"
-                    : !connector_.last().empty()  ? connector_.last()
-                    : !id_                        ? std::string("its address is not known")
-                                                  : std::string("no answer"),
+                    connector_.proven()          ? "that it waits for others"
+                    : !connector_.last().empty() ? connector_.last()
+                    : !id_                       ? std::string("its address is not known")
+                                                 : std::string("no answer"),
                     "see whether " + whom + " runs and can be reached from here");
     }
     error no_descriptors(const std::string& why) const {

@@ -86,8 +86,8 @@ public:
         boost::system::error_code ec;
         auto const address = boost::asio::ip::make_address(to.host, ec);
         if (!ec)
-            return socket_.async_connect(
-                {address, to.port}, [self](const error_code& e) { self->connected(e); });
+            return socket_.async_connect({address, to.port},
+                                         [self](const error_code& e) { self->connected(e); });
         resolver_.async_resolve(
             to.host, std::to_string(to.port),
             [self](const error_code& e, const tcp_socket::resolver::results_type& found) {

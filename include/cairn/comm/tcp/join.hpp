@@ -68,11 +68,11 @@ inline tcp_neighbours shake_hands(tree_topology where, const tcp_id_source& sour
 /// Joins a group, and starts what carries it.
 inline tree_seat join_tcp(tree_topology where, const tcp_id_source& source, const tcp_options& o) {
     if (where.size < 1 || where.rank < 0 || where.rank >= where.size || where.fan_in < 1)
-        throw error(errc::invalid_argument,
-                    {.expected = "0 <= rank < size and a fan-in of 1 or more",
-                     .found = "rank " + std::to_string(where.rank) + " of " +
-                              std::to_string(where.size) + ", fan-in " +
-                              std::to_string(where.fan_in)});
+        throw error(
+            errc::invalid_argument,
+            {.expected = "0 <= rank < size and a fan-in of 1 or more",
+             .found = "rank " + std::to_string(where.rank) + " of " + std::to_string(where.size) +
+                      ", fan-in " + std::to_string(where.fan_in)});
     try {
         tcp_neighbours found{1, {}};
         if (where.size > 1) found = shake_hands(where, source, o);
@@ -83,11 +83,14 @@ inline tree_seat join_tcp(tree_topology where, const tcp_id_source& source, cons
     } catch (const boost::system::system_error& e) {
         if (dynamic_cast<const error*>(&e) != nullptr) throw;
         // Of Asio: for want of descriptors or threads.
-        throw error(errc::io, {.rank = where.rank, .expected = "to join a group over TCP",
-                               .found = e.what(), .remedy = remedy_for(e.code())});
+        throw error(errc::io, {.rank = where.rank,
+                               .expected = "to join a group over TCP",
+                               .found = e.what(),
+                               .remedy = remedy_for(e.code())});
     } catch (const std::system_error& e) {
-        throw error(errc::io, {.rank = where.rank, .expected = "a thread for a group over TCP",
-                               .found = e.what()});
+        throw error(
+            errc::io,
+            {.rank = where.rank, .expected = "a thread for a group over TCP", .found = e.what()});
     }
 }
 

@@ -41,8 +41,8 @@ inline bytes_16 keyed_hash(const bytes_16& key, std::span<const std::byte> in) {
         rounds(2);
         v0 ^= m;
     }
-    auto const last = word(in.data() + at, in.size() - at) |
-                      (static_cast<std::uint64_t>(in.size()) << 56);
+    auto const last =
+        word(in.data() + at, in.size() - at) | (static_cast<std::uint64_t>(in.size()) << 56);
     v3 ^= last;
     rounds(2);
     v0 ^= last;

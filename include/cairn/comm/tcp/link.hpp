@@ -112,8 +112,7 @@ private:
         auto const n = head_.table_bytes();
         if (n == 0) return deliver();
         table_.resize(n);
-        boost::asio::async_read(socket_, boost::asio::buffer(table_),
-                                guarded([this](std::size_t) {
+        boost::asio::async_read(socket_, boost::asio::buffer(table_), guarded([this](std::size_t) {
                                     lengths_ = decode_frame_table(head_, table_);
                                     read_entry(0);
                                 }));

@@ -32,7 +32,9 @@ inline std::string remedy_for(const boost::system::error_code& ec) {
     return {};
 }
 /// A program that the process starts must not hold its sockets open.
-inline void keep_from_children(int descriptor) { ::fcntl(descriptor, F_SETFD, FD_CLOEXEC); }
+inline void keep_from_children(int descriptor) {
+    ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+}
 
 /// Sockets that listen at some addresses of this host, and at no others: one for each.
 class tcp_listener {
@@ -53,7 +55,8 @@ public:
         if (acceptors_.empty())
             throw error(errc::io, {.expected = "a port to listen at" +
                                                (port == 0 ? "" : ": " + std::to_string(port)),
-                                   .found = ec.message(), .remedy = remedy_for(ec)});
+                                   .found = ec.message(),
+                                   .remedy = remedy_for(ec)});
     }
     /// Those that another process, or `unique_id`, has opened. Takes them.
     tcp_listener(const executor& ex, std::vector<int> descriptors) {
@@ -75,8 +78,7 @@ public:
                 acceptors_.push_back(std::move(taken));
         }
         if (acceptors_.empty())
-            throw error(errc::invalid_argument,
-                        {.expected = "a listening socket", .found = why});
+            throw error(errc::invalid_argument, {.expected = "a listening socket", .found = why});
     }
 
     std::vector<tcp_socket::acceptor>& acceptors() { return acceptors_; }

@@ -45,8 +45,8 @@ inline own_addresses find_own_addresses(const std::string& interfaces) {
         if ((family != AF_INET && family != AF_INET6) || !is_listed(i->ifa_name, interfaces))
             continue;
         char text[NI_MAXHOST];
-        auto const length = static_cast<socklen_t>(family == AF_INET ? sizeof(sockaddr_in)
-                                                                     : sizeof(sockaddr_in6));
+        auto const length =
+            static_cast<socklen_t>(family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
         if (::getnameinfo(i->ifa_addr, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
             continue;
         std::string host = text;

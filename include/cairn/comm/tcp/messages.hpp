@@ -80,11 +80,10 @@ inline std::size_t decode_handshake_head(std::span<const std::byte> b) {
         wire_reader::fail("bytes that no rank of cairn sends");
     auto const version = r.u8();
     if (version != handshake_version)
-        throw error(errc::unsupported,
-                    {.expected = "version " + std::to_string(handshake_version) +
-                                 " of the groups' protocol",
-                     .found = "version " + std::to_string(version),
-                     .remedy = "build all ranks with one version of cairn"});
+        throw error(errc::unsupported, {.expected = "version " + std::to_string(handshake_version) +
+                                                    " of the groups' protocol",
+                                        .found = "version " + std::to_string(version),
+                                        .remedy = "build all ranks with one version of cairn"});
     auto const n = r.u32();
     if (n == 0 || n > largest_handshake_body)
         wire_reader::fail("a handshake of an impossible size");

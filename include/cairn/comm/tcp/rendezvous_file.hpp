@@ -83,7 +83,8 @@ public:
         ::close(fd);
         if (known && (s.st_uid != ::geteuid() || (s.st_mode & 077) != 0))
             throw error(errc::invalid_argument,
-                        {.file = path_, .expected = "a file of this user's alone (mode 0600)",
+                        {.file = path_,
+                         .expected = "a file of this user's alone (mode 0600)",
                          .found = "one that others own, or may read or write",
                          .remedy = "remove it"});
         if (n <= 0 || text[n - 1] != '\n') return {};
@@ -93,7 +94,8 @@ public:
 private:
     /// Whether a descriptor is open on what has this name.
     static bool is(int descriptor, const std::string& path) {
-        struct stat a {}, b {};
+        struct stat a {
+        }, b{};
         return ::fstat(descriptor, &a) == 0 && ::lstat(path.c_str(), &b) == 0 &&
                a.st_dev == b.st_dev && a.st_ino == b.st_ino;
     }
@@ -107,9 +109,11 @@ private:
         return !used;
     }
     error failed(std::string expected) const {
-        return {errc::io, {.file = path_, .expected = std::move(expected),
-                           .found = std::strerror(errno),
-                           .remedy = "name a directory that all ranks can write to"}};
+        return {errc::io,
+                {.file = path_,
+                 .expected = std::move(expected),
+                 .found = std::strerror(errno),
+                 .remedy = "name a directory that all ranks can write to"}};
     }
 
     std::string path_;
@@ -120,8 +124,7 @@ private:
 /// its name in it: what launchers number, they may number alike on each host.
 inline std::string rendezvous_name(const launch_environment& e) {
     char host[256] = {};
-    if (e.one_host && ::gethostname(host, sizeof host - 1) == 0)
-        return e.run + "-" + host;
+    if (e.one_host && ::gethostname(host, sizeof host - 1) == 0) return e.run + "-" + host;
     return e.run;
 }
 
@@ -141,7 +144,8 @@ inline std::string rendezvous_directory(const std::string& given, const launch_e
     struct stat s {};
     if ((::mkdir(d.c_str(), 0700) != 0 && errno != EEXIST) || ::lstat(d.c_str(), &s) != 0 ||
         !S_ISDIR(s.st_mode) || s.st_uid != ::geteuid() || (s.st_mode & 022) != 0)
-        throw error(errc::io, {.file = d, .expected = "a directory of this user's alone",
+        throw error(errc::io, {.file = d,
+                               .expected = "a directory of this user's alone",
                                .found = "something else",
                                .remedy = "remove it, or set CAIRN_RENDEZVOUS_DIR"});
     return d;

@@ -85,11 +85,11 @@ public:
     /// See `BackgroundCommunicator`. Costs one exchange: the new group uses the same connections.
     void duplicate(deadline d, completion<Group> done) {
         auto const to = std::make_shared<completion<Group>>(std::move(done));
-        take_another(d, completion<tree_seat>(
-                            [to](std::exception_ptr e, std::optional<tree_seat> s) {
-                                if (e) return to->fail(std::move(e));
-                                (*to)(Group(std::move(*s)));
-                            }));
+        take_another(d,
+                     completion<tree_seat>([to](std::exception_ptr e, std::optional<tree_seat> s) {
+                         if (e) return to->fail(std::move(e));
+                         (*to)(Group(std::move(*s)));
+                     }));
     }
 
 protected:

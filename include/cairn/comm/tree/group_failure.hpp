@@ -18,8 +18,8 @@ inline message encode_group_failure(const error& why, int rank) {
     constexpr std::size_t most = 4096;
     rank_failure f{why.code(), why.context(), {}};
     if (f.where.rank < 0) f.where.rank = rank;
-    for (auto* s : {&f.where.fqn, &f.where.file, &f.where.expected, &f.where.found,
-                    &f.where.remedy})
+    for (auto* s :
+         {&f.where.fqn, &f.where.file, &f.where.expected, &f.where.found, &f.where.remedy})
         if (s->size() > most) s->replace(most, s->npos, " ...");
     wire_writer w;
     encode(w, f);
@@ -42,8 +42,7 @@ inline bool is_news(const error& why) {
            why.code() == make_error_code(errc::cancelled);
 }
 inline error poisoned(const error& why, int rank) {
-    return {errc::poisoned,
-            {.rank = rank, .found = why.what(), .remedy = "make a new group"}};
+    return {errc::poisoned, {.rank = rank, .found = why.what(), .remedy = "make a new group"}};
 }
 
 }  // namespace cairn::detail

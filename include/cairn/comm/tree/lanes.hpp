@@ -49,12 +49,13 @@ public:
                deadline by, ended done, time now) {
         auto& l = lanes_.at(lane);
         if (l.done)
-            return end(std::move(done), {std::make_exception_ptr(error(
-                                             errc::invalid_argument,
-                                             {.rank = at_.rank,
-                                              .expected = "one exchange at a time",
-                                              .found = "two"})),
-                                         {}, 0});
+            return end(
+                std::move(done),
+                {std::make_exception_ptr(error(
+                     errc::invalid_argument,
+                     {.rank = at_.rank, .expected = "one exchange at a time", .found = "two"})),
+                 {},
+                 0});
         l.done = std::move(done);
         l.kind = kind;
         l.member.start(kind, root, std::move(in), by, now);

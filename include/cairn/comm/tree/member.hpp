@@ -108,8 +108,8 @@ public:
         now_ = now;
         if (broken_) return;
         if (auto const peer = near_.silent(now)) {
-            auto const s = std::chrono::duration_cast<std::chrono::seconds>(
-                near_.options().peer_timeout);
+            auto const s =
+                std::chrono::duration_cast<std::chrono::seconds>(near_.options().peer_timeout);
             return lost(*peer, "rank " + std::to_string(*peer) + ": nothing received from it for " +
                                    std::to_string(s.count()) + " s");
         }
@@ -122,12 +122,12 @@ public:
             if (verdict_by_ && now >= *verdict_by_) verdict_by_ = now + (call_.given - *idle);
         }
         if (verdict_by_ && now >= *verdict_by_) {
-            return break_up(error(errc::timed_out,
-                               {.rank = at_.parent(),
-                                .expected = "to hear who is late",
-                                .found = "rank " + std::to_string(at_.parent()) +
-                                         " does not answer",
-                                .remedy = "make a new group"}));
+            return break_up(
+                error(errc::timed_out,
+                      {.rank = at_.parent(),
+                       .expected = "to hear who is late",
+                       .found = "rank " + std::to_string(at_.parent()) + " does not answer",
+                       .remedy = "make a new group"}));
         }
         if (now < call_.by || late_) return;
         late_ = true;

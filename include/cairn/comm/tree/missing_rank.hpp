@@ -38,8 +38,8 @@ struct missing_rank {
 
     static std::uint64_t in_ms(std::chrono::steady_clock::duration d) {
         using std::chrono::duration_cast, std::chrono::milliseconds;
-        return static_cast<std::uint64_t>(std::max<std::int64_t>(
-            0, duration_cast<milliseconds>(d).count()));
+        return static_cast<std::uint64_t>(
+            std::max<std::int64_t>(0, duration_cast<milliseconds>(d).count()));
     }
 };
 

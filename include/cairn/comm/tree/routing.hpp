@@ -55,8 +55,8 @@ inline std::optional<std::vector<message>> taken(const tree_topology& at, exchan
         else
             out.push_back(*bytes);
     };
-    bool const each = kind == exchange_kind::all_gather ||
-                      (kind == exchange_kind::gather && root == at.rank);
+    bool const each =
+        kind == exchange_kind::all_gather || (kind == exchange_kind::gather && root == at.rank);
     if (each) {
         std::vector<tree_frame::entry*> by_rank(static_cast<std::size_t>(at.size));
         for (auto& e : all)

@@ -23,10 +23,8 @@ CAIRN_DECL error::error(errc e, error_context where)
     : error(make_error_code(e), std::move(where)) {}
 
 CAIRN_DECL error::error(std::vector<rank_failure> failures, bool state_modified)
-    : system_error(failures.front().code),
-      context_(failures.front().where),
-      failures_(std::move(failures)),
-      state_modified_(state_modified) {
+    : system_error(failures.front().code), context_(failures.front().where),
+      failures_(std::move(failures)), state_modified_(state_modified) {
     constexpr std::size_t shown = 3;
     for (std::size_t i = 0; i < failures_.size() && i < shown; ++i) {
         if (i != 0) text_ += "; ";
@@ -39,7 +37,9 @@ CAIRN_DECL error::error(std::vector<rank_failure> failures, bool state_modified)
     if (state_modified_) text_ += " (part of the state was already overwritten)";
 }
 
-CAIRN_DECL const char* error::what() const noexcept { return text_.c_str(); }
+CAIRN_DECL const char* error::what() const noexcept {
+    return text_.c_str();
+}
 
 CAIRN_DECL rank_failure error::as_failure(int rank) const {
     rank_failure f{code(), context_, text_};
@@ -117,7 +117,9 @@ CAIRN_DECL const boost::system::error_category& category() noexcept {
     return instance;
 }
 
-CAIRN_DECL error_code make_error_code(errc e) noexcept { return {static_cast<int>(e), category()}; }
+CAIRN_DECL error_code make_error_code(errc e) noexcept {
+    return {static_cast<int>(e), category()};
+}
 
 }  // namespace cairn
 

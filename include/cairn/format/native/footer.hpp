@@ -81,8 +81,7 @@ inline std::uint64_t footer_length(std::span<const std::byte> tail) {
 /// bytes, what the footer says of it some tens, and four more for each 64 KiB. A damaged length is
 /// caught here, before room is made for it.
 inline bool is_possible_footer(std::uint64_t length, std::uint64_t file_size) {
-    return length >= footer_tail_bytes + 4 && length <= file_size &&
-           length <= 4096 + file_size / 4;
+    return length >= footer_tail_bytes + 4 && length <= file_size && length <= 4096 + file_size / 4;
 }
 
 /// @param bytes  Exactly the footer.
@@ -93,8 +92,8 @@ inline file_footer decode_footer(std::span<const std::byte> bytes) {
     auto const body = bytes.first(bytes.size() - footer_tail_bytes - 4);
     auto const crc = cairn::detail::wire_reader(bytes.subspan(body.size(), 4)).u32();
     if (crc != crc32(body))
-        throw error(errc::checksum_mismatch, {.expected = "the footer as it was written",
-                                              .found = "other bytes"});
+        throw error(errc::checksum_mismatch,
+                    {.expected = "the footer as it was written", .found = "other bytes"});
     cairn::detail::wire_reader r(body);
     if (r.u8() != 1) cairn::detail::wire_reader::fail("a footer of an unknown version");
     file_footer f;

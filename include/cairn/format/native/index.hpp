@@ -239,8 +239,12 @@ private:
 
 /// All of a checkpoint's metadata, compactly: what the native index holds, and what ranks send to
 /// each other.
-inline std::vector<std::byte> encode_metadata(const metadata& m) { return impl::encoder(m).run(); }
-inline metadata decode_metadata(std::span<const std::byte> b) { return impl::decoder(b).run(); }
+inline std::vector<std::byte> encode_metadata(const metadata& m) {
+    return impl::encoder(m).run();
+}
+inline metadata decode_metadata(std::span<const std::byte> b) {
+    return impl::decoder(b).run();
+}
 
 inline constexpr std::string_view index_magic = "cairnidx";
 

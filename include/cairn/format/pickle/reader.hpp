@@ -40,7 +40,10 @@ private:
                 if (u64() > in_.size() - at_) malformed("a frame longer than the data");
                 return;
             }
-            case '.': t_.root = pop(); stopped_ = true; return;
+            case '.':
+                t_.root = pop();
+                stopped_ = true;
+                return;
             case 'N': return push(tree::none());
             case 0x88: return push(tree::boolean(true));
             case 0x89: return push(tree::boolean(false));
@@ -174,8 +177,8 @@ private:
         if (first <= floor()) malformed("an empty stack");
         auto const target = stack_[first - 1];
         // A call that made a mapping (OrderedDict) is filled like one.
-        bool const fits = t_.kind(target) == k ||
-                          (k == node_kind::dict && t_.kind(target) == node_kind::object);
+        bool const fits =
+            t_.kind(target) == k || (k == node_kind::dict && t_.kind(target) == node_kind::object);
         if (!fits) malformed("items for something that is no container");
         if (k == node_kind::dict && items.size() % 2 != 0) malformed("a key without a value");
         t_.extend(target, items);
@@ -184,8 +187,8 @@ private:
 
     void global() {
         auto const line = [&] {
-            auto const rest = std::string_view(reinterpret_cast<const char*>(in_.data()) + at_,
-                                               in_.size() - at_);
+            auto const rest =
+                std::string_view(reinterpret_cast<const char*>(in_.data()) + at_, in_.size() - at_);
             auto const n = rest.find('\n');
             if (n == std::string_view::npos) malformed("a name without an end");
             at_ += n + 1;

@@ -63,9 +63,9 @@ private:
     }
 
     [[noreturn]] static void refuse(const std::string& what) {
-        throw error(errc::unsupported,
-                    {.expected = "None, bool, int, float, str, bytes, list, tuple or dict",
-                     .found = what});
+        throw error(
+            errc::unsupported,
+            {.expected = "None, bool, int, float, str, bytes, list, tuple or dict", .found = what});
     }
 
     // A container is paid for before there is room for it: it may hold itself.

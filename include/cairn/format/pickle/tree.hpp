@@ -21,7 +21,17 @@ namespace cairn::format::pickle {
 using node_id = std::uint32_t;
 
 enum class node_kind : std::uint8_t {
-    none, boolean, integer, big_integer, real, string, bytes, list, tuple, dict, set,
+    none,
+    boolean,
+    integer,
+    big_integer,
+    real,
+    string,
+    bytes,
+    list,
+    tuple,
+    dict,
+    set,
     global,      ///< a class or function, by name: "module\nname"; never looked up
     object,      ///< children: callable, arguments, then state (or none), then key, value, …
     persistent,  ///< child: what torch.save calls a storage
@@ -42,7 +52,7 @@ enum class node_kind : std::uint8_t {
 class tree {
 public:
     node_id root = 0;
-    std::size_t source_bytes = 0;  ///< Length of the pickle, STOP included.
+    std::size_t source_bytes = 0;   ///< Length of the pickle, STOP included.
     std::deque<std::string> names;  ///< Class names that do not stand in the pickle in one piece.
 
     tree() {

@@ -64,8 +64,8 @@ private:
         auto const name =
             t_.kind(i) == kind::object ? t_.class_name(t_.children(i)[0]) : std::string();
         if (!name.empty())
-            throw error(errc::unsupported, {.expected = "class " + std::string(wanted),
-                                            .found = "class " + name});
+            throw error(errc::unsupported,
+                        {.expected = "class " + std::string(wanted), .found = "class " + name});
         bad("no " + std::string(wanted));
     }
 
@@ -243,8 +243,8 @@ private:
         auto const [module, name] = t_.class_parts(*type);
         auto const d = module == "torch" ? dtype_from_name(name) : std::nullopt;
         if (!d)
-            throw error(errc::unsupported, {.expected = "a dtype of a dense tensor",
-                                            .found = t_.class_name(*type)});
+            throw error(errc::unsupported,
+                        {.expected = "a dtype of a dense tensor", .found = t_.class_name(*type)});
         t.type = *d;
         t.requires_grad = t_.is_true(*grad);
     }

@@ -17,7 +17,7 @@ namespace cairn::format::torch {
 struct tensor_spec {
     dtype type = dtype::float32;
     index_vector shape{};
-    index_vector strides{};                     ///< In elements, of the payload.
+    index_vector strides{};              ///< In elements, of the payload.
     std::uint64_t storage_elements = 0;  ///< Elements of the payload.
     /// The payload begins at a multiple of this from the item's start: a power of two from 64 to
     /// 32768. With 64 the item is byte-identical to PyTorch 2.14's.

@@ -127,9 +127,8 @@ private:
         w_.put();
         auto const item = [&](std::size_t i) {
             if (!d.items[i].first.is_hashable())
-                throw error(errc::invalid_state,
-                            {.expected = "keys of dicts that Python can hash",
-                             .found = "a list or dict in a key"});
+                throw error(errc::invalid_state, {.expected = "keys of dicts that Python can hash",
+                                                  .found = "a list or dict in a key"});
             auto const* key = d.items[i].first.get_if<std::string>();
             if (key != nullptr && !is_singleton(*key))
                 once(keys_, *key, [&] { text(*key); });
@@ -197,8 +196,10 @@ struct item_records {
                             {.expected = "record '" + e.name + "' as it was written",
                              .found = "other bytes"});
             if (e.name == "version") version = true;
-            if (e.name == "data.pkl") r.pickle = std::move(bytes);
-            else if (e.name == "byteorder") r.big_endian = bytes.size() == 3;
+            if (e.name == "data.pkl")
+                r.pickle = std::move(bytes);
+            else if (e.name == "byteorder")
+                r.big_endian = bytes.size() == 3;
         }
         if (!version) zip::malformed("no record 'version'");
         if (r.pickle.empty()) zip::malformed("no record 'data.pkl'");

@@ -55,7 +55,9 @@ inline void text(detail::wire_writer& w, std::string_view s) {
 inline std::uint32_t clipped(std::uint64_t v) {
     return static_cast<std::uint32_t>(v >= limit_32 ? limit_32 : v);
 }
-inline std::uint16_t flags_of(const record& r) { return r.size == 0 ? 0x0800 : 0x0808; }
+inline std::uint16_t flags_of(const record& r) {
+    return r.size == 0 ? 0x0800 : 0x0808;
+}
 
 /// The local header, with the 'FB' field that pads the data to its alignment.
 inline void local_header(detail::wire_writer& w, const record& r, std::uint64_t alignment) {

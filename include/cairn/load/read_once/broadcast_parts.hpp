@@ -133,8 +133,7 @@ private:
                              .expected = "a window of " + to_string(p.shape) + " " +
                                          std::string(name_of(p.type)) +
                                          " elements, as stored, or what they convert to",
-                             .found = to_string(view.shape) + " " +
-                                      std::string(name_of(view.type)),
+                             .found = to_string(view.shape) + " " + std::string(name_of(view.type)),
                              .remedy = "the planner's resolve_tensor gives another"});
     }
     void close(shared_part& p) {

@@ -20,7 +20,7 @@ namespace cairn::detail {
 struct plane_place {
     bool given = false;
     int plane_id = 0;  ///< Which of the job's planes: all ranks of one have the same number.
-    int rank = 0;   ///< Among those on it.
+    int rank = 0;      ///< Among those on it.
     int size = 1;
 
     /// Whether the plane's ranks are the job's, by the same numbers.
@@ -82,8 +82,9 @@ inline std::vector<std::vector<int>> plane_groups(const std::vector<plane_place>
                    to_string(p));
         if (members.empty()) members.assign(static_cast<std::size_t>(p.size), -1);
         if (members.size() != static_cast<std::size_t>(p.size))
-            refuse(r, "data plane " + std::to_string(p.plane_id) + " to have " +
-                          std::to_string(members.size()) + " ranks, as on other ranks",
+            refuse(r,
+                   "data plane " + std::to_string(p.plane_id) + " to have " +
+                       std::to_string(members.size()) + " ranks, as on other ranks",
                    to_string(p));
         auto& seat = members[static_cast<std::size_t>(p.rank)];
         if (seat >= 0) refuse(r, "another than rank " + std::to_string(seat), to_string(p));
@@ -93,8 +94,8 @@ inline std::vector<std::vector<int>> plane_groups(const std::vector<plane_place>
     for (auto& [group, members] : groups) {
         auto const lacking = std::find(members.begin(), members.end(), -1);
         if (lacking != members.end()) {
-            auto const there = std::find_if(members.begin(), members.end(),
-                                            [](int r) { return r >= 0; });
+            auto const there =
+                std::find_if(members.begin(), members.end(), [](int r) { return r >= 0; });
             refuse(static_cast<std::size_t>(*there),
                    "all ranks of data plane " + std::to_string(group) + " in this load",
                    "no rank that is its rank " + std::to_string(lacking - members.begin()));

@@ -126,8 +126,10 @@ inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>&
         // Both trials are of ordinary parts: one that is half of everything tells nothing.
         std::uint64_t tried[2] = {0, 0};
         for (auto const* f : shared) {
-            auto const way = f->bytes > total / 4 ? 2u : tried[0] < trial ? 0u
-                             : tried[1] < trial ? 1u : 2u;
+            auto const way = f->bytes > total / 4 ? 2u
+                             : tried[0] < trial   ? 0u
+                             : tried[1] < trial   ? 1u
+                                                  : 2u;
             if (way < 2) tried[way] += f->bytes;
             of[way].push_back(f);
         }
@@ -143,9 +145,9 @@ inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>&
                 static_cast<double>(plans.size()));
             done += f->bytes;
             for (std::size_t r = 0; r < plans.size(); ++r)
-                out[r].items.push_back({f->items[r],
-                                  std::min(reader, static_cast<std::uint32_t>(plans.size() - 1)),
-                                  static_cast<sharing>(way)});
+                out[r].items.push_back(
+                    {f->items[r], std::min(reader, static_cast<std::uint32_t>(plans.size() - 1)),
+                     static_cast<sharing>(way)});
         }
     }
     return out;
@@ -212,8 +214,8 @@ inline shared_plan get_shared(wire_reader& r, const load_plan& plan, int ranks) 
         auto const way = static_cast<sharing>(how);
         if ((way == sharing::once && !shared.once) || (way == sharing::later && !shared.later))
             wire_reader::fail("a part without a turn");
-        shared.items.push_back({static_cast<std::uint32_t>(item),
-                                static_cast<std::uint32_t>(reader), way});
+        shared.items.push_back(
+            {static_cast<std::uint32_t>(item), static_cast<std::uint32_t>(reader), way});
     }
     if (r.left() != 0) wire_reader::fail("bytes after the shared items");
     return shared;

@@ -57,8 +57,8 @@ CAIRN_DECL std::string big_int::to_string() const {
 CAIRN_DECL void big_int::trim() {
     while (!bytes_.empty()) {
         bool const sign = bytes_.size() > 1 && (bytes_[bytes_.size() - 2] & 0x80) != 0;
-        bool const last_is_sign = (bytes_.back() == 0x00 && !sign) ||
-                                  (bytes_.back() == 0xff && sign);
+        bool const last_is_sign =
+            (bytes_.back() == 0x00 && !sign) || (bytes_.back() == 0xff && sign);
         if (!last_is_sign) break;
         bytes_.pop_back();
     }

@@ -64,13 +64,12 @@ CAIRN_DECL void check_metadata(const metadata& m) {
                                         .found = std::to_string(at.length)});
         auto& f = files[at.file];
         if (!detail::fits_in(at.offset, at.length, f.size))
-            throw error(errc::corrupt,
-                        {.fqn = fqn,
-                         .file = at.file,
-                         .expected = "an item within the file's " + std::to_string(f.size) +
-                                     " bytes",
-                         .found = std::to_string(at.length) + " bytes at " +
-                                  std::to_string(at.offset)});
+            throw error(
+                errc::corrupt,
+                {.fqn = fqn,
+                 .file = at.file,
+                 .expected = "an item within the file's " + std::to_string(f.size) + " bytes",
+                 .found = std::to_string(at.length) + " bytes at " + std::to_string(at.offset)});
         f.items.push_back({at.offset, at.offset + at.length, &fqn, &at, tensor, region});
     };
     for (auto const& [fqn, entry] : m.entries) {

@@ -29,9 +29,9 @@ CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& exten
     std::uint64_t covered = 0;
     for (std::size_t i = 0; i < boxes.size(); ++i) {
         if (!lies_within(boxes[i], extents)) {
-            throw error(errc::invalid_plan, {.fqn = fqn,
-                                             .expected = "chunks within " + to_string(extents),
-                                             .found = name(i)});
+            throw error(
+                errc::invalid_plan,
+                {.fqn = fqn, .expected = "chunks within " + to_string(extents), .found = name(i)});
         }
         covered += static_cast<std::uint64_t>(boxes[i].volume());
     }
@@ -53,12 +53,12 @@ CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& exten
         if (!boxes[i].empty()) order.push_back(i);
     if (extents.empty()) {
         if (order.size() > 1)
-            throw error(errc::invalid_plan, {.fqn = fqn, .expected = "one chunk of a 0-d tensor",
+            throw error(errc::invalid_plan, {.fqn = fqn,
+                                             .expected = "one chunk of a 0-d tensor",
                                              .found = std::to_string(order.size())});
     } else {
-        std::sort(order.begin(), order.end(), [&](auto a, auto b) {
-            return boxes[a].offsets[dim] < boxes[b].offsets[dim];
-        });
+        std::sort(order.begin(), order.end(),
+                  [&](auto a, auto b) { return boxes[a].offsets[dim] < boxes[b].offsets[dim]; });
         std::multimap<std::int64_t, std::size_t> active;  // by end
         std::uint64_t compared = 0;
         for (auto i : order) {
@@ -69,15 +69,16 @@ CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& exten
                 if (covered == static_cast<std::uint64_t>(extents.product()) &&
                     !detail::tiling::is_exact(extents, boxes))
                     throw error(errc::invalid_plan,
-                                {.fqn = fqn, .expected = "chunks that do not overlap",
+                                {.fqn = fqn,
+                                 .expected = "chunks that do not overlap",
                                  .found = std::to_string(boxes.size()) + " of which some do"});
                 break;
             }
             for (auto const& [end, j] : active) {
                 if (overlaps(boxes[i], boxes[j])) {
-                    throw error(errc::invalid_plan,
-                                {.fqn = fqn, .expected = "chunks that do not overlap",
-                                 .found = name(j) + " and " + name(i)});
+                    throw error(errc::invalid_plan, {.fqn = fqn,
+                                                     .expected = "chunks that do not overlap",
+                                                     .found = name(j) + " and " + name(i)});
                 }
             }
             active.emplace(boxes[i].end(dim), i);
@@ -105,13 +106,13 @@ CAIRN_DECL void check_offsets(const std::string& fqn, std::span<const box> boxes
     auto const name = [&](std::size_t i) {
         return to_string(boxes[i]) + (who ? " of " + who(i) : std::string());
     };
-    auto const clash =
-        std::adjacent_find(order.begin(), order.end(), [&](auto a, auto b) {
-            return boxes[a].offsets == boxes[b].offsets;
-        });
+    auto const clash = std::adjacent_find(order.begin(), order.end(), [&](auto a, auto b) {
+        return boxes[a].offsets == boxes[b].offsets;
+    });
     if (clash == order.end()) return;
     throw error(errc::invalid_plan,
-                {.fqn = fqn, .expected = "one chunk at each offset, as PyTorch tells them apart",
+                {.fqn = fqn,
+                 .expected = "one chunk at each offset, as PyTorch tells them apart",
                  .found = name(clash[0]) + " and " + name(clash[1]),
                  .remedy = "leave boxes without elements out of the plan"});
 }

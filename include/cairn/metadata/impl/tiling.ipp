@@ -30,8 +30,7 @@ CAIRN_DECL bool tiling::is_exact(const index_vector& shape, std::span<const box>
         };
         whole = times(whole, minus(power(shape[d]), 1));
         for (std::size_t i = 0; i < boxes.size(); ++i)
-            terms[i] = times(terms[i],
-                             minus(power(boxes[i].end(d)), power(boxes[i].offsets[d])));
+            terms[i] = times(terms[i], minus(power(boxes[i].end(d)), power(boxes[i].offsets[d])));
     }
     std::uint64_t sum = 0;
     for (auto const t : terms) sum = (sum + t) % prime;

@@ -51,9 +51,13 @@ CAIRN_DECL value::value(tuple_t t) : v_(std::move(t)) {}
 
 CAIRN_DECL value::value(dict_t d) : v_(std::move(d)) {}
 
-CAIRN_DECL value value::list(std::vector<value> items) { return value(list_t(std::move(items))); }
+CAIRN_DECL value value::list(std::vector<value> items) {
+    return value(list_t(std::move(items)));
+}
 
-CAIRN_DECL value value::tuple(std::vector<value> items) { return value(tuple_t{std::move(items)}); }
+CAIRN_DECL value value::tuple(std::vector<value> items) {
+    return value(tuple_t{std::move(items)});
+}
 
 CAIRN_DECL value value::dict(std::vector<std::pair<value, value>> items) {
     return value(dict_t{std::move(items)});

@@ -36,7 +36,8 @@ CAIRN_DECL std::vector<std::byte> describe_state(const leaves_by_name& given) {
             continue;
         }
         if (t->shards.size() != 1 || !(t->shards[0].region == box::whole(t->global_shape)))
-            throw error(errc::invalid_state, {.fqn = name, .expected = "the whole tensor",
+            throw error(errc::invalid_state, {.fqn = name,
+                                              .expected = "the whole tensor",
                                               .found = std::to_string(t->shards.size()) + " shards",
                                               .remedy = "get it with full_state_dict"});
         if (t->global_shape.empty())
@@ -67,7 +68,7 @@ CAIRN_DECL std::vector<std::byte> describe_state(const leaves_by_name& given) {
 using targets_of_given = std::map<std::size_t, std::vector<const flat_leaf*>>;
 
 CAIRN_DECL targets_of_given find_targets(const gather_schedule& schedule,
-                                     const leaves_by_name& wanted) {
+                                         const leaves_by_name& wanted) {
     std::map<std::string_view, std::size_t> given;
     for (std::size_t i = 0; i < schedule.tensors().size(); ++i)
         given.emplace(schedule.tensors()[i].fqn, i);
@@ -84,7 +85,7 @@ CAIRN_DECL targets_of_given find_targets(const gather_schedule& schedule,
 
 /// The same on the other side. Tensors are this rank's own, yet to be filled.
 CAIRN_DECL state_dict described_state(const gather_schedule& schedule, wire_reader& r,
-                                  const targets_of_given& targets) {
+                                      const targets_of_given& targets) {
     state_dict d;
     auto const add = [&](const gather_schedule::tensor& t, const flat_leaf* own) {
         auto leaf = std::make_shared<tensor_leaf>();
@@ -187,8 +188,8 @@ CAIRN_DECL void broadcast_state(erased_communicator& comm, const std::vector<giv
 
     for (auto& p : parts) {
         for (std::size_t round = 0; round < p.schedule->rounds(); ++round) {
-            auto const o = ex.broadcast(ex.attempt(
-                [&] { return p.whole ? p.send(round) : std::vector<std::byte>(); }));
+            auto const o = ex.broadcast(
+                ex.attempt([&] { return p.whole ? p.send(round) : std::vector<std::byte>(); }));
             if (!o.failures.empty()) throw error(o.failures, true);
             p.receive(round, o.payload.data());
         }

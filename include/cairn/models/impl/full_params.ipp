@@ -30,8 +30,7 @@ CAIRN_DECL full_params::~full_params() {
         auto const& own = e.what.as_tensor();
         if (!own.writable || own.number) continue;
         auto const whole = whole_.at(e.fqn).view();
-        for (auto const& s : own.shards)
-            copy_elements(subview(whole, s.region), s.target_view());
+        for (auto const& s : own.shards) copy_elements(subview(whole, s.region), s.target_view());
     }
 }
 

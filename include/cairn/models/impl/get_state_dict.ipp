@@ -139,9 +139,8 @@ CAIRN_DECL state_dict optimizer_dict(const std::vector<optimizer_group>& groups,
                     n.set_other_keys(std::move(others));
                     out[before + p.fqn + "." + name] = std::move(n);
                 };
-                for_each_node(p.state, "", [&](const std::string& name, node& n) {
-                    add("state.", name, n);
-                });
+                for_each_node(p.state, "",
+                              [&](const std::string& name, node& n) { add("state.", name, n); });
                 for (auto const& h : g.hyperparameters) add("param_groups.", h.name, h.get());
             } else if (!p.state.empty()) {
                 auto& n = state[p.fqn];

@@ -32,9 +32,9 @@ CAIRN_DECL void check(const assignment& a) {
     auto const* to = a.to->tensor();
     auto const* from = a.from->tensor();
     if ((to == nullptr) != (from == nullptr))
-        throw error(errc::kind_mismatch,
-                    {.fqn = a.to->fqn, .expected = to != nullptr ? "a tensor" : "a value",
-                     .found = from != nullptr ? "a tensor" : "a value"});
+        throw error(errc::kind_mismatch, {.fqn = a.to->fqn,
+                                          .expected = to != nullptr ? "a tensor" : "a value",
+                                          .found = from != nullptr ? "a tensor" : "a value"});
     if (to != nullptr) (void)pieces_to_copy(a.to->fqn, *from, *to);
 }
 

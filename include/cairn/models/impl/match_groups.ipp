@@ -103,13 +103,13 @@ CAIRN_DECL std::vector<new_value> match_groups(const std::vector<optimizer_group
                 } else if (!(*found == it->second)) {
                     agreed = false;
                     if (strict)
-                        throw error(errc::invalid_state,
-                                    {.fqn = here + "." + h.name,
-                                     .expected = "one value for all parameters of the group",
-                                     .found = "one for '" + *whose + "' and another for '" + fqn +
-                                              "'",
-                                     .remedy = "group parameters as they were saved; strict = "
-                                               "false keeps the group's own value"});
+                        throw error(
+                            errc::invalid_state,
+                            {.fqn = here + "." + h.name,
+                             .expected = "one value for all parameters of the group",
+                             .found = "one for '" + *whose + "' and another for '" + fqn + "'",
+                             .remedy = "group parameters as they were saved; strict = "
+                                       "false keeps the group's own value"});
                 }
             }
             if (found != nullptr && agreed) out.emplace_back(&h, *found);

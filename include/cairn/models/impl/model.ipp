@@ -22,17 +22,18 @@ CAIRN_DECL std::string model_visitor::full(std::string_view name) const {
     return canonical_fqn(prefix_ + std::string(name), *rules_);
 }
 
-CAIRN_DECL model_tensors model_visitor::take() && { return std::move(found_); }
+CAIRN_DECL model_tensors model_visitor::take() && {
+    return std::move(found_);
+}
 
 CAIRN_DECL void model_visitor::add(std::string_view name, model_entry e) {
     auto const fqn = e.fqn;
     auto given = prefix_ + std::string(name);
     if (!found_.add(std::move(e)))
-        throw error(errc::invalid_state,
-                    {.fqn = fqn,
-                     .expected = "one tensor of this name",
-                     .found = "'" + seen_[fqn] + "' and '" + given + "'",
-                     .remedy = "change fqn_rules if they strip too much"});
+        throw error(errc::invalid_state, {.fqn = fqn,
+                                          .expected = "one tensor of this name",
+                                          .found = "'" + seen_[fqn] + "' and '" + given + "'",
+                                          .remedy = "change fqn_rules if they strip too much"});
     seen_.emplace(fqn, std::move(given));
 }
 

@@ -74,8 +74,8 @@ CAIRN_DECL std::vector<std::string> model_tensors::other_names(const std::string
     return names;
 }
 
-CAIRN_DECL model_tensors model_tensors::only(
-    const std::function<bool(const model_entry&)>& keep) const {
+CAIRN_DECL model_tensors
+model_tensors::only(const std::function<bool(const model_entry&)>& keep) const {
     model_tensors out;
     for (auto const& e : entries_)
         if (keep(e)) out.add(e);

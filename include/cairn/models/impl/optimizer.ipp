@@ -40,9 +40,13 @@ CAIRN_DECL void optimizer_visitor::parameter(std::string_view fqn, state_dict st
     add({std::string(fqn), {}, std::move(state), {}});
 }
 
-CAIRN_DECL void optimizer_visitor::group() { groups_.emplace_back(); }
+CAIRN_DECL void optimizer_visitor::group() {
+    groups_.emplace_back();
+}
 
-CAIRN_DECL std::vector<optimizer_group> optimizer_visitor::take() && { return std::move(groups_); }
+CAIRN_DECL std::vector<optimizer_group> optimizer_visitor::take() && {
+    return std::move(groups_);
+}
 
 CAIRN_DECL void optimizer_visitor::add(cairn::hyperparameter h) {
     current().hyperparameters.push_back(std::move(h));
@@ -76,7 +80,8 @@ CAIRN_DECL std::vector<optimizer_group> named_groups(optimizer_visitor v,
             auto const [it, fresh] = seen.emplace(p.fqn, g);
             if (!fresh)
                 throw error(errc::invalid_state,
-                            {.fqn = p.fqn, .expected = "each parameter in one group",
+                            {.fqn = p.fqn,
+                             .expected = "each parameter in one group",
                              .found = "it in group " + std::to_string(it->second) + " and in " +
                                       std::to_string(g)});
         }

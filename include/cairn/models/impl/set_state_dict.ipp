@@ -27,19 +27,19 @@ CAIRN_DECL void set_state(const std::vector<given_part>& parts, const state_dict
         all.push_back({&p, std::make_shared<const leaves_by_name>(*p.given)});
     visit_all(all);
     for (auto& p : all)
-        p.change = std::make_unique<state_change>(p.whole, *p.target, p.part->visit,
-                                                  options.strict, p.part->of_what, false);
+        p.change = std::make_unique<state_change>(p.whole, *p.target, p.part->visit, options.strict,
+                                                  p.part->of_what, false);
     for (auto& p : all) p.change->set_values();
     for (auto& p : all) p.change->copy_tensors();
 }
 
 CAIRN_DECL std::unique_ptr<visited_state> visited_model(const model_tensors& tensors) {
     name_set elsewhere(tensors.elsewhere().begin(), tensors.elsewhere().end());
-    return std::unique_ptr<visited_state>(new visited_state{
-        leaves_by_name(model_dict(tensors)),
-        [elsewhere = std::move(elsewhere)](const std::string& name) {
-            return lies_at_or_below(name, elsewhere);
-        }});
+    return std::unique_ptr<visited_state>(
+        new visited_state{leaves_by_name(model_dict(tensors)),
+                          [elsewhere = std::move(elsewhere)](const std::string& name) {
+                              return lies_at_or_below(name, elsewhere);
+                          }});
 }
 
 CAIRN_DECL std::unique_ptr<visited_state> visited_optimizers(const model_tensors& all,

@@ -27,8 +27,7 @@ CAIRN_DECL void numbers_before_visit::check(const char* of_what) const {
         if (std::equal(n.before.begin(), n.before.end(), n.data)) continue;
         throw error(errc::invalid_state,
                     {.fqn = *n.name,
-                     .expected = std::string("visits of the ") + of_what +
-                                 " to change nothing",
+                     .expected = std::string("visits of the ") + of_what + " to change nothing",
                      .found = "that visiting overwrites the number that was given",
                      .remedy = "show a number that is kept in another type as "
                                "cairn::converted<float>(number)"});
@@ -79,8 +78,7 @@ CAIRN_DECL void state_change::set_values() {
     for (auto const* a : transient_) {
         if (!same_content(*a->from->tensor(), *a->to->tensor())) refuse_transient(*a);
     }
-    for (auto const& [h, v] : values_)
-        set("hyperparameter '" + h->name + "'", h->get, h->set, v);
+    for (auto const& [h, v] : values_) set("hyperparameter '" + h->name + "'", h->get, h->set, v);
     for (auto const& a : pairs_) {
         if (auto const* o = a.to->value()) {
             if (o->set) set(a.to->fqn, o->get, o->set, a.from->value()->get());
@@ -105,8 +103,7 @@ CAIRN_DECL void state_change::find_transient(const visit_function& visit, bool t
     auto const suspect = [&](const assignment& a) {
         auto const* to = a.to->tensor();
         return to != nullptr && to->keep != nullptr && !to->number &&
-               to->global_shape.product() != 0 &&
-               (to_come || !same_memory(*a.from->tensor(), *to));
+               to->global_shape.product() != 0 && (to_come || !same_memory(*a.from->tensor(), *to));
     };
     if (std::none_of(pairs_.begin(), pairs_.end(), suspect)) return;
     auto const again = visit();

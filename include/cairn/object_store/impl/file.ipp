@@ -53,7 +53,9 @@ CAIRN_DECL file_store::writer& file_store::writer::operator=(writer&& other) noe
     return *this;
 }
 
-CAIRN_DECL file_store::writer::~writer() { discard(); }
+CAIRN_DECL file_store::writer::~writer() {
+    discard();
+}
 
 template <class F>
 void file_store::writer::final_if_it_fails(F&& f) {
@@ -99,8 +101,7 @@ CAIRN_DECL void file_store::writer::finish(bool durable) {
             if (nested_) detail::sync_directory(path_.substr(0, path_.rfind('/')));
         }
         if (!detail::names_it(fd_.get(), path_))
-            throw error(errc::io,
-                        {.file = path_, .found = "it was removed while being written"});
+            throw error(errc::io, {.file = path_, .found = "it was removed while being written"});
     });
     try {
         fd_.close(path_);
@@ -132,8 +133,7 @@ std::optional<detail::unique_fd> file_store::open_existing(std::string_view name
     auto const file = full(name).string();
     detail::unique_fd fd(detail::retry_interrupted(
         [&] { return ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
-    if (fd.get() < 0 && errno != ENOENT && errno != ENOTDIR)
-        refuse(errno, file, "cannot open it");
+    if (fd.get() < 0 && errno != ENOENT && errno != ENOTDIR) refuse(errno, file, "cannot open it");
     if (fd.get() < 0 || !S_ISREG(detail::status_of(fd.get(), file).st_mode)) return {};
     return fd;
 }
@@ -159,9 +159,8 @@ CAIRN_DECL file_store::writer file_store::create(std::string_view name, std::uin
                                                  bool durable) {
     auto const file = full(name);
     detail::make_directories(file.parent_path());
-    detail::unique_fd fd(detail::retry_interrupted([&] {
-        return ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    }));
+    detail::unique_fd fd(detail::retry_interrupted(
+        [&] { return ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); }));
     if (fd.get() < 0) detail::fail(errno, file.string(), "cannot create it");
     int const raw = fd.get();
     bool const nested = name.find('/') != name.npos;
@@ -239,8 +238,7 @@ CAIRN_DECL std::vector<object_info> file_store::list() {
 CAIRN_DECL void file_store::remove(std::string_view name) {
     auto const file = full(name);
     detail::remove_file_below(dir_.string(), name);
-    if (name.find('/') != name.npos)
-        detail::sync_directory(file.parent_path().string());
+    if (name.find('/') != name.npos) detail::sync_directory(file.parent_path().string());
 }
 
 CAIRN_DECL void file_store::sync() {

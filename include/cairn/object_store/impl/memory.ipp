@@ -47,7 +47,9 @@ CAIRN_DECL memory_store::writer& memory_store::writer::operator=(writer&& other)
     return *this;
 }
 
-CAIRN_DECL memory_store::writer::~writer() { discard(); }
+CAIRN_DECL memory_store::writer::~writer() {
+    discard();
+}
 
 CAIRN_DECL void memory_store::writer::write(std::uint64_t at, byte_span b) {
     if (!s_ || at > bytes_.size() || b.size() > bytes_.size() - at)
@@ -62,15 +64,14 @@ CAIRN_DECL void memory_store::writer::write(std::uint64_t at, byte_span b) {
 CAIRN_DECL void memory_store::writer::finish(bool) {
     auto const s = std::move(s_);
     if (!s)
-        throw error(errc::invalid_argument, {.file = "memory:" + key_,
-                                             .expected = "one finish",
-                                             .found = "a second one"});
+        throw error(errc::invalid_argument,
+                    {.file = "memory:" + key_, .expected = "one finish", .found = "a second one"});
     auto const made = std::make_shared<object>(object{std::move(bytes_), 0});
     std::lock_guard const lock(s->m);
     auto const it = s->begun.find(key_);
     if (it == s->begun.end() || it->second != number_)
-        throw error(errc::io, {.file = "memory:" + key_,
-                               .found = "it was removed while being written"});
+        throw error(errc::io,
+                    {.file = "memory:" + key_, .found = "it was removed while being written"});
     made->version = ++s->versions;
     s->begun.erase(it);
     s->objects[key_] = made;
@@ -169,9 +170,10 @@ CAIRN_DECL std::string memory_store::key(std::string_view name) const {
 }
 
 CAIRN_DECL error memory_store::no_room(std::string_view name, std::uint64_t size) {
-    return {errc::io, {.file = describe(name),
-                       .expected = std::to_string(size) + " bytes of memory",
-                       .found = "less"}};
+    return {errc::io,
+            {.file = describe(name),
+             .expected = std::to_string(size) + " bytes of memory",
+             .found = "less"}};
 }
 
 CAIRN_DECL std::string memory_store::words(const object_tag& t) {
@@ -180,8 +182,7 @@ CAIRN_DECL std::string memory_store::words(const object_tag& t) {
 
 CAIRN_DECL object_tag memory_store::tag_of(const std::string& full) const {
     auto const it = s_->objects.find(full);
-    return it == s_->objects.end() ? object_tag{}
-                                   : object_tag{std::to_string(it->second->version)};
+    return it == s_->objects.end() ? object_tag{} : object_tag{std::to_string(it->second->version)};
 }
 
 }  // namespace cairn

@@ -15,7 +15,9 @@
 
 namespace cairn::detail {
 
-CAIRN_DECL std::string system_text(int e) { return boost::system::generic_category().message(e); }
+CAIRN_DECL std::string system_text(int e) {
+    return boost::system::generic_category().message(e);
+}
 
 CAIRN_DECL void fail(int e, const std::string& path, const char* what) {
     auto const text = std::string(what) + ": " + system_text(e);
@@ -123,11 +125,10 @@ CAIRN_DECL void make_directories(const std::filesystem::path& p) {
 CAIRN_DECL void remove_file_below(const std::string& directory, std::string_view name) {
     auto const path = directory + "/" + std::string(name);
     auto const refuse_link = [&] {
-        throw error(errc::unsupported,
-                    {.file = path,
-                     .expected = "a file",
-                     .found = "a symbolic link on the way to it",
-                     .remedy = "remove it by hand if it is not needed"});
+        throw error(errc::unsupported, {.file = path,
+                                        .expected = "a file",
+                                        .found = "a symbolic link on the way to it",
+                                        .remedy = "remove it by hand if it is not needed"});
     };
     unique_fd at(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (at.get() < 0) {
@@ -138,8 +139,8 @@ CAIRN_DECL void remove_file_below(const std::string& directory, std::string_view
     for (auto slash = name.find('/'); slash != name.npos; slash = name.find('/')) {
         std::string const part(name.substr(0, slash));
         name.remove_prefix(slash + 1);
-        unique_fd next(::openat(at.get(), part.c_str(),
-                                O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+        unique_fd next(
+            ::openat(at.get(), part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
         if (next.get() < 0) {
             auto const e = errno;
             if (::fstatat(at.get(), part.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0 &&

@@ -16,7 +16,9 @@
 namespace cairn::detail {
 
 CAIRN_DECL write_back::write_back(int fd, bool on) noexcept
-    : how_(!on ? off : has_ranges(fd) ? ranges : whole) {}
+    : how_(!on              ? off
+           : has_ranges(fd) ? ranges
+                            : whole) {}
 
 CAIRN_DECL int write_back::wrote(int fd, std::uint64_t n) noexcept {
     auto const how = how_.load(std::memory_order_relaxed);
@@ -24,8 +26,7 @@ CAIRN_DECL int write_back::wrote(int fd, std::uint64_t n) noexcept {
     waiting_ = 0;
     if (how == ranges) {
         // Waits for the stretch before, which the disk has had the time of this one for.
-        if (::sync_file_range(fd, 0, 0,
-                              SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE) == 0)
+        if (::sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE) == 0)
             return 0;
         if (errno != ENOSYS && errno != EOPNOTSUPP && errno != EINVAL && errno != ESPIPE)
             return errno;

@@ -36,13 +36,14 @@ CAIRN_DECL std::pair<std::vector<save_plan>, metadata> default_planner::create_g
     std::vector<save_plan> all) {
     return sides_->save.create_global(std::move(all));
 }
-CAIRN_DECL save_plan default_planner::finish_save_plan(save_plan plan) { return plan; }
+CAIRN_DECL save_plan default_planner::finish_save_plan(save_plan plan) {
+    return plan;
+}
 CAIRN_DECL item_data default_planner::resolve_data(const write_item& item) {
     return sides_->save.resolve(item);
 }
 
-CAIRN_DECL void default_planner::set_up_load(flat_state& state, const metadata& m, int rank,
-                                             bool) {
+CAIRN_DECL void default_planner::set_up_load(flat_state& state, const metadata& m, int rank, bool) {
     sides_->load.set_up(state, m, rank);
 }
 CAIRN_DECL load_plan default_planner::create_local_load_plan() {

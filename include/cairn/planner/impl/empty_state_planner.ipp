@@ -69,19 +69,17 @@ CAIRN_DECL void empty_state_planner::set_up_load(flat_state& state, const metada
                     make(fqn, entry, state), holes);
     }
     if (state.empty() && !options_.prefix.empty())
-        throw error(errc::missing_key,
-                    {.fqn = options_.prefix,
-                     .found = "a prefix that matches none of " +
-                              std::to_string(m.entries.size()) + " keys",
-                     .remedy = m.entries.empty() ? std::string()
-                                                 : "keys look like '" +
-                                                       m.entries.begin()->first + "'"});
+        throw error(
+            errc::missing_key,
+            {.fqn = options_.prefix,
+             .found = "a prefix that matches none of " + std::to_string(m.entries.size()) + " keys",
+             .remedy = m.entries.empty() ? std::string()
+                                         : "keys look like '" + m.entries.begin()->first + "'"});
     inner_.set_up_load(state, m, rank, coordinator);
 }
 CAIRN_DECL bool empty_state_planner::wanted(std::string_view fqn) const {
     auto const& p = options_.prefix;
-    return p.empty() ||
-           (fqn.starts_with(p) && (fqn.size() == p.size() || fqn[p.size()] == '.'));
+    return p.empty() || (fqn.starts_with(p) && (fqn.size() == p.size() || fqn[p.size()] == '.'));
 }
 CAIRN_DECL node empty_state_planner::make(
     const std::string& fqn, const std::variant<tensor_metadata, value_metadata>& entry,

@@ -38,7 +38,8 @@ CAIRN_DECL std::shared_ptr<tensor_leaf> clone_leaf(const tensor_leaf& from) {
 CAIRN_DECL void check_alike(const std::string& fqn, const tensor_leaf& from,
                             const tensor_leaf& to) {
     if (from.global_shape != to.global_shape)
-        throw error(errc::shape_mismatch, {.fqn = fqn, .expected = to_string(to.global_shape),
+        throw error(errc::shape_mismatch, {.fqn = fqn,
+                                           .expected = to_string(to.global_shape),
                                            .found = to_string(from.global_shape)});
     if (from.type != to.type && !from.shards.empty() && !to.shards.empty())
         throw error(errc::dtype_mismatch, {.fqn = fqn,
@@ -47,15 +48,15 @@ CAIRN_DECL void check_alike(const std::string& fqn, const tensor_leaf& from,
     for (auto const* leaf : {&from, &to})
         for (auto const& s : leaf->shards)
             if (!lies_within(s.region, leaf->global_shape) || s.view.shape != s.region.shape)
-                throw error(errc::invalid_state,
-                            {.fqn = fqn,
-                             .expected = "shards within " + to_string(leaf->global_shape) +
-                                         ", each with memory of its size",
-                             .found = to_string(s.region) + " in memory of " +
-                                      to_string(s.view.shape)});
+                throw error(
+                    errc::invalid_state,
+                    {.fqn = fqn,
+                     .expected = "shards within " + to_string(leaf->global_shape) +
+                                 ", each with memory of its size",
+                     .found = to_string(s.region) + " in memory of " + to_string(s.view.shape)});
     if (!to.writable && !to.shards.empty())
-        throw error(errc::invalid_state, {.fqn = fqn, .expected = "memory to copy into",
-                                          .found = "a const tensor"});
+        throw error(errc::invalid_state,
+                    {.fqn = fqn, .expected = "memory to copy into", .found = "a const tensor"});
 }
 
 CAIRN_DECL bool same_memory(const tensor_leaf& a, const tensor_leaf& b) {
@@ -99,7 +100,8 @@ CAIRN_DECL std::vector<copied_piece> pieces_to_copy(const std::string& fqn, cons
     for (std::size_t j = 0; j < to.shards.size(); ++j) {
         if (filled[j] == to.shards[j].region.volume()) continue;
         throw error(errc::invalid_state,
-                    {.fqn = fqn, .expected = "all of " + to_string(to.shards[j].region),
+                    {.fqn = fqn,
+                     .expected = "all of " + to_string(to.shards[j].region),
                      .found = std::to_string(filled[j]) + " of its elements on this rank",
                      .remedy = "give a full state dict, or one laid out as the model is"});
     }

@@ -52,8 +52,7 @@ public:
 private:
     bool walk(const node& n) {
         if (at_.size() > 200)
-            throw error(errc::invalid_state,
-                        {.fqn = name(), .found = "nesting deeper than 200"});
+            throw error(errc::invalid_state, {.fqn = name(), .found = "nesting deeper than 200"});
         auto const& c = n.raw();
         auto const first = out_.leaves.size();
         if (auto const* d = std::get_if<1>(&c)) {
@@ -132,9 +131,11 @@ private:
     template <class F>
     void were_one(std::size_t first, F assign) {
         if (first == out_.leaves.size()) return;
-        auto const here = std::make_shared<older_leaf>(
-            older_leaf{name(), [assign](const value& v) { assign(v, false); }, {},
-                       [assign](const value& v) { assign(v, true); }});
+        auto const here =
+            std::make_shared<older_leaf>(older_leaf{name(),
+                                                    [assign](const value& v) { assign(v, false); },
+                                                    {},
+                                                    [assign](const value& v) { assign(v, true); }});
         for (auto i = first; i < out_.leaves.size(); ++i) {
             auto& outermost = outermost_[i];
             if (outermost == nullptr)
@@ -166,8 +167,7 @@ private:
     }
     void walk_value(const std::shared_ptr<value_node>& owner, value& v) {
         if (at_.size() > 200)
-            throw error(errc::invalid_state,
-                        {.fqn = name(), .found = "nesting deeper than 200"});
+            throw error(errc::invalid_state, {.fqn = name(), .found = "nesting deeper than 200"});
         auto const first = out_.leaves.size();
         auto const set = [owner, &v](const value& loaded, bool only_check) {
             if (!only_check) v = loaded;
@@ -200,8 +200,7 @@ private:
         auto const& how = t.number->how;
         auto leaf = show(how, t.type);
         if (how->number != nullptr) {
-            auto const [it, fresh] =
-                numbers_.try_emplace({how->number, t.type, t.writable}, leaf);
+            auto const [it, fresh] = numbers_.try_emplace({how->number, t.type, t.writable}, leaf);
             if (!fresh) leaf = it->second;
         }
         leaf.per_rank = t.per_rank;
@@ -217,7 +216,8 @@ private:
 
     std::string key_name(const value& key) const {
         if (auto s = older_keys::key_name(key)) return *s;
-        throw error(errc::invalid_state, {.fqn = name(), .expected = "keys that are str or int",
+        throw error(errc::invalid_state, {.fqn = name(),
+                                          .expected = "keys that are str or int",
                                           .found = std::string(key.kind_name())});
     }
 
@@ -249,7 +249,8 @@ private:
         auto const [it, fresh] = seen_.try_emplace(f.fqn, out_.leaves.size());
         if (!fresh)
             throw error(errc::invalid_state,
-                        {.fqn = f.fqn, .expected = "one entry of this name",
+                        {.fqn = f.fqn,
+                         .expected = "one entry of this name",
                          .found = "two paths that join to it, of " +
                                   std::to_string(out_.leaves[it->second].path.size()) + " and " +
                                   std::to_string(at_.size()) + " parts",
@@ -267,7 +268,9 @@ private:
     std::map<std::tuple<const void*, dtype, bool>, tensor_leaf> numbers_;
 };
 
-CAIRN_DECL void add_leaves(flattened& to, const state_dict& d) { flattener(to).walk(d); }
+CAIRN_DECL void add_leaves(flattened& to, const state_dict& d) {
+    flattener(to).walk(d);
+}
 
 }  // namespace cairn::detail
 

@@ -13,7 +13,9 @@ CAIRN_DECL std::vector<std::string> fqn_rules::usual_wrappers() {
     return {"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"};
 }
 
-CAIRN_DECL std::vector<std::string> fqn_rules::usual_outermost() { return {"module"}; }
+CAIRN_DECL std::vector<std::string> fqn_rules::usual_outermost() {
+    return {"module"};
+}
 
 CAIRN_DECL std::string canonical_fqn(std::string_view name, const fqn_rules& rules) {
     auto const is_one_of = [](std::string_view part, const std::vector<std::string>& all) {

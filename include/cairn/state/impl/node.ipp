@@ -95,8 +95,8 @@ CAIRN_DECL void node::check(const value& v) const {
 }
 
 CAIRN_DECL void node::set_other_keys(std::vector<std::string> keys) {
-    others_ = keys.empty() ? nullptr
-                           : std::make_shared<const std::vector<std::string>>(std::move(keys));
+    others_ =
+        keys.empty() ? nullptr : std::make_shared<const std::vector<std::string>>(std::move(keys));
 }
 
 }  // namespace cairn

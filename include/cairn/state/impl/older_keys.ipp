@@ -23,8 +23,7 @@ CAIRN_DECL std::optional<std::string> key_name(const value& key) {
 
 CAIRN_DECL bool assignable(const state_list& l) {
     for (auto const& n : l) {
-        if (n.is_list() ? !assignable(n.as_list())
-                        : n.is_value() && !std::get<4>(n.raw())->set)
+        if (n.is_list() ? !assignable(n.as_list()) : n.is_value() && !std::get<4>(n.raw())->set)
             return false;
     }
     return true;
@@ -59,9 +58,8 @@ CAIRN_DECL void assign(const state_list& l, const value& v, bool only_check) {
     if (items == nullptr || items->size() != l.size())
         throw error(errc::kind_mismatch,
                     {.expected = "a list of " + std::to_string(l.size()),
-                     .found = items == nullptr
-                                  ? std::string(v.kind_name())
-                                  : "a list of " + std::to_string(items->size())});
+                     .found = items == nullptr ? std::string(v.kind_name())
+                                               : "a list of " + std::to_string(items->size())});
     for (std::size_t i = 0; i < l.size(); ++i) assign(l[i], (*items)[i], only_check);
 }
 

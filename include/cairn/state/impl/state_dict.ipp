@@ -32,8 +32,8 @@ CAIRN_DECL node* state_dict::find(std::string_view key) {
             if (k == key) return &n;
         return nullptr;
     }
-    auto const at = index_.find(detail::hash_of(key),
-                                [&](std::size_t i) { return items_[i].first == key; });
+    auto const at =
+        index_.find(detail::hash_of(key), [&](std::size_t i) { return items_[i].first == key; });
     return at == index_.npos ? nullptr : &items_[at].second;
 }
 

@@ -38,9 +38,9 @@ CAIRN_DECL void set_element(state_dict& tree, const key_path& path, node leaf, s
     if (path.empty() || !std::holds_alternative<std::string>(path.front()))
         throw error(errc::corrupt, {.expected = "a path that begins with a key"});
     if (path.size() > most_path_steps)
-        throw error(errc::corrupt, {.expected = "a path of at most " +
-                                                std::to_string(most_path_steps) + " steps",
-                                    .found = std::to_string(path.size())});
+        throw error(errc::corrupt,
+                    {.expected = "a path of at most " + std::to_string(most_path_steps) + " steps",
+                     .found = std::to_string(path.size())});
     auto const clash = [] {
         throw error(errc::corrupt, {.expected = "paths that make one tree",
                                     .found = "a level that is a mapping here and a list there"});

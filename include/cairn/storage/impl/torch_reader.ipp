@@ -103,8 +103,9 @@ struct torch_reader::state {
             auto where = e.context();
             if (where.file.empty()) where.file = name;
             if (e.code() == make_error_code(errc::not_found)) {
-                where.remedy = "a save that did not finish leaves none: is this the directory of a "
-                               "complete checkpoint?";
+                where.remedy =
+                    "a save that did not finish leaves none: is this the directory of a "
+                    "complete checkpoint?";
             }
             throw error(e.code(), std::move(where));
         }
@@ -124,8 +125,8 @@ struct torch_reader::state {
         for (auto const& item : plan.items) {
             auto const& at = location_of(item);
             auto& end = files.try_emplace(at.file, wanted{&item.fqn}).first->second.end;
-            end = std::max(end, at.length > UINT64_MAX - at.offset ? UINT64_MAX
-                                                                   : at.offset + at.length);
+            end = std::max(end,
+                           at.length > UINT64_MAX - at.offset ? UINT64_MAX : at.offset + at.length);
         }
         for (auto const& [name, w] : files) {
             std::string const file(name);
@@ -209,8 +210,7 @@ struct torch_reader::state {
                 g.source = &g.tensor->chunks[item.chunk];
             }
             g.offset = at.offset;
-            groups.try_emplace({at.file, at.offset}, std::move(g))
-                .first->second.items.push_back(i);
+            groups.try_emplace({at.file, at.offset}, std::move(g)).first->second.items.push_back(i);
         }
         file_groups files;
         for (auto& [key, g] : groups) files[key.first].push_back(std::move(g));
@@ -232,8 +232,8 @@ struct torch_reader::state {
 
     void read_file(read_job& job, const std::string& name, const std::vector<item_group>& groups) {
         using handle = detail::erased_store::reader;
-        detail::open_file<handle> file(detail::open_data_file(placed, name),
-                                       placed.describe(name), activity.get());
+        detail::open_file<handle> file(detail::open_data_file(placed, name), placed.describe(name),
+                                       activity.get());
         detail::check_size(placed, name, meta, file.size());
         auto scratch = job.take_scratch();
         for (auto const& g : groups) {
@@ -273,7 +273,8 @@ struct torch_reader::state {
         if (g.value->layout) {
             (void)file.footer(meta.save_id);
             if (format::crc32(bytes) != g.value->layout->item_crc) {
-                throw error(errc::checksum_mismatch, {.fqn = fqn, .file = file.described(),
+                throw error(errc::checksum_mismatch, {.fqn = fqn,
+                                                      .file = file.described(),
                                                       .expected = "the object as it was written",
                                                       .found = "other bytes"});
             }
@@ -300,8 +301,12 @@ CAIRN_DECL torch_reader::torch_reader(torch_reader&&) noexcept = default;
 CAIRN_DECL torch_reader& torch_reader::operator=(torch_reader&&) noexcept = default;
 CAIRN_DECL torch_reader::~torch_reader() = default;
 
-CAIRN_DECL void torch_reader::reset(const checkpoint_id& id) { s_->reset(id); }
-CAIRN_DECL metadata torch_reader::read_metadata() { return s_->read_metadata(); }
+CAIRN_DECL void torch_reader::reset(const checkpoint_id& id) {
+    s_->reset(id);
+}
+CAIRN_DECL metadata torch_reader::read_metadata() {
+    return s_->read_metadata();
+}
 CAIRN_DECL void torch_reader::set_up_reader(const metadata& m, const storage_setup& me) {
     s_->set_up_reader(m, me);
 }

@@ -75,8 +75,7 @@ struct torch_writer::state {
                 names.push_back(file_name(static_cast<int>(rank), static_cast<int>(n)));
         }
         detail::check_file_names(names);
-        names =
-            hold.take(placed, me.save_id, std::move(names), options.overwrite);
+        names = hold.take(placed, me.save_id, std::move(names), options.overwrite);
         std::size_t at = 0;
         for (std::size_t rank = 0; rank < plans.size(); ++rank) {
             plans[rank].storage_data =
@@ -147,9 +146,9 @@ struct torch_writer::state {
         auto const now = placed.tag(detail::metadata_name);
         // What stood there at the beginning need not be readable.
         if (now.text.empty() || hold.found(now, save_id)) return false;
-        auto const meta = format::native::parse_metadata_file(
-                              detail::read_whole(placed, detail::metadata_name))
-                              .meta;
+        auto const meta =
+            format::native::parse_metadata_file(detail::read_whole(placed, detail::metadata_name))
+                .meta;
         if (meta.save_id != save_id) return false;
         // Its publisher may have died before this call.
         placed.sync();
@@ -206,8 +205,7 @@ struct torch_writer::state {
     }
 
     std::string file_name(int rank, int n) const {
-        return options.file_name ? options.file_name(rank, n)
-                                     : detail::default_data_name(rank, n);
+        return options.file_name ? options.file_name(rank, n) : detail::default_data_name(rank, n);
     }
 
     void check_size(const std::string& name, std::uint64_t size) {
@@ -246,11 +244,11 @@ struct torch_writer::state {
             auto const* a = std::get_if<const_tensor_view>(&data[i]);
             auto const* b = std::get_if<const_tensor_view>(&data[stored_as[i]]);
             if (a == nullptr || b == nullptr || a->data != b->data || a->strides != b->strides)
-                throw error(errc::invalid_plan, {.fqn = plan.items[i].fqn,
-                                                 .expected = "the memory of '" +
-                                                             plan.items[i].tied_to +
-                                                             "', as tied_to says",
-                                                 .found = "other memory"});
+                throw error(
+                    errc::invalid_plan,
+                    {.fqn = plan.items[i].fqn,
+                     .expected = "the memory of '" + plan.items[i].tied_to + "', as tied_to says",
+                     .found = "other memory"});
         }
     }
 
@@ -261,8 +259,7 @@ struct torch_writer::state {
                                                        detail::has_id(f.name, me.save_id));
         std::uint64_t size = f.end_of_items;
         if (with_footer)
-            size += format::native::encode_footer(
-                        detail::empty_footer(f, me.save_id)).size();
+            size += format::native::encode_footer(detail::empty_footer(f, me.save_id)).size();
         auto handle = create(f.name, size);
         {
             std::lock_guard const lock(files_mutex);
@@ -272,8 +269,7 @@ struct torch_writer::state {
         auto const mark = detail::owners_mark(me.save_id);
         if (with_footer) writes.write(size - mark.size(), mark);
         std::vector<write_result> results;
-        if (!f.items.empty())
-            size = detail::write_file(writes, f, data, me.save_id, results);
+        if (!f.items.empty()) size = detail::write_file(writes, f, data, me.save_id, results);
         handle.finish(options.sync_files);
         std::lock_guard const lock(job.m);
         job.results.file_sizes.emplace(f.name, size);
@@ -328,7 +324,7 @@ struct torch_writer::state {
     std::mutex files_mutex{};  ///< Of the two that follow.
     std::vector<std::string> created{};
     std::vector<std::string> in_doubt{};  ///< May have been created, although that failed.
-    std::set<std::string> published{};  ///< The files of the checkpoint that now stands.
+    std::set<std::string> published{};    ///< The files of the checkpoint that now stands.
     std::optional<detail::running_save> running{};
     std::unique_ptr<boost::asio::thread_pool> threads{};  // last: its threads end first
 };
@@ -339,11 +335,15 @@ CAIRN_DECL torch_writer::torch_writer(torch_writer&&) noexcept = default;
 CAIRN_DECL torch_writer& torch_writer::operator=(torch_writer&&) noexcept = default;
 CAIRN_DECL torch_writer::~torch_writer() = default;
 
-CAIRN_DECL void torch_writer::reset(const checkpoint_id& id) { s_->reset(id); }
+CAIRN_DECL void torch_writer::reset(const checkpoint_id& id) {
+    s_->reset(id);
+}
 CAIRN_DECL void torch_writer::set_up_writer(const storage_setup& setup) {
     s_->set_up_writer(setup);
 }
-CAIRN_DECL save_plan torch_writer::prepare_local_save_plan(save_plan plan) { return plan; }
+CAIRN_DECL save_plan torch_writer::prepare_local_save_plan(save_plan plan) {
+    return plan;
+}
 CAIRN_DECL std::vector<save_plan> torch_writer::prepare_global_save_plan(
     std::vector<save_plan> plans) {
     return s_->prepare_global_save_plan(std::move(plans));
@@ -358,7 +358,9 @@ CAIRN_DECL void torch_writer::finish(const metadata& m, completion<commit_result
 CAIRN_DECL bool torch_writer::committed(const std::string& save_id) {
     return s_->committed(save_id);
 }
-CAIRN_DECL bool torch_writer::abandon() noexcept { return s_->abandon(); }
+CAIRN_DECL bool torch_writer::abandon() noexcept {
+    return s_->abandon();
+}
 CAIRN_DECL void torch_writer::sweep(save_end end, completion<sweep_result> done) {
     s_->sweep(end, std::move(done));
 }

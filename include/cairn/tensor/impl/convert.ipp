@@ -69,12 +69,10 @@ constexpr To float_to_integer(From v) noexcept {
     } else if constexpr (std::same_as<To, std::uint32_t>) {
         return static_cast<To>(float_to_integer<std::int64_t>(v));
     } else if constexpr (std::same_as<To, std::uint64_t>) {
-        if (v >= two_63)
-            return v < 2 * two_63 ? static_cast<To>(v) : To{0};
+        if (v >= two_63) return v < 2 * two_63 ? static_cast<To>(v) : To{0};
         return static_cast<To>(float_to_integer<std::int64_t>(v));
     } else {
-        constexpr From limit =
-            sizeof(To) == 8 ? two_63 : static_cast<From>(2147483648.0);
+        constexpr From limit = sizeof(To) == 8 ? two_63 : static_cast<From>(2147483648.0);
         // -limit - 1 < v is what truncation needs; for wide types -limit - 1 rounds to -limit
         const bool fits = v < limit && (v >= -limit || (sizeof(To) == 4 && v > -limit - 1));
         return fits ? static_cast<To>(v) : std::numeric_limits<To>::min();

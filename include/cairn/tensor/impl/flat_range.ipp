@@ -20,8 +20,10 @@ CAIRN_DECL std::vector<box> boxes_of_flat_range(const index_vector& extents, std
     for (auto n : extents) {
         if (n < 0) fits = false;
         if (!fits || total == 0) continue;
-        if (total > std::numeric_limits<std::int64_t>::max() / n) fits = false;
-        else total *= n;
+        if (total > std::numeric_limits<std::int64_t>::max() / n)
+            fits = false;
+        else
+            total *= n;
     }
     if (!fits || end > total)
         throw error(errc::invalid_argument,
@@ -34,8 +36,7 @@ CAIRN_DECL std::vector<box> boxes_of_flat_range(const index_vector& extents, std
         // The outermost dimension along which a whole slice starts here and ends in the range:
         // no box that starts here reaches further.
         std::size_t level = 0;
-        while (level < extents.size() &&
-               (at % strides[level] != 0 || end - at < strides[level]))
+        while (level < extents.size() && (at % strides[level] != 0 || end - at < strides[level]))
             ++level;
         box b{index_vector(extents.size(), 0), index_vector(extents.size(), 1)};
         std::int64_t rest = at;

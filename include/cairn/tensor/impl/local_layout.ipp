@@ -16,8 +16,8 @@ namespace cairn {
 CAIRN_DECL local_layout packed_layout(index_vector global_shape, const std::vector<box>& boxes,
                                       std::vector<std::size_t> memory_order) {
     local_layout out{std::move(global_shape), {}, pack_boxes(boxes), std::move(memory_order)};
-    out.local_shape = out.boxes.empty() ? index_vector(out.global_shape.size(), 0)
-                                        : local_extents(out.boxes);
+    out.local_shape =
+        out.boxes.empty() ? index_vector(out.global_shape.size(), 0) : local_extents(out.boxes);
     return out;
 }
 

@@ -29,7 +29,9 @@ CAIRN_DECL device_mesh::device_mesh(index_vector shape, std::vector<int> ranks)
         refuse();
 }
 
-CAIRN_DECL device_mesh device_mesh::line(int n) { return grid(index_vector{n}); }
+CAIRN_DECL device_mesh device_mesh::line(int n) {
+    return grid(index_vector{n});
+}
 
 CAIRN_DECL device_mesh device_mesh::grid(index_vector shape) {
     constexpr std::int64_t most = std::int64_t{1} << 24;
@@ -54,10 +56,9 @@ CAIRN_DECL std::optional<index_vector> device_mesh::coordinate(int rank) const {
 }
 
 CAIRN_DECL void device_mesh::refuse() const {
-    throw error(errc::invalid_argument,
-                {.expected = "a mesh with one distinct rank for each place",
-                 .found = "shape " + to_string(shape_) + " and " +
-                          std::to_string(ranks_.size()) + " ranks"});
+    throw error(errc::invalid_argument, {.expected = "a mesh with one distinct rank for each place",
+                                         .found = "shape " + to_string(shape_) + " and " +
+                                                  std::to_string(ranks_.size()) + " ranks"});
 }
 
 }  // namespace cairn
@@ -90,7 +91,7 @@ CAIRN_DECL run_list split(const run_list& held, std::int64_t parts, std::int64_t
 }
 
 CAIRN_DECL run_list split_strided(const run_list& held, std::int64_t factor, std::int64_t parts,
-                              std::int64_t which) {
+                                  std::int64_t which) {
     run_list out;
     const std::int64_t length = length_of(held);
     for (std::int64_t i = 0; i < factor; ++i) {
@@ -118,10 +119,9 @@ namespace cairn {
 CAIRN_DECL std::vector<box> boxes_of(const index_vector& global, const device_mesh& mesh,
                                      const std::vector<placement>& placements, int rank) {
     if (placements.size() != mesh.shape().size())
-        throw error(errc::invalid_argument,
-                    {.expected = std::to_string(mesh.shape().size()) +
-                                 " placements, one for each mesh dimension",
-                     .found = std::to_string(placements.size())});
+        throw error(errc::invalid_argument, {.expected = std::to_string(mesh.shape().size()) +
+                                                         " placements, one for each mesh dimension",
+                                             .found = std::to_string(placements.size())});
     std::vector<detail::run_list> dims(global.size());
     for (std::size_t d = 0; d < global.size(); ++d) {
         if (global[d] < 0)
@@ -141,9 +141,8 @@ CAIRN_DECL std::vector<box> boxes_of(const index_vector& global, const device_me
         } else if (const auto* t = std::get_if<strided_shard_along>(&placements[m])) {
             const std::size_t d = detail::checked_dim(t->dim, global);
             if (t->split_factor < 1)
-                throw error(errc::invalid_argument,
-                            {.expected = "a split factor of 1 or more",
-                             .found = std::to_string(t->split_factor)});
+                throw error(errc::invalid_argument, {.expected = "a split factor of 1 or more",
+                                                     .found = std::to_string(t->split_factor)});
             dims[d] = detail::split_strided(dims[d], t->split_factor, parts, which);
             split[d] = true;
         }
@@ -157,8 +156,10 @@ CAIRN_DECL std::vector<box> boxes_of(const index_vector& global, const device_me
     box nothing{index_vector(global.size(), 0), index_vector(global.size(), 0)};
     for (std::size_t d = 0; d < global.size(); ++d) {
         nothing.shape[d] = detail::length_of(dims[d]);
-        if (!dims[d].empty()) nothing.offsets[d] = dims[d].front().begin;
-        else if (split[d]) nothing.offsets[d] = global[d];
+        if (!dims[d].empty())
+            nothing.offsets[d] = dims[d].front().begin;
+        else if (split[d])
+            nothing.offsets[d] = global[d];
     }
     out.push_back(std::move(nothing));
     return out;

@@ -16,9 +16,9 @@ CAIRN_DECL paired_nest make_nest(const const_tensor_view& from, const tensor_vie
         throw error(errc::shape_mismatch,
                     {.expected = to_string(to.shape), .found = to_string(from.shape)});
     if (from.device.kind == memory_kind::cuda || to.device.kind == memory_kind::cuda)
-        throw error(errc::invalid_argument,
-                    {.expected = "host memory", .found = "memory of a CUDA device",
-                     .remedy = "stage the tensor to host memory first"});
+        throw error(errc::invalid_argument, {.expected = "host memory",
+                                             .found = "memory of a CUDA device",
+                                             .remedy = "stage the tensor to host memory first"});
     if (from.strides.size() != from.shape.size() || to.strides.size() != to.shape.size())
         throw error(errc::invalid_argument,
                     {.expected = "one stride per dimension",

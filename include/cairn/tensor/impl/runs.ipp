@@ -72,8 +72,7 @@ CAIRN_DECL std::vector<placed_box> pack_boxes(const std::vector<box>& boxes) {
     for (std::size_t d = 0; d < rank; ++d) {
         auto& known = sorted[d];
         for (const box& b : boxes) {
-            if (b.rank() != rank || b.offsets.size() != rank)
-                refuse("boxes of different ranks");
+            if (b.rank() != rank || b.offsets.size() != rank) refuse("boxes of different ranks");
             const detail::run r{b.offsets[d], b.shape[d]};
             auto it = std::lower_bound(
                 known.begin(), known.end(), r,
@@ -106,9 +105,9 @@ CAIRN_DECL std::vector<placed_box> pack_boxes(const std::vector<box>& boxes) {
         std::size_t place = 0;
         for (std::size_t d = 0; d < rank; ++d) {
             const auto& known = sorted[d];
-            auto it = std::lower_bound(
-                known.begin(), known.end(), b.offsets[d],
-                [](const auto& a, std::int64_t x) { return a.first.begin < x; });
+            auto it =
+                std::lower_bound(known.begin(), known.end(), b.offsets[d],
+                                 [](const auto& a, std::int64_t x) { return a.first.begin < x; });
             p.local.offsets[d] = starts[d][it->second];
             place = place * dims[d].size() + it->second;
         }

@@ -15,8 +15,8 @@ sharded_view flat_shards(const index_vector& extents, std::int64_t begin, std::i
     sharded_view out{extents, type, {}};
     std::int64_t at = 0;
     for (box& b : boxes_of_flat_range(extents, begin, end)) {
-        basic_tensor_view<Byte> v(
-            type, b.shape, memory + at * static_cast<std::int64_t>(size_of(type)), device);
+        basic_tensor_view<Byte> v(type, b.shape,
+                                  memory + at * static_cast<std::int64_t>(size_of(type)), device);
         at += b.volume();
         out.shards.emplace_back(std::move(b), v);
     }

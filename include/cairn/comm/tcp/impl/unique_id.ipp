@@ -27,8 +27,8 @@ CAIRN_DECL tcp_address tcp_address::parse(std::string_view s) {
     if (host.size() >= 2 && host.front() == '[' && host.back() == ']')
         host = host.substr(1, host.size() - 2);
     if (host.empty() || got.ec != std::errc() || got.ptr != end || a.port == 0)
-        throw error(errc::invalid_argument, {.expected = "an address as host:port",
-                                             .found = "'" + std::string(s) + "'"});
+        throw error(errc::invalid_argument,
+                    {.expected = "an address as host:port", .found = "'" + std::string(s) + "'"});
     a.host = host;
     return a;
 }

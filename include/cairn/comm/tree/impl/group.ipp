@@ -28,7 +28,9 @@ CAIRN_DECL tree_seat& tree_seat::operator=(tree_seat&& other) noexcept {
     lane_ = std::exchange(other.lane_, 0);
     return *this;
 }
-CAIRN_DECL tree_seat::~tree_seat() { leave(); }
+CAIRN_DECL tree_seat::~tree_seat() {
+    leave();
+}
 
 CAIRN_DECL void tree_seat::leave() noexcept {
     auto const e = std::move(engine_);
@@ -83,8 +85,7 @@ CAIRN_DECL void tree_operations::broadcast(message m, int root, deadline d,
 }
 CAIRN_DECL void tree_operations::all_gather(message m, deadline d,
                                             completion<std::vector<message>> done) {
-    start(exchange_kind::all_gather, 0, one_message(std::move(m)), d,
-          all_results(std::move(done)));
+    start(exchange_kind::all_gather, 0, one_message(std::move(m)), d, all_results(std::move(done)));
 }
 CAIRN_DECL void tree_operations::take_another(deadline d, completion<tree_seat> done) {
     struct pending {
@@ -101,9 +102,8 @@ CAIRN_DECL void tree_operations::take_another(deadline d, completion<tree_seat> 
 }
 CAIRN_DECL void tree_operations::share(std::shared_ptr<const activity> a) {
     if (seat_.engine())
-        seat_.engine()->run([lane = seat_.lane(), a = std::move(a)](tree_lanes& l, auto) {
-            l.share(lane, a);
-        });
+        seat_.engine()->run(
+            [lane = seat_.lane(), a = std::move(a)](tree_lanes& l, auto) { l.share(lane, a); });
 }
 CAIRN_DECL void tree_operations::cancel() noexcept {
     auto const e = seat_.engine();
@@ -120,9 +120,10 @@ CAIRN_DECL void tree_operations::start(exchange_kind k, int root, std::vector<me
                                 .expected = "a group",
                                 .found = "one that this rank has left, or that was moved from",
                                 .remedy = "make a new group"})),
-                     {}, 0});
-    e->run([lane = seat_.lane(), k, root, in = std::move(in), d,
-            done = std::move(done)](tree_lanes& l, auto now) mutable {
+                     {},
+                     0});
+    e->run([lane = seat_.lane(), k, root, in = std::move(in), d, done = std::move(done)](
+               tree_lanes& l, auto now) mutable {
         l.start(lane, k, root, std::move(in), d, std::move(done), now);
     });
 }
