@@ -63,7 +63,7 @@ def file_problems(name: str, text: str):
             yield number, "trailing space, or a tab"
         if len(line) > MAX_COLUMNS and not line.lstrip().startswith("/// |"):
             yield number, f"{len(line)} columns"
-    if name.endswith(".hpp") and name.startswith("include/"):
+    if name.endswith((".hpp", ".ipp")) and name.startswith("include/"):
         yield from header_problems(name, text)
 
 
