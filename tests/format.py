@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that C++ files are formatted as .clang-format says, by the version that it was written for.
+"""Checks that C++ files are formatted as .clang-format says, by the version it was written for.
 
 Usage: format.py PROJECT_ROOT
 """
