@@ -60,7 +60,7 @@ struct rank {
     fake_nccl::comm comm;
     fake_nccl::stream stream{};
     fake_nccl::event event{};
-    fake_nccl::device_pointer device_id{};
+    fake_nccl::device_pointer device{};
     std::byte* host = nullptr;
 };
 
