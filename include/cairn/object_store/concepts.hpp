@@ -70,6 +70,7 @@ struct object_info {
 ///   succeeds.
 /// - *Errors*: @ref error with @ref errc::io (the system's text in `found`) and the object named by
 ///   `describe`; other exceptions are passed on too. A call that throws may have had its effect.
+///
 /// Not guaranteed: directories, partial overwrite, append.
 /// **Models**: `file_store`, `memory_store`. **Archetype**: `archetype::object_store`.
 template <class S>

@@ -86,7 +86,6 @@ enum class save_end {
 ///   checkpoint survives a crash.
 /// - *Lifetime*: `plan`, `data` (one entry per item) and what they refer to stay valid until `done`
 ///   is called. So does `meta`.
-///   called. `meta` likewise.
 /// - *Completion*: `done` is called exactly once, from any thread, inside the call or later. An
 ///   exception before that is a failure too; one after it has no effect.
 /// - *Durability*: when `write_data` has completed, this rank's bytes survive a crash; when
