@@ -228,8 +228,7 @@ private:
         auto& s = *w_->all_;
         if (s.failure == 0) return;
         auto const code = static_cast<cairn::errc>(s.failure);
-        // Reports the failure in the current call, or in the next one if this rank did not cause
-        // it.
+        // Reports the failure now, or in the next call if this rank did not cause it.
         bool const news = me().here || (code != cairn::errc::timed_out && !me().told);
         me().here = false;
         throw error(std::exchange(me().told, true) || !news ? cairn::errc::poisoned : code, s.text);

@@ -18,8 +18,7 @@ namespace {
 
 constexpr std::uint64_t compared_at_once = std::uint64_t{32} << 20;
 
-/// Returns the largest absolute difference of two pieces of one dtype; NaN against a number is
-/// infinite.
+/// Returns the largest absolute difference of two pieces; NaN against a number is infinite.
 double largest_difference(const loaded_box& a, const loaded_box& b, cairn::dtype type) {
     using namespace cairn;
     bool const complex = info(type).kind == dtype_class::complex;

@@ -199,8 +199,7 @@ private:
         });
         look();
     }
-    /// Finds processes that have ended. They stay zombies, so that their process group ids are not
-    /// reused.
+    /// Finds processes that have ended. They stay zombies, so that group ids are not reused.
     void look() {
         for (auto& p : processes_) {
             siginfo_t how{};

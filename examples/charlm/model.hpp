@@ -24,8 +24,7 @@ struct corpus {
             symbols.push_back(static_cast<std::uint8_t>(number[c]));
         }
     }
-    /// Returns the beginning of sample i of a step: a function of both, so `step` is all that must
-    /// be saved.
+    /// Returns the beginning of sample i of a step: a function of both, so only `step` is saved.
     std::size_t position(std::int64_t step, std::size_t i) const {
         std::uint64_t h = static_cast<std::uint64_t>(step) * 0x9e3779b97f4a7c15ULL + i;
         h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9ULL;

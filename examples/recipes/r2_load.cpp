@@ -18,8 +18,7 @@ int main(int argc, char** argv) {
             toy::model model(me.rank(), me.size(), 2);
             toy::adam optimizer(model.parameters());
 
-            // Missing moments are created as zeros, with the parameters' layout; nothing is
-            // trained.
+            // Missing moments are created as zeros, laid out as the parameters; nothing is trained.
             auto [model_state, optim_state] = cairn::get_state_dict(model, optimizer);
             cairn::state_dict state{{"model", model_state}, {"optimizer", optim_state}};
             cairn::load(state, dir, me);

@@ -38,8 +38,7 @@ inline std::size_t utf8_length(std::string_view s, std::size_t at) noexcept {
     return length;
 }
 
-/// Returns the offset of the first byte that is not part of a UTF-8 character; `npos` if there is
-/// none.
+/// Returns the offset of the first byte outside a UTF-8 character; `npos` if there is none.
 inline std::size_t find_not_utf8(std::string_view s) noexcept {
     for (std::size_t at = 0; at < s.size();) {
         std::uint64_t word = 0;

@@ -73,7 +73,7 @@ struct metadata {
     std::map<std::string, std::variant<tensor_metadata, value_metadata>, std::less<>> entries{};
     /// Flat name → path in the nested state dict. Empty if it was saved without flattening.
     std::map<std::string, key_path, std::less<>> paths{};
-    std::string save_id{};  ///< 32 hex digits for cairn's own checkpoints, else empty.
+    std::string save_id{};  ///< 32 hex digits for cairn's own checkpoints, otherwise empty.
     /// Sizes of the data files: as the coordinator saw them at commit if cairn wrote them;
     /// otherwise as the reader found them. Empty if a reader has no files.
     std::map<std::string, std::uint64_t, std::less<>> file_sizes{};

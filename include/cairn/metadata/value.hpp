@@ -128,8 +128,7 @@ private:
 
 namespace detail {
 
-/// Formats a value for messages: numbers in full, the beginning of a str, the size of anything
-/// else.
+/// Formats a value for messages: a number in full, the beginning of a str, otherwise the size.
 CAIRN_DECL std::string shown(const value& v);
 
 /// `an integer from -128 to 127 (int8)`

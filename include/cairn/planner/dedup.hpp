@@ -33,8 +33,7 @@ inline std::string rank_name(std::size_t r) {
                                      .remedy = std::move(remedy)});
 }
 
-/// The description of a key by the first rank that names it and knows its dtype; the other ranks
-/// must agree.
+/// The first description of a key by a rank that knows its dtype; the other ranks must agree.
 struct claim_on_key {
     std::size_t rank;
     const write_item* item;
@@ -158,8 +157,7 @@ inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
                                               [&](auto const& a, auto const& b) {
                                                   return load[a.first] < load[b.first];
                                               });
-        // A tied weight is assigned to the rank of the weight itself, if possible, and costs
-        // nothing.
+        // A tied weight is assigned to the rank of the weight itself, if possible, at no cost.
         bool beside = false;
         for (auto const& h : e.holders) {
             auto const& item = plans[h.first].items[h.second];

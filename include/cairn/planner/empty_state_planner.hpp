@@ -80,8 +80,7 @@ static_assert(LoadPlanner<empty_state_planner>);
 
 namespace detail {
 
-/// Returns options that lay out each tensor of an optimizer's state like the parameter of the same
-/// name.
+/// Returns options that lay out an optimizer's tensors like the parameters of the same name.
 CAIRN_DECL load_tree_options laid_out_as(const state_dict& model_state,
                                          const std::string& optimizer_key);
 

@@ -14,8 +14,7 @@ class default_planner;
 
 namespace detail {
 
-/// A type-erased planner: the verb's implementation does not depend on its type. Same contract as
-/// its concept.
+/// A type-erased planner, for the untyped implementation of verbs. Same contract as its concept.
 class erased_save_planner {
 public:
     erased_save_planner() = default;

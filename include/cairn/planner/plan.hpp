@@ -35,8 +35,7 @@ struct write_item {
     /// Index of the leaf and of its shard in the rank's own flat state; meaningless elsewhere.
     std::uint32_t leaf = 0;
     std::uint32_t shard_index = 0;
-    /// A `shard_index`: the rank has no shard of the tensor and may not know its dtype. The box is
-    /// empty.
+    /// A `shard_index`: the rank has no shard of the tensor, may not know its dtype; empty box.
     static constexpr std::uint32_t no_shard = UINT32_MAX;
 
     /// Returns the bytes of content that this item adds to storage.

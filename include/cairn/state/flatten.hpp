@@ -33,7 +33,7 @@ CAIRN_DECL void add_leaves(flattened& to, const state_dict& d);
 }  // namespace detail
 
 /// Returns the leaves of a state dict; DCP's `flatten_state_dict`.
-/// @throws error errc::invalid_state for two entries with the same flat name and for keys without a
+/// @throws error errc::invalid_state for two entries with one flat name and for keys without a
 /// name.
 CAIRN_DECL flattened flatten(state_dict& d);
 CAIRN_DECL flattened flatten(const state_dict& d);

@@ -11,8 +11,7 @@
 
 namespace cairn::detail {
 
-/// Returns a random number of this process, so that no checkpoint can be crafted whose keys all
-/// collide.
+/// Returns a random number of this process, so that no checkpoint can make all keys collide.
 CAIRN_DECL std::uint64_t hash_seed() noexcept;
 
 /// Returns a hash that differs from run to run; never stored or sent.

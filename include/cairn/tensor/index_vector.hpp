@@ -19,7 +19,6 @@ namespace cairn {
 ///
 /// Owns its numbers (up to five of them without allocating), so a trait may build one from
 /// temporaries. Implicitly constructed from any range of integers.
-/// temporaries. Implicitly made from any range of integers.
 class index_vector : public boost::container::small_vector<std::int64_t, 5> {
     using base = boost::container::small_vector<std::int64_t, 5>;
 

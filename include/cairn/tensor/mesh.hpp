@@ -18,8 +18,7 @@ namespace cairn {
 class device_mesh {
 public:
     /// `ranks` are row-major in `shape`.
-    /// @throws error invalid_argument unless there is exactly one rank, used once, for each
-    /// position.
+    /// @throws error invalid_argument unless each position has one rank, and no rank has two.
     device_mesh(index_vector shape, std::vector<int> ranks);
 
     /// Returns a mesh of ranks 0 to n-1 in one dimension.

@@ -70,8 +70,7 @@ inline std::vector<std::byte> encode_footer(const file_footer& f) {
     return std::move(w.out);
 }
 
-/// Returns the length of the whole footer, from the file's last `footer_tail_bytes`; 0 if there is
-/// none.
+/// Returns the length of the footer, from the file's last `footer_tail_bytes`; 0: no footer.
 inline std::uint64_t footer_length(std::span<const std::byte> tail) {
     if (tail.size() != footer_tail_bytes) return 0;
     if (std::memcmp(tail.data() + 8, footer_magic.data(), footer_magic.size()) != 0) return 0;

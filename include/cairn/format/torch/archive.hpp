@@ -87,8 +87,7 @@ private:
     std::uint64_t skipped_ = 0;
 };
 
-/// PyTorch hashes the set of record names with libstdc++'s std::hash; the hash depends only on the
-/// set.
+/// PyTorch hashes the set of record names, and nothing else, with libstdc++'s std::hash.
 inline constexpr std::uint64_t tensor_names_hash = 15728199511854643026ULL;
 inline constexpr std::uint64_t object_names_hash = 2908468677762923104ULL;
 

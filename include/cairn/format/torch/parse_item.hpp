@@ -108,8 +108,7 @@ private:
         for (auto c : t_.children(i)) s.push_back(number(c));
         return s;
     }
-    /// Checks that the last element reached by shape and strides lies in the storage; nothing
-    /// overflows.
+    /// Checks, without overflow, that the last element of shape and strides is in the storage.
     static void check_bounds(const parsed_tensor& p, std::uint64_t storage_bytes) {
         if (p.shape.size() != p.strides.size()) pickle::malformed("strides of another rank");
         std::uint64_t const elements = storage_bytes / size_of(p.type);

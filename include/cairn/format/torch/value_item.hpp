@@ -61,8 +61,7 @@ private:
             throw error(errc::invalid_state, {.expected = "a str or bytes below 4 GiB"});
         w_.string(s);
     }
-    /// Whether CPython has a single object for every str of this content: up to one latin-1
-    /// character.
+    /// Whether CPython has one object for every str of this content: up to one latin-1 character.
     static bool is_singleton(std::string_view utf8) {
         if (utf8.size() <= 1) return true;
         auto const lead = static_cast<unsigned char>(utf8[0]);

@@ -81,8 +81,7 @@ private:
         p_.op('b');
     }
 
-    /// Writes a mapping whose items `fill` writes; large ones go in one batch, which readers
-    /// accept.
+    /// Writes a mapping whose items `fill` writes; large ones as one batch, as readers accept.
     template <class F>
     void mapping(std::size_t n, F&& fill) {
         p_.op('}');
