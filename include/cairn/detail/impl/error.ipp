@@ -71,7 +71,7 @@ namespace cairn::detail {
 
 class error_category_impl final : public boost::system::error_category {
 public:
-    // The id makes codes from two copies of this category equal (one copy per shared object, say).
+    // The id makes codes from two copies of this category equal, e.g. one copy per shared object.
     // Without it Boost compares addresses.
     constexpr error_category_impl() noexcept : error_category(0x8c1f3a5d6b7e2490) {}
     using error_category::message;  // the other overload stays visible
