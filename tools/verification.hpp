@@ -197,7 +197,7 @@ private:
         f.read(at.offset, bytes);
         bytes_ += bytes.size();
         if (at.layout && cairn::format::crc32(bytes) != at.layout->item_crc)
-            throw mismatch(f, "the object as it was written");
+            throw mismatch(f, "the value as it was written");
         bool checked = false;
         (void)cairn::format::torch::decode_value(bytes, &checked);
         if (!checked) unverified_.note_item(f.described());

@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(who_does_not_come_is_named) {
         });
     for (auto& t : ranks) t.join();
     for (std::size_t r : {0u, 1u, 3u})
-        BOOST_TEST(contains(said[r], "rank 2 did not come"), "rank " << r << ": " << said[r]);
+        BOOST_TEST(contains(said[r], "rank 2 did not join"), "rank " << r << ": " << said[r]);
 
     auto const lost = failure_of([&] { tcp_group(id, 1, 2, soon(100ms)); });
     BOOST_TEST(contains(lost, "rank 0"), lost);

@@ -116,7 +116,7 @@ basic_tensor_view<Byte> dlpack_view(const DLTensor& t) {
     for (std::size_t d = 0; d < rank; ++d) v.shape.push_back(t.shape[d]);
     if (!is_possible(v.shape))
         throw error(errc::invalid_state,
-                    {.expected = "extents of a tensor in memory", .found = to_string(v.shape)});
+                    {.expected = "the shape of a tensor in memory", .found = to_string(v.shape)});
     // Null for row-major: allowed before DLPack 1.2.
     if (t.strides == nullptr) {
         v.strides = row_major_strides(v.shape);

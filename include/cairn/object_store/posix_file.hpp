@@ -23,8 +23,7 @@ namespace cairn::detail {
 /// Returns the system's text for an errno. Does not use strerror, which is not thread-safe.
 CAIRN_DECL std::string system_text(int e);
 
-inline constexpr const char* no_space_remedy =
-    "free some space; nothing that stood there was changed";
+inline constexpr const char* no_space_remedy = "free some space; existing files are unchanged";
 
 /// Throws the error for an errno: not_found, already_exists, or io with the system's text.
 [[noreturn]] CAIRN_DECL void fail(int e, const std::string& path, const char* what);

@@ -34,8 +34,9 @@ inline void check_leaf(const flat_leaf& leaf, const tensor_leaf& t) {
                      {.fqn = leaf.fqn, .expected = std::move(expected), .found = std::move(found)});
     };
     if (!is_possible(t.global_shape))
-        throw bad("extents of 0 or more, of at most " + std::to_string(most_elements) + " elements",
-                  to_string(t.global_shape));
+        throw bad(
+            "dimensions of 0 or more, of at most " + std::to_string(most_elements) + " elements",
+            to_string(t.global_shape));
     for (auto const& s : t.shards) {
         auto const& v = s.view;
         if (!lies_within(s.region, t.global_shape))
@@ -193,8 +194,7 @@ private:
         item.leaf = index;
         auto const* t = leaf.tensor();
         if ((t == nullptr) != (item.kind == item_kind::value))
-            refuse(item,
-                   t == nullptr ? "an item of kind object" : "an item of kind tensor or shard",
+            refuse(item, t == nullptr ? "an item of kind value" : "an item of kind tensor or shard",
                    &leaf);
         if (t == nullptr) {
             item.shard_index = usual.front().shard_index;

@@ -38,7 +38,7 @@ inline std::vector<held_replica> decode_held(wire_reader& r) {
         auto const n = r.varint();
         h.holders = n >> 1;
         h.whole = (n & 1) != 0;
-        if (h.holders == 0) wire_reader::fail("a replica that nobody holds");
+        if (h.holders == 0) wire_reader::fail("a replica without holders");
     }
     return held;
 }
@@ -60,7 +60,8 @@ inline void put_replica_hashes(wire_writer& w, const std::vector<held_replica>& 
                                std::string_view save_id) {
     w.varint(held.size());
     for (auto const& h : held) {
-        if (h.item >= local.items.size()) wire_reader::fail("a replica that this rank has not");
+        if (h.item >= local.items.size())
+            wire_reader::fail("a replica that is not in this rank's plan");
         auto const& i = local.items[h.item];
         auto const v = elements_of_item(state, i);
         if (v.data == nullptr) {
@@ -117,7 +118,7 @@ public:
     /// Reads a rank's answer.
     void get(wire_reader& r, std::size_t rank) {
         auto const& asked = asked_.at(rank);
-        if (r.count(8) != asked.size()) wire_reader::fail("another number of hashes");
+        if (r.count(8) != asked.size()) wire_reader::fail("an unexpected number of hashes");
         auto const me = static_cast<int>(rank);
         for (auto const& [h, index] : asked)
             if (auto const hash = r.u64(); hash != 0)

@@ -270,7 +270,7 @@ private:
         try {
             if (writer_.committed(std::as_const(report_.save_id))) return event::ok;
         } catch (...) {
-            lost += "; asked whether it was committed, the storage failed: " +
+            lost += "; the query whether it was committed failed too: " +
                     text_of(std::current_exception());
         }
         failures_ = {in_doubt(std::move(lost))};

@@ -74,7 +74,7 @@ public:
                 throw error(errc::concurrent_save,
                             {.file = store.describe(name_),
                              .expected = "this save's intent",
-                             .found = "none: another save took this one for dead and removed it",
+                             .found = "none: another save presumed this one dead and removed it",
                              .remedy = "save again"});
         });
         try {

@@ -36,7 +36,7 @@ auto open_data_file(Store& store, const std::string& name) {
     if (name.empty() || name.front() == '/' || name.find("..") != std::string::npos)
         throw error(errc::corrupt, {.file = name,
                                     .expected = "a file name within the checkpoint",
-                                    .found = "a path that leads elsewhere"});
+                                    .found = "a path outside of the checkpoint"});
     return of_data_file(store, name, [&] { return store.open(name); });
 }
 

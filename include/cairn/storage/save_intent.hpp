@@ -71,7 +71,7 @@ struct save_intent {
                                             .found = "version " + std::to_string(version)});
         if (version == 0 || b.size() < 5) wire_reader::fail("no intent");
         if (wire_reader(b.last(4)).u32() != format::crc32(b.first(b.size() - 4)))
-            wire_reader::fail("an intent of another checksum");
+            wire_reader::fail("an intent with a wrong checksum");
         i.save_id = r.string();
         i.began = r.svarint();
         i.owner.boot = r.string();

@@ -58,7 +58,7 @@ inline void nccl_agree(const std::vector<nccl_header>& all) {
     auto const& first = all.front();
     for (std::size_t r = 0; r < all.size(); ++r)
         if (all[r].magic != nccl_header{}.magic)
-            throw wrong("a broadcast of cairn's on every rank",
+            throw wrong("every rank to call a broadcast of cairn",
                         "other bytes from rank " + std::to_string(r));
     for (std::size_t r = 0; r < all.size(); ++r) {
         if (all[r].gave_up == 0) continue;

@@ -165,7 +165,7 @@ private:
         if (a.connection != used_ || kind != handshake_kind::answer)
             wire_reader::fail("a handshake out of order");
         auto const said = a.session.checked(secret_, body);
-        if (!said) wire_reader::fail("an answer of somebody who does not have the group's secret");
+        if (!said) wire_reader::fail("an answer from a peer that does not have the group's secret");
         wire_reader answer(said->subspan(1));
         auto out = decode_answer(answer);
         if (!std::exchange(proven_, true))

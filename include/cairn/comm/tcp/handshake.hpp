@@ -214,7 +214,7 @@ private:
             case verdict::refused:
                 return fail(error(
                     errc::invalid_argument,
-                    {.rank = at_.rank, .expected = "to be let into the group", .found = a.why}));
+                    {.rank = at_.rank, .expected = "admission to the group", .found = a.why}));
             case verdict::go:
                 if (to_parent_) return;
                 epoch_ = a.epoch;
@@ -278,15 +278,15 @@ private:
         };
         if (at_.rank == 0)
             return late("all " + std::to_string(at_.size) + " ranks to join",
-                        roster_.absent() + " did not come",
-                        "see whether they run, and reach rank 0");
+                        roster_.absent() + " did not join",
+                        "check that they are running and can reach rank 0");
         if (kept_.count(at_.parent()) != 0)
-            return late("the ranks below this one", roster_.absent() + " did not come",
-                        "see whether they run, and reach this host");
+            return late("the ranks below this one", roster_.absent() + " did not join",
+                        "check that they are running and can reach this host");
         auto const whom =
             to_parent_ ? "rank " + std::to_string(at_.parent()) : std::string("rank 0");
-        return late(whom + " to let this rank in",
-                    connector_.proven()          ? "that it waits for others"
+        return late(whom + " to admit this rank",
+                    connector_.proven()          ? "it is still waiting for other ranks"
                     : !connector_.last().empty() ? connector_.last()
                     : !id_                       ? std::string("its address is not known")
                                                  : std::string("no answer"),

@@ -44,9 +44,9 @@ inline tcp_neighbours shake_hands(tree_topology where, const tcp_id_source& sour
         if (listeners.empty())
             throw error(errc::invalid_argument,
                         {.rank = 0,
-                         .expected = "an id that this process made, once",
-                         .found = "another's, or one that was used before",
-                         .remedy = "call tcp_group::unique_id on rank 0, and anew for a group"});
+                         .expected = "an unused id that this process made",
+                         .found = "an id of another process, or one that was used before",
+                         .remedy = "call tcp_group::unique_id on rank 0, once for each group"});
     } else {
         // Leaves time for rank 0 to report which ranks did not join.
         by = deadline_after(std::chrono::milliseconds(3000), by);

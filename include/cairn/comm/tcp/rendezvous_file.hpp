@@ -57,8 +57,8 @@ public:
                 ::unlink(temporary.c_str());
                 throw error(errc::already_exists,
                             {.file = path_,
-                             .expected = "no other run with this name that is joining",
-                             .found = "one that has locked its file",
+                             .expected = "no other run with this name",
+                             .found = "another run that holds the lock on the file",
                              .remedy = "give each run a name of its own (from_directory), or a "
                                        "directory (CAIRN_RENDEZVOUS_DIR)"});
             }

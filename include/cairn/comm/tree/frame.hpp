@@ -107,7 +107,7 @@ inline frame_head decode_frame_head(std::span<const std::byte> b) {
     h.entries = r.u32();
     h.note = r.u64();
     if (root > INT32_MAX || h.entries > most_entries || h.note > largest_note)
-        wire_reader::fail("a message beyond all bounds");
+        wire_reader::fail("a message that exceeds the size limit");
     h.frame.root = static_cast<int>(root);
     return h;
 }
@@ -122,7 +122,7 @@ inline std::vector<std::uint64_t> decode_frame_table(frame_head& h, std::span<co
         auto const rank = r.u32();
         lengths.push_back(r.u64());
         if (rank > INT32_MAX || lengths.back() > (std::uint64_t{1} << 48))
-            wire_reader::fail("a message beyond all bounds");
+            wire_reader::fail("a message that exceeds the size limit");
         h.frame.entries.push_back({static_cast<int>(rank), nullptr});
     }
     auto const note = r.raw(static_cast<std::size_t>(h.note));

@@ -126,7 +126,7 @@ public:
             return break_up(
                 error(errc::timed_out,
                       {.rank = at_.parent(),
-                       .expected = "to hear who is late",
+                       .expected = "to learn which ranks are late",
                        .found = "rank " + std::to_string(at_.parent()) + " does not answer",
                        .remedy = "make a new group"}));
         }

@@ -79,7 +79,8 @@ public:
     std::string message(int ev) const override {
         switch (static_cast<errc>(ev)) {
             case errc::missing_key: return "the checkpoint has no such key";
-            case errc::unexpected_key: return "the checkpoint holds a key that nobody asked for";
+            case errc::unexpected_key:
+                return "the checkpoint has a key that the state does not contain";
             case errc::shape_mismatch: return "shapes differ";
             case errc::dtype_mismatch: return "dtypes differ";
             case errc::kind_mismatch: return "kinds differ";

@@ -178,8 +178,8 @@ private:
         if (!known || it->second.file.empty())
             throw error(errc::corrupt,
                         {.fqn = std::string(fqn),
-                         .expected = "a place for the chunk at " + to_string(offset),
-                         .found = known ? "one of no name, or that another has" : "none"});
+                         .expected = "a storage location for the chunk at " + to_string(offset),
+                         .found = known ? "one without a file name, or of another chunk" : "none"});
         ++used_;
         return std::exchange(it->second, {});
     }

@@ -87,7 +87,9 @@ inline std::vector<std::vector<int>> plane_groups(const std::vector<plane_place>
                        std::to_string(members.size()) + " ranks, as on other ranks",
                    to_string(p));
         auto& seat = members[static_cast<std::size_t>(p.rank)];
-        if (seat >= 0) refuse(r, "another than rank " + std::to_string(seat), to_string(p));
+        if (seat >= 0)
+            refuse(r, "a different rank of the data plane than rank " + std::to_string(seat),
+                   to_string(p));
         seat = static_cast<int>(r);
     }
     std::vector<std::vector<int>> out;

@@ -208,10 +208,10 @@ inline shared_plan get_shared(wire_reader& r, const load_plan& plan, int ranks) 
         auto const how = r.u8();
         if (item >= plan.items.size()) wire_reader::fail("an item beyond the plan");
         if (plan.items[static_cast<std::size_t>(item)].kind == item_kind::value)
-            wire_reader::fail("an object to be broadcast");
+            wire_reader::fail("a value to be broadcast");
         if (reader >= static_cast<std::uint64_t>(ranks))
-            wire_reader::fail("a reader that is no rank");
-        if (how > 2) wire_reader::fail("a part that is read in an unknown way");
+            wire_reader::fail("a reader rank out of range");
+        if (how > 2) wire_reader::fail("an unknown read mode");
         auto const way = static_cast<sharing>(how);
         if ((way == sharing::once && !shared.once) || (way == sharing::later && !shared.later))
             wire_reader::fail("a part without a turn");

@@ -60,7 +60,7 @@ CAIRN_DECL void check_metadata(const metadata& m) {
         if (at.length == 0 || at.length > UINT64_MAX - at.offset)
             throw error(errc::corrupt, {.fqn = fqn,
                                         .file = at.file,
-                                        .expected = "an item of some bytes",
+                                        .expected = "a non-empty item",
                                         .found = std::to_string(at.length)});
         auto& f = files[at.file];
         if (!detail::fits_in(at.offset, at.length, f.size))

@@ -28,8 +28,8 @@ CAIRN_DECL void numbers_before_visit::check(const char* of_what) const {
         throw error(errc::invalid_state,
                     {.fqn = *n.name,
                      .expected = std::string("visits of the ") + of_what + " to change nothing",
-                     .found = "that visiting overwrites the number that was given",
-                     .remedy = "show a number that is kept in another type as "
+                     .found = "a visit that overwrites the given number",
+                     .remedy = "pass a number that is kept in another type as "
                                "cairn::converted<float>(number)"});
     }
 }
@@ -121,9 +121,9 @@ CAIRN_DECL void state_change::find_transient(const visit_function& visit, bool t
 CAIRN_DECL void state_change::refuse_transient(const assignment& a) {
     throw error(errc::invalid_state,
                 {.fqn = a.to->fqn,
-                 .expected = "memory that stays where it is, to be filled",
-                 .found = "a tensor that each visit makes anew: what it is given would be lost",
-                 .remedy = "show a number that is kept in another type as "
+                 .expected = "memory with a stable address to load into",
+                 .found = "a tensor that each visit creates anew: loaded content would be lost",
+                 .remedy = "pass a number that is kept in another type as "
                            "cairn::converted<float>(number)"});
 }
 

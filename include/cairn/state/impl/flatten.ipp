@@ -250,11 +250,11 @@ private:
         if (!fresh)
             throw error(errc::invalid_state,
                         {.fqn = f.fqn,
-                         .expected = "one entry of this name",
-                         .found = "two paths that join to it, of " +
+                         .expected = "one entry with this name",
+                         .found = "two paths with this flat name, of " +
                                   std::to_string(out_.leaves[it->second].path.size()) + " and " +
                                   std::to_string(at_.size()) + " parts",
-                         .remedy = "rename one: dots in keys join like levels"});
+                         .remedy = "rename one: a dot in a key looks like a nested level"});
         out_.leaves.push_back(std::move(f));
     }
 

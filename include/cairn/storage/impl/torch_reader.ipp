@@ -275,7 +275,7 @@ struct torch_reader::state {
             if (format::crc32(bytes) != g.value->layout->item_crc) {
                 throw error(errc::checksum_mismatch, {.fqn = fqn,
                                                       .file = file.described(),
-                                                      .expected = "the object as it was written",
+                                                      .expected = "the value as it was written",
                                                       .found = "other bytes"});
             }
         }

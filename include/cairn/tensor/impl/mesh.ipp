@@ -126,7 +126,7 @@ CAIRN_DECL std::vector<box> boxes_of(const index_vector& global, const device_me
     for (std::size_t d = 0; d < global.size(); ++d) {
         if (global[d] < 0)
             throw error(errc::invalid_argument,
-                        {.expected = "extents of 0 or more", .found = to_string(global)});
+                        {.expected = "dimensions of 0 or more", .found = to_string(global)});
         detail::append(dims[d], {0, global[d]});
     }
     const auto coordinate = mesh.coordinate(rank);
