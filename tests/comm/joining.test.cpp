@@ -258,7 +258,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_were_started_differently_stop_the_start) {
     auto const id = tcp_group::unique_id();
     tcp_group once(id, 0, 1);
     auto const foreign = failure_of([] { tcp_group(tcp_id{}, 0, 2); });
-    BOOST_TEST(contains(foreign, "an id that this process made"), foreign);
+    BOOST_TEST(contains(foreign, "an unused id that this process made"), foreign);
 }
 
 // UBSan's look at a thrown object opens a pipe, and takes the object for a bad one where it cannot.
