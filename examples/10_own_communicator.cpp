@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of your own: a class that models `Communicator`, the suite that checks it, and a save.
+// A communicator of your own: a class that models `Communicator`, its test suite, and a save.
 #include "own_communicator.hpp"
 
 #include <cairn/cairn.hpp>
@@ -13,10 +13,10 @@
 
 constexpr int world_size = 3;
 
-/// One of the processes.
+/// Runs one of the processes.
 int run(int rank, std::deque<shared_world>& worlds) {
     auto next = worlds.begin();
-    // What the concept promises beyond its syntax: no test framework is needed.
+    // Tests the semantics of the concept; no test framework is needed.
     auto const failures = cairn::testing::communicator_suite(
         [&] { return shared_ranks(*next++, rank); }, std::size_t{1} << 20);
     for (auto const& f : failures) std::printf("%s\n", f.c_str());

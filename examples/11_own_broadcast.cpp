@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of your ranks, made of any broadcast of bytes that you have. Here: a store of keys, as
-// torch.distributed's TCPStore is, that a class of yours talks to.
+// A group of ranks built over any broadcast of bytes that you have. Here: a key-value store like
+// torch.distributed's TCPStore.
 #include <cairn/cairn.hpp>
 #include <cairn/comm/tcp_group.hpp>
 
@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-/// In place of yours: keys are files of a directory.
+/// Stands for your own store: keys are files in a directory.
 class key_value_store {
 public:
     explicit key_value_store(std::filesystem::path dir) : dir_(std::move(dir)) {
@@ -30,7 +30,7 @@ public:
                    static_cast<std::streamsize>(value.size()));
         std::filesystem::rename(dir_ / "new", dir_ / key);
     }
-    /// Waits until it was set.
+    /// Waits until the key is set.
     std::string get(const std::string& key) {
         while (!std::filesystem::exists(dir_ / key))
             std::this_thread::sleep_for(std::chrono::milliseconds(10));

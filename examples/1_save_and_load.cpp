@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks save one sharded tensor in parallel and load it back in place: four threads, or the
-// processes of a launcher (cairn launch -n 8 -- 1_save_and_load).
+// Ranks save one sharded tensor in parallel and load it back in place. Ranks are four threads, or
+// the processes of a launcher (cairn launch -n 8 -- 1_save_and_load).
 #include <cairn/cairn.hpp>
 #include <cairn/comm/launched_ranks.hpp>
 
@@ -11,7 +11,7 @@
 int main() {
     std::atomic<int> wrong{0};
     cairn::run_launched_ranks(4, [&](cairn::any_communicator& ranks) {
-        // Of a matrix of three columns, this rank holds two rows.
+        // This rank holds two rows of a matrix with three columns.
         int const n = ranks.size();
         std::vector<float> rows(2 * 3, static_cast<float>(ranks.rank()));
         cairn::sharded_view const weight = cairn::shard_by_mesh(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saved as rows on four ranks, loaded as columns on three: the layout of a checkpoint binds nobody.
-// Under a launcher: as rows, then as columns of its processes.
+// Saved as rows on four ranks, loaded as columns on three: a checkpoint can be loaded in any
+// layout. Under a launcher: as rows, then as columns of its processes.
 #include <cairn/cairn.hpp>
 #include <cairn/comm/launched_ranks.hpp>
 
@@ -10,7 +10,7 @@
 
 namespace {
 
-/// What a rank holds of a 12×10 matrix along one dimension.
+/// A rank's shard of a 12×10 matrix split along one dimension.
 struct part {
     std::vector<double> memory;
     cairn::sharded_view view{{12, 10}, cairn::dtype::float64, {}};
@@ -24,7 +24,7 @@ struct part {
             view.shards.push_back(cairn::shard(box, local));
         }
     }
-    /// Calls `f` for each element held, with what it should be: 100 i + j for element (i, j).
+    /// Calls `f` for each element held, with its expected value: 100 i + j for element (i, j).
     template <class F>
     void each(F&& f) {
         for (auto const& s : view.shards) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process, no ranks: a trainer that says what its state is. (Of several processes each would
-// save here for itself; ranks give their communicator.)
+// One process, no ranks: a trainer that provides its state. (Several processes would each save a
+// checkpoint of their own here; ranks pass their communicator.)
 #include <cairn/cairn.hpp>
 
 #include <cstdio>

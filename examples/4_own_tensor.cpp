@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor type of your own: say once how to look at it. All ranks hold the same matrix.
+// A tensor type of your own, described once. All ranks hold the same matrix.
 #include <cairn/cairn.hpp>
 #include <cairn/comm/launched_ranks.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A place of your own: one class, and every format and verb of cairn works on it. This one is a
-// process's memory, so the ranks are its threads.
+// An object store of your own: one class, and every format and verb of cairn works on it. This one
+// is in a process's memory, so the ranks are its threads.
 #include "own_object_store.hpp"
 
 #include <cairn/cairn.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A format of your own: one raw file per rank, and a JSON index that says what is where.
+// A format of your own: one raw file per rank, and a JSON index of where everything is.
 //
-// Saving is planned by cairn as always; own_storage.hpp says only how bytes lie on the disk.
-// Loading is kept simple: the same boxes that were saved, no re-sharding.
+// Saving is planned by cairn as usual; own_storage.hpp only defines the bytes on disk. Loading is
+// kept simple: the same boxes that were saved, no resharding.
 #include "own_storage.hpp"
 
 #include <cairn/comm/launched_ranks.hpp>
@@ -38,7 +38,7 @@ int main() {
         cairn::load(state, "ckpt/own_storage", ranks, raw_reader(loaded));
         if (rows != std::vector<float>(rows.size(), me) || step != 100) ++wrong;
 
-        // The order of the protocol; the coordinator alone plans for all, finishes, sweeps.
+        // The order of the protocol; only the coordinator plans for all, finishes, sweeps.
         auto const expected = ranks.rank() == 0
                                   ? call_log{"reset", "set up", "prepare local", "prepare global",
                                              "write", "finish", "sweep"}

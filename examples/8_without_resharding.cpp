@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Without plans and formats: each rank's bytes in a file of its own, complete or not at all.
+// Without plans and formats: each rank's bytes in a file of its own; all files count or none does.
 #include <cairn/cairn.hpp>
 #include <cairn/comm/launched_ranks.hpp>
 
@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <vector>
 
-/// A broadcast of nothing: no rank leaves it before all have called it.
+/// Broadcasts nothing: no rank returns before all have called it.
 void wait_for_all(cairn::any_communicator& ranks) {
     (void)cairn::await_completion<cairn::message>(
         [&](auto done) { ranks.broadcast({}, 0, cairn::no_deadline, std::move(done)); });
@@ -15,7 +15,7 @@ void wait_for_all(cairn::any_communicator& ranks) {
 
 void save(cairn::any_communicator& ranks, const std::string& dir, cairn::byte_span mine) {
     cairn::file_store store(dir);
-    if (ranks.rank() == 0) store.remove("complete");  // an old mark must not vouch for new files
+    if (ranks.rank() == 0) store.remove("complete");  // an old marker must not cover new files
     wait_for_all(ranks);
     auto const name = "rank_" + std::to_string(ranks.rank());
     store.remove(name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as processes: whoever started them says who they are.
+// Ranks as processes: the launcher provides rank and size.
 //     cairn launch -n 4 -- 9_processes        (or torchrun, mpirun, srun)
 #include <cairn/cairn.hpp>
 #include <cairn/comm/tcp_group.hpp>

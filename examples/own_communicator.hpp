@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that share memory: processes that one process has forked. They see each other's state, so
-// whoever waits notices who is late, has left, or has died.
+// Ranks that share memory: processes forked by one process. They see each other's state, so a
+// waiting rank detects which ranks are late, have left, or have died.
 #ifndef OWN_COMMUNICATOR_HPP
 #define OWN_COMMUNICATOR_HPP
 
@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-/// Made before the processes are; one for each group.
+/// State shared by one group; created before the processes are forked.
 class shared_world {
 public:
     static constexpr int most = 16;
@@ -37,7 +37,7 @@ public:
     struct state {
         pthread_mutex_t mutex;
         pthread_cond_t changed;
-        pthread_mutex_t alive[most];  ///< Locked by its rank for as long as that lives.
+        pthread_mutex_t alive[most];  ///< Locked by its rank while that lives.
         slot ranks[most];
         int arrived = 0, to_read = 0;
         int failure = 0;  ///< A cairn::errc; 0: none.
@@ -72,7 +72,7 @@ private:
     std::vector<int> boxes_{};  ///< A file in memory for each rank's messages.
 };
 
-/// One rank. Exchanges block the calling thread, and complete inside the call; so it is no
+/// One rank. Exchanges block the calling thread, and complete inside the call; so this is not a
 /// BackgroundCommunicator, and `async_save` refuses it.
 class shared_ranks {
 public:
@@ -134,7 +134,7 @@ public:
             return all;
         });
     }
-    void share(std::shared_ptr<const cairn::activity>) {}  // deadlines are kept to the letter
+    void share(std::shared_ptr<const cairn::activity>) {}  // deadlines are never extended
     void cancel() noexcept {
         locked const lock(*this);
         fail(cairn::errc::cancelled, rank_, "rank " + std::to_string(rank_) + " cancelled");
@@ -142,7 +142,7 @@ public:
 
 private:
     using state = shared_world::state;
-    /// The state's lock, which a rank may have died with.
+    /// The state's lock, whose owner may have died.
     struct locked {
         explicit locked(const shared_ranks& r) : s(*r.w_->all_) {
             if (::pthread_mutex_lock(&s.mutex) == EOWNERDEAD) ::pthread_mutex_consistent(&s.mutex);
@@ -164,7 +164,7 @@ private:
         done(std::move(*result));
     }
 
-    /// All ranks call it, or it fails on all. `take` reads what the others have written.
+    /// All ranks call it, or it fails on all. `take` reads the other ranks' messages.
     template <class Take>
     void exchange(int kind, int root, const std::vector<cairn::message>& mine, cairn::deadline by,
                   Take take) {
@@ -175,14 +175,14 @@ private:
             throw error(cairn::errc::invalid_argument, "a root that is no rank");
         }
         refuse_if_failed();
-        wait(by, [&] { return s.to_read == 0; });  // the exchange before
+        wait(by, [&] { return s.to_read == 0; });  // the previous exchange
         write(mine);
         me() = {true, false, false, kind, root};
         ++s.arrived;
         for (int r = 0; r < size(); ++r)
             if (s.ranks[r].here && (s.ranks[r].kind != kind || s.ranks[r].root != root))
                 fail(cairn::errc::invalid_argument, r, "ranks called different exchanges");
-        refuse_if_failed();  // the last one to come would end the exchange
+        refuse_if_failed();  // the last one to arrive would end the exchange
         if (s.arrived == size()) {
             s.to_read = size();
             s.arrived = 0;
@@ -214,7 +214,7 @@ private:
     cairn::error error(cairn::errc code, std::string found) const {
         return {code, {.rank = rank_, .found = std::move(found), .remedy = "make a new group"}};
     }
-    /// The first failure stands; whoever waits looks.
+    /// Records the first failure and wakes all waiting ranks.
     void fail(cairn::errc code, int rank, const std::string& why) noexcept {
         auto& s = *w_->all_;
         if (s.failure == 0) {
@@ -228,7 +228,7 @@ private:
         auto& s = *w_->all_;
         if (s.failure == 0) return;
         auto const code = static_cast<cairn::errc>(s.failure);
-        // In a call, or in the next one if it is not this rank's doing, it hears why.
+        // Reports the failure now, or in the next call if this rank did not cause it.
         bool const news = me().here || (code != cairn::errc::timed_out && !me().told);
         me().here = false;
         throw error(std::exchange(me().told, true) || !news ? cairn::errc::poisoned : code, s.text);
@@ -244,14 +244,14 @@ private:
         for (int r = 0; r < size(); ++r) {
             auto* const alive = &w_->all_->alive[r];
             int const got = r == rank_ ? EBUSY : ::pthread_mutex_trylock(alive);
-            if (got == 0) ::pthread_mutex_unlock(alive);  // it has not begun
+            if (got == 0) ::pthread_mutex_unlock(alive);  // it has not started
             if (got != EOWNERDEAD) continue;
             ::pthread_mutex_consistent(alive);
             fail(cairn::errc::rank_failed, r, "rank " + std::to_string(r) + " died");
         }
     }
 
-    /// How many, how long each is, and then all of them.
+    /// Writes the number of messages, the size of each, and then all of them.
     void write(const std::vector<cairn::message>& ms) {
         std::vector<std::uint64_t> head{ms.size()};
         for (auto const& m : ms) head.push_back(m.size());

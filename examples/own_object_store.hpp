@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-/// Objects in a map. A real one would speak to a bucket or a database. Only small objects are ever
-/// published, so that their bytes can be their own tag.
+/// Objects in a map. A real store would use a bucket or a database. Only small objects are ever
+/// published, so their bytes serve as their tags.
 class my_store {
     struct shared : std::recursive_mutex {
         std::map<std::string, std::shared_ptr<cairn::byte_vector>> objects;

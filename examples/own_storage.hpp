@@ -18,21 +18,21 @@
 
 namespace json = boost::json;
 
-/// The calls that cairn made on one rank, in their order.
+/// The calls that cairn made on one rank, in order.
 using call_log = std::vector<std::string>;
 
-/// Published in one step when all ranks have written: before that there is no checkpoint.
+/// Published in one step once all ranks have written: before that there is no checkpoint.
 inline constexpr char index_name[] = "index.json";
 
 inline cairn::error wrong(cairn::errc why, const std::string& object, std::string found = {}) {
     return {why, {.file = object, .found = std::move(found)}};
 }
 
-/// The user's name for one rank's file. Every save must get other names: what stands there stays
+/// Returns the user's name for one rank's file. Names must differ between saves: old files remain
 /// until the new index has replaced the old one.
 using name_files = std::function<std::string(int rank, const std::string& save_id)>;
 
-/// All places in an index.
+/// Calls `f` for all locations in an index.
 template <class F>
 void for_each_place(const cairn::metadata& m, F&& f) {
     for (auto const& [fqn, entry] : m.entries) {
@@ -43,7 +43,7 @@ void for_each_place(const cairn::metadata& m, F&& f) {
     }
 }
 
-// The index: which save wrote it; names, dtypes, boxes, and where each box lies.
+// The index: the id of its save; names, dtypes, boxes, and the location of each box.
 
 inline json::object place(const cairn::storage_location& at) {
     return {{"file", at.file}, {"offset", at.offset}, {"length", at.length}};
@@ -114,7 +114,7 @@ inline cairn::metadata read_index(cairn::file_store& from) {
         return m;
     } catch (const cairn::error&) {
         throw;
-    } catch (const std::exception& e) {  // Boost.JSON's: not what we wrote
+    } catch (const std::exception& e) {  // Boost.JSON's: malformed input
         throw wrong(cairn::errc::corrupt, index_name, e.what());
     }
 }
@@ -135,7 +135,7 @@ public:
         log_->push_back("set up");
         me_ = me;
     }
-    // The file's name travels with the plan, so that the coordinator sees a name given twice.
+    // The file's name travels with the plan, so that the coordinator detects duplicate names.
     cairn::save_plan prepare_local_save_plan(cairn::save_plan plan) {
         log_->push_back("prepare local");
         plan.storage_data = file_name_(me_.rank, me_.save_id);
@@ -163,7 +163,7 @@ public:
             where.length = bytes.size() - at;
             results.items.push_back({i, where});
         }
-        auto file = store_->create(plan.storage_data, bytes.size());  // throws if it is there
+        auto file = store_->create(plan.storage_data, bytes.size());  // throws if it exists
         created_ = true;
         file_ = plan.storage_data;
         file.write(0, bytes);
@@ -188,7 +188,7 @@ public:
         return read_index(*store_).save_id == save_id;
     }
     bool abandon() noexcept { return !created_ || remove(file_).empty(); }
-    // What stays harms nobody, for no index names it; the save's report says what it is.
+    // Remaining files are harmless, for no index names them; the save's report lists them.
     void sweep(cairn::save_end end, cairn::completion<cairn::sweep_result> done) {
         log_->push_back("sweep");
         cairn::sweep_result result;
@@ -199,7 +199,7 @@ public:
     }
 
 private:
-    // Why it could not; empty if it could.
+    // Returns why the file could not be removed; empty on success.
     std::string remove(const std::string& name) noexcept {
         try {
             store_->remove(name);
@@ -225,11 +225,11 @@ private:
     std::optional<cairn::file_store> store_;
     bool created_ = false;
     std::string file_;
-    std::set<std::string> old_;  // what the new index has replaced
+    std::set<std::string> old_;  // replaced by the new index
 };
 static_assert(cairn::StorageWriter<raw_writer>);
 
-/// Reads what `raw_writer` wrote.
+/// Reads files that `raw_writer` wrote.
 class raw_reader {
 public:
     explicit raw_reader(call_log& log) : log_(&log) {}

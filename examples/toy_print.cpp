@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process, no group: loads a plain model from a checkpoint that PyTorch wrote from several
-// ranks under FSDP, optimizer and all, and prints it.
+// One process, no group: loads a plain model from a checkpoint, with optimizer, that PyTorch wrote
+// from several ranks under FSDP, and prints it.
 //
 //     toy_print CHECKPOINT
 #include <cairn/cairn.hpp>

@@ -5,8 +5,8 @@
 //     cairn launch -n 4 -- train_charlm DIR STEPS [--save-every K] [--resume CKPT] [--text FILE]
 //     train_charlm DIR STEPS … [--ranks N]
 //
-// Saves DIR/step_K …, and leaves the losses, every bit of them, in DIR/losses. Prints a fingerprint
-// of the state when it was loaded and whenever it is saved.
+// Saves DIR/step_K …, and writes the losses, bit for bit, to DIR/losses. Prints a fingerprint of
+// the state after loading and at every save.
 #include "charlm/trainer.hpp"
 
 #include <cairn/cairn.hpp>
@@ -55,7 +55,7 @@ void train(const job& j, const charlm::corpus& text, cairn::any_communicator& ra
     charlm::collectives group(std::move(trainers));
     charlm::trainer t(text, group);
     auto const tell = [&](const char* what) {
-        auto const print = t.fingerprint();  // all ranks together
+        auto const print = t.fingerprint();  // collective
         if (speaks)
             std::printf("  %s at step %lld: state %016llx\n", what, static_cast<long long>(t.step),
                         static_cast<unsigned long long>(print));

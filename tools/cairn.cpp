@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
     start->add_option("PROGRAM", launch.command, "after --: the program and its arguments")
         ->required();
 
-    // CLI11 would only say that a subcommand is required.
+    // CLI11 would only report that a subcommand is required.
     auto const known = [&](const std::string& name) {
         auto const all = app.get_subcommands([](CLI::App*) { return true; });
         return std::any_of(all.begin(), all.end(),

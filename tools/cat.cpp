@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t read_at_once = std::uint64_t{64} << 20;
 constexpr std::int64_t printable = 100000;
 
-/// One element as JSON; complex numbers as [real, imaginary].
+/// Formats one element as JSON; complex numbers as [real, imaginary].
 std::string element(const std::byte* at, cairn::dtype type) {
     using namespace cairn;
     auto const as = [&]<class T>(dtype wanted) {
@@ -41,7 +41,7 @@ std::string element(const std::byte* at, cairn::dtype type) {
     return "null";
 }
 
-/// Nested lists, as the shape has it.
+/// Prints nested lists, following the shape.
 void print(const std::byte*& at, const cairn::tensor_metadata& t, std::size_t d) {
     if (d == t.shape.size()) {
         std::cout << element(at, t.type);
@@ -56,8 +56,8 @@ void print(const std::byte*& at, const cairn::tensor_metadata& t, std::size_t d)
     std::cout << ']';
 }
 
-/// How many elements and empty lists are printed. A tensor without elements may have any number of
-/// empty rows.
+/// Returns how many elements and empty lists are printed. A tensor without elements may have any
+/// number of empty rows.
 std::int64_t printed(const cairn::index_vector& shape) {
     std::int64_t n = 1;
     for (auto const extent : shape) {
@@ -91,7 +91,7 @@ int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
             auto const piece = from.boxes({{fqn, b}});
             std::cout.write(reinterpret_cast<const char*>(piece[0].bytes.data()),
                             static_cast<std::streamsize>(piece[0].bytes.size()));
-            if (!std::cout) break;  // nobody reads on; main says so
+            if (!std::cout) break;  // the reader has closed the pipe; main reports it
         }
         return fine;
     }

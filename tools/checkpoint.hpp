@@ -17,7 +17,7 @@
 
 namespace tool {
 
-/// What the subcommands exit with.
+/// Exit codes of the subcommands.
 enum exit_code { fine = 0, finding = 1, could_not_run = 2 };
 
 inline cairn::metadata read_metadata(const std::string& checkpoint) {
@@ -26,7 +26,7 @@ inline cairn::metadata read_metadata(const std::string& checkpoint) {
     return reader.read_metadata();
 }
 
-/// Whether PyTorch can read it too: cairn may have been told to leave PyTorch's pickle out.
+/// Whether PyTorch can read it too: PyTorch's pickle can be omitted.
 inline bool has_torch_metadata(const std::string& checkpoint) {
     cairn::file_store store(checkpoint);
     auto const bytes = cairn::detail::read_whole(store, ".metadata");
@@ -41,8 +41,8 @@ struct loaded_box {
     cairn::box region{};
 };
 
-/// A checkpoint that is read piece by piece: its metadata is read once, not with each piece. Each
-/// call opens the files that it needs, so small pieces are better asked for together.
+/// A checkpoint that is read in pieces: its metadata is read once, not with each piece. Each call
+/// opens the files that it needs, so small pieces should be requested together.
 class opened {
 public:
     explicit opened(std::string checkpoint) : path_(std::move(checkpoint)) {
@@ -104,9 +104,9 @@ private:
     cairn::metadata meta_;
 };
 
-/// Boxes of whole rows of at most about `limit` bytes, in order: a tensor piece by piece.
+/// Returns boxes of whole rows of at most about `limit` bytes, in order.
 inline std::vector<cairn::box> row_pieces(const cairn::tensor_metadata& t, std::uint64_t limit) {
-    // One of no elements may have any number of rows.
+    // A tensor without elements may have any number of rows.
     if (t.shape.empty() || t.shape.product() == 0) return {cairn::box::whole(t.shape)};
     auto const total = static_cast<std::uint64_t>(t.shape.product()) * cairn::size_of(t.type);
     auto const row = total / static_cast<std::uint64_t>(t.shape[0]);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t compared_at_once = std::uint64_t{32} << 20;
 
-/// The largest absolute difference of two pieces of one dtype; NaN against a number is infinite.
+/// Returns the largest absolute difference of two pieces; NaN against a number is infinite.
 double largest_difference(const loaded_box& a, const loaded_box& b, cairn::dtype type) {
     using namespace cairn;
     bool const complex = info(type).kind == dtype_class::complex;
@@ -38,13 +38,13 @@ double largest_difference(const loaded_box& a, const loaded_box& b, cairn::dtype
     return most;
 }
 
-/// Compares what two checkpoints hold under each of the names that both have. What is small is read
+/// Compares the content of two checkpoints under each name that both have. Small entries are read
 /// together.
 class comparison {
 public:
     comparison(opened& a, opened& b) : a_(a), b_(b) {}
 
-    /// @return why they are different, by key; the last names may be known only after `finish`.
+    /// @return the differences, by key; the last names may be known only after `finish`.
     std::map<std::string, std::string>& findings() { return findings_; }
 
     void tensor(const std::string& fqn) {
@@ -67,7 +67,7 @@ public:
         objects_.push_back(fqn);
         if (bytes_ >= compared_at_once) finish();
     }
-    /// Reads and compares what was put off.
+    /// Reads and compares the deferred entries.
     void finish() {
         auto const x = a_.boxes(pieces_), y = b_.boxes(pieces_);
         for (std::size_t i = 0; i < pieces_.size(); ++i) compare(pieces_[i].first, x[i], y[i]);
@@ -101,7 +101,7 @@ private:
     opened& b_;
     std::vector<std::pair<std::string, cairn::box>> pieces_;
     std::vector<std::string> objects_;
-    std::uint64_t bytes_ = 0;  ///< Of these.
+    std::uint64_t bytes_ = 0;  ///< Size of the deferred entries.
     std::map<std::string, difference> differences_;
     std::map<std::string, std::string> findings_;
 };

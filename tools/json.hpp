@@ -13,7 +13,7 @@
 
 namespace tool {
 
-/// A JSON string. Bytes that are no UTF-8 pass through: Python wrote the text.
+/// Returns a JSON string. Bytes that are not UTF-8 pass through: Python wrote the text.
 inline std::string json_string(std::string_view s) {
     std::string out = "\"";
     for (char c : s) {
@@ -33,7 +33,7 @@ inline std::string json_string(std::string_view s) {
     return out + "\"";
 }
 
-/// The shortest number that reads back the same; NaN and infinities as Python's json has them.
+/// Returns the shortest number that reads back the same; NaN and infinities as in Python's json.
 inline std::string number(double d) {
     if (std::isnan(d)) return "NaN";
     if (std::isinf(d)) return d < 0 ? "-Infinity" : "Infinity";
@@ -43,8 +43,9 @@ inline std::string number(double d) {
     return s.find_first_of(".en") == std::string::npos ? s + ".0" : s;
 }
 
-/// A plain value; tuples as {"tuple": […]}, bytes as {"bytes": hex}, integers of any size in full
-/// (as {"int": "0x…"} from 4300 digits on). Appends: copies of what is nested deep would add up.
+/// Appends a plain value; tuples as {"tuple": […]}, bytes as {"bytes": hex}, integers of any size
+/// in full (as {"int": "0x…"} from 4300 digits on). Appends, because copies of deeply nested values
+/// would add up.
 inline void append_json(std::string& s, const cairn::value& v) {
     using cairn::value;
     auto const items = [&](const std::vector<value>& list) {

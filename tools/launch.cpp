@@ -38,7 +38,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// Each rank needs two descriptors here: as many as the system allows, for this process alone.
+/// Each rank needs two descriptors here: raises the limit to the maximum, for this process only.
 class descriptor_limit {
 public:
     descriptor_limit() {
@@ -53,7 +53,7 @@ private:
     rlimit before_{};
 };
 
-/// One rank's process. It leads a process group, to which all belongs that it starts.
+/// One rank's process. It leads a process group that contains all processes it starts.
 struct process {
     pid_t pid = -1;
     int rank = 0;
@@ -65,7 +65,7 @@ public:
     explicit launcher(const launch_options& o) : o_(o) {
         for (int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) {
             struct sigaction now {};
-            // What is ignored stays so: under nohup, in the background of a shell.
+            // Signals that are ignored stay ignored: under nohup, in the background of a shell.
             if (::sigaction(s, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) signals_.add(s);
         }
     }
@@ -85,7 +85,7 @@ public:
             });
         }
         ::close(listener_);
-        // Not before: a process that has threads should not fork.
+        // Only now: a process with threads should not fork.
         for (auto& to : outputs_) to.writer.start([this] { drained(); });
         for (auto const& s : streams_) s->start();
         wait_for_signals();
@@ -97,14 +97,14 @@ public:
     }
 
 private:
-    /// Where the ranks find rank 0: a socket that is open before any of them runs, and that only
-    /// this host reaches.
+    /// Opens the socket at which ranks find rank 0, before any of them runs. Only this host can
+    /// reach it.
     void open_group() {
         auto const host = cairn::detail::loopback_hosts().front();
         cairn::detail::tcp_listener l(io_.get_executor(), {host});
         id_ = {l.addresses(), cairn::tcp_id::new_secret()};
         listener_ = l.release().front();
-        // Both may be one terminal or file.
+        // Both may be the same terminal or file.
         struct stat out {
         }, err{};
         outputs_.emplace_back(io_, 1);
@@ -144,10 +144,10 @@ private:
         return std::runtime_error(text);
     }
 
-    /// In the new process: never returns.
+    /// Runs in the new process; never returns.
     [[noreturn]] void become(int rank) {
         limit_.restore();
-        // Input goes to rank 0. From a terminal it could not read: that is for the foreground.
+        // Rank 0 gets standard input, but not from a terminal, which only the foreground can read.
         if (rank != 0 || ::isatty(0) != 0) {
             int const none = ::open("/dev/null", O_RDONLY);
             ::dup2(none, 0);
@@ -180,12 +180,12 @@ private:
                 end_rest(signal);
             } else if (signal == SIGTSTP) {
                 end_rest(SIGSTOP);
-                ::raise(SIGSTOP);  // until it is told to go on
+                ::raise(SIGSTOP);  // until it is continued
                 end_rest(SIGCONT);
             } else {
                 if (code_ == 0) code_ = 128 + signal;
-                if (left() == 0 || asked_ > 1) ::_exit(code_);  // only output is waited for
-                // Once is passed on, twice means it.
+                if (left() == 0 || asked_ > 1) ::_exit(code_);  // only output is pending
+                // The first signal is forwarded, the second one kills.
                 end_rest(asked_++ == 0 ? signal : SIGKILL);
             }
             wait_for_signals();
@@ -199,7 +199,7 @@ private:
         });
         look();
     }
-    /// Which have ended. They stay zombies, so that their groups' numbers stay theirs.
+    /// Finds processes that have ended. They stay zombies, so that group ids are not reused.
     void look() {
         for (auto& p : processes_) {
             siginfo_t how{};
@@ -222,7 +222,7 @@ private:
             (killed ? " was killed by signal " + std::to_string(status) + " (" +
                           ::strsignal(status) + ")"
                     : " ended with exit code " + std::to_string(status)));
-        // The others hear of it from their group, and may have something to say.
+        // The group reports the failure to the other ranks, which may print errors of their own.
         grace_.expires_after(std::chrono::seconds(o_.grace));
         grace_.async_wait([this](auto ec) {
             if (ec) return;
@@ -234,7 +234,7 @@ private:
             });
         });
     }
-    /// All ranks have ended: what they have written is passed on, and nothing else waited for.
+    /// All ranks have ended: forwards their remaining output, and waits for nothing else.
     void finish() {
         if (std::exchange(finishing_, true)) return;
         children_.cancel();
@@ -256,12 +256,12 @@ private:
         outputs_.back().writer.write("cairn launch: " + text + "\n");
     }
 
-    /// To all ranks, and what they have started.
+    /// Sends a signal to all ranks and the processes they have started.
     void end_rest(int signal) {
         for (auto const& p : processes_) {
             if (!p.running && signal != SIGKILL && signal != SIGTERM) continue;
             ::kill(-p.pid, signal);
-            // A process that was stopped cannot end.
+            // A stopped process cannot end.
             if (signal != SIGKILL && signal != SIGSTOP) ::kill(-p.pid, SIGCONT);
         }
     }
@@ -279,7 +279,7 @@ private:
     asio::steady_timer grace_{io_};
     cairn::tcp_id id_{};
     int listener_ = -1;
-    std::deque<output> outputs_{};  ///< Of standard output and of standard error, or of both.
+    std::deque<output> outputs_{};  ///< For standard output and standard error, or both.
     std::deque<process> processes_{};
     std::vector<std::shared_ptr<rank_stream>> streams_{};
     int asked_ = 0;

@@ -7,14 +7,14 @@
 
 namespace tool {
 
-/// What `cairn launch` was asked for.
+/// Options of `cairn launch`.
 struct launch_options {
     int ranks = 1;
     std::vector<std::string> command{};
-    int grace = 30;  ///< Seconds for the others to end by themselves once a rank has failed.
+    int grace = 30;  ///< Seconds in which other ranks may end by themselves after one has failed.
 };
 
-/// @return The exit code of the rank that failed first, 128 and the signal that ended it, or 0.
+/// @return The exit code of the rank that failed first, 128 plus the signal that ended it, or 0.
 int launch(const launch_options& o);
 
 }  // namespace tool

@@ -30,15 +30,15 @@
 
 namespace tool {
 
-/// Puts the lines of many ranks in one stream, each with its rank in front. A line may end in a
-/// carriage return, as progress bars do; one that has not ended may be shown in parts, and is cut
+/// Merges the lines of many ranks into one stream, each prefixed with its rank. A line may end in a
+/// carriage return, as progress bars do; an incomplete line may be printed in parts, and is cut
 /// where another one begins.
 class merged_lines {
 public:
-    /// Longer ones are shown in parts at once.
+    /// Longer lines are printed in parts at once.
     static constexpr std::size_t longest = 8192;
 
-    /// @param from  Twice the rank, and one more for its standard error.
+    /// @param from  Twice the rank, plus one for its standard error.
     /// @return What to print.
     std::string add(int from, std::string_view text) {
         auto& rest = rest_[from];
@@ -60,14 +60,14 @@ public:
         auto const it = rest_.find(from);
         return it != rest_.end() && !it->second.empty();
     }
-    /// Shows a line that was begun.
+    /// Prints an incomplete line.
     std::string flush(int from) {
         std::string out;
         auto const rest = std::exchange(rest_[from], {});
         if (!rest.empty()) put(out, from, rest);
         return out;
     }
-    /// Nothing more comes from there.
+    /// Ends a stream.
     std::string end(int from) {
         auto out = flush(from);
         rest_.erase(from);
@@ -80,7 +80,7 @@ public:
 
 private:
     void put(std::string& out, int from, std::string_view text) {
-        if (open_ == from && fresh_ && text == "\n") {  // the other half of "\r\n"
+        if (open_ == from && fresh_ && text == "\n") {  // the second half of "\r\n"
             out += '\n';
             open_ = -1;
             return;
@@ -93,11 +93,12 @@ private:
     }
 
     std::map<int, std::string> rest_{};
-    int open_ = -1;       ///< Whose line is there unfinished.
-    bool fresh_ = false;  ///< It has gone back to its beginning.
+    int open_ = -1;       ///< The stream of the incomplete line.
+    bool fresh_ = false;  ///< The cursor is at its beginning.
 };
 
-/// Writes to a descriptor that may block, on a thread of its own, so that the launcher never does.
+/// Writes to a descriptor that may block, on a thread of its own, so that the launcher never
+/// blocks.
 class output_writer {
 public:
     static constexpr std::size_t most = std::size_t{1} << 20;
@@ -105,7 +106,7 @@ public:
     output_writer(boost::asio::io_context& io, int to) : io_(io), to_(to) {}
     output_writer(output_writer&&) = delete;
 
-    /// @param drained  Called on the io_context whenever all is written.
+    /// @param drained  Called on the io_context whenever everything is written.
     void start(std::function<void()> drained) {
         drained_ = std::move(drained);
         thread_ = std::thread([this] { run(); });
@@ -158,7 +159,7 @@ private:
                 pollfd p{to_, POLLOUT, 0};
                 ::poll(&p, 1, -1);
             } else if (errno != EINTR) {
-                return;  // closed, or the disk is full: the ranks go on
+                return;  // closed, or the disk is full: the ranks continue
             }
         }
     }
@@ -174,15 +175,15 @@ private:
     std::thread thread_{};
 };
 
-/// Where ranks' output goes: one destination, however many streams lead there.
+/// A destination of ranks' output, shared by all streams that lead there.
 struct output {
     output(boost::asio::io_context& io, int to) : writer(io, to) {}
     merged_lines lines{};
     output_writer writer;
 };
 
-/// Passes one stream of one rank on. What was begun is shown after a tenth of a second. While the
-/// destination is full, nothing is read: the rank waits, as it would without a launcher.
+/// Forwards one stream of one rank. Incomplete lines are printed after a tenth of a second. While
+/// the destination is full, nothing is read: the rank blocks, as it would without a launcher.
 class rank_stream : public std::enable_shared_from_this<rank_stream> {
 public:
     /// @param name  See `merged_lines`.
@@ -193,15 +194,15 @@ public:
     void start() {
         if (reading_ || ended_ || to_.writer.full()) return;
         reading_ = true;
-        // Nothing is read before the handler is called, so that `finish` finds all there is.
+        // Nothing is read before the handler is called, so that `finish` finds all data.
         from_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                          [self = shared_from_this()](const auto& ec) {
                              self->reading_ = false;
                              if (!ec && !self->ended_ && self->read()) self->start();
                          });
     }
-    /// Takes what is there, and no more: a process that the rank has left behind may hold the
-    /// stream open for as long as it likes.
+    /// Reads only the data that is available: a process that the rank has left behind may hold the
+    /// stream open indefinitely.
     /// @return Whether one does.
     bool finish() {
         if (ended_) return false;
@@ -214,7 +215,7 @@ public:
     }
 
 private:
-    /// @return Whether there may be more.
+    /// @return Whether there may be more data.
     bool read() {
         boost::system::error_code ec;
         auto const n = from_.read_some(boost::asio::buffer(buffer_), ec);

@@ -8,7 +8,7 @@
 
 namespace tool {
 
-/// An object as it was stored, whatever is in it: flattening does not enter it.
+/// A value as it was stored, whatever its content: flattening does not enter it.
 struct opaque {
     cairn::value v{};
 };
@@ -25,8 +25,8 @@ namespace tool {
 
 namespace {
 
-/// One rank's part of a whole checkpoint, every tensor split along one dimension as DTensor's
-/// `Shard` splits it; tensors without that dimension are replicated.
+/// One rank's shards of a whole checkpoint, every tensor split along one dimension as DTensor's
+/// `Shard` does; tensors without that dimension are replicated.
 class part {
 public:
     part(const cairn::metadata& m, int rank, int ranks, int dim) {
@@ -56,7 +56,7 @@ private:
     cairn::state_dict dict_;
 };
 
-/// The usual planner, but for the paths of the nested state dict, which are the source's.
+/// The default planner, with the source's paths of the nested state dict.
 class same_paths {
 public:
     explicit same_paths(const cairn::metadata& m) : m_(&m) {}

@@ -21,15 +21,15 @@
 
 namespace tool {
 
-/// Reads a whole checkpoint, file by file, and counts what it finds. Each byte is read a fixed
-/// number of times, whatever the metadata says.
+/// Reads a whole checkpoint, file by file, and counts findings. Each byte is read a fixed number of
+/// times, whatever the metadata says.
 template <cairn::ObjectStore Store>
 class verification {
 public:
     /// @param out  Findings, one line each, and a line of totals.
     verification(Store store, std::ostream& out) : store_(std::move(store)), out_(out) {}
 
-    /// @return whether there was nothing to find
+    /// @return whether there were no findings
     bool run() {
         auto bytes = cairn::detail::read_whole(store_, ".metadata");
         cairn::format::native::metadata_file f;
@@ -74,7 +74,7 @@ private:
         return files;
     }
 
-    /// Runs a check; what it throws is a finding about that tensor and file.
+    /// Runs a check; an exception is a finding about that tensor and file.
     bool attempt(const std::string& fqn, const std::string& name, const std::function<void()>& f) {
         try {
             f();
@@ -104,13 +104,13 @@ private:
         auto const recorded = meta_.file_sizes.find(name);
         if (recorded != meta_.file_sizes.end())
             attempt({}, name, [&] { check_size(f, name, recorded->second); });
-        const item* last = nullptr;  // that was read
+        const item* last = nullptr;  // the last one that was read
         for (auto const& i : items) {
             ++items_;
             bool const overlaps =
                 last != nullptr && i.at->offset < last->at->offset + last->at->length;
-            // A tied weight is one item of several names. Whatever else overlaps is a finding
-            // about the metadata, and would be read again and again.
+            // A tied weight is one item with several names. Any other overlap is a finding about
+            // the metadata, and the bytes would be read again and again.
             if (overlaps && *i.at == *last->at) continue;
             auto const read = [&] {
                 if (overlaps)
@@ -136,8 +136,8 @@ private:
         if (size != 0) (void)f.footer(meta_.save_id);
     }
 
-    /// CRC of a range of a file, read piece by piece; blocks against the footer's, if there are
-    /// any.
+    /// Returns the CRC of a range of a file, read in pieces; checks blocks against the footer's
+    /// CRCs, if any.
     std::uint32_t crc_of(file& f, std::uint64_t at, std::uint64_t length,
                          const std::vector<std::uint32_t>& blocks = {}) {
         constexpr auto block_bytes = cairn::format::native::block_bytes;
@@ -176,7 +176,7 @@ private:
         if (crc_of(f, c.at.offset, c.at.length) != c.at.layout->item_crc)
             throw mismatch(f, "the item as it was written");
         bytes_ -= c.at.length;
-        // What PyTorch will read of it must be what the index says.
+        // PyTorch must read exactly what the index says.
         auto const as_torch = cairn::format::torch::parse_tensor_item(
             [&](std::uint64_t at, std::span<std::byte> into) { f.read(c.at.offset + at, into); },
             c.at.length);
@@ -197,7 +197,7 @@ private:
         f.read(at.offset, bytes);
         bytes_ += bytes.size();
         if (at.layout && cairn::format::crc32(bytes) != at.layout->item_crc)
-            throw mismatch(f, "the object as it was written");
+            throw mismatch(f, "the value as it was written");
         bool checked = false;
         (void)cairn::format::torch::decode_value(bytes, &checked);
         if (!checked) unverified_.note_item(f.described());

@@ -12,7 +12,7 @@
 
 namespace charlm {
 
-/// Which elements of a flattened parameter of n rank r of `ranks` owns.
+/// The elements of a flattened parameter of n that rank r of `ranks` owns.
 struct range {
     std::size_t begin, end;
     std::size_t size() const { return end - begin; }
@@ -21,9 +21,10 @@ inline range owned(std::size_t n, std::size_t r, std::size_t ranks) {
     return {n * r / ranks, n * (r + 1) / ranks};
 }
 
-/// What NCCL is to a trainer on GPUs: every rank calls the same operations in the same order. Sums
-/// go in rank order, so that they come out the same every time. It has a group of its own, as a
-/// trainer's has nothing to do with the one that checkpoints are saved with.
+/// Collective operations, as NCCL provides them to a trainer on GPUs: every rank calls the same
+/// operations in the same order. Sums are in rank order, so that results are reproducible. Uses a
+/// group of its own, because a trainer's traffic is independent of the group that saves
+/// checkpoints.
 class collectives {
 public:
     explicit collectives(cairn::any_communicator group) : group_(std::move(group)) {}
@@ -31,13 +32,13 @@ public:
     std::size_t rank() const { return static_cast<std::size_t>(group_.rank()); }
     std::size_t ranks() const { return static_cast<std::size_t>(group_.size()); }
 
-    /// Everybody's shards, one after the other.
+    /// Returns all ranks' shards, one after the other.
     std::vector<float> all_gather(std::span<const float> mine) {
         std::vector<float> whole;
         for (auto const& m : exchange(mine)) whole.insert(whole.end(), m.begin(), m.end());
         return whole;
     }
-    /// The sum over all ranks of the elements that this rank owns.
+    /// Returns the sum over all ranks of the elements that this rank owns.
     std::vector<float> reduce_scatter(std::span<const float> whole) {
         auto const mine = owned(whole.size(), rank(), ranks());
         std::vector<float> sum(mine.size(), 0.0f);
@@ -45,7 +46,7 @@ public:
             for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += m[mine.begin + i];
         return sum;
     }
-    /// The sum of all ranks' numbers.
+    /// Returns the sum of all ranks' numbers.
     double all_reduce(float x) {
         double sum = 0;
         for (auto v : all_gather(std::span(&x, 1))) sum += static_cast<double>(v);
@@ -53,7 +54,7 @@ public:
     }
 
 private:
-    /// What each rank has given, in rank order.
+    /// Returns each rank's argument, in rank order.
     std::vector<std::vector<float>> exchange(std::span<const float> mine) {
         auto const bytes = std::as_bytes(mine);
         auto const got = cairn::await_completion<std::vector<cairn::message>>([&](auto done) {

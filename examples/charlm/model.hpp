@@ -12,7 +12,7 @@ namespace charlm {
 
 inline constexpr std::size_t context = 8, embedding = 16, hidden = 64;
 
-/// A text as numbers: each character that occurs has one.
+/// A text as numbers: each distinct character has one.
 struct corpus {
     std::vector<std::uint8_t> symbols;
     std::size_t vocabulary = 0;
@@ -24,7 +24,7 @@ struct corpus {
             symbols.push_back(static_cast<std::uint8_t>(number[c]));
         }
     }
-    /// Where sample i of a step begins: a function of both, so that `step` is all there is to save.
+    /// Returns the beginning of sample i of a step: a function of both, so only `step` is saved.
     std::size_t position(std::int64_t step, std::size_t i) const {
         std::uint64_t h = static_cast<std::uint64_t>(step) * 0x9e3779b97f4a7c15ULL + i;
         h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -33,7 +33,7 @@ struct corpus {
     }
 };
 
-/// Whole parameters (or gradients): embedding, one hidden layer, output. They exist only inside
+/// The whole parameters (or gradients): embedding, one hidden layer, output. They exist only during
 /// forward and backward.
 struct weights {
     std::vector<float> embed, w1, b1, w2, b2;

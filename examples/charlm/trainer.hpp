@@ -16,8 +16,8 @@
 
 namespace charlm {
 
-/// What a rank owns of one parameter between steps: a flat range of its values and of Adam's two
-/// moments.
+/// The shard of one parameter that a rank owns between steps: a flat range of its values and of
+/// Adam's two moments.
 struct sharded_parameter {
     cairn::index_vector shape;
     range mine;
@@ -25,7 +25,7 @@ struct sharded_parameter {
 
     std::size_t elements() const { return static_cast<std::size_t>(shape.product()); }
     std::size_t bytes() const { return 3 * sizeof(float) * mine.size(); }
-    /// Where that range lies in the whole, for cairn.
+    /// Returns that range as a sharded tensor, for cairn.
     cairn::sharded_view view(std::vector<float>& memory) const {
         return cairn::flat_shards(shape, static_cast<std::int64_t>(mine.begin),
                                   static_cast<std::int64_t>(mine.end), memory.data(),
@@ -33,7 +33,7 @@ struct sharded_parameter {
     }
 };
 
-/// One rank of the trainer: parameters sharded as FSDP does, Adam, and what cairn needs to know.
+/// One rank of the trainer: parameters sharded as in FSDP, Adam, and the state for cairn.
 class trainer {
 public:
     static constexpr std::size_t batch = 96;
@@ -49,7 +49,7 @@ public:
         add("output.bias", {v}, 0.0f);
     }
 
-    // All that cairn asks of a trainer: views out, a word when they are filled.
+    // All that cairn needs from a trainer: views of the state, and a call when they are filled.
     cairn::state_dict state_dict() {
         cairn::state_dict model, optim;
         for (auto& [name, p] : parameters_) {
@@ -69,7 +69,7 @@ public:
         return n;
     }
 
-    /// One step on this rank's part of the batch. @return the mean loss of the whole batch
+    /// Runs one step on this rank's part of the batch. @return the mean loss of the whole batch
     double train() {
         weights grads;
         float loss = 0;
@@ -79,13 +79,13 @@ public:
             auto const mine = owned(batch, rank_, group_->ranks());
             for (auto i = mine.begin; i < mine.end; ++i)
                 loss += learn_one(whole, grads, *text_, text_->position(step, i));
-        }  // whole parameters are gone
+        }  // whole parameters are freed
         ++step;
         for (auto& [name, p] : parameters_) adam(p, group_->reduce_scatter(of(grads, name)));
         return group_->all_reduce(loss) / batch;
     }
 
-    /// A number that stands for every bit of the whole state, the same on any number of ranks.
+    /// Returns a hash of every bit of the whole state, the same on any number of ranks.
     std::uint64_t fingerprint() {
         std::uint64_t h = static_cast<std::uint64_t>(step) + 14695981039346656037ULL;
         for (auto& [name, p] : parameters_) {

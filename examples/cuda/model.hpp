@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model that lives on a GPU: what the trainer sees of it. Its kernels are in model.cu.
+// The trainer's view of a model that lives on a GPU. Its kernels are in model.cu.
 #ifndef CAIRN_EXAMPLES_CUDA_MODEL_HPP
 #define CAIRN_EXAMPLES_CUDA_MODEL_HPP
 
@@ -10,11 +10,11 @@
 
 namespace gpu {
 
-/// Why nothing can run here; null if something can.
+/// Returns why nothing can run here; null if something can.
 const char* why_not();
 
-/// Weights that learn to be 1, 2, 3 …, by momentum. Memory is the device's; a checkpoint goes
-/// through a copy on the host.
+/// Weights that learn to be 1, 2, 3 …, by momentum. They are in device memory; checkpoints are
+/// staged in host memory.
 class model {
 public:
     explicit model(std::int64_t n);
@@ -22,13 +22,13 @@ public:
     ~model();
 
     void train(int steps);
-    /// The mean square error.
+    /// Returns the mean square error.
     double loss() const;
     std::int64_t step() const { return step_; }
 
-    /// Stateful: the host's copy is what is saved …
+    /// Stateful: the host copy is saved …
     cairn::state_dict state_dict();
-    /// … and goes back to the device when it has been filled.
+    /// … and copied to the device after a load.
     void load_state_dict(const cairn::state_dict&);
 
 private:

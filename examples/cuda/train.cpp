@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model on a GPU is trained, saved half-way, and a second one goes on from there.
+// A model on a GPU is trained and saved half-way, and a second one continues from there.
 //     cuda_train [DIR]
 #include "model.hpp"
 

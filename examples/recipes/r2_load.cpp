@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// R2, load: a fresh model and an Adam that has never stepped go on where r1_save stopped, on as
-// many ranks as there are now.
+// R2, load: a fresh model and an Adam that has never stepped continue where r1_save stopped, on any
+// number of ranks.
 //     r2_load [DIR] [RANKS]
 #include "toy.hpp"
 
@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
             toy::model model(me.rank(), me.size(), 2);
             toy::adam optimizer(model.parameters());
 
-            // Moments are made as zeros where the parameters lie; nothing is trained.
+            // Missing moments are created as zeros, laid out as the parameters; nothing is trained.
             auto [model_state, optim_state] = cairn::get_state_dict(model, optimizer);
             cairn::state_dict state{{"model", model_state}, {"optimizer", optim_state}};
             cairn::load(state, dir, me);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// R3, inference: one process, no group, a model of plain vectors; of a checkpoint that ranks have
-// saved with their optimizer, only the model is read.
+// R3, inference: one process, no group, a model of plain vectors; only the model is read from a
+// checkpoint that ranks have saved together with their optimizer.
 //     r3_inference [DIR]
 #include <cairn/cairn.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// R4, Stateful: an application says what its state is; ten steps, each with a checkpoint of its
-// own, then a fresh one goes on from the last.
+// R4, Stateful: an application provides its state; ten steps, each with a checkpoint of its own,
+// then a fresh application continues from the last.
 //     r4_stateful [DIR] [RANKS]        writes DIR_step0 … DIR_step9
 #include "toy.hpp"
 

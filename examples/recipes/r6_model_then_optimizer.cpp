@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // R6, one after the other: model and optimizer in one checkpoint, the model loaded alone, then the
-// optimizer alone, laid out as the model's shards lie.
+// optimizer alone, with the layout of the model's shards.
 //     r6_model_then_optimizer [DIR] [RANKS]
 #include "toy.hpp"
 
@@ -11,7 +11,7 @@
 #include <map>
 #include <string>
 
-/// Parameters and moments whole, on all ranks; rank 0 prints them.
+/// Gathers parameters and moments on all ranks; rank 0 prints them.
 std::map<std::string, cairn::host_tensor> show(const char* when, toy::linear& model,
                                                toy::adam& optimizer, auto& me) {
     std::map<std::string, cairn::host_tensor> all;

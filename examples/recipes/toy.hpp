@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ToyModel of PyTorch's tutorials, as a trainer of one's own might have it: two linear layers and
-// Adam, sharded as FSDP does: all parameters one flat array, of which each rank owns a range.
+// ToyModel of PyTorch's tutorials, as your own trainer might implement it: two linear layers and
+// Adam, sharded as in FSDP: all parameters are one flat array, of which each rank owns a range.
 #ifndef CAIRN_EXAMPLES_RECIPES_TOY_HPP
 #define CAIRN_EXAMPLES_RECIPES_TOY_HPP
 
@@ -27,8 +27,8 @@ struct parameter : flat_shard {
     std::vector<float> gradient{};  ///< Of the elements that this rank owns.
 };
 
-/// Gives this rank its range of the parameters' elements, which are one flat array in which each
-/// rank owns as much; fills it from `seed`.
+/// Assigns this rank its range of the parameters' elements, which are one flat array in which each
+/// rank owns the same number; fills it from `seed`.
 inline void shard_flat(const std::vector<parameter*>& all, int rank, int ranks, unsigned seed) {
     std::int64_t total = 0, at = 0;
     for (auto const* p : all) total += p->shape.product();
@@ -66,7 +66,7 @@ struct model {
     }
 };
 
-/// Eight rows of 16 numbers; the same on every rank, in C++ and in Python.
+/// Returns eight rows of 16 numbers; the same on every rank, in C++ and in Python.
 inline std::vector<float> input(int step) {
     std::vector<float> x;
     for (int i = 0; i < 128; ++i)
@@ -74,13 +74,13 @@ inline std::vector<float> input(int step) {
     return x;
 }
 
-/// Of a gradient that every rank has whole, what this rank owns. Every rank sees the same rows, so
-/// the mean over the ranks is what each has computed.
+/// Keeps this rank's part of a gradient that every rank has whole. Every rank sees the same rows,
+/// so the mean over the ranks is what each has computed.
 inline void keep(parameter& p, const std::vector<float>& gradient) {
     p.gradient.assign(gradient.begin() + p.begin, gradient.begin() + p.end);
 }
 
-/// Forward and backward; whole parameters exist only in here. The loss is the sum of the output.
+/// Runs forward and backward; whole parameters exist only here. The loss is the sum of the output.
 template <cairn::Communicator Comm>
 float loss_and_gradients(model& m, int step, Comm& ranks) {
     cairn::full_params whole(m, ranks, false);
@@ -113,7 +113,7 @@ float loss_and_gradients(model& m, int step, Comm& ranks) {
     return loss;
 }
 
-/// The same for one layer of 4×4 on eight rows of four of the numbers.
+/// Does the same for one layer of 4×4 on eight rows of four of the numbers.
 template <cairn::Communicator Comm>
 float loss_and_gradients(linear& m, int step, Comm& ranks) {
     cairn::full_params whole(m, ranks, false);
@@ -156,7 +156,7 @@ public:
         for (auto* p : parameters) groups[0].parameters.emplace_back(p, moments());
     }
 
-    /// What the first step would make: zeros, laid out as the parameter is.
+    /// Creates what the first step would create: zeros with the parameter's layout.
     void make_missing_moments() {
         for (auto& g : groups) {
             for (auto& [p, m] : g.parameters) {
@@ -189,7 +189,7 @@ public:
 
 }  // namespace toy
 
-// What cairn needs to know of these types: where a shard lies, and what everything is called.
+// Describes these types to cairn: where a shard lies, and the names of all parts.
 template <std::derived_from<toy::flat_shard> T>
 struct cairn::shard_traits<T> {
     static const index_vector& global_shape(const T& s) { return s.shape; }
@@ -226,7 +226,7 @@ struct cairn::optimizer_traits<toy::adam> {
             v.hyperparameter("betas", g.betas);
             v.hyperparameter("eps", g.eps);
             v.hyperparameter("weight_decay", g.weight_decay);
-            // What this Adam does not have; PyTorch's names and defaults, so that it can load.
+            // Options that this Adam lacks; PyTorch's names and defaults, so that it can load.
             for (auto const* no : {"amsgrad", "maximize", "capturable", "differentiable"})
                 v.hyperparameter(no, value(false));
             v.hyperparameter("foreach", value());

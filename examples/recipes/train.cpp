@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ToyModel and Adam, sharded over threads as FSDP shards them; taking turns with PyTorch:
+// ToyModel and Adam, sharded over threads as in FSDP; alternates with PyTorch:
 //     train [--load CKPT] --save CKPT --steps K [--ranks N]
 #include "toy.hpp"
 

@@ -10,8 +10,8 @@
 
 namespace cairn {
 
-/// What a rank works on, for the ranks that wait for it: with one (`c.share(activity)`) a
-/// communicator can tell a slow rank in a long write from one that is stuck.
+/// The progress of a rank, visible to the ranks that wait for it: with it (`c.share(activity)`) a
+/// communicator can distinguish a slow rank in a long write from a stuck one.
 ///
 /// Written by the rank's own threads, read by the communicator's at any time.
 class activity {
@@ -25,13 +25,13 @@ public:
         phase_.store(phase, std::memory_order_release);
         advance();
     }
-    /// Work has advanced.
+    /// Records progress.
     void advance() noexcept { last_.store(ticks(), std::memory_order_relaxed); }
 
     struct snapshot {
-        std::string phase{};                ///< Empty: none was entered.
+        std::string phase{};                ///< Empty: no phase was entered.
         std::chrono::milliseconds in{0};    ///< Since it was entered …
-        std::chrono::milliseconds idle{0};  ///< … and since work last advanced.
+        std::chrono::milliseconds idle{0};  ///< … and since the last progress.
     };
     snapshot read() const {
         auto const* const phase = phase_.load(std::memory_order_acquire);
@@ -52,7 +52,7 @@ private:
     std::atomic<clock::rep> last_{0};
 };
 
-/// One phase of a save or load, over all ranks: which rank kept the others waiting.
+/// One phase of a save or load, over all ranks, with the slowest rank.
 struct phase_time {
     std::string phase{};
     int slowest_rank = 0;

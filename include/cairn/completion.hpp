@@ -17,12 +17,12 @@ namespace cairn {
 /// The empty result of an operation that only succeeds or fails.
 struct done_t {};
 
-/// How a backend reports that one operation has ended.
+/// Reports the result of one asynchronous operation of a backend.
 ///
 /// Call it exactly once, from any thread, inside or after the call that received it:
 /// `done(result)` or `done.fail(exception_ptr)`. A completion that is destroyed without having
-/// been called reports @ref errc::abandoned, so a backend that forgets it cannot hang a save.
-/// Move-only. Not to be called from two threads at once.
+/// been called reports @ref errc::abandoned, so a backend that drops it cannot block a save.
+/// Move-only. Must not be called from two threads at once.
 template <class T>
 class completion {
     struct base {
@@ -39,7 +39,7 @@ class completion {
     };
 
 public:
-    /// @param f  Called as `f(exception_ptr, optional<T>)`: one of the two is set. Must not throw.
+    /// @param f  Called as `f(exception_ptr, optional<T>)`, one of which is set. Must not throw.
     template <class F>
     requires(!std::is_same_v<std::remove_cvref_t<F>, completion> &&
              std::is_invocable_v<F&, std::exception_ptr, std::optional<T>>) explicit completion(F f)
@@ -74,10 +74,9 @@ private:
 
 /// Starts an operation with `start(completion<T>)` and blocks the calling thread until it ends.
 ///
-/// @return What the operation completed with.
-/// @throws what it failed with, or what `start` itself threw before it completed. Never returns
-/// before the completion was called or dropped, so that what it refers to may live on the caller's
-/// stack.
+/// @return The operation's result.
+/// @throws the operation's failure, or what `start` itself threw before it completed. Does not
+/// return before the completion was called or dropped, so that it may refer to the caller's stack.
 template <class T, class Start>
 T await_completion(Start&& start) {
     struct shared {
@@ -103,7 +102,7 @@ T await_completion(Start&& start) {
     }
     std::unique_lock lock(s->m);
     s->cv.wait(lock, [&] { return s->ended; });
-    // What has completed well has happened, whatever its backend throws afterwards: a commit, say.
+    // A completed operation, e.g. a commit, has succeeded, even if its backend throws afterwards.
     if (thrown && !s->result) std::rethrow_exception(thrown);
     if (s->failure) std::rethrow_exception(s->failure);
     return std::move(*s->result);

@@ -17,18 +17,18 @@ namespace cairn {
 
 using boost::system::error_code;
 
-/// What went wrong, independent of where. One enumerator per remedy the caller can take.
+/// Error codes, independent of where the error occurred. One enumerator per remedy.
 enum class errc {
     /// The state asks for a key that the checkpoint does not hold. Remedy: `partial`, or fix the
     /// name.
     missing_key = 1,
-    /// The checkpoint holds a key that the state does not ask for, and `strict` was asked.
+    /// The checkpoint holds a key that the state does not ask for, and `strict` is on.
     unexpected_key,
     /// Stored and wanted shapes differ.
     shape_mismatch,
     /// Stored and wanted dtypes differ. Remedy: a conversion policy.
     dtype_mismatch,
-    /// A tensor was stored where a value is wanted or the reverse, or a value of another kind.
+    /// A tensor was stored where a value is wanted or vice versa, or a value of another kind.
     kind_mismatch,
     /// The user's state cannot be saved or loaded into (const target, bad view, duplicate name).
     invalid_state,
@@ -38,39 +38,39 @@ enum class errc {
     checksum_mismatch,
     /// Bytes cannot be what they claim to be: truncated, malformed, out of bounds.
     corrupt,
-    /// Well-formed, but of a kind that cairn refuses or does not know (an unknown class, say).
+    /// Well-formed, but of a kind that cairn refuses or does not know, e.g. an unknown class.
     unsupported,
     /// A data file belongs to another save than the metadata that names it.
     foreign_file,
     /// There is no checkpoint: the directory or its `.metadata` is missing.
     not_found,
-    /// A checkpoint stands there and `overwrite` is off, or a name was taken.
+    /// A checkpoint exists and `overwrite` is off, or a name is taken.
     already_exists,
     /// Another save committed to the same place while this one ran.
     concurrent_save,
     /// The storage failed; the operating system's own code is in the text.
     io,
-    /// Another rank failed; its own error is listed.
+    /// Another rank failed; its own error is listed in `failures()`.
     rank_failed,
     /// A backend dropped its completion without calling it.
     abandoned,
-    /// A deadline passed.
+    /// A deadline expired.
     timed_out,
-    /// The group can no longer be used: an exchange was cut short.
+    /// The group is unusable: an exchange was interrupted.
     poisoned,
     /// The save may or may not have been committed; nothing was deleted.
     outcome_unknown,
-    /// A call that the documentation rules out.
+    /// A call that violates a documented requirement.
     invalid_argument,
-    /// The caller asked for it to end.
+    /// The caller cancelled the operation.
     cancelled,
-    /// A data file of a checkpoint is gone: the checkpoint is there, but not all of it. Remedy: put
-    /// the file back, or load another checkpoint.
+    /// A data file of a checkpoint is missing: the checkpoint exists but is incomplete. Remedy:
+    /// restore the file, or load another checkpoint.
     missing_file,
     /// A stored number does not fit: out of range, or a float where an integer is wanted. Remedy:
     /// load it into a type that holds it.
     value_mismatch,
-    /// Ranks hold different content as replicas of one tensor. Remedy: find out why, or save it
+    /// Ranks hold different content as replicas of one tensor. Remedy: find the cause, or save it
     /// `per_rank`.
     replicas_differ,
 };
@@ -79,46 +79,46 @@ enum class errc {
 CAIRN_DECL const boost::system::error_category& category() noexcept;
 CAIRN_DECL error_code make_error_code(errc e) noexcept;
 
-/// Where an error happened, and what would mend it; empty members are unknown or not applicable.
+/// Where an error occurred and how to fix it; empty members are unknown or not applicable.
 struct error_context {
     int rank = -1;           ///< The rank that failed; -1 when not known.
-    std::string fqn{};       ///< Fully qualified name of the tensor or object of the state.
+    std::string fqn{};       ///< Fully qualified name of the tensor or value of the state.
     std::string file{};      ///< Storage object or file, as the storage names it.
-    std::string expected{};  ///< What should have been there.
-    std::string found{};     ///< What was there.
+    std::string expected{};  ///< What was expected.
+    std::string found{};     ///< What was found instead.
     std::string remedy{};    ///< What the caller can do.
 };
 
-/// Ranks from `first` to `last`, both among them.
+/// An inclusive range of ranks, from `first` to `last`.
 struct rank_range {
     int first = 0;
     int last = 0;
     friend bool operator==(const rank_range&, const rank_range&) = default;
 };
 
-/// One rank's own failure, as every rank is told of it; or that of several which failed alike.
+/// One rank's own failure, as reported to every rank; or that of several ranks that failed alike.
 struct rank_failure {
     error_code code;
     error_context where;  ///< Of the first of them. Long texts are cut.
     std::string text;     ///< The failing rank's `what()`.
-    /// All that failed so, in order; empty: `where.rank` alone.
+    /// All ranks that failed alike, in order; empty: `where.rank` alone.
     std::vector<rank_range> ranks{};
 
-    /// How many ranks it is of.
+    /// Returns the number of ranks that it is of.
     std::size_t count() const noexcept;
 };
 
 /// The only exception type that cairn throws for run-time failures.
 ///
-/// `code()` is for programs, `what()` for people, `context()` for both. An error that crossed
-/// ranks lists each failed rank's own error in `failures()`, in rank order: those that failed alike
-/// as one, and of more than 64 kinds only which ranks the others are of.
+/// `code()` is for programs, `what()` for people, `context()` for both. An error that crossed ranks
+/// lists each failed rank's own error in `failures()`, in rank order; equal failures are merged,
+/// and beyond 64 kinds only their ranks are listed.
 class error : public boost::system::system_error {
 public:
     error(error_code ec, error_context where);
     error(errc e, error_context where);
 
-    /// The failures of one or more ranks as one error; its code is the first one's.
+    /// Combines the failures of one or more ranks; its code is the first one's.
     /// @pre `!failures.empty()`
     error(std::vector<rank_failure> failures, bool state_modified);
 
@@ -128,11 +128,11 @@ public:
     /// True when a load had begun to write into the user's memory.
     bool state_modified() const noexcept { return state_modified_; }
 
-    /// This error as one rank's failure; an unset rank is filled in.
+    /// Returns this error as one rank's failure; an unset rank is filled in.
     rank_failure as_failure(int rank) const;
 
 private:
-    /// One sentence of a few kB at most, whatever a name or a value may be.
+    /// Returns one sentence of a few kB at most, however long a name or a value is.
     static std::string describe(const std::string& what, const error_context& c);
 
     error_context context_;

@@ -20,25 +20,25 @@ namespace cairn {
 
 /// Fills a state in place from a checkpoint, on all ranks at once; DCP's `load`.
 ///
-/// The state says what is wanted and where it goes: any number of ranks and any layout, whatever
-/// wrote the checkpoint. A wanted key that the checkpoint lacks is an error, a key that nobody
-/// wants is reported; `options.planner` changes that.
+/// The state determines which keys are loaded and where; the number of ranks and the layout
+/// may differ from those of the save. A requested key that the checkpoint lacks is an error, a key
+/// that is not requested is reported; `options.planner` changes that.
 ///
 /// @param state    A `Stateful` (`state_dict()` is called, its views are filled, then
 ///                 `load_state_dict()` is called with it) or a `state_dict`.
-/// @param id       Which checkpoint: a path for file stores. The same on every rank.
+/// @param id       The checkpoint: a path for file stores. The same on every rank.
 /// @param options  See @ref load_options.
 /// @param parts    Any of a `Communicator`, a `LoadPlanner`, a `StorageReader` or an
 ///                 `ObjectStore`, in any order, as for @ref save; and a `DataPlane`, with which
-///                 what all ranks on it want alike is read by one of them and broadcast to the
-///                 others, see `load_options::read_once`. All ranks give one, or none does; there
-///                 may be several, each of a part of the ranks.
+///                 data that all its ranks need is read by one of them and broadcast to the
+///                 others, see `load_options::read_once`. Either all ranks pass one, or none does;
+///                 there may be several, each for some of the ranks.
 /// @throws error on every rank when any rank failed, with each failed rank's own error. Errors of
-///         the plan, data files that are missing or of another size, and values that do not fit
-///         come before a byte of the user's memory has changed; a later one says
-///         `state_modified()`.
+///         the plan, missing data files, data files of the wrong size, and values that do not fit
+///         are reported before the user's memory is modified; later errors have
+///         `state_modified()` set.
 ///
-/// **Lifetimes**: tensors stay where they are until the call returns.
+/// **Lifetimes**: tensors must not move until the call returns.
 template <class State, LoadPart... Parts>
 requires Savable<State> load_report load(State&& state, checkpoint_id id, load_options options,
                                          Parts&&... parts) {
@@ -54,7 +54,7 @@ requires Savable<State> load_report load(State&& state, checkpoint_id id, Parts&
                 std::forward<Parts>(parts)...);
 }
 
-/// `load` without blocking: reading runs on a thread of its own.
+/// Loads without blocking: reading runs on its own thread.
 ///
 /// @param state, id, options, parts  As for @ref load; lvalue parts must outlive the operation.
 /// @param token  Any Asio completion token, last.
@@ -64,13 +64,13 @@ requires Savable<State> load_report load(State&& state, checkpoint_id id, Parts&
 ///
 /// **Cancellation**: any kind, through the token's slot, cancels the communicator and the data
 /// plane: the load fails with @ref errc::cancelled at its next exchange, on all ranks. Without a
-/// communicator it goes on.
+/// communicator it continues.
 ///
-/// **Completion signature**: `void(std::exception_ptr, load_report)`, on the token's executor,
-/// where `load_state_dict()` is called too.
+/// **Completion signature**: `void(std::exception_ptr, load_report)`, on the token's executor, on
+/// which `load_state_dict()` is called too.
 ///
-/// **Lifetimes**: the state must stay where it is, and nobody may read or write its tensors, until
-/// the operation completes.
+/// **Lifetimes**: the state must not move, and its tensors must not be read or written, until the
+/// operation completes.
 template <class State, class... PartsAndToken>
 requires Savable<State> && detail::parts_then_token<detail::load_part_check, PartsAndToken...>
 auto async_load(State& state, checkpoint_id id, load_options options, PartsAndToken&&... rest) {

@@ -10,11 +10,11 @@
 
 namespace cairn {
 
-/// Loads without being told what: a tree of tensors and plain values, nested as it was saved.
-/// By default whole tensors in host memory, on every rank that calls.
+/// Loads a checkpoint without a state to fill: a tree of tensors and plain values, nested as it was
+/// saved. By default whole tensors in host memory, on every calling rank.
 ///
 /// @param id     As for @ref load.
-/// @param what   Which keys, laid out how, in whose memory.
+/// @param what   Which keys to load, their layout and their memory.
 /// @param parts  As for @ref load, but no planner.
 /// @throws error errc::missing_key on all ranks for a prefix that matches nothing
 template <LoadPart... Parts>
@@ -30,12 +30,12 @@ state_dict load_tree(checkpoint_id id, load_tree_options what = {}, Parts&&... p
     return load_tree(std::move(id), std::move(what), load_options{}, std::forward<Parts>(parts)...);
 }
 
-/// Loads an optimizer's state as the checkpoint has it, each tensor laid out as the parameter of
-/// the same name lies on this rank, replicated when it has another shape or belongs to no
-/// parameter; DCP's `load_sharded_optimizer_state_dict`.
+/// Loads an optimizer's state as stored in the checkpoint, each tensor laid out like the parameter
+/// of the same name on this rank, or replicated if it has another shape or belongs to no parameter;
+/// DCP's `load_sharded_optimizer_state_dict`.
 ///
 /// @param model_state    The model's tensors by FQN, sharded as they are on this rank.
-/// @param optimizer_key  Under which key the optimizer was saved: "optim".
+/// @param optimizer_key  The key under which the optimizer was saved, e.g. "optim".
 /// @return `{optimizer_key: {"state": …, "param_groups": …}}`
 template <LoadPart... Parts>
 state_dict load_sharded_optimizer_state_dict(const state_dict& model_state,

@@ -20,21 +20,20 @@ namespace cairn {
 ///
 /// @param state    A `Stateful` (`state_dict()` is called once) or a `state_dict`. The same kind of
 ///                 call on every rank; keys may differ from rank to rank.
-/// @param id       Which checkpoint: a path for file stores. The same on every rank.
+/// @param id       The checkpoint: a path for file stores. The same on every rank.
 /// @param options  See @ref save_options.
 /// @param parts    Any of a `Communicator`, a `SavePlanner`, a `StorageWriter` or an
-///                 `ObjectStore` (PyTorch's format over it), in any order. Lvalues are used where
-///                 they are, rvalues are moved in. Without a communicator: one process, no
-///                 exchange (DCP's `no_dist`); in a process that a launcher has started as one of
-///                 several, where this must be a mistake, an error (`cairn::solo()` says that it
-///                 is none). Without a store: files.
-/// @return What this rank wrote.
-/// @throws error on every rank when any rank failed, with each failed rank's own error. Whatever
-///         checkpoint stood at `id` before is then still there.
+///                 `ObjectStore` (PyTorch's format over it), in any order. Lvalues are borrowed,
+///                 rvalues are moved in. Without a communicator: one process, no exchange (DCP's
+///                 `no_dist`); this is an error in a process that a launcher started as one of
+///                 several, unless `cairn::solo()` is passed explicitly. Without a store: files.
+/// @return This rank's report.
+/// @throws error on every rank when any rank failed, with each failed rank's own error. A
+///         checkpoint that existed at `id` before is then unchanged.
 ///
-/// **Lifetimes**: tensors must not change, and must stay where they are, until the call returns.
+/// **Lifetimes**: tensors must neither change nor move until the call returns.
 ///
-/// **Blocking**: the calling thread; never the caller's `io_context`.
+/// **Blocking**: blocks the calling thread; never uses the caller's `io_context`.
 template <class State, SavePart... Parts>
 requires Savable<State> save_report save(State&& state, checkpoint_id id, save_options options,
                                          Parts&&... parts) {
@@ -48,7 +47,7 @@ requires Savable<State> save_report save(State&& state, checkpoint_id id, Parts&
                 std::forward<Parts>(parts)...);
 }
 
-/// `save` without blocking: the rest of the save runs on a thread of its own.
+/// Saves without blocking: the rest of the save runs on its own thread.
 ///
 /// @param state, id, options, parts  As for @ref save; lvalue parts must outlive the operation.
 /// @param token  Any Asio completion token, last.
@@ -56,12 +55,13 @@ requires Savable<State> save_report save(State&& state, checkpoint_id id, Parts&
 /// The communicator must be a `BackgroundCommunicator`; any other is refused at compile time.
 ///
 /// **Cancellation**: any kind, through the token's slot, cancels the communicator: the save fails
-/// with @ref errc::cancelled at its next exchange, on all ranks. Without a communicator it goes on.
+/// with @ref errc::cancelled at its next exchange, on all ranks. Without a communicator it
+/// continues.
 ///
 /// **Completion signature**: `void(std::exception_ptr, save_report)`, on the token's executor.
 ///
-/// **Lifetimes**: objects of the state are copied inside the initiating call; *tensors* must not
-/// change and must stay where they are until the operation completes.
+/// **Lifetimes**: values of the state are copied inside the initiating call; *tensors* must neither
+/// change nor move until the operation completes.
 ///
 /// **Failure**: as @ref save.
 template <class State, class... PartsAndToken>

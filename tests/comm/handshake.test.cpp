@@ -215,7 +215,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_does_not_come_is_named_on_all) {
     w.kill(3);
     for (int r : {2, 4, 5}) w.start(r);
     w.run(20s);
-    BOOST_TEST(contains(w.failure(1), "rank 3 did not come"), w.failure(1));
+    BOOST_TEST(contains(w.failure(1), "rank 3 did not join"), w.failure(1));
     // Its neighbours are joined by then; what they read next is why.
     for (int r : {0, 4}) {
         BOOST_TEST(w.well(r), w.failure(r));
@@ -226,7 +226,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_does_not_come_is_named_on_all) {
         BOOST_TEST((f.what == cairn::detail::tree_frame::type::abort));
         BOOST_TEST(f.lane == w.all[0].decides->epoch());
         auto const why = cairn::detail::decode_group_failure(f.note);
-        BOOST_TEST(contains(why.what(), "rank 3 did not come"), why.what());
+        BOOST_TEST(contains(why.what(), "rank 3 did not join"), why.what());
     }
 }
 

@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(who_does_not_come_is_named) {
         });
     for (auto& t : ranks) t.join();
     for (std::size_t r : {0u, 1u, 3u})
-        BOOST_TEST(contains(said[r], "rank 2 did not come"), "rank " << r << ": " << said[r]);
+        BOOST_TEST(contains(said[r], "rank 2 did not join"), "rank " << r << ": " << said[r]);
 
     auto const lost = failure_of([&] { tcp_group(id, 1, 2, soon(100ms)); });
     BOOST_TEST(contains(lost, "rank 0"), lost);
@@ -258,7 +258,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_were_started_differently_stop_the_start) {
     auto const id = tcp_group::unique_id();
     tcp_group once(id, 0, 1);
     auto const foreign = failure_of([] { tcp_group(tcp_id{}, 0, 2); });
-    BOOST_TEST(contains(foreign, "an id that this process made"), foreign);
+    BOOST_TEST(contains(foreign, "an unused id that this process made"), foreign);
 }
 
 // UBSan's look at a thrown object opens a pipe, and takes the object for a bad one where it cannot.

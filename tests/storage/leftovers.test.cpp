@@ -323,7 +323,7 @@ BOOST_AUTO_TEST_CASE(a_save_without_its_intent_does_not_commit) {
     store.remove(".saving." + id_a);
     BOOST_CHECK_EXCEPTION(mine.publish(store, {}), cairn::error, [](const cairn::error& e) {
         return e.code() == make_error_code(cairn::errc::concurrent_save) &&
-               std::string(e.what()).find("took this one for dead") != std::string::npos;
+               std::string(e.what()).find("presumed this one dead") != std::string::npos;
     });
 }
 

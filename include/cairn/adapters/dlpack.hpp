@@ -6,7 +6,7 @@
 #include <cairn/error.hpp>
 #include <cairn/tensor/traits.hpp>
 
-// Frameworks bring copies of it (PyTorch's <ATen/dlpack.h>); whichever was included first counts.
+// Frameworks bring copies of it (PyTorch's <ATen/dlpack.h>); the first one included is used.
 #ifndef DLPACK_DLPACK_H_
 #include <dlpack/dlpack.h>
 #endif
@@ -23,8 +23,8 @@ namespace cairn {
 
 namespace detail {
 
-/// `DLManagedTensor`, and `DLManagedTensorVersioned` of DLPack 1.0. By their members, for headers
-/// before 1.0 lack the second.
+/// `DLManagedTensor`, and `DLManagedTensorVersioned` of DLPack 1.0. Recognised by their members,
+/// because headers before 1.0 lack the second.
 template <class M>
 concept DlpackManaged = requires(M& m) {
     { m.dl_tensor } -> std::same_as<DLTensor&>;
@@ -39,7 +39,7 @@ concept DlpackVersioned = DlpackManaged<M> && requires(M& m) {
 template <class M>
 concept DlpackTensor = std::same_as<M, DLTensor> || DlpackManaged<M>;
 
-// Numbers of DLPack 1.1 that older headers have no names for.
+// Numbers of DLPack 1.1 without names in older headers.
 inline constexpr std::uint8_t dlpack_bool = 6;
 inline constexpr std::uint8_t dlpack_float8_e4m3fn = 10;
 inline constexpr std::uint8_t dlpack_float8_e4m3fnuz = 11;
@@ -67,7 +67,7 @@ inline DLDataType to_dlpack(dtype t) {
     return {static_cast<std::uint8_t>(code()), static_cast<std::uint8_t>(8 * size_of(t)), 1};
 }
 
-/// @throws error unsupported for what no dtype of PyTorch's is, and for vectors of lanes.
+/// @throws error unsupported for types without a dtype in PyTorch, and for vectors of lanes.
 inline dtype from_dlpack(const DLDataType& t) {
     for (int i = 0; i < dtype_count; ++i) {
         const DLDataType d = to_dlpack(static_cast<dtype>(i));
@@ -81,7 +81,7 @@ inline dtype from_dlpack(const DLDataType& t) {
 }
 
 inline device_id from_dlpack(const DLDevice& d) {
-    // As an integer: newer headers know devices that this one may not.
+    // As an integer: newer headers define devices that this one may not.
     switch (static_cast<int>(d.device_type)) {
         case kDLCPU: return {};
         case kDLCUDAHost: return {memory_kind::pinned, d.device_id};
@@ -116,7 +116,7 @@ basic_tensor_view<Byte> dlpack_view(const DLTensor& t) {
     for (std::size_t d = 0; d < rank; ++d) v.shape.push_back(t.shape[d]);
     if (!is_possible(v.shape))
         throw error(errc::invalid_state,
-                    {.expected = "extents of a tensor in memory", .found = to_string(v.shape)});
+                    {.expected = "the shape of a tensor in memory", .found = to_string(v.shape)});
     // Null for row-major: allowed before DLPack 1.2.
     if (t.strides == nullptr) {
         v.strides = row_major_strides(v.shape);
@@ -127,7 +127,7 @@ basic_tensor_view<Byte> dlpack_view(const DLTensor& t) {
     return v;
 }
 
-/// The tensor inside, when it may be looked at: the layout of a newer major version is unknown.
+/// Returns the tensor inside, if it can be read: the layout of a newer major version is unknown.
 template <class M>
 DLTensor& dlpack_tensor_of(M& m) {
     if constexpr (DlpackVersioned<std::remove_const_t<M>>) {
@@ -158,16 +158,17 @@ struct dlpack_deleter {
 
 }  // namespace detail
 
-/// A managed tensor of which we are the consumer: calls its deleter. Put into a state dict as an
-/// rvalue, it lives as long as that. `release()` hands it to somebody who calls the deleter.
+/// A managed tensor whose consumer is this object: its destructor calls the deleter. Put into a
+/// state dict as an rvalue, it lives as long as that. `release()` transfers it to a consumer that
+/// calls the deleter.
 template <class M>
 requires detail::DlpackManaged<M>
 using dlpack_owner = std::unique_ptr<M, detail::dlpack_deleter>;
 
 /// `DLTensor`, `DLManagedTensor`, `DLManagedTensorVersioned`, and below pointers to these: dtypes
 /// of DLPack 1.1 (bool, bfloat16, complex, float8), null strides, byte offset. Memory of the CPU,
-/// pinned or not; that of a CUDA device is seen as such and refused by verbs that cannot read it.
-/// A managed tensor with DLPack's read-only flag can be saved and is refused as a load target.
+/// pinned or not; that of a CUDA device is recognised as such and refused by verbs that cannot read
+/// it. A managed tensor with DLPack's read-only flag can be saved and is refused as a load target.
 ///
 /// The view throws @ref error: unsupported for other devices, dtypes, lanes and major versions;
 /// invalid_state for null pointers and impossible shapes.
@@ -183,7 +184,7 @@ struct tensor_traits<M> {
     static bool writable(const M& m) { return detail::dlpack_writable(m); }
 };
 
-/// A pointer is a window: a const one to a tensor that is not still loads into it.
+/// A pointer is a window: a const pointer to a mutable tensor can still be loaded into.
 template <class M>
 requires detail::DlpackTensor<std::remove_const_t<M>>
 struct tensor_traits<M*> {
@@ -203,15 +204,15 @@ struct tensor_traits<std::unique_ptr<M, detail::dlpack_deleter>> {
     static bool writable(const dlpack_owner<M>& m) { return detail::dlpack_writable(*m); }
 };
 
-/// The view as `DLManagedTensorVersioned` (version 1.1; header of DLPack 1.0 or newer) or
-/// `DLManagedTensor`, for another framework to look at the same memory:
+/// Exports a view as `DLManagedTensorVersioned` (version 1.1; header of DLPack 1.0 or newer) or
+/// `DLManagedTensor`, so that another framework can access the same memory:
 ///
 ///     auto shared = cairn::to_dlpack<DLManagedTensorVersioned>(view, tensor);
 ///     other_framework(shared.release());
 ///
-/// Shares `owner`, which keeps the memory, until the consumer calls the deleter, from whatever
-/// thread. A const view becomes read-only, which only the versioned one can say. Strides are
-/// always given; data is null when there is no element.
+/// Shares `owner`, which keeps the memory alive, until the consumer calls the deleter, from any
+/// thread. A const view becomes read-only, which only the versioned type can express. Strides are
+/// always present; data is null if there is no element.
 template <class M, class Byte>
 requires(detail::DlpackVersioned<M> || (detail::DlpackManaged<M> && !std::is_const_v<Byte>))
     dlpack_owner<M> to_dlpack(const basic_tensor_view<Byte>& view,

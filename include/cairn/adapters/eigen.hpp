@@ -41,14 +41,14 @@ concept EigenDense = std::is_class_v<T> && requires {
 } &&(detail::eigen_dense<T>::Flags& Eigen::DirectAccessBit) != 0 &&
     Element<typename detail::eigen_dense<T>::Scalar>;
 
-/// `[rows, cols]`, or `[size]` where either is 1 at compile time (`VectorXf`, `RowVector3d`, and
-/// a column of a matrix), as PyTorch's vectors are. The storage order is told by the strides: a
+/// `[rows, cols]`, or `[size]` if either is 1 at compile time (`VectorXf`, `RowVector3d`, and a
+/// column of a matrix), like PyTorch's vectors. The strides express the storage order: a
 /// column-major matrix is saved as the matrix that Eigen's indices mean, like a transposed tensor
 /// of PyTorch, and `m(i, j)` is `t[i, j]` there.
 ///
-/// Whatever Eigen lets nobody write to is read-only: a const object (a const `Map` too), and
-/// `Map<const M>`, `Ref<const M>`. The object must not be resized while an operation on it is
-/// outstanding, so it must have its extents before a load.
+/// Objects that Eigen does not allow writing to are read-only: a const object (a const `Map` too),
+/// `Map<const M>` and `Ref<const M>`. The object must not be resized while an operation on it is
+/// outstanding, so it must have its shape before a load.
 template <class T>
 requires EigenDense<T>
 struct tensor_traits<T> {

@@ -28,7 +28,7 @@ namespace cairn {
 
 namespace detail {
 
-/// @throws error unsupported for quantised and packed ones, which DCP does not store either.
+/// @throws error unsupported for quantised and packed types, which DCP does not store either.
 inline dtype dtype_of_scalar_type(at::ScalarType t) {
     switch (t) {
         case at::kDouble: return dtype::float64;
@@ -63,7 +63,7 @@ inline dtype dtype_of_scalar_type(at::ScalarType t) {
                 {.expected = "a dense tensor with memory", .found = found, .remedy = remedy});
 }
 
-/// @throws error unsupported for a tensor whose values do not simply lie in its memory.
+/// @throws error unsupported for a tensor whose values are not stored directly in its memory.
 inline void check_plain(const at::Tensor& t) {
     if (!t.defined()) refuse_torch("an undefined tensor", "leave it out");
     if (t.is_quantized()) refuse_torch("a quantised tensor", "save t.int_repr() and its scale");
@@ -80,10 +80,10 @@ inline void check_plain(const at::Tensor& t) {
 }  // namespace detail
 
 /// All dtypes that DCP stores, with strides, 0-d, with `requires_grad`. An `at::Tensor` is a
-/// handle: a const one still loads into its elements, and as an rvalue it is kept by the state
-/// dict. A load writes past autograd: gradients computed before it are of the old values.
+/// handle: a const one can still be loaded into, and an rvalue is kept by the state dict. A load
+/// bypasses autograd: gradients computed before it belong to the old values.
 ///
-/// A CUDA tensor is seen as such, and refused by verbs that cannot read a device's memory.
+/// A CUDA tensor is recognised as such, and refused by verbs that cannot read device memory.
 /// Sparse, quantised, nested, meta, undefined and lazily conjugated tensors are refused with
 /// errc::unsupported.
 template <>
@@ -98,16 +98,16 @@ struct tensor_traits<at::Tensor> {
         v.requires_grad = t.requires_grad();
         return v;
     }
-    /// Equal for tensors that share memory (`detach()`), empty ones too.
+    /// Returns the same for tensors that share memory (`detach()`), including empty ones.
     static const void* identity(const at::Tensor& t) {
         if (t.numel() != 0) return t.const_data_ptr();
         return t.storage().unsafeGetStorageImpl();
     }
 };
 
-/// A module of libtorch, whatever its class: what `module.state_dict()` has in Python, in its
-/// order. Parameters are given without `requires_grad`, as `state_dict()` detaches them. Of C++'s
-/// modules every registered buffer is persistent.
+/// Any libtorch module: the content of Python's `module.state_dict()`, in its order. Parameters are
+/// visited without `requires_grad`, as `state_dict()` detaches them. In C++ every registered buffer
+/// is persistent.
 template <std::derived_from<torch::nn::Module> M>
 struct model_traits<M> {
     static void visit(torch::nn::Module& m, auto& v) {
@@ -120,7 +120,7 @@ struct model_traits<M> {
     }
 };
 
-/// What `TORCH_MODULE` makes: `torch::nn::Linear`.
+/// A holder that `TORCH_MODULE` defines: `torch::nn::Linear`.
 template <class Holder>
 requires std::derived_from<Holder, torch::nn::ModuleHolder<typename Holder::ContainedType>>
 struct model_traits<Holder> {
@@ -129,11 +129,11 @@ struct model_traits<Holder> {
 
 namespace detail {
 
-/// Adam and AdamW differ in names, and in what Python calls decoupled_weight_decay.
+/// Adam and AdamW differ in names, and in Python's decoupled_weight_decay.
 template <class Optimizer, class State, class Options, bool Decoupled>
 struct torch_adam_traits {
-    /// Zeros as the first step makes them, unless the optimizer has stepped; DCP's
-    /// `_init_optim_state`, which takes a step of learning rate 0 for it.
+    /// Creates zeros like the first step would, unless the optimizer has stepped; DCP's
+    /// `_init_optim_state`, which performs a step of learning rate 0 instead.
     static void init_state(Optimizer& o) {
         if (!o.state().empty()) return;
         for (auto& g : o.param_groups()) {
@@ -165,7 +165,7 @@ struct torch_adam_traits {
             v.hyperparameter("eps", options.eps());
             v.hyperparameter("weight_decay", options.weight_decay());
             v.hyperparameter("amsgrad", options.amsgrad());
-            // What only Python has: how it computes, and what.
+            // Options that only Python has, about how the step is computed.
             for (auto const* how : {"capturable", "differentiable"})
                 v.hyperparameter(how, value(false));
             for (auto const* how : {"foreach", "fused"}) v.hyperparameter(how, value());
@@ -189,14 +189,14 @@ private:
 
 }  // namespace detail
 
-/// `torch.optim.Adam` of Python with the state of C++'s: both load what the other saved. A loaded
-/// group with `maximize`, or with another `decoupled_weight_decay`, is refused: C++'s has neither.
-/// A parameter that is not trained keeps nothing.
+/// Python's `torch.optim.Adam` with the state of the C++ class: both load what the other saved. A
+/// loaded group with `maximize`, or with a different `decoupled_weight_decay`, is refused: the C++
+/// class has neither. A parameter that is not trained has no state.
 template <>
 struct optimizer_traits<torch::optim::Adam>
     : detail::torch_adam_traits<torch::optim::Adam, torch::optim::AdamParamState,
                                 torch::optim::AdamOptions, false> {};
-/// `torch.optim.AdamW` likewise.
+/// `torch.optim.AdamW`, likewise.
 template <>
 struct optimizer_traits<torch::optim::AdamW>
     : detail::torch_adam_traits<torch::optim::AdamW, torch::optim::AdamWParamState,

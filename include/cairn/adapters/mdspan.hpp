@@ -15,8 +15,8 @@ namespace cairn {
 
 namespace detail {
 
-/// An accessor may show other values than memory holds (`std::linalg::scaled`, `conjugated`):
-/// where a type names its `reference`, that must be one to an element in memory.
+/// An accessor may return values that differ from memory (`std::linalg::scaled`, `conjugated`): if
+/// a type names its `reference`, that must refer to an element in memory.
 template <class T>
 concept ReferencesMemory = !requires {
     typename T::reference;
@@ -36,8 +36,8 @@ concept Strided = WithoutDimensions<T> || requires(const T& m, std::size_t d) {
 
 }  // namespace detail
 
-/// A strided window of the shape of `std::mdspan`, whoever wrote it: with layouts `layout_left`,
-/// `layout_right`, `layout_stride` and the like.
+/// A strided window with the interface of `std::mdspan`, from any implementation: with layouts
+/// `layout_left`, `layout_right`, `layout_stride` and the like.
 ///
 /// Given `m` of type `const T&` and a dimension `d` of type `std::size_t`:
 ///
@@ -59,8 +59,8 @@ concept MdspanLike = std::is_class_v<T> && detail::ReferencesMemory<T> &&
     requires Element<std::remove_cv_t<std::remove_pointer_t<decltype(m.data_handle())>>>;
 };
 
-/// A window, like `std::span`: a const one still loads into its elements; one of const elements
-/// can be saved and is refused as a load target.
+/// A window, like `std::span`: a const one can still be loaded into; one of const elements can be
+/// saved and is refused as a load target.
 template <class T>
 requires MdspanLike<T>
 struct tensor_traits<T> {
@@ -68,7 +68,7 @@ private:
     using element = std::remove_pointer_t<decltype(std::declval<const T&>().data_handle())>;
 
 public:
-    /// @throws error invalid_state when the mapping at hand has no strides.
+    /// @throws error invalid_state if this mapping has no strides.
     static auto view(const T& m) {
         using window = std::conditional_t<std::is_const_v<element>, const_tensor_view, tensor_view>;
         if constexpr (requires {

@@ -16,9 +16,9 @@
 
 namespace cairn {
 
-/// A communicator whose kind is chosen at run time; owns it. What it promises is what the one
-/// inside promises. Only of a `BackgroundCommunicator`: `async_save` could not check it here.
-/// Empty after it was moved from: then it can only be assigned to or destroyed.
+/// A communicator whose type is chosen at run time; owns it and makes the same guarantees. Made
+/// only from a `BackgroundCommunicator`, because `async_save` could not check that here. Empty
+/// after a move: it can then only be assigned to or destroyed.
 class any_communicator {
     struct base : detail::erased_communicator {
         virtual ~base() = default;

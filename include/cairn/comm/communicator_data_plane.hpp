@@ -17,11 +17,11 @@
 namespace cairn {
 namespace detail {
 
-/// Memory for larger ones comes from the system each time: over TCP, 4 MiB at once took nearly
-/// twice as long.
+/// Larger pieces use memory that the system maps anew each time: over TCP, 4 MiB at once took
+/// nearly twice as long.
 inline constexpr std::size_t broadcast_piece_bytes = std::size_t{1} << 20;
 
-/// Keeps `comm` until it has called `done`.
+/// Keeps `comm` alive until it has called `done`.
 CAIRN_DECL void broadcast_in_pieces(std::shared_ptr<erased_communicator> comm,
                                     std::span<std::byte> bytes, int root, deadline d,
                                     completion<done_t> done);
@@ -29,17 +29,17 @@ CAIRN_DECL void broadcast_in_pieces(std::shared_ptr<erased_communicator> comm,
 }  // namespace detail
 
 /// Broadcasts through the messages of a communicator, in pieces, with one more copy on each side.
-/// It may use the communicator that `load` is given as well: the two are never under way at once.
+/// May share the communicator that is passed to `load`: the two are never in use at once.
 ///
-/// A broadcast does not time out while pieces arrive: each has the time that its deadline allowed.
-/// @tparam Comm  Borrowed: outlives this. A duplicate owns its own.
+/// A broadcast does not time out while pieces arrive: each piece restarts the timeout.
+/// @tparam Comm  Borrowed: must outlive this. A duplicate owns its own.
 template <Communicator Comm>
 class communicator_data_plane {
 public:
     static constexpr std::size_t piece_bytes = detail::broadcast_piece_bytes;
 
-    /// A template, so that nothing is converted: an `any_communicator` would be made of anything.
-    /// @param plane_id  Which of the job's planes; all ranks of `comm` give the same number.
+    /// A template to prevent conversions: an `any_communicator` could be made from almost anything.
+    /// @param plane_id  Which of the job's planes; the same on all ranks of `comm`.
     template <std::same_as<Comm> C>
     explicit communicator_data_plane(C& comm, int plane_id = 0)
         : communicator_data_plane({std::shared_ptr<void>(), std::addressof(comm)}, plane_id) {}
@@ -49,8 +49,8 @@ public:
     int size() const { return comm_->erased.size(); }
     void cancel() noexcept { comm_->erased.cancel(); }
 
-    /// Ranks that give another size than root fail with @ref errc::invalid_argument, and the group
-    /// ends for the others too.
+    /// A rank that passes a different size from root's fails with @ref errc::invalid_argument, and
+    /// the group then fails on the other ranks too.
     void broadcast(std::span<std::byte> bytes, int root, deadline d, completion<done_t> done) {
         detail::broadcast_in_pieces({comm_, &comm_->erased}, bytes, root, d, std::move(done));
     }
@@ -72,7 +72,7 @@ private:
     communicator_data_plane(std::shared_ptr<Comm> comm, int plane_id)
         : comm_(std::make_shared<held>(std::move(comm))), plane_id_(plane_id) {}
 
-    /// `comm` owns nothing where the communicator is borrowed.
+    /// `comm` owns nothing if the communicator is borrowed.
     struct held {
         explicit held(std::shared_ptr<Comm> c) : comm(std::move(c)), erased(*comm) {}
         std::shared_ptr<Comm> comm;

@@ -14,7 +14,7 @@
 
 namespace cairn {
 
-/// What ranks send each other: bytes that only cairn interprets.
+/// A message between ranks: bytes that only cairn interprets.
 using message = std::vector<std::byte>;
 
 /// A fixed group of ranks that exchange small messages: the control plane of a save or load.
@@ -37,21 +37,21 @@ using message = std::vector<std::byte>;
 /// - *Order*: every rank calls the same operations in the same order; one outstanding per rank.
 /// - *Completion*: exactly once, from any thread, inside the call or later; not before every rank
 ///   has called. Completions must not block: they may run on the group's only thread.
-/// - *Lifetime*: the group owns what is passed in; the caller owns results.
-/// - *Overlap*: exchanges of different groups do not wait for each other and do not mix: whatever
-///   travels names its group and which of its exchanges it belongs to.
+/// - *Lifetime*: the group owns its arguments; the caller owns results.
+/// - *Overlap*: exchanges of different groups do not wait for each other and do not mix: each
+///   message identifies its group and exchange.
 /// - *Deadline*: an operation that has not ended at `d` fails with @ref errc::timed_out, which
 ///   names the ranks that did not arrive, and the group is poisoned: every later call fails with
-///   @ref errc::poisoned. A group may wait longer while bytes move, and for ranks whose *activity*
-///   shows that they work, as long as no such rank is idle for the time that `d` allowed.
-/// - *Activity*: a group that does not track what its ranks work on ignores `share`.
+///   @ref errc::poisoned. A group may extend the deadline while bytes move, and for ranks whose
+///   *activity* shows progress, as long as none of them is idle for the time that `d` allowed.
+/// - *Activity*: a group that does not track the progress of its ranks ignores `share`.
 /// - *Cancellation*: `cancel`, from any thread, fails the operation under way, or the next one,
 ///   with @ref errc::cancelled on this rank; all others get that or @ref errc::rank_failed.
-/// - *Errors*: a mismatch of operations between ranks, or a root that is no rank, is
-///   @ref errc::invalid_argument on all of them; a rank that is gone is @ref errc::rank_failed with
-///   its number. After any of these the group is poisoned.
+/// - *Errors*: operations that differ between ranks, or a root out of range, are
+///   @ref errc::invalid_argument on all of them; a dead rank is @ref errc::rank_failed with its
+///   number. After any of these the group is poisoned.
 ///
-/// A barrier is a broadcast of nothing. To check a model of your own, run the suite of
+/// A barrier is an empty broadcast. To check a model of your own, run the suite of
 /// `cairn/testing/communicator.hpp`.
 /// **Models**: `solo`, `thread_group::member`, `tcp_group`, `mpi_group`, `any_communicator`.
 /// **Archetype**: `archetype::communicator`.
@@ -71,21 +71,21 @@ concept Communicator = std::movable<C> &&
     noexcept->std::same_as<void>;
 };
 
-/// A `Communicator` whose exchanges may run in the background, beside anything else that the
-/// program does, and which can be duplicated: what `async_save` and `async_load` need.
+/// A `Communicator` whose exchanges may run in the background, alongside the rest of the program,
+/// and which can be duplicated; required by `async_save` and `async_load`.
 ///
 /// | Expression             | `done` gets | Meaning                                              |
 /// |------------------------|-------------|------------------------------------------------------|
-/// | `c.duplicate(d, done)` | a `C`       | another group of the same ranks, by the same numbers |
+/// | `c.duplicate(d, done)` | a `C`       | a new group of the same ranks, numbered alike        |
 ///
 /// **Semantics**
-/// - *Order, deadline, completion, errors*: `duplicate` is an operation as those of
-///   `Communicator`: every rank calls it at the same place among them. It does not hold a thread
-///   while it waits for other ranks.
-/// - *Independence*: the new group does not wait for the old one, and outlives it. Cancelling,
-///   poisoning or destroying one leaves the other as it is. Several may be under way at once.
-/// - *Background*: exchanges need no thread of the caller, and do not use or disturb the trainer's
-///   own communicators and streams.
+/// - *Order, deadline, completion, errors*: `duplicate` is an operation like those of
+///   `Communicator`: every rank calls it at the same point in their order. It does not block a
+///   thread while it waits for other ranks.
+/// - *Independence*: the new group does not wait for the old one, and may outlive it. Cancelling,
+///   poisoning or destroying one does not affect the other. Several may have exchanges in flight.
+/// - *Background*: exchanges need no thread of the caller's, and neither use nor disturb the
+///   trainer's own communicators and streams.
 ///
 /// **Models**: `solo`, `thread_group::member`, `tcp_group`, `mpi_group`, `any_communicator`.
 /// **Archetype**: `archetype::background_communicator`.

@@ -12,8 +12,8 @@
 
 namespace cairn {
 
-/// Moves tensors' bytes between ranks, in place: `load` uses it to pass on to the replicas what one
-/// rank has read.
+/// Moves tensor bytes between ranks, in place: `load` uses it to send replicas what one rank has
+/// read.
 ///
 /// Given `p` of type `P&`, `bytes` a `std::span<std::byte>` of host memory, `root` an `int`, `d` a
 /// `deadline`:
@@ -26,23 +26,23 @@ namespace cairn {
 /// | `p.cancel()`                        |             | `noexcept`; ends it for all              |
 ///
 /// **Semantics**
-/// - *Ranks*: all of the load's communicator, by the same numbers or by others, or some of them: a
-///   job may have several planes, of which each rank is on one, e.g. one for the replicas of each
-///   shard. `plane_id()` tells them apart: the same number on all ranks of one plane. A plane of
-///   all ranks returns 0.
+/// - *Ranks*: all ranks of the load's communicator, with the same or different numbers, or a
+///   subset. A job may have several planes, with each rank on exactly one, e.g. one for the
+///   replicas of each shard. `plane_id()` distinguishes them: it is the same on all ranks of one
+///   plane. A plane of all ranks returns 0.
 /// - *Order*: every rank calls the same broadcasts in the same order; one outstanding per rank.
 /// - *Sizes*: the same on every rank. If they differ, broadcasts may fail or have any content, but
 ///   no rank writes beyond its memory.
-/// - *Completion*: exactly once, from any thread, inside the call or later. Root's memory has been
-///   sent, the others' is filled. Completions must not block.
-/// - *Lifetime*: the memory stays where it is and nobody else touches it until `done` is called.
+/// - *Completion*: exactly once, from any thread, inside the call or later; root's memory has then
+///   been sent, and the others' filled. Completions must not block.
+/// - *Lifetime*: the memory must stay valid, and must not be accessed, until `done` is called.
 /// - *Deadline*, *cancellation*: as for @ref Communicator. A rank that fails by itself calls
 ///   `cancel`, so that the others do not wait for it.
 /// - *Errors*: @ref error or any exception. After one the plane is unusable.
 ///
-/// A Communicator is not a DataPlane: one that forwards whatever it is given would look like both.
-/// Not promised: checksums; as for messages, the transport is trusted. To check a model of your
-/// own, run the suite of `cairn/testing/data_plane.hpp`.
+/// A Communicator is not a DataPlane: a wrapper that forwards any call would look like both.
+/// Checksums are not guaranteed; as for messages, the transport is trusted. To check a model of
+/// your own, run the suite of `cairn/testing/data_plane.hpp`.
 /// **Models**: `communicator_data_plane`, `nccl_data_plane`.
 /// **Archetype**: `archetype::data_plane`.
 template <class P>
@@ -57,8 +57,8 @@ concept DataPlane =
     noexcept->std::same_as<void>;
 };
 
-/// A `DataPlane` whose broadcasts may run in the background, beside anything else that the program
-/// does: what `async_load` needs.
+/// A `DataPlane` whose broadcasts may run in the background, alongside the rest of the program;
+/// required by `async_load`.
 ///
 /// | Expression             | `done` gets | Meaning                                               |
 /// |------------------------|-------------|-------------------------------------------------------|

@@ -8,14 +8,14 @@
 
 namespace cairn {
 
-/// A point in time: when an exchange must have ended.
+/// The point in time at which an exchange must have ended.
 using deadline = std::chrono::steady_clock::time_point;
 inline constexpr deadline no_deadline = deadline::max();
 
 /// No time limit, for options that hold a duration.
 inline constexpr std::chrono::milliseconds no_timeout = std::chrono::milliseconds::max();
 
-/// @return `from` plus `timeout`; @ref no_deadline where that is beyond what a clock can show.
+/// @return `from` plus `timeout`, or @ref no_deadline if the clock cannot represent that.
 inline deadline deadline_after(std::chrono::milliseconds timeout,
                                deadline from = std::chrono::steady_clock::now()) noexcept {
     using std::chrono::floor, std::chrono::milliseconds;

@@ -13,8 +13,8 @@
 
 namespace cairn::detail {
 
-/// A communicator whose type is known to nobody below the verb: one virtual call per exchange, so
-/// that what works with it is compiled once. Promises what the `Communicator` behind it promises.
+/// A type-erased communicator: one virtual call per exchange, so that code below the verb is
+/// compiled once. Makes the guarantees of the `Communicator` that it refers to.
 class erased_communicator {
 public:
     erased_communicator() = default;
@@ -34,7 +34,7 @@ protected:
 };
 
 /// Forwards to a communicator that outlives it.
-/// @tparam Base  `erased_communicator`, or what adds to it.
+/// @tparam Base  `erased_communicator` or a class derived from it.
 template <Communicator Comm, class Base = erased_communicator>
 class communicator_forwarder : public Base {
 public:
@@ -65,7 +65,7 @@ private:
     Comm& to_;
 };
 
-/// The erased form of a communicator, for as long as a verb runs.
+/// The type-erased form of a communicator, valid while a verb runs.
 template <Communicator Comm>
 class communicator_ref final : public communicator_forwarder<Comm> {
 public:

@@ -12,7 +12,7 @@
 
 namespace cairn::detail {
 
-/// A data plane whose type is known to nobody below the verb. Promises what `DataPlane` promises.
+/// A type-erased data plane. Makes the guarantees of `DataPlane`.
 class erased_data_plane {
 public:
     erased_data_plane() = default;
@@ -28,7 +28,7 @@ protected:
     ~erased_data_plane() = default;
 };
 
-/// The erased form of a data plane, for as long as a verb runs.
+/// The type-erased form of a data plane, valid while a verb runs.
 template <DataPlane Plane>
 class data_plane_ref final : public erased_data_plane {
 public:

@@ -11,7 +11,7 @@
 
 namespace cairn::detail {
 
-/// The operations of a group, which compares what its ranks have called.
+/// The operations of a group, which checks that all ranks call the same one.
 enum class exchange_kind : std::uint8_t { gather, scatter, broadcast, all_gather, duplicate };
 
 inline std::string name_of(exchange_kind k, int root) {
@@ -22,7 +22,7 @@ inline std::string name_of(exchange_kind k, int root) {
     return s;
 }
 
-/// What is wrong with this rank's call, whatever the others call.
+/// Returns what is wrong with this rank's call, regardless of the other ranks' calls.
 inline std::optional<error> wrong_call(exchange_kind kind, int root, std::size_t messages, int rank,
                                        int size) {
     if (root < 0 || root >= size)

@@ -12,13 +12,13 @@
 
 namespace cairn {
 
-/// Makes a `tcp_group` of the ranks of an `MPI_Comm`, each with the same number. It works with
-/// every verb, and any thread level of MPI is enough. The communicator is used for one
-/// `MPI_Bcast`, by the calling thread, and not afterwards.
+/// Makes a `tcp_group` of the ranks of an `MPI_Comm`, with the same rank numbers. It works with
+/// every verb, and requires no particular thread level of MPI. The communicator is used only during
+/// this call, for one `MPI_Bcast` on the calling thread.
 ///
-/// Collective: called by all ranks of the communicator.
-/// @throws as `tcp_group`'s constructor over a broadcast; error errc::invalid_argument when MPI
-/// does not run, for MPI_COMM_NULL and for an inter-communicator
+/// Collective: must be called by all ranks of the communicator.
+/// @throws as `tcp_group`'s constructor over a broadcast; error errc::invalid_argument if MPI is
+/// not running, for MPI_COMM_NULL and for an inter-communicator
 inline tcp_group tcp_group_from_mpi(MPI_Comm comm, const tcp_options& o = {}) {
     detail::mpi_must_be_usable(comm);
     int rank = 0, size = 1;

@@ -7,12 +7,12 @@
 
 namespace cairn {
 
-/// Makes a `tcp_group` of the ranks of an `ncclComm_t`, each with the same number. It works with
-/// every verb. The communicator is used for one small broadcast, on a stream of its own, and not
-/// afterwards.
+/// Makes a `tcp_group` of the ranks of an `ncclComm_t`, with the same rank numbers. It works with
+/// every verb. The communicator is used only during this call, for one small broadcast on a
+/// separate stream.
 ///
-/// Collective: called by all ranks of the communicator, on which nothing else may be launched
-/// meanwhile. Needs the CUDA toolkit and NCCL (Meson: `cairn_nccl_dep`).
+/// Collective: must be called by all ranks of the communicator, on which nothing else may be
+/// launched until it returns. Needs the CUDA toolkit and NCCL (Meson: `cairn_nccl_dep`).
 ///
 /// @throws as `tcp_group`'s constructor over a broadcast; error errc::rank_failed with CUDA's or
 /// NCCL's text, errc::timed_out if not all ranks call it

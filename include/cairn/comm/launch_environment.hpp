@@ -15,28 +15,28 @@ using environment = std::function<std::optional<std::string>(const char*)>;
 
 CAIRN_DECL std::optional<std::string> read_environment(const char* name);
 
-/// Which rank this process is, as the launcher says that has started it.
+/// This process's rank, according to the launcher that started it.
 struct launch_environment {
     int rank = 0;
     int size = 1;
-    bool one_host = true;  ///< All ranks run on this one.
+    bool one_host = true;  ///< All ranks run on this host.
     std::string launcher{};
-    std::string run{};        ///< Of this start of this job alone; fit for a file's name.
-    std::string id{};         ///< A `tcp_id`, if the launcher carries one.
+    std::string run{};        ///< Unique to this run of this job; usable as a file name.
+    std::string id{};         ///< A `tcp_id`, if the launcher provides one.
     int descriptor = -1;      ///< Rank 0's listening socket, if the launcher has opened it.
-    std::string variables{};  ///< "RANK=1, WORLD_SIZE=4": where rank and size are from.
+    std::string variables{};  ///< "RANK=1, WORLD_SIZE=4": the source of rank and size.
 
-    /// In words, for errors.
+    /// The supported launchers, as text for errors.
     static constexpr const char* looked_for =
         "CAIRN_RANK and CAIRN_WORLD_SIZE (cairn launch), OMPI_COMM_WORLD_RANK and "
         "OMPI_COMM_WORLD_SIZE (Open MPI), RANK, WORLD_SIZE and MASTER_PORT (torchrun), "
         "SLURM_PROCID, SLURM_STEP_ID and SLURM_NTASKS (Slurm)";
 
-    /// @throws error errc::invalid_argument naming the variable that is missing or no number
+    /// @throws error errc::invalid_argument naming the variable that is missing or not a number
     CAIRN_DECL static launch_environment detect(const environment& get = read_environment);
 
-    /// Variables of a launcher that `detect` does not know, or of an incomplete set of one that it
-    /// does, which say that this process is one of several; empty: there are none.
+    /// Variables that show that this process is one of several, but come from a launcher that
+    /// `detect` does not know, or from an incomplete set of a known one; empty if there are none.
     CAIRN_DECL static std::string unused_variables(const environment& get = read_environment);
 };
 

@@ -12,14 +12,14 @@
 
 namespace cairn {
 
-/// One program for threads and for processes: calls `f(std::vector<any_communicator>)` on every
+/// Runs one program on threads or on processes: calls `f(std::vector<any_communicator>)` on every
 /// rank, with `groups` groups of the same ranks. A group serves one verb at a time: training and
-/// saves in the background want one each.
+/// background saves need one each.
 ///
-/// In a process of a launcher (`cairn launch`, torchrun, Open MPI, Slurm) that is once, with as
-/// many ranks as the launcher has started; otherwise on `n` threads of this process.
-/// @throws error of the launcher's environment; what `f` throws: of several threads, the first's
-///         by rank, as @ref run_ranks does
+/// In a process started by a launcher (`cairn launch`, torchrun, Open MPI, Slurm), `f` is called
+/// once, with as many ranks as the launcher started; otherwise on `n` threads of this process.
+/// @throws error of the launcher's environment; what `f` throws: with several threads, the
+/// exception of the lowest rank that failed, as @ref run_ranks does
 template <class F>
 void run_launched_ranks(int n, int groups, F&& f) {
     auto const with = [&](any_communicator first) {
@@ -33,7 +33,7 @@ void run_launched_ranks(int n, int groups, F&& f) {
     if (tcp_group::is_launched()) return with(tcp_group::from_environment());
     run_ranks(n, [&](thread_group::member& me) { with(std::move(me)); });
 }
-/// The same with one group: `f(any_communicator&)`.
+/// Like @ref run_launched_ranks with one group: `f(any_communicator&)`.
 template <class F>
 void run_launched_ranks(int n, F&& f) {
     run_launched_ranks(n, 1, [&](std::vector<any_communicator> mine) { f(mine[0]); });

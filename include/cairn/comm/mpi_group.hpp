@@ -14,35 +14,35 @@
 
 namespace cairn {
 
-/// How a group over MPI works. The same on all ranks.
+/// Options of a group over MPI. The same on all ranks.
 struct mpi_options {
-    int fan_in = 32;  ///< A rank talks to at most so many others, and one more.
+    int fan_in = 32;  ///< A rank has at most this many connections, plus one.
     liveness_options liveness{};
 };
 
-/// Processes as ranks, over MPI that was started with MPI_THREAD_MULTIPLE. (With less, make a
-/// `tcp_group` of the communicator: `tcp_group_from_mpi`.)
+/// Processes as ranks, over MPI that was initialized with MPI_THREAD_MULTIPLE. (With a lower level,
+/// make a `tcp_group` of the communicator: `tcp_group_from_mpi`.)
 ///
-/// The group talks on a duplicate of the communicator that it is given, with point-to-point
-/// messages only: it can be cancelled, has deadlines, and does not meet the trainer's own messages.
-/// It and its duplicates share one thread, which polls MPI and calls the completions; they must not
+/// The group communicates over a duplicate of the communicator, with point-to-point messages only:
+/// it can be cancelled, has deadlines, and does not interfere with the trainer's own messages. It
+/// and its duplicates share one thread, which polls MPI and calls the completions; they must not
 /// block.
 ///
-/// Making one is collective, as MPI_Comm_dup: it waits for all ranks of the communicator, without a
-/// deadline; `duplicate` is not, and has one. Destroying the last is not collective: it leaves,
-/// waits up to a second for the others' answers, and frees the duplicate if they came; otherwise
-/// MPI keeps it, for what is still on its way. A group that outlives MPI_Finalize has left there,
-/// and does not touch MPI any more; its calls fail with @ref errc::rank_failed or
-/// @ref errc::poisoned.
+/// The constructor is collective, like MPI_Comm_dup: it waits for all ranks of the communicator,
+/// without a deadline. `duplicate` does not call MPI collectives, and has a deadline. Destroying
+/// the last of them is not collective: it leaves, waits up to a second for the other ranks'
+/// answers, and frees the duplicate if all answered; otherwise MPI keeps it, for messages in
+/// flight. A group that outlives MPI_Finalize has left by then and no longer uses MPI; its calls
+/// fail with @ref errc::rank_failed or @ref errc::poisoned.
 ///
-/// With Open MPI, a rank that dies takes the whole job with it (mpirun ends the others).
+/// With Open MPI, when a rank dies, the whole job ends (mpirun kills the others).
 class mpi_group : public detail::tree_group<mpi_group> {
     using base = detail::tree_group<mpi_group>;
 
 public:
-    /// @param of  Whose ranks these are; stays the caller's, and may be freed.
+    /// @param of  The ranks of the group; remains the caller's, and may be freed afterwards.
     /// @throws error errc::invalid_argument on all ranks for a thread level below
-    /// MPI_THREAD_MULTIPLE, or fan-ins that differ; on this rank when MPI does not run, for
+    /// MPI_THREAD_MULTIPLE or differing fan-ins; on this rank if MPI is not running, for
     /// MPI_COMM_NULL and for an inter-communicator
     explicit mpi_group(MPI_Comm of, const mpi_options& o = {}) : base(join(of, o)) {}
 

@@ -7,8 +7,8 @@
 
 namespace cairn {
 
-/// Broadcasts of a load over the trainer's own `ncclComm_t`; see `basic_nccl_data_plane`. Needs the
-/// CUDA toolkit and NCCL (Meson: `cairn_nccl_dep`), and is in no header that includes others.
+/// Broadcasts for a load over the trainer's own `ncclComm_t`; see `basic_nccl_data_plane`. Needs
+/// the CUDA toolkit and NCCL (Meson: `cairn_nccl_dep`); no umbrella header includes it.
 using nccl_data_plane = basic_nccl_data_plane<cuda_nccl_api>;
 static_assert(DataPlane<nccl_data_plane>);
 

@@ -11,14 +11,14 @@
 
 namespace cairn::detail {
 
-/// What a verb uses that was given no communicator.
-/// @throws error errc::invalid_argument in a process that a launcher has started as one of several:
-/// each of them alone would save over the others, or load what rank 0 has saved
+/// The communicator of a verb that was called without one.
+/// @throws error errc::invalid_argument in a process that a launcher started as one of several:
+/// each of them alone would overwrite the others' checkpoint, or load what rank 0 saved
 CAIRN_DECL solo omitted_communicator(const environment& get = read_environment);
 
-/// A warning for the report of a verb that ran as a group of one although the environment says that
-/// the process is one of several. Once in a process.
-/// @param meant  Whoever passes `solo` means it.
+/// A warning for the report of a verb that ran as a group of one although the environment shows
+/// that the process is one of several. Issued once per process.
+/// @param meant  The caller passed `solo` explicitly.
 CAIRN_DECL std::optional<std::string> warning_if_alone(int ranks, bool meant,
                                                        const environment& get = read_environment);
 

@@ -9,15 +9,16 @@
 
 namespace cairn::detail {
 
-/// A thread of a group's own, on which completions may run. Whatever ends the group waits for the
-/// thread, unless it runs on the thread itself: a completion may hold the last of the group.
+/// A group's own thread, on which completions may run. The code that ends the group joins the
+/// thread, unless it runs on that thread itself: a completion may hold the last reference to the
+/// group.
 class own_thread {
 public:
     own_thread() = default;
     own_thread(own_thread&&) = delete;
     ~own_thread() { end(); }
 
-    /// @throws std::system_error where there is no thread to be had
+    /// @throws std::system_error if no thread can be created
     template <class F>
     void start(F&& f) {
         thread_ = std::thread(std::forward<F>(f));

@@ -13,10 +13,10 @@
 
 namespace cairn {
 
-/// One process alone: every exchange is with itself and completes at once. DCP's `no_dist`.
+/// A group of one process: every exchange is with itself and completes at once. DCP's `no_dist`.
 ///
-/// A verb that is given no communicator uses one, except in a process that a launcher has started
-/// as one of several: there it is an error, and passing `cairn::solo()` says that one is meant.
+/// A verb that is called without a communicator uses one, except in a process that a launcher
+/// started as one of several: there it is an error unless `cairn::solo()` is passed explicitly.
 class solo {
 public:
     solo() = default;
@@ -75,7 +75,7 @@ private:
         return false;
     }
 
-    std::atomic<int> cancelled_{0};  ///< 1: the next call fails for it; 2: one has.
+    std::atomic<int> cancelled_{0};  ///< 1: the next call fails; 2: one has failed.
 };
 static_assert(BackgroundCommunicator<solo>);
 

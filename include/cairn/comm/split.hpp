@@ -15,16 +15,16 @@ CAIRN_DECL tcp_group split(erased_communicator& ranks, int color, const tcp_opti
 
 }  // namespace detail
 
-/// Groups of the ranks of a group, one for each number that they give; as `MPI_Comm_split`.
+/// Splits a group into groups of the ranks that pass the same number, like `MPI_Comm_split`.
 ///
-/// E.g. for the replicas of each shard, whose group is a data plane (`communicator_data_plane`).
-/// Collective, as an operation of `ranks`, which can be used again afterwards and need not outlive
-/// the result.
+/// E.g. for the replicas of each shard, whose group serves as a data plane
+/// (`communicator_data_plane`). Collective, as an operation of `ranks`, which can be used again
+/// afterwards and need not outlive the result.
 ///
-/// @param ranks  Any communicator; processes, or threads of one.
-/// @param color  Ranks that give the same number form a group, in the order that they have in
+/// @param ranks  Any communicator; its ranks may be processes or threads.
+/// @param color  Ranks that pass the same number form a group, in the order that they have in
 ///               `ranks`. Any number.
-/// @param o      For the new groups; `join_timeout` is for all of this.
+/// @param o      Options of the new groups; `join_timeout` applies to the whole call.
 /// @return This rank's group.
 /// @throws error on every rank when any failed, with each failed rank's own error
 template <Communicator Comm>

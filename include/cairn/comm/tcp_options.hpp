@@ -11,13 +11,13 @@ namespace cairn {
 
 /// How a `tcp_group` is formed, and when it declares a rank dead.
 struct tcp_options {
-    /// For all ranks to join. `no_timeout` disables it.
+    /// Timeout for all ranks to join. `no_timeout` disables it.
     std::chrono::milliseconds join_timeout{60000};
-    /// A rank has at most so many connections, and one more. The same on all ranks.
+    /// A rank has at most this many connections, plus one. The same on all ranks.
     int fan_in = 32;
     liveness_options liveness{};
-    /// "eth0,ib0": at whose addresses this rank listens. Empty: CAIRN_INTERFACES, otherwise all
-    /// but the loopback; for ranks of one host that a launcher has started, the loopback alone.
+    /// "eth0,ib0": the interfaces at whose addresses this rank listens. Empty: CAIRN_INTERFACES,
+    /// otherwise all but loopback; for ranks of one host started by a launcher, only loopback.
     std::string interfaces{};
     /// Shared by all ranks. Empty: CAIRN_RENDEZVOUS_DIR. See `tcp_group::from_environment`.
     std::string directory{};

@@ -23,10 +23,10 @@ class thread_engine;
 ///
 /// Each rank's thread has its own @ref member. A member that is destroyed while others still need
 /// it ends their exchanges with @ref errc::rank_failed: a rank that throws does not leave the
-/// others waiting. After any exchange that failed the group is poisoned.
+/// others waiting. After any failed exchange the group is poisoned.
 ///
-/// Completions are called on the thread of whoever ended the exchange: the last rank to arrive, a
-/// rank that leaves, or the group's timer, which exists once a deadline was used. No lock is held.
+/// Completions are called on the thread that ends the exchange: the last rank to arrive, a rank
+/// that leaves, or the group's timer, which starts with the first deadline. No lock is held.
 class thread_group {
 public:
     /// One rank's end of the group. Movable; used by one thread at a time.
@@ -34,7 +34,7 @@ public:
         using base = detail::tree_group<member>;
 
     public:
-        /// This rank takes part in no more exchanges; one that is under way fails on all.
+        /// Takes part in no more exchanges; one that is under way fails on all ranks.
         void leave() noexcept { base::leave(); }
 
     private:
@@ -47,11 +47,11 @@ public:
     CAIRN_DECL explicit thread_group(int n);
     thread_group(thread_group&&) noexcept = default;
     thread_group& operator=(thread_group&&) = delete;
-    /// Ranks that nobody asked for cannot arrive any more.
+    /// Ranks that were never requested count as having left.
     CAIRN_DECL ~thread_group();
 
-    /// Rank `r`'s end; there is one of each. From any thread.
-    /// @throws error errc::invalid_argument if it was taken, or there is no such rank.
+    /// Returns rank `r`'s member; there is one per rank. From any thread.
+    /// @throws error errc::invalid_argument if it was taken, or `r` is not a rank of the group.
     CAIRN_DECL member rank(int r);
 
 private:
@@ -69,8 +69,8 @@ CAIRN_DECL void run_ranks(int n, const std::function<void(thread_group::member&)
 }  // namespace detail
 
 /// Runs `f(member&)` on `n` threads, one per rank of a new group, and waits for all.
-/// @throws what the lowest rank threw among those that failed by themselves, not because another
-/// rank had; what the lowest rank threw if there are none of those.
+/// @throws the exception of the lowest rank that failed on its own, not because another rank had;
+/// if there is none, that of the lowest rank that threw.
 template <class F>
 void run_ranks(int n, F&& f) {
     detail::run_ranks(n, [&f](thread_group::member& me) { f(me); });

@@ -4,9 +4,9 @@
 
 #include <cairn/detail/cxx20.hpp>
 
-/// What does not depend on the user's types is compiled once, if the user likes: where
+/// Code that does not depend on the user's types can be compiled once: if
 /// `CAIRN_SEPARATE_COMPILATION` is defined, headers declare it, and the one file that includes
-/// `cairn/src.hpp` defines it. Otherwise every header brings its `impl/*.ipp`, all of it inline.
+/// `cairn/src.hpp` defines it. Otherwise every header includes its `impl/*.ipp`, all of it inline.
 #if defined(CAIRN_SEPARATE_COMPILATION)
 #define CAIRN_DECL
 #else

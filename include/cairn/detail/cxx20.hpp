@@ -2,11 +2,11 @@
 #ifndef CAIRN_DETAIL_CXX20_HPP
 #define CAIRN_DETAIL_CXX20_HPP
 
-// Every header of cairn reaches this one before its own first line (tests/layering.py): compiled as
-// C++17, which is what g++ 12 does without -std, they would be thousands of errors.
+// Every header of cairn includes this one before its own code (tests/layering.py): compiled as
+// C++17, the default of g++ 12 without -std, they would produce thousands of errors.
 #if __cplusplus < 202002L
 #error cairn needs C++20: compile with -std=c++20 (CMake: cxx_std_20, Meson: cpp_std=c++20)
-// There is no such file: an #include that fails ends the compilation here, as an #error does not.
+// The file does not exist: a failing #include ends the compilation here, unlike #error.
 #include "cairn needs C++20: compile with -std=c++20"
 #endif
 

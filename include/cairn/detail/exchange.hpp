@@ -16,12 +16,12 @@
 
 namespace cairn::detail {
 
-/// The exchanges of one save or load, blocking the calling thread, with each rank's failures
-/// travelling beside its data. What a member throws is a failure of the exchange itself.
+/// The exchanges of one save or load, blocking the calling thread; each rank's failures travel with
+/// its data. An exception from a member is a failure of the exchange itself.
 class exchange {
 public:
     /// @param timeout  For each exchange.
-    /// @param activity   What this rank works on, for groups that can tell the others.
+    /// @param activity   What this rank works on, for groups that report it to the others.
     exchange(erased_communicator& comm, int root, std::chrono::milliseconds timeout,
              const std::shared_ptr<cairn::activity>& activity = nullptr)
         : comm_(comm), root_(root), timeout_(timeout) {
@@ -35,19 +35,20 @@ public:
     int root() const { return root_; }
     bool coordinator() const { return rank() == root_; }
 
-    /// Ends the group for all: a rank that cannot go on must not let the others wait for it.
+    /// Cancels the group on all ranks: after a fatal error the others must not wait for this rank.
     void cancel() noexcept { comm_.cancel(); }
 
-    /// Everybody's outcome, in rank order, on the coordinator; empty elsewhere.
+    /// Returns all ranks' outcomes, in rank order, on the coordinator; empty elsewhere.
     std::vector<outcome> gather(const outcome& mine) {
         return decode(await_completion<std::vector<message>>([&](auto done) {
             comm_.gather(encode_outcome(mine.failures, mine.payload), root_, by(), std::move(done));
         }));
     }
-    /// The coordinator's payload for this rank; or why there is none, which all ranks are told in
-    /// one message that goes to all.
+    /// Returns the coordinator's payload for this rank or, if there is none, the failures, which
+    /// are sent to all ranks as one message.
     /// @param failures  The coordinator's; ignored elsewhere.
-    /// @param payloads  One per rank on the coordinator if there are no failures; else ignored.
+    /// @param payloads  One per rank on the coordinator if there are no failures; ignored
+    ///                  otherwise.
     outcome scatter(const std::vector<rank_failure>& failures,
                     const std::vector<std::vector<std::byte>>& payloads) {
         std::vector<message> ms;
@@ -64,21 +65,21 @@ public:
         if (mine.failures.empty()) wire_reader::fail("no failure where some were announced");
         return mine;
     }
-    /// The coordinator's outcome, on every rank.
+    /// Returns the coordinator's outcome, on every rank.
     outcome broadcast(const outcome& mine) {
         message m;
         if (coordinator()) m = encode_outcome(mine.failures, mine.payload);
         return decode_outcome(await_completion<message>(
             [&](auto done) { comm_.broadcast(std::move(m), root_, by(), std::move(done)); }));
     }
-    /// Everybody's outcome on every rank.
+    /// Returns all ranks' outcomes, on every rank.
     std::vector<outcome> all_gather(const outcome& mine) {
         return decode(await_completion<std::vector<message>>([&](auto done) {
             comm_.all_gather(encode_outcome(mine.failures, mine.payload), by(), std::move(done));
         }));
     }
 
-    /// Runs this rank's part of a step; what it throws becomes this rank's failure.
+    /// Runs this rank's share of a step; an exception becomes this rank's failure.
     template <class F>
     outcome attempt(F&& f) {
         outcome o;

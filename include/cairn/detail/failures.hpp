@@ -19,7 +19,7 @@
 
 namespace cairn::detail {
 
-/// One rank's exception as a failure that can travel.
+/// Converts one rank's exception to a failure that can be sent.
 inline rank_failure failure_from(const std::exception_ptr& e, int rank) {
     auto const plain = [&](error_code code, const std::string& what) {
         return error(code, {.rank = rank, .found = what}).as_failure(rank);
@@ -39,7 +39,7 @@ inline rank_failure failure_from(const std::exception_ptr& e, int rank) {
     }
 }
 
-/// What an exception of any type says, for people.
+/// Returns a readable text for an exception of any type.
 inline std::string text_of(const std::exception_ptr& e) {
     try {
         std::rethrow_exception(e);
@@ -95,15 +95,15 @@ inline rank_failure decode_failure(wire_reader& r) {
 struct outcome {
     std::vector<rank_failure> failures{};
     std::vector<std::byte> payload{};
-    /// There are failures, the same for all ranks, which come next as one message for all.
+    /// There are failures, the same for all ranks; they follow as one message to all.
     bool failures_follow = false;
 };
 
-/// What stands in a message of an exchange.
+/// The kind of a message of an exchange.
 enum class outcome_kind : std::uint8_t { payload, failures, failures_follow };
 inline constexpr std::uint8_t exchange_version = 2;
 
-/// A message that carries either failures or a payload: what ranks exchange at each step.
+/// Encodes a message with either failures or a payload: what ranks exchange at each step.
 inline std::vector<std::byte> encode_outcome(const std::vector<rank_failure>& failures,
                                              std::span<const std::byte> payload) {
     wire_writer w;
@@ -142,15 +142,15 @@ inline outcome decode_outcome(std::span<const std::byte> m) {
     return o;
 }
 
-/// The failures of all ranks' messages, in rank order, those that are alike as one and of very many
-/// the first; empty when everybody is well.
+/// Returns the failures in all ranks' messages, in rank order; equal ones are merged, and of very
+/// many only the first are listed. Empty if no rank failed.
 inline std::vector<rank_failure> collect_failures(const std::vector<outcome>& all) {
     failure_folder folder;
     for (auto const& o : all)
         for (auto const& f : o.failures) folder.add(f);
     return folder.take();
 }
-/// @throws error with each failed rank's own, if any failed; the state is as it was
+/// @throws error with each failed rank's own error, if any failed; the state is unchanged
 inline void throw_failures(const std::vector<outcome>& all) {
     if (auto failures = collect_failures(all); !failures.empty())
         throw error(std::move(failures), false);

@@ -8,8 +8,8 @@
 
 namespace cairn::detail {
 
-/// Whether `length` bytes from `offset` on lie within the first `size` bytes of something. What a
-/// file says of offsets and lengths is asked this before it is used; no sum overflows.
+/// Whether `length` bytes at `offset` lie within the first `size` bytes of something. Offsets and
+/// lengths from a file are checked with it before use; no sum overflows.
 constexpr bool fits_in(std::uint64_t offset, std::uint64_t length, std::uint64_t size) noexcept {
     return offset <= size && length <= size - offset;
 }

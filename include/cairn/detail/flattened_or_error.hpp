@@ -11,15 +11,15 @@
 
 namespace cairn {
 
-/// What `save` and `load` take: a `Stateful`, or a `state_dict`.
+/// The state that `save` and `load` accept: a `Stateful`, or a `state_dict`.
 template <class State>
 concept Savable =
     std::same_as<std::remove_cvref_t<State>, state_dict> || Stateful<std::remove_cvref_t<State>>;
 
 namespace detail {
 
-/// A state's leaves, or why it has none. A rank whose own state is unusable must still take part
-/// in the first exchange, or the others would wait for it.
+/// A state's leaves, or the exception from flattening it. A rank whose own state is unusable must
+/// still take part in the first exchange, because the others wait for it.
 struct flattened_or_error {
     template <class State>
     explicit flattened_or_error(State& state) {
@@ -33,7 +33,7 @@ struct flattened_or_error {
     const flat_state& leaves() const noexcept { return flat ? flat->leaves : none; }
     flat_state& leaves() noexcept { return flat ? flat->leaves : none; }
 
-    /// Copies every object now, so that no code of the user's runs later on another thread.
+    /// Copies every value now, so that no user code runs later on another thread.
     void freeze_objects() {
         for (auto& leaf : leaves()) {
             if (auto* o = leaf.value(); o != nullptr && o->get && !refused) {

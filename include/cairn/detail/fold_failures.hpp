@@ -28,7 +28,7 @@ inline void normalise(std::vector<rank_range>& ranges) {
     if (!ranges.empty()) ranges.resize(kept + 1);
 }
 
-/// `rank 3`, `ranks 0-3, 7`; of many ranges the first few.
+/// Formats `rank 3`, `ranks 0-3, 7`; of many ranges only the first few.
 inline std::string to_string(const std::vector<rank_range>& ranges) {
     constexpr std::size_t shown = 8;
     std::string s = ranges.size() == 1 && ranges[0].first == ranges[0].last ? "rank " : "ranks ";
@@ -40,8 +40,8 @@ inline std::string to_string(const std::vector<rank_range>& ranges) {
     return ranges.size() > shown ? s + ", ..." : s;
 }
 
-/// Makes of the failures of all ranks what all ranks are told: those that differ in nothing but the
-/// rank are one; of many kinds the first are listed, of the others which ranks they are of.
+/// Merges the failures of all ranks into what every rank receives: those that differ only in the
+/// rank become one; of many kinds the first are listed, of the others only their ranks.
 class failure_folder {
 public:
     static constexpr std::size_t most = 64;
@@ -69,7 +69,7 @@ public:
         append(kinds_[it->second].ranks, ranks);
     }
 
-    /// In the order in which they came; what was left out comes last, as one.
+    /// Returns the failures in order of arrival; omitted ones come last, as one.
     std::vector<rank_failure> take() {
         std::vector<rank_failure> out;
         for (auto& k : kinds_) {

@@ -10,7 +10,7 @@
 
 namespace cairn::detail {
 
-/// 128 random bits as 32 hex digits: the name of one save.
+/// Returns 128 random bits as 32 hex digits: the id of one save.
 inline std::string new_save_id() {
     std::random_device entropy;
     std::string id;

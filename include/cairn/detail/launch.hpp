@@ -21,19 +21,19 @@
 
 namespace cairn::detail {
 
-/// What runs after the work, on the executor of the handler: there the user's code may be called.
+/// Runs after the work, on the handler's executor, where user code may be called.
 struct no_epilogue {
     void operator()() const {}
 };
 
-/// Work and the parts that it works with, which stay where they are until it has ended.
+/// Work and the parts that it uses, which stay in place until it has ended.
 template <class Work, class... Parts>
 struct background_work {
     Work work;
     std::tuple<Parts...> parts;
 
     auto operator()() { return work(parts); }
-    /// From any thread.
+    /// May be called from any thread.
     void cancel() noexcept {
         constexpr auto i = index_of<communicator_part, Parts...>();
         if constexpr (i < sizeof...(Parts)) std::get<i>(parts).cancel();
@@ -42,12 +42,12 @@ struct background_work {
     }
 };
 
-/// An asynchronous operation whose work blocks a thread of its own. Ranks of one process block on
-/// each other, so that a shared pool could starve itself; one thread per outstanding operation
+/// Starts an asynchronous operation whose work blocks a thread of its own. Ranks of one process
+/// block on each other, so a shared pool could deadlock; one thread per outstanding operation
 /// cannot.
 ///
-/// @param prepare  Called inside the initiating call; returns the work, a callable that is given
-///                 the parts and returns `std::pair<Report, Epilogue>`.
+/// @param prepare  Called inside the initiating call; returns the work, a callable that takes the
+///                 parts and returns `std::pair<Report, Epilogue>`.
 /// **Completion signature**: `void(std::exception_ptr, Report)`.
 template <class Report, class Prepare, class Token, class... Parts>
 auto launch(Prepare prepare, Token&& token, Parts&&... parts) {
@@ -82,7 +82,7 @@ auto launch(Prepare prepare, Token&& token, Parts&&... parts) {
                 std::exception_ptr failure;
                 try {
                     auto r = (*work)();
-                    work.reset();  // the parts end before the handler is called
+                    work.reset();  // the parts are destroyed before the handler is called
                     finish(nullptr, std::move(r.first), std::move(r.second));
                     return;
                 } catch (...) {
@@ -95,7 +95,7 @@ auto launch(Prepare prepare, Token&& token, Parts&&... parts) {
         token, std::move(prepare), std::tuple<Parts...>(std::forward<Parts>(parts)...));
 }
 
-/// Calls `f(token, parts...)` with the last argument in front.
+/// Calls `f(token, parts...)`: the last argument is moved to the front.
 template <class F, class... Args>
 auto with_token_last(F&& f, Args&&... args) {
     auto all = std::forward_as_tuple(std::forward<Args>(args)...);
@@ -111,7 +111,7 @@ constexpr bool all_but_last(std::index_sequence<Index...>) {
     return (true && ... && Check::template is<std::tuple_element_t<Index, Tuple>>);
 }
 
-/// Parts as `Check` allows, then one completion token.
+/// Arguments are parts that satisfy `Check`, then one completion token.
 template <class Check, class... Args>
 concept parts_then_token =
     sizeof...(Args) >= 1 &&

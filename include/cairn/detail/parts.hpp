@@ -63,7 +63,7 @@ constexpr std::size_t index_of() {
     return found;
 }
 
-/// Whether a part may be used beside the caller's own work.
+/// Whether a part may be used concurrently with the caller's own work.
 template <class Part>
 constexpr bool in_background() {
     using part = std::remove_cvref_t<Part>;
@@ -73,10 +73,10 @@ constexpr bool in_background() {
 template <class... Parts>
 inline constexpr bool all_in_background = (true && ... && in_background<Parts>());
 
-/// Where there is no part of a kind.
+/// Stands for a missing part.
 struct no_part {};
 
-/// The erased form of the part of a kind, or `no_part`.
+/// Returns the erased form of the part of a kind, or `no_part`.
 /// @tparam Ref  `communicator_ref` or another of its kind.
 template <class Tag, template <class> class Ref, class... Parts>
 auto ref_to(std::tuple<Parts...>& parts) {
@@ -87,7 +87,7 @@ auto ref_to(std::tuple<Parts...>& parts) {
     else
         return no_part();
 }
-/// What the verb's untyped half gets: null where there is none.
+/// Returns the pointer that the verb's untyped implementation takes; null for `no_part`.
 template <class Erased>
 Erased* pointer_to(Erased& ref) noexcept {
     return std::addressof(ref);
@@ -97,7 +97,7 @@ Erased* pointer_to(no_part&) noexcept {
     return nullptr;
 }
 
-/// The store among the parts, where there is one.
+/// Returns the store among the parts, if there is one.
 template <class... Parts>
 std::optional<erased_store> store_in(std::tuple<Parts...>& parts) {
     constexpr auto i = index_of<store_part, Parts...>();

@@ -16,12 +16,12 @@
 
 namespace cairn::detail {
 
-/// Times this rank's phases, and shows them to those who wait for it.
+/// Times this rank's phases, and publishes them to ranks that wait for it.
 class phase_clock {
 public:
     const std::shared_ptr<cairn::activity>& activity() const noexcept { return activity_; }
 
-    /// The phase before ends; work that no other rank waits for has none.
+    /// Ends the previous phase and begins one. Work that no other rank waits for has no phase.
     /// @param phase  A string literal.
     void enter(const char* phase) {
         stop();
@@ -35,7 +35,7 @@ public:
             std::chrono::duration_cast<std::chrono::microseconds>(activity::clock::now() - since_);
         times_.emplace_back(std::exchange(current_, nullptr), took.count());
     }
-    /// The phases that are over, for the rank that compares.
+    /// Encodes the finished phases, for the coordinator.
     void put(wire_writer& w) const {
         w.varint(times_.size());
         for (auto const& [phase, t] : times_) {
@@ -51,7 +51,7 @@ private:
     std::vector<std::pair<std::string, std::int64_t>> times_{};
 };
 
-/// All ranks' phases; `get` in the order of ranks.
+/// All ranks' phases; call `get` in rank order.
 class phase_table {
 public:
     void get(wire_reader& r, int rank) {

@@ -21,20 +21,20 @@
 
 namespace cairn::detail {
 
-/// One process among all those that may ever use a shared directory: a later one can tell whether
-/// it still runs, if both are on one host.
+/// Identifies a process among all those that may ever use a shared directory: a later process can
+/// tell whether it is still running, if both are on one host.
 struct process_identity {
-    std::string boot{};           ///< Changes whenever the host starts. Empty: not known.
-    std::uint64_t pid_space = 0;  ///< The namespace in which `pid` means anything. 0: not known.
+    std::string boot{};           ///< Changes whenever the host boots. Empty: unknown.
+    std::uint64_t pid_space = 0;  ///< The namespace of `pid`. 0: unknown.
     std::int64_t pid = 0;
-    std::uint64_t started = 0;  ///< In clock ticks since the host started. 0: not known.
+    std::uint64_t started = 0;  ///< In clock ticks since boot. 0: unknown.
     std::string run{};          ///< 32 random hex digits, drawn once by each process.
     friend bool operator==(const process_identity&, const process_identity&) = default;
 };
 
-/// What Linux says of a process in `/proc/<pid>/stat`.
+/// The status of a process in Linux's `/proc/<pid>/stat`.
 struct process_status {
-    bool ended = false;  ///< It has ended, and its parent has not asked how.
+    bool ended = false;  ///< It has ended, and its parent has not waited for it.
     std::uint64_t started = 0;
 };
 inline std::optional<process_status> status_of_process(const std::string& pid) {
@@ -53,7 +53,7 @@ inline std::optional<process_status> status_of_process(const std::string& pid) {
     for (int field = 4; field < 20; ++field) fields >> skipped;
     fields >> threads >> skipped >> s.started;
     if (!fields) return {};
-    // The thread that began a program may have ended while others go on.
+    // A program's first thread may have ended while others continue.
     s.ended = (state == "Z" || state == "X") && threads <= 1;
     return s;
 }
@@ -65,7 +65,7 @@ inline std::string boot_id() {
     return id;
 }
 
-/// A forked child is another process, with another id.
+/// Returns this process's id; a forked child is another process, with another id.
 inline std::string run_id() {
     static std::mutex m;
     static std::pair<::pid_t, std::string> drawn{0, {}};
@@ -89,8 +89,8 @@ inline bool is_this_process(const process_identity& p) {
     return p.pid == ::getpid() && p.run == run_id();
 }
 
-/// Whether a process ran on this host, in this namespace, and does not any more. False where that
-/// cannot be known.
+/// Whether a process ran on this host, in this namespace, and has ended. False if this cannot be
+/// determined.
 inline bool has_ended(const process_identity& p) {
     auto const me = this_process();
     if (p.boot.empty() || p.boot != me.boot) return false;

@@ -12,13 +12,13 @@
 
 namespace cairn::detail {
 
-/// Length of the character that begins at `s[at]`; 0 where none does: a stray or missing
-/// continuation byte, an overlong form, a surrogate, or a number beyond U+10FFFF.
+/// Returns the length of the character that begins at `s[at]`; 0 if there is none: a stray or
+/// missing continuation byte, an overlong form, a surrogate, or a number beyond U+10FFFF.
 inline std::size_t utf8_length(std::string_view s, std::size_t at) noexcept {
     auto const byte = [&](std::size_t k) { return static_cast<std::uint8_t>(s[at + k]); };
     auto const lead = byte(0);
     if (lead < 0x80) return 1;
-    // What the second byte may be is all that tells the ill-formed ranges apart.
+    // The valid range of the second byte excludes every ill-formed sequence.
     std::size_t length = 0;
     std::uint8_t least = 0x80, most = 0xbf;
     if (lead >= 0xc2 && lead <= 0xdf) {
@@ -38,7 +38,7 @@ inline std::size_t utf8_length(std::string_view s, std::size_t at) noexcept {
     return length;
 }
 
-/// Offset of the first byte that is not part of a UTF-8 character; `npos` if there is none.
+/// Returns the offset of the first byte outside a UTF-8 character; `npos` if there is none.
 inline std::size_t find_not_utf8(std::string_view s) noexcept {
     for (std::size_t at = 0; at < s.size();) {
         std::uint64_t word = 0;
@@ -56,7 +56,7 @@ inline std::size_t find_not_utf8(std::string_view s) noexcept {
     return std::string_view::npos;
 }
 
-/// The first `most` bytes or a little less: no character is cut in two.
+/// Returns the first `most` bytes or slightly fewer: no character is split.
 inline std::string_view clipped(std::string_view s, std::size_t most) noexcept {
     if (s.size() <= most) return s;
     auto end = most;
@@ -64,7 +64,7 @@ inline std::string_view clipped(std::string_view s, std::size_t most) noexcept {
     return s.substr(0, end);
 }
 
-/// All of it, or its beginning and how much there is.
+/// Returns the whole string, or its beginning and its length.
 inline std::string shortened(std::string_view s, std::size_t most) {
     auto const begin = clipped(s, most);
     if (begin.size() == s.size()) return std::string(s);
@@ -78,7 +78,7 @@ inline std::string hex_byte(char c) {
     return {'0', 'x', digits[b >> 4], digits[b & 15]};
 }
 
-/// For messages: bytes that are not UTF-8 as `\xff`.
+/// Escapes bytes that are not UTF-8 as `\xff`, for messages.
 inline std::string printable(std::string_view s) {
     std::string out;
     for (std::size_t at = 0; at < s.size();) {

@@ -14,8 +14,8 @@
 
 namespace cairn::detail {
 
-/// Builds cairn's own compact binary: little-endian fixed integers, LEB128 varints (signed ones
-/// zigzag), length-prefixed strings.
+/// Writes cairn's own compact binary encoding: little-endian fixed integers, LEB128 varints (signed
+/// ones zigzag), length-prefixed strings.
 class wire_writer {
 public:
     std::vector<std::byte> out;
@@ -76,7 +76,7 @@ public:
         auto const v = varint();
         return static_cast<std::int64_t>(v >> 1) ^ -static_cast<std::int64_t>(v & 1);
     }
-    /// A count of things that take at least `each` bytes apiece.
+    /// Reads a count of things that take at least `each` bytes apiece.
     std::size_t count(std::size_t each = 1) {
         auto const n = varint();
         if (n > left() / each) fail("a count that exceeds the data");

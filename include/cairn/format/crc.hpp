@@ -13,13 +13,13 @@
 
 namespace cairn::format {
 
-/// IEEE CRC-32, as zip files have it. `seed` is the CRC of what came before.
+/// Returns the IEEE CRC-32, as in zip files. `seed` is the CRC of the preceding bytes.
 inline std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t seed = 0) {
     // A null pointer would make libdeflate return its initial value instead of the seed.
     return bytes.empty() ? seed : libdeflate_crc32(seed, bytes.data(), bytes.size());
 }
 
-/// The CRC of two runs of bytes, one after the other, from their CRCs.
+/// Returns the CRC of two consecutive byte ranges from their CRCs.
 inline std::uint32_t crc32_combine(std::uint32_t first, std::uint32_t second,
                                    std::uint64_t second_length) {
     return static_cast<std::uint32_t>(

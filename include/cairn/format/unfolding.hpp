@@ -11,16 +11,16 @@
 
 namespace cairn::format {
 
-/// Bounds what `.metadata` becomes in memory. A key or a file name is written once, however many
-/// chunks refer to it, but each chunk in memory has its own: a megabyte of name and a megabyte of
-/// chunks would become a terabyte.
+/// Limits the memory that `.metadata` expands to. A key or a file name is written once for any
+/// number of chunks that refer to it, but in memory each chunk has its own copy: a megabyte of name
+/// and a megabyte of chunks would become a terabyte.
 class unfolding {
 public:
-    /// @param source  Bytes that are decoded.
+    /// @param source  Number of encoded bytes.
     explicit unfolding(std::uint64_t source) : left_(allowed(source)), source_(source) {}
 
-    /// Takes note of bytes before they are copied.
-    /// @throws error errc::corrupt when they are too many for the source
+    /// Counts bytes before they are copied.
+    /// @throws error errc::corrupt if they are too many for the source
     void spend(std::uint64_t n) {
         if (n > left_)
             throw error(errc::corrupt, {.expected = "at most " + std::to_string(allowed(source_)) +
@@ -29,7 +29,7 @@ public:
                                         .found = "more: long names that many chunks share"});
         left_ -= n;
     }
-    /// Checks before `.metadata` is written that it can be read again.
+    /// Checks, before `.metadata` is written, that it can be read again.
     /// @throws error errc::invalid_state
     static void check(const metadata& m, std::uint64_t source) {
         std::uint64_t sum = 0;
@@ -52,7 +52,7 @@ public:
     }
 
 private:
-    /// A chunk takes 12 bytes or more of the source, and so may have names of 384.
+    /// A chunk takes 12 bytes or more of the source, so it may have names of 384 bytes.
     static std::uint64_t allowed(std::uint64_t source) { return 32 * source + (1u << 20); }
 
     std::uint64_t left_;

@@ -6,16 +6,16 @@
 
 namespace cairn::detail {
 
-/// The order of a load's steps on one rank, and what follows a failure; no I/O.
+/// The order of a load's steps on one rank, and the reactions to failures; no I/O.
 ///
-/// The invariants, tested by failing each step in turn:
-/// - nothing of the user's is modified before every rank has agreed that its plan stands;
+/// Invariants, tested by failing each step in turn:
+/// - the user's state is not modified before every rank has accepted its plan;
 /// - all ranks load the metadata that the coordinator read;
 /// - a rank that fails takes part in the next exchange, so that the others learn of it;
-/// - what was read once is broadcast only when every rank's read went well; all ranks take the same
-///   turns, to read and to broadcast, until there is no more;
-/// - when a data file was missing or not the one that was meant because the checkpoint was replaced
-///   meanwhile, be it before memory has changed or after, all ranks start over together, a bounded
+/// - shared data is broadcast only if every rank's read succeeded; all ranks take the same turns,
+///   to read and to broadcast, until nothing is left;
+/// - if a data file was missing or not the expected one because the checkpoint was replaced during
+///   the load, whether before or after memory has changed, all ranks restart together, a bounded
 ///   number of times.
 class load_fsm {
 public:
@@ -26,7 +26,7 @@ public:
         exchange_plans,     ///< gather
         plan_global,        ///< coordinator only
         exchange_global,    ///< scatter
-        finish_plan,        ///< the planner's last word; values are read and tried
+        finish_plan,        ///< the planner's final plan; values are read and checked
         agree,              ///< all-gather: from here on memory changes
         read,               ///< read into place
         share,              ///< broadcast what one rank has read for all
@@ -38,10 +38,10 @@ public:
     enum class event {
         ok,
         failed,
-        to_read,    ///< all ranks are well, and there is more to read …
-        to_share,   ///< … or to broadcast
+        to_read,    ///< all ranks succeeded, and more is to be read …
+        to_share,   ///< … or to be broadcast
         cut_short,  ///< the exchange itself failed
-        moved       ///< a data file was not what it should be; or: yes, it was replaced
+        moved       ///< a data file was not the expected one; or: yes, it was replaced
     };
     static constexpr int attempts = 3;
 
@@ -49,7 +49,7 @@ public:
 
     step current() const noexcept { return step_; }
     bool succeeded() const noexcept { return step_ == step::done && !failed_; }
-    /// True once the user's memory may have changed.
+    /// Whether the user's memory may have changed.
     bool state_modified() const noexcept { return modified_; }
 
     step resume(event e) noexcept {
@@ -88,7 +88,7 @@ public:
 private:
     void start() noexcept { step_ = coordinator_ ? step::read_metadata : step::exchange_metadata; }
     step go(step s) noexcept { return step_ = s; }
-    /// After an exchange: all ranks do the same.
+    /// After an exchange: all ranks decide alike.
     step look_or_fail(event e) noexcept {
         if (e != event::moved || attempt_ >= attempts) return fail();
         return go(coordinator_ ? step::look_again : step::exchange_restart);

@@ -25,11 +25,11 @@
 
 namespace cairn::detail {
 
-/// Carries out what `load_fsm` decides, on the calling thread. One rank's part of one load.
+/// Carries out the decisions of `load_fsm` on the calling thread. One rank's part of one load.
 class load_job {
 public:
-    /// All arguments outlive the job.
-    /// @param refused  Why this rank cannot take part; the others are told in its stead.
+    /// All arguments must outlive the job.
+    /// @param refused  Why this rank cannot take part, if so; reported to the other ranks.
     load_job(flat_state& state, std::exception_ptr refused, const checkpoint_id& id,
              const load_options& options, erased_communicator& comm, erased_load_planner& planner,
              erased_storage_reader& reader, erased_data_plane* plane)
@@ -44,11 +44,11 @@ public:
         using step = load_fsm::step;
         try {
             while (fsm_.current() != step::done) fsm_.resume(perform(fsm_.current()));
-        } catch (...) {  // no memory left to tell anybody of it: let nobody wait
+        } catch (...) {  // too little memory to report it: the other ranks must not wait
             exchange_.cancel();
             throw;
         }
-        // Others may have got on, and wait for this rank in a broadcast.
+        // Other ranks may be further ahead, and wait for this rank in a broadcast.
         if (plane_ != nullptr && cut_short_ && fsm_.state_modified()) plane_->cancel();
         if (!fsm_.succeeded()) throw error(std::move(failures_), fsm_.state_modified());
         auto report = turns_.take_report();
@@ -106,11 +106,12 @@ private:
             failures_ = f();
             return failures_.empty() ? event::ok : event::failed;
         } catch (...) {
-            // Why this rank failed says more than what became of the group thereby.
+            // This rank's own failure is more informative than the group's failure that it caused.
             cut_short_ = true;
             failures_ = mine_.failures;
             failures_.push_back(failure_from(std::current_exception(), exchange_.rank()));
-            // Perhaps only this rank has failed, at what it was sent: the others must not wait.
+            // Possibly only this rank has failed, on a message that it received: the others must
+            // not wait.
             exchange_.cancel();
             return event::cut_short;
         }
@@ -202,7 +203,7 @@ private:
         return failures;
     }
 
-    /// When all is in place, numbers that are kept in another type follow.
+    /// Once everything is loaded, numbers stored with another type are converted back.
     std::vector<std::byte> with_numbers(std::vector<std::byte> told) {
         if (turns_.shared().last()) give_back(state_);
         return told;
@@ -229,7 +230,7 @@ private:
     }
     event moved_if_replaced(event e) const {
         if (e != event::failed) return e;
-        // What a file is like when somebody replaces the checkpoint that it was of.
+        // Errors of files whose checkpoint was replaced concurrently.
         for (auto const& f : failures_)
             for (auto const c : {errc::not_found, errc::missing_file, errc::foreign_file,
                                  errc::corrupt, errc::checksum_mismatch})
@@ -240,12 +241,12 @@ private:
     event look() {
         looked_ = exchange_.attempt([&] {
             auto const now = reader_.read_metadata();
-            // PyTorch's have no id.
+            // PyTorch's checkpoints have no id.
             bool const replaced =
                 now.save_id != meta_.save_id || (now.save_id.empty() && now != meta_);
             return std::vector<std::byte>{std::byte{replaced}};
         });
-        // Where there is none any more, the first failure says enough.
+        // If the checkpoint no longer exists, the first failure is sufficient.
         if (!looked_.failures.empty() &&
             looked_.failures.front().code == make_error_code(errc::not_found))
             looked_ = {};
@@ -286,7 +287,7 @@ private:
     std::vector<shared_plan> shared_plans_;
     std::vector<std::byte> my_plan_;
     load_plan plan_;
-    outcome looked_;  ///< Whether the checkpoint was replaced; the coordinator's.
+    outcome looked_;  ///< Whether the checkpoint was replaced; on the coordinator.
     bool cut_short_ = false;
     std::vector<rank_failure> failures_;
     std::vector<phase_time> phases_;

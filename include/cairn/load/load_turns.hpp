@@ -21,11 +21,11 @@
 
 namespace cairn::detail {
 
-/// What one rank does when memory may change: it reads, and where there is a data plane, it
-/// broadcasts what it read for all, in the turns of `shared_reads`.
+/// The steps of one rank that may change memory: it reads and, with a data plane, broadcasts what
+/// it read for all, in the turns of `shared_reads`.
 class load_turns {
 public:
-    /// All arguments outlive this.
+    /// All arguments must outlive this.
     /// @param plane  May be null.
     load_turns(erased_load_planner& planner, erased_storage_reader& reader,
                erased_data_plane* plane, phase_clock& clock, std::chrono::milliseconds timeout,
@@ -34,13 +34,13 @@ public:
           windows_(planner, stored) {}
 
     shared_reads& shared() noexcept { return shared_; }
-    /// After the last turn: all but the phases.
+    /// Returns the report after the last turn, without the phases.
     load_report take_report() {
         report_.read_once = shared_.report();
         return std::move(report_);
     }
 
-    /// Of the phase that comes next.
+    /// Returns the name of the next phase.
     const char* name() const {
         switch (shared_.current()) {
             case turn::read: return "read";
@@ -49,9 +49,9 @@ public:
             default: return "broadcast the rest";
         }
     }
-    /// Reads the values of a finished plan, which go from it, and looks whether they fit. Nothing
-    /// of the user's changes.
-    /// @throws error where one does not fit and the planner can tell
+    /// Reads the values of a finished plan, removes them from it, and checks that they fit. The
+    /// user's state is not changed.
+    /// @throws error if one does not fit and the planner can detect that
     void read_values(load_plan& plan) {
         values_.clear();
         windows_.clear();
@@ -72,11 +72,12 @@ public:
                          .remedy = "read_data of the StorageReader must hand on each value once"});
         for (auto const& [item, v] : values_) planner_.check_value(item, v);
     }
-    /// @param plan  The finished one, without its values.
-    /// @return What this rank tells the others: its times so far, and of how many bytes.
+    /// @param plan  The finished plan, without its values.
+    /// @return The message to the other ranks: this rank's times so far, and the bytes that they
+    /// cover.
     std::vector<std::byte> read(const load_plan& plan) {
         if (shared_.none()) {
-            // The other turns are for ranks of other planes.
+            // The other turns exist for ranks of other planes.
             if (shared_.current() == turn::read) read_own(plan);
             return end_of_turn();
         }
@@ -85,7 +86,7 @@ public:
         read_timed(shared_reads::once_read, shared_.items_for_all(plan));
         return end_of_turn();
     }
-    /// @param whole  Whether the data plane's ranks are the job's, by the same numbers.
+    /// @param whole  Whether the data plane has all ranks of the job, numbered alike.
     std::vector<std::byte> broadcast(const load_plan& plan, bool whole) {
         if (plane_ != nullptr)
             timed(shared_reads::once_sent, [&] {
@@ -95,7 +96,7 @@ public:
             });
         return end_of_turn();
     }
-    /// What a rank tells, as `read` and `broadcast` gave it.
+    /// Processes a rank's message, as returned by `read` and `broadcast`.
     void learn(wire_reader& r) {
         shared_reads::times spent;
         for (auto& t : spent)
@@ -127,7 +128,7 @@ private:
         read_target target;
         target.resolve_tensor = [this](const read_item& i) { return windows_.open(i); };
         target.resolve_converted = [this](const read_item& i) {
-            // What is sent on travels as it is stored.
+            // Shared data is sent as it is stored.
             return shared_.will_hold(i) ? windows_.open(i) : planner_.resolve_tensor(i);
         };
         target.commit_tensor = [this](const read_item& i, tensor_view v) {
@@ -162,7 +163,7 @@ private:
     stored_windows windows_;
     load_report report_{};
     shared_reads shared_{};
-    std::vector<std::pair<read_item, value>> values_{};  ///< Read, and not handed on yet.
+    std::vector<std::pair<read_item, value>> values_{};  ///< Not yet passed to the planner.
 };
 
 }  // namespace cairn::detail

@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-/// What a load can be composed of besides its state, in any order.
+/// A part of a load besides its state; parts may be passed in any order.
 template <class T>
 concept LoadPart = Communicator<std::remove_cvref_t<T>> || LoadPlanner<std::remove_cvref_t<T>> ||
     StorageReader<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>> ||

@@ -28,21 +28,21 @@ struct load_part_check {
     static constexpr bool is = LoadPart<T>;
 };
 
-/// The parts of a load whose types the verb knew. Null: the default; of data planes, none.
+/// The parts of a load whose types only the verb knew. Null: the default; for data planes, none.
 struct load_parts {
     erased_communicator* ranks = nullptr;
-    bool alone = false;  ///< A `solo` was given: one process is meant.
+    bool alone = false;  ///< A `solo` was passed explicitly.
     erased_load_planner* planner = nullptr;
     erased_storage_reader* reader = nullptr;
     std::optional<erased_store> store{};  ///< For the default reader.
     erased_data_plane* plane = nullptr;
 };
 
-/// The half of `load` that knows no type of the user's.
+/// The part of `load` that does not depend on the user's types.
 CAIRN_DECL load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
                                 const load_options& options, load_parts parts);
 
-/// Runs a load whose leaves (or the reason why there are none) and parts are at hand.
+/// Runs a load with the given leaves (or the reason why there are none) and parts.
 template <class... Parts>
 load_report run_load(flattened_or_error& flat, const checkpoint_id& id, const load_options& options,
                      std::tuple<Parts...>& parts) {

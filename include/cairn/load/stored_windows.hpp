@@ -17,18 +17,18 @@
 
 namespace cairn::detail {
 
-/// Windows of the stored dtype, for readers that do not convert and for ranks that send on what
-/// they have read. The planner's own window is one, where its dtype is the stored one; else there
-/// is memory beside it, whose content is converted when it is full.
+/// Windows of the stored dtype, for readers that do not convert and for ranks that forward what
+/// they have read. The planner's own window is used if its dtype is the stored one; otherwise a
+/// temporary one, whose content is converted when it is full.
 ///
 /// Threads: any, for different items.
 class stored_windows {
 public:
-    /// Both outlive this.
+    /// Both must outlive this.
     stored_windows(erased_load_planner& planner, const metadata& stored)
         : planner_(planner), stored_(stored) {}
 
-    /// @throws error errc::invalid_plan for a window that the stored dtype does not convert to
+    /// @throws error errc::invalid_plan for a window whose dtype the stored one does not convert to
     tensor_view open(const read_item& i) {
         auto const window = planner_.resolve_tensor(i);
         auto const* t = stored_.tensor(i.fqn);
@@ -47,7 +47,7 @@ public:
         beside_.emplace(beside.data, std::pair(std::move(memory), window));
         return beside;
     }
-    /// `v`, from here or from the planner, is filled.
+    /// Called when `v`, from here or from the planner, is filled.
     void close(const read_item& i, const tensor_view& v) {
         std::unique_lock lock(m_);
         auto const found = beside_.extract(v.data);
@@ -57,7 +57,7 @@ public:
         convert_elements(v, window);
         planner_.commit_tensor(i, window);
     }
-    /// Forgets what was opened and not closed, of a load that failed or starts anew.
+    /// Discards the windows that a failed or restarted load has not closed.
     void clear() {
         std::lock_guard const lock(m_);
         beside_.clear();

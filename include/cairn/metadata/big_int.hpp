@@ -12,9 +12,9 @@
 
 namespace cairn {
 
-/// A whole number of any size, as Python has them. Only carried and printed: no arithmetic.
+/// An integer of any size, like Python's. Only stored and printed: no arithmetic.
 ///
-/// Held as little-endian two's complement with no superfluous bytes, which is also how a pickle
+/// Stored as little-endian two's complement with no superfluous bytes, which is also how a pickle
 /// writes it (LONG1); zero has no bytes.
 class big_int {
 public:
@@ -26,11 +26,11 @@ public:
     const std::vector<std::uint8_t>& bytes() const noexcept { return bytes_; }
     bool negative() const noexcept { return !bytes_.empty() && (bytes_.back() & 0x80) != 0; }
 
-    /// The number as `int64_t`, if it fits.
+    /// Returns the number as `int64_t`, if it fits.
     std::optional<std::int64_t> as_int64() const noexcept;
 
-    /// Decimal up to 4300 digits, which is also where Python stops by default: decimal costs the
-    /// square of the length. Hexadecimal (`0x…`) beyond.
+    /// Returns up to 4300 digits in decimal, Python's default limit too: decimal conversion is
+    /// quadratic in the length. Hexadecimal (`0x…`) beyond.
     std::string to_string() const;
 
     friend bool operator==(const big_int&, const big_int&) = default;

@@ -11,17 +11,17 @@
 
 namespace cairn {
 
-/// Checks what the native index says of the inside of a tensor's item: a payload within the item
-/// that is the chunk's box, dense, in the order that the strides say. So every element that is
-/// addressed lies in the payload.
+/// Checks the native index's description of a tensor's item: a payload within the item that is the
+/// chunk's box, dense, in the order given by the strides. Every element that is addressed then lies
+/// in the payload.
 /// @throws error errc::corrupt naming tensor and file
 CAIRN_DECL void check_layout(const std::string& fqn, dtype type, const index_vector& lengths,
                              const storage_location& at);
 
-/// Checks what a checkpoint says of itself, before anything is read by it: chunks within bounds,
-/// without overlap, covering; items of some bytes, within their files where those are known; no
-/// byte of a file in two items, but for tied weights; payloads within items; paths of bounded
-/// length.
+/// Checks that a checkpoint's metadata is consistent, before anything is read with it: chunks
+/// within bounds, without overlap, covering; items not empty, within their files where those are
+/// known; no byte of a file in two items, except for tied weights; payloads within items; paths of
+/// bounded length.
 /// @throws error errc::invalid_plan or errc::corrupt naming the tensor or file.
 CAIRN_DECL void check_metadata(const metadata& m);
 

@@ -14,16 +14,17 @@
 namespace cairn {
 
 /// Checks that boxes lie within a tensor, do not overlap and together cover it; DCP's
-/// `_validate_global_plan`. Sorted sweep over the dimension of most distinct starts; where most of
-/// the boxes meet in that dimension, @ref detail::tiling.
-/// @param who  Names the claimant of box `i` ("rank 3") for errors.
+/// `_validate_global_plan`. Sorted sweep over the dimension with most distinct starts; where most
+/// of the boxes overlap in that dimension, @ref detail::tiling.
+/// @param who  Returns the owner of box `i` ("rank 3") for errors.
 /// @throws error errc::invalid_plan naming the tensor and the boxes.
 CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& extents,
                                std::span<const box> boxes,
                                const std::function<std::string(std::size_t)>& who = {});
 
-/// Checks that no two boxes begin at the same place: PyTorch's `MetadataIndex` tells the chunks of
-/// a tensor apart by their offsets alone. Of boxes that do not overlap only empty ones can clash.
+/// Checks that no two boxes begin at the same offsets: PyTorch's `MetadataIndex` identifies the
+/// chunks of a tensor by their offsets alone. Among boxes that do not overlap, only empty ones can
+/// clash.
 /// @param who  As for @ref check_coverage.
 /// @throws error errc::invalid_plan naming the tensor and the boxes.
 CAIRN_DECL void check_offsets(const std::string& fqn, std::span<const box> boxes,

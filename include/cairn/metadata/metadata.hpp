@@ -22,21 +22,21 @@ namespace cairn {
 /// DCP's planner_data keeps mapping keys as strings and list positions as integers.
 using path_element = std::variant<std::string, std::int64_t>;
 using key_path = std::vector<path_element>;
-/// No path has more steps: each is a level of nesting, which somebody walks by recursion.
+/// The maximum number of path elements: each is a level of nesting, which is walked recursively.
 inline constexpr std::size_t most_path_steps = 256;
 
-/// What is known about the inside of a stored item, so that a reader can fetch part of it
-/// without parsing it. Written by cairn into the native index; unknown for PyTorch's files.
+/// Layout of a stored item, which lets a reader fetch part of it without parsing it. Written by
+/// cairn into the native index; unknown for PyTorch's files.
 struct item_layout {
-    std::uint64_t payload_offset = 0;  ///< Of the tensor's bytes, from the item's first byte.
-    std::uint64_t payload_length = 0;  ///< 0 for objects.
+    std::uint64_t payload_offset = 0;  ///< Offset of the tensor's bytes from the item's first byte.
+    std::uint64_t payload_length = 0;  ///< 0 for values.
     std::uint32_t payload_crc = 0;     ///< CRC-32 of the payload.
     std::uint32_t item_crc = 0;        ///< CRC-32 of all bytes of the item.
     index_vector strides{};            ///< Of the payload, in elements.
     friend bool operator==(const item_layout&, const item_layout&) = default;
 };
 
-/// Where the bytes of one item are. DCP's `_StorageInfo`.
+/// The location of one item's bytes. DCP's `_StorageInfo`.
 struct storage_location {
     std::string file{};  ///< Name relative to the checkpoint. Empty until written.
     std::uint64_t offset = 0;
@@ -68,14 +68,14 @@ struct value_metadata {
     friend bool operator==(const value_metadata&, const value_metadata&) = default;
 };
 
-/// What a checkpoint says of itself. DCP's `Metadata`, with the storage data folded into chunks.
+/// The contents of a checkpoint. DCP's `Metadata`, with the storage data folded into chunks.
 struct metadata {
     std::map<std::string, std::variant<tensor_metadata, value_metadata>, std::less<>> entries{};
-    /// Flat name → path in the nested state dict. Empty when it was saved without flattening.
+    /// Flat name → path in the nested state dict. Empty if it was saved without flattening.
     std::map<std::string, key_path, std::less<>> paths{};
-    std::string save_id{};  ///< 32 hex digits for cairn's own checkpoints, else empty.
-    /// Sizes of the data files: as the coordinator saw them at commit where cairn wrote them; else
-    /// as the reader found them. Empty where a reader has no such thing as files.
+    std::string save_id{};  ///< 32 hex digits for cairn's own checkpoints, otherwise empty.
+    /// Sizes of the data files: as the coordinator saw them at commit if cairn wrote them;
+    /// otherwise as the reader found them. Empty if a reader has no files.
     std::map<std::string, std::uint64_t, std::less<>> file_sizes{};
 
     const tensor_metadata* tensor(std::string_view fqn) const;

@@ -11,14 +11,14 @@
 
 namespace cairn {
 
-/// Checks that tensors are about as large as what is stored of them, before anybody makes room for
+/// Checks that tensors are about as large as their stored bytes, before memory is allocated for
 /// them: a shape of 2^50 elements is written in ten bytes.
 ///
 /// A tied weight is stored once for several tensors, and a broadcast one (a stride of 0, which
-/// PyTorch can store though DCP does not) takes less than its shape. So tensors may have 64 times
-/// the bytes that are stored, and 1 MiB on top of that. What is said to lie in files of unknown
-/// size is believed: it comes from a reader that knows more.
-/// @param wanted  By key: whether room will be made for the tensor.
+/// PyTorch can store though DCP does not) takes fewer bytes than its shape. So tensors may have 64
+/// times the stored bytes plus 1 MiB. Items in files of unknown size are not checked: those come
+/// from a reader that knows more.
+/// @param wanted  By key: whether memory will be allocated for the tensor.
 /// @throws error errc::corrupt naming the tensor that lacks most, or a file that is missing
 CAIRN_DECL void check_stored_bytes(const metadata& m,
                                    const std::function<bool(std::string_view)>& wanted);

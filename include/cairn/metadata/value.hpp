@@ -19,9 +19,9 @@
 
 namespace cairn {
 
-/// Whatever a checkpoint holds besides tensors: Python's plain values.
+/// Any content of a checkpoint that is not a tensor: Python's plain values.
 ///
-/// Owns all of it. A dict keeps its insertion order; its keys are values too (Python allows
+/// Owns its content. A dict keeps its insertion order; its keys are values too (Python allows
 /// integers and more), though a state dict's own levels are named by strings.
 class value {
 public:
@@ -36,7 +36,7 @@ public:
     };
     struct dict_t {
         std::vector<std::pair<value, value>> items;
-        /// The value under a string key, or null.
+        /// Returns the value under a string key, or null.
         value* find(std::string_view key);
         const value* find(std::string_view key) const;
         friend bool operator==(const dict_t&, const dict_t&);
@@ -58,7 +58,7 @@ public:
                 static_cast<
                     std::conditional_t<std::unsigned_integral<Integer> && sizeof(Integer) == 8,
                                        std::uint64_t, std::int64_t>>(i)) {}
-    /// Kept as a plain integer when it fits in 64 bits, so that equal numbers compare equal.
+    /// Stored as a plain integer if it fits in 64 bits, so that equal numbers compare equal.
     value(const big_int& i);
     value(std::floating_point auto d) : value(scalar(), static_cast<double>(d)) {}
     value(std::string s);
@@ -86,12 +86,12 @@ public:
         return std::get_if<T>(&v_);
     }
     bool is_none() const noexcept { return is<none_t>(); }
-    /// Whether Python can have it as a key of a dict: no list or dict is in it.
+    /// Whether Python accepts it as a dict key: it contains no list or dict.
     bool is_hashable() const noexcept;
 
-    /// The value as a C++ type: bool, an integer in its range, a float (integers convert),
+    /// Returns the value as a C++ type: bool, an integer in its range, a float (integers convert),
     /// std::string, bytes_t, list_t, tuple_t, dict_t or value.
-    /// @throws error saying what is held: errc::value_mismatch for a number that does not fit,
+    /// @throws error naming what is held: errc::value_mismatch for a number that does not fit,
     /// errc::kind_mismatch for another kind of value.
     template <class T>
     T as() const;
@@ -128,7 +128,7 @@ private:
 
 namespace detail {
 
-/// For messages: numbers as they are, the beginning of a str, of all else how much there is.
+/// Formats a value for messages: a number in full, the beginning of a str, otherwise the size.
 CAIRN_DECL std::string shown(const value& v);
 
 /// `an integer from -128 to 127 (int8)`
@@ -153,7 +153,7 @@ T value::as() const {
             if (std::in_range<T>(*i)) return static_cast<T>(*i);
         } else if (auto const* big = get_if<big_int>()) {
             if constexpr (std::unsigned_integral<T> && sizeof(T) == 8) {
-                // A number of 64 bits has a ninth byte for its sign.
+                // A 64-bit number has a ninth byte for its sign.
                 auto const& bytes = big->bytes();
                 if (bytes.size() < 9 ? !big->negative() : bytes.size() == 9 && bytes[8] == 0) {
                     std::uint64_t v = 0;

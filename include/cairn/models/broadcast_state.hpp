@@ -11,12 +11,12 @@
 
 namespace cairn::detail {
 
-/// Gives every rank its shards of the whole tensors that rank 0 holds, in pieces: no rank but 0
-/// ever holds more of another's than one piece. DCP's `broadcast_from_rank0`.
+/// Distributes the whole tensors that rank 0 holds to all ranks' shards, in pieces: no rank but 0
+/// ever holds more of another rank's data than one piece. DCP's `broadcast_from_rank0`.
 ///
-/// @param given  Rank 0's; not looked at elsewhere.
+/// @param given  Rank 0's; ignored on the other ranks.
 /// @throws error on all ranks, with every failed rank's own error, before anything is changed; with
-/// `state_modified()` when rank 0 fails while tensors are under way.
+/// `state_modified()` if rank 0 fails while tensors are being sent.
 CAIRN_DECL void broadcast_state(erased_communicator& comm, const std::vector<given_part>& given,
                                 const gather_options& options, bool strict);
 

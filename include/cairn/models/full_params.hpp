@@ -15,19 +15,21 @@
 
 namespace cairn {
 
-/// A model's tensors whole, on every rank, while this object lives; FSDP's `summon_full_params`.
+/// Provides a model's tensors whole, on every rank, while this object lives; FSDP's
+/// `summon_full_params`.
 ///
 ///     {
 ///         cairn::full_params whole(model, ranks);
 ///         print(whole.at("net1.weight").as<float>());
 ///     }
 ///
-/// All ranks make one at the same time. Each rank copies its own shards back when it goes, unless
-/// `writeback` is off: what was changed in the whole tensors, alike on all ranks, is then in the
-/// model. Buffers that show a @ref converted number are not copied back. The model must outlive it.
+/// A collective object: all ranks construct one at the same time. Its destructor copies the rank's
+/// own shards back, unless `writeback` is off, so changes to the whole tensors, made alike on all
+/// ranks, reach the model. Buffers that represent a @ref converted number are not copied back. The
+/// model must outlive this object.
 class full_params {
 public:
-    /// @throws error on all ranks when shards contradict each other or do not make a whole.
+    /// @throws error on all ranks if shards contradict each other or do not cover the whole.
     template <Model M, Communicator Comm>
     full_params(M& model, Comm& comm, bool writeback = true, gather_options options = {},
                 const fqn_rules& names = {})

@@ -18,10 +18,10 @@
 namespace cairn {
 namespace detail {
 
-/// The tensors of all ranks, whole: on every rank, or at the root and nothing elsewhere.
-/// Memory beside the result: one piece of each rank.
-/// @param look  Gives this rank's, which may differ from rank to rank. Whatever it throws fails all
-///              ranks.
+/// Gathers the tensors of all ranks whole: on every rank, or at the root and nothing elsewhere.
+/// Needs memory for one piece of each rank besides the result.
+/// @param look  Returns this rank's tensors, which may differ from rank to rank. An exception from
+///              it fails all ranks.
 /// @throws error on all ranks, with every failed rank's own error.
 CAIRN_DECL std::vector<std::pair<std::string, host_tensor>> gather_whole(
     erased_communicator& comm, const std::function<std::vector<named_leaf>()>& look,
@@ -29,10 +29,10 @@ CAIRN_DECL std::vector<std::pair<std::string, host_tensor>> gather_whole(
 
 }  // namespace detail
 
-/// A sharded tensor whole; DTensor's `full_tensor`. Every rank calls it with its own part.
+/// Gathers a sharded tensor; DTensor's `full_tensor`. Every rank calls it with its own shards.
 ///
 /// @return The whole on every rank, or at `options.root` and an empty tensor elsewhere.
-/// @throws error on all ranks when the parts contradict each other or do not make a whole.
+/// @throws error on all ranks if the shards contradict each other or do not cover the whole.
 template <class T, Communicator Comm>
 requires(Tensor<T> || Sharded<T>) host_tensor
     full_tensor(T&& t, Comm& comm, const gather_options& options = {}) {

@@ -19,16 +19,16 @@
 
 namespace cairn::detail {
 
-/// Part of one shard, as a range of its elements in row-major order.
+/// A range of one shard's elements in row-major order.
 struct shard_range {
-    std::uint32_t tensor;       ///< Position among the gathered tensors.
+    std::uint32_t tensor;       ///< Position in the list of gathered tensors.
     std::uint32_t shard_index;  ///< The owner's shard.
     box region;                 ///< Of the whole.
     std::int64_t begin;
     std::int64_t end;
 };
 
-/// Calls `f(part of the shard, bytes before it)` for each box of the range.
+/// Calls `f(box of the shard, bytes before it)` for each box of the range.
 template <class F>
 void for_each_box(const shard_range& r, std::size_t element, F&& f) {
     std::size_t at = 0;
@@ -38,8 +38,8 @@ void for_each_box(const shard_range& r, std::size_t element, F&& f) {
     }
 }
 
-/// Everybody's shards of everybody's tensors, and who sends what in which round. Each rank makes
-/// the same one of the same messages.
+/// All ranks' shards of all tensors, and which rank sends what in which round. Each rank computes
+/// the same schedule from the same messages.
 class gather_schedule {
 public:
     struct tensor {
@@ -52,13 +52,13 @@ public:
 
     static std::vector<std::byte> describe(const std::vector<named_leaf>& mine);
 
-    /// @throws error errc::invalid_plan naming both ranks when they contradict each other, or
-    /// when nobody holds some part of a tensor.
+    /// @throws error errc::invalid_plan naming both ranks if they contradict each other, or if no
+    /// rank holds some region of a tensor.
     gather_schedule(const std::vector<outcome>& everybody, std::size_t piece);
 
     const std::vector<tensor>& tensors() const noexcept { return tensors_; }
     std::size_t rounds() const noexcept { return rounds_; }
-    /// What a rank sends in a round.
+    /// Returns what a rank sends in a round.
     const std::vector<shard_range>& of(std::size_t rank, std::size_t round) const {
         auto const& mine = sends_[rank];
         return round < mine.size() ? mine[round] : nothing_;
@@ -68,7 +68,7 @@ private:
     void add(std::size_t rank, const std::vector<std::byte>& message);
     static std::string describe(dtype type, const index_vector& global);
 
-    /// Ranges of at most `piece` bytes, as many in one round as fit.
+    /// Splits the shards into ranges of at most `piece` bytes, as many in one round as fit.
     void cut(std::size_t ranks, std::size_t piece);
 
     std::vector<tensor> tensors_;
@@ -81,8 +81,8 @@ private:
     std::vector<shard_range> nothing_;
 };
 
-/// The bytes of ranges, one after the other, each row-major.
-/// @param shard  Gives the memory of a range's shard.
+/// Packs the bytes of ranges one after the other, each row-major.
+/// @param shard  Returns the memory of a range's shard.
 template <class Shard>
 std::vector<std::byte> pack(const std::vector<shard_range>& ranges, Shard&& shard) {
     std::vector<std::byte> out;

@@ -18,29 +18,29 @@
 namespace cairn {
 namespace detail {
 
-/// The part of a model that options ask for.
-/// @throws error errc::missing_key for a submodule that is none.
+/// Returns the tensors of a model that the options select.
+/// @throws error errc::missing_key for a submodule that does not exist.
 CAIRN_DECL model_tensors select(const model_tensors& all, const state_dict_options& options);
 
-/// The tensors of a model as a state dict.
+/// Returns the tensors of a model as a state dict.
 CAIRN_DECL state_dict model_dict(const model_tensors& tensors);
 
-/// full_state_dict and cpu_offload.
-/// @param make  Visits, and gives this rank's windows; with full_state_dict, whatever it throws
+/// Implements full_state_dict and cpu_offload.
+/// @param make  Visits, and returns this rank's windows; with full_state_dict, an exception from it
 ///              fails all ranks.
 CAIRN_DECL state_dict whole_or_copied(const std::function<state_dict()>& make,
                                       const state_dict_options& options, erased_communicator& comm);
 
-/// DCP's two shapes of an optimizer's state.
+/// Returns an optimizer's state in either of DCP's two forms.
 CAIRN_DECL state_dict optimizer_dict(const std::vector<optimizer_group>& groups,
                                      const model_tensors& kept, bool flat);
 
 }  // namespace detail
 
-/// A model's tensors by FQN, as PyTorch names them; DCP's `get_model_state_dict`.
+/// Returns a model's tensors by FQN, as PyTorch names them; DCP's `get_model_state_dict`.
 ///
-/// Windows on the model's own memory, unless options ask for copies or for whole tensors: a
-/// `load` into it fills the model. A tied weight is there under each of its names.
+/// Windows on the model's own memory, unless options request copies or whole tensors: a `load` into
+/// the result fills the model. A tied weight appears under each of its names.
 ///
 /// @param comm  For full_state_dict; all ranks call it.
 template <Model M, class Comm = solo>
@@ -53,11 +53,12 @@ get_model_state_dict(M& model, const state_dict_options& options = {}, Comm&& co
     return detail::whole_or_copied(make, options, ranks);
 }
 
-/// What optimizers keep, keyed by the FQNs of the parameters; DCP's `get_optimizer_state_dict`.
+/// Returns the state of optimizers, keyed by the FQNs of the parameters; DCP's
+/// `get_optimizer_state_dict`.
 ///
-/// State that a fresh optimizer has not yet is created first, as zeros; no parameter changes.
-/// Moments are windows on the optimizer's memory, hyperparameters are copies:
-/// `set_optimizer_state_dict` gives them back.
+/// State that a fresh optimizer does not have yet is created first, as zeros; no parameter changes.
+/// Moments are windows on the optimizer's memory, hyperparameters are copies;
+/// `set_optimizer_state_dict` writes them back.
 ///
 /// @param optimizers  One, or several: `std::tie(a, b)` or a range.
 template <Model M, class O, class Comm = solo>
@@ -74,7 +75,7 @@ requires(detail::is_optimizers<O>&& Communicator<std::remove_cvref_t<Comm>>) sta
     return detail::whole_or_copied(make, options, ranks);
 }
 
-/// Both; DCP's `get_state_dict`.
+/// Returns the state of a model and of its optimizers; DCP's `get_state_dict`.
 ///
 ///     auto [model_state, optim_state] = cairn::get_state_dict(model, optimizer);
 ///     cairn::state_dict all{{"model", model_state}, {"optimizer", optim_state}};

@@ -15,20 +15,21 @@
 
 namespace cairn::detail {
 
-/// The leaves of a state dict by dotted name, whatever its nesting.
+/// The leaves of a state dict by dotted name, for any nesting.
 struct leaves_by_name {
     explicit leaves_by_name(const state_dict& d);
     leaves_by_name(leaves_by_name&&) noexcept;
     ~leaves_by_name();
 
     const flat_leaf* find(std::string_view name) const;
-    /// What is given for a leaf: under its name or, if there is none, another of a tied weight.
+    /// Returns the given leaf for a wanted one: under its name or, if there is none, another name
+    /// of a tied weight.
     const flat_leaf* find_for(const flat_leaf& wanted) const;
     flattened flat;
     std::map<std::string, const flat_leaf*, std::less<>> by_name;
 };
 
-/// One key that is to be filled, and what from.
+/// One key to be filled, and its source.
 struct assignment {
     const flat_leaf* to;
     const flat_leaf* from;
@@ -42,7 +43,7 @@ CAIRN_DECL std::string list_keys(const std::vector<std::string>& keys);
 
 using name_set = std::set<std::string, std::less<>>;
 
-/// Calls `f` for those of `names` that are `name` or stand before one of its dots.
+/// Calls `f` for those of `names` that equal `name` or are a prefix of it that ends before a dot.
 template <class F>
 void for_each_at_or_above(std::string_view name, const name_set& names, F&& f) {
     for (auto at = name.size(); at != name.npos && at != 0; at = name.rfind('.', at - 1))
@@ -50,15 +51,15 @@ void for_each_at_or_above(std::string_view name, const name_set& names, F&& f) {
 }
 CAIRN_DECL bool lies_at_or_below(std::string_view name, const name_set& names);
 
-/// Pairs what is wanted with what is given, all of it checked.
-/// @param known  Says which names may be given without being wanted.
+/// Pairs wanted leaves with given ones, and checks all of them.
+/// @param known  Returns which names may be given without being wanted.
 /// @throws error also, in strict mode, for keys on one side only.
 CAIRN_DECL std::vector<assignment> pair_up(const leaves_by_name& wanted,
                                            const leaves_by_name& given, bool strict,
                                            const char* of_what,
                                            const std::function<bool(const std::string&)>& known);
 
-/// Two names of one memory must not be given two contents.
+/// Checks that two names of one memory are not given different content.
 CAIRN_DECL void check_tied(const std::vector<assignment>& all);
 
 }  // namespace cairn::detail

@@ -11,10 +11,10 @@
 
 namespace cairn::detail {
 
-/// A hyperparameter and the value that it shall have.
+/// A hyperparameter and its new value.
 using new_value = std::pair<const hyperparameter*, value>;
 
-/// Finds each group's hyperparameters by its members, as DCP does. Nothing is changed yet.
+/// Finds each group's hyperparameters by its members, as DCP does. Changes nothing yet.
 /// @throws error errc::invalid_state for groups that do not match, in strict mode.
 CAIRN_DECL std::vector<new_value> match_groups(const std::vector<optimizer_group>& groups,
                                                const leaves_by_name& state, bool strict);

@@ -21,7 +21,7 @@
 
 namespace cairn {
 
-/// Tells cairn how to walk a module of yours: `visit(module, visitor)` names what it holds.
+/// Describes how to walk a module of yours: `visit(module, visitor)` names what it holds.
 ///
 ///     template <> struct cairn::model_traits<mine::linear> {
 ///         static void visit(mine::linear& m, auto& v) {
@@ -38,7 +38,7 @@ namespace cairn {
 template <class M>
 struct model_traits;
 
-/// What `model_traits::visit` talks to.
+/// The visitor that `model_traits::visit` is called with.
 class model_visitor {
 public:
     explicit model_visitor(const fqn_rules& rules);
@@ -48,21 +48,20 @@ public:
     model_visitor& operator=(model_visitor&& other) noexcept;
     ~model_visitor();
 
-    /// A tensor that an optimizer may change. Lvalues are borrowed and must outlive what is done
-    /// with the state; an rvalue (a view, say) is moved in. A tensor may be given under several
-    /// names.
+    /// Adds a tensor that an optimizer may change. Lvalues are borrowed and must outlive the use of
+    /// the state; an rvalue, e.g. a view, is moved in. A tensor may be added under several names.
     /// @param trainable  False: frozen, PyTorch's `requires_grad = False`.
     template <class T>
     requires(Tensor<T> || Sharded<T>) void parameter(std::string_view name, T&& t,
                                                      bool trainable = true) {
         add(name, std::forward<T>(t), false, trainable);
     }
-    /// Persistent state that is no parameter: running means, masks.
+    /// Adds persistent state that is not a parameter: running means, masks.
     template <class T>
     requires(Tensor<T> || Sharded<T>) void buffer(std::string_view name, T&& t) {
         add(name, std::forward<T>(t), true, false);
     }
-    /// The same by pointer; null: this module has none (a layer without a bias).
+    /// Overload for a pointer; null: this module has none (a layer without a bias).
     template <class T>
     requires(Tensor<T> || Sharded<T>) void parameter(std::string_view name, T* t,
                                                      bool trainable = true) {
@@ -72,17 +71,17 @@ public:
     requires(Tensor<T> || Sharded<T>) void buffer(std::string_view name, T* t) {
         if (t != nullptr) buffer(name, *t);
     }
-    /// A parameter, buffer or module that another rank holds (another pipeline stage): keys at or
-    /// below it in a state dict are no surprise here.
+    /// Names a parameter, buffer or module that another rank holds (another pipeline stage): keys
+    /// at or below it are not unexpected on this rank.
     void elsewhere(std::string_view name);
 
-    /// Two names of one weight that is tied on some layouts only: this rank holds one of them, or a
-    /// copy under each. The embedding and the head on the first and last pipeline stage are such.
-    /// Where a checkpoint lacks one name, what it has under the other is loaded, and so is what an
-    /// optimizer keeps for it. Names of one memory are known to be tied.
+    /// Names one weight that is tied only in some layouts: this rank holds it under one of the
+    /// names, or a copy under each. Examples are the embedding and the head on the first and last
+    /// pipeline stage. If a checkpoint lacks one name, the content of the other is loaded, and so
+    /// is its optimizer state. Names of the same memory are tied without this call.
     void tied(std::string_view name, std::string_view other);
 
-    /// A module within this one, walked by its own traits.
+    /// Adds a module within this one, walked by its own traits.
     template <class M>
     void module(std::string_view name, M& m) {
         auto const length = enter(name);
@@ -108,7 +107,7 @@ private:
     }
     void add(std::string_view name, model_entry e);
     [[noreturn]] static void throw_for(const error& x, std::string fqn);
-    /// @return What `leave` is given.
+    /// @return The argument for `leave`.
     std::size_t enter(std::string_view name);
     void leave(std::size_t length) noexcept;
 
@@ -119,7 +118,7 @@ private:
     model_tensors found_;
 };
 
-/// A module of the user's whose tensors have names.
+/// A user's module whose tensors have names.
 ///
 /// Given `m` of type `M&`, `v` an object with the members of @ref model_visitor, and
 /// `X = model_traits<M>`:
@@ -129,9 +128,9 @@ private:
 /// | `X::visit(m, v)`| calls `v.parameter`, `v.buffer`, `v.module` for all that `m` holds |
 ///
 /// **Semantics**
-/// - *Names*: parts below the module, no dots at the ends; unique after @ref fqn_rules.
-/// - *Lifetime*: tensors stay where they are while a state dict made of them is used.
-/// - *visit* changes nothing. Numbers that are kept in another type than PyTorch's are shown by
+/// - *Names*: components below the module, no dots at the ends; unique after @ref fqn_rules.
+/// - *Lifetime*: tensors stay in place while a state dict made of them is used.
+/// - *visit* changes nothing. Numbers kept in another type than PyTorch's are passed as
 ///   @ref converted.
 /// - *Ranks*: a rank names what it holds; ranks may differ (pipeline stages).
 ///
@@ -141,7 +140,7 @@ concept Model = requires(std::remove_reference_t<M>& m, model_visitor& v) {
     model_traits<std::remove_cvref_t<M>>::visit(m, v);
 };
 
-/// Named tensors are a model: `std::map<std::string, tensor>`, a vector of pairs.
+/// A container of named tensors is a model: `std::map<std::string, tensor>`, a vector of pairs.
 template <class M>
 requires(detail::NamedRange<M> && !std::same_as<M, state_dict>) struct model_traits<M> {
     static void visit(auto& m, auto& v) {
@@ -149,8 +148,8 @@ requires(detail::NamedRange<M> && !std::same_as<M, state_dict>) struct model_tra
     }
 };
 
-/// Walks a model.
-/// @throws error errc::invalid_state for two tensors of one name.
+/// Walks a model and returns its tensors.
+/// @throws error errc::invalid_state for two tensors with one name.
 template <Model M>
 model_tensors tensors_of(M& m, const fqn_rules& rules = {}) {
     model_visitor v(rules);

@@ -17,10 +17,10 @@
 
 namespace cairn {
 
-/// Which tensor is meant, whatever name it is given: the memory, dtype and shape. Two names of
-/// one tensor are a tied weight.
+/// Identifies a tensor, whatever its name: the memory, dtype and shape. Two names of one tensor are
+/// a tied weight.
 struct tensor_identity {
-    const void* address = nullptr;  ///< Null: not known, equal to nothing.
+    const void* address = nullptr;  ///< Null: unknown, equal to nothing.
     dtype type = dtype::float32;
     index_vector global_shape{};
 
@@ -32,16 +32,16 @@ struct tensor_identity {
 
 namespace detail {
 
-/// `tensor_traits<T>::identity(t)` if there is one, else where the first element lies, else, for
-/// a rank that holds none, where the object lies.
+/// Returns `tensor_traits<T>::identity(t)` if there is one; otherwise the address of the first
+/// element or, on a rank that holds none, of the object.
 template <class T>
 tensor_identity identity_of(T&& t, const tensor_leaf& leaf) {
     using plain = std::remove_cvref_t<T>;
     const void* address = nullptr;
     if constexpr (is_converted_number<plain>) {
-        // Its memory is made anew each time.
+        // Its memory is allocated for each visit.
     } else if constexpr (requires { tensor_traits<plain>::identity(t); }) {
-        // what was moved from says nothing any more
+        // a moved-from object has no identity
         auto const* kept = static_cast<const plain*>(leaf.keep.get());
         address = tensor_traits<plain>::identity(kept != nullptr ? *kept : t);
     } else {
@@ -66,7 +66,7 @@ struct model_entry {
     bool trainable = true;  ///< PyTorch's `requires_grad`. A frozen parameter has no moments.
 };
 
-/// What a walk through a model gives: tensors by FQN, in the order of the walk. Borrows them.
+/// The result of walking a model: tensors by FQN, in the order of the walk. Borrows them.
 class model_tensors {
 public:
     model_tensors();
@@ -81,22 +81,22 @@ public:
     const std::vector<std::string>& elsewhere() const noexcept { return elsewhere_; }
 
     const model_entry* find(std::string_view fqn) const;
-    /// By its first name if it has several.
+    /// Finds a tensor by its identity; the first name if it has several.
     const model_entry* find(const tensor_identity& id) const;
 
     /// @return false if the name is taken
     bool add(model_entry e);
     void add_elsewhere(std::string fqn);
-    /// Two names of one weight, wherever it is.
+    /// Ties two names of one weight, which this rank may or may not hold.
     void add_tied(const std::string& a, const std::string& b);
 
-    /// All other names of a tensor: of the same memory, and those that were said to be tied.
+    /// Returns all other names of a tensor: those of the same memory, and those declared tied.
     std::vector<std::string> other_names(const std::string& fqn) const;
-    /// The same tensors, those of a kind.
+    /// Returns the tensors that satisfy a predicate.
     model_tensors only(const std::function<bool(const model_entry&)>& keep) const;
 
 private:
-    /// Names of the very same elements; a transposed view of them is another tensor.
+    /// Visits the names of the very same elements; a transposed view of them is another tensor.
     template <class Add>
     void add_same(const model_entry& e, Add& add) const;
 

@@ -8,7 +8,7 @@
 
 namespace cairn::detail {
 
-/// A tensor of this rank's to be made whole with the other ranks' parts of the same name.
+/// A tensor of this rank that is gathered together with the other ranks' shards of the same name.
 struct named_leaf {
     std::string fqn;
     const tensor_leaf* leaf;

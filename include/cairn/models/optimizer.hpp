@@ -20,8 +20,8 @@
 
 namespace cairn {
 
-/// Tells cairn what an optimizer of yours keeps: its groups of parameters, their hyperparameters,
-/// and the state of each parameter.
+/// Describes an optimizer of yours: its groups of parameters, their hyperparameters, and the state
+/// of each parameter.
 ///
 ///     template <> struct cairn::optimizer_traits<mine::adam> {
 ///         static void init_state(mine::adam& o) { o.make_missing_moments(); }
@@ -45,11 +45,11 @@ struct hyperparameter {
     std::function<void(const value&)> set{};  ///< Empty: a constant.
 };
 
-/// One parameter of an optimizer, by FQN once the model has named it, and what is kept for it.
+/// One parameter of an optimizer, by FQN once the model has named it, and its state.
 struct optimized_parameter {
     std::string fqn{};
     tensor_identity id{};
-    state_dict state{};                      ///< Empty: nothing is kept (frozen, plain SGD).
+    state_dict state{};                      ///< Empty: no state (frozen, plain SGD).
     std::vector<std::string> other_names{};  ///< Of a tied weight.
 };
 
@@ -59,7 +59,7 @@ struct optimizer_group {
     std::vector<hyperparameter> hyperparameters{};
 };
 
-/// What `optimizer_traits::visit` talks to.
+/// The visitor that `optimizer_traits::visit` is called with.
 class optimizer_visitor {
 public:
     optimizer_visitor() noexcept;
@@ -69,18 +69,18 @@ public:
     optimizer_visitor& operator=(optimizer_visitor&& other) noexcept;
     ~optimizer_visitor();
 
-    /// A group begins; what follows belongs to it.
+    /// Begins a group; the calls that follow belong to it.
     void group();
 
-    /// A parameter of the group: the tensor that the model names.
-    /// @param state  What the optimizer keeps for it, by PyTorch's names: memory that stays where
-    ///               it is, and numbers that are kept in another type as @ref converted.
+    /// Adds a parameter to the group: the tensor that the model names.
+    /// @param state  The optimizer's state for it, by PyTorch's names: memory that stays in place,
+    ///               and numbers kept in another type as @ref converted.
     template <class T>
     requires(Tensor<T> || Sharded<T>) void parameter(T&& t, state_dict state = {}) {
         auto const leaf = detail::make_leaf(view_of(t));
         add({{}, detail::identity_of(std::forward<T>(t), *leaf), std::move(state), {}});
     }
-    /// The same where the optimizer knows the parameter's FQN.
+    /// Overload for optimizers that know the parameter's FQN.
     void parameter(std::string_view fqn, state_dict state = {});
     void parameter(const std::string& fqn, state_dict state = {}) {
         parameter(std::string_view(fqn), std::move(state));
@@ -89,9 +89,9 @@ public:
         parameter(std::string_view(fqn), std::move(state));
     }
 
-    /// A hyperparameter of the group. A mutable lvalue receives the loaded one, when
+    /// Adds a hyperparameter to the group. A mutable lvalue is assigned the loaded value once
     /// `set_optimizer_state_dict` has found it to fit; a constant or an rvalue is only saved.
-    /// Anything with `value_traits`, or a `value`.
+    /// Accepts any type with `value_traits`, or a `value`.
     template <class V>
     void hyperparameter(std::string name, V&& x) {
         using plain = std::remove_cvref_t<V>;
@@ -108,14 +108,14 @@ public:
         add(std::move(h));
     }
 
-    /// A hyperparameter that this optimizer has one value of: saved for PyTorch's sake; another
-    /// one that a checkpoint brings is refused with errc::unsupported.
+    /// Adds a hyperparameter that has only one possible value in this optimizer: saved for PyTorch;
+    /// a different value in a checkpoint is refused with errc::unsupported.
     void fixed_hyperparameter(std::string name, value only);
 
     std::vector<optimizer_group> take() &&;
 
 private:
-    // Only looked at: nothing of an rvalue is kept.
+    // Only inspected: nothing of an rvalue is kept.
     template <class T>
     static T& view_of(T& t) {
         return t;
@@ -127,7 +127,7 @@ private:
     std::vector<optimizer_group> groups_;
 };
 
-/// An optimizer of the user's.
+/// A user's optimizer.
 ///
 /// Given `o` of type `O&`, `v` an object with the members of @ref optimizer_visitor, and
 /// `X = optimizer_traits<O>`:
@@ -138,12 +138,13 @@ private:
 /// | `X::init_state(o)`| creates the state that is missing (optional)                          |
 ///
 /// **Semantics**
-/// - *init_state*: what the first step would create, as zeros with the parameter's own layout;
-///   changes no parameter and no state that is there. Called before every visit, so that a fresh
+/// - *init_state*: creates what the first step would create, as zeros with the parameter's own
+///   layout; changes no parameter and no existing state. Called before every visit, so that a fresh
 ///   optimizer has memory for a load to fill; DCP's `_init_optim_state`.
-/// - *visit*: changes nothing; two visits give the same memory. A tensor that is made anew by each
-///   visit cannot be filled: `set_optimizer_state_dict` refuses it unless it holds what is given.
-/// - *Names*: state and hyperparameters by PyTorch's names, if PyTorch shall read them.
+/// - *visit*: changes nothing; two visits yield the same memory. A tensor that is created anew by
+///   each visit cannot be filled: `set_optimizer_state_dict` refuses it unless it already holds the
+///   given content.
+/// - *Names*: PyTorch's names for state and hyperparameters, if PyTorch is to read them.
 /// - *Lifetime*: as for @ref Model.
 ///
 /// **Archetype**: `archetype::optimizer`.
@@ -178,13 +179,13 @@ inline constexpr bool is_optimizers = [] {
         };
 }();
 
-/// The groups that a visitor has found, their parameters named by the model.
+/// Returns the groups that a visitor has collected, their parameters named by the model.
 CAIRN_DECL std::vector<optimizer_group> named_groups(optimizer_visitor v,
                                                      const model_tensors& model);
 
-/// The groups of all optimizers, their parameters named by the model.
-/// @throws error errc::invalid_state for a parameter that the model does not name, and for one
-/// that is in two groups.
+/// Returns the groups of all optimizers, their parameters named by the model.
+/// @throws error errc::invalid_state for a parameter that the model does not name, and for one that
+/// is in two groups.
 template <class O>
 std::vector<optimizer_group> groups_of(O& optimizers, const model_tensors& model) {
     optimizer_visitor v;

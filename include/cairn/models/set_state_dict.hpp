@@ -13,17 +13,17 @@
 namespace cairn {
 namespace detail {
 
-/// Sets all parts or none.
+/// Sets all given states or none.
 CAIRN_DECL void set_state(const std::vector<given_part>& parts, const state_dict_options& options,
                           erased_communicator& comm);
 
 CAIRN_DECL std::unique_ptr<visited_state> visited_model(const model_tensors& tensors);
-/// @param kept  Those of `all` that options ask for.
+/// @param kept  Those of `all` that the options select.
 CAIRN_DECL std::unique_ptr<visited_state> visited_optimizers(const model_tensors& all,
                                                              const model_tensors& kept,
                                                              std::vector<optimizer_group> groups);
 
-/// Looks where a model's state goes. What it refers to outlives the visits.
+/// Finds the targets of a model's state. What it refers to must outlive the visits.
 template <class M>
 visit_function visit_of_model(M& model, const state_dict_options& options) {
     return [&model, &options] {
@@ -31,7 +31,7 @@ visit_function visit_of_model(M& model, const state_dict_options& options) {
         return visited_model(tensors);
     };
 }
-/// The same for optimizers.
+/// Finds the targets of optimizers' state.
 template <class M, class O>
 visit_function visit_of_optimizers(M& model, O& optimizers, const state_dict_options& options) {
     return [&model, &optimizers, &options] {
@@ -43,11 +43,11 @@ visit_function visit_of_optimizers(M& model, O& optimizers, const state_dict_opt
 
 }  // namespace detail
 
-/// Gives a state dict to a model; DCP's `set_model_state_dict`. What `get_model_state_dict` handed
-/// out and a `load` has filled is in place already, and costs nothing.
+/// Sets a model's tensors from a state dict; DCP's `set_model_state_dict`. A dict from
+/// `get_model_state_dict` that a `load` has filled is already in place and costs nothing.
 ///
-/// @param given  By FQN; sharded as the model is, or with whole tensors. With
-///               broadcast_from_rank0 only rank 0's is looked at.
+/// @param given  By FQN; sharded like the model, or with whole tensors. With broadcast_from_rank0
+///               only rank 0's is used.
 /// @throws error before anything is changed: missing_key, unexpected_key (strict),
 ///         shape_mismatch, dtype_mismatch, invalid_state for a tied weight whose two contents
 ///         differ.
@@ -59,10 +59,10 @@ void set_model_state_dict(M& model, const state_dict& given, const state_dict_op
     detail::set_state({{&given, detail::visit_of_model(model, options), "model"}}, options, ranks);
 }
 
-/// Gives a state dict to optimizers; DCP's `set_optimizer_state_dict`. Both shapes are taken,
-/// nested and flattened. A group takes the hyperparameters of the given group that its parameters
-/// are in; what is kept for a parameter follows it. State of parameters that the model has and
-/// no optimizer is left alone.
+/// Sets the state of optimizers from a state dict; DCP's `set_optimizer_state_dict`. Accepts both
+/// forms, nested and flattened. A group takes the hyperparameters of the given group that contains
+/// its parameters; the state kept for a parameter follows it. State of parameters that the model
+/// has but no optimizer has is ignored.
 ///
 /// @throws error before anything is changed: as for @ref set_model_state_dict; invalid_state for
 ///         groups that do not match.
@@ -78,7 +78,7 @@ requires(detail::is_optimizers<O>&& Communicator<std::remove_cvref_t<
         ranks);
 }
 
-/// Both, or neither when one is refused; DCP's `set_state_dict`.
+/// Sets a model and its optimizers, or neither if one is refused; DCP's `set_state_dict`.
 template <Model M, class O, class Comm = solo>
 requires(detail::is_optimizers<O>&& Communicator<std::remove_cvref_t<Comm>>) void set_state_dict(
     M& model, O&& optimizers, const state_dict& model_state, const state_dict& optim_state,

@@ -16,12 +16,12 @@
 
 namespace cairn::detail {
 
-/// The numbers among given tensors, as they are before a visit. A visitor that first writes a
-/// number into memory of the same optimizer would overwrite what a load has put there.
+/// The numbers among given tensors, as they were before a visit. A visitor that first writes a
+/// number into memory of the same optimizer would overwrite a loaded one.
 class numbers_before_visit {
 public:
     explicit numbers_before_visit(const leaves_by_name& given);
-    /// @throws error errc::invalid_state naming one that is another now
+    /// @throws error errc::invalid_state naming one that has changed
     void check(const char* of_what) const;
 
 private:
@@ -33,24 +33,25 @@ private:
     std::vector<number> numbers_;
 };
 
-/// A state dict on its way into a model or into optimizers. Making one checks all of it and changes
-/// nothing; what may still be refused is set next, all or none; tensors come last and cannot fail.
+/// Applies a state dict to a model or to optimizers. The constructor checks all of it and changes
+/// nothing; `set_values` then sets everything that may still be refused, all or none; tensors come
+/// last and cannot fail.
 class state_change {
 public:
-    /// @param target    Outlives this.
-    /// @param visit     For a second look: is memory still where it was?
+    /// @param target    Must outlive this.
+    /// @param visit     For a second visit, which shows whether memory has moved.
     /// @param to_come   Given tensors of more than one element are the target's own memory, which
     ///                  rank 0 will fill.
     state_change(std::shared_ptr<const leaves_by_name> given, const visited_state& target,
                  const visit_function& visit, bool strict, const char* of_what, bool to_come);
     state_change(state_change&&) = delete;
-    /// Takes back what was set, unless the tensors followed.
+    /// Restores what was set, unless the tensors were copied.
     ~state_change();
 
-    /// Hyperparameters, values and numbers that are kept in another type: the user's code may
-    /// refuse them. Whatever is thrown, destroying this takes all of them back.
+    /// Sets hyperparameters, values and numbers kept in another type, which the user's code may
+    /// refuse. After an exception, the destructor restores all of them.
     void set_values();
-    /// From here on nothing is taken back.
+    /// Commits the values: the destructor restores nothing.
     void keep_values() noexcept { undo_.clear(); }
     void copy_tensors();
 
@@ -60,7 +61,7 @@ private:
     template <class Get, class Set>
     void set(const std::string& name, const Get& get, const Set& set_to, const value& v);
 
-    /// Finds tensors that each visit makes anew: what is copied into them is lost.
+    /// Finds tensors that each visit creates anew: anything copied into them is lost.
     void find_transient(const visit_function& visit, bool to_come);
     [[noreturn]] static void refuse_transient(const assignment& a);
 
@@ -71,15 +72,15 @@ private:
     std::vector<std::function<void()>> undo_;
 };
 
-/// One of the state dicts that are set together, on its way.
+/// One of the state dicts that are set together, while they are set.
 struct part_on_its_way {
     const given_part* part = nullptr;
-    std::shared_ptr<const leaves_by_name> whole{};  ///< Null: not this rank's to look at.
+    std::shared_ptr<const leaves_by_name> whole{};  ///< Null: not given on this rank.
     std::unique_ptr<visited_state> target{};
     std::unique_ptr<state_change> change{};
 };
 
-/// Visits for all parts, and checks that this did not overwrite what is given.
+/// Visits for all given states, and checks that this did not overwrite what is given.
 /// @throws error errc::invalid_state
 template <class Parts>
 void visit_all(Parts& all) {

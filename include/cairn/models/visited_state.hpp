@@ -13,10 +13,10 @@
 
 namespace cairn::detail {
 
-/// What one visit of a model or of optimizers found: where a state dict goes.
+/// The result of one visit of a model or of optimizers: the targets of a state dict.
 struct visited_state {
     leaves_by_name wanted;
-    /// Which names may be given without being wanted.
+    /// Returns which names may be given without being wanted.
     std::function<bool(const std::string&)> known;
     std::vector<optimizer_group> groups{};
 

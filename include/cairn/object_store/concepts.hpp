@@ -20,7 +20,7 @@ using byte_vector = std::vector<std::byte>;
 
 /// Identifies one published version of an object; equal tags mean equal bytes.
 struct object_tag {
-    std::string text{};  ///< Empty: there is no such object.
+    std::string text{};  ///< Empty: no such object exists.
     friend bool operator==(const object_tag&, const object_tag&) = default;
 };
 
@@ -30,43 +30,48 @@ struct object_info {
     friend bool operator==(const object_info&, const object_info&) = default;
 };
 
-/// Named objects of bytes under one prefix (a directory, a bucket): a *place*.
+/// A *place*: named objects of bytes under one prefix (a directory, a bucket).
 ///
 /// Given `s` of type `S&`, `name` a `std::string_view` (relative, no `/` at the ends, never
 /// `..`), `bytes` a `byte_span`, `into` a `std::span<std::byte>`, `at` a `std::uint64_t`:
 ///
-/// | Expression                         | Type              | Meaning |
-/// |------------------------------------|-------------------|--------------------------------------|
-/// | `s.create(name, size)`             | movable handle `h`| new object of `size` bytes,
-/// exclusively: @ref errc::already_exists if the name is taken | | `h.write(at, bytes)` | `void` |
-/// puts bytes at an offset              | | `h.finish(durable)`                | `void` | complete;
-/// if `durable`, survives a crash | | `s.publish(name, bytes, if_match)` | `void`            |
-/// atomically and durably replaces a small object | | `s.open(name)`                     | movable
-/// handle `r`| for reading; @ref errc::not_found    | | `r.read(at, into)`                 | `void`
-/// | exactly `into.size()` bytes; @ref errc::corrupt at the end | | `r.size()` | `std::uint64_t` |
-/// | | `s.tag(name)`                      | `object_tag`      | empty when there is none | |
-/// `s.list()`                         | `std::vector<object_info>` | finished objects            |
-/// | `s.remove(name)`                   | `void`            | gone; no error when there was none |
-/// | `s.sync()`                         | `void`            | names created or removed so far
-/// survive a crash | | `s.describe(name)`                 | `std::string`     | what people call
-/// it: a path, a URL   |
+/// | Expression                         | Type                       | Meaning                    |
+/// |------------------------------------|----------------------------|----------------------------|
+/// | `s.create(name, size)`             | movable handle `h`         | new object, `size` bytes   |
+/// | `h.write(at, bytes)`               | `void`                     | puts bytes at an offset    |
+/// | `h.finish(durable)`                | `void`                     | completes the object       |
+/// | `s.publish(name, bytes, if_match)` | `void`                     | replaces a small object    |
+/// | `s.open(name)`                     | movable handle `r`         | for reading                |
+/// | `r.read(at, into)`                 | `void`                     | exactly `into.size()` bytes|
+/// | `r.size()`                         | `std::uint64_t`            |                            |
+/// | `s.tag(name)`                      | `object_tag`               | empty if there is none     |
+/// | `s.list()`                         | `std::vector<object_info>` | finished objects           |
+/// | `s.remove(name)`                   | `void`                     | no error if there is none  |
+/// | `s.sync()`                         | `void`                     | makes names durable        |
+/// | `s.describe(name)`                 | `std::string`              | for users: a path, a URL   |
 ///
 /// **Semantics**
-/// - *Blocking and thread-safe*: every call may block; different calls, also on one handle with
-///   ranges that do not meet, may run at once from several threads.
-/// - *Exclusive*: of two `create` calls on one name, anywhere, at most one succeeds.
+/// - *Blocking and thread-safe*: every call may block; different calls, including calls on one
+///   handle with disjoint ranges, may run concurrently on several threads.
+/// - *Exclusive*: `create` fails with @ref errc::already_exists if the name is taken; of two
+///   `create` calls on one name, anywhere, at most one succeeds.
 /// - *Visibility*: an object under `create` need not be visible before `finish`. A handle that is
-///   destroyed unfinished removes what it began, as far as it can.
-/// - *Names*: may contain `/`. `list` gives those too, except that a store with `at` may leave them
-///   to the places that they lie in.
-/// - *publish*: with `if_match` set, replaces only the version of that tag and fails with
-///   @ref errc::concurrent_save otherwise. Readers see the old or the new bytes, never a mix.
-/// - *Failed writes are final*: after a `write` or `finish` that failed, no `finish` of that handle
+///   destroyed unfinished removes its object, as far as possible.
+/// - *Reading*: `open` fails with @ref errc::not_found, `read` beyond the end with
+///   @ref errc::corrupt.
+/// - *Names*: may contain `/`. `list` includes those too, except that a store with `at` may omit
+///   objects that belong to places within it.
+/// - *publish*: atomic and durable. With `if_match` set, replaces only the version of that tag and
+///   fails with @ref errc::concurrent_save otherwise. Readers see the old or the new bytes, never a
+///   mix.
+/// - *Durability*: an object survives a crash after `finish(true)`, and names created or removed so
+///   far after `sync`.
+/// - *Failed writes are final*: after a failed `write` or `finish`, no `finish` of that handle
 ///   succeeds.
-/// - *Errors*: @ref error with @ref errc::io (the system's text in `found`) and the object named
-///   by `describe`; other exceptions are passed on too. A call that throws may have had its effect.
+/// - *Errors*: @ref error with @ref errc::io (the system's text in `found`) and the object named by
+///   `describe`; other exceptions are passed on too. A call that throws may have had its effect.
 ///
-/// Not promised: directories, partial overwrite, append.
+/// Not guaranteed: directories, partial overwrite, append.
 /// **Models**: `file_store`, `memory_store`. **Archetype**: `archetype::object_store`.
 template <class S>
 concept ObjectStore = std::movable<S> &&
@@ -84,17 +89,17 @@ concept ObjectStore = std::movable<S> &&
     { s.describe(name) } -> std::same_as<std::string>;
 };
 
-/// An ObjectStore that can be told at the beginning whether an object will be made durable:
-/// `s.create(name, size, durable)`. With `durable`, as without the argument, it may begin early to
-/// make the bytes durable, so that `finish(true)` does not take as long as all writes together.
+/// An ObjectStore that accepts at creation whether an object will be made durable: `s.create(name,
+/// size, durable)`. With `durable`, or without the argument, it may start early to make the bytes
+/// durable, so that `finish(true)` does not take as long as all writes together.
 template <class S>
 concept WriteBackStore = ObjectStore<S> &&
     requires(S& s, std::string_view name, std::uint64_t n, byte_span bytes, bool durable) {
     { s.create(name, n, durable).write(n, bytes) } -> std::same_as<void>;
 };
 
-/// An ObjectStore that can be pointed at another place: `s.at(id)` is the store of that
-/// checkpoint. What `checkpoint_id` needs. A relative id is a place within the store's own.
+/// An ObjectStore that can be relocated: `s.at(id)` is the store of that checkpoint. Required by
+/// `checkpoint_id`. A relative id is a place within the store's own.
 template <class S>
 concept RelocatableStore = ObjectStore<S> && requires(const S& s, const std::string& id) {
     { s.at(id) } -> std::same_as<S>;

@@ -17,8 +17,8 @@
 
 namespace cairn::detail {
 
-/// An ObjectStore whose type is known to nobody who uses it: one virtual call per operation, so
-/// that the formats above it are compiled once. Copies share one store.
+/// A type-erased ObjectStore: one virtual call per operation, so that the formats above it are
+/// compiled once. Copies share one store.
 class erased_store {
     struct any_writer {
         virtual ~any_writer() = default;
@@ -91,7 +91,7 @@ class erased_store {
     };
 
 public:
-    /// An object that is being written. Threads: any, for ranges that do not meet.
+    /// An object that is being written. Threads: any, for disjoint ranges.
     class writer {
     public:
         explicit writer(std::unique_ptr<any_writer> w) : w_(std::move(w)) {}
@@ -111,13 +111,15 @@ public:
         std::unique_ptr<any_reader> r_;
     };
 
-    // The order matters: that a store is movable is asked of this constructor too.
+    // The order matters: this constructor is also considered when the store is checked to be
+    // movable.
     template <class Store>
     requires(!std::same_as<Store, erased_store> &&
              ObjectStore<Store>) explicit erased_store(Store s)
         : s_(std::make_shared<store_of<Store>>(std::move(s))) {}
 
-    /// Of a store that the caller keeps: a copy where copies share the place, else by reference.
+    /// Erases a store that the caller keeps: by copy if copies share the place, otherwise by
+    /// reference.
     template <ObjectStore Store>
     static erased_store share(Store& store) {
         if constexpr (RelocatableStore<Store> && std::copy_constructible<Store>)
@@ -126,7 +128,7 @@ public:
             return erased_store(prefixed_store<Store>(store));
     }
 
-    /// The store of that checkpoint, where the store has places; else this one.
+    /// Returns the store of that checkpoint, if the store can be relocated; otherwise this one.
     erased_store at(const std::string& id) const {
         erased_store other(*this);
         if (auto there = s_->at(id)) other.s_ = std::move(there);

@@ -20,24 +20,24 @@
 
 namespace cairn {
 
-/// Objects are files of one directory, which is made when the first object is.
+/// Stores objects as files of one directory, which is created with the first object.
 ///
-/// Copies name the same directory. All I/O is positional on file descriptors; `create` is O_EXCL
-/// and reserves the space. A name with `/` is a file of a subdirectory. An unfinished object can
-/// already be seen, at its full size. Nothing is retried but calls that a signal interrupted.
-/// A file that will be synced is written to the disk while more of it comes. `remove` follows no
-/// symbolic link and removes none.
+/// Copies refer to the same directory. All I/O is positional on file descriptors; `create` uses
+/// O_EXCL and reserves the space. A name with `/` is a file of a subdirectory. An unfinished object
+/// is already visible, at its full size. Nothing is retried except system calls interrupted by a
+/// signal. A file that will be synced is written back to the disk while it is still being written.
+/// `remove` neither follows nor removes symbolic links.
 class file_store {
 public:
     file_store();
     explicit file_store(std::filesystem::path directory);
 
-    /// The store of another directory: a relative `id` lies below this one's, an absolute one
-    /// replaces it, as `std::filesystem::path`'s `/` does.
+    /// Returns the store of another directory: a relative `id` is below this one's, an absolute one
+    /// replaces it, like `operator/` of `std::filesystem::path`.
     file_store at(const std::string& id) const;
 
-    /// A file that is being written. Destroyed unfinished, it removes the file. After a call that
-    /// failed, `finish` fails too: what a failed write or sync has lost, no later one brings back.
+    /// A file that is being written; removed if destroyed unfinished. After a failed call, `finish`
+    /// fails too: no later write or sync can restore what an earlier one has lost.
     class writer {
     public:
         writer(detail::unique_fd fd, std::string path, std::uint64_t size, bool nested,
@@ -47,13 +47,13 @@ public:
         ~writer();
 
         void write(std::uint64_t at, byte_span b);
-        /// @throws error errc::io also if somebody removed the file meanwhile.
+        /// @throws error errc::io also if the file was removed in the meantime.
         void finish(bool durable);
 
     private:
         template <class F>
         void final_if_it_fails(F&& f);
-        // Another file under this name is somebody else's.
+        // Does not remove a different file that now has this name.
         void discard() noexcept;
 
         detail::unique_fd fd_;
@@ -75,27 +75,27 @@ public:
         std::string path_;
     };
 
-    /// @param durable  False: `finish(true)` will not be called, so that the system may write the
-    ///                 bytes back when it likes.
+    /// @param durable  False: `finish(true)` will not be called, so the system may write the bytes
+    /// back at any time.
     writer create(std::string_view name, std::uint64_t size, bool durable = true);
 
-    /// Writes a temporary file beside it and renames that. Publishers on one machine take turns,
-    /// by a lock on the directory, so of those that match one tag exactly one wins; where the file
-    /// system has no such locks, the tag is still compared immediately before the rename.
+    /// Writes a temporary file beside it and renames that. Publishers on one machine are serialized
+    /// by a lock on the directory, so of those that match one tag exactly one succeeds; on file
+    /// systems without such locks, the tag is still compared immediately before the rename.
     void publish(std::string_view name, byte_span b, std::optional<object_tag> if_match);
 
     reader open(std::string_view name);
 
-    /// Reads the whole file: inode and time alone come back when files are replaced quickly.
+    /// Reads the whole file: inode and time alone can recur when files are replaced quickly.
     object_tag tag(std::string_view name);
 
-    /// The files of the directory itself, by name; not those of its subdirectories.
+    /// Lists the directory's own files by name, without its subdirectories.
     std::vector<object_info> list();
 
     void remove(std::string_view name);
 
-    /// Also the parent, which names the directory; not where that is of another file system: a
-    /// mount point is nobody's to make.
+    /// Also syncs the parent directory, which contains the name, unless it is on another file
+    /// system: a mount point is not created by the store.
     void sync();
 
     std::string describe(std::string_view name);
@@ -104,7 +104,7 @@ public:
 private:
     std::filesystem::path full(std::string_view name) const;
 
-    /// O_NONBLOCK because opening a pipe that somebody left there would wait; files ignore it.
+    /// O_NONBLOCK because opening a pipe would otherwise block; it has no effect on files.
     template <class Fail>
     std::optional<detail::unique_fd> open_existing(std::string_view name, Fail&& refuse) const;
 

@@ -17,9 +17,9 @@
 
 namespace cairn {
 
-/// Objects in memory: for tests, and to hand state to another job of this process.
+/// Stores objects in memory: for tests, and to pass state to another job of this process.
 ///
-/// Copies, and the stores that `at` gives, share the same objects.
+/// Copies, and the stores that `at` returns, share the same objects.
 class memory_store {
     struct object {
         byte_vector bytes;
@@ -33,7 +33,7 @@ public:
     /// The place `id` within this one: its object `x` is this store's `id/x`.
     memory_store at(std::string id) const;
 
-    /// An object that is being written; seen by nobody before `finish`.
+    /// An object that is being written; not visible before `finish`.
     class writer {
     public:
         writer(std::shared_ptr<state> s, std::string key, std::uint64_t number, byte_vector bytes);
@@ -41,9 +41,9 @@ public:
         writer& operator=(writer&& other) noexcept;
         ~writer();
 
-        /// Ranges of one object that do not meet may be written from several threads.
+        /// Disjoint ranges of one object may be written from several threads.
         void write(std::uint64_t at, byte_span b);
-        /// @throws error errc::io if somebody removed the object meanwhile.
+        /// @throws error errc::io if the object was removed in the meantime.
         void finish(bool);
 
     private:
@@ -67,7 +67,7 @@ public:
     };
 
     writer create(std::string_view name, std::uint64_t size);
-    /// An object that is being created under the name loses it, as a file would.
+    /// An unfinished object with this name loses it, as a file would.
     void publish(std::string_view name, byte_span b, std::optional<object_tag> if_match);
     reader open(std::string_view name);
     object_tag tag(std::string_view name);

@@ -10,9 +10,10 @@
 
 namespace cairn::detail {
 
-/// A name stays in its store: it is relative, without '.', '..', empty parts or zero bytes.
+/// Whether a name stays within its store: relative, without '.', '..', empty segments or zero
+/// bytes.
 CAIRN_DECL bool is_object_name(std::string_view name);
-/// @param described  The name as its store shows it to people.
+/// @param described  The name as its store displays it.
 CAIRN_DECL error bad_object_name(std::string described);
 
 }  // namespace cairn::detail

@@ -16,23 +16,23 @@
 #include <string_view>
 #include <utility>
 
-/// Files by descriptor: every call finishes its work or throws an @ref error that names the path.
+/// File operations on descriptors: every call completes its work or throws an @ref error that names
+/// the path.
 namespace cairn::detail {
 
-/// The system's words for an errno. Not strerror, which threads share.
+/// Returns the system's text for an errno. Does not use strerror, which is not thread-safe.
 CAIRN_DECL std::string system_text(int e);
 
-inline constexpr const char* no_space_remedy =
-    "free some space; nothing that stood there was changed";
+inline constexpr const char* no_space_remedy = "free some space; existing files are unchanged";
 
-/// Throws what an errno means: not_found, already_exists, or io with the system's words.
+/// Throws the error for an errno: not_found, already_exists, or io with the system's text.
 [[noreturn]] CAIRN_DECL void fail(int e, const std::string& path, const char* what);
 
-/// As `fail`, where bytes or a name are read: a file whose server has forgotten it was replaced or
-/// removed, so that who looks again finds what stands there now.
+/// Like `fail`, for reading bytes or a name: a stale file handle means that the file was replaced
+/// or removed, so that the caller can look again.
 [[noreturn]] CAIRN_DECL void fail_reading(int e, const std::string& path, const char* what);
 
-/// Repeats a system call that a signal interrupted. @return what it returned.
+/// Repeats a system call that a signal interrupted. @return its result.
 template <class F>
 auto retry_interrupted(F&& call) {
     for (;;) {
@@ -52,7 +52,8 @@ public:
     }
     ~unique_fd();
     int get() const noexcept { return fd_; }
-    /// What some file systems report only now is not lost. EINTR: Linux has closed it by then.
+    /// Reports errors that some file systems deliver only on close. EINTR: Linux has closed it by
+    /// then.
     void close(const std::string& path);
 
 private:
@@ -66,35 +67,35 @@ CAIRN_DECL void write_all(int fd, std::uint64_t at, std::span<const std::byte> b
 CAIRN_DECL void read_all(int fd, std::uint64_t at, std::span<std::byte> into,
                          const std::string& path);
 
-/// A failure is final: what was lost thereby, no later call need report.
+/// A failure is final: later calls need not report the lost bytes.
 CAIRN_DECL void sync_file(int fd, const std::string& path);
 
 CAIRN_DECL struct ::stat status_of(int fd, const std::string& path);
 
 CAIRN_DECL std::uint64_t size_of_file(int fd, const std::string& path);
 
-/// Whether `path` still names the file that `fd` has open.
+/// Whether `path` still names the file open as `fd`.
 CAIRN_DECL bool names_it(int fd, const std::string& path) noexcept;
 
-/// The entries of a directory survive a crash. A directory that does not exist, or that may be
-/// passed but not read, has none of ours to keep; some file systems cannot sync directories, and
+/// Makes the entries of a directory durable. A directory that does not exist, or can be searched
+/// but not read, contains no entries of cairn's; some file systems cannot sync directories, and
 /// keep entries as well as they can.
 CAIRN_DECL void sync_directory(const std::string& path);
 
-/// The directory that names `p`.
+/// The directory that contains `p`.
 CAIRN_DECL std::filesystem::path parent_of(const std::filesystem::path& p);
 
-/// As `mkdir -p`; the names of the directories that it makes survive a crash.
+/// Like `mkdir -p`; the names of the directories that it makes are durable.
 CAIRN_DECL void make_directories(const std::filesystem::path& p);
 
-/// Removes a regular file below a directory; none is fine. No link is followed on the way, and none
-/// is removed: what it leads to may be somebody else's.
-/// @throws error errc::unsupported where a link stands in the way.
+/// Removes a regular file below a directory, if it exists. Symbolic links are neither followed nor
+/// removed: their targets may belong to another user.
+/// @throws error errc::unsupported if a link is in the path.
 CAIRN_DECL void remove_file_below(const std::string& directory, std::string_view name);
 
-/// Gives a new file its length, and its space where the file system can reserve any: a full disk
-/// shows before the data is written.
-/// @throws error errc::io naming the wanted and the free bytes.
+/// Gives a new file its length, and its space if the file system can reserve it: a full disk is
+/// detected before the data is written.
+/// @throws error errc::io with the required and the free bytes.
 CAIRN_DECL void reserve_space(int fd, const std::string& path, std::uint64_t size);
 
 }  // namespace cairn::detail

@@ -14,16 +14,16 @@
 
 namespace cairn {
 
-/// Places in an ObjectStore that has none of its own: each name gets the place's id as a prefix.
+/// Adds places to an ObjectStore that has none: each name is prefixed with the place's id.
 ///
-/// Lifetime: the store is somebody else's, and outlives this and what `at` gives.
+/// Lifetime: borrows the store, which must outlive this and the results of `at`.
 /// **Models**: `RelocatableStore`, and `WriteBackStore` where the store is one.
 template <ObjectStore Store>
 class prefixed_store {
 public:
     explicit prefixed_store(Store& base) : base_(std::addressof(base)) {}
 
-    /// The place `id` of the store itself: its object `x` is the store's `id/x`.
+    /// Returns the place `id` of the store itself: its object `x` is the store's `id/x`.
     prefixed_store at(std::string id) const {
         prefixed_store p(*base_);
         p.prefix_ = std::move(id) + "/";

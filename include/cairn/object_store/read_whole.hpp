@@ -9,8 +9,8 @@
 
 namespace cairn::detail {
 
-/// All bytes of an object. For those of which size is no concern: metadata.
-/// @throws what the store throws; @ref errc::not_found where there is none
+/// Reads all bytes of an object. For small objects: metadata.
+/// @throws what the store throws; @ref errc::not_found if there is none
 template <ObjectStore Store>
 byte_vector read_whole(Store& store, std::string_view name) {
     auto r = store.open(name);

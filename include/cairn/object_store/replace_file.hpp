@@ -15,21 +15,21 @@
 #include <string>
 #include <string_view>
 
-/// How a small file is replaced in one step: a temporary file beside it, which is renamed.
+/// Replaces a small file in one step, by renaming a temporary file beside it.
 namespace cairn::detail {
 
-/// While it lives, no other process of this machine, and no other thread, holds it.
+/// Held by at most one process of this machine and one thread at a time.
 class directory_lock {
 public:
     static constexpr std::chrono::seconds longest_wait{60};
 
-    /// @throws error errc::io if somebody else holds it for `longest_wait`: a process that was
-    /// stopped, or whose disk does not answer.
+    /// @throws error errc::io if it stays locked for `longest_wait`, e.g. by a stopped process, or
+    /// one whose disk does not respond.
     explicit directory_lock(const std::string& path);
     directory_lock(directory_lock&&) = delete;
-    /// Not left to close: a forked child that keeps the descriptor would keep the lock.
+    /// Unlocks explicitly, because a forked child that inherits the descriptor would keep the lock.
     ~directory_lock();
-    /// False where the file system has no such locks.
+    /// False if the file system has no such locks.
     bool held() const noexcept { return held_; }
 
 private:
@@ -37,8 +37,8 @@ private:
     bool held_ = false;
 };
 
-/// A temporary file is called `.cairn-publish.<host>.<32 hex digits>`, where the eight digits of
-/// the host change when it starts again.
+/// A temporary file is named `.cairn-publish.<host>.<32 hex digits>`; the eight digits of the host
+/// change when it reboots.
 inline constexpr std::string_view temporary_prefix = ".cairn-publish.";
 
 CAIRN_DECL bool is_temporary_name(std::string_view name);
@@ -49,21 +49,21 @@ struct close_directory {
 };
 using open_directory = std::unique_ptr<DIR, close_directory>;
 
-/// A file beside the one that it will replace. Whoever makes one holds the directory's lock, where
-/// there are locks. Destroyed before `rename_to`, it is removed.
+/// A temporary file beside the one that it will replace. Its creator holds the directory's lock, if
+/// there are locks. Removed if destroyed before `rename_to`.
 class temporary_file {
 public:
     explicit temporary_file(std::string directory);
     temporary_file(temporary_file&&) = delete;
     ~temporary_file();
 
-    /// The bytes survive a crash.
+    /// Makes the bytes durable.
     void write(std::span<const std::byte> b);
     void rename_to(const std::string& file);
 
-    /// Removes what publishers left that were killed; after `write`. Who holds the lock knows that
-    /// no other of this host is at work; of those of other hosts go the ones that are a day older
-    /// than this file, by the storage's own clock.
+    /// Removes temporary files of publishers that were killed; called after `write`. The lock shows
+    /// that no other publisher of this host is active; those of other hosts are removed if they are
+    /// a day older than this file, by the storage's own clock.
     void remove_stale(bool lock_is_held) const;
 
 private:

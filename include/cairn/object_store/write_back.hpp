@@ -9,15 +9,15 @@
 
 namespace cairn::detail {
 
-/// Moves the bytes of a file to the disk while more of them are written: what is left for the last
-/// `fsync` is at most two stretches, so that no single call takes as long as the whole file does.
+/// Writes the bytes of a file back to the disk while more of them are written: at most two
+/// stretches are left for the last `fsync`, so that no single call takes as long as the whole file.
 ///
-/// Thread-safe, but for moving it.
+/// Thread-safe, except for moves.
 class write_back {
 public:
     static constexpr std::uint64_t stretch = std::uint64_t{32} << 20;
 
-    /// @param on  False: the system writes the bytes back when it likes.
+    /// @param on  False: the system writes the bytes back at any time.
     write_back(int fd, bool on) noexcept;
     write_back(write_back&& other) noexcept
         : how_(other.how_.load()), waiting_(other.waiting_.load()) {}
@@ -27,16 +27,16 @@ public:
         return *this;
     }
 
-    /// To be called after bytes were written. Blocks while more than two stretches wait.
-    /// @return 0, or the errno of a failure: bytes that were written before are lost, and no later
-    /// `fsync` of this or any other descriptor need say so.
+    /// Must be called after bytes were written. Blocks while more than two stretches are pending.
+    /// @return 0, or the errno of a failure: bytes written before are lost, and a later `fsync` of
+    /// this or any other descriptor need not report it.
     int wrote(int fd, std::uint64_t n) noexcept;
 
 private:
     enum kind { off, ranges, whole };
 
-    /// Elsewhere the call may do nothing (overlays), or leave the bytes with a server that has not
-    /// stored them (network file systems).
+    /// Whether the file system supports it. Otherwise the call may do nothing (overlays), or leave
+    /// the bytes on a server that has not stored them (network file systems).
     static bool has_ranges(int fd) noexcept;
 
     std::atomic<kind> how_;

@@ -22,7 +22,7 @@ inline std::string elements_of(dtype type, const index_vector& extents) {
     return std::string(name_of(type)) + " elements of shape " + to_string(extents);
 }
 
-/// @throws error errc::invalid_plan unless `data` is exactly what `item` says.
+/// @throws error errc::invalid_plan unless `data` matches `item` exactly.
 inline void check_item_data(const write_item& item, const item_data& data) {
     auto const refuse = [&](std::string expected, std::string found) {
         throw error(errc::invalid_plan,
@@ -53,9 +53,9 @@ inline void check_item_data(const write_item& item, const item_data& data) {
 
 }  // namespace detail
 
-/// Checks what a SavePlanner gave for each item of its finished plan, before a byte of it is
-/// written: a tensor of the item's dtype and shape, or a value where the item is one.
-/// @throws error errc::invalid_plan naming the item, what it says, and what was given;
+/// Checks the data that a SavePlanner returned for each item of its finished plan, before any byte
+/// is written: a tensor of the item's dtype and shape, or a value if the item is one.
+/// @throws error errc::invalid_plan naming the item, its description, and what was returned;
 /// errc::invalid_state for a str that is not UTF-8.
 inline void check_item_data(const save_plan& plan, std::span<const item_data> data) {
     if (data.size() != plan.items.size())
@@ -65,8 +65,8 @@ inline void check_item_data(const save_plan& plan, std::span<const item_data> da
     for (std::size_t i = 0; i < data.size(); ++i) detail::check_item_data(plan.items[i], data[i]);
 }
 
-/// Checks the chunks that a planner of the user's promises, as @ref create_global_metadata checks
-/// its own: what a reader would refuse is not written.
+/// Checks the chunks that a user's planner plans, as @ref create_global_metadata checks its own:
+/// metadata that a reader would refuse is not written.
 /// @throws error errc::invalid_plan naming the tensor and the boxes; errc::invalid_state for a name
 /// that is not UTF-8.
 inline void check_planned_metadata(const metadata& m) {
@@ -82,9 +82,9 @@ inline void check_planned_metadata(const metadata& m) {
     }
 }
 
-/// Checks that what a rank has written is what the metadata will say of it: a finished plan may
-/// differ from the one that the metadata was made of.
-/// @param entry  Of the metadata, under the item's name.
+/// Checks that a rank has written what the metadata will describe: a finished plan may differ from
+/// the one that the metadata was made of.
+/// @param entry  The metadata's entry for the item's name.
 /// @throws error errc::invalid_plan naming the rank and the item.
 inline void check_written_item(const write_item& item, int rank,
                                const std::variant<tensor_metadata, value_metadata>& entry) {

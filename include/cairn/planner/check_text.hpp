@@ -21,7 +21,7 @@ inline std::string not_utf8_at(std::string_view text, std::size_t at) {
     return "byte " + hex_byte(text[at]) + " at offset " + std::to_string(at);
 }
 
-/// @throws error errc::invalid_state for a name that no Python reads.
+/// @throws error errc::invalid_state for a name that Python cannot read.
 inline void check_name(std::string_view name) {
     auto const at = find_not_utf8(name);
     if (at == std::string_view::npos) return;
@@ -36,7 +36,7 @@ inline void check_path(const key_path& path) {
         if (auto const* s = std::get_if<std::string>(&e)) check_name(*s);
 }
 
-/// A str that is not UTF-8, and which part of the value it is: "[3]['lr']"; empty: all of it.
+/// A str that is not UTF-8, and its path in the value: "[3]['lr']"; empty: the value itself.
 struct bad_text {
     const std::string* text = nullptr;
     std::string where{};
@@ -72,9 +72,9 @@ inline bad_text find_bad_text(const value& v) {
 
 }  // namespace detail
 
-/// Checks that every str in a value is UTF-8, its dicts' keys too.
+/// Checks that every str in a value is UTF-8, including dict keys.
 /// @pre It is nested at most 200 deep.
-/// @throws error errc::invalid_state naming the value and the offset of the byte that is not.
+/// @throws error errc::invalid_state naming the value and the offset of the invalid byte.
 inline void check_text(const std::string& fqn, const value& v) {
     auto const bad = detail::find_bad_text(v);
     if (bad.text == nullptr) return;
@@ -87,9 +87,9 @@ inline void check_text(const std::string& fqn, const value& v) {
                            "UTF-8"});
 }
 
-/// Checks that every name of a plan is UTF-8: those of its items, of what they are tied to, and the
-/// steps of their paths.
-/// @throws error errc::invalid_state naming it and the offset of the byte that is not.
+/// Checks that every name of a plan is UTF-8: those of its items, of the items they are tied to,
+/// and the steps of their paths.
+/// @throws error errc::invalid_state naming it and the offset of the invalid byte.
 inline void check_names(const save_plan& plan) {
     for (auto const& i : plan.items) {
         detail::check_name(i.fqn);

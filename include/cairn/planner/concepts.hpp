@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-/// Decides who writes what. The protocol is DCP's `SavePlanner`.
+/// Decides which rank writes what. The protocol is DCP's `SavePlanner`.
 ///
 /// Given `p` of type `P&`, `state` a `const flat_state&`, `rank` an `int`, `coordinator` a
 /// `bool`, `plan` a `save_plan`, `all` a `std::vector<save_plan>` in rank order:
@@ -26,14 +26,15 @@ namespace cairn {
 /// | `p.resolve_data(item)`                | `item_data`                                      |
 ///
 /// **Semantics**
-/// - *Order*: set up, local on every rank; global on the coordinator alone; finish on every rank;
-///   then `resolve_data` once for each item of the finished plan. All from one thread at a time.
-/// - *Lifetime*: `state` outlives the save; what `resolve_data` returns stays valid until the
+/// - *Order*: set up and local plan on every rank; global plan on the coordinator alone; finish on
+///   every rank; then `resolve_data` once for each item of the finished plan. Never two calls at
+///   once.
+/// - *Lifetime*: `state` outlives the save; the result of `resolve_data` stays valid until the
 ///   write has completed.
-/// - *Global plan*: one plan per rank in rank order. The metadata names every chunk; locations
-///   are filled in from the write results, matched by (fqn, box).
-/// - *Errors*: throw @ref error. A throw on any rank ends the save on all ranks, before a byte
-///   is written.
+/// - *Global plan*: one plan per rank in rank order. The metadata names every chunk; locations are
+///   filled in from the write results, matched by (fqn, box).
+/// - *Errors*: throw @ref error. An exception on any rank ends the save on all ranks, before any
+///   byte is written.
 ///
 /// **Models**: `default_planner`. **Archetype**: `archetype::save_planner`.
 template <class P>
@@ -49,7 +50,7 @@ concept SavePlanner = std::movable<P> &&
     { p.resolve_data(item) } -> std::same_as<item_data>;
 };
 
-/// Decides who reads what. The protocol is DCP's `LoadPlanner`.
+/// Decides which rank reads what. The protocol is DCP's `LoadPlanner`.
 ///
 /// Given `p` of type `P&`, `state` a `flat_state&`, `m` a `const metadata&`:
 ///
@@ -64,17 +65,16 @@ concept SavePlanner = std::movable<P> &&
 /// | `p.load_value(item, value)`             | `void`                       |
 /// | `p.finish_load()`                        | `load_report`                |
 ///
-/// **Semantics**: order, lifetime and errors as for @ref SavePlanner. `resolve_tensor` gives the
+/// **Semantics**: order, lifetime and errors as for @ref SavePlanner. `resolve_tensor` returns the
 /// window that receives exactly `item.shape` elements, of the stored dtype or of one that it
-/// converts to: a window of the user's own memory needs none beside it. `commit_tensor` is told
-/// when it is filled. These two may be called from several threads at once, for
-/// different items; `load_value` from one; `finish_load` when all items of this rank are in place:
-/// it returns how state and checkpoint differ (the verb fills in phases, `unverified` and
-/// `read_once`), and what it throws fails the load. Nothing of the user's is modified before
-/// `resolve_tensor` or `load_value`, and neither is called before all ranks have agreed that their
-/// plans stand; see also @ref CheckingLoadPlanner. Where a load has a `DataPlane`, some items'
-/// bytes come from another rank, and windows that this rank has read for others are committed when
-/// they were sent.
+/// converts to: a window on the user's own memory needs no staging. `commit_tensor` is called when
+/// the window is filled. These two may be called from several threads at once, for different items;
+/// `load_value` from one; `finish_load` when all items of this rank are in place: it returns how
+/// state and checkpoint differ (the verb fills in phases, `unverified` and `read_once`), and an
+/// exception from it fails the load. Nothing of the user's is modified before `resolve_tensor` or
+/// `load_value`, and neither is called before all ranks have agreed on their plans; see also
+/// @ref CheckingLoadPlanner. If a load has a `DataPlane`, some items' bytes come from another rank,
+/// and windows that this rank has read for others are committed once they were sent.
 ///
 /// **Models**: `default_planner`. **Archetype**: `archetype::load_planner`.
 template <class P>
@@ -91,15 +91,15 @@ concept LoadPlanner = std::movable<P> &&
     { p.finish_load() } -> std::same_as<load_report>;
 };
 
-/// A LoadPlanner that can tell whether a value fits before anything is changed.
+/// A LoadPlanner that can check whether a value fits before anything is changed.
 ///
 /// | Expression                | Type   | Meaning                                               |
 /// |---------------------------|--------|-------------------------------------------------------|
 /// | `p.check_value(item, v)`  | `void` | throws what `load_value` would throw; changes nothing |
 ///
-/// **Semantics**: called for every value of the finished plan while ranks still plan, so that one
-/// that does not fit ends the load on all ranks with everything as it was. Without it, a value that
-/// does not fit is known when tensors have been read and other values handed on.
+/// **Semantics**: called for every value of the finished plan during planning, so that a value that
+/// does not fit ends the load on all ranks with everything unchanged. Without it, this is detected
+/// only after tensors have been read and other values assigned.
 ///
 /// **Models**: `default_planner`.
 template <class P>
@@ -108,7 +108,7 @@ concept CheckingLoadPlanner = LoadPlanner<P> &&
     { p.check_value(item, v) } -> std::same_as<void>;
 };
 
-/// Both directions in one part.
+/// A planner for both directions.
 template <class P>
 concept Planner = SavePlanner<P> && LoadPlanner<P>;
 

@@ -33,7 +33,7 @@ inline std::string rank_name(std::size_t r) {
                                      .remedy = std::move(remedy)});
 }
 
-/// What the first rank that named a key, and knows its dtype, said of it; the others must agree.
+/// The first description of a key by a rank that knows its dtype; the other ranks must agree.
 struct claim_on_key {
     std::size_t rank;
     const write_item* item;
@@ -62,7 +62,7 @@ struct claim_on_key {
     }
 };
 
-/// @throws error errc::invalid_plan naming both ranks when they contradict each other.
+/// @throws error errc::invalid_plan naming both ranks if they contradict each other.
 inline void check_claims(std::span<const save_plan> plans) {
     std::unordered_map<std::string_view, claim_on_key> claims;
     for (std::size_t r = 0; r < plans.size(); ++r) {
@@ -76,11 +76,11 @@ inline void check_claims(std::span<const save_plan> plans) {
 
 }  // namespace detail
 
-/// Drops items without elements, but for one of a tensor that has none at all: PyTorch tells the
-/// chunks of a tensor apart by their offsets, where an empty one may clash with another.
+/// Drops items without elements, except for one of a tensor that has no elements at all: PyTorch
+/// identifies the chunks of a tensor by their offsets, where an empty one may clash with another.
 ///
-/// Of a tensor of which there is nothing else one stays too: then its elements are missing, which
-/// the global plan refuses.
+/// One is also kept of a tensor that has no other items: its elements are then missing, which the
+/// global plan refuses.
 inline void drop_empty_items(std::vector<save_plan>& plans) {
     auto const is_empty = [](const write_item& i) {
         return i.kind != item_kind::value && i.region.empty();
@@ -116,11 +116,11 @@ inline void drop_empty_items(std::vector<save_plan>& plans) {
 
 /// Keeps one copy of each item that several ranks list; DCP's `dedup_save_plans`.
 ///
-/// Items are the same when name and box are. In the order in which they are first seen, rank by
-/// rank, each goes to the least loaded of the ranks that have it, the lowest on a tie. Load counts
-/// the bytes that a rank really writes, where DCP counts the full tensor for every shard.
-/// Items without elements go, see @ref drop_empty_items. O(total items) but for the hashing.
-/// @throws error errc::invalid_plan naming both ranks when they contradict each other.
+/// Items are the same if name and box are. In the order in which they are first seen, rank by rank,
+/// each is assigned to the least loaded of the ranks that have it, the lowest on a tie. Load counts
+/// the bytes that a rank actually writes, where DCP counts the full tensor for every shard. Items
+/// without elements are dropped, see @ref drop_empty_items. O(total items) except for hashing.
+/// @throws error errc::invalid_plan naming both ranks if they contradict each other.
 inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
                                                bool save_to_lowest_rank = false) {
     struct entry {
@@ -157,7 +157,7 @@ inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
                                               [&](auto const& a, auto const& b) {
                                                   return load[a.first] < load[b.first];
                                               });
-        // A tied weight goes where the weight itself went, if it can, and costs nothing there.
+        // A tied weight is assigned to the rank of the weight itself, if possible, at no cost.
         bool beside = false;
         for (auto const& h : e.holders) {
             auto const& item = plans[h.first].items[h.second];

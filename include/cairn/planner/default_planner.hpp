@@ -13,8 +13,8 @@
 
 namespace cairn {
 
-/// DCP's DefaultSavePlanner and DefaultLoadPlanner in one. Parts of it can be replaced by functions
-/// in its options; for more, write a planner of your own that holds one and forwards to it.
+/// DCP's DefaultSavePlanner and DefaultLoadPlanner in one. Options replace some of its steps by
+/// functions; for more, write your own planner that holds one and forwards to it.
 class default_planner {
 public:
     CAIRN_DECL explicit default_planner(planner_options options = {});
@@ -39,8 +39,8 @@ public:
     CAIRN_DECL void load_value(const read_item& item, value v);
     CAIRN_DECL load_report finish_load();
 
-    /// How state and checkpoint differ, after `create_local_load_plan`, also if that threw. Until
-    /// `finish_load_plan`, `unexpected` lists what this rank alone does not want.
+    /// Returns how state and checkpoint differ, after `create_local_load_plan`, also if that threw.
+    /// Until `finish_load_plan`, `unexpected` lists the keys that this rank alone does not want.
     CAIRN_DECL const load_report& report() const noexcept;
 
 private:

@@ -18,22 +18,22 @@
 
 namespace cairn {
 
-/// A tensor of a checkpoint for which this rank wants memory.
+/// A tensor of a checkpoint for which this rank needs memory.
 struct wanted_tensor {
     std::string fqn{};
     dtype type = dtype::float32;
     index_vector global_shape{};
-    /// The boxes that this rank shall hold; nullopt: the whole.
+    /// The boxes that this rank is to hold; nullopt: the whole.
     std::optional<std::vector<box>> boxes{};
 };
 
-/// Makes memory for a tensor: returns a tensor or sharded tensor of yours, moved into a node.
+/// Allocates memory for a tensor: returns a tensor or sharded tensor of yours, moved into a node.
 using tensor_allocator = std::function<node(const wanted_tensor&)>;
 
-/// Host memory of the node's own.
+/// Allocates host memory, owned by the node.
 CAIRN_DECL node allocate_on_host(const wanted_tensor& w);
 
-/// How a load without a template lays tensors out.
+/// How a load without a state to fill lays out tensors.
 struct load_tree_options {
     /// Only keys at or below this dotted name; empty: all.
     std::string prefix{};
@@ -43,8 +43,8 @@ struct load_tree_options {
     tensor_allocator allocate = allocate_on_host;
 };
 
-/// A LoadPlanner that wants what the checkpoint holds; DCP's `_EmptyStateDictLoadPlanner`. It
-/// replaces the state that the load was given; `take()` hands the filled tree out afterwards.
+/// A LoadPlanner that loads what the checkpoint holds; DCP's `_EmptyStateDictLoadPlanner`. It
+/// replaces the state passed to the load; `take()` returns the filled tree afterwards.
 class empty_state_planner {
 public:
     explicit empty_state_planner(load_tree_options options, planner_options planner = {})
@@ -63,7 +63,7 @@ public:
     void load_value(const read_item& item, value v) { inner_.load_value(item, std::move(v)); }
     load_report finish_load() { return inner_.finish_load(); }
 
-    /// The tree, nested as it was saved.
+    /// Returns the tree, nested as it was saved.
     state_dict take() { return std::move(tree_); }
 
 private:
@@ -80,7 +80,7 @@ static_assert(LoadPlanner<empty_state_planner>);
 
 namespace detail {
 
-/// An optimizer's state, each tensor laid out as the parameter of the same name.
+/// Returns options that lay out an optimizer's tensors like the parameters of the same name.
 CAIRN_DECL load_tree_options laid_out_as(const state_dict& model_state,
                                          const std::string& optimizer_key);
 

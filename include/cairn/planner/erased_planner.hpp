@@ -14,7 +14,7 @@ class default_planner;
 
 namespace detail {
 
-/// A planner whose type is known to nobody below the verb. Promises what its concept promises.
+/// A type-erased planner, for the untyped implementation of verbs. Same contract as its concept.
 class erased_save_planner {
 public:
     erased_save_planner() = default;
@@ -26,7 +26,7 @@ public:
         std::vector<save_plan>) = 0;
     virtual save_plan finish_save_plan(save_plan) = 0;
     virtual item_data resolve_data(const write_item&) = 0;
-    /// Whether the metadata it plans need no check: it has checked them, and can name the ranks.
+    /// Whether its metadata needs no check: it has checked it, and can name the ranks.
     virtual bool checks_metadata() const = 0;
 
 protected:
@@ -43,7 +43,7 @@ public:
     virtual load_plan finish_load_plan(load_plan) = 0;
     virtual tensor_view resolve_tensor(const read_item&) = 0;
     virtual void commit_tensor(const read_item&, tensor_view) = 0;
-    /// Nothing, where the planner is no `CheckingLoadPlanner`.
+    /// Does nothing if the planner is not a `CheckingLoadPlanner`.
     virtual void check_value(const read_item&, const value&) = 0;
     virtual void load_value(const read_item&, value) = 0;
     virtual load_report finish_load() = 0;
@@ -52,7 +52,7 @@ protected:
     ~erased_load_planner() = default;
 };
 
-/// The erased form of a planner, for as long as a verb runs.
+/// The erased form of a planner, while a verb runs.
 template <SavePlanner P>
 class save_planner_ref final : public erased_save_planner {
 public:

@@ -16,7 +16,7 @@ namespace cairn {
 
 namespace detail {
 
-/// As @ref create_global_metadata.
+/// Does the same as @ref create_global_metadata.
 /// @pre No two ranks contradict each other.
 inline metadata metadata_of(std::span<const save_plan> plans) {
     metadata m;
@@ -56,10 +56,11 @@ inline metadata metadata_of(std::span<const save_plan> plans) {
 
 }  // namespace detail
 
-/// Metadata of plans that hold every item once; DCP's `create_default_global_save_plan` and
-/// `_validate_global_plan`. Locations are left empty: the write results fill them.
-/// @throws error errc::invalid_plan for ranks that contradict each other, for chunks out of bounds,
-/// overlapping or beginning at the same place (both ranks are named), or not covering their tensor.
+/// Creates the metadata of plans that hold every item once; DCP's `create_default_global_save_plan`
+/// and `_validate_global_plan`. Locations are left empty: the write results fill them.
+/// @throws error errc::invalid_plan for ranks that contradict each other, for chunks that are out
+/// of bounds, overlap, begin at the same offsets (both ranks are named), or do not cover their
+/// tensor.
 inline metadata create_global_metadata(std::span<const save_plan> plans) {
     detail::check_claims(plans);
     return detail::metadata_of(plans);

@@ -11,7 +11,7 @@
 
 namespace cairn::detail {
 
-/// What makes items of several ranks replicas of each other: name and box. Borrows both.
+/// Identifies items of several ranks that are replicas of each other: name and box. Borrows both.
 struct item_key {
     std::string_view fqn;
     const box* region;

@@ -13,7 +13,7 @@
 
 namespace cairn::detail {
 
-/// Why a state cannot be loaded: the first few problems, and how many there are.
+/// Why a state cannot be loaded: the first few problems, and their number.
 class load_problems {
 public:
     static constexpr std::size_t most_shown = 4;
@@ -25,20 +25,20 @@ public:
         if (shown_.size() < most_shown) shown_.emplace_back(code, std::move(where));
         ++count_;
     }
-    /// @param saved_ranks  Of something that each rank has of its own: how many ranks saved theirs.
+    /// @param saved_ranks  For a per-rank entry: the number of ranks that saved one.
     void add_missing(const std::string& name, int saved_ranks, const metadata& stored) {
         error_context where{.fqn = name};
         if (saved_ranks != 0)
             where.remedy = "ranks 0 to " + std::to_string(saved_ranks - 1) +
                            " saved one: say whose to take with per_rank_source, or load with "
                            "partial";
-        else if (shown_.size() < most_shown)  // all keys are looked through for it
+        else if (shown_.size() < most_shown)  // searches all keys
             where.remedy = "load with partial, or correct the name" + nearest(name, stored);
         add(errc::missing_key, std::move(where));
     }
 
     /// @pre `!empty()`
-    /// @throws error with the code of the first
+    /// @throws error with the code of the first problem
     [[noreturn]] void refuse() {
         auto const all = std::exchange(*this, {});
         auto const& [code, context] = all.shown_.front();
@@ -52,7 +52,7 @@ public:
     }
 
 private:
-    /// A stored key that ends or begins alike is probably what was meant.
+    /// Returns a stored key that ends or begins alike, as a suggestion.
     static std::string nearest(const std::string& name, const metadata& stored) {
         auto const ends_with_part = [](std::string_view longer, std::string_view part) {
             return longer.size() > part.size() && longer.ends_with(part) &&

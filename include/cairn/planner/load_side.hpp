@@ -49,8 +49,7 @@ public:
         problems_.clear();
     }
 
-    /// @throws error for the first of the problems that `report()` lists, naming how many there
-    /// are.
+    /// @throws error for the first of the problems that `report()` lists, stating their number.
     load_plan create_local() {
         load_plan plan;
         std::set<std::string, std::less<>> asked;
@@ -85,7 +84,7 @@ public:
         return plan;
     }
 
-    /// Tells each rank which keys none of them asked for. With `strict`, one is an error.
+    /// Tells each rank which keys no rank asked for. With `strict`, such a key is an error.
     std::vector<load_plan> create_global(std::vector<load_plan> all) const {
         unexpected_keys const unexpected(report_.unexpected, all);
         if (options_->strict && !unexpected.empty())
@@ -105,8 +104,8 @@ public:
         return plan;
     }
 
-    /// The user's own memory, whatever its dtype. The second copy of a tied weight is only
-    /// compared: it goes into memory beside it, as it is stored.
+    /// Returns the user's own memory, of any dtype. The second copy of a tied weight is only
+    /// compared: it is read, in its stored dtype, into a buffer of its own.
     tensor_view resolve(const read_item& item) {
         auto target = target_of(item);
         if (!tied_.is_second(item.leaf)) return target;
@@ -125,7 +124,7 @@ public:
             tied_.add(item.leaf, std::move(n.mapped().first), v, n.mapped().second);
     }
 
-    /// Everything is in place: two stored copies of a tied weight must have been equal.
+    /// Called when everything is in place: two stored copies of a tied weight must have been equal.
     void finish() { tied_.compare(); }
 
     void check_value(const read_item& item, const value& v) const {
@@ -170,7 +169,7 @@ private:
         return *o;
     }
 
-    /// What does not fit says what it is, and what would hold it.
+    /// Adds the value, and a type that would hold it, to the error of a value that does not fit.
     template <class F>
     static void naming(const std::string& fqn, F&& f) {
         try {
@@ -183,7 +182,7 @@ private:
             throw error(e.code(), std::move(where));
         } catch (const std::bad_alloc&) {
             throw;
-        } catch (const std::exception& e) {  // of the user's own value_traits
+        } catch (const std::exception& e) {  // from the user's value_traits
             throw error(errc::rank_failed, {.fqn = fqn, .found = e.what()});
         }
     }
@@ -248,12 +247,12 @@ private:
         plan.items.push_back(std::move(i));
     }
 
-    /// A checkpoint of PyTorch 2.3 or older has one object for this leaf and others; DCP's
-    /// DefaultLoadPlanner looks for its keys too when today's are missing.
+    /// A checkpoint of PyTorch 2.3 or older has one value for this leaf and others; DCP's
+    /// DefaultLoadPlanner looks for its keys too if today's are missing.
     ///
-    /// The outermost that is stored counts, and none of whose leaves one is stored under its own
-    /// name: so no two items fill one place, whatever the checkpoint says.
-    /// @return Whether there is one: then the first of its leaves asks for it.
+    /// The outermost one that is stored is used, unless one of its leaves is stored under its own
+    /// name: so no two items fill one leaf, whatever the checkpoint contains.
+    /// @return Whether there is one: the first of its leaves then requests it.
     bool add_older(load_plan& plan, const flat_leaf& leaf, std::uint32_t index,
                    std::set<std::string, std::less<>>& asked) {
         if (!leaf.older) return false;
@@ -268,7 +267,7 @@ private:
         if (plan.items.size() != before) older_.emplace(index, found);
         return true;
     }
-    /// Whether a leaf of it is stored under its own name.
+    /// Whether one of its leaves is stored under its own name.
     bool in_parts(const older_leaf& whole) {
         if (!in_parts_) {
             in_parts_.emplace();
@@ -280,13 +279,13 @@ private:
         }
         return in_parts_->count(&whole) != 0;
     }
-    /// Whose of a per-rank leaf this rank takes.
+    /// Returns the rank whose per-rank leaf this rank loads.
     int source_of(const std::string& name) const {
         if (!options_->per_rank_source) return rank_;
         auto const saved = saved_ranks(name);
         return saved == 0 ? rank_ : options_->per_rank_source(rank_, saved);
     }
-    /// How many ranks saved one of their own under a name, if they are those from 0 on.
+    /// Returns how many ranks saved their own under a name, if they are those from 0 on.
     int saved_ranks(const std::string& name) const {
         auto const prefix = name + ".";
         int ranks = 0;
@@ -317,7 +316,7 @@ private:
     const metadata* stored_ = nullptr;
     int rank_ = 0;
     load_report report_;
-    std::map<std::uint32_t, const older_leaf*> older_;  ///< By leaf: what its item fills.
+    std::map<std::uint32_t, const older_leaf*> older_;  ///< Keyed by leaf: what its item fills.
     std::optional<std::set<const older_leaf*>> in_parts_;
     load_problems problems_;
     std::unique_ptr<std::mutex> m_ = std::make_unique<std::mutex>();

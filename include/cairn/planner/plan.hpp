@@ -17,28 +17,28 @@ namespace cairn {
 /// DCP's WriteItemType. The values are part of the wire format.
 enum class item_kind : std::uint8_t { tensor = 1, shard = 2, value = 3 };
 
-/// One thing that one rank will write. DCP's `WriteItem`.
+/// One item that one rank will write. DCP's `WriteItem`.
 struct write_item {
     std::string fqn{};
     item_kind kind = item_kind::value;
     // Tensors and shards:
     dtype type = dtype::float32;
     bool requires_grad = false;
-    index_vector global_shape{};  ///< Extents of the whole tensor.
-    box region{};                 ///< The part that this item holds.
-    /// The name of an earlier item of this rank's with the same box that is the very same memory
-    /// (a tied weight); empty: none. A writer may store the two once and report one place for both.
+    index_vector global_shape{};  ///< Of the whole tensor.
+    box region{};                 ///< The box of the tensor that this item holds.
+    /// The name of an earlier item of this rank with the same box and the very same memory (a tied
+    /// weight); empty: none. A writer may store the two once and report one location for both.
     std::string tied_to{};
-    // Objects: bytes when encoded (0 if not known), and their hash, which tells replicas apart.
+    // Values: bytes when encoded (0 if unknown), and their hash, which distinguishes replicas.
     std::uint64_t value_bytes = 0;
     std::uint64_t value_hash = 0;
     /// Index of the leaf and of its shard in the rank's own flat state; meaningless elsewhere.
     std::uint32_t leaf = 0;
     std::uint32_t shard_index = 0;
-    /// As `part`: the rank has no shard of the tensor and may not know its dtype. The box is empty.
+    /// A `shard_index`: the rank has no shard of the tensor, may not know its dtype; empty box.
     static constexpr std::uint32_t no_shard = UINT32_MAX;
 
-    /// Bytes of content that this item adds to storage.
+    /// Returns the bytes of content that this item adds to storage.
     std::uint64_t content_bytes() const noexcept {
         return kind == item_kind::value
                    ? value_bytes
@@ -47,8 +47,8 @@ struct write_item {
     friend bool operator==(const write_item&, const write_item&) = default;
 };
 
-/// What one rank will write. DCP's `SavePlan`; `storage_data` is the StorageWriter's own word to
-/// itself (a file prefix, say), which travels with the plan.
+/// What one rank will write. DCP's `SavePlan`; `storage_data` is for the StorageWriter's own use,
+/// e.g. a file prefix, and travels with the plan.
 struct save_plan {
     std::vector<write_item> items{};
     std::vector<std::pair<std::string, key_path>> paths{};  ///< planner_data of this rank's leaves.
@@ -56,7 +56,7 @@ struct save_plan {
     friend bool operator==(const save_plan&, const save_plan&) = default;
 };
 
-/// One copy from storage into memory (tensors), or one object to fetch. DCP's `ReadItem`.
+/// One copy from storage into memory (tensors), or one value to read. DCP's `ReadItem`.
 struct read_item {
     std::string fqn{};
     item_kind kind = item_kind::value;
@@ -72,26 +72,26 @@ struct read_item {
 /// What one rank will read. DCP's `LoadPlan`.
 struct load_plan {
     std::vector<read_item> items{};
-    /// Names that were asked for and need no item: no elements, or read under another name.
+    /// Names that were requested and need no item: no elements, or read under another name.
     std::vector<std::string> no_items{};
     std::string storage_data{};
-    /// The LoadPlanner's own word to itself, from the global step to the last.
+    /// For the LoadPlanner's own use, from the global step to the last.
     std::string planner_data{};
     friend bool operator==(const load_plan&, const load_plan&) = default;
 };
 
-/// What a StorageWriter gets for one item: elements to read, or a plain value to encode.
-/// Both are borrowed until the write completes.
+/// What a StorageWriter receives for one item: elements to read, or a plain value to encode. Both
+/// are borrowed until the write completes.
 using item_data = std::variant<const_tensor_view, const value*>;
 
-/// Where one item went. DCP's `WriteResult`.
+/// The location of one written item. DCP's `WriteResult`.
 struct write_result {
     std::uint32_t item = 0;  ///< Position in the rank's plan.
     storage_location at{};
     friend bool operator==(const write_result&, const write_result&) = default;
 };
 
-/// What one rank's write step reports: where items went, and how long each object became.
+/// What one rank's write step reports: the items' locations, and the length of each file.
 struct write_results {
     std::vector<write_result> items{};
     std::map<std::string, std::uint64_t, std::less<>> file_sizes{};

@@ -65,7 +65,7 @@ inline void end(const wire_reader& r) {
 
 }  // namespace detail
 
-/// Plans and results as ranks send them to each other: compact, versioned, bounds-checked.
+/// Encodes plans and results for sending between ranks: compact, versioned, bounds-checked.
 /// Decoding throws @ref error errc::corrupt for anything that an encoder did not write.
 inline std::vector<std::byte> encode_save_plan(const save_plan& p) {
     detail::wire_writer w;

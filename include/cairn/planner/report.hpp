@@ -22,33 +22,33 @@ struct dtype_difference {
     dtype stored = dtype::float32, wanted = dtype::float32;
 };
 
-/// What all ranks of this rank's data plane wanted alike, and whether each read it or one did and
-/// sent it to the rest. All 0 without a `DataPlane`.
+/// The data that all ranks of this rank's data plane wanted alike, and whether each rank read it or
+/// one rank read and broadcast it. All 0 without a `DataPlane`.
 struct read_once_report {
     std::uint64_t shared_bytes = 0;  ///< Wanted alike by all ranks of the plane.
     std::uint64_t once_bytes = 0;    ///< Of these: read by one rank each and broadcast.
-    /// Whether both ways were measured, and how fast they were: bytes a second of all planes, by
-    /// the slowest rank. The same on all ranks.
+    /// Whether both ways were measured. Their rates are in bytes per second of all planes, by the
+    /// slowest rank. The same on all ranks.
     bool measured = false;
     double each_rate = 0;  ///< Every rank reads.
-    double once_rate = 0;  ///< One reads, the rest get it.
+    double once_rate = 0;  ///< One rank reads and broadcasts.
 };
 
-/// How what a rank wants and what the checkpoint holds differ. Names are the checkpoint's.
+/// Differences between a state and a checkpoint. Names are the checkpoint's.
 struct load_report {
-    std::vector<phase_time> phases{};       ///< How long the ranks took, and who took longest.
+    std::vector<phase_time> phases{};       ///< How long the ranks took, and which took longest.
     std::vector<std::string> missing{};     ///< Wanted, not in the checkpoint.
     std::vector<std::string> unexpected{};  ///< In the checkpoint, not wanted by any rank.
     std::vector<shape_difference> shapes{};
     std::vector<dtype_difference> dtypes{};     ///< Refused.
-    std::vector<dtype_difference> converted{};  ///< Converted, because it was asked for.
-    std::vector<std::string> kinds{};           ///< A tensor here and an object there.
+    std::vector<dtype_difference> converted{};  ///< Converted, as requested.
+    std::vector<std::string> kinds{};           ///< A tensor in one, a value in the other.
     std::vector<std::string> read_only{};       ///< Wanted into const memory.
-    /// What no checksum vouches for, one line each: PyTorch's `.metadata` has none, some of its
-    /// items neither. Empty for what cairn wrote: there every byte that was read is covered.
+    /// Data without a checksum, one line each: PyTorch's `.metadata` has none, nor do some of its
+    /// items. Empty for checkpoints that cairn wrote: checksums cover every byte that was read.
     std::vector<std::string> unverified{};
     read_once_report read_once{};
-    /// What else is worth knowing, one line each.
+    /// Other warnings, one line each.
     std::vector<std::string> warnings{};
 };
 

@@ -14,13 +14,14 @@
 
 namespace cairn {
 
-/// Which stored chunks meet which wanted boxes; DCP's `create_read_items_for_chunk_list`.
+/// Finds the stored chunks that overlap wanted boxes; DCP's `create_read_items_for_chunk_list`.
 ///
 /// Swept, not compared pair by pair: see `for_each_meeting`.
-/// @param fqn     Of the tensor; goes into the items.
+/// @param fqn     Name of the tensor, for the items.
 /// @param stored  Chunks of the checkpoint.
-/// @param wanted  Boxes of this rank's shards; an item's `part` is the position here.
-/// @return One item per pair that shares elements, by `part`, then by chunk. Empty boxes need none.
+/// @param wanted  Boxes of this rank's shards; an item's `shard_index` is the position here.
+/// @return One item per pair that shares elements, by `shard_index`, then by chunk. None for empty
+/// boxes.
 inline std::vector<read_item> create_read_items(const std::string& fqn, std::uint32_t leaf,
                                                 std::span<const cairn::chunk> stored,
                                                 std::span<const box> wanted) {

@@ -21,12 +21,12 @@
 
 namespace cairn::detail {
 
-/// The name under which one rank's own value is kept: PyTorch sees an ordinary object.
+/// Returns the name under which one rank's own value is stored: PyTorch sees an ordinary value.
 inline std::string per_rank_name(const std::string& fqn, int rank) {
     return fqn + "." + std::to_string(rank);
 }
 
-/// Checks that a tensor leaf is what a save or load can work with.
+/// Checks that a tensor leaf can be saved or loaded.
 /// @throws error errc::invalid_state naming the tensor.
 inline void check_leaf(const flat_leaf& leaf, const tensor_leaf& t) {
     auto const bad = [&](std::string expected, std::string found) {
@@ -34,8 +34,9 @@ inline void check_leaf(const flat_leaf& leaf, const tensor_leaf& t) {
                      {.fqn = leaf.fqn, .expected = std::move(expected), .found = std::move(found)});
     };
     if (!is_possible(t.global_shape))
-        throw bad("extents of 0 or more, of at most " + std::to_string(most_elements) + " elements",
-                  to_string(t.global_shape));
+        throw bad(
+            "dimensions of 0 or more, of at most " + std::to_string(most_elements) + " elements",
+            to_string(t.global_shape));
     for (auto const& s : t.shards) {
         auto const& v = s.view;
         if (!lies_within(s.region, t.global_shape))
@@ -112,7 +113,7 @@ public:
         return {std::move(all), std::move(m)};
     }
 
-    /// The elements of the item's box, which lies in one shard of its leaf; or its value.
+    /// Returns the elements of the item's box, which lies in one shard of its leaf; or its value.
     /// @throws error errc::invalid_plan for an item that is not made of this rank's state.
     item_data resolve(const write_item& item) const {
         auto const* leaf = item.leaf < state_->size() ? &(*state_)[item.leaf] : nullptr;
@@ -133,8 +134,8 @@ private:
                                          const std::string& name, std::uint32_t index) const {
         check_leaf(leaf, t);
         std::vector<write_item> items;
-        // An item says that the tensor is there, whatever this rank holds of it: where others hold
-        // its elements an empty one is dropped, where nobody does it is missed.
+        // Each rank adds an item for the tensor, even if it holds no elements of it: if other ranks
+        // hold them the empty item is dropped; if none does, the elements are reported missing.
         bool const nothing = t.global_shape.product() == 0, none = t.shards.empty();
         auto const shards = nothing || none ? 1 : t.shards.size();
         for (std::uint32_t n = 0; n < shards; ++n) {
@@ -152,7 +153,7 @@ private:
         return items;
     }
 
-    /// Without elements: of a 0-d tensor, which has no such part, one that it cannot have.
+    /// A box without elements; for a 0-d tensor, where no such box exists, one of rank 1.
     static box no_box(const tensor_leaf& t) {
         auto const rank = std::max<std::size_t>(1, t.global_shape.size());
         return {index_vector(rank, 0), index_vector(rank, 0)};
@@ -169,7 +170,7 @@ private:
                                                                           : "the value '") +
                                         leaf->fqn + "'"});
     }
-    /// The shard that an item's box lies in. A box may be a part of it.
+    /// Returns the shard that contains an item's box.
     static const shard& shard_of(const write_item& item, const tensor_leaf& t) {
         if (item.shard_index >= t.shards.size())
             throw error(errc::invalid_plan,
@@ -187,14 +188,13 @@ private:
         return s;
     }
 
-    /// An item that the user made of a leaf must be of that leaf: one shard's, or a part of it.
+    /// Checks that an item that the user made from a leaf is one shard of it or a region of one.
     void check_own_item(write_item& item, const flat_leaf& leaf, std::uint32_t index,
                         const std::vector<write_item>& usual) const {
         item.leaf = index;
         auto const* t = leaf.tensor();
         if ((t == nullptr) != (item.kind == item_kind::value))
-            refuse(item,
-                   t == nullptr ? "an item of kind object" : "an item of kind tensor or shard",
+            refuse(item, t == nullptr ? "an item of kind value" : "an item of kind tensor or shard",
                    &leaf);
         if (t == nullptr) {
             item.shard_index = usual.front().shard_index;
@@ -210,7 +210,7 @@ private:
         if (!item.region.empty()) (void)shard_of(item, *t);
     }
 
-    /// Notes when an item is memory that this rank saves under another name already.
+    /// Records that an item is memory that this rank already saves under another name.
     void tie(write_item& item, const save_plan& plan) {
         if (item.kind == item_kind::value || item.region.empty() || !item.tied_to.empty()) return;
         auto const view = std::get<const_tensor_view>(resolve(item));
@@ -246,7 +246,7 @@ private:
     const flat_state* state_ = nullptr;
     int rank_ = 0;
     std::deque<value> values_;
-    /// By where the elements lie: the first item made of them, and their strides.
+    /// Keyed by address of the elements: the first item made of them, and their strides.
     std::map<const void*, std::vector<std::pair<std::uint32_t, index_vector>>> first_of_;
 };
 

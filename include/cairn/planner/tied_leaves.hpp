@@ -17,9 +17,9 @@
 
 namespace cairn::detail {
 
-/// Tied weights of a load: one memory under several names. Stored once, it is read once; stored
-/// several times (PyTorch does), the later copies are read beside it and compared, for memory can
-/// hold only one of them.
+/// The tied weights of a load: one memory under several names. Stored once, it is read once; stored
+/// several times (as PyTorch does), the later copies are read into buffers of their own and
+/// compared, because memory can hold only one of them.
 class tied_leaves {
 public:
     void reset(const flat_state& state) {
@@ -27,7 +27,7 @@ public:
         state_ = &state;
     }
 
-    /// Whether the leaf needs no items: what it wants is read under another name.
+    /// Whether the leaf needs no items: its content is read under another name.
     bool is_read_already(std::uint32_t leaf, const tensor_leaf& t, const tensor_metadata& stored) {
         if (!t.writable || t.shards.empty() || t.shards[0].view.empty()) return false;
         auto& firsts = first_of_[t.shards[0].target];
@@ -45,9 +45,9 @@ public:
     /// Whether the leaf's items are only compared.
     bool is_second(std::uint32_t leaf) const { return second_.count(leaf) != 0; }
 
-    /// A part of a second copy has been read.
-    /// @param read    In `memory`; of the stored dtype.
-    /// @param target  The window that it would have gone to.
+    /// Records that a region of a second copy has been read.
+    /// @param read    A view of `memory`; of the stored dtype.
+    /// @param target  The window that would have received it.
     void add(std::uint32_t leaf, std::unique_ptr<std::byte[]> memory, const tensor_view& read,
              const tensor_view& target) {
         copies_.push_back({leaf, std::move(memory), read, target});
@@ -97,7 +97,7 @@ private:
     }
 
     const flat_state* state_ = nullptr;
-    /// By where the elements lie: the first leaves that are loaded there.
+    /// Keyed by address of the elements: the first leaves that are loaded there.
     std::map<const std::byte*, std::vector<std::pair<std::uint32_t, const tensor_metadata*>>>
         first_of_;
     std::map<std::uint32_t, std::uint32_t> second_;  ///< Leaf → the first leaf of that memory.

@@ -17,11 +17,11 @@
 
 namespace cairn::detail {
 
-/// Keys that the checkpoint has and that no rank asks for: found where all plans are known, told to
-/// each rank in a few bytes, for all know the checkpoint's keys.
+/// Keys of the checkpoint that no rank asks for: found on the coordinator, and sent to each rank in
+/// a few bytes, because all ranks know the checkpoint's keys.
 class unexpected_keys {
 public:
-    /// @param candidates  Keys that one of the ranks does not ask for. They outlive this.
+    /// @param candidates  Keys that one of the ranks does not ask for. They must outlive this.
     unexpected_keys(const std::vector<std::string>& candidates, const std::vector<load_plan>& all)
         : keys_(candidates.begin(), candidates.end()) {
         for (auto const& p : all) {
@@ -34,7 +34,8 @@ public:
     std::size_t size() const noexcept { return keys_.size(); }
     std::string first() const { return std::string(*keys_.begin()); }
 
-    /// How many keys in turn are not among them and are, in the order of the metadata. Never empty.
+    /// Encodes runs of keys that alternately are not and are among them, in the order of the
+    /// metadata. Never empty.
     std::string encode(const metadata& m) const {
         wire_writer w;
         std::uint64_t run = 0;

@@ -11,8 +11,8 @@
 
 namespace cairn::detail {
 
-/// A 64-bit hash of a value and about how many bytes it takes: tells whether two ranks hold the
-/// same object without sending it. Equal values have equal hashes; NaN equals itself by its bits.
+/// A 64-bit hash of a value and its approximate size in bytes: shows whether two ranks hold the
+/// same value without sending it. Equal values have equal hashes; a NaN equals itself by its bits.
 class value_digest {
 public:
     explicit value_digest(const value& v) { walk(v, 0); }

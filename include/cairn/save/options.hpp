@@ -16,38 +16,37 @@
 
 namespace cairn {
 
-/// What is done about replicas: parts of tensors that several ranks hold, one of which writes.
+/// How replicas are checked: regions of tensors that several ranks hold, one of which writes them.
 enum class replica_policy : std::uint8_t {
-    trust,    ///< Nothing.
-    sampled,  ///< A little of each is compared, other blocks each time; a difference is a warning.
+    trust,    ///< Not checked.
+    sampled,  ///< A sample of each is compared, different each time; a difference is a warning.
     verify    ///< All of each is compared. A difference is @ref errc::replicas_differ.
 };
 
-/// What `save` and `async_save` can be told besides their parts.
+/// Options of `save` and `async_save`.
 struct save_options {
-    /// Timeout for each exchange; activity of a missing rank (it plans, or its bytes move) restarts
-    /// it. `no_timeout` disables it; a rank that dies is noticed all the same where ranks are
-    /// processes.
+    /// Timeout for each exchange; activity of a missing rank (planning, or bytes moving) restarts
+    /// it. `no_timeout` disables it; if ranks are processes, a rank that dies is detected anyway.
     std::chrono::milliseconds exchange_timeout = std::chrono::minutes(10);
     /// The rank that plans for all and commits. The same on every rank.
     int coordinator = 0;
-    /// Whether replicas are compared. The coordinator's word counts. `sampled` looks at about one
+    /// How replicas are compared. The coordinator's value is used. `sampled` compares about one
     /// byte in 64 of those that a rank writes.
     replica_policy replicas = replica_policy::sampled;
-    /// The same for each tensor; empty: `replicas` for all.
+    /// The policy for each tensor; empty: `replicas` for all.
     std::function<replica_policy(std::string_view fqn)> replicas_of{};
-    torch_writer_options storage{};  ///< For the default writer; a writer of your own has its own.
+    torch_writer_options storage{};  ///< For the default writer; a custom writer has its own.
     planner_options planner{};       ///< For the default planner; likewise.
 };
 
-/// What a save tells its caller on each rank.
+/// The result of a save on each rank.
 struct save_report {
-    std::string save_id{};             ///< 32 hex digits that name this save, in every file of it.
+    std::string save_id{};             ///< 32 hex digits, stored in every file of this save.
     std::uint64_t bytes_written = 0;   ///< By this rank.
     metadata meta{};                   ///< Of the checkpoint; on the coordinator only.
-    std::vector<phase_time> phases{};  ///< How long the ranks took, and who took longest.
-    /// What the writer could not tidy up, which replicas differ, or what a reader of the checkpoint
-    /// should know; on the coordinator only. The checkpoint is complete all the same.
+    std::vector<phase_time> phases{};  ///< How long the ranks took, and which rank took longest.
+    /// Files that could not be removed, replicas that differ, and notes for readers of the
+    /// checkpoint; on the coordinator only. The checkpoint is complete nevertheless.
     std::vector<std::string> warnings{};
 };
 

@@ -17,7 +17,7 @@ namespace cairn::detail {
 /// Fills the locations that ranks wrote to into the metadata of a save, matched by name and box.
 class result_placer {
 public:
-    /// @param m  Outlives this, and keeps its entries.
+    /// @param m  Must outlive this; entries must not be added or removed.
     explicit result_placer(metadata& m) : meta_(m) {
         for (auto& [fqn, entry] : meta_.entries) {
             if (auto* t = std::get_if<tensor_metadata>(&entry))
@@ -57,7 +57,7 @@ public:
         for (auto& [name, size] : results.file_sizes) meta_.file_sizes.emplace(name, size);
     }
 
-    /// @throws error errc::invalid_plan if something was written by nobody.
+    /// @throws error errc::invalid_plan if no rank wrote some chunk or value.
     void check_all_placed() const {
         auto const check = [](const std::string& fqn, const storage_location& at) {
             if (at.file.empty()) {

@@ -15,16 +15,16 @@
 
 namespace cairn::detail {
 
-/// Which blocks of a replica are hashed. All ranks that hold it choose the same: the choice depends
-/// on the save, the name and the box alone.
+/// The blocks of a replica that are hashed. All ranks that hold it choose the same: the choice
+/// depends only on the save, the name and the box.
 struct replica_sample {
     std::uint64_t first = 0;   ///< Block.
     std::uint64_t stride = 1;  ///< In blocks; 1: all of them.
     std::uint32_t block_bytes = 64 << 10;
 
     static replica_sample all() { return {}; }
-    /// About one byte in 64 of what one of `holders` ranks writes, at least one block. Another save
-    /// begins at another block, so that in time all are compared.
+    /// Selects about one byte in 64 of what one of `holders` ranks writes, at least one block. Each
+    /// save starts at a different block, so that in time all are compared.
     static replica_sample some(std::string_view save_id, std::string_view fqn, const box& region,
                                std::uint64_t bytes, std::uint64_t holders) {
         constexpr std::uint32_t block = 1 << 10;

@@ -20,16 +20,16 @@
 #include <utility>
 #include <vector>
 
-/// Whether ranks that hold the same part of a tensor hold the same content. Each hashes its own,
-/// the hashes travel with the results of writing, and the coordinator compares them before it
+/// Checks that ranks which hold the same region of a tensor have the same content. Each rank hashes
+/// its own, the hashes are sent with the write results, and the coordinator compares them before it
 /// commits.
 namespace cairn::detail {
 
-/// One of this rank's items that other ranks hold too.
+/// An item of this rank that other ranks hold too.
 struct held_replica {
-    std::uint32_t item = 0;     ///< Position in the plan that this rank made.
+    std::uint32_t item = 0;     ///< Index in this rank's local plan.
     std::uint64_t holders = 0;  ///< How many ranks hold it.
-    bool whole = false;         ///< All of it is hashed, not a sample.
+    bool whole = false;         ///< Hashed entirely rather than sampled.
 };
 inline std::vector<held_replica> decode_held(wire_reader& r) {
     std::vector<held_replica> held(r.count(2));
@@ -38,13 +38,13 @@ inline std::vector<held_replica> decode_held(wire_reader& r) {
         auto const n = r.varint();
         h.holders = n >> 1;
         h.whole = (n & 1) != 0;
-        if (h.holders == 0) wire_reader::fail("a replica that nobody holds");
+        if (h.holders == 0) wire_reader::fail("a replica without holders");
     }
     return held;
 }
 
-/// The elements of an item in this rank's state; null data where they are not that simply there,
-/// because a planner of the user's makes them.
+/// Returns an item's elements in this rank's state; null data if they are not directly available
+/// because a custom planner produces them.
 inline const_tensor_view elements_of_item(const flat_state& state, const write_item& i) {
     const_tensor_view const none(i.type, i.region.shape, nullptr);
     auto const* t = i.leaf < state.size() ? state[i.leaf].tensor() : nullptr;
@@ -54,13 +54,14 @@ inline const_tensor_view elements_of_item(const flat_state& state, const write_i
     return subview(const_tensor_view(s.view), relative_to(i.region, s.region));
 }
 
-/// Hashes what the coordinator asked for; 0 stands for what cannot be looked at.
+/// Hashes the items that the coordinator requested; 0 for an item that cannot be hashed.
 inline void put_replica_hashes(wire_writer& w, const std::vector<held_replica>& held,
                                const save_plan& local, const flat_state& state,
                                std::string_view save_id) {
     w.varint(held.size());
     for (auto const& h : held) {
-        if (h.item >= local.items.size()) wire_reader::fail("a replica that this rank has not");
+        if (h.item >= local.items.size())
+            wire_reader::fail("a replica that is not in this rank's plan");
         auto const& i = local.items[h.item];
         auto const v = elements_of_item(state, i);
         if (v.data == nullptr) {
@@ -74,11 +75,11 @@ inline void put_replica_hashes(wire_writer& w, const std::vector<held_replica>& 
     }
 }
 
-/// The coordinator's knowledge of who holds replicas of what.
+/// The coordinator's table of replicas and the ranks that hold them.
 class replica_table {
 public:
     replica_table() = default;
-    /// @param local  As the ranks made them; see also `dedup_save_plans`.
+    /// @param local  The ranks' local plans; see also `dedup_save_plans`.
     replica_table(std::span<const save_plan> local, const save_options& options)
         : asked_(local.size()) {
         bool const trusted = !options.replicas_of && options.replicas == replica_policy::trust;
@@ -105,7 +106,7 @@ public:
         }
     }
 
-    /// What one rank is asked for; nothing if there are no replicas.
+    /// Writes the request to one rank; empty if there are no replicas.
     void put(wire_writer& w, std::size_t rank) const {
         auto const& asked = asked_.at(rank);
         w.varint(asked.size());
@@ -114,18 +115,18 @@ public:
             w.varint(h.holders << 1 | std::uint64_t(h.whole));
         }
     }
-    /// What it answered.
+    /// Reads a rank's answer.
     void get(wire_reader& r, std::size_t rank) {
         auto const& asked = asked_.at(rank);
-        if (r.count(8) != asked.size()) wire_reader::fail("another number of hashes");
+        if (r.count(8) != asked.size()) wire_reader::fail("an unexpected number of hashes");
         auto const me = static_cast<int>(rank);
         for (auto const& [h, index] : asked)
             if (auto const hash = r.u64(); hash != 0)
                 replicas_[index].ranks_of[hash].push_back({me, me});
     }
 
-    /// @return a warning for each replica of which a sample differs, of very many the first
-    /// @throws error errc::replicas_differ where one that was hashed whole differs
+    /// @return a warning for each replica whose samples differ, limited to the first ones
+    /// @throws error errc::replicas_differ if one that was hashed entirely differs
     std::vector<std::string> compare() {
         constexpr std::size_t shown = 16;
         std::vector<std::string> warnings;
@@ -160,7 +161,7 @@ private:
         bool whole;
         std::map<std::uint64_t, std::vector<rank_range>> ranks_of;  ///< By hash.
     };
-    /// `on rank 1, other content on ranks 0, 2`: first what the fewest ranks hold.
+    /// `on rank 1, other content on ranks 0, 2`: the smallest group of ranks comes first.
     static std::string who_differs(replica& r) {
         std::vector<std::vector<rank_range>> sides;
         for (auto& [hash, ranks] : r.ranks_of) sides.push_back(ranks);
@@ -176,7 +177,7 @@ private:
         return sides.size() > shown ? s + ", ..." : s;
     }
 
-    /// By rank: what it is asked for, and which replica that is of.
+    /// By rank: the requested items, and the replica that each belongs to.
     std::vector<std::vector<std::pair<held_replica, std::size_t>>> asked_{};
     std::vector<replica> replicas_{};
 };

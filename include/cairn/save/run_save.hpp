@@ -26,20 +26,20 @@ struct save_part_check {
     static constexpr bool is = SavePart<T>;
 };
 
-/// The parts of a save whose types the verb knew. Null: the default.
+/// The parts of a save whose types only the verb knew. Null: the default.
 struct save_parts {
     erased_communicator* ranks = nullptr;
-    bool alone = false;  ///< A `solo` was given: one process is meant.
+    bool alone = false;  ///< A `solo` was passed explicitly.
     erased_save_planner* planner = nullptr;
     erased_storage_writer* writer = nullptr;
     std::optional<erased_store> store{};  ///< For the default writer.
 };
 
-/// The half of `save` that knows no type of the user's.
+/// The part of `save` that does not depend on the user's types.
 CAIRN_DECL save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
                                 const save_options& options, save_parts parts);
 
-/// Runs a save whose leaves (or the reason why there are none) and parts are at hand.
+/// Runs a save with the given leaves (or the reason why there are none) and parts.
 template <class... Parts>
 save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
                      const save_options& options, std::tuple<Parts...>& parts) {

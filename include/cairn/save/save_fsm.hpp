@@ -6,18 +6,18 @@
 
 namespace cairn::detail {
 
-/// The order of a save's steps on one rank, and what follows a failure; no I/O.
+/// The order of a save's steps on one rank, and the reactions to failures; no I/O.
 ///
-/// The shell (`save_job`) carries out the step that `resume` returned and says how it ended.
-/// The invariants, tested by failing each step in turn:
+/// The caller (`save_job`) carries out the step that `resume` returned and reports how it ended.
+/// Invariants, tested by failing each step in turn:
 /// - nothing is written before all ranks agreed on a plan, nothing is committed before all wrote;
 /// - a rank that fails takes part in the next exchange, so that the others learn of it;
-/// - a rank removes its files only while its results are unsent, after a verdict that says the save
-///   failed, or if it failed itself, so that no commit can happen. Otherwise, without a verdict, it
-///   asks the storage (`resolve`) and removes nothing;
-/// - what a checkpoint replaced is removed after its verdict was sent, never before;
+/// - a rank removes its files only while its results are unsent, after a verdict that the save
+///   failed, or if it failed itself, so that no commit is possible. Otherwise, without a verdict,
+///   it queries the storage (`resolve`) and removes nothing;
+/// - a replaced checkpoint is removed after the verdict was sent, never before;
 /// - after a failure the coordinator learns which ranks have removed their files, before it forgets
-///   what these are called.
+///   the files' names.
 class save_fsm {
 public:
     enum class step {
@@ -30,17 +30,17 @@ public:
         exchange_results,    ///< gather
         commit,              ///< coordinator only: metadata last
         exchange_verdict,    ///< broadcast
-        resolve,             ///< no verdict came: ask the storage
+        resolve,             ///< no verdict was received: query the storage
         abandon,             ///< remove what this rank wrote
-        exchange_abandoned,  ///< gather: who has removed it
-        sweep,               ///< coordinator only: remove what is left of this save, or replaced
+        exchange_abandoned,  ///< gather: which ranks have removed their files
+        sweep,               ///< coordinator only: remove the files that this save left or replaced
         done,
     };
     /// How a step ended on this rank.
     enum class event {
         ok,
         failed,     ///< the work failed, here or (after an exchange) on any rank
-        cut_short,  ///< the exchange itself failed: nobody knows what the others did
+        cut_short,  ///< the exchange itself failed: the other ranks' outcomes are unknown
         unknown     ///< a commit that may or may not have happened
     };
 
@@ -48,7 +48,7 @@ public:
 
     step current() const noexcept { return step_; }
     bool succeeded() const noexcept { return step_ == step::done && !failed_; }
-    /// What `sweep` is to be told.
+    /// The argument of `sweep`.
     save_end end() const noexcept { return end_; }
 
     step resume(event e) noexcept {
@@ -69,12 +69,12 @@ public:
                 return go(exchange_global);
             case exchange_global:
                 if (ok) return go(write);
-                // Who was sent no plan writes nothing.
+                // A rank that received no plan writes nothing.
                 end_ = cut && plans_sent_ ? save_end::uncertain : save_end::abandoned;
                 return go(fail(abandon));
             case write: own_failure_ = !ok; return go(exchange_results);
             case exchange_results:
-                // The coordinator alone decides; without all results it decides against.
+                // Only the coordinator decides; without all results the save fails.
                 if (cut) return go(coordinator_ ? fail(abandon) : without_verdict());
                 return go(coordinator_ && ok ? commit : exchange_verdict);
             case commit:
@@ -83,7 +83,7 @@ public:
                 return go(exchange_verdict);
             case exchange_verdict:
                 if (unknown_ || e == event::unknown) return go(resolve);
-                if (committed_) return go(succeed());  // whoever heard of it
+                if (committed_) return go(succeed());  // even if some ranks missed the verdict
                 if (cut) return go(coordinator_ ? fail(abandon) : without_verdict());
                 if (ok) return go(succeed());
                 acknowledge_ = true;
@@ -111,7 +111,7 @@ private:
         end_ = save_end::committed;
         return coordinator_ ? step::sweep : step::done;
     }
-    /// A save of which this rank's part failed cannot be committed.
+    /// A save cannot be committed if this rank's part has failed.
     step without_verdict() noexcept { return own_failure_ ? fail(step::abandon) : step::resolve; }
     step after_failure() const noexcept {
         return coordinator_ && claimed_ ? step::sweep : step::done;
@@ -126,7 +126,7 @@ private:
     bool plans_sent_ = false;
     bool committed_ = false;
     bool unknown_ = false;
-    bool acknowledge_ = false;  ///< All ranks know that the save failed, and say what they removed.
+    bool acknowledge_ = false;  ///< All ranks know of the failure and report what they removed.
 };
 
 }  // namespace cairn::detail

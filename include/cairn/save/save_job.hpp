@@ -23,11 +23,11 @@
 
 namespace cairn::detail {
 
-/// Carries out what `save_fsm` decides, on the calling thread. One rank's part of one save.
+/// Carries out the decisions of `save_fsm` on the calling thread. One rank's part of one save.
 class save_job {
 public:
-    /// All arguments outlive the job.
-    /// @param refused  Why this rank cannot take part; the others are told in its stead.
+    /// All arguments must outlive the job.
+    /// @param refused  Why this rank cannot take part, if so; reported to the other ranks.
     save_job(const flat_state& state, std::exception_ptr refused, const checkpoint_id& id,
              const save_options& options, erased_communicator& comm, erased_save_planner& planner,
              erased_storage_writer& writer)
@@ -40,7 +40,7 @@ public:
         using step = save_fsm::step;
         try {
             while (fsm_.current() != step::done) fsm_.resume(perform(fsm_.current()));
-        } catch (...) {  // no memory left to tell anybody of it: let nobody wait
+        } catch (...) {  // too little memory to report it: the other ranks must not wait
             exchange_.cancel();
             throw;
         }
@@ -66,7 +66,7 @@ private:
             case resolve: return resolve_outcome();
             case abandon:
                 clock_.enter("clean up");
-                // A writer that was not reset still knows the files of the save before this one.
+                // A writer that was not reset still has the files of the previous save.
                 all_removed_ = !begun_ || writer_.abandon();
                 return all_removed_ ? event::ok : event::failed;
             case exchange_abandoned: return acknowledge();
@@ -76,7 +76,7 @@ private:
         return event::failed;
     }
 
-    /// This rank's own work: what it throws goes into the next exchange.
+    /// Runs a step of this rank alone: an exception is sent in the next exchange.
     template <class F>
     event worked(const char* phase, F&& f) {
         clock_.enter(phase);
@@ -89,18 +89,19 @@ private:
             if (f.code == make_error_code(errc::outcome_unknown)) return event::unknown;
         return failures.empty() ? event::ok : event::failed;
     }
-    /// An exchange: returns the failures that everybody now knows of.
+    /// Runs an exchange; returns the failures that all ranks now know.
     template <class F>
     event exchanged(F&& f) {
         try {
             failures_ = f();
             return outcome_of(failures_);
         } catch (...) {
-            // What this rank knows of says more than what became of the group thereby.
+            // The known failures are more informative than the group's failure that they caused.
             failures_ = collect_failures(everybody_);
             if (failures_.empty()) failures_ = mine_.failures;
             failures_.push_back(failure_from(std::current_exception(), exchange_.rank()));
-            // Perhaps only this rank has failed, at what it was sent: the others must not wait.
+            // Possibly only this rank has failed, on a message that it received: the others must
+            // not wait.
             exchange_.cancel();
             return event::cut_short;
         }
@@ -142,10 +143,10 @@ private:
         return encode_save_plan(local_);
     }
 
-    /// Gathers `mine_`; the coordinator keeps everybody's payload.
+    /// Gathers `mine_`; the coordinator keeps all ranks' payloads.
     std::vector<rank_failure> gathered() {
         everybody_ = exchange_.gather(mine_);
-        // Only the coordinator knows; the others learn from what it sends next.
+        // Only the coordinator has them; the others learn from its next message.
         return collect_failures(everybody_);
     }
 
@@ -197,7 +198,7 @@ private:
                 writer_.write_data(plan, items, std::move(done));
             });
         for (auto const& [name, size] : results.file_sizes) report_.bytes_written += size;
-        // The finished plan may differ from the one that was scattered: it goes with the results.
+        // The finished plan may differ from the scattered one: it is sent with the results.
         wire_writer w;
         w.bytes(encode_save_plan(plan));
         w.bytes(encode_write_results(results));
@@ -207,7 +208,8 @@ private:
         return std::move(w.out);
     }
 
-    /// From when the writer may have published, only its word for it says that it has not.
+    /// Commits. Once the writer may have published, only its error code or `committed` can show
+    /// that it has not.
     event commit_or_doubt() {
         bool begun = false;
         auto const e = worked("commit", [&] {
@@ -268,14 +270,15 @@ private:
         try {
             if (writer_.committed(std::as_const(report_.save_id))) return event::ok;
         } catch (...) {
-            lost += "; asked whether it was committed, the storage failed: " +
+            lost += "; the query whether it was committed failed too: " +
                     text_of(std::current_exception());
         }
         failures_ = {in_doubt(std::move(lost))};
         return event::failed;
     }
 
-    /// All ranks know that the save failed; the coordinator learns whether anything is left of it.
+    /// Called when all ranks know that the save failed; the coordinator learns whether files are
+    /// left.
     event acknowledge() {
         try {
             outcome o;
@@ -288,7 +291,7 @@ private:
             return event::cut_short;
         }
     }
-    /// The last step: the outcome is known to all who can know it, and cannot change any more.
+    /// The last step: the outcome is final, and known to all ranks that can learn it.
     event swept() {
         try {
             auto result = await_completion<sweep_result>(
@@ -312,12 +315,12 @@ private:
     erased_storage_writer& writer_;
     save_fsm fsm_;
     bool begun_ = false;        ///< The writer was reset for this save.
-    bool all_removed_ = false;  ///< Of what this rank wrote, after a failure.
+    bool all_removed_ = false;  ///< The files that this rank wrote, after a failure.
     std::string coordinators_id_;
     outcome mine_;
     std::vector<outcome> everybody_;
     std::vector<save_plan> plans_;
-    save_plan local_;              ///< As this rank made it.
+    save_plan local_;              ///< As this rank planned it.
     std::vector<std::byte> sent_;  ///< This rank's part of the global plan.
     replica_table replicas_;
     metadata meta_;

@@ -13,14 +13,14 @@
 namespace cairn {
 namespace detail {
 
-/// What an aggregate is made of, in the end.
+/// Total size of an aggregate's scalars, and whether there are pointers among them.
 struct scalars_found {
     std::size_t bytes = 0;
     bool pointers = false;
 };
 
-/// Becomes whatever scalar is initialised, and notes it. It becomes nothing else, so that braces
-/// are elided down to the scalars of nested structs and arrays.
+/// Converts to whatever scalar is initialised and notes its size. It converts to nothing else, so
+/// that braces are elided down to the scalars of nested structs and arrays.
 struct noted_scalar {
     scalars_found* found;
 
@@ -42,7 +42,7 @@ constexpr bool takes_scalars(std::index_sequence<Is...>) {
 
 inline constexpr std::size_t most_scalars = 4096;
 
-/// How many scalars there are; beyond @ref most_scalars, some more than that.
+/// The number of scalars; beyond @ref most_scalars only a lower bound.
 template <class T, std::size_t Low = 0, std::size_t High = 1>
 constexpr std::size_t count_scalars() {
     if constexpr (High > Low + 1 && !takes_scalars<T>(std::make_index_sequence<High>())) {
@@ -73,7 +73,7 @@ constexpr scalars_found scalars_of(std::index_sequence<Is...>) {
 template <class T>
 constexpr scalars_found scalars_of() {
     constexpr auto n = count_scalars<T>();
-    // Too many, or a member that needs something else: nothing is known.
+    // Too many, or a member that needs another initialiser: unknown.
     if constexpr (n > most_scalars || !takes_scalars<T>(std::make_index_sequence<n>()))
         return {0, false};
     else
@@ -82,9 +82,9 @@ constexpr scalars_found scalars_of() {
 
 }  // namespace detail
 
-/// Whether the bytes of an object say all of it, in another process too: no pointers, no padding.
-/// Aggregates of at most 4096 numbers are looked at; of a union, the first member. A class with
-/// private members cannot be: specialise this for one that you know, such as
+/// Whether the bytes of an object are its complete value, in another process too: no pointers, no
+/// padding. Aggregates of at most 4096 numbers are inspected; of a union, the first member. A class
+/// with private members cannot be inspected; specialise this for one that you know, e.g.
 /// `template <> inline constexpr bool cairn::plain_bytes<std::mt19937> = true;`.
 template <class T>
 inline constexpr bool plain_bytes = [] {
@@ -99,32 +99,32 @@ inline constexpr bool plain_bytes = [] {
 namespace detail {
 
 CAIRN_DECL value value_of_bytes(const void* object, std::size_t size);
-/// @throws error errc::kind_mismatch, or errc::shape_mismatch for another number of bytes
+/// @throws error errc::kind_mismatch, or errc::shape_mismatch for a different number of bytes
 CAIRN_DECL void set_bytes(void* object, std::size_t size, const value& v);
 
 }  // namespace detail
 
-/// An object that is saved and loaded as its bytes; made by @ref as_bytes.
+/// An object that is saved and loaded as its bytes. Created by @ref as_bytes.
 template <class T>
 struct bytes_reference {
     T* object;
 
     value get() const { return detail::value_of_bytes(object, sizeof(T)); }
-    /// @throws error errc::kind_mismatch, or errc::shape_mismatch for another number of bytes
+    /// @throws error errc::kind_mismatch, or errc::shape_mismatch for a different number of bytes
     void set(const value& v) const requires(!std::is_const_v<T>) {
         detail::set_bytes(object, sizeof(T), v);
     }
 };
 
-/// A trivially copyable object as a value of a state dict: its bytes, which a load writes back. For
-/// what only this program reads again, such as the state of a random number generator. PyTorch sees
-/// `bytes`.
+/// Stores a trivially copyable object as a value of a state dict: its bytes, which a load writes
+/// back. For data that only this program reads, such as the state of a random number generator.
+/// PyTorch sees `bytes`.
 ///
 ///     cairn::state_dict state{{"rng", cairn::per_rank(cairn::as_bytes(rng))}};
 ///
-/// Refused when you compile: pointers, which mean nothing in another process, and padding, whose
-/// bytes may be anything, so that equal objects would differ. See @ref plain_bytes.
-/// @param object  Outlives what is done with the state. A const one can only be saved.
+/// Rejected at compile time: pointers, which mean nothing in another process, and padding, whose
+/// bytes are indeterminate, so that equal objects would differ. See @ref plain_bytes.
+/// @param object  Must outlive the use of the state. A const object can only be saved.
 template <class T>
 bytes_reference<T> as_bytes(T& object) {
     using plain = std::remove_const_t<T>;
@@ -146,7 +146,7 @@ bytes_reference<T> as_bytes(T& object) {
     }
     return {std::addressof(object)};
 }
-/// A temporary cannot take what is loaded.
+/// A temporary cannot be loaded into.
 template <class T>
 void as_bytes(const T&&) = delete;
 

@@ -26,8 +26,8 @@ namespace detail {
 template <class T>
 concept Arithmetic = std::is_arithmetic_v<T>;
 
-/// A number in another type: whole numbers exactly, to floating point rounded. Nothing if it does
-/// not fit.
+/// Converts a number to another type: whole numbers exactly, to floating point with rounding.
+/// Returns nullopt if it does not fit.
 template <Arithmetic To, Arithmetic From>
 std::optional<To> number_as(From from) {
     if constexpr (std::same_as<To, From>) {
@@ -85,24 +85,24 @@ To number_or_throw(From from, const char* whose) {
                  .found = number_text(from)});
 }
 
-/// Shows the number as it is now.
+/// Writes the current number into its tensor.
 CAIRN_DECL void refresh(shown_number& n);
 
-/// A leaf for a number, with memory of its own.
+/// Creates a leaf for a number, with memory of its own.
 CAIRN_DECL tensor_leaf show(std::shared_ptr<const conversion> how, dtype type);
 
-/// Gives what was loaded into the memory to the number, if it differs.
-/// @return What takes it back; empty if there was nothing to do.
+/// Copies a loaded element to the number if it differs.
+/// @return A function that restores the old number; empty if nothing changed.
 CAIRN_DECL std::function<void()> give_back(const std::shared_ptr<shown_number>& n);
 
-/// The same for all numbers of a state that a load has filled.
+/// Does this for all numbers of a state that a load has filled.
 /// @throws error naming the tensor
 CAIRN_DECL void give_back(flat_state& state);
 
 }  // namespace detail
 
-/// A number that the program keeps in one type and checkpoints hold in another, as a 0-d tensor;
-/// made by @ref converted.
+/// A number that the program keeps in one type and checkpoints hold in another, as a 0-d tensor.
+/// Created by @ref converted.
 template <Element Shown>
 class converted_number {
 public:
@@ -126,21 +126,21 @@ struct tensor_traits<converted_number<Shown>> {
     static bool writable(const converted_number<Shown>& n) { return n.leaf().writable; }
 };
 
-/// A number of the program's, saved and loaded as a 0-d tensor of another type: PyTorch keeps an
-/// optimizer's `step` as a float32 tensor, and the number of batches that a norm has seen as an
-/// int64 one. For state dicts, `v.buffer`, and the state given to `v.parameter`.
+/// Stores a number as a 0-d tensor of another type: PyTorch keeps an optimizer's `step` as a
+/// float32 tensor, and the number of batches that a norm has seen as an int64 one. For state dicts,
+/// `v.buffer`, and the state passed to `v.parameter`.
 ///
 ///     v.parameter(*p.tensor, {{"step", cairn::converted<float>(p.step)}, {"exp_avg", p.m}});
 ///
-/// It is read whenever a verb begins, and set when a load, or `set_state_dict`, has brought another
-/// one. To an integer, whole numbers within its range convert, and no others; to floating point,
-/// numbers are rounded: float32 counts exactly to 2^24. A loaded number that does not fit is
-/// errc::dtype_mismatch. One number may be shown several times (a step for each parameter): it is
+/// The number is read when a verb begins, and written when a load or `set_state_dict` has a
+/// different one. Only whole numbers within its range convert to an integer; conversion to floating
+/// point rounds: float32 counts exactly to 2^24. A loaded number that does not fit is
+/// errc::dtype_mismatch. One number may appear several times (a step for each parameter): it is
 /// stored once, and tensors of a checkpoint that differ are errc::invalid_state, as for a tied
 /// weight.
 ///
 /// @tparam Shown  The element type in checkpoints.
-/// @param kept    Outlives what is done with the state. A const one can only be saved.
+/// @param kept    Must outlive the use of the state. A const number can only be saved.
 template <Element Shown, detail::Arithmetic Kept>
 requires detail::Arithmetic<Shown> converted_number<Shown> converted(Kept& kept) {
     using plain = std::remove_const_t<Kept>;
@@ -160,15 +160,15 @@ requires detail::Arithmetic<Shown> converted_number<Shown> converted(Kept& kept)
         };
     return converted_number<Shown>(std::move(how));
 }
-/// A temporary cannot take what is loaded.
+/// A temporary cannot be loaded into.
 template <Element Shown, detail::Arithmetic Kept>
 void converted(const Kept&&) = delete;
 
-/// The same through functions, for a number that is no plain variable.
+/// Overload with functions, for a number that is not a plain variable.
 ///
 /// @param get  Returns the number as a `Shown`.
-/// @param set  Called with a loaded `Shown` that differs from what `get` returned; throws, and
-///             changes nothing, when it does not fit. Called with the former one to take it back
+/// @param set  Called with a loaded `Shown` that differs from what `get` returned. Throws, and
+///             changes nothing, if it does not fit. Called with the old value to undo the change
 ///             when something else fails.
 template <Element Shown, std::invocable<> Get, std::invocable<Shown> Set>
 requires std::convertible_to<std::invoke_result_t<Get&>, Shown> converted_number<Shown> converted(

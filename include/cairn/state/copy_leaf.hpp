@@ -11,32 +11,32 @@
 
 namespace cairn::detail {
 
-/// A copy of this rank's part of a tensor, laid out alike, in host memory of its own.
+/// Copies this rank's shards of a tensor, with the same layout, into host memory of their own.
 CAIRN_DECL std::shared_ptr<tensor_leaf> clone_leaf(const tensor_leaf& from);
 
 /// Checks that one tensor can be copied to another.
 /// @throws error naming `fqn`
 CAIRN_DECL void check_alike(const std::string& fqn, const tensor_leaf& from, const tensor_leaf& to);
 
-/// Whether two leaves are windows on the same elements, so that there is nothing to copy.
+/// Whether two leaves are views of the same elements, so that there is nothing to copy.
 CAIRN_DECL bool same_memory(const tensor_leaf& a, const tensor_leaf& b);
 
-/// One stretch of a copy from one layout to another.
+/// One contiguous piece of a copy from one layout to another.
 struct copied_piece {
     const_tensor_view from;
     tensor_view to;
 };
 
-/// How `to` is filled from what `from` holds on this rank; the layouts may differ. Nothing when
-/// both are the same memory. Copying the pieces cannot fail.
-/// @throws error errc::shape_mismatch, dtype_mismatch, or invalid_state when `from` has not all
-/// that `to` wants or one of them cannot be copied.
+/// Returns the pieces by which `to` is filled from what `from` holds on this rank; the layouts may
+/// differ. Empty when both are the same memory. Copying the pieces cannot fail.
+/// @throws error errc::shape_mismatch, dtype_mismatch, or invalid_state when `from` lacks elements
+/// of `to` or one of them cannot be copied.
 CAIRN_DECL std::vector<copied_piece> pieces_to_copy(const std::string& fqn, const tensor_leaf& from,
                                                     const tensor_leaf& to);
 
 CAIRN_DECL void copy_leaf(const std::string& fqn, const tensor_leaf& from, const tensor_leaf& to);
 
-/// Whether two tensors hold the same bits wherever both hold something on this rank.
+/// Whether two tensors hold the same bits in every element that this rank holds of both.
 CAIRN_DECL bool same_content(const tensor_leaf& a, const tensor_leaf& b);
 
 }  // namespace cairn::detail

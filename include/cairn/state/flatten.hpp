@@ -16,11 +16,11 @@
 
 namespace cairn {
 
-/// The leaves of a state, and what keeps them alive.
+/// The leaves of a state, and the owners of their memory.
 struct flattened {
     flat_state leaves{};
 
-    /// Tells every Stateful that it is filled, inner ones first.
+    /// Calls `load_state_dict` of every Stateful, inner ones first.
     void notify_loaded();
 
     std::vector<state_dict> keep{};
@@ -28,15 +28,16 @@ struct flattened {
 };
 
 namespace detail {
-/// Adds the leaves of a state dict that outlives them.
+/// Adds the leaves of a state dict, which must outlive them.
 CAIRN_DECL void add_leaves(flattened& to, const state_dict& d);
 }  // namespace detail
 
-/// The leaves of a state dict; DCP's `flatten_state_dict`.
-/// @throws error errc::invalid_state for two entries of one flat name and for keys without a name.
+/// Returns the leaves of a state dict; DCP's `flatten_state_dict`.
+/// @throws error errc::invalid_state for two entries with one flat name and for keys without a
+/// name.
 CAIRN_DECL flattened flatten(state_dict& d);
 CAIRN_DECL flattened flatten(const state_dict& d);
-/// The leaves of a Stateful, whose `state_dict()` is called once.
+/// Returns the leaves of a Stateful, whose `state_dict()` is called once.
 template <Stateful S>
 requires(!std::same_as<std::remove_cvref_t<S>, state_dict>) flattened flatten(S& s) {
     flattened f;

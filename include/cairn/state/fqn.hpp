@@ -11,24 +11,24 @@
 
 namespace cairn {
 
-/// How the names of a module tree become FQNs: what wrappers add is taken away, so that a wrapped
-/// and a plain model name their parameters alike; DCP's `_get_fqns`.
+/// Rules that turn names of a module tree into FQNs. What wrappers add is removed, so that a
+/// wrapped and a plain model give their parameters the same names; DCP's `_get_fqns`.
 struct fqn_rules {
-    /// Parts that are dropped wherever they stand.
+    /// Components that are dropped at any position.
     std::vector<std::string> wrappers = usual_wrappers();
-    /// Parts that are dropped, once, at the front of what is left: DistributedDataParallel's.
-    /// Elsewhere `module` may well be a name that somebody chose.
+    /// Components that are dropped once, at the front of the rest: DistributedDataParallel's.
+    /// Elsewhere, `module` may be a name that the user chose.
     std::vector<std::string> outermost = usual_outermost();
     /// Your own rule, applied last; empty: none.
     std::function<std::string(std::string)> rename{};
 
-    // Functions, because g++ 12 crashes on lists here when such options stand in braces in a
+    // Functions, because g++ 12 crashes on lists here when such options are written in braces in a
     // template.
     static std::vector<std::string> usual_wrappers();
     static std::vector<std::string> usual_outermost();
 };
 
-/// @param name  Parts joined by dots, as the module tree has them.
+/// @param name  Components joined by dots, as in the module tree.
 CAIRN_DECL std::string canonical_fqn(std::string_view name, const fqn_rules& rules);
 
 }  // namespace cairn

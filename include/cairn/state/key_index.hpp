@@ -11,19 +11,19 @@
 
 namespace cairn::detail {
 
-/// A secret of this process, so that nobody can write a checkpoint whose keys all collide.
+/// Returns a random number of this process, so that no checkpoint can make all keys collide.
 CAIRN_DECL std::uint64_t hash_seed() noexcept;
 
-/// Differs from run to run; never stored or sent.
+/// Returns a hash that differs from run to run; never stored or sent.
 CAIRN_DECL std::uint32_t hash_of(std::string_view key) noexcept;
 
-/// Where keys stand in a list that only grows. Holds hashes and positions, no keys: whoever has the
-/// list compares. 8 bytes a slot, at most half of the slots taken.
+/// Maps keys to their positions in a list that only grows. Holds hashes and positions but no keys:
+/// the owner of the list compares. 8 bytes per slot, at most half of the slots used.
 class key_index {
 public:
     static constexpr std::size_t npos = static_cast<std::size_t>(-1);
 
-    /// @param is_at  Whether the key that is looked for stands at a position.
+    /// @param is_at  Whether the key in question is at a position.
     /// @return The position, or npos.
     template <class IsAt>
     std::size_t find(std::uint32_t hash, IsAt&& is_at) const {
@@ -34,13 +34,13 @@ public:
             if (s.hash == hash && is_at(std::size_t{s.position} - 1)) return s.position - 1;
         }
     }
-    /// @pre The key is not there yet.
+    /// @pre The key is not in the index yet.
     void add(std::uint32_t hash, std::size_t position);
 
 private:
     struct slot {
         std::uint32_t hash = 0;
-        std::uint32_t position = 0;  ///< From 1; 0: free.
+        std::uint32_t position = 0;  ///< Counted from 1; 0: free.
     };
 
     std::size_t mask() const noexcept { return slots_.size() - 1; }

@@ -16,7 +16,7 @@
 
 namespace cairn::detail {
 
-/// A leaf of one shard, which is the whole.
+/// Returns a leaf with one shard, which is the whole tensor.
 CAIRN_DECL std::shared_ptr<tensor_leaf> leaf_of(const tensor_view& view, bool writable);
 CAIRN_DECL std::shared_ptr<tensor_leaf> leaf_of(const const_tensor_view& view, bool writable);
 CAIRN_DECL std::shared_ptr<tensor_leaf> copy_of(const tensor_leaf& leaf);
@@ -55,8 +55,8 @@ inline constexpr bool is_converted_number = false;
 template <class Shown>
 inline constexpr bool is_converted_number<converted_number<Shown>> = true;
 
-/// A tensor or sharded tensor, seen through its traits once: borrowed if it is an lvalue, owned
-/// from here on if not.
+/// Reads a tensor or sharded tensor through its traits, once. An lvalue is borrowed, an rvalue is
+/// moved in.
 template <class T>
 std::shared_ptr<tensor_leaf> make_leaf(T&& t) {
     using plain = std::remove_cvref_t<T>;

@@ -26,15 +26,15 @@ namespace cairn {
 class node;
 class state_dict;
 
-/// Nodes by position: a list of a state dict.
+/// A list of a state dict: nodes by position.
 using state_list = std::vector<node>;
 
 namespace detail {
 
-/// A value of the state: owned here, or reached by reference.
+/// A value of the state, owned here or held by reference.
 struct value_node {
     value owned{};
-    value* tree = nullptr;  ///< Where the value lies, if it lies somewhere as a `value`.
+    value* tree = nullptr;  ///< The value itself, if it exists as a `value`.
     std::function<value()> get{};
     std::function<void(const value&)> set{};    ///< Empty: read-only.
     std::function<void(const value&)> check{};  ///< Throws what `set` would; changes nothing.
@@ -75,10 +75,10 @@ inline constexpr bool is_bytes_reference<bytes_reference<T>> = true;
 
 /// One entry of a state dict: a nested dict, a list, a tensor, a value, or a Stateful.
 ///
-/// Made from whatever the state holds. Tensors, sharded tensors and Statefuls that are lvalues are
-/// borrowed and must outlive the verb; rvalues are moved in. Values are copied; a scalar that a
-/// load shall write into is given as `std::ref(step)`, a struct as `cairn::as_bytes(rng)`. Copies
-/// of a node share what it holds.
+/// Made from anything that a state may hold. Tensors, sharded tensors and Statefuls that are
+/// lvalues are borrowed and must outlive the verb; rvalues are moved in. Values are copied; pass a
+/// scalar that a load should write into as `std::ref(step)`, a struct as `cairn::as_bytes(rng)`.
+/// Copies of a node share its content.
 class node {
 public:
     using content =
@@ -101,7 +101,7 @@ public:
             "cairn::value(x) to be saved as it is now");
     }
 
-    /// A tensor that was already seen through its traits.
+    /// Constructs a node from a tensor whose traits were read already.
     node(std::shared_ptr<tensor_leaf> leaf);
 
     bool is_dict() const noexcept { return c_.index() == 1; }
@@ -109,22 +109,23 @@ public:
     bool is_tensor() const noexcept { return c_.index() == 3; }
     bool is_value() const noexcept { return c_.index() == 4; }
 
-    /// @throws error errc::kind_mismatch when it is something else
+    /// @throws error errc::kind_mismatch if it is something else
     state_dict& as_dict() const;
     state_list& as_list() const;
-    /// A number that is kept in another type is shown as it is now.
+    /// Returns the tensor; a number kept in another type is refreshed first.
     const tensor_leaf& as_tensor() const;
-    /// The value as it is now; after a load, the loaded one.
+    /// Returns the current value; after a load, the loaded one.
     value as_value() const;
-    /// Gives a value to what is held, or to what is referred to.
+    /// Sets the value held or referred to.
     /// @throws error errc::invalid_state if it can only be saved
     void assign(const value& v) const;
 
-    /// Throws what @ref assign would throw, as far as that is known before, and changes nothing.
+    /// Throws what @ref assign would throw, as far as that can be checked in advance, and changes
+    /// nothing.
     void check(const value& v) const;
 
-    /// Keys under which a checkpoint may have this entry where it lacks the entry's own: a weight
-    /// that is tied to another, and what an optimizer keeps for it.
+    /// Keys to look up if a checkpoint lacks the entry's own: those of a weight tied to this one,
+    /// and of the optimizer state kept for it.
     std::span<const std::string> other_keys() const noexcept {
         return others_ ? std::span<const std::string>(*others_) : std::span<const std::string>();
     }
@@ -143,7 +144,7 @@ private:
     static node of(std::shared_ptr<detail::value_node> o);
     static node of(std::shared_ptr<detail::stateful_node> s);
     static node of_owned(value v);
-    /// @throws error errc::invalid_state where that makes no sense
+    /// @throws error errc::invalid_state if `inner` cannot be per rank
     static node of_each_rank(node inner);
     template <class T>
     static std::shared_ptr<detail::value_node> make_reference(T& t);

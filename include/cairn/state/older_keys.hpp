@@ -10,18 +10,18 @@
 
 namespace cairn::detail::older_keys {
 
-/// Python's `str(key)`; nothing for keys that no state dict has.
+/// Returns Python's `str(key)`; nullopt for keys that cannot occur in a state dict.
 CAIRN_DECL std::optional<std::string> key_name(const value& key);
 
 /// Whether every value of a list of values can be loaded into.
 CAIRN_DECL bool assignable(const state_list& l);
 
-/// Gives one loaded object to all that it stands for.
-/// @param only_check  Changes nothing; throws as far as is known what it would throw.
-/// @throws error errc::kind_mismatch, errc::missing_key or errc::invalid_state where it does not
-/// fit
+/// Assigns one loaded value to everything that it stands for.
+/// @param only_check  Changes nothing; throws what an assignment would throw, as far as that can be
+///                    checked in advance.
+/// @throws error errc::kind_mismatch, errc::missing_key or errc::invalid_state if it does not fit
 CAIRN_DECL void assign(const node& n, const value& v, bool only_check);
-/// What only the loaded object has is left out: it has no place to go.
+/// Assigns a loaded mapping. Keys that `d` lacks are ignored.
 CAIRN_DECL void assign(const state_dict& d, const value& v, bool only_check = false);
 CAIRN_DECL void assign(const state_list& l, const value& v, bool only_check = false);
 

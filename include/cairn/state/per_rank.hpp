@@ -19,27 +19,27 @@ struct per_rank_t {
 
 namespace detail {
 
-/// A variable whose meaning is not said: would its value be saved, or should it be loaded into?
+/// A variable whose use is ambiguous: should its value be saved, or should it be loaded into?
 template <class T>
 concept AmbiguousScalar =
     std::is_lvalue_reference_v<T> && !std::is_const_v<std::remove_reference_t<T>> &&
     (std::is_arithmetic_v<std::remove_cvref_t<T>> ||
      std::same_as<std::remove_cvref_t<T>, std::string>);
 
-/// Tensors that are lvalues are borrowed; all else is copied or moved, as `std::ref` is.
+/// Tensors that are lvalues are borrowed; everything else is copied or moved, like `std::ref`.
 template <class T>
 using held_per_rank =
     std::conditional_t<std::is_lvalue_reference_v<T> && Tensor<T>, T, std::decay_t<T>>;
 
 }  // namespace detail
 
-/// What each rank has its own of: random state, a data position, a tensor that is no part of a
-/// sharded one. A value is given by value, as `std::ref` or as `as_bytes`; a tensor that is an
-/// lvalue is borrowed.
+/// Marks an entry of which each rank has its own: random state, a data position, a tensor that is
+/// not part of a sharded one. Pass a value by value, as `std::ref` or as `as_bytes`; a tensor that
+/// is an lvalue is borrowed.
 ///
-/// Kept under its name and the rank, `rng.3`, so that PyTorch sees ordinary values and tensors, and
-/// given back by rank; `planner_options::per_rank_source` says whose to take when another number of
-/// ranks loads.
+/// Stored under its name and the rank, `rng.3`, so that PyTorch sees ordinary values and tensors,
+/// and loaded by rank. `planner_options::per_rank_source` selects the source when a different
+/// number of ranks loads.
 template <class T>
 per_rank_t<detail::held_per_rank<T>> per_rank(T&& t) {
     static_assert(!detail::AmbiguousScalar<T>,

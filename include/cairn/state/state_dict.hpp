@@ -18,8 +18,9 @@
 
 namespace cairn {
 
-/// Named parts of a state, in the order in which they were added: what a program saves, or what a
-/// load fills. Small: it borrows tensors, and copies share what they hold. Keys are found by hash.
+/// Named entries of a state, in the order in which they were added: what a program saves, or what a
+/// load fills. Cheap to copy: tensors are borrowed, and copies share their content. Keys are found
+/// by hash.
 class state_dict {
 public:
     struct entry;
@@ -33,8 +34,8 @@ public:
     ~state_dict();
     state_dict(std::initializer_list<entry> entries);
 
-    /// The node under a key, made when there is none. A reference to a node holds until a key is
-    /// added.
+    /// Returns the node under a key; creates one if there is none. The reference is valid until a
+    /// key is added.
     node& operator[](std::string_view key);
     node* find(std::string_view key);
     const node* find(std::string_view key) const;
@@ -47,10 +48,10 @@ public:
     auto end() const noexcept { return items_.end(); }
 
 private:
-    /// So many keys are compared one by one, and are not in the index.
+    /// Up to this many keys are compared one by one and are not in the index.
     static constexpr std::size_t few = 16;
 
-    /// @pre There is no such key.
+    /// @pre The key does not exist.
     node& add(std::string key, node n);
 
     storage items_;
@@ -75,7 +76,7 @@ std::shared_ptr<detail::value_node> node::make_reference(T& t) {
         o->set = [&t](const value& v) { value_traits<plain>::from_value(t, v); };
         if constexpr (std::copy_constructible<plain> && !std::same_as<T, value>)
             o->check = [&t](const value& v) {
-                plain copy(t);  // what there is may decide what fits
+                plain copy(t);  // from_value may depend on the current content
                 value_traits<plain>::from_value(copy, v);
             };
         if constexpr (std::same_as<T, value>) o->tree = std::addressof(t);

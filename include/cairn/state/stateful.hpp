@@ -11,7 +11,7 @@ namespace cairn {
 
 class state_dict;
 
-/// An object of the user's that knows its own state; DCP's `Stateful`.
+/// A user's object that provides its own state; DCP's `Stateful`.
 ///
 /// Given `s` of type `S&` and `d` a `const state_dict&`:
 ///
@@ -21,13 +21,15 @@ class state_dict;
 /// | `s.load_state_dict(d)` | any                         | they are filled; rebuild what follows |
 ///
 /// **Semantics**
-/// - *Lifetime*: the verb keeps what `state_dict()` returned until it ends. Memory that its views
-///   and references point to outlives the verb.
+/// - *Lifetime*: the verb keeps the result of `state_dict()` until it ends. Memory that its views
+///   and references point to must outlive the verb.
 /// - *Calls*: `state_dict()` once, inside the initiating call. `load_state_dict()` once, after a
-///   load has succeeded on all ranks, with the very dictionary that was filled: values that were
-///   given by value have their loaded ones there.
-/// - *Nesting*: a `Stateful` may be a value inside a state dict; inner ones are told before outer.
-/// - *Errors*: what either throws ends the verb on all ranks (`state_dict()`) or on this one.
+///   load has succeeded on all ranks, with the same dictionary that was filled: entries that were
+///   passed by value hold the loaded values.
+/// - *Nesting*: a `Stateful` may be an entry of a state dict; inner ones are called before outer
+///   ones.
+/// - *Errors*: an exception from `state_dict()` ends the verb on all ranks, one from
+///   `load_state_dict()` on this rank.
 ///
 /// Not required: copying, default construction, thread safety.
 /// **Archetype**: `archetype::stateful`.

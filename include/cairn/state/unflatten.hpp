@@ -10,10 +10,10 @@
 
 namespace cairn {
 
-/// Puts a leaf where its path leads, making the levels that are missing; DCP's `set_element`.
-/// @param holes  How many list positions may be made that no leaf is put at; counted down.
-/// @throws error errc::corrupt when paths contradict each other, are nested too deep, or would make
-/// long lists of nothing
+/// Adds a leaf at a path and creates the missing levels; DCP's `set_element`.
+/// @param holes  How many list positions without a leaf may be created; decremented.
+/// @throws error errc::corrupt if paths contradict each other, are nested too deep, or would create
+/// long lists of empty positions
 CAIRN_DECL void set_element(state_dict& tree, const key_path& path, node leaf, std::size_t& holes);
 CAIRN_DECL void set_element(state_dict& tree, const key_path& path, node leaf);
 

@@ -16,9 +16,10 @@
 
 namespace cairn {
 
-/// How a C++ object becomes a plain value and back. Specialise it for scalars and small structs of
-/// your own that a state dict refers to with `std::ref`. Where the type can be copied, a load first
-/// tries `from_value` on a copy: a value that does not fit is then known before anything changes.
+/// Converts a C++ object to a plain value and back. Specialise it for scalars and small structs of
+/// your own that a state dict refers to with `std::ref`. If the type is copyable, a load first
+/// tries `from_value` on a copy, so that a value that does not fit is detected before anything
+/// changes.
 template <class T>
 struct value_traits;
 
@@ -44,7 +45,7 @@ struct value_traits<std::vector<std::byte>> {
     static void from_value(std::vector<std::byte>& b, const value& v);
 };
 
-/// A type that a state dict can hold by reference as an object.
+/// A type that a state dict can hold by reference as a value.
 template <class T>
 concept ValueLike = requires(T& t, const T& c, const value& v) {
     { value_traits<T>::to_value(c) } -> std::convertible_to<value>;
@@ -63,7 +64,7 @@ struct value_traits<std::optional<T>> {
         value_traits<T>::from_value(*o, v);
     }
 };
-/// A tuple of two, as Adam's `betas`.
+/// A tuple of two, such as Adam's `betas`.
 template <ValueLike A, ValueLike B>
 struct value_traits<std::pair<A, B>> {
     static value to_value(const std::pair<A, B>& p) {
@@ -81,7 +82,7 @@ struct value_traits<std::pair<A, B>> {
         value_traits<B>::from_value(p.second, (*items)[1]);
     }
 };
-/// The same for `std::tuple`, of any length.
+/// `std::tuple`, of any length.
 template <ValueLike... Ts>
 struct value_traits<std::tuple<Ts...>> {
     static value to_value(const std::tuple<Ts...>& t) {

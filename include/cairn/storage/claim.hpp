@@ -21,18 +21,20 @@
 
 namespace cairn::detail {
 
-/// The coordinator's hold on the place of one checkpoint, from the first look to the last removal.
+/// The coordinator's claim on the place of one checkpoint, from the first check to the last
+/// removal.
 ///
-/// Rules (docs/decisions/0004-commit.md): data files are always new; what stood there stays whole
-/// until the new metadata has replaced the old one; whatever may be left behind is listed in an
-/// intent until it is known to be gone.
+/// Rules (docs/decisions/0004-commit.md): data files are always new; an existing checkpoint stays
+/// complete until the new metadata has replaced its own; files that may be left over are listed in
+/// an intent until they are known to be removed.
 template <ObjectStore Store>
 class claim {
 public:
-    /// @param names  What the save would like to call its files.
-    /// @return The names it gets: as they are where nothing of a checkpoint stands, else with the
+    /// @param names  The preferred names of the save's files.
+    /// @return The names to use: unchanged if the place contains no checkpoint, otherwise with the
     /// save id.
-    /// @throws error errc::already_exists if `overwrite` is off and a checkpoint stands there.
+    /// @throws error errc::already_exists if `overwrite` is off and the place contains a
+    /// checkpoint.
     std::vector<std::string> take(Store& store, const std::string& save_id,
                                   std::vector<std::string> names, bool overwrite) {
         start_ = store.tag(metadata_name);
@@ -55,24 +57,24 @@ public:
         bool const plain = place_is_free(store, names);
         intent_.names = plain ? names : with_ids();
         store.publish(name_, intent_.encode(), std::nullopt);
-        if (plain && !place_is_free(store, names)) {  // somebody else came at the same moment
+        if (plain && !place_is_free(store, names)) {  // another save took the place concurrently
             intent_.names = with_ids();
             store.publish(name_, intent_.encode(), std::nullopt);
         }
         return intent_.names;
     }
 
-    /// Replaces the metadata, durably and only if nobody else did since `take`; from then on the
+    /// Replaces the metadata, durably and only if it has not changed since `take`; from then on the
     /// checkpoint exists.
     /// @throws error errc::outcome_unknown if the new metadata may be in place; any other error
-    /// says that it is not, and never will be.
+    /// means that it is not, and never will be.
     void publish(Store& store, byte_span bytes) {
         definite([&] {
             if (store.tag(name_).text.empty())
                 throw error(errc::concurrent_save,
                             {.file = store.describe(name_),
                              .expected = "this save's intent",
-                             .found = "none: another save took this one for dead and removed it",
+                             .found = "none: another save presumed this one dead and removed it",
                              .remedy = "save again"});
         });
         try {
@@ -84,15 +86,15 @@ public:
         }
     }
 
-    /// Whether this is the metadata that `take` found there for this save, so that nobody has
-    /// replaced it.
+    /// Whether this is the metadata that `take` found for this save, i.e. it has not been replaced
+    /// since.
     bool found(const object_tag& now, const std::string& save_id) const {
         return intent_.save_id == save_id && now == start_;
     }
 
-    /// After `publish`: removes what nothing refers to any more.
-    /// @param standing  The files of the checkpoint that was published.
-    /// @return What could not be done, as warnings.
+    /// After `publish`: removes files that are no longer referenced.
+    /// @param standing  The files of the published checkpoint.
+    /// @return Warnings about what could not be done.
     std::vector<std::string> sweep(Store& store, const std::set<std::string>& standing,
                                    cairn::activity* activity) {
         leftovers<Store> old(store, standing, activity);
@@ -103,7 +105,7 @@ public:
         return old.take_warnings();
     }
 
-    /// The save has failed, and every rank has removed its files.
+    /// Ends a failed save whose files have been removed by every rank.
     std::vector<std::string> release(Store& store) {
         leftovers<Store> own(store, nothing(), nullptr);
         if (!name_.empty()) own.forget(name_);
@@ -111,8 +113,8 @@ public:
         return own.take_warnings();
     }
 
-    /// The save has failed, but not every rank is known to have removed its files, and some may
-    /// still write. What is there goes; the intent stays for what may come.
+    /// Ends a failed save of which some ranks may not have removed their files, or may still write.
+    /// Existing files are removed; the intent stays, for files still to be written.
     std::vector<std::string> remove_planned(Store& store, cairn::activity* activity) {
         leftovers<Store> own(store, nothing(), activity);
         if (!name_.empty()) {
@@ -123,8 +125,8 @@ public:
         return own.take_warnings();
     }
 
-    /// Runs what comes before anything can have been published; whatever it throws becomes an
-    /// @ref error, which says so.
+    /// Runs steps that precede any publishing; converts every exception to an @ref error, which
+    /// implies that nothing was published.
     template <class F>
     static void definite(F&& f) {
         try {
@@ -138,8 +140,8 @@ public:
     }
 
 private:
-    /// Whether a `publish` that threw has changed nothing. Only the store's own word for it, or the
-    /// old tag, says so.
+    /// Whether a `publish` that threw has changed nothing. Only the store's error code, or the old
+    /// tag, proves that.
     bool is_untouched(Store& store, const std::exception_ptr& why) const {
         try {
             std::rethrow_exception(why);
@@ -157,14 +159,14 @@ private:
         std::string name(metadata_name);
         try {
             name = store.describe(metadata_name);
-        } catch (...) {  // the plain name says it too
+        } catch (...) {  // the plain name is sufficient
         }
         return error(errc::outcome_unknown, {.file = std::move(name),
                                              .found = text_of(why),
                                              .remedy = "load it to find out; no file was removed"});
     }
 
-    /// Nothing of any checkpoint is here: no metadata, no other save, none of the names.
+    /// Whether the place has no metadata, no other save and none of the names.
     bool place_is_free(Store& store, const std::vector<std::string>& names) const {
         std::set<std::string_view> const wanted(names.begin(), names.end());
         for (auto const& info : store.list()) {
@@ -193,7 +195,7 @@ private:
             intent_.replaced.assign(found.begin(), found.end());
         } catch (const error& e) {
             // A broken checkpoint can be overwritten; one that storage fails to read might be
-            // whole, and nobody would ever remove its files.
+            // complete, and its files would never be removed.
             if (!is_broken(e)) throw;
             intent_.replaced.clear();
             old_problem_ = std::string(
@@ -209,7 +211,7 @@ private:
     }
 
     save_intent intent_{};
-    std::string name_{};  ///< Of the intent, from when it may be there.
+    std::string name_{};  ///< Of the intent, from when it may exist.
     object_tag start_{};
     std::string old_problem_{};
 };

@@ -12,9 +12,9 @@
 
 namespace cairn::detail {
 
-/// What `f()` returns, which opens or reads a data file that the metadata names.
-/// @throws error errc::missing_file where there is none, or none any more: there is a checkpoint,
-/// but not all of it.
+/// Returns the result of `f()`, which opens or reads a data file that the metadata names.
+/// @throws error errc::missing_file if the file does not exist (any more): the checkpoint is
+/// incomplete.
 template <ObjectStore Store, class F>
 auto of_data_file(Store& store, const std::string& name, F&& f) {
     try {
@@ -36,13 +36,13 @@ auto open_data_file(Store& store, const std::string& name) {
     if (name.empty() || name.front() == '/' || name.find("..") != std::string::npos)
         throw error(errc::corrupt, {.file = name,
                                     .expected = "a file name within the checkpoint",
-                                    .found = "a path that leads elsewhere"});
+                                    .found = "a path outside of the checkpoint"});
     return of_data_file(store, name, [&] { return store.open(name); });
 }
 
-/// @param needed  Up to which byte it is wanted.
-/// @throws error errc::corrupt for a data file of another size than the metadata says, or one that
-/// ends before what is wanted.
+/// @param needed  End of the bytes that will be read.
+/// @throws error errc::corrupt for a data file whose size differs from the metadata's, or that ends
+/// before `needed`.
 template <ObjectStore Store>
 void check_size(Store& store, const std::string& name, const metadata& m, std::uint64_t found,
                 std::uint64_t needed = 0) {

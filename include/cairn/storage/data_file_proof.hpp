@@ -17,23 +17,23 @@
 
 namespace cairn::detail {
 
-/// What is known of a file that a replaced `.metadata` or a leftover intent names. Both may say
-/// anything: they can have come with a download, or from another directory.
+/// What is known of a file that a replaced `.metadata` or a leftover intent names. Both are
+/// untrusted: they may have been downloaded, or copied from another directory.
 enum class ownership {
-    absent,    ///< There is no such file.
+    absent,    ///< The file does not exist.
     proven,    ///< It is a data file of that save.
     anothers,  ///< It is a data file of another save.
-    unproven   ///< Nothing shows that it is a data file at all.
+    unproven   ///< There is no evidence that it is a data file.
 };
 
-/// What a data file bears at its end from its first byte on, until its footer takes its place: a
-/// footer without items. Who finds the file after a crash can tell whose it is.
+/// The mark at the end of a data file from its creation until its footer replaces it: a footer
+/// without items. It identifies the owner of a file found after a crash.
 inline byte_vector owners_mark(const std::string& save_id) {
     return format::native::encode_footer({save_id, {}});
 }
 
-/// The save that a data file says it is of, in its footer or mark. Nothing where there is neither,
-/// as in PyTorch's files.
+/// Returns the save id in a data file's footer or mark; nothing if it has neither, like PyTorch's
+/// files.
 template <class Handle>
 std::optional<std::string> save_id_at_end(Handle& file, std::uint64_t size) {
     constexpr std::size_t tail = format::native::footer_tail_bytes;
@@ -53,7 +53,7 @@ std::optional<std::string> save_id_at_end(Handle& file, std::uint64_t size) {
     return text;
 }
 
-/// Whether nothing was written to a file but, perhaps, a part of the mark.
+/// Whether nothing was written to a file except, possibly, a part of the mark.
 template <class Handle>
 bool is_blank(Handle& file, std::uint64_t size, const std::string& save_id) {
     if (size == 0) return true;
@@ -73,7 +73,7 @@ bool is_blank(Handle& file, std::uint64_t size, const std::string& save_id) {
     return is_zero();
 }
 
-/// Whether a file within a place is in a directory that is the place of another checkpoint.
+/// Whether a file's directory within a place is itself the place of another checkpoint.
 template <ObjectStore Store>
 bool is_in_another_checkpoint(Store& store, std::string_view name) {
     for (auto slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1)) {
@@ -83,9 +83,9 @@ bool is_in_another_checkpoint(Store& store, std::string_view name) {
     return false;
 }
 
-/// Whose a file is that save `save_id` is said to have written.
-/// @param save_id  Empty for a checkpoint of PyTorch's.
-/// @param planned  The save itself said so on this host, before it wrote the file.
+/// Returns the ownership of a file that save `save_id` is said to have written.
+/// @param save_id  Empty for a checkpoint written by PyTorch.
+/// @param planned  Stated by the save itself, on this host, before it wrote the file.
 template <ObjectStore Store>
 ownership whose(Store& store, const std::string& name, const std::string& save_id, bool planned) {
     if (!is_data_name(name) || is_in_another_checkpoint(store, name)) return ownership::unproven;
@@ -95,7 +95,7 @@ ownership whose(Store& store, const std::string& name, const std::string& save_i
         std::uint64_t const size = file.size();
         if (auto const id = save_id_at_end(file, size))
             return *id == save_id ? ownership::proven : ownership::anothers;
-        // Without either: PyTorch's, or one of ours whose writer was killed at its first step.
+        // Neither: written by PyTorch, or by a save that was killed at its first step.
         if (is_default_data_name(name)) return ownership::proven;
         if (planned && is_blank(file, size, save_id)) return ownership::proven;
     } catch (const error& e) {

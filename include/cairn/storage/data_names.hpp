@@ -8,13 +8,13 @@
 #include <string>
 #include <string_view>
 
-/// What the files of a checkpoint are called, and what a name alone says about who wrote a file.
+/// The names of a checkpoint's files, and what a name alone shows about the file's writer.
 namespace cairn::detail {
 
 inline constexpr std::string_view metadata_name = ".metadata";
 inline constexpr std::string_view intent_prefix = ".saving.";
 
-/// As `new_save_id` makes them: 32 hex digits.
+/// In the format of `new_save_id`: 32 hex digits.
 inline bool is_save_id(std::string_view s) {
     return s.size() == 32 && s.find_first_not_of("0123456789abcdef") == s.npos;
 }
@@ -48,8 +48,8 @@ inline std::string name_with_id(const std::string& name, const std::string& save
         return name + "." + save_id;
     return name.substr(0, dot) + "." + save_id + name.substr(dot);
 }
-/// Whether `name_with_id(…, save_id)` can have made it. The id is random, so that no other save's
-/// file has it, nor any that is nobody's.
+/// Whether a name is a possible result of `name_with_id(…, save_id)`. The id is random, so no file
+/// of another save or user has it.
 inline bool has_id(std::string_view name, std::string_view save_id) {
     if (!is_save_id(save_id)) return false;
     auto const last = name.substr(name.rfind('/') + 1);
@@ -59,8 +59,8 @@ inline bool has_id(std::string_view name, std::string_view save_id) {
     return rest.empty() || (rest.front() == '.' && rest.find('.', 1) == rest.npos);
 }
 
-/// Whether a save may call a data file so: within the place, and no part of it hidden. What was
-/// read from a file may claim anything.
+/// Whether a data file may have this name: within the place, with no hidden segment. Names read
+/// from a file are untrusted.
 inline bool is_data_name(std::string_view name) {
     return is_object_name(name) && name.front() != '.' && name.find("/.") == name.npos;
 }

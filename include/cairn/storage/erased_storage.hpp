@@ -11,7 +11,7 @@
 
 namespace cairn::detail {
 
-/// A StorageWriter whose type is known to nobody below the verb. Promises what the concept does.
+/// A type-erased StorageWriter. Makes the guarantees of the concept.
 class erased_storage_writer {
 public:
     erased_storage_writer() = default;
@@ -31,7 +31,7 @@ public:
 protected:
     ~erased_storage_writer() = default;
 };
-/// The same for a StorageReader.
+/// A type-erased StorageReader.
 class erased_storage_reader {
 public:
     erased_storage_reader() = default;
@@ -48,7 +48,7 @@ protected:
     ~erased_storage_reader() = default;
 };
 
-/// The erased form of a writer or reader, for as long as a verb runs.
+/// The type-erased form of a writer or reader, valid while a verb runs.
 template <StorageWriter W>
 class storage_writer_ref final : public erased_storage_writer {
 public:

@@ -20,17 +20,17 @@
 
 namespace cairn::detail {
 
-/// One item of a plan with its place in a file.
+/// One item of a plan with its position in a file.
 struct placed_item {
     std::uint32_t item = 0;  ///< Position in the plan.
     std::uint64_t offset = 0;
     std::uint64_t length = 0;
-    /// Set for tensors. What stands around the payload is made when it is written: padding alone
-    /// would take kilobytes for each item of a plan.
+    /// Set for tensors. The bytes around the payload are generated when it is written: padding
+    /// alone would take kilobytes for each item of a plan.
     std::optional<format::torch::tensor_spec> tensor{};
-    std::uint64_t payload_offset = 0;  ///< From the item's first byte; of tensors.
+    std::uint64_t payload_offset = 0;  ///< For tensors: from the item's first byte.
     std::uint64_t payload_length = 0;
-    std::vector<std::byte> value{};  ///< The whole item, for objects.
+    std::vector<std::byte> value{};  ///< The whole item, for values.
 };
 
 /// One data file: its items in order, then a footer.
@@ -40,8 +40,8 @@ struct placed_file {
     std::uint64_t end_of_items = 0;
 };
 
-/// For each item of a plan: which item of the plan it is stored as. Its own position, but for a
-/// tied weight, which is stored once.
+/// For each item of a plan: the index of the item that it is stored as. Its own, except for a tied
+/// weight, which is stored once.
 inline std::vector<std::uint32_t> stored_as(const save_plan& plan) {
     std::vector<std::uint32_t> out(plan.items.size());
     std::map<std::string_view, std::vector<std::uint32_t>> by_name;
@@ -60,9 +60,9 @@ inline std::vector<std::uint32_t> stored_as(const save_plan& plan) {
     return out;
 }
 
-/// Which items of a plan share a file. DCP's `_split_by_size_and_type`: objects round robin,
-/// tensors by size, the largest first, to the least loaded file. Objects stand last in a file, so
-/// that tensor offsets stay the same from save to save while objects change length.
+/// Assigns the items of a plan to files. DCP's `_split_by_size_and_type`: values round robin,
+/// tensors by size, the largest first, to the least loaded file. Values are last in a file, so that
+/// tensor offsets do not change between saves when values change length.
 inline std::vector<std::vector<std::uint32_t>> split_into_files(const save_plan& plan,
                                                                 const torch_writer_options& o) {
     auto const n = static_cast<std::uint32_t>(plan.items.size());
@@ -96,7 +96,7 @@ inline std::vector<std::vector<std::uint32_t>> split_into_files(const save_plan&
     return files;
 }
 
-/// How many files `split_into_files` makes for this plan.
+/// Number of files that `split_into_files` makes for this plan.
 inline std::size_t file_count(const save_plan& plan, const torch_writer_options& o) {
     if (o.single_file_per_rank) return static_cast<std::size_t>(std::max(1, o.thread_count));
     auto const place = stored_as(plan);
@@ -105,13 +105,13 @@ inline std::size_t file_count(const save_plan& plan, const torch_writer_options&
     return n;
 }
 
-/// The payload keeps the order of a dense tensor's memory (as torch.save does for a transposed
-/// tensor), so that it is written without a copy; anything else is laid out row-major.
+/// Returns the strides of a payload: a dense tensor keeps the order of its memory (like torch.save
+/// for a transposed tensor), so that it is written without a copy; any other is laid out row-major.
 inline index_vector payload_strides(const const_tensor_view& v) {
     return !is_row_major(v) && is_dense(v) ? v.strides : row_major_strides(v.shape);
 }
 
-/// Offsets and lengths of the given items of a plan within one file, before a byte is written.
+/// Computes offsets and lengths of the given items of a plan within one file, before writing.
 inline placed_file place_items(std::string name, const std::vector<std::uint32_t>& which,
                                std::span<const item_data> data, const torch_writer_options& o) {
     placed_file f;
@@ -144,7 +144,7 @@ inline placed_file place_items(std::string name, const std::vector<std::uint32_t
     return f;
 }
 
-/// A footer of the right size for this file, with checksums of zero.
+/// A footer of this file's final size, with checksums of zero.
 inline format::native::file_footer empty_footer(const placed_file& f, std::string save_id) {
     format::native::file_footer footer;
     footer.save_id = std::move(save_id);

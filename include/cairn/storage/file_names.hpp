@@ -14,10 +14,10 @@
 #include <string_view>
 #include <vector>
 
-/// The names that a save gives its files, on their way from the coordinator to the ranks.
+/// The file names of a save, as the coordinator sends them to the ranks.
 namespace cairn::detail {
 
-/// @throws error errc::invalid_argument if a save must not call its files so
+/// @throws error errc::invalid_argument if a name is not allowed for a save's files
 inline void check_file_names(const std::vector<std::string>& names) {
     std::set<std::string_view> seen;
     for (auto const& n : names) {
@@ -42,7 +42,7 @@ inline void check_file_names(const std::vector<std::string>& names) {
     }
 }
 
-/// What a plan carries in its `storage_data`.
+/// Encodes file names for a plan's `storage_data`.
 inline std::string encode_file_names(std::span<const std::string> names) {
     wire_writer w;
     w.varint(names.size());

@@ -15,12 +15,13 @@
 
 namespace cairn::detail {
 
-/// Notes how large the data files are that the metadata names: 0 for one that is not there, and as
-/// it is one that is not half of what the metadata says. Nothing is refused: who wants other files
-/// may have them; but nobody makes room for what such a file would hold.
+/// Records the sizes of the data files that the metadata names: 0 for a missing file, the actual
+/// size for one shorter than half of the recorded size. No error is raised, because a load may need
+/// other files only; but memory is never allocated for what such a file would contain.
 ///
-/// Otherwise what the metadata says stays, so that a file of another size is told when it is read.
-/// @return whether all are there
+/// Otherwise the metadata's size is kept, so that a file of a different size is reported when it is
+/// read.
+/// @return whether no file is missing or that short
 template <ObjectStore Store>
 bool note_file_sizes(Store& store, metadata& m) {
     std::map<std::string_view, std::uint64_t> found;
@@ -29,7 +30,7 @@ bool note_file_sizes(Store& store, metadata& m) {
         if (auto const it = found.find(info.name); it != found.end()) it->second = info.size;
     bool all = true;
     for (auto& [name, size] : found) {
-        // A list has no names of subdirectories.
+        // A list may omit files of subdirectories.
         if (size == 0 && is_object_name(name) && name.find('/') != name.npos) {
             try {
                 size = store.open(name).size();

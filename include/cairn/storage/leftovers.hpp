@@ -19,16 +19,16 @@
 
 namespace cairn::detail {
 
-/// Removes files that no checkpoint needs any more, and nothing else; whatever a store throws is a
-/// warning.
+/// Removes files that no checkpoint needs any more, and nothing else; exceptions of the store
+/// become warnings.
 template <ObjectStore Store>
 class leftovers {
 public:
-    /// An intent is forgotten after this time where nothing better is known of its owner.
+    /// An intent expires after this time if its owner's state cannot be determined.
     static constexpr std::chrono::hours intent_expiry{24};
 
-    /// @param standing  The files that the metadata which stands there names.
-    /// @param activity     Told of each file; may be null.
+    /// @param standing  The files that the current metadata names.
+    /// @param activity  Advanced for each file; may be null.
     leftovers(Store& store, const std::set<std::string>& standing, cairn::activity* activity)
         : store_(store), standing_(standing), activity_(activity) {}
 
@@ -37,15 +37,16 @@ public:
     bool remove_replaced(const std::vector<std::string>& names, const std::string& save_id) {
         return remove(names, save_id, false, true);
     }
-    /// Removes the files that a save planned, which will not commit any more.
+    /// Removes the files planned by a save that will no longer commit.
     bool remove_planned(const std::vector<std::string>& names, const std::string& save_id,
                         bool on_this_host) {
         return remove(names, save_id, on_this_host, false);
     }
 
-    /// Collects what saves left that are over. First, so that it is known which files are not.
-    /// @param own          The intent to leave alone.
-    /// @param replaced_id  The save whose metadata was just replaced: it had published.
+    /// Removes what ended saves have left. Called first, because it also finds files that are still
+    /// needed.
+    /// @param own          The intent to skip.
+    /// @param replaced_id  The save whose metadata was just replaced: it was published.
     void collect(const std::string& own, const std::string& replaced_id) {
         std::vector<object_info> there;
         attempt([&] { there = store_.list(); });
@@ -55,7 +56,7 @@ public:
             attempt([&] { look_at(info, replaced_id, over); });
         }
         for (auto& i : over) {
-            if (!i.readable)  // what it had listed can still be told by the id in a name
+            if (!i.readable)  // its files can still be recognized by the id in their names
                 for (auto const& info : there)
                     if (is_data_name(info.name) && has_id(info.name, i.save_id))
                         i.what.names.push_back(info.name);
@@ -64,12 +65,12 @@ public:
             if (planned_gone && replaced_gone) forget(i.name);
         }
     }
-    /// Removes an intent: after what it lists, and when it is certain that this is gone.
+    /// Removes an intent, after the files that it lists, and only once they are certainly removed.
     void forget(const std::string& intent) {
         if (sync()) attempt([&] { store_.remove(intent); });
     }
 
-    /// The removals survive a crash. @return Whether they do.
+    /// Makes the removals durable. @return Whether that succeeded.
     bool sync() {
         if (removed_ && attempt([&] { store_.sync(); })) removed_ = false;
         return !removed_;
@@ -85,7 +86,7 @@ public:
             return false;
         }
     }
-    /// Of very many, the first ones say enough.
+    /// Limits the number of warnings.
     void warn(std::string what) {
         if (warnings_.size() < most_warnings)
             warnings_.push_back(std::move(what));
@@ -106,7 +107,7 @@ private:
         bool on_this_host = false;
     };
 
-    /// Notes whether an intent's save is over, or which files it may still need.
+    /// Records whether an intent's save has ended, or which files it may still need.
     void look_at(const object_info& info, const std::string& replaced_id,
                  std::vector<found_intent>& over) {
         found_intent i;
@@ -130,8 +131,8 @@ private:
             i.what = save_intent::decode(bytes);
             i.readable = i.what.save_id.empty() || i.what.save_id == i.save_id;
         } catch (const error& e) {
-            // Of a newer cairn, whose rules nobody here knows. Anything else was cut short by a
-            // crash: it is replaced in one step.
+            // Written by a newer cairn, whose rules are unknown. Any other intent was cut short by
+            // a crash: it is replaced in one step.
             if (e.code() == make_error_code(errc::unsupported)) return;
             i.readable = false;
         }
@@ -178,7 +179,7 @@ private:
             store_.remove(name);
         } catch (const error& e) {
             if (e.code() != make_error_code(errc::unsupported)) throw;
-            warn(e.what());  // a link, which nobody will ever remove
+            warn(e.what());  // a link, which will never be removed
         }
     }
 

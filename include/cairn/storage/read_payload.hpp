@@ -18,19 +18,19 @@
 
 namespace cairn::detail {
 
-/// A part of a stored chunk and where it goes: `to.shape == from.shape`. A window of another
-/// dtype gets converted elements.
+/// A region of a stored chunk and its target: `to.shape == from.shape`. A window of another dtype
+/// gets converted elements.
 struct payload_part {
     box from;  ///< Relative to the chunk.
     tensor_view to;
 };
 
-/// Reorders dimensions so that a dense payload becomes row-major; parts follow.
+/// Reorders dimensions so that a dense payload becomes row-major; reorders parts alike.
 inline void make_row_major(stored_payload& p, std::vector<payload_part>& parts) {
     std::vector<std::size_t> order(p.shape.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(), [&](auto a, auto b) {
-        // A dimension of one element has no place of its own: keep it out of the way, in front.
+        // A dimension of one element has no defined position: it goes to the front.
         bool const one_a = p.shape[a] == 1, one_b = p.shape[b] == 1;
         if (one_a != one_b) return one_a;
         if (one_a) return a < b;
@@ -50,7 +50,7 @@ inline void make_row_major(stored_payload& p, std::vector<payload_part>& parts) 
     }
 }
 
-/// The flat, half-open range of a row-major chunk's elements that a box touches.
+/// The flat, half-open range of a row-major chunk's elements that a box spans.
 inline std::pair<std::uint64_t, std::uint64_t> flat_span(const box& b,
                                                          const index_vector& strides) {
     std::int64_t first = 0, last = 0;
@@ -61,16 +61,16 @@ inline std::pair<std::uint64_t, std::uint64_t> flat_span(const box& b,
     return {static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(last + 1)};
 }
 
-/// Reads the wanted parts of one stored chunk into place and checks every byte that it hands on.
+/// Reads the requested parts of one stored chunk into place and checks every byte that it delivers.
 ///
-/// Goes through the payload in slabs of a few MiB. Where cairn wrote it, only the 64 KiB blocks
-/// that hold wanted elements are read, each against its own CRC; else the whole payload is read
-/// once against the zip's CRC. A slab that belongs to one part, contiguous on both sides, is read
-/// straight into the user's memory.
+/// Reads the payload in slabs of a few MiB. If cairn wrote it, only the 64 KiB blocks that contain
+/// requested elements are read, each checked against its own CRC; otherwise the whole payload is
+/// read once and checked against the zip's CRC. A slab that belongs to one part, contiguous on both
+/// sides, is read directly into the user's memory.
 template <class Handle>
 class payload_reader {
 public:
-    /// @param scratch  For a slab; it grows as it must, and can be used again.
+    /// @param scratch  Memory for a slab; it grows as needed, and can be reused.
     payload_reader(open_file<Handle>& file, std::string fqn, stored_payload p,
                    std::vector<payload_part> parts, std::vector<std::byte>& scratch)
         : file_(file), fqn_(std::move(fqn)), p_(std::move(p)), parts_(std::move(parts)),
@@ -93,8 +93,8 @@ private:
     static constexpr std::uint64_t block = format::native::block_bytes;
     static constexpr std::uint64_t slab = std::uint64_t{4} << 20;
 
-    /// Parts come from the plan, and windows from the planner: nothing is read or written outside
-    /// of them, whatever they are.
+    /// Parts come from the plan, and windows from the planner: neither is trusted, and no access
+    /// outside of them is made.
     void check(const payload_part& part) const {
         bool const within = lies_within(part.from, p_.shape);
         if (within && part.to.shape == part.from.shape && can_convert(p_.type, part.to.type))
@@ -140,8 +140,8 @@ private:
         bool const by_block = !p_.block_crcs.empty();
         if (by_block) {
             for (auto const& part : parts_) {
-                // A box that is not contiguous is taken row group by row group where that skips
-                // whole blocks, else as one span.
+                // A box that is not contiguous is read by groups of rows if that skips whole
+                // blocks, otherwise as one span.
                 for_each_span(part.from, [&](std::uint64_t first, std::uint64_t last) {
                     wanted.push_back(
                         {first * element / block * block,
@@ -186,7 +186,7 @@ private:
     }
 
     /// Calls f(first, last) for flat element ranges that cover the box. Splits along the outermost
-    /// dimension of more than one index when what lies between two rows is worth skipping.
+    /// dimension of more than one index if the gap between two rows is worth skipping.
     template <class F>
     void for_each_span(const box& b, F&& f) const {
         auto const [first, last] = flat_span(b, p_.strides);
@@ -210,8 +210,8 @@ private:
         f(first, last);
     }
 
-    /// The user's memory for bytes [at, at+n) of the payload, when they all go to one part and are
-    /// contiguous there; else null.
+    /// Returns the user's memory for bytes [at, at+n) of the payload, if they all go to one part
+    /// and are contiguous there; otherwise null.
     std::byte* direct_target(std::uint64_t at, std::uint64_t n, std::uint64_t element) const {
         if (at % element != 0 || n % element != 0) return nullptr;
         const payload_part* only = nullptr;
@@ -230,7 +230,8 @@ private:
     }
 
     void scatter(std::uint64_t at, std::span<const std::byte> bytes, std::uint64_t element) const {
-        // An element may straddle two slabs only if its size does not divide the slab; all do.
+        // An element would straddle two slabs only if its size did not divide the slab; every size
+        // does.
         auto const begin = static_cast<std::int64_t>(at / element);
         auto const end = static_cast<std::int64_t>((at + bytes.size()) / element);
         std::int64_t position = begin;
@@ -248,7 +249,7 @@ private:
         }
     }
 
-    /// Any strides, any byte order: the payload is read whole. Only PyTorch's files have such.
+    /// Handles any strides and byte order: reads the whole payload. Only PyTorch's files need this.
     void read_strided() {
         std::vector<std::byte> all(static_cast<std::size_t>(p_.length));
         file_.read(p_.at, all);

@@ -12,8 +12,8 @@
 
 namespace cairn::detail {
 
-/// Says, while it lives, that a rank of this process may still write files of a save: what that
-/// save left is no leftover yet.
+/// Registers, for its lifetime, a rank of this process that may still write files of a save: that
+/// save's files are not leftovers yet.
 class running_save {
 public:
     explicit running_save(std::string save_id) : id_(std::move(save_id)) {
@@ -39,7 +39,7 @@ private:
         std::mutex m{};
         std::multiset<std::string, std::less<>> ids{};  // once for each rank
     };
-    /// Never destroyed: a save may still run while the program ends.
+    /// Never destroyed: a save may still run while the program exits.
     static all& registry() {
         static all* const r = new all;
         return *r;

@@ -16,20 +16,20 @@
 
 namespace cairn::detail {
 
-/// What a save that is under way leaves in the place it writes to, as `.saving.<save id>`, so that
-/// a later save can collect whatever this one could not remove: all names that it may create, all
-/// that it will remove once it is published, and who runs it.
+/// A record that a running save keeps in its place, as `.saving.<save id>`, so that a later save
+/// can remove whatever this one could not: all names that it may create, all that it will remove
+/// once it is published, and its owner.
 ///
 ///     2 u8 · save id · began · owner (boot, pid space, pid, started, run) · names · id of the
 ///     replaced checkpoint · its names · room for more · CRC-32 of all before
 ///
-/// Version 1, without the owner and what follows it but the names, can still be read.
+/// Version 1, which has only the names after `began`, can still be read.
 struct save_intent {
     std::string save_id{};     ///< Empty in version 1.
-    std::int64_t began = 0;    ///< Seconds since 1970, by the clock of the owner.
-    process_identity owner{};  ///< The coordinator's.
+    std::int64_t began = 0;    ///< Seconds since 1970, by the owner's clock.
+    process_identity owner{};  ///< The coordinator.
     std::vector<std::string> names{};
-    std::string replaced_id{};  ///< Empty also where PyTorch wrote what is replaced.
+    std::string replaced_id{};  ///< Also empty if PyTorch wrote the replaced checkpoint.
     std::vector<std::string> replaced{};
 
     static std::int64_t now() {
@@ -55,8 +55,8 @@ struct save_intent {
         return std::move(w.out);
     }
 
-    /// @throws error errc::unsupported for what a newer cairn wrote, errc::corrupt for what nobody
-    /// did.
+    /// @throws error errc::unsupported for an intent of a newer cairn, errc::corrupt for other
+    /// invalid bytes.
     static save_intent decode(byte_span b) {
         wire_reader r(b);
         save_intent i;
@@ -71,7 +71,7 @@ struct save_intent {
                                             .found = "version " + std::to_string(version)});
         if (version == 0 || b.size() < 5) wire_reader::fail("no intent");
         if (wire_reader(b.last(4)).u32() != format::crc32(b.first(b.size() - 4)))
-            wire_reader::fail("an intent of another checksum");
+            wire_reader::fail("an intent with a wrong checksum");
         i.save_id = r.string();
         i.began = r.svarint();
         i.owner.boot = r.string();

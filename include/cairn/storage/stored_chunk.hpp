@@ -27,7 +27,7 @@ namespace cairn::detail {
 template <class Handle>
 class open_file {
 public:
-    /// @param activity  Told of every read; may be null.
+    /// @param activity  Advanced by every read; may be null.
     open_file(Handle h, std::string described, cairn::activity* activity = nullptr)
         : handle_(std::move(h)), described_(std::move(described)), size_(handle_.size()),
           activity_(activity) {}
@@ -46,7 +46,7 @@ public:
     std::uint64_t size() const noexcept { return size_; }
     const std::string& described() const noexcept { return described_; }
 
-    /// The footer, which must belong to the save that the metadata names.
+    /// Returns the footer, which must belong to the save that the metadata names.
     const format::native::file_footer& footer(const std::string& save_id) {
         std::lock_guard const lock(m_);
         if (footer_) return *footer_;
@@ -82,22 +82,22 @@ private:
     std::optional<format::native::file_footer> footer_;
 };
 
-/// Where a stored chunk's elements lie in a file and what checks them.
+/// The position of a stored chunk's elements in a file, and the checksums that cover them.
 struct stored_payload {
     dtype type = dtype::float32;
     index_vector shape{};
     index_vector strides{};
     std::uint64_t storage_offset = 0;  ///< First element, in elements from the payload's start.
-    std::uint64_t at = 0;              ///< Of the payload, in the file.
+    std::uint64_t at = 0;              ///< In the file.
     std::uint64_t length = 0;          ///< Of the payload, in bytes.
     std::uint32_t crc = 0;             ///< Of the whole payload.
     bool checked = true;               ///< False: PyTorch wrote it without checksums.
     bool big_endian = false;
-    /// CRCs of its blocks, where cairn wrote it: parts can be checked.
+    /// CRCs of its blocks, if cairn wrote it: parts can be checked.
     std::vector<std::uint32_t> block_crcs{};
 };
 
-/// @throws error errc::corrupt for an item that its file is too short for
+/// @throws error errc::corrupt if its file is too short for the item
 template <class Handle>
 void check_within(const open_file<Handle>& file, const std::string& fqn,
                   const storage_location& at) {
@@ -109,7 +109,7 @@ void check_within(const open_file<Handle>& file, const std::string& fqn,
                                  std::to_string(at.offset),
                      .found = "a file of " + std::to_string(file.size()) + " bytes"});
 }
-/// @throws error also errc::unsupported for an item that was compressed or changed otherwise
+/// @throws error also errc::unsupported for an item that was compressed or otherwise modified
 template <class Handle>
 void check_item(const open_file<Handle>& file, const std::string& fqn, const storage_location& at) {
     if (!at.transforms.empty())
@@ -120,8 +120,8 @@ void check_item(const open_file<Handle>& file, const std::string& fqn, const sto
     check_within(file, fqn, at);
 }
 
-/// Looks a chunk up: from the native index and the footer where cairn wrote it, else by parsing
-/// the item. Checks that the item is what the metadata says.
+/// Looks a chunk up: from the native index and the footer if cairn wrote it, otherwise by parsing
+/// the item. Checks that the item matches the metadata.
 template <class Handle>
 stored_payload find_payload(open_file<Handle>& file, const std::string& fqn,
                             const tensor_metadata& t, const cairn::chunk& c,
@@ -137,8 +137,8 @@ stored_payload find_payload(open_file<Handle>& file, const std::string& fqn,
     p.type = t.type;
     p.shape = c.region.shape;
     if (c.at.layout) {
-        // Whoever read the metadata has checked this; but it is what keeps every read and copy
-        // below within its bounds.
+        // Already checked when the metadata was read; but it keeps every read and copy below within
+        // its bounds.
         check_layout(fqn, t.type, c.region.shape, c.at);
         auto const& l = *c.at.layout;
         p.strides = l.strides;

@@ -15,7 +15,7 @@
 namespace cairn {
 
 /// Reads PyTorch's DCP format from any ObjectStore: DCP's `FileSystemReader`, which checks every
-/// byte against a checksum and reads only what is wanted where cairn wrote the checkpoint.
+/// byte against a checksum and reads only the requested parts if cairn wrote the checkpoint.
 ///
 /// Each rank has its own. One load at a time. Files are read on `options.thread_count` threads.
 class torch_reader {
@@ -30,18 +30,17 @@ public:
     CAIRN_DECL torch_reader& operator=(torch_reader&&) noexcept;
     CAIRN_DECL ~torch_reader();
 
-    /// Points the store at a checkpoint, if the store knows how; an empty id keeps the place.
+    /// Relocates the store to a checkpoint, if it supports that; an empty id keeps the place.
     CAIRN_DECL void reset(const checkpoint_id& id);
 
-    /// @throws error errc::not_found where there is no checkpoint; errc::corrupt,
-    /// errc::checksum_mismatch, errc::unsupported or errc::invalid_plan if `.metadata` cannot be
-    /// trusted.
+    /// @throws error errc::not_found if there is no checkpoint; errc::corrupt,
+    /// errc::checksum_mismatch, errc::unsupported or errc::invalid_plan if `.metadata` is invalid.
     CAIRN_DECL metadata read_metadata();
 
     CAIRN_DECL void set_up_reader(const metadata& m, const storage_setup& me);
 
-    /// Looks for the files of the plan: that one is missing or cut short is known before memory
-    /// changes.
+    /// Checks that the plan's files exist: a missing or truncated file is reported before memory is
+    /// modified.
     CAIRN_DECL load_plan prepare_local_load_plan(load_plan plan);
     CAIRN_DECL std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan> plans);
 

@@ -16,8 +16,8 @@
 
 namespace cairn {
 
-/// Writes PyTorch's DCP format into any ObjectStore: DCP's `FileSystemWriter`, with checksums and
-/// a commit that a crash cannot spoil.
+/// Writes PyTorch's DCP format into any ObjectStore: DCP's `FileSystemWriter`, with checksums and a
+/// crash-safe commit.
 ///
 /// Each rank has its own. One save at a time. Files are written on a pool of
 /// `options.thread_count` threads; contiguous tensors go from the caller's memory to the store
@@ -35,33 +35,33 @@ public:
     CAIRN_DECL torch_writer& operator=(torch_writer&&) noexcept;
     CAIRN_DECL ~torch_writer();
 
-    /// Points the store at a checkpoint, if the store knows how; an empty id keeps the place.
-    /// @throws error errc::invalid_argument if the options make no sense.
+    /// Relocates the store to a checkpoint, if it supports that; an empty id keeps the place.
+    /// @throws error errc::invalid_argument for invalid options.
     CAIRN_DECL void reset(const checkpoint_id& id);
 
     CAIRN_DECL void set_up_writer(const storage_setup& setup);
 
     CAIRN_DECL save_plan prepare_local_save_plan(save_plan plan);
 
-    /// Looks at the place, claims it and gives each rank the names of its files.
+    /// Checks and claims the place, and assigns file names to each rank.
     CAIRN_DECL std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan> plans);
 
     CAIRN_DECL void write_data(const save_plan& plan, std::span<const item_data> data,
                                completion<write_results> done);
 
-    /// Commits: every data file is there in full size, then the metadata replaces the old one.
+    /// Commits: checks that every data file exists with its full size, then replaces the metadata.
     /// Nothing is removed.
     CAIRN_DECL void finish(const metadata& m, completion<commit_result> done);
 
-    /// Whether this save's checkpoint stands: what a rank without a verdict asks. False also where
-    /// a later save has replaced it meanwhile, or where no checkpoint stands.
+    /// Whether this save's checkpoint is in place; called by a rank without a verdict. Also false
+    /// if a later save has replaced it, or if no checkpoint exists.
     /// @throws error if `.metadata` cannot be read, or its name cannot be made durable.
     CAIRN_DECL bool committed(const std::string& save_id);
 
-    /// Removes the files that this rank created in the save that failed, and nothing else.
+    /// Removes the files that this rank created in the failed save, and nothing else.
     CAIRN_DECL bool abandon() noexcept;
 
-    /// Removes what the save, as it ended, has left or replaced.
+    /// Removes the files that the save has left or replaced, depending on how it ended.
     CAIRN_DECL void sweep(save_end end, completion<sweep_result> done);
 
 private:

@@ -12,7 +12,7 @@
 
 namespace cairn::detail {
 
-/// What a reader hands on although no checksum vouches for it. Safe to use from several threads.
+/// Collects what a reader delivers without a checksum. Thread-safe.
 class unverified {
 public:
     void reset() {
@@ -30,7 +30,7 @@ public:
         std::lock_guard const lock(m_);
         ++items_[described_file];
     }
-    /// One line for each kind of thing.
+    /// Returns one line for each kind.
     std::vector<std::string> lines() const {
         std::lock_guard const lock(m_);
         std::vector<std::string> out;

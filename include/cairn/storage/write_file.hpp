@@ -17,7 +17,7 @@
 
 namespace cairn::detail {
 
-/// Writes to an object in parts, and says so after each.
+/// Writes to an object in pieces, and reports activity after each.
 template <class Handle>
 class active_writes {
 public:
@@ -36,8 +36,8 @@ private:
     activity* to_;
 };
 
-/// Appends to an object through its positional writes: small pieces are gathered, large ones go
-/// straight from where they lie.
+/// Appends to an object through its positional writes: small pieces are gathered, large ones are
+/// written directly from their memory.
 template <class Handle>
 class append_stream {
 public:
@@ -55,7 +55,7 @@ public:
         if (small_.size() + b.size() > gather_bytes) flush();
         small_.insert(small_.end(), b.begin(), b.end());
     }
-    /// Zero bytes up to an offset; items of PyTorch's format may have gaps between them.
+    /// Writes zero bytes up to an offset; items of PyTorch's format may have gaps between them.
     void pad_to(std::uint64_t offset) {
         while (position() < offset) {
             if (small_.size() == gather_bytes) flush();
@@ -79,9 +79,9 @@ private:
     std::vector<std::byte> small_;
 };
 
-/// Hands a tensor's payload, piece by piece in the order in which it is stored, to `sink(bytes)`.
-/// Dense memory is handed on as it lies; anything else goes through `scratch`, which grows to one
-/// piece. Pieces are multiples of the footer's block size, except the last.
+/// Passes a tensor's payload, piece by piece in stored order, to `sink(bytes)`. Dense memory is
+/// passed directly; any other is gathered in `scratch`, which grows to one piece. Pieces are
+/// multiples of the footer's block size, except the last.
 template <class Sink>
 void for_each_payload_piece(const const_tensor_view& v, std::vector<std::byte>& scratch,
                             Sink&& sink) {
@@ -107,8 +107,8 @@ void for_each_payload_piece(const const_tensor_view& v, std::vector<std::byte>& 
     }
 }
 
-/// Writes one data file: items, then the footer; one pass over the bytes serves the block, the
-/// payload and the item checksums. Appends a result per item.
+/// Writes one data file: items, then the footer; one pass over the bytes computes the block,
+/// payload and item checksums. Appends a result per item.
 template <class Handle>
 std::uint64_t write_file(Handle& handle, const placed_file& f, std::span<const item_data> data,
                          const std::string& save_id, std::vector<write_result>& results) {

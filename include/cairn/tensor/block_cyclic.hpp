@@ -12,15 +12,16 @@
 
 namespace cairn {
 
-/// What one process holds of a block-cyclic array.
+/// The boxes of a block-cyclic array that one process holds.
 struct block_cyclic_part {
-    index_vector local_extents{};     ///< Of the local array; ScaLAPACK's `NUMROC` per dimension.
-    std::vector<placed_box> boxes{};  ///< Row-major by block; none when the part is empty.
+    index_vector
+        local_extents{};  ///< Shape of the local array; ScaLAPACK's `NUMROC` per dimension.
+    std::vector<placed_box> boxes{};  ///< Row-major by block; none if the process holds no element.
 };
 
-/// Deals the blocks of an array out to a grid of processes, round-robin in each dimension, as
-/// ScaLAPACK does (first block on process 0). `coordinate` is the process' place in `grid`.
-/// The local array may be row- or column-major: its view's strides say so.
+/// Distributes the blocks of an array over a grid of processes, round-robin in each dimension, as
+/// ScaLAPACK does (first block on process 0). `coordinate` is the process's position in `grid`. The
+/// local array may be row- or column-major, according to its view's strides.
 /// @throws error invalid_argument unless all four have one number per dimension, blocks and grid
 /// are positive, and the coordinate lies in the grid.
 CAIRN_DECL block_cyclic_part boxes_of_block_cyclic(const index_vector& global,
@@ -28,9 +29,9 @@ CAIRN_DECL block_cyclic_part boxes_of_block_cyclic(const index_vector& global,
                                                    const index_vector& grid,
                                                    const index_vector& coordinate);
 
-/// Expert parallelism: the slices along dimension 0 that a rank owns, in the order in which they
-/// lie in its local array; neighbours become one box.
-/// @throws error invalid_argument on a slice that does not exist or is named twice.
+/// Returns the slices along dimension 0 that a rank owns in expert parallelism, in the order of its
+/// local array; adjacent slices become one box.
+/// @throws error invalid_argument for a slice that does not exist or is named twice.
 CAIRN_DECL std::vector<box> boxes_of_experts(const index_vector& global,
                                              const std::vector<std::int64_t>& owned);
 

@@ -12,15 +12,15 @@
 
 namespace cairn {
 
-/// An axis-aligned part of a tensor: where it begins and how long it is in each dimension.
-/// DCP's `ChunkStorageMetadata`. A 0-d box has one element; a box with a zero length is empty.
+/// An axis-aligned region of a tensor: offset and length in each dimension. DCP's
+/// `ChunkStorageMetadata`. A 0-d box has one element; a box with a length of 0 is empty.
 struct box {
     index_vector offsets;
     index_vector shape;
 
     box() = default;
     box(index_vector at, index_vector len) : offsets(std::move(at)), shape(std::move(len)) {}
-    /// The whole of a tensor of this shape.
+    /// Returns the box that covers a whole tensor of this shape.
     static box whole(const index_vector& shape) { return {index_vector(shape.size(), 0), shape}; }
 
     std::size_t rank() const noexcept { return shape.size(); }
@@ -35,19 +35,19 @@ struct box {
     friend bool operator==(const box&, const box&) = default;
 };
 
-/// The common part; empty (some length 0) when there is none. @pre equal ranks
+/// Returns the intersection; empty (some length 0) if the boxes do not overlap. @pre equal ranks
 CAIRN_DECL box intersect(const box& a, const box& b);
 
 CAIRN_DECL bool overlaps(const box& a, const box& b);
 
-/// True when every element of `inner` lies in `outer`; an empty box within bounds counts too.
+/// True if every element of `inner` lies in `outer`; an empty box within bounds counts too.
 CAIRN_DECL bool contains(const box& outer, const box& inner);
 
-/// Whether a box, whatever is in it, is a part of a tensor of this shape; an empty one within
+/// Whether a box, whatever its numbers, is a region of a tensor of this shape; an empty box within
 /// bounds is. Nothing overflows.
 CAIRN_DECL bool lies_within(const box& b, const index_vector& shape) noexcept;
 
-/// `inner`, which lies in `outer`, in coordinates that begin at `outer`'s first element.
+/// Translates `inner`, which lies in `outer`, to coordinates relative to `outer`'s first element.
 CAIRN_DECL box relative_to(const box& inner, const box& outer);
 
 /// `[0:4, 2:6]`

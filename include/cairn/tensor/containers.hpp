@@ -14,8 +14,8 @@
 
 namespace cairn {
 
-/// A C++ type that is an element type: `dtype_of` knows it, and it has that dtype's size.
-/// `std::byte` is none: bytes without a meaning are an object, not a tensor.
+/// A C++ type that is an element type: `dtype_of` is defined for it, and it has that dtype's size.
+/// `std::byte` is not one: raw bytes are a value, not a tensor.
 template <class T>
 concept Element = requires {
     { dtype_of_impl<T>::value } -> std::convertible_to<dtype>;
@@ -52,8 +52,8 @@ struct tensor_traits<std::array<T, N>> {
     }
 };
 
-/// `[n]`. A span is a window: a const one still loads into its elements, one of const elements
-/// is read-only.
+/// `[n]`. A span is a window: a const span can still be loaded into; a span of const elements is
+/// read-only.
 template <class T, std::size_t Extent>
 requires Element<std::remove_const_t<T>>
 struct tensor_traits<std::span<T, Extent>> {

@@ -10,18 +10,18 @@
 
 namespace cairn {
 
-/// True when @ref convert_elements can: any dtype to itself, real to real, real to complex,
-/// complex to complex. Complex to real would lose the imaginary part and is refused.
+/// True if @ref convert_elements supports the pair: any dtype to itself, real to real, real to
+/// complex, complex to complex. Complex to real would lose the imaginary part and is refused.
 constexpr bool can_convert(dtype from, dtype to) noexcept {
     return from == to || info(from).kind != dtype_class::complex ||
            info(to).kind == dtype_class::complex;
 }
 
-/// Copies elements and converts them as PyTorch's `copy_` does: floats round to nearest even and
-/// overflow as their format says (infinity; e4m3fn saturates; fnuz NaN), floats become integers by
-/// truncation, integers wrap, bool is `!= 0`, real becomes complex with imaginary part 0. Strides
-/// and alignment are as free as in @ref copy_elements.
-/// @throws error dtype_mismatch when @ref can_convert says no, shape_mismatch, invalid_argument.
+/// Copies and converts elements as PyTorch's `copy_` does: floats round to nearest even and
+/// overflow as their format defines (infinity; e4m3fn saturates; fnuz NaN), floats become integers
+/// by truncation, integers wrap, bool is `!= 0`, real becomes complex with imaginary part 0. Any
+/// strides and alignment that @ref copy_elements supports.
+/// @throws error dtype_mismatch if not @ref can_convert, shape_mismatch, invalid_argument.
 CAIRN_DECL void convert_elements(const const_tensor_view& from, const tensor_view& to);
 
 }  // namespace cairn

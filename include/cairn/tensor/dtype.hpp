@@ -52,7 +52,7 @@ enum class dtype : std::uint8_t {
 
 inline constexpr int dtype_count = 21;
 
-/// What an element is, for conversions and for printing.
+/// Kind of a dtype's elements, for conversions and for printing.
 enum class dtype_class : std::uint8_t { floating, integer, boolean, complex };
 
 struct dtype_info {
@@ -87,7 +87,7 @@ inline constexpr dtype_info dtype_table[dtype_count] = {
 };
 }  // namespace detail
 
-/// Facts about a dtype. @pre `d` is one of the enumerators.
+/// Returns the name, size and class of a dtype. @pre `d` is one of the enumerators.
 constexpr const dtype_info& info(dtype d) noexcept {
     return detail::dtype_table[static_cast<std::size_t>(d)];
 }
@@ -99,14 +99,14 @@ constexpr std::string_view name_of(dtype d) noexcept {
     return info(d).name;
 }
 
-/// The dtype of PyTorch's name (`"float32"`), or nothing.
+/// Returns the dtype with PyTorch's name (`"float32"`), or nullopt.
 constexpr std::optional<dtype> dtype_from_name(std::string_view name) noexcept {
     for (int i = 0; i < dtype_count; ++i)
         if (info(static_cast<dtype>(i)).name == name) return static_cast<dtype>(i);
     return std::nullopt;
 }
 
-/// The dtype of a C++ element type. Left undefined for types that have none; specialise it for
+/// The dtype of a C++ element type. Undefined for types without one; specialise it for
 /// half-precision types of your own.
 template <class T>
 struct dtype_of_impl;

@@ -11,13 +11,13 @@
 
 namespace cairn {
 
-/// The elements `[begin, end)` of a tensor in row-major order, as the least number of boxes: how
-/// FSDP's flat parameters and ZeRO's partitions lie in the whole.
+/// Returns the elements `[begin, end)` of a tensor in row-major order as the smallest number of
+/// boxes. FSDP's flat parameters and ZeRO's partitions are such ranges.
 ///
-/// Each box is one run of the flat range and the boxes are in its order, so box k of flat memory
+/// Each box is one run of the flat range, and the boxes are in its order, so box k of flat memory
 /// begins at the sum of the volumes before it. At most `2 * rank - 1` boxes; none for an empty
 /// range.
-/// @throws error invalid_argument when the range leaves the tensor.
+/// @throws error invalid_argument if the range exceeds the tensor.
 CAIRN_DECL std::vector<box> boxes_of_flat_range(const index_vector& extents, std::int64_t begin,
                                                 std::int64_t end);
 

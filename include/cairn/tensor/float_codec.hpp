@@ -8,11 +8,11 @@
 #include <cstdint>
 
 /// Narrow floating-point formats to and from `float`, with the results of PyTorch's scalar types
-/// (c10/util/Half.h, BFloat16.h, Float8_*.h). Encoding rounds to nearest, ties to even. Decoding
-/// is exact. A NaN stays a NaN; of its sign and payload nothing is promised.
+/// (c10/util/Half.h, BFloat16.h, Float8_*.h). Encoding rounds to nearest, ties to even. Decoding is
+/// exact. A NaN stays a NaN; its sign and payload are unspecified.
 namespace cairn::detail {
 
-/// What a format does with finite values too large for it.
+/// The result of encoding a finite value too large for the format.
 enum class on_overflow : std::uint8_t {
     infinity,  ///< IEEE
     saturate,  ///< e4m3fn: the largest finite value, for infinity too (PyTorch 2.13; before: NaN)
@@ -49,7 +49,7 @@ struct small_float {
             r = (rounded >> cut) - (static_cast<std::uint32_t>(127 - Bias) << Mantissa);
         } else {
             const std::uint32_t shift = cut + (first_normal >> 23) - (magnitude >> 23);
-            if (shift <= 24) {  // beyond that less than half of the least subnormal is left
+            if (shift <= 24) {  // beyond that, less than half of the smallest subnormal
                 const std::uint32_t m = (magnitude & 0x7fffffU) | 0x800000U;
                 r = (m + ((std::uint32_t{1} << (shift - 1)) - 1) + ((m >> shift) & 1)) >> shift;
             }
@@ -100,8 +100,8 @@ struct bfloat16_codec {
     }
 };
 
-/// A power of two, 2^-127 to 2^127; 0xff is NaN. The sign is lost, and 0 becomes 2^-127.
-/// Halfway between two powers the larger wins, as in PyTorch.
+/// A power of two, 2^-127 to 2^127; 0xff is NaN. The sign is lost, and 0 becomes 2^-127. Ties
+/// between two powers round up, as in PyTorch.
 struct float8_e8m0fnu_codec {
     using code = std::uint8_t;
     static constexpr code encode(float f) noexcept {

@@ -14,8 +14,8 @@
 
 namespace cairn {
 
-/// A dense, row-major tensor in host memory of its own: what a load without a template makes, and
-/// what a sharded tensor becomes when it is gathered whole. Starts as zeros.
+/// A dense, row-major tensor that owns host memory: the result of a load without a state to fill,
+/// and of gathering a sharded tensor. Zero-initialised.
 class host_tensor {
 public:
     host_tensor() : host_tensor(dtype::float32, {0}) {}
@@ -31,7 +31,7 @@ public:
     tensor_view view() { return {type_, extents_, bytes_.data()}; }
     const_tensor_view view() const { return {type_, extents_, bytes_.data()}; }
 
-    /// The elements, row-major.
+    /// Returns the elements, row-major.
     /// @throws error errc::dtype_mismatch unless `T` is the element type.
     template <Element T>
     std::span<const T> as() const {
@@ -55,15 +55,15 @@ struct tensor_traits<host_tensor> {
     static const_tensor_view view(const host_tensor& t) { return t.view(); }
 };
 
-/// A scalar as a 0-d tensor, which is how PyTorch keeps an optimizer's `step`. The scalar outlives
-/// the tensor; one that is kept in another type is shown by @ref converted.
+/// Returns a view of a scalar as a 0-d tensor, the form in which PyTorch keeps an optimizer's
+/// `step`. The scalar must outlive the tensor; for one kept in another type use @ref converted.
 template <class T>
 requires Element<std::remove_const_t<T>>
 auto scalar_tensor(T& x) {
     using window = std::conditional_t<std::is_const_v<T>, const_tensor_view, tensor_view>;
     return window(dtype_of<std::remove_const_t<T>>, index_vector{}, std::addressof(x));
 }
-/// A temporary is gone before its tensor is used.
+/// A temporary would be destroyed before its tensor is used.
 template <class T>
 void scalar_tensor(const T&&) = delete;
 

@@ -15,10 +15,10 @@
 
 namespace cairn {
 
-/// Extents, offsets or strides of a tensor, in elements, one per dimension; empty for 0-d.
+/// Shape, offsets or strides of a tensor, in elements, one number per dimension; empty for 0-d.
 ///
 /// Owns its numbers (up to five of them without allocating), so a trait may build one from
-/// temporaries. Implicitly made from any range of integers.
+/// temporaries. Implicitly constructed from any range of integers.
 class index_vector : public boost::container::small_vector<std::int64_t, 5> {
     using base = boost::container::small_vector<std::int64_t, 5>;
 
@@ -26,7 +26,7 @@ public:
     index_vector() = default;
     index_vector(const index_vector&) = default;
     index_vector& operator=(const index_vector&) = default;
-    // By swapping: g++ 12 at -O3 takes small_vector's own move for an overread and warns in
+    // By swapping: g++ 12 at -O3 diagnoses an overread in small_vector's own move and warns in
     // every program that moves a box.
     index_vector(index_vector&& other) noexcept { base::swap(other); }
     index_vector& operator=(index_vector&& other) noexcept {
@@ -44,7 +44,7 @@ public:
         for (auto const& v : r) push_back(static_cast<std::int64_t>(v));
     }
 
-    /// Product of the numbers; 1 for 0-d. The caller guarantees that it fits: @ref is_possible.
+    /// Returns the product of the numbers; 1 for 0-d. It must fit in 63 bits, see @ref is_possible.
     std::int64_t product() const noexcept {
         std::int64_t p = 1;
         for (auto v : *this) p *= v;
@@ -59,19 +59,20 @@ public:
     }
 };
 
-/// No tensor has more elements; bytes of any dtype then fit 63 bits, and no product wraps.
+/// The largest number of elements of a tensor: the bytes of any dtype then fit in 63 bits, and no
+/// product wraps.
 inline constexpr std::int64_t most_elements = std::int64_t{1} << 58;
 
-/// Whether these can be the extents of a tensor: none negative, at most @ref most_elements even
-/// where an extent of 0 is taken for 1, as it is for strides. Everything that comes from a file or
-/// a user is asked before its product is used.
+/// Whether this can be the shape of a tensor: no number negative, and at most @ref most_elements
+/// even with a 0 counted as 1, as it is for strides. Every shape from a file or a user is checked
+/// before its product is used.
 CAIRN_DECL bool is_possible(const index_vector& extents) noexcept;
 
 /// `[4, 6]`
 CAIRN_DECL std::string to_string(const index_vector& s);
 
-/// Row-major strides of a dense tensor of these extents, as PyTorch computes them: an extent of
-/// 0 counts as 1.
+/// Returns the row-major strides of a dense tensor of this shape, as PyTorch computes them: a 0
+/// counts as 1.
 CAIRN_DECL index_vector row_major_strides(const index_vector& extents);
 
 }  // namespace cairn

@@ -13,18 +13,18 @@
 namespace cairn {
 namespace detail {
 
-/// @pre no extent is 0
+/// @pre no number in `shape` is 0
 CAIRN_DECL bool is_dense(const index_vector& shape, const index_vector& strides);
-/// How far the first element of a part lies from that of the whole, in elements; 0 for an empty
-/// part.
-/// @throws error invalid_argument when `part` has another rank or leaves the shape.
+/// Returns the distance from the first element of the whole to that of `part`, in elements; 0 for
+/// an empty part.
+/// @throws error invalid_argument if `part` has another rank or exceeds the shape.
 CAIRN_DECL std::int64_t offset_of(const box& part, const index_vector& shape,
                                   const index_vector& strides);
 
 }  // namespace detail
 
-/// True when the elements lie one after the other in row-major order, as PyTorch's
-/// `is_contiguous()`: the stride of an extent of 1 does not matter, nor any of an empty view.
+/// True if the elements are contiguous in row-major order, like PyTorch's `is_contiguous()`: the
+/// stride of a dimension of size 1 does not matter, nor does any stride of an empty view.
 template <class Byte>
 bool is_row_major(const basic_tensor_view<Byte>& v) {
     if (v.empty()) return true;
@@ -37,28 +37,28 @@ bool is_row_major(const basic_tensor_view<Byte>& v) {
     return true;
 }
 
-/// True when the elements fill `[data, data + bytes())` without a hole and without overlap:
-/// row-major up to the order of the dimensions (transposed, channels-last). PyTorch's
-/// `is_non_overlapping_and_dense()`; DCP stores such a tensor with its strides.
+/// True if the elements fill `[data, data + bytes())` without gaps or overlap: row-major up to the
+/// order of the dimensions (transposed, channels-last). PyTorch's `is_non_overlapping_and_dense()`;
+/// DCP stores such a tensor with its strides.
 template <class Byte>
 bool is_dense(const basic_tensor_view<Byte>& v) {
     return v.empty() || detail::is_dense(v.shape, v.strides);
 }
 
-/// The window on a part of `v`; `part` is in `v`'s own coordinates.
-/// @throws error invalid_argument when `part` has another rank or leaves `v`.
+/// Returns a view of a region of `v`; `part` is in `v`'s own coordinates.
+/// @throws error invalid_argument if `part` has another rank or exceeds `v`.
 template <class Byte>
 basic_tensor_view<Byte> subview(const basic_tensor_view<Byte>& v, const box& part) {
     auto const at = detail::offset_of(part, v.shape, v.strides);
     basic_tensor_view<Byte> r = v;
     r.shape = part.shape;
-    // An empty part's `data` may be null or one past the end: do not move it.
+    // An empty view's `data` may be null or one past the end: do not move it.
     if (at != 0) r.data += at * static_cast<std::int64_t>(size_of(v.type));
     return r;
 }
 
-/// Copies elements, bit for bit, between arrays of the same dtype and extents. Strides are free
-/// on both sides (0 and negative too, except that a target cannot have stride 0), as is alignment.
+/// Copies elements, bit for bit, between arrays of the same dtype and shape. Any strides on both
+/// sides (0 and negative too, except that a target cannot have stride 0) and any alignment.
 /// @pre The two memories do not overlap, nor do the target's elements.
 /// @throws error dtype_mismatch, shape_mismatch, or invalid_argument (CUDA memory, stride 0).
 CAIRN_DECL void copy_elements(const const_tensor_view& from, const tensor_view& to);

@@ -15,10 +15,10 @@ namespace cairn::detail {
 /// Calls `f(i, j)` for each box `i` of one list and box `j` of another that share elements, in no
 /// particular order.
 ///
-/// Both lists are swept together along the dimension that tells most boxes of the first apart:
-/// O((n + m) log (n + m)) plus the pairs that meet in that dimension.
-/// @param box_a, box_b  Give the box at a position: `box_a(i)` for `i` below `count_a`.
-/// @pre All boxes are of one rank.
+/// Sweeps both lists along the dimension that separates most boxes of the first: O((n + m) log (n +
+/// m)) plus the number of pairs that overlap in that dimension.
+/// @param box_a, box_b  Return the box at a position: `box_a(i)` for `i` below `count_a`.
+/// @pre All boxes have the same rank.
 template <class BoxA, class BoxB, class F>
 void for_each_meeting(std::size_t count_a, BoxA&& box_a, std::size_t count_b, BoxB&& box_b, F&& f) {
     if (count_a == 0 || count_b == 0) return;

@@ -8,17 +8,17 @@
 
 namespace cairn {
 
-/// A padded tensor without its padding: a vocabulary that was rounded up so that it divides among
-/// ranks. Boxes beyond `shape` are clipped, those of padding alone vanish; a rank may be left with
-/// no shard.
+/// Removes the padding of a padded tensor, e.g. of a vocabulary rounded up so that it divides among
+/// ranks. Boxes are clipped to `shape`, those that are only padding are dropped; a rank may be left
+/// with no shard.
 ///
-/// Checkpoints then hold the tensor as it is without padding, whatever the number of ranks made of
-/// it, and any other padding can load it. A load leaves padding as it was.
+/// Checkpoints then hold the tensor without padding, independently of the number of ranks, and it
+/// can be loaded with any other padding. A load leaves padding unchanged.
 ///
-/// In `shard_traits` of your own: `return clip_shards({padded, type, shards}, shape).shards;`.
+/// In your own `shard_traits`: `return clip_shards({padded, type, shards}, shape).shards;`.
 ///
-/// @param padded  This rank's part of the padded tensor.
-/// @param shape   The true one: no longer than the padded one in any dimension.
+/// @param padded  This rank's shards of the padded tensor.
+/// @param shape   The shape without padding: no longer than the padded one in any dimension.
 /// @throws error invalid_argument
 CAIRN_DECL sharded_view clip_shards(const sharded_view& padded, const index_vector& shape);
 

@@ -12,15 +12,15 @@
 
 namespace cairn::detail {
 
-/// One loop of a nest over two arrays: how often, and how far each moves, in bytes.
+/// One loop of a nest over two arrays: iterations, and the step of each array in bytes.
 struct paired_loop {
     std::int64_t count = 1;
     std::int64_t from = 0;
     std::int64_t to = 0;
 };
 
-/// The elements of two arrays of equal extents, in an order good for the target: ascending
-/// target addresses, neighbouring dimensions merged where both arrays allow it.
+/// A loop nest over two arrays of equal shape, in an order suited to the target: ascending target
+/// addresses, neighbouring dimensions merged where both arrays allow it.
 struct paired_nest {
     boost::container::small_vector<paired_loop, 6> loops;  ///< Outermost first; at least one.
     const std::byte* from = nullptr;
@@ -49,8 +49,8 @@ struct paired_nest {
     }
 };
 
-/// @throws error on extents that differ, memory that the CPU cannot touch, or a target that has
-/// one place for several elements. @pre `!to.empty()` after the checks for the nest to be used.
+/// @throws error for different shapes, memory that the CPU cannot access, or a target that has one
+/// address for several elements. @pre `!to.empty()` after the checks for the nest to be used.
 CAIRN_DECL paired_nest make_nest(const const_tensor_view& from, const tensor_view& to);
 
 }  // namespace cairn::detail

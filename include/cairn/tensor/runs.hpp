@@ -11,10 +11,10 @@
 
 namespace cairn {
 
-/// A box of the whole tensor, and where the same elements lie in a rank's local array.
+/// A box of the whole tensor, and the box of a rank's local array with the same elements.
 struct placed_box {
     box region;  ///< In the whole.
-    box local;   ///< In the local array; the same lengths.
+    box local;   ///< In the local array; the same shape.
     friend bool operator==(const placed_box&, const placed_box&) = default;
 };
 
@@ -30,23 +30,23 @@ struct run {
 /// The indices of one dimension that a rank holds, in the order of its local array.
 using run_list = std::vector<run>;
 
-/// Adds a run; one that goes on where the last ends becomes part of it. Empty runs vanish.
+/// Appends a run, merging it with the last one if they are adjacent. Empty runs are dropped.
 CAIRN_DECL void append(run_list& list, run r);
 
 CAIRN_DECL std::int64_t length_of(const run_list& list);
 
-/// All combinations of one run per dimension, row-major. A dimension without runs gives none.
+/// Returns all combinations of one run per dimension, row-major; none if a dimension has no runs.
 CAIRN_DECL std::vector<placed_box> boxes_of_runs(const std::vector<run_list>& dims);
 
 }  // namespace detail
 
-/// Where each box lies in the local array that packs them: along every dimension, the distinct
-/// ranges stand one after the other in the order in which they first appear. That is how DTensor
-/// lays out strided shards, ScaLAPACK block-cyclic arrays, and a layer its experts.
-/// @throws error invalid_argument when the boxes are not all combinations of such ranges.
+/// Assigns each box its place in the local array that packs them: along every dimension, the
+/// distinct ranges follow one another in order of first appearance. This is how DTensor lays out
+/// strided shards, ScaLAPACK block-cyclic arrays, and a layer its experts.
+/// @throws error invalid_argument if the boxes are not all combinations of such ranges.
 CAIRN_DECL std::vector<placed_box> pack_boxes(const std::vector<box>& boxes);
 
-/// Extents of the local array that `placed` boxes fill. @pre not empty
+/// Returns the shape of the local array that `placed` boxes fill. @pre not empty
 CAIRN_DECL index_vector local_extents(const std::vector<placed_box>& placed);
 
 }  // namespace cairn

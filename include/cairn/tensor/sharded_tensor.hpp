@@ -17,8 +17,8 @@
 
 namespace cairn {
 
-/// A ready-made sharded tensor: the whole's extents, and this rank's boxes with their memory.
-/// Owns no elements. A rank may hold no shard.
+/// A ready-made sharded tensor: the global shape, and this rank's boxes with their memory. Owns no
+/// elements. A rank may hold no shard.
 struct sharded_view {
     index_vector global_shape{};
     dtype type = dtype::float32;
@@ -32,8 +32,8 @@ struct shard_traits<sharded_view> {
     static dtype element_type(const sharded_view& s) { return s.type; }
 };
 
-/// The parts of one local array as shards: box `where` of the whole is box `local` of the array.
-/// @throws error invalid_argument when a box leaves the whole or the array.
+/// Creates shards from one local array: box `region` of the whole is box `local` of the array.
+/// @throws error invalid_argument if a box exceeds the whole or the array.
 template <class Byte>
 sharded_view local_shards(const index_vector& global, const std::vector<placed_box>& boxes,
                           const basic_tensor_view<Byte>& local) {
@@ -53,8 +53,8 @@ sharded_view local_shards(const index_vector& global, const std::vector<placed_b
     return out;
 }
 
-/// The same for boxes that are packed as @ref pack_boxes says and fill the local array.
-/// @throws error also shape_mismatch when the array is larger or smaller than the boxes.
+/// Overload for boxes that are packed as by @ref pack_boxes and fill the local array.
+/// @throws error also shape_mismatch if the array is larger or smaller than the boxes.
 template <class Byte>
 sharded_view local_shards(const index_vector& global, const std::vector<box>& boxes,
                           const basic_tensor_view<Byte>& local) {
@@ -73,9 +73,9 @@ sharded_view local_shards(const index_vector& global, const std::vector<box>& bo
     return local_shards(global, placed, local);
 }
 
-/// A DTensor: `local` is what `rank` holds of a tensor of extents `global` on a mesh. On a rank
-/// outside the mesh `local` is empty, and there is no shard.
-/// @throws error shape_mismatch when `local` is not as long as DTensor would have it.
+/// Creates the shards of a DTensor: `local` is what `rank` holds of a tensor of shape `global` on a
+/// mesh. On a rank outside the mesh `local` is empty, and there is no shard.
+/// @throws error shape_mismatch if `local` does not have the shape that DTensor would give it.
 template <class Byte>
 sharded_view shard_by_mesh(const basic_tensor_view<Byte>& local, const index_vector& global,
                            const device_mesh& mesh, const std::vector<placement>& placements,
@@ -89,12 +89,12 @@ sharded_view shard_by_mesh(const basic_tensor_view<Byte>& local, const index_vec
     }
 }
 
-/// A flat range `[begin, end)` of a tensor's elements that lies in one piece of memory.
-/// @throws error invalid_argument when the range leaves the tensor.
+/// Creates the shards of a flat range `[begin, end)` of a tensor's elements, contiguous in memory.
+/// @throws error invalid_argument if the range exceeds the tensor.
 CAIRN_DECL sharded_view flat_shards(const index_vector& extents, std::int64_t begin,
                                     std::int64_t end, void* memory, dtype type,
                                     device_id device = {});
-/// Read-only memory: shards to save from.
+/// Overload for read-only memory, to save from.
 CAIRN_DECL sharded_view flat_shards(const index_vector& extents, std::int64_t begin,
                                     std::int64_t end, const void* memory, dtype type,
                                     device_id device = {});

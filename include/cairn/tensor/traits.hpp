@@ -12,14 +12,14 @@
 
 namespace cairn {
 
-/// Tells cairn how to look inside a tensor type it does not own.
+/// Describes a tensor type that cairn does not own.
 ///
-/// Specialise it for your type; the primary template is left undefined so that a forgotten
-/// specialisation reads "incomplete type tensor_traits<Yours>".
+/// Specialise it for your type; the primary template is undefined so that a missing specialisation
+/// is reported as "incomplete type tensor_traits<Yours>".
 template <class T>
 struct tensor_traits;
 
-/// Views are tensors themselves.
+/// Views are themselves tensors.
 template <class Byte>
 struct tensor_traits<basic_tensor_view<Byte>> {
     static basic_tensor_view<Byte> view(const basic_tensor_view<Byte>& v) { return v; }
@@ -36,12 +36,12 @@ struct tensor_traits<basic_tensor_view<Byte>> {
 /// | `X::writable(c)` | `bool` (optional)                        | false: read-only after all    |
 ///
 /// **Semantics**
-/// - *Lifetime*: elements stay where the view says while an operation given the tensor is
-///   outstanding; extents and strides are copied out at once and may come from temporaries.
-/// - *Cost*: `view` neither blocks nor touches a device.
-/// - *Stability*: two calls on an unmodified tensor give equal views.
-/// - *Read-only*: a type whose `view(t)` gives only a `const_tensor_view`, or a tensor that is not
-///   `writable` (known at run time only; asked after `view`), can be saved and is refused as a
+/// - *Lifetime*: elements stay at the view's addresses while an operation on the tensor is
+///   outstanding; shape and strides are copied at once and may come from temporaries.
+/// - *Cost*: `view` neither blocks nor accesses a device.
+/// - *Stability*: two calls on an unmodified tensor return equal views.
+/// - *Read-only*: a type whose `view(t)` returns only a `const_tensor_view`, or a tensor that is
+///   not `writable` (known only at run time; called after `view`), can be saved and is refused as a
 ///   load target with @ref errc::invalid_state.
 ///
 /// Not required: default construction, copying, comparison, contiguity.
@@ -55,7 +55,7 @@ concept Tensor = requires(const std::remove_cvref_t<T>& c) {
 };
 
 namespace detail {
-/// What the optional `writable` of a tensor's traits says.
+/// Returns the optional `writable` of a tensor's traits.
 template <class T>
 bool writable(const T& t) {
     if constexpr (requires {
@@ -67,8 +67,8 @@ bool writable(const T& t) {
 }
 }  // namespace detail
 
-/// One part of a sharded tensor that this rank holds: which box of the whole, and its memory.
-/// `where.shape` equals the view's extents. A shard made from a const view is read-only.
+/// One shard of a sharded tensor that this rank holds: its box of the whole, and its memory.
+/// `region.shape` equals the view's shape. A shard made from a const view is read-only.
 struct shard {
     box region;
     const_tensor_view view;
@@ -85,12 +85,12 @@ struct shard {
         if (!detail::writable(std::as_const(t))) forbid_writing();
     }
 
-    /// From here on a read-only shard.
+    /// Makes the shard read-only.
     void forbid_writing() noexcept {
         target = nullptr;
         writable = false;
     }
-    /// The window to load into. @pre `writable`
+    /// Returns the window to load into. @pre `writable`
     tensor_view target_view() const {
         tensor_view v{view.type, view.shape, view.strides, target, view.device};
         v.requires_grad = view.requires_grad;
@@ -98,23 +98,23 @@ struct shard {
     }
 };
 
-/// Tells cairn where a rank's pieces of a sharded tensor lie in the whole.
+/// Describes the shards of a sharded tensor type: their boxes of the whole and their memory.
 template <class T>
 struct shard_traits;
 
-/// A tensor of which each rank holds some boxes: none, one or many.
+/// A tensor of which each rank holds any number of boxes, or none.
 ///
 /// Given `s` of type `T&` or `const T&`, and `X = shard_traits<T>`:
 ///
 /// | Expression           | Type                      | Meaning                                  |
 /// |----------------------|---------------------------|------------------------------------------|
-/// | `X::global_shape(s)` | convertible to `index_vector`    | extents of the whole | |
-/// `X::shards(s)`       | range of `shard`          | this rank's boxes and their memory       | |
-/// `X::element_type(s)` | `dtype` (optional)        | needed where a rank may hold no shard    |
+/// | `X::global_shape(s)` | convertible to `index_vector` | shape of the whole tensor            |
+/// | `X::shards(s)`       | range of `shard`          | this rank's boxes and their memory       |
+/// | `X::element_type(s)` | `dtype` (optional)        | needed where a rank may hold no shard    |
 ///
-/// **Semantics**: as for @ref Tensor. Boxes lie within the whole; those of one rank do not
-/// overlap. Two ranks may hold the same box (a replica): it is written once. All boxes of all
-/// ranks together cover the whole, or the save is refused.
+/// **Semantics**: as for @ref Tensor. Boxes lie within the whole; those of one rank do not overlap.
+/// Two ranks may hold the same box (a replica): it is written once. The boxes of all ranks together
+/// cover the whole; otherwise the save is refused.
 template <class T>
 concept Sharded = requires(std::remove_cvref_t<T>& s) {
     { shard_traits<std::remove_cvref_t<T>>::global_shape(s) } -> std::convertible_to<index_vector>;

@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-/// Where memory can be touched.
+/// The kind of memory an address refers to.
 enum class memory_kind : std::uint8_t { host, pinned, cuda };
 
 struct device_id {
@@ -21,21 +21,20 @@ struct device_id {
     friend bool operator==(const device_id&, const device_id&) = default;
 };
 
-/// A strided window on elements that somebody else owns. The window owns its shape and
-/// strides, never the elements: those must stay where they are while an operation that was
-/// given the view is outstanding. `data` is the element at index 0 in every dimension, may be
-/// unaligned, and may be null when the view is empty.
+/// A strided window on elements owned by another object. The window owns its shape and strides,
+/// never the elements: those must stay in place while an operation on the view is outstanding.
+/// `data` is the element at index 0 in every dimension, may be unaligned, and may be null if the
+/// view is empty.
 template <class Byte>
 struct basic_tensor_view {
     using raw = std::conditional_t<std::is_const_v<Byte>, const void, void>;
 
     dtype type = dtype::float32;
     index_vector shape;
-    index_vector
-        strides;  ///< In elements, as long as `shape`; 0 and negative strides can be saved.
+    index_vector strides;  ///< In elements, one per dimension; 0 and negative strides can be saved.
     Byte* data = nullptr;
     device_id device{};
-    bool requires_grad = false;  ///< Carried into `.metadata` for PyTorch; no meaning for cairn.
+    bool requires_grad = false;  ///< Written to `.metadata` for PyTorch; not used by cairn.
 
     basic_tensor_view() = default;
     basic_tensor_view(dtype t, index_vector e, index_vector s, raw* d, device_id w = {})
@@ -45,7 +44,7 @@ struct basic_tensor_view {
     basic_tensor_view(dtype t, index_vector e, raw* d, device_id w = {})
         : type(t), shape(std::move(e)), strides(row_major_strides(shape)),
           data(static_cast<Byte*>(d)), device(w) {}
-    /// What can be written can be read.
+    /// Converts a writable view to a read-only one.
     template <class Other>
     requires(std::is_const_v<Byte>&& std::is_same_v<const Other, Byte>)
         basic_tensor_view(const basic_tensor_view<Other>& v)

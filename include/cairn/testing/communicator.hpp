@@ -17,21 +17,21 @@
 #include <utility>
 #include <vector>
 
-/// What a Communicator promises beyond its syntax; for models of your own. Needs no test framework:
-/// `communicator_suite` runs all of it, the functions before it are its parts.
+/// Checks the semantics of a Communicator, for models of your own. Needs no test framework:
+/// `communicator_suite` runs all checks; the functions before it are the individual ones.
 ///
-///     // on every rank, wherever your ranks run
+///     // on every rank, in any kind of process or thread
 ///     auto const failures = cairn::testing::communicator_suite([&] { return my_ranks(…); });
 ///     for (auto const& f : failures) std::cerr << f << '\n';
 ///
-/// Each part is called by every rank of a group at once and throws std::runtime_error on a rank
-/// that saw a promise broken. After those of misuse, deadlines and cancellation the group is
-/// unusable.
+/// Each function is called by every rank of a group concurrently and throws std::runtime_error on a
+/// rank that detects a violation. After the checks of misuse, deadlines and cancellation the group
+/// is unusable.
 namespace cairn::testing {
 
 namespace detail {
 
-/// One of each operation, with messages of about `size` bytes: of another size on each rank.
+/// One call of each operation, with messages of about `size` bytes that differ from rank to rank.
 template <Communicator Comm>
 void one_round(Comm& c, int round, std::size_t size) {
     int const me = c.rank(), n = c.size(), root = round % n;
@@ -50,7 +50,7 @@ void one_round(Comm& c, int round, std::size_t size) {
     if (me == root)
         for (int r = 0; r < n; ++r) out.push_back(of(r, 1));
     expect(b.scatter(std::move(out), root) == of(me, 1), me, "scatter: wrong bytes");
-    // What others pass is ignored.
+    // Arguments of other ranks are ignored.
     expect(b.broadcast(me == root ? of(me) : message(3), root) == of(root), me,
            "broadcast: wrong bytes");
     auto const all = b.all_gather(of(me, 2));
@@ -62,8 +62,8 @@ void one_round(Comm& c, int round, std::size_t size) {
 
 }  // namespace detail
 
-/// Right ranks, right bytes in rank order, every root in turn, messages from 0 bytes on.
-/// @param largest  Bytes of the largest message. 16 MiB is more than a plan of cairn's takes.
+/// Correct ranks, correct bytes in rank order, every root in turn, messages from 0 bytes on.
+/// @param largest  Bytes of the largest message. 16 MiB exceeds the plans of cairn.
 template <Communicator Comm>
 void check_exchanges(Comm& c, std::size_t largest = std::size_t{16} << 20) {
     int const me = c.rank();
@@ -77,7 +77,7 @@ void check_exchanges(Comm& c, std::size_t largest = std::size_t{16} << 20) {
     if (largest > 0) detail::one_round(c, 3, largest);
 }
 
-/// Two groups of the same ranks, used in turns, do not mix.
+/// Two groups of the same ranks, used in turn, do not mix.
 template <Communicator First, Communicator Second>
 void check_interleaved(First& a, Second& b) {
     for (int round = 0; round < 10; ++round) {
@@ -92,7 +92,7 @@ void check_interleaved(First& a, Second& b) {
     }
 }
 
-/// A root that is no rank is refused on every rank.
+/// A root out of range is refused on every rank.
 template <Communicator Comm>
 void check_wrong_root(Comm& c) {
     for (int root : {c.size(), -1}) {
@@ -115,9 +115,9 @@ void check_mismatch(Comm& c) {
     detail::expect(code.failed(), c.rank(), "different operations are not refused");
 }
 
-/// A rank that does not come is named when the deadline has passed, and the group is poisoned for
-/// all, the late one too. For two ranks or more.
-/// @param late  The rank that comes too late.
+/// A rank that does not call is named once the deadline has passed, and the group is poisoned for
+/// all, including the late one. For two ranks or more.
+/// @param late  The rank that calls too late.
 /// @param sync  Called once on every rank: returns when all have called it, by other means.
 template <Communicator Comm, class Sync>
 void check_deadline(Comm& c, int late, Sync sync) {
@@ -138,7 +138,7 @@ void check_deadline(Comm& c, int late, Sync sync) {
     b.by = no_deadline;
     for (int again = 0; again < 2; ++again) {
         auto const code = detail::code_of([&] { b.meet(); });
-        // The late one may have called before it heard of the others' end.
+        // The late rank may have called before it received the others' failure.
         bool const ok =
             code == make_error_code(errc::poisoned) ||
             (c.rank() == late && again == 0 && code == make_error_code(errc::timed_out));
@@ -146,8 +146,8 @@ void check_deadline(Comm& c, int late, Sync sync) {
     }
 }
 
-/// A rank that waits can be cancelled from another thread; the others, of which `absent` has not
-/// called, do not wait either. For three ranks or more.
+/// A waiting rank can be cancelled from another thread; the others, waiting for `absent`, which has
+/// not called, do not keep waiting either. For three ranks or more.
 /// @param sync  As above.
 template <Communicator Comm, class Sync>
 void check_cancel(Comm& c, int absent, Sync sync) {
@@ -175,7 +175,7 @@ void check_cancel(Comm& c, int absent, Sync sync) {
                        "a cancelled group goes on");
 }
 
-/// Cancelled before the call: the next one fails. For any number of ranks.
+/// After `cancel` without an operation under way, the next one fails. For any number of ranks.
 template <Communicator Comm>
 void check_cancel_before(Comm& c) {
     bool const canceller = c.rank() == c.size() - 1;
@@ -186,7 +186,7 @@ void check_cancel_before(Comm& c) {
     detail::expect(ok, c.rank(), "not cancelled: " + code.message());
 }
 
-/// A rank whose group has ended is named on all others. For two ranks or more.
+/// A rank whose group has been destroyed is named on all others. For two ranks or more.
 /// @param c     Destroyed on rank `gone`.
 template <Communicator Comm>
 void check_gone(std::optional<Comm>& c, int gone) {
@@ -211,7 +211,7 @@ void check_duplicate(Comm c, std::size_t largest = 100'000) {
     detail::expect(other.rank() == me && other.size() == c.size(), me, "another rank or size");
     check_interleaved(c, other);
     check_exchanges(third, largest);
-    // Both under way at once, begun in different orders.
+    // Both under way at once, started in different orders.
     for (int round = 0; round < 10; ++round) {
         detail::pending_message first, second;
         auto const start = [&](Comm& g, detail::pending_message& p, int what) {
@@ -233,16 +233,17 @@ void check_duplicate(Comm c, std::size_t largest = 100'000) {
     check_exchanges(third, largest);
 }
 
-/// All of it.
+/// Runs all checks.
 ///
-/// @param make     Makes a group of all ranks; called on every rank, several times, in one order.
+/// @param make     Makes a group of all ranks; called several times, in the same order on every
+/// rank.
 /// @param largest  Bytes of the largest message.
-/// @return What went wrong, on whichever rank; empty if nothing did.
+/// @return Descriptions of the failures on any rank; empty if there are none.
 template <class Make>
 std::vector<std::string> communicator_suite(Make make, std::size_t largest = std::size_t{1} << 20) {
     using group = std::remove_cvref_t<decltype(make())>;
     static_assert(Communicator<group>);
-    // A group of its own tells all ranks how each check has ended.
+    // A separate group reports the result of each check to all ranks.
     group between = make();
     int const me = between.rank(), n = between.size();
     std::vector<std::string> failures;

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-/// What a DataPlane promises beyond its syntax; for models of your own. See
-/// `cairn/testing/communicator.hpp`: every rank calls the same function at once.
+/// Checks the semantics of a DataPlane, for models of your own. See
+/// `cairn/testing/communicator.hpp`: every rank calls the same function concurrently.
 namespace cairn::testing {
 namespace detail {
 
@@ -26,8 +26,8 @@ void broadcast_and_wait(Plane& p, std::span<std::byte> bytes, int root, deadline
 
 }  // namespace detail
 
-/// Root's bytes on every rank and nothing beyond them, every root in turn, from 0 bytes on, at
-/// addresses that are not aligned.
+/// Root's bytes arrive on every rank and nothing beyond them, with every root in turn, from 0 bytes
+/// on, at unaligned addresses.
 /// @param largest  Bytes of the largest broadcast.
 template <DataPlane Plane>
 void check_broadcasts(Plane& p, std::size_t largest = std::size_t{9} << 20) {
@@ -48,7 +48,7 @@ void check_broadcasts(Plane& p, std::size_t largest = std::size_t{9} << 20) {
     }
 }
 
-/// One rank cancels in place of its broadcast: it and all others fail. The plane is unusable then.
+/// One rank cancels instead of broadcasting: all ranks fail. The plane is unusable afterwards.
 template <DataPlane Plane>
 void check_cancelled_plane(Plane& p) {
     std::vector<std::byte> memory(100'000);
@@ -71,10 +71,11 @@ void check_duplicate(Plane p) {
     check_broadcasts(other, 5000);
 }
 
-/// All of it.
-/// @param make     Makes a plane of all ranks; called on every rank, several times, in one order.
+/// Runs all checks.
+/// @param make     Makes a plane of all ranks; called several times, in the same order on every
+/// rank.
 /// @param largest  Bytes of the largest broadcast.
-/// @return What went wrong on this rank; empty if nothing did.
+/// @return Descriptions of the failures on this rank; empty if there are none.
 template <class Make>
 std::vector<std::string> data_plane_suite(Make make, std::size_t largest = std::size_t{9} << 20) {
     using plane = std::remove_cvref_t<decltype(make())>;

@@ -17,7 +17,7 @@
 
 namespace cairn::testing::detail {
 
-/// The operations of one rank, blocking.
+/// The operations of one rank, as blocking calls.
 template <Communicator Comm>
 struct blocking {
     Comm& c;
@@ -39,11 +39,11 @@ struct blocking {
         return await_completion<std::vector<message>>(
             [&](auto done) { c.all_gather(std::move(m), by, std::move(done)); });
     }
-    /// A broadcast of nothing: no rank leaves it before all have called it.
+    /// An empty broadcast: returns on no rank before all have called it.
     void meet() { (void)broadcast({}, 0); }
 };
 
-/// A message that somebody else's thread may bring.
+/// A message that another thread may deliver.
 class pending_message {
 public:
     cairn::completion<message> completion() {
@@ -64,7 +64,7 @@ inline void expect(bool ok, int rank, const std::string& what) {
     if (!ok) throw std::runtime_error("rank " + std::to_string(rank) + ": " + what);
 }
 
-/// Bytes that show who sent them and when.
+/// Bytes that identify their sender and round.
 inline message sample(int rank, int round, std::size_t size) {
     constexpr std::size_t period = 65536;
     message m(size);
@@ -75,7 +75,7 @@ inline message sample(int rank, int round, std::size_t size) {
     return m;
 }
 
-/// Of the error that `f` throws; no error if it throws none.
+/// Returns the code of the error that `f` throws; no error if it throws none.
 template <class F>
 error_code code_of(F&& f, std::string* text = nullptr) {
     try {
@@ -87,7 +87,7 @@ error_code code_of(F&& f, std::string* text = nullptr) {
     return {};
 }
 
-/// What `f` throws, in words; empty if it throws nothing.
+/// Returns the text of what `f` throws; empty if it throws nothing.
 template <class F>
 std::string why_not(F&& f) {
     try {

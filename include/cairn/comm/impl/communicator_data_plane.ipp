@@ -32,7 +32,7 @@ struct piecewise_broadcast {
     std::size_t at = 0;
     bool first = true;
 
-    /// The size of all, in front of the first piece.
+    /// Bytes of the total size, which precedes the first piece.
     std::size_t head() const { return first ? sizeof(std::uint64_t) : 0; }
     std::size_t next() const { return std::min(broadcast_piece_bytes - head(), bytes.size() - at); }
     message piece() const {
@@ -43,7 +43,7 @@ struct piecewise_broadcast {
         if (next() != 0) std::memcpy(m.data() + head(), bytes.data() + at, next());
         return m;
     }
-    /// @throws error errc::invalid_argument for a piece of something else
+    /// @throws error errc::invalid_argument for a piece of a different broadcast
     void take(const message& m) {
         std::uint64_t all = bytes.size();
         if (first && m.size() >= sizeof all) std::memcpy(&all, m.data(), sizeof all);
@@ -62,7 +62,8 @@ struct piecewise_broadcast {
     }
 };
 
-/// Piece after piece: a loop where pieces end inside the call, else from their completions.
+/// Sends piece after piece: in a loop if pieces complete inside the call, otherwise from their
+/// completions.
 inline void proceed(const std::shared_ptr<piecewise_broadcast>& j) {
     enum { calling, returned, ended };
     for (;;) {
@@ -87,7 +88,7 @@ inline void proceed(const std::shared_ptr<piecewise_broadcast>& j) {
             if (j->at == j->bytes.size()) return j->done();
             if (where->exchange(ended) == returned) proceed(j);
         });
-        // What it throws before it has completed reaches `done` by the completion it drops.
+        // If it throws before it has completed, the dropped completion reports that to `done`.
         j->comm->broadcast(std::move(m), j->root, j->by, std::move(got));
         if (where->exchange(returned) != ended) return;
     }

@@ -28,7 +28,7 @@ inline std::optional<int> as_number(const std::optional<std::string>& s) {
     if (got.ec != std::errc() || got.ptr != end || n < 0) return {};
     return n;
 }
-/// Numbers from 2^32 - 6 on are a batch script's, an interactive shell's and the like.
+/// Slurm uses numbers from 2^32 - 6 on for batch scripts, interactive shells and the like.
 inline bool is_slurm_step(const std::optional<std::string>& id) {
     return id && !(id->size() == 10 && *id >= "4294967290");
 }
@@ -66,7 +66,7 @@ CAIRN_DECL launch_environment launch_environment::detect(const environment& get)
                (has("RANK") && has("WORLD_SIZE") && has("MASTER_PORT"))) {
         is("torchrun", "RANK", "WORLD_SIZE");
         e.one_host = text("LOCAL_WORLD_SIZE") == text("WORLD_SIZE");
-        // A run without an id of its own is told from others by its port.
+        // A run without an id of its own is identified by its port.
         e.run = "torchrun-" + text("TORCHELASTIC_RUN_ID") + "-" + text("MASTER_ADDR") + "-" +
                 text("MASTER_PORT") + "-" + text("TORCHELASTIC_RESTART_COUNT");
     } else if (has("SLURM_PROCID") && is_slurm_step(get("SLURM_STEP_ID"))) {

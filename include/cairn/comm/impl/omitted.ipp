@@ -29,7 +29,7 @@ CAIRN_DECL solo omitted_communicator(const environment& get) {
                            "or cairn::solo() if this process alone is meant"});
 }
 
-/// Whether this is the first time.
+/// Returns true on the first call only.
 inline bool first_warning_if_alone() {
     static std::atomic<bool> warned{false};
     return !warned.exchange(true);

@@ -20,7 +20,7 @@
 namespace cairn::detail {
 
 CAIRN_DECL tcp_group split(erased_communicator& ranks, int color, const tcp_options& o) {
-    // Time for what a new group waits for, and to hear of one that could not be formed.
+    // Enough for a new group to form, and for the report of one that could not.
     auto const timeout = o.join_timeout >= no_timeout / 4
                              ? no_timeout
                              : 2 * o.join_timeout + std::chrono::seconds(10);

@@ -25,7 +25,7 @@ inline tcp_id_source id_in(rendezvous_file& file, int rank, const tcp_options& o
     if (rank != 0) return [&file] { return file.read(); };
     auto const id = made.make(
         [&] { return loopback ? new_tcp_id(loopback_hosts()) : tcp_group::unique_id(o); });
-    file.write(id);  // it goes when all have joined
+    file.write(id);  // removed once all ranks have joined
     return [id] { return std::optional(id); };
 }
 

@@ -33,7 +33,7 @@ CAIRN_DECL thread_group::~thread_group() {
         if (handed_out_[r].exchange(true)) continue;
         try {
             make(static_cast<int>(r)).leave();
-        } catch (const std::bad_alloc&) {  // then they are late
+        } catch (const std::bad_alloc&) {  // others then wait until their deadline
         }
     }
 }
@@ -87,7 +87,7 @@ CAIRN_DECL void run_ranks(int n, const std::function<void(thread_group::member&)
             not_started = std::current_exception();
         }
     }
-    members.clear();  // those that got no thread leave, so that the others do not wait for them
+    members.clear();  // ranks without a thread leave, so that the others do not wait for them
     for (auto& t : threads) t.join();
     if (not_started) std::rethrow_exception(not_started);
     std::exception_ptr first;

@@ -53,7 +53,7 @@ inline void mpi_must_run(int level) {
                                              .found = "MPI that is finalised",
                                              .remedy = "make the group before MPI_Finalize"});
 }
-/// @throws error errc::invalid_argument for a communicator that has no group of ranks for this one
+/// @throws error errc::invalid_argument for a communicator without a group that contains this rank
 inline void mpi_must_be_usable(MPI_Comm given, int level = MPI_THREAD_SINGLE) {
     mpi_must_run(level);
     if (given == MPI_COMM_NULL)
@@ -69,15 +69,15 @@ inline void mpi_must_be_usable(MPI_Comm given, int level = MPI_THREAD_SINGLE) {
                                              .remedy = "make one of it with MPI_Intercomm_merge"});
 }
 
-/// What the ranks of a new group have agreed on.
+/// What the ranks of a new group agreed on.
 struct mpi_agreement {
     tree_topology where{};
     std::uint64_t epoch = 0;
 };
 
-/// Collective over `given`: it returns on all ranks or throws on all, where MPI lets them talk.
-/// @param level  That the group needs, of MPI_THREAD_*.
-/// @throws error errc::invalid_argument for what `mpi_group` does not take
+/// Collective over `given`: returns on all ranks or throws on all, if MPI permits communication.
+/// @param level  The MPI_THREAD_* level that the group requires.
+/// @throws error errc::invalid_argument for a communicator that `mpi_group` does not accept
 inline mpi_agreement mpi_agree(MPI_Comm given, int fan_in, int level) {
     mpi_must_be_usable(given, level);
     int mine = 0, main_thread = 0;
@@ -95,12 +95,12 @@ inline mpi_agreement mpi_agree(MPI_Comm given, int fan_in, int level) {
     mpi_check(MPI_Comm_rank(given, &a.where.rank), "MPI_Comm_rank");
     mpi_check(MPI_Comm_size(given, &a.where.size), "MPI_Comm_size");
     a.where.fan_in = fan_in;
-    // Below SERIALIZED, another thread than the main one may not even ask the others.
+    // Below SERIALIZED, a thread other than the main one may not communicate at all.
     if (mine < MPI_THREAD_SERIALIZED && main_thread == 0) throw too_low(a.where.rank, mine);
 
     std::random_device random;
     auto const draw = (std::uint64_t{random()} << 32) | random();
-    // The greatest of -x is the least of x.
+    // max(-x) gives min(x).
     auto const wide = [](std::int64_t x) {
         return static_cast<std::uint64_t>(x + (std::int64_t{1} << 32));
     };

@@ -25,10 +25,10 @@
 
 namespace cairn::detail {
 
-/// Carries the lanes of one rank over MPI, on a thread of its own that polls for frames and lives
+/// Carries the lanes of one rank over MPI, on a thread of its own that polls for frames and runs
 /// until the last group that uses it has ended.
 ///
-/// All of MPI happens on that thread, except making the communicator and freeing it.
+/// All calls of MPI run on that thread, except those that make and free the communicator.
 class mpi_engine final : public tree_engine, public std::enable_shared_from_this<mpi_engine> {
 public:
     using clock = std::chrono::steady_clock;
@@ -48,17 +48,18 @@ public:
         }
     }
     const tree_topology& where() const noexcept override { return lanes_.where(); }
-    /// On the thread, later.
+    /// Runs `f` later, on the engine's thread.
     void run(work f) override {
-        // Not `self`: what is never called would keep it, and so itself, alive.
+        // Not `self`: a handler that never runs would keep the engine, and thus itself, alive.
         boost::asio::post(io_, [this, f = std::move(f)] {
-            if (!silent_) take_mail();  // what was sent long ago comes before this
+            if (!silent_) take_mail();  // mail that arrived earlier is processed first
             f(lanes_, clock::now());
             delay_ = {};
         });
     }
     void attach() noexcept override { ++seats_; }
-    /// The last one leaves. Nothing of MPI is used afterwards, nor after MPI_Finalize.
+    /// Detaches a group; the last one ends the engine. MPI is not used afterwards, nor after
+    /// MPI_Finalize.
     void detach() noexcept override {
         if (--seats_ > 0) return;
         bool const here = thread_.is_current();
@@ -67,7 +68,8 @@ public:
             ending_ = true;
         });
         thread_.end();
-        // On the thread itself MPI_Finalize frees the communicator, once the others have answered.
+        // When called on the engine's thread, MPI_Finalize frees the communicator, once peers have
+        // answered.
         if (!here && !freed()) unwatch_finalize();
     }
 
@@ -98,7 +100,7 @@ private:
         mpi_check(MPI_Comm_set_attr(MPI_COMM_SELF, key_, value.get()), "MPI_Comm_set_attr");
         (void)value.release();
     }
-    /// The same, before.
+    /// Removes the callback that `watch_finalize` installed.
     void unwatch_finalize() {
         auto key = key_;
         MPI_Comm_delete_attr(MPI_COMM_SELF, key);
@@ -109,13 +111,13 @@ private:
         while (!(silent_ && ending_)) {
             try {
                 turn();
-            } catch (const std::exception& e) {  // no memory, say
+            } catch (const std::exception& e) {  // e.g. out of memory
                 lanes_.fail_all(error(errc::rank_failed, {.found = e.what()}), clock::now());
             }
         }
     }
-    /// Between two polls nobody is kept waiting longer than for half as long again as it took until
-    /// then, and at most a millisecond in a call.
+    /// The delay between two polls grows with the waiting time, by half each time, to at most a
+    /// millisecond during a call.
     void turn() {
         if (silent_)
             io_.run_one();
@@ -138,7 +140,7 @@ private:
     }
     duration longer(duration d) const {
         using us = std::chrono::microseconds;
-        // What is long moves on only while somebody polls.
+        // Long messages advance only during polls.
         bool const sending = !mail_.idle() && !lanes_.broken();
         auto const most = sending ? us(50) : lanes_.busy() || leaving_ ? us(1000) : us(10000);
         return std::min<duration>(most, std::max<duration>(us(5), d * 3 / 2));
@@ -186,7 +188,7 @@ private:
         silent_ = true;
         fell_silent_.notify_all();
     }
-    /// On return the thread does not use MPI any more.
+    /// Returns once the thread no longer uses MPI.
     void wait_until_silent() {
         boost::asio::post(io_, [this] { leave(); });
         std::unique_lock lock(m_);
@@ -209,7 +211,7 @@ private:
         io_.get_executor()};
     std::atomic<int> seats_{0};
 
-    // Of the thread alone.
+    // Used by the thread only.
     tree_lanes lanes_;
     mpi_mailbox mail_;
     clock::time_point leaving_by_{};

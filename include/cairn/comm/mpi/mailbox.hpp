@@ -24,8 +24,8 @@
 
 namespace cairn::detail {
 
-/// Memory as one MPI datatype, to be passed with MPI_BOTTOM and a count of 1: no limit of INT_MAX
-/// bytes, and nothing is copied.
+/// Describes memory as one MPI datatype, to be passed with MPI_BOTTOM and a count of 1: without the
+/// limit of INT_MAX bytes, and without a copy.
 class mpi_blocks {
 public:
     void add(const void* at, std::size_t bytes) {
@@ -40,7 +40,7 @@ public:
             bytes -= n;
         }
     }
-    /// The caller frees it; may do so while a transfer is under way.
+    /// The caller frees the type, which is allowed during a transfer.
     MPI_Datatype type() const {
         MPI_Datatype t = MPI_DATATYPE_NULL;
         mpi_check(MPI_Type_create_hindexed(static_cast<int>(places_.size()), lengths_.data(),
@@ -55,37 +55,37 @@ private:
     std::vector<int> lengths_{};
 };
 
-/// Frames to and from the ranks of a communicator that nobody else uses. A long one travels in
-/// pieces, one message each, so that it can be seen to move. Not thread-safe. MPI returns its
-/// errors, as the communicator's handler says.
+/// Exchanges frames with the ranks of a communicator that is used for nothing else. A long frame is
+/// sent in pieces, one message each, so that progress is visible. Not thread-safe. MPI errors are
+/// returned, because the communicator's error handler is set so.
 ///
-/// A rank that ends sends each of its peers a `close`, and gets one back (`answer_close`): then
-/// nothing is under way any more, in neither direction. Only then may the communicator be freed:
-/// Open MPI gives its number to the next one, and a straggling message with it.
+/// A rank that ends sends each of its peers a `close` and receives one from each (`answer_close`):
+/// then nothing is in flight in either direction. Only then may the communicator be freed: Open MPI
+/// reuses its context id for the next one, which would receive a message that is still in flight.
 class mpi_mailbox {
 public:
     static constexpr std::size_t piece_bytes = std::size_t{4} << 20;
     struct mail {
         enum class kind {
             heard,  ///< Something was received.
-            moved,  ///< A part of a long frame has travelled, either way.
+            moved,  ///< A part of a long frame was sent or received.
             frame,
             broken
         };
         int from = 0;
         kind is = kind::heard;
         tree_frame frame{};
-        std::string why{};  ///< When broken.
+        std::string why{};  ///< For `broken`.
     };
 
-    /// @param peers  Who may send to this rank, and receive from it.
+    /// @param peers  Ranks that may send to this rank, and receive from it.
     mpi_mailbox(MPI_Comm comm, std::set<int> peers) : comm_(comm), present_(std::move(peers)) {}
 
     void send(int to, std::shared_ptr<const tree_frame> f) {
         if (closed_to_.count(to) != 0) return;
         if (f->what == tree_frame::type::close) closed_to_.insert(to);
         auto const whole = std::make_shared<const outgoing_frame>(std::move(f));
-        // All of the head is in the first piece.
+        // The first piece contains the entire head.
         auto most = std::max(piece_bytes, whole->head.size());
         std::vector<std::span<const std::byte>> parts;
         std::size_t bytes = 0;
@@ -106,7 +106,7 @@ public:
         post(to, whole, parts, true);
     }
 
-    /// Nothing is sent to it after this.
+    /// Sends the last frame to a peer.
     void close(int to) {
         auto const f = std::make_shared<tree_frame>();
         f->what = tree_frame::type::close;
@@ -115,14 +115,14 @@ public:
     void close_all() {
         for (int to : present_) close(to);
     }
-    /// The answer to a peer's close, once all else has been sent to it.
+    /// Answers a peer's close, after everything else was sent to it.
     void answer_close(int to) {
         present_.erase(to);
         close(to);
     }
 
-    /// One step of all that is under way.
-    /// @return What has arrived: of one rank in the order in which it sent.
+    /// Advances all operations in flight.
+    /// @return The mail received; in order for each sending rank.
     std::vector<mail> poll() {
         auto news = std::exchange(failed_, {});
         for (auto o = out_.begin(); o != out_.end();) {
@@ -145,13 +145,13 @@ public:
         return std::any_of(in_.begin(), in_.end(),
                            [](const auto& from) { return !from.second.queue.empty(); });
     }
-    /// All that was sent is out: at once, if it was short.
+    /// Whether everything was sent; true at once for short frames.
     bool idle() const noexcept { return out_.empty(); }
-    /// All peers have closed; nothing more will be received.
+    /// Whether all peers have closed; nothing more will be received.
     bool parted() const noexcept { return present_.empty(); }
 
-    /// Ends it. What is still under way needs its memory for as long as MPI runs.
-    /// @return Whether nothing was.
+    /// Ends all transfers. Those in flight need their memory for as long as MPI runs.
+    /// @return Whether there were none.
     bool end() {
         bool clean = parted() && idle();
         for (auto& o : out_) abandon(o.request, o.frame);
@@ -181,7 +181,7 @@ private:
     };
     struct outgoing {
         int to = 0;
-        bool last = true;  ///< Piece of its frame.
+        bool last = true;  ///< The last piece of its frame.
         std::shared_ptr<const outgoing_frame> frame{};
         MPI_Request request = MPI_REQUEST_NULL;
     };
@@ -215,8 +215,8 @@ private:
         return false;
     }
 
-    /// Takes the next message's envelope, if there is one. Matched at once, so that a long one
-    /// does not keep those behind it from being seen.
+    /// Takes the next message's envelope, if there is one. Matched at once, so that a long message
+    /// does not hide those behind it.
     bool accept(std::vector<mail>& news) {
         int there = 0;
         MPI_Message m = MPI_MESSAGE_NULL;
@@ -232,7 +232,7 @@ private:
         piece i;
         i.size = static_cast<std::size_t>(n);
         try {
-            // Not filled with zeros first.
+            // Not initialized with zeros.
             i.bytes = std::shared_ptr<std::byte[]>(new std::byte[i.size]);
         } catch (const std::bad_alloc&) {
             news.push_back(broken(s.MPI_SOURCE, "no memory for what it sends"));
@@ -250,7 +250,7 @@ private:
         news.push_back({s.MPI_SOURCE, mail::kind::heard, {}, {}});
         return true;
     }
-    /// The first that is under way from a rank: whether it is here.
+    /// Tests the oldest transfer from a rank. @return Whether it has ended.
     bool receive(int from, incoming& in, std::vector<mail>& news) {
         int done = 0;
         auto& i = in.queue.front();
@@ -271,7 +271,7 @@ private:
         return true;
     }
 
-    /// MPI cannot be made to let go of it: sends are not cancelled by the libraries there are.
+    /// Frees the request but keeps its memory: MPI libraries do not support cancelling sends.
     static void abandon(MPI_Request& r, std::shared_ptr<const void> memory) {
         static std::mutex m;
         static auto* const kept = new std::vector<std::shared_ptr<const void>>();
@@ -283,7 +283,7 @@ private:
 
     MPI_Comm comm_;
     std::set<int> present_;      ///< Peers that have not closed.
-    std::set<int> closed_to_{};  ///< Those to which this rank has.
+    std::set<int> closed_to_{};  ///< Peers to which this rank has sent its close.
     std::list<outgoing> out_{};
     std::map<int, incoming> in_{};
     std::vector<mail> failed_{};

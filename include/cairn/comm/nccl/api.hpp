@@ -14,20 +14,19 @@ namespace cairn {
 /// The result of a call into CUDA or NCCL.
 struct nccl_status {
     enum class state {
-        ok,       ///< Done; of a launch: it is in the stream.
-        running,  ///< `cudaErrorNotReady`, `ncclInProgress`: ask again.
+        ok,       ///< Success; for a launch: it is in the stream.
+        running,  ///< `cudaErrorNotReady`, `ncclInProgress`: poll again.
         failed,
-        remote,  ///< `ncclRemoteError`: another process or the network failed, NCCL knows not
-                 ///< which.
+        remote,  ///< `ncclRemoteError`: another process or the network failed.
     };
     state is = state::ok;
-    std::string text{};  ///< Why, when it failed: the library's own words.
+    std::string text{};  ///< The library's error text, on failure.
 };
 
-/// What `basic_nccl_data_plane` needs of CUDA and NCCL; all functions are static, none throws.
+/// The functions of CUDA and NCCL that `basic_nccl_data_plane` uses; all are static and noexcept.
 ///
-/// `comm`, `stream` and `event` are handles; `device_pointer` is an address of device memory, to
-/// which bytes can be added, and which the host never follows. Sizes are bytes (`ncclUint8`).
+/// `comm`, `stream` and `event` are handles; `device_pointer` is an address of device memory that
+/// supports adding bytes, and that the host never dereferences. Sizes are in bytes (`ncclUint8`).
 ///
 /// | Function                                        | Stands for                               |
 /// |-------------------------------------------------|------------------------------------------|

@@ -18,32 +18,33 @@
 
 namespace cairn {
 
-/// A DataPlane over the `ncclComm_t` that the trainer has: host memory, through pinned staging, on
-/// a stream of the plane's own.
+/// A DataPlane over the trainer's own `ncclComm_t`: broadcasts host memory through pinned staging
+/// memory, on a stream of its own.
 ///
-/// **What is yours**: the communicator stays the caller's and outlives the plane. Nothing else may
-/// be launched on it while a verb of cairn runs, because NCCL wants one order of launches on all
-/// ranks; that is why `async_load` refuses this plane at compile time. What was launched on it
-/// before, on all ranks, goes first.
+/// **Communicator**: it remains the caller's and must outlive the plane. Nothing else may be
+/// launched on it while a verb of cairn runs, because NCCL requires the same order of launches on
+/// all ranks; therefore `async_load` rejects this plane at compile time. Earlier launches, if made
+/// on all ranks, are executed first.
 ///
-/// **Threads**: one of the plane's own launches and polls (`cudaEventQuery`,
+/// **Threads**: the plane has a thread that launches, polls (`cudaEventQuery`,
 /// `ncclCommGetAsyncError`) and calls the completions, which must not block. The caller's current
 /// device does not change.
 ///
-/// **When a broadcast is cut short** (a deadline, `cancel`, an error of NCCL) the plane is unusable
-/// and operations may be left in the communicator: abort it (`ncclCommAbort`) on every rank. With
-/// `nccl_plane_options::abort_on_failure` the plane has done so on this rank, `aborted()` says so,
-/// and the handle must not be used again. Otherwise destroy the communicator after the plane;
-/// memory that a left operation still uses is not freed.
+/// **After an interrupted broadcast** (a deadline, `cancel`, an error of NCCL) the plane is
+/// unusable and operations may remain in the communicator: abort it (`ncclCommAbort`) on every
+/// rank. With `nccl_plane_options::abort_on_failure` the plane has done so on this rank,
+/// `aborted()` returns true, and the handle must not be used again. Otherwise destroy the
+/// communicator after the plane; memory that a remaining operation still uses is not freed.
 ///
-/// **Deadlines**: NCCL cannot say who is late, so the error of a deadline names nobody; a broadcast
-/// is waited for as long as its pieces arrive. Neither a deadline nor `cancel` reaches into a
-/// launch that blocks: NCCL connects ranks in the first ones, and a communicator made with
+/// **Deadlines**: NCCL does not identify late ranks, so a timeout error names none; a broadcast
+/// does not time out while its pieces arrive. Neither a deadline nor `cancel` interrupts a launch
+/// that blocks: NCCL connects ranks in the first launches; a communicator made with
 /// `ncclConfig_t::blocking = 0` is polled there too.
 template <NcclApi Api>
 class basic_nccl_data_plane {
 public:
-    /// Makes the stream and the staging memory on the communicator's device; no exchange.
+    /// Allocates the stream and the staging memory on the communicator's device; does not
+    /// communicate.
     /// @param plane_id  Which of the job's planes; the same on all ranks of `comm`.
     /// @throws error errc::rank_failed with CUDA's or NCCL's text
     explicit basic_nccl_data_plane(typename Api::comm comm, int plane_id = 0,
@@ -87,12 +88,12 @@ public:
                   {.rank = c->rank, .expected = "one broadcast at a time", .found = "two"})));
     }
     /// From any thread: the broadcast under way, or the next one, fails with @ref errc::cancelled
-    /// on this rank, and the plane is unusable. The others hear of it when all have called that
-    /// broadcast, unless bytes travel already; otherwise their deadlines end it.
+    /// on this rank, and the plane is unusable. The other ranks are notified once all have called
+    /// that broadcast, unless bytes are already being sent; otherwise their deadlines end it.
     void cancel() noexcept {
         if (auto const c = core_) c->cancelled = true;
     }
-    /// Whether the plane has aborted the communicator, which `nccl_plane_options` allowed.
+    /// Whether the plane has aborted the communicator, as `nccl_plane_options` permits.
     bool aborted() const noexcept { return core_->aborted; }
 
 private:
@@ -103,11 +104,11 @@ private:
         deadline by;
     };
 
-    /// What the plane and its thread share.
+    /// State shared by the plane and its thread.
     struct core {
         std::atomic<bool> cancelled{false};
         std::atomic<bool> aborted{false};
-        int rank = 0;  ///< These two: before `ready` is called.
+        int rank = 0;  ///< These two are written before `ready` is called.
         int size = 1;
         detail::own_thread thread{};
 

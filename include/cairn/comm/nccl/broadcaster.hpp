@@ -19,22 +19,22 @@
 
 namespace cairn {
 
-/// How a data plane over NCCL works; the same on all ranks.
+/// Options of a data plane over NCCL; the same on all ranks.
 struct nccl_plane_options {
-    /// Of staging memory, on the device and pinned on the host; at least 8 KiB.
+    /// Staging memory, both on the device and pinned on the host; at least 8 KiB.
     std::size_t staging_bytes = std::size_t{8} << 20;
-    /// The plane may call `ncclCommAbort` when a broadcast is cut short. Otherwise the caller does.
+    /// The plane calls `ncclCommAbort` when a broadcast is interrupted. Otherwise the caller must.
     bool abort_on_failure = false;
 };
 
 namespace detail {
 
-/// One rank of a data plane over an `ncclComm_t`, blocking: headers, agreement, bytes. Used by one
-/// thread, which is the only one to launch anything.
+/// One rank of a data plane over an `ncclComm_t`, blocking: exchanges headers, checks them, then
+/// sends bytes. Used by one thread, which makes all launches.
 template <NcclApi Api>
 class nccl_broadcaster {
 public:
-    /// @param cancelled  Set from any thread; outlives this.
+    /// @param cancelled  Set from any thread; must outlive this.
     nccl_broadcaster(typename Api::comm comm, int plane_id, const nccl_plane_options& o,
                      const std::atomic<bool>& cancelled)
         : plane_id_(plane_id), abort_(o.abort_on_failure), cancelled_(cancelled),
@@ -44,7 +44,7 @@ public:
     int size() const noexcept { return staging_.size(); }
     bool aborted() const noexcept { return staging_.aborted(); }
 
-    /// @throws error; the plane is unusable then
+    /// @throws error; the plane is unusable afterwards
     void run(std::span<std::byte> bytes, int root, deadline by) {
         if (poison_)
             throw error(errc::poisoned,
@@ -52,7 +52,7 @@ public:
         calling_ = true;
         agreed_ = false;
         try {
-            // Others wait for a call that cannot come, so they are told.
+            // Other ranks would wait for this rank's call, so they are notified.
             if (cancelled_.load(std::memory_order_relaxed))
                 throw error(errc::cancelled, {.rank = rank(), .remedy = "make a new data plane"});
             broadcast(bytes, root, by);
@@ -94,7 +94,7 @@ private:
     }
 
     /// Returns if all ranks agree.
-    /// @param own  Why this rank gives up, if it does: thrown in place of what the others get.
+    /// @param own  This rank's failure, if any: thrown instead of the error that the others get.
     void agree(const nccl_header& mine, const std::optional<error>& own) {
         auto const at = sizeof mine * static_cast<std::size_t>(rank());
         auto const all_bytes = sizeof mine * static_cast<std::size_t>(size());
@@ -110,7 +110,7 @@ private:
         nccl_agree(all);
         agreed_ = false;
     }
-    /// This rank's header to all ranks.
+    /// Sends this rank's header to all ranks.
     void gather(const std::byte* header) {
         auto const mine =
             staging_.device_headers(sizeof(nccl_header) * static_cast<std::size_t>(rank()));
@@ -120,8 +120,8 @@ private:
                           "tell each other what they were called for");
     }
 
-    /// Piece by piece, through two slots: while one is copied from or to the host, the other one
-    /// travels.
+    /// Broadcasts piece by piece, through two slots: while one is copied from or to the host, the
+    /// other is sent.
     void move(std::span<std::byte> bytes, int root, std::chrono::milliseconds given) {
         bool const here = rank() == root;
         auto const piece = staging_.bytes();
@@ -131,7 +131,7 @@ private:
         };
         auto const finish = [&](std::size_t i) {
             staging_.wait(i % slots, "broadcast");
-            if (given != no_timeout) staging_.until(deadline_after(given));  // bytes move
+            if (given != no_timeout) staging_.until(deadline_after(given));  // restarts the timeout
             if (!here) std::memcpy(part(i).data(), staging_.host(i % slots), part(i).size());
         };
         for (std::size_t i = 0; i < pieces; ++i) {
@@ -151,8 +151,9 @@ private:
         for (auto i = pieces - std::min(slots, pieces); i < pieces; ++i) finish(i);
     }
 
-    /// This rank leaves a broadcast that the others may still be in. One that comes to it later
-    /// waits for this one's next header, as long as no bytes were to travel: it gets a last one.
+    /// Ends this rank's part in a broadcast that other ranks may still be in. A rank that calls it
+    /// later waits for this rank's next header, if no bytes were to be sent: a last header is sent
+    /// for it.
     void cut_short(const error& e) noexcept {
         bool const by_choice = e.code() == make_error_code(errc::timed_out) ||
                                e.code() == make_error_code(errc::cancelled);
@@ -178,7 +179,7 @@ private:
     const std::atomic<bool>& cancelled_;
     nccl_staging<Api> staging_;
     std::uint64_t round_ = 0;
-    bool calling_ = false;  ///< Headers are under way, and no bytes yet.
+    bool calling_ = false;  ///< Headers are being exchanged; no bytes yet.
     bool agreed_ = false;   ///< All ranks have the same headers, and fail alike.
     std::optional<std::string> poison_{};
 };

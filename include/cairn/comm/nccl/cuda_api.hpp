@@ -81,7 +81,7 @@ private:
         std::string text = ncclGetErrorString(r);
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 14, 0)
         if (r == ncclInProgress) return {state::running, {}};
-        // NCCL's own last words; of no communicator's in particular.
+        // NCCL's last error text, which is not specific to a communicator.
         if (auto const* const more = ncclGetLastError(c); more != nullptr && *more != '\0')
             text += std::string(": ") + more;
         if (r == ncclRemoteError) return {state::remote, text};

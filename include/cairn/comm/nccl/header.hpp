@@ -15,11 +15,11 @@
 
 namespace cairn::detail {
 
-/// What every rank sends before bytes travel; 64 bytes, as they lie in memory: CUDA's hosts are all
-/// little-endian.
+/// The header that every rank sends before a broadcast; 64 bytes in memory order, because all hosts
+/// with CUDA are little-endian.
 ///
-/// Each broadcast has two: `call` says what this rank was asked for, `ready` that it is still there
-/// once all have called. All ranks see all of them, so that they come to the same end.
+/// Each broadcast has two: `call` describes this rank's call, `ready` confirms that the rank is
+/// still alive once all have called. All ranks see all headers, so that they reach the same result.
 struct nccl_header {
     enum class stage_type : std::uint8_t { call = 1, ready };
 
@@ -27,16 +27,16 @@ struct nccl_header {
     stage_type stage = stage_type::call;
     std::array<std::uint8_t, 3> unused{};
     std::int32_t root = 0;
-    std::int32_t gave_up = 0;  ///< An errc: this rank takes no part in what comes. 0: it does.
+    std::int32_t gave_up = 0;  ///< An errc if this rank does not take part; otherwise 0.
     std::int64_t plane_id = 0;
-    std::uint64_t round = 0;    ///< Which broadcast of the plane, from 0.
-    std::uint64_t staging = 0;  ///< Bytes of each piece but the last.
-    std::uint64_t size = 0;     ///< Of the memory that this rank has given.
+    std::uint64_t round = 0;    ///< Index of the broadcast on the plane, from 0.
+    std::uint64_t staging = 0;  ///< Bytes of each piece except the last.
+    std::uint64_t size = 0;     ///< Of the memory that this rank passed.
     std::array<std::uint64_t, 2> room{};
 };
 static_assert(sizeof(nccl_header) == 64 && std::is_trivially_copyable_v<nccl_header>);
 
-/// What the first ranks have said, for an error.
+/// Lists the headers of the first ranks, for an error.
 template <class Say>
 std::string nccl_said(const std::vector<nccl_header>& all, Say say) {
     constexpr std::size_t most = 8;
@@ -46,9 +46,9 @@ std::string nccl_said(const std::vector<nccl_header>& all, Say say) {
     return all.size() > most ? s + ", and " + std::to_string(all.size() - most) + " more" : s;
 }
 
-/// Returns if all ranks are in the same broadcast, and none gave up.
-/// @throws error the same on all ranks: errc::invalid_argument when they were called differently,
-/// otherwise why one gave up
+/// Returns if all ranks are in the same broadcast and none has failed.
+/// @throws error the same on all ranks: errc::invalid_argument if their calls differ, otherwise the
+/// failure of one rank
 inline void nccl_agree(const std::vector<nccl_header>& all) {
     auto const wrong = [](std::string expected, std::string found) {
         return error(errc::invalid_argument, {.expected = std::move(expected),
@@ -58,12 +58,12 @@ inline void nccl_agree(const std::vector<nccl_header>& all) {
     auto const& first = all.front();
     for (std::size_t r = 0; r < all.size(); ++r)
         if (all[r].magic != nccl_header{}.magic)
-            throw wrong("a broadcast of cairn's on every rank",
+            throw wrong("every rank to call a broadcast of cairn",
                         "other bytes from rank " + std::to_string(r));
     for (std::size_t r = 0; r < all.size(); ++r) {
         if (all[r].gave_up == 0) continue;
         auto const why = static_cast<errc>(all[r].gave_up);
-        // A deadline was that rank's own; for this one the plane is unusable.
+        // The deadline was the other rank's own; for this rank the plane is unusable.
         auto const code = why == errc::cancelled || why == errc::invalid_argument ? why
                           : why == errc::timed_out || why == errc::poisoned       ? errc::poisoned
                                                                             : errc::rank_failed;

@@ -17,17 +17,17 @@
 
 namespace cairn::detail {
 
-/// A stream of the plane's own with its staging memory, and the only place where anybody waits.
+/// A stream with its staging memory; the only place where the plane waits.
 ///
-/// The memory, on the device and pinned on the host, is two slots, used in turns, and room for one
-/// header of each rank. All of it is used by one thread, whose device is the communicator's.
+/// The memory, on the device and pinned on the host, is two slots, used in turn, and one header for
+/// each rank. All of it is used by one thread, whose device is the communicator's.
 template <NcclApi Api>
 class nccl_staging {
 public:
     using device_pointer = typename Api::device_pointer;
     static constexpr std::size_t slots = 2;
 
-    /// @param bytes   Of both slots; at least 4 KiB each.
+    /// @param bytes   Total of both slots; at least 4 KiB each.
     /// @param header  Bytes of each rank's header.
     /// @throws error errc::rank_failed with CUDA's or NCCL's text
     nccl_staging(typename Api::comm comm, std::size_t bytes, std::size_t header,
@@ -57,8 +57,8 @@ public:
         }
     }
     nccl_staging(nccl_staging&&) = delete;
-    /// What may still be in the stream keeps its memory: freeing it would wait without a limit.
-    /// After an abort the stream ends soon.
+    /// Keeps memory that operations in the stream may still use: freeing it would block without a
+    /// limit. After an abort the stream ends soon.
     ~nccl_staging() {
         using clock = std::chrono::steady_clock;
         auto const by = clock::now() + std::chrono::seconds(aborted_ ? 10 : 0);
@@ -77,17 +77,17 @@ public:
     std::size_t bytes() const noexcept { return slot_; }
     device_pointer device(std::size_t slot) const { return device_ + slot * slot_; }
     std::byte* host(std::size_t slot) const noexcept { return host_ + slot * slot_; }
-    /// Of all ranks, in their order.
+    /// The headers of all ranks, in rank order.
     device_pointer device_headers(std::size_t at = 0) const {
         return device_ + (slots * slot_ + at);
     }
     std::byte* host_headers(std::size_t at = 0) const noexcept {
         return host_ + slots * slot_ + at;
     }
-    /// Of this rank's last one, behind them, on the host.
+    /// This rank's last header, behind those of all ranks, on the host.
     std::byte* last_header() const noexcept { return host_headers(headers_); }
 
-    /// Until when `launched` and `wait` wait.
+    /// Sets the deadline of `launched` and `wait`.
     void until(deadline by) noexcept { by_ = by; }
 
     void to_device(device_pointer to, const std::byte* from, std::size_t n) {
@@ -96,24 +96,25 @@ public:
     void to_host(std::byte* to, device_pointer from, std::size_t n) {
         if (n != 0) check(Api::to_host(to, from, n, stream_), "copy to the host");
     }
-    /// An operation of NCCL was asked for; a communicator that does not block says later whether
-    /// it is in the stream.
+    /// Checks the result of a launch; a non-blocking communicator reports only later whether the
+    /// operation is in the stream.
     void launched(nccl_status s, const char* what) {
         if (s.is == nccl_status::state::running)
             poll([this] { return Api::async_error(comm_); }, what);
         else
             check(s, what);
     }
-    /// Marks the stream's end as it is now.
+    /// Records an event at the current end of the stream.
     void mark(std::size_t slot) { check(Api::record(events_[slot], stream_), "record an event"); }
-    /// Waits until the stream has reached the mark.
+    /// Waits until the stream has reached the event.
     void wait(std::size_t slot, const char* what) {
         poll([this, slot] { return Api::query(events_[slot]); }, what);
-        // Kernels of a communicator with an error end early: what they left is no result.
+        // Kernels of a communicator with an error end early: the memory holds no valid result.
         auto const s = Api::async_error(comm_);
         if (s.is != nccl_status::state::running) check(s, what);
     }
-    /// What is in the stream may never end. Aborts the communicator if the user allows it.
+    /// Abandons operations in the stream, which may never end. Aborts the communicator if
+    /// permitted.
     void give_up(bool abort) noexcept {
         stuck_ = true;
         if (abort && !aborted_) {
@@ -173,7 +174,7 @@ private:
     std::size_t slot_;
     std::size_t headers_ = 0;
     deadline by_ = no_deadline;
-    int made_ = 0;  ///< How many of these five there are.
+    int made_ = 0;  ///< How many of these five exist.
     typename Api::stream stream_{};
     std::array<typename Api::event, slots> events_{};
     device_pointer device_{};

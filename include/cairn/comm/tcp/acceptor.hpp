@@ -17,11 +17,11 @@
 
 namespace cairn::detail {
 
-/// The accepting side of a handshake, without I/O: nobody gets further who has not proven to have
-/// the secret. A connection that has been left meanwhile cannot, for it does not answer.
+/// The accepting side of a handshake, without I/O: a peer is admitted only once it has proven that
+/// it has the secret, which also shows that the connection is still alive.
 ///
-/// At most 64 connections are being greeted at once; others wait in the socket's queue. One that
-/// has not proven itself within ten seconds is closed.
+/// At most 64 connections are in their handshake at once; others wait in the socket's queue. One
+/// that has not proven itself within ten seconds is closed.
 class handshake_acceptor {
 public:
     using time = std::chrono::steady_clock::time_point;
@@ -48,16 +48,16 @@ public:
         accept();
         return c;
     }
-    /// Accepts nobody for a while.
+    /// Stops accepting until a point in time.
     void pause(time until) {
         paused_ = until;
         accept();
     }
 
-    /// @return Somebody who has proven to have the secret.
+    /// @return A peer that has proven that it has the secret.
     std::optional<arrival> received(int c, std::span<const std::byte> body) {
         auto const it = greeted_.find(c);
-        if (it == greeted_.end()) {  // there is nothing more for it to say
+        if (it == greeted_.end()) {  // no further message is expected from it
             drop(c);
             return {};
         }
@@ -68,7 +68,7 @@ public:
             return {};
         }
     }
-    /// Somebody speaks another version, or another language.
+    /// The peer uses a different version or protocol.
     void misread(int c, bool another_version) {
         if (another_version) context_.send(c, plain_handshake(handshake_kind::not_this_group, {}));
         drop(c);
@@ -89,7 +89,7 @@ public:
         context_.act(type::close, c);
         lost(c);
     }
-    /// Nobody is let in any more.
+    /// Stops accepting.
     void close() {
         open_ = false;
         while (!greeted_.empty()) drop(greeted_.begin()->first);

@@ -12,18 +12,18 @@
 
 namespace cairn::detail {
 
-/// What a handshake asks of whoever does its I/O, in this order. Connections have numbers that the
-/// handshake gives, also to those that were accepted.
+/// An action that a handshake requests from the code that does its I/O; carried out in order. The
+/// handshake numbers the connections, including those that were accepted.
 struct handshake_action {
     enum class type : std::uint8_t {
         look_up,  ///< Call `found`.
         listen,   ///< Open a listening socket, call `listening`. `rank`: 1 for loopback only.
-        accept,   ///< Call `accepted` for whoever connects …
-        do_not,   ///< … and no more until then.
+        accept,   ///< Call `accepted` for each new connection …
+        do_not,   ///< … or stop accepting.
         connect,  ///< Call `connected` or `failed`.
         send,     ///< Call `sent`, or `lost`.
-        close,    ///< Once all was sent; only of that is anything more to be heard.
-        keep      ///< Once all was sent, as the one to `rank`; call `kept`.
+        close,    ///< Once everything was sent; only then is its end reported.
+        keep      ///< Once everything was sent, as the connection to `rank`; call `kept`.
     };
     type what = type::look_up;
     int connection = -1;
@@ -32,7 +32,7 @@ struct handshake_action {
     message bytes{};
 };
 
-/// What all parts of a handshake share.
+/// State shared by all parts of a handshake.
 struct handshake_context {
     std::function<std::uint64_t()> random{};
     std::vector<handshake_action> actions{};

@@ -29,7 +29,7 @@
 
 namespace cairn::detail {
 
-/// How rank 0 is reached; asked again and again. Nothing: not known yet.
+/// Returns the addresses of rank 0; called repeatedly. Empty: not known yet.
 using tcp_id_source = std::function<std::optional<tcp_id>()>;
 
 /// A rank's connections to its neighbours in the tree, once the group is complete.
@@ -43,8 +43,8 @@ class handshake_shell : public std::enable_shared_from_this<handshake_shell> {
 public:
     using clock = std::chrono::steady_clock;
 
-    /// @param listeners   Of rank 0; not open elsewhere.
-    /// @param interfaces  At whose addresses other ranks listen.
+    /// @param listeners   On rank 0; not open elsewhere.
+    /// @param interfaces  Whose addresses this rank listens at.
     handshake_shell(const boost::asio::any_io_executor& ex, tree_topology where,
                     clock::time_point by, tcp_id_source source, std::vector<int> listeners,
                     std::string interfaces)
@@ -54,7 +54,7 @@ public:
         if (!listeners.empty()) listener_.emplace(strand_, std::move(listeners));
     }
 
-    /// Of the operation: `done` is cancelled when it has ended.
+    /// Represents the operation: cancelled when it has ended.
     boost::asio::steady_timer& done() noexcept { return done_; }
     void begin() {
         boost::asio::dispatch(strand_, [self = shared_from_this()] {
@@ -80,11 +80,11 @@ private:
         return [source] { return (std::uint64_t{(*source)()} << 32) | (*source)(); };
     }
 
-    /// Something has happened: tells the handshake, and does what it asks for.
+    /// Passes an event to the handshake, then performs the actions that it requests.
     template <class F>
     void event(F&& f) {
         if (over_) return;
-        if (busy_) return f();  // by what is being done: whoever does it goes on
+        if (busy_) return f();  // called from `perform`: the outer call continues
         busy_ = true;
         try {
             attempt(f);
@@ -93,7 +93,7 @@ private:
             busy_ = false;
             if (decides_.over()) return end();
             arm();
-        } catch (...) {  // no memory, say
+        } catch (...) {  // e.g. out of memory
             failure_ = std::current_exception();
             end();
         }
@@ -104,7 +104,8 @@ private:
             if (!ec) self->event([&] { self->decides_.tick(clock::now()); });
         });
     }
-    /// What fails here, and not on a connection, ends it; the others are told.
+    /// Runs `f`; an error not confined to one connection ends the handshake, and the others are
+    /// notified.
     template <class F>
     void attempt(F&& f) {
         try {
@@ -191,7 +192,7 @@ private:
 
     connection make(tcp_socket::socket s) {
         handshake_connection::events e;
-        // A connection lives no longer than this: `end` closes them all.
+        // A connection does not outlive this: `end` closes them all.
         e.connected = [this](int n) { event([&] { decides_.connected(n, clock::now()); }); };
         e.failed = [this](int n, const boost::system::error_code& ec) {
             all_.erase(n);
@@ -245,7 +246,7 @@ private:
 };
 
 /// **Completion signature**: `void(std::exception_ptr, tcp_neighbours)`.
-/// **Cancellation**: terminal; the others are told.
+/// **Cancellation**: terminal; the other ranks are notified.
 template <class Token>
 auto async_handshake(std::shared_ptr<handshake_shell> shell, Token&& token) {
     auto& io = shell->done();

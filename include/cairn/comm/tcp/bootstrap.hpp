@@ -17,14 +17,14 @@
 
 namespace cairn::detail {
 
-/// What is broadcast to bring ranks together: an id, or why rank 0 has none. Always as many bytes,
-/// so that one broadcast is enough.
+/// Size of the bootstrap message: an id, or the reason why rank 0 has none. Fixed, so that one
+/// broadcast is enough.
 inline constexpr std::size_t bootstrap_bytes = 4096;
 
-/// The id that rank 0 has made, on every rank.
-/// @param made  Of rank 0, outlives the making of the group.
+/// Returns, on every rank, the id that rank 0 has made.
+/// @param made  On rank 0; must outlive the construction of the group.
 /// @param make  Called on rank 0.
-/// @throws error on every rank, why rank 0 could not
+/// @throws error on every rank, with rank 0's failure
 template <class Broadcast, class Make>
 tcp_id broadcast_id(int rank, int size, Broadcast& broadcast, made_id& made, Make&& make) {
     if (size <= 1) return tcp_id{};

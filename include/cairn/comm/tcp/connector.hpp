@@ -16,12 +16,12 @@
 
 namespace cairn::detail {
 
-/// The connecting side of a handshake, without I/O: finds the one process that has the secret,
-/// which may have several addresses, of which some may lead nowhere or elsewhere.
+/// The connecting side of a handshake, without I/O: finds the process that has the secret. It may
+/// have several addresses, some of them unreachable or in use by a different process.
 ///
-/// Addresses are tried one after the other without waiting for the end of the attempt before. A
-/// connection that was made is kept until it breaks, however long nobody answers: the other side
-/// may be late. The first that is challenged is used.
+/// Attempts overlap: an address is tried without waiting for the previous attempt to end. An
+/// established connection is kept until it breaks, even without an answer: the other side may be
+/// late. The first connection that receives a challenge is used.
 class handshake_connector {
 public:
     using time = std::chrono::steady_clock::time_point;
@@ -29,8 +29,8 @@ public:
 
     explicit handshake_connector(handshake_context& c) : context_(c) {}
 
-    /// Connects to `addresses` in place of whatever it did before.
-    /// @param who  What is said of this rank.
+    /// Connects to `addresses`; ends all earlier attempts.
+    /// @param who  Describes this rank.
     void aim(const std::vector<tcp_address>& addresses, const bytes_16& secret, join_request who,
              time now) {
         stop();
@@ -47,9 +47,9 @@ public:
         proven_ = false;
     }
     bool knows(int c) const { return find(c) != nullptr; }
-    /// Whether the other side has proven to have the secret.
+    /// Whether the other side has proven that it has the secret.
     bool proven() const noexcept { return proven_; }
-    /// Why the last attempt failed; empty: none has.
+    /// Why the last attempt failed; empty if none has.
     const std::string& last() const noexcept { return last_; }
 
     void connected(int c) {
@@ -60,11 +60,11 @@ public:
         a->session.ours = context_.nonce();
         context_.send(c, plain_handshake(handshake_kind::hello, a->session.ours));
     }
-    /// It could not be made, or is no more.
+    /// A connection failed or was lost.
     void lost(int c, const std::string& why, time now) {
         if (auto* const a = find(c)) fail(*a, why, now);
     }
-    /// @return What the other side has answered, proven to be the right one.
+    /// @return The answer, if the other side is proven to have sent it.
     std::optional<join_answer> received(int c, std::span<const std::byte> body, time now) {
         auto* const a = find(c);
         if (a == nullptr) return {};
@@ -78,7 +78,7 @@ public:
     void misread(int c, const std::string& why, time now) {
         if (auto* const a = find(c)) fail(*a, why, now);
     }
-    /// Begins anew after a while.
+    /// Starts again after a delay.
     void retry(std::chrono::milliseconds after, time now) {
         for (auto& a : attempts_) {
             close(a);
@@ -88,7 +88,7 @@ public:
         proven_ = false;
         next_ = now + after;
     }
-    /// The connection that is used becomes somebody else's.
+    /// Releases the connection in use to the caller.
     int release() {
         auto const c = used_;
         if (auto* const a = find(c)) a->connection = -1;
@@ -100,7 +100,8 @@ public:
         for (auto& a : attempts_)
             if (waits(a) && now >= a.by) fail(a, "no answer", now);
         if (used_ >= 0 || now < next_) return;
-        // The likeliest are first; of those that failed, the one that has waited longest.
+        // Addresses are ordered by likelihood; among failed ones, the one that has waited longest
+        // is next.
         attempt* best = nullptr;
         bool any = false;
         for (auto& a : attempts_) {
@@ -131,12 +132,12 @@ private:
         state is = state::idle;
         int connection = -1;
         int failures = 0;
-        time by{};          ///< Until when to wait for what `waits` says.
+        time by{};          ///< Deadline for what `waits` describes.
         time not_before{};  ///< When to try again.
         handshake_session session{};
     };
 
-    /// For the connection, or for the first answer of one that has challenged this side.
+    /// Whether it waits for a connection, or for the first answer after a challenge.
     bool waits(const attempt& a) const {
         return a.is == state::connecting || (a.connection == used_ && used_ >= 0 && !proven_);
     }
@@ -164,7 +165,7 @@ private:
         if (a.connection != used_ || kind != handshake_kind::answer)
             wire_reader::fail("a handshake out of order");
         auto const said = a.session.checked(secret_, body);
-        if (!said) wire_reader::fail("an answer of somebody who does not have the group's secret");
+        if (!said) wire_reader::fail("an answer from a peer that does not have the group's secret");
         wire_reader answer(said->subspan(1));
         auto out = decode_answer(answer);
         if (!std::exchange(proven_, true))

@@ -23,8 +23,8 @@
 
 namespace cairn::detail {
 
-/// Carries the lanes of one rank over its TCP connections, on a thread of its own, which lives
-/// until the last group that uses it has ended.
+/// Carries the lanes of one rank over its TCP connections, on a thread of its own, which runs until
+/// the last group that uses it has ended.
 class tcp_engine final : public tree_engine, public std::enable_shared_from_this<tcp_engine> {
 public:
     using clock = std::chrono::steady_clock;
@@ -39,16 +39,16 @@ public:
         thread_.start([self = shared_from_this()] { self->serve(); });
     }
     const tree_topology& where() const noexcept override { return lanes_.where(); }
-    /// On the thread, later.
+    /// Runs `f` later, on the engine's thread.
     void run(work f) override {
-        // Not `self`: what is never called would keep it, and so itself, alive.
+        // Not `self`: a handler that never runs would keep the engine, and thus itself, alive.
         boost::asio::post(io_, [this, f = std::move(f)] {
             f(lanes_, clock::now());
             pump();
         });
     }
     void attach() noexcept override { ++seats_; }
-    /// The last one leaves: waits up to a second for what is on its way.
+    /// Detaches a group; the last one waits up to a second for data in flight.
     void detach() noexcept override {
         if (--seats_ > 0) return;
         boost::asio::post(io_, [this] { leave(); });
@@ -59,7 +59,7 @@ private:
     void connect(int peer, tcp_socket::socket s) {
         auto const link = std::make_shared<tcp_link>(std::move(s));
         links_.emplace(peer, link);
-        // The links end before this does: `leave` closes them.
+        // The links end before the engine does: `leave` closes them.
         link->start({[this, peer] { lanes_.heard(peer, clock::now()); },
                      [this, peer] { lanes_.moved(peer, clock::now()); },
                      [this, peer](tree_frame f) {
@@ -79,13 +79,13 @@ private:
                 if (!std::exchange(failed, {}).empty()) pump();
                 io_.run();
                 return;
-            } catch (const std::exception& e) {  // no memory, say
+            } catch (const std::exception& e) {  // e.g. out of memory
                 failed = e.what();
                 lanes_.fail_all(error(errc::rank_failed, {.found = failed}), clock::now());
             }
         }
     }
-    /// Carries out what was decided.
+    /// Carries out the decisions of the lanes.
     void pump() {
         for (auto& p : lanes_.take_posts()) links_.at(p.to)->send(std::move(p.frame));
         auto const wake = lanes_.wake();

@@ -24,17 +24,17 @@
 
 namespace cairn::detail {
 
-/// How the ranks of a group find each other: decides, and does no I/O. Connections, messages and
-/// the time go in, actions come out. The same class on all ranks.
+/// How the ranks of a group find each other: a state machine without I/O. Connections, messages and
+/// the time are its input, actions its output. The same class on all ranks.
 ///
-/// Every rank but 0 asks rank 0 to let it join. Rank 0 sends it to its parent in the tree, or lets
-/// it stay if that is rank 0 itself, once all ranks are here. A rank lets its children stay when it
-/// may stay itself, so that a refusal reaches all.
+/// Every rank but 0 asks rank 0 to join. Rank 0 directs it to its parent in the tree or, if that is
+/// rank 0 itself, admits it once all ranks have asked. A rank admits its children once it has been
+/// admitted, so that a refusal reaches all ranks.
 class tcp_handshake {
 public:
     using time = std::chrono::steady_clock::time_point;
 
-    /// @param by      Until when the connections to all neighbours must stand.
+    /// @param by      Deadline for the connections to all neighbours.
     /// @param random  Random numbers.
     tcp_handshake(tree_topology where, time by, std::function<std::uint64_t()> random)
         : at_(where), by_(by), context_{std::move(random), {}, 0}, acceptor_(context_),
@@ -48,7 +48,7 @@ public:
         look_up();
         check();
     }
-    /// The answer to `look_up`: how rank 0 is reached, or that this is not known yet.
+    /// The result of `look_up`: rank 0's id, or none if it is not known yet.
     void found(const std::optional<tcp_id>& id, time now) {
         now_ = now;
         if (failure_ || to_parent_ || !id || id == id_) return;
@@ -58,7 +58,7 @@ public:
         if (listening_) return listening(std::move(mine_), now);
         context_.act(type::listen, -1, is_loopback(*id));
     }
-    /// The answer to `listen`: where this rank's children find it.
+    /// The result of `listen`: the addresses at which this rank's children can connect.
     void listening(std::vector<tcp_address> mine, time now) {
         now_ = now;
         listening_ = true;
@@ -71,8 +71,8 @@ public:
         now_ = now;
         return acceptor_.accepted(std::move(from), now);
     }
-    /// Nobody could be accepted.
-    /// @param exhausted  For want of descriptors.
+    /// Accepting failed.
+    /// @param exhausted  Because the process has too few descriptors.
     void not_accepted(const std::string& why, bool exhausted, time now) {
         now_ = now;
         if (!exhausted) return acceptor_.pause(now + std::chrono::milliseconds(10));
@@ -107,7 +107,7 @@ public:
         }
         check();
     }
-    /// What came is no message.
+    /// The received bytes are not a valid message.
     void misread(int c, const std::string& why, bool another_version, time now) {
         now_ = now;
         if (acceptor_.knows(c)) {
@@ -130,13 +130,13 @@ public:
         connector_.lost(c, why, now);
         check();
     }
-    /// What `keep` asked for has happened.
+    /// The result of `keep`.
     void kept(int c, int rank, time now) {
         now_ = now;
         kept_.emplace(rank, c);
         check();
     }
-    /// Something else has failed on this rank, or it is cancelled.
+    /// This rank has failed for another reason, or is cancelled.
     void give_up(error why, time now) {
         now_ = now;
         fail(std::move(why));
@@ -156,10 +156,11 @@ public:
     }
 
     std::vector<handshake_action> take_actions() { return std::exchange(context_.actions, {}); }
-    /// Whether it has ended: well, or with a failure that the others have been told of.
+    /// Whether the handshake has ended: with success, or with a failure reported to the other
+    /// ranks.
     bool over() const noexcept { return over_; }
     const std::optional<error>& failure() const noexcept { return failure_; }
-    /// A number of the group, the same on all ranks; not 0.
+    /// The group's number, the same on all ranks; not 0.
     std::uint64_t epoch() const noexcept { return epoch_; }
 
 private:
@@ -172,13 +173,13 @@ private:
         connector_.aim(addresses, id_->secret, me, now_);
     }
 
-    /// The id may still come, or change, until rank 0 has answered.
+    /// The id may not exist yet, or may change, until rank 0 has answered.
     void look_up() {
         bool const again = at_.rank != 0 && !to_parent_;
         look_up_at_ = again ? now_ + std::chrono::milliseconds(id_ ? 500 : 50) : time::max();
         if (!connector_.proven()) context_.act(type::look_up);
     }
-    /// Somebody has proven to have the secret.
+    /// A peer has proven that it has the secret.
     void arrived(int c, const join_request& who, const std::string& from) {
         if (auto const wrong = roster_.wrong(who); !wrong.empty()) {
             auto const text = wrong + ", from " + from;
@@ -199,7 +200,7 @@ private:
         acceptor_.answer(c, {verdict::wait, {}, 0, {}});
         for (int other : roster_.to_put_off(tcp_roster::most_waiting)) put_off(other);
     }
-    /// Tells a rank that waits for its parent to come again: connections are scarce.
+    /// Asks a rank that waits for its parent to retry later: connections are scarce.
     void put_off(int c) {
         acceptor_.answer(c, {verdict::retry, {}, 0, {}});
         roster_.lost(c);
@@ -208,12 +209,12 @@ private:
         switch (a.says) {
             case verdict::wait: return;
             case verdict::retry:
-                // Not all at once.
+                // Spread over time.
                 return connector_.retry(std::chrono::milliseconds(200 + at_.rank % 64 * 5), now_);
             case verdict::refused:
                 return fail(error(
                     errc::invalid_argument,
-                    {.rank = at_.rank, .expected = "to be let into the group", .found = a.why}));
+                    {.rank = at_.rank, .expected = "admission to the group", .found = a.why}));
             case verdict::go:
                 if (to_parent_) return;
                 epoch_ = a.epoch;
@@ -225,7 +226,7 @@ private:
                 return context_.act(type::keep, connector_.release(), at_.parent());
         }
     }
-    /// Answers whoever can be answered now.
+    /// Sends the answers that can be sent now.
     void check() {
         if (failure_) {
             over_ = unsent_.empty() || now_ >= give_up_at_;
@@ -255,7 +256,7 @@ private:
         auto const first = context_.actions.size();
         for (int c : roster_.waiting())
             acceptor_.answer(c, {verdict::refused, failure_->what(), 0, {}});
-        // Those whose connections stand may have gone on already, and read frames.
+        // Neighbours whose connections are complete may already be reading frames.
         tree_frame f;
         f.what = tree_frame::type::abort;
         f.lane = epoch_;
@@ -277,15 +278,15 @@ private:
         };
         if (at_.rank == 0)
             return late("all " + std::to_string(at_.size) + " ranks to join",
-                        roster_.absent() + " did not come",
-                        "see whether they run, and reach rank 0");
+                        roster_.absent() + " did not join",
+                        "check that they are running and can reach rank 0");
         if (kept_.count(at_.parent()) != 0)
-            return late("the ranks below this one", roster_.absent() + " did not come",
-                        "see whether they run, and reach this host");
+            return late("the ranks below this one", roster_.absent() + " did not join",
+                        "check that they are running and can reach this host");
         auto const whom =
             to_parent_ ? "rank " + std::to_string(at_.parent()) : std::string("rank 0");
-        return late(whom + " to let this rank in",
-                    connector_.proven()          ? "that it waits for others"
+        return late(whom + " to admit this rank",
+                    connector_.proven()          ? "it is still waiting for other ranks"
                     : !connector_.last().empty() ? connector_.last()
                     : !id_                       ? std::string("its address is not known")
                                                  : std::string("no answer"),
@@ -319,7 +320,7 @@ private:
     bool listening_ = false;
     bool to_parent_ = false;
     time look_up_at_ = time::max();
-    std::map<int, int> kept_{};  ///< Connections that stand, by rank.
+    std::map<int, int> kept_{};  ///< Complete connections, by rank.
     std::set<int> unsent_{};
     time give_up_at_ = time::max();
     std::optional<error> failure_{};

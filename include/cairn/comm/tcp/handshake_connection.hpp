@@ -21,7 +21,7 @@
 
 namespace cairn::detail {
 
-/// A socket of no executor.
+/// A socket without an executor.
 class owned_socket {
 public:
     owned_socket() = default;
@@ -46,10 +46,9 @@ private:
     tcp_socket family_ = tcp_socket::v4();
 };
 
-/// A connection while its ends shake hands. Used on one strand.
+/// A connection during its handshake. Used on one strand.
 ///
-/// A message is read once it is there: what comes after the last one belongs to whoever the socket
-/// is released to.
+/// Reads no more than one message: bytes behind the last one belong to the next user of the socket.
 class handshake_connection : public std::enable_shared_from_this<handshake_connection> {
 public:
     struct events {
@@ -113,12 +112,12 @@ public:
         out_.push_back(std::move(m));
         if (out_.size() == 1) write();
     }
-    /// Closes it, once all was sent.
+    /// Closes the connection once everything was sent.
     void finish() {
         finishing_ = true;
         if (out_.empty()) settle();
     }
-    /// Leaves it alone, once all was sent.
+    /// Releases the socket once everything was sent.
     void keep(int rank) {
         rank_ = rank;
         if (out_.empty()) settle();

@@ -25,7 +25,7 @@ inline std::string interfaces_of(const tcp_options& o) {
     return e == nullptr ? std::string() : e;
 }
 
-/// Listens at these hosts, for rank 0 of a new group.
+/// Listens at these hosts, as rank 0 of a new group.
 inline tcp_id new_tcp_id(const std::vector<std::string>& hosts) {
     boost::asio::io_context io;
     tcp_listener listener(io.get_executor(), hosts);
@@ -34,7 +34,7 @@ inline tcp_id new_tcp_id(const std::vector<std::string>& hosts) {
     return id;
 }
 
-/// The handshake, blocking the calling thread.
+/// Performs the handshake; blocks the calling thread.
 inline tcp_neighbours shake_hands(tree_topology where, const tcp_id_source& source,
                                   const tcp_options& o) {
     std::vector<int> listeners;
@@ -44,11 +44,11 @@ inline tcp_neighbours shake_hands(tree_topology where, const tcp_id_source& sour
         if (listeners.empty())
             throw error(errc::invalid_argument,
                         {.rank = 0,
-                         .expected = "an id that this process made, once",
-                         .found = "another's, or one that was used before",
-                         .remedy = "call tcp_group::unique_id on rank 0, and anew for a group"});
+                         .expected = "an unused id that this process made",
+                         .found = "an id of another process, or one that was used before",
+                         .remedy = "call tcp_group::unique_id on rank 0, once for each group"});
     } else {
-        // Time to hear from rank 0 who did not join.
+        // Leaves time for rank 0 to report which ranks did not join.
         by = deadline_after(std::chrono::milliseconds(3000), by);
     }
     std::exception_ptr failure;
@@ -65,7 +65,7 @@ inline tcp_neighbours shake_hands(tree_topology where, const tcp_id_source& sour
     return found;
 }
 
-/// Joins a group, and starts what carries it.
+/// Joins a group, and starts its engine.
 inline tree_seat join_tcp(tree_topology where, const tcp_id_source& source, const tcp_options& o) {
     if (where.size < 1 || where.rank < 0 || where.rank >= where.size || where.fan_in < 1)
         throw error(
@@ -82,7 +82,7 @@ inline tree_seat join_tcp(tree_topology where, const tcp_id_source& source, cons
         return {engine, lane};
     } catch (const boost::system::system_error& e) {
         if (dynamic_cast<const error*>(&e) != nullptr) throw;
-        // Of Asio: for want of descriptors or threads.
+        // From Asio: out of descriptors or threads.
         throw error(errc::io, {.rank = where.rank,
                                .expected = "to join a group over TCP",
                                .found = e.what(),

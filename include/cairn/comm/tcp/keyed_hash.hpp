@@ -14,8 +14,8 @@ namespace cairn::detail {
 
 using bytes_16 = std::array<std::uint8_t, 16>;
 
-/// SipHash-2-4 with 128 bits (Aumasson and Bernstein): who does not have the key can neither
-/// compute it nor tell it from random bits.
+/// SipHash-2-4 with 128 bits (Aumasson and Bernstein): without the key it can neither be computed
+/// nor distinguished from random bits.
 inline bytes_16 keyed_hash(const bytes_16& key, std::span<const std::byte> in) {
     auto const word = [](auto const* p, std::size_t n) {
         std::uint64_t w = 0;
@@ -57,7 +57,7 @@ inline bytes_16 keyed_hash(const bytes_16& key, std::span<const std::byte> in) {
     return out;
 }
 
-/// Takes as long whatever differs.
+/// Compares in constant time.
 inline bool same_bytes(const bytes_16& a, const bytes_16& b) {
     unsigned different = 0;
     for (std::size_t i = 0; i < a.size(); ++i) different |= static_cast<unsigned>(a[i] ^ b[i]);

@@ -22,15 +22,15 @@
 
 namespace cairn::detail {
 
-/// A connection to a neighbour in the tree, which carries frames both ways. All of it runs on the
-/// thread of the group.
+/// A connection to a neighbour in the tree, which carries frames in both directions. Runs entirely
+/// on the engine's thread.
 class tcp_link : public std::enable_shared_from_this<tcp_link> {
 public:
     struct events {
-        std::function<void()> heard;                   ///< Something was received.
-        std::function<void()> moved;                   ///< A part of a long frame, either way.
-        std::function<void(tree_frame)> frame;         ///< A frame is whole.
-        std::function<void(const std::string&)> lost;  ///< Once: nothing more will come.
+        std::function<void()> heard;            ///< Something was received.
+        std::function<void()> moved;            ///< A part of a long frame was sent or received.
+        std::function<void(tree_frame)> frame;  ///< A frame is complete.
+        std::function<void(const std::string&)> lost;  ///< Once: nothing more will be received.
     };
 
     explicit tcp_link(tcp_socket::socket s) : socket_(std::move(s)) {
@@ -48,7 +48,7 @@ public:
         queue_.push_back(std::move(f));
         if (queue_.size() == 1) write_next();
     }
-    /// Ends this side once all was sent, and waits for the other side to end.
+    /// Shuts down this side once everything was sent, and waits for the other side to do so.
     void finish() {
         finishing_ = true;
         if (queue_.empty()) say_end();
@@ -124,7 +124,7 @@ private:
         part_ = std::make_shared<message>();
         read_more(i, 0);
     }
-    /// Memory is taken as bytes come, not as they are announced.
+    /// Memory grows with the bytes received, not with the size announced.
     void read_more(std::size_t i, std::size_t have) {
         constexpr std::uint64_t first = std::uint64_t{1} << 20;
         auto const whole = lengths_[i];

@@ -24,25 +24,25 @@ namespace cairn::detail {
 
 using tcp_socket = boost::asio::ip::tcp;
 
-/// What to do about a failed system call.
+/// Returns how to fix a failed system call.
 inline std::string remedy_for(const boost::system::error_code& ec) {
     if (ec == boost::system::errc::too_many_files_open ||
         ec == boost::system::errc::too_many_files_open_in_system)
         return "raise the limit of open files (ulimit -n)";
     return {};
 }
-/// A program that the process starts must not hold its sockets open.
+/// Keeps a descriptor out of child processes, which would hold the socket open.
 inline void keep_from_children(int descriptor) {
     ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
 }
 
-/// Sockets that listen at some addresses of this host, and at no others: one for each.
+/// Sockets that listen at given addresses of this host only, one for each.
 class tcp_listener {
 public:
     using executor = boost::asio::any_io_executor;
 
-    /// @param hosts  Addresses in digits. Those that cannot be used are left out.
-    /// @param port   0: any that is free, another for each.
+    /// @param hosts  Numeric addresses. Unusable ones are skipped.
+    /// @param port   0: any free port, a different one for each.
     /// @throws error errc::io if none can be used
     tcp_listener(const executor& ex, const std::vector<std::string>& hosts,
                  std::uint16_t port = 0) {
@@ -58,7 +58,7 @@ public:
                                    .found = ec.message(),
                                    .remedy = remedy_for(ec)});
     }
-    /// Those that another process, or `unique_id`, has opened. Takes them.
+    /// Takes ownership of sockets that another process, or `unique_id`, has opened.
     tcp_listener(const executor& ex, std::vector<int> descriptors) {
         std::string why;
         for (int d : descriptors) {
@@ -90,7 +90,7 @@ public:
         }
         return out;
     }
-    /// The sockets, which belong to nobody then.
+    /// Releases the sockets to the caller.
     std::vector<int> release() {
         std::vector<int> out;
         for (auto& a : acceptors_) out.push_back(a.release());
@@ -114,15 +114,15 @@ private:
     std::vector<tcp_socket::acceptor> acceptors_{};
 };
 
-/// Listening sockets between `unique_id`, which opens them, and the group that takes them over: a
-/// rank that connects early waits in a socket's queue.
+/// Listening sockets between `unique_id`, which opens them, and the group that takes them: a rank
+/// that connects early waits in a socket's queue.
 class waiting_listeners {
 public:
     static void put(const tcp_id& id, std::vector<int> descriptors) {
         std::lock_guard const lock(mutex());
         map()[id.secret] = std::move(descriptors);
     }
-    /// Empty: there are none.
+    /// Returns an empty vector if there are none.
     static std::vector<int> take(const tcp_id& id) {
         std::lock_guard const lock(mutex());
         auto const it = map().find(id.secret);
@@ -146,13 +146,13 @@ private:
     }
 };
 
-/// An id whose sockets are closed unless a group is made of it.
+/// An id whose sockets are closed unless a group is made from it.
 class made_id {
 public:
     made_id() = default;
     made_id(made_id&&) = delete;
     ~made_id() {
-        if (id_) waiting_listeners::close(*id_);  // none, if a group has taken them
+        if (id_) waiting_listeners::close(*id_);  // no effect if a group has taken them
     }
     template <class Make>
     const tcp_id& make(Make&& f) {

@@ -17,7 +17,7 @@
 
 namespace cairn::detail {
 
-/// Whether an interface is one of "eth0,ib0"; every one is of an empty list.
+/// Whether a list like "eth0,ib0" contains an interface; an empty list contains all.
 inline bool is_listed(std::string_view name, std::string_view list) {
     if (list.empty()) return true;
     for (;;) {
@@ -32,7 +32,7 @@ struct own_addresses {
     std::vector<std::string> reachable{};  ///< From other hosts.
     std::vector<std::string> loopback{};
 };
-/// Addresses of this host's interfaces that are up, in digits.
+/// Returns the numeric addresses of this host's interfaces that are up.
 /// @param interfaces  Names of those to use; empty for all.
 inline own_addresses find_own_addresses(const std::string& interfaces) {
     own_addresses found;
@@ -50,15 +50,15 @@ inline own_addresses find_own_addresses(const std::string& interfaces) {
         if (::getnameinfo(i->ifa_addr, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
             continue;
         std::string host = text;
-        if (host.find('%') != std::string::npos) continue;  // link-local: only this host's name
+        if (host.find('%') != std::string::npos) continue;  // link-local: valid on this host only
         bool const loops = (i->ifa_flags & IFF_LOOPBACK) != 0;
         (loops ? found.loopback : found.reachable).push_back(std::move(host));
     }
     return found;
 }
 
-/// The addresses at which this host may be reached. Those of the loopback, which lead other hosts
-/// to themselves, only where `interfaces` names it or there are no others.
+/// Returns the addresses at which other hosts may reach this one. Loopback addresses are included
+/// only if `interfaces` names that interface or there are no others.
 /// @throws error errc::invalid_argument if there are none
 inline std::vector<std::string> local_hosts(const std::string& interfaces) {
     auto found = find_own_addresses(interfaces);
@@ -73,7 +73,7 @@ inline std::vector<std::string> local_hosts(const std::string& interfaces) {
                      .remedy = "set CAIRN_INTERFACES or tcp_options::interfaces"});
     return hosts;
 }
-/// The addresses that only this host reaches; if there are none, as a container may have it, all.
+/// Returns the loopback addresses; if there are none, as in some containers, all addresses.
 inline std::vector<std::string> loopback_hosts() {
     auto found = find_own_addresses({});
     return found.loopback.empty() ? local_hosts({}) : std::move(found.loopback);

@@ -19,8 +19,8 @@
 
 namespace cairn::detail {
 
-/// What two processes send each other before their connection carries frames. The connecting one
-/// is C, the accepting one is S.
+/// The messages of a connection before it carries frames. C is the connecting process, S the
+/// accepting one.
 ///
 ///     head, 12 bytes:  "cairnjn" · version u8 · bytes of the body u32
 ///     body:            kind u8 · …
@@ -30,30 +30,30 @@ namespace cairn::detail {
 ///     join       C→S   who C is · proof
 ///     answer     S→C   what C is to do · proof; any number of times
 ///
-/// A proof is a hash, keyed with the group's secret, of both nonces and all bytes before it: each
-/// side knows that the other one has the secret and answers now. The secret itself is never sent.
+/// A proof is a hash, keyed with the group's secret, of both nonces and all preceding bytes: it
+/// shows that the other side has the secret and is live. The secret itself is never sent.
 enum class handshake_kind : std::uint8_t { hello = 1, challenge, join, answer, not_this_group };
 
-/// Who asks to join.
+/// A rank's request to join.
 struct join_request {
-    std::uint64_t instance = 0;  ///< Of the process's attempt: a second connection supersedes.
-    std::uint64_t epoch = 0;     ///< Of the group, once rank 0 has said it; 0 to rank 0.
+    std::uint64_t instance = 0;  ///< Identifies the attempt: a second connection supersedes.
+    std::uint64_t epoch = 0;     ///< The group's, once rank 0 has sent it; 0 to rank 0.
     int rank = 0;
     int size = 0;
     int fan_in = 0;
-    std::vector<tcp_address> addresses{};  ///< Where this rank's children find it.
+    std::vector<tcp_address> addresses{};  ///< Where this rank's children connect.
 };
 
 struct join_answer {
     enum class verdict : std::uint8_t {
-        wait,   ///< You are right here; another answer follows.
-        stay,   ///< You are in: from here on this connection carries frames.
-        go,     ///< To your parent, at these addresses.
-        retry,  ///< Later: there are too many at the moment.
+        wait,   ///< This is the right process; another answer follows.
+        stay,   ///< Admitted: from here on this connection carries frames.
+        go,     ///< Connect to the parent, at these addresses.
+        retry,  ///< Later: there are too many connections at the moment.
         refused
     };
     verdict says = verdict::wait;
-    std::string why{};  ///< When refused.
+    std::string why{};  ///< For `refused`.
     std::uint64_t epoch = 0;
     std::vector<tcp_address> parent{};
 };
@@ -72,7 +72,7 @@ inline message with_handshake_head(const message& body) {
     return std::move(w.out);
 }
 /// @return The length of the body.
-/// @throws error errc::corrupt for what is not cairn, errc::unsupported for another version of it
+/// @throws error errc::corrupt for bytes not sent by cairn, errc::unsupported for another version
 inline std::size_t decode_handshake_head(std::span<const std::byte> b) {
     wire_reader r(b);
     auto const magic = r.raw(handshake_magic.size());
@@ -147,20 +147,20 @@ inline join_answer decode_answer(wire_reader& r) {
     return a;
 }
 
-/// What one end of a connection knows that can prove itself.
+/// The state of one end of a connection that can prove that it has the secret.
 struct handshake_session {
     bool accepting = false;  ///< This end is S.
     bytes_16 ours{}, theirs{};
-    std::uint64_t sent = 0, received = 0;  ///< Proofs: none can be used twice.
+    std::uint64_t sent = 0, received = 0;  ///< Number of proofs: none can be used twice.
 
-    /// `body` with a proof behind it.
+    /// `body` followed by a proof.
     message proven(const bytes_16& secret, message body) {
         auto const p = proof(secret, body, accepting, sent++);
         auto const b = std::as_bytes(std::span(p));
         body.insert(body.end(), b.begin(), b.end());
         return with_handshake_head(body);
     }
-    /// @return What the other end has proven; nothing if it has not.
+    /// @return The body of a message whose proof is valid; otherwise nothing.
     std::optional<std::span<const std::byte>> checked(const bytes_16& secret,
                                                       std::span<const std::byte> body) {
         bytes_16 said{};
@@ -184,7 +184,7 @@ private:
     }
 };
 
-/// A hello, a challenge, or the refusal of somebody who does not have the secret.
+/// A hello, a challenge, or the refusal of a peer that does not have the secret.
 inline message plain_handshake(handshake_kind k, const bytes_16& nonce) {
     wire_writer w;
     w.u8(static_cast<std::uint8_t>(k));

@@ -22,11 +22,11 @@
 
 namespace cairn::detail {
 
-/// Where rank 0 leaves the group's id for ranks that share nothing but a directory: a file that
-/// only its user can read. It is removed once the group stands, or could not be formed.
+/// The file in which rank 0 publishes the group's id for ranks that share only a directory;
+/// readable only by its user. It is removed once the group is complete, or could not be formed.
 ///
-/// Rank 0 holds a lock on it meanwhile, which tells a file that is in use from one that an earlier
-/// run has left.
+/// Until then rank 0 holds a lock on it, which distinguishes a file in use from one left by an
+/// earlier run.
 class rendezvous_file {
 public:
     rendezvous_file(const std::string& directory, const std::string& name)
@@ -38,7 +38,7 @@ public:
         ::close(mine_);
     }
 
-    /// Replaces a file that an earlier run has left.
+    /// Replaces a file left by an earlier run.
     /// @throws error errc::already_exists if another run uses it, errc::io
     void write(const tcp_id& id) {
         auto temporary = path_ + ".XXXXXX";
@@ -47,9 +47,9 @@ public:
         auto const text = id.text() + "\n";
         bool ok = ::write(mine_, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
                   ::fsync(mine_) == 0;
-        ::flock(mine_, LOCK_EX | LOCK_NB);  // where locks are not to be had, there are none
+        ::flock(mine_, LOCK_EX | LOCK_NB);  // file systems without locks do without
         while (ok && ::link(temporary.c_str(), path_.c_str()) != 0) {
-            if (errno != EEXIST) {  // no hard links here
+            if (errno != EEXIST) {  // the file system has no hard links
                 ok = ::rename(temporary.c_str(), path_.c_str()) == 0;
                 break;
             }
@@ -57,8 +57,8 @@ public:
                 ::unlink(temporary.c_str());
                 throw error(errc::already_exists,
                             {.file = path_,
-                             .expected = "no other run with this name that is joining",
-                             .found = "one that has locked its file",
+                             .expected = "no other run with this name",
+                             .found = "another run that holds the lock on the file",
                              .remedy = "give each run a name of its own (from_directory), or a "
                                        "directory (CAIRN_RENDEZVOUS_DIR)"});
             }
@@ -71,8 +71,8 @@ public:
         ::unlink(temporary.c_str());
         throw e;
     }
-    /// Nothing: it is not there yet, or not whole.
-    /// @throws error errc::invalid_argument if others could have written it
+    /// Returns nothing if the file does not exist yet or is incomplete.
+    /// @throws error errc::invalid_argument if another user could have written it
     std::optional<tcp_id> read() const {
         int const fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0) return {};
@@ -92,14 +92,14 @@ public:
     }
 
 private:
-    /// Whether a descriptor is open on what has this name.
+    /// Whether a path names the file of an open descriptor.
     static bool is(int descriptor, const std::string& path) {
         struct stat a {
         }, b{};
         return ::fstat(descriptor, &a) == 0 && ::lstat(path.c_str(), &b) == 0 &&
                a.st_dev == b.st_dev && a.st_ino == b.st_ino;
     }
-    /// @return Whether there is none in use.
+    /// @return Whether no file is in use.
     bool remove_stale() const {
         int const old = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         if (old < 0) return errno == ENOENT || ::unlink(path_.c_str()) == 0;
@@ -120,16 +120,16 @@ private:
     int mine_ = -1;  ///< Open and locked.
 };
 
-/// Tells this start of a job from others whose ranks use the same directory. Ranks of one host have
-/// its name in it: what launchers number, they may number alike on each host.
+/// Returns a name that distinguishes this run of a job from others that use the same directory.
+/// Ranks of a single-host run include the host name: launchers may use the same ids on each host.
 inline std::string rendezvous_name(const launch_environment& e) {
     char host[256] = {};
     if (e.one_host && ::gethostname(host, sizeof host - 1) == 0) return e.run + "-" + host;
     return e.run;
 }
 
-/// The directory in which ranks meet that were started by `e`.
-/// @throws error errc::invalid_argument when several hosts need one that nobody named
+/// Returns the rendezvous directory of ranks that were started by `e`.
+/// @throws error errc::invalid_argument if several hosts need one and none is configured
 inline std::string rendezvous_directory(const std::string& given, const launch_environment& e) {
     if (!given.empty()) return given;
     if (auto const* const d = std::getenv("CAIRN_RENDEZVOUS_DIR"); d != nullptr && *d != '\0')
@@ -151,7 +151,7 @@ inline std::string rendezvous_directory(const std::string& given, const launch_e
     return d;
 }
 
-/// Opens rank 0's socket where the id that it was given says.
+/// Opens rank 0's socket at the address in its id.
 inline void listen_as_told(const tcp_id& id, int descriptor) {
     // The launcher's socket serves the first group; a later one opens the same port again.
     static std::atomic<bool> used{false};

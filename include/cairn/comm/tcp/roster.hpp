@@ -15,17 +15,17 @@
 
 namespace cairn::detail {
 
-/// Who has asked a rank to join: on rank 0 all others, elsewhere its children.
+/// The ranks that have asked this one to join: on rank 0 all others, elsewhere its children.
 class tcp_roster {
 public:
-    /// Ranks that wait for their parent may keep so many connections of rank 0's.
+    /// Limit of rank 0's connections to ranks that wait for their parents.
     static constexpr std::size_t most_waiting = 256;
 
     explicit tcp_roster(tree_topology where) : at_(where), children_(where.children()) {}
 
     const std::vector<int>& children() const noexcept { return children_; }
 
-    /// Why a rank cannot be here; empty: it can.
+    /// Returns why a rank cannot join; empty if it can.
     std::string wrong(const join_request& j) const {
         if (j.size != at_.size)
             return "rank " + std::to_string(j.rank) + " of " + std::to_string(j.size);
@@ -38,7 +38,7 @@ public:
     }
     struct entered {
         int superseded = -1;    ///< An older connection of the same process.
-        std::string refused{};  ///< Why it is not taken.
+        std::string refused{};  ///< Why it is not accepted.
     };
     entered enter(int c, const join_request& j, const std::string& from) {
         auto const it = all_.find(j.rank);
@@ -50,7 +50,7 @@ public:
         all_[j.rank] = {c, j, from};
         return e;
     }
-    /// A connection is no more. A rank that was neither sent on nor put off has to come again.
+    /// A connection has ended. A rank neither directed to its parent nor put off has to ask again.
     void lost(int c) {
         for (auto it = all_.begin(); it != all_.end(); ++it) {
             if (it->second.connection != c) continue;
@@ -67,7 +67,7 @@ public:
             }
     }
 
-    /// Of rank 0: connections of those whose parents are known, and these parents' addresses.
+    /// On rank 0: connections of ranks whose parents are known, with the parents' addresses.
     std::vector<std::pair<int, std::vector<tcp_address>>> to_send_on() const {
         std::vector<std::pair<int, std::vector<tcp_address>>> out;
         for (auto const& [rank, p] : all_) {
@@ -77,7 +77,7 @@ public:
         }
         return out;
     }
-    /// Children that may stay, each once.
+    /// Returns children to admit, each once.
     std::vector<std::pair<int, int>> to_let_in(std::uint64_t epoch) {
         std::vector<std::pair<int, int>> out;
         for (auto& [rank, p] : all_) {
@@ -87,7 +87,7 @@ public:
         }
         return out;
     }
-    /// Connections of ranks that rank 0 has sent here for another group.
+    /// Connections of ranks that rank 0 has directed here for a different group.
     std::vector<int> strays(std::uint64_t epoch) const {
         std::vector<int> out;
         for (auto const& [rank, p] : all_)
@@ -101,7 +101,7 @@ public:
             if (p.connection >= 0 && !p.in) out.push_back(p.connection);
         return out;
     }
-    /// Those beyond `most` that wait for their parents; they are known all the same.
+    /// Those beyond `most` that wait for their parents; they remain known.
     std::vector<int> to_put_off(std::size_t most) {
         std::vector<int> out;
         std::size_t n = 0;
@@ -112,7 +112,7 @@ public:
         }
         return out;
     }
-    /// Of rank 0: whether all others are here, or on their way to their parents.
+    /// On rank 0: whether all others are connected, or have been directed to their parents.
     bool complete() const {
         return all_.size() == static_cast<std::size_t>(at_.size - 1) &&
                std::all_of(all_.begin(), all_.end(), [this](auto const& p) {
@@ -139,7 +139,7 @@ private:
         int connection = -1;
         join_request who{};
         std::string from{};
-        bool known = false;    ///< Also without a connection here.
+        bool known = false;    ///< Even if not connected here.
         bool sent_on = false;  ///< To its parent.
         bool in = false;
     };

@@ -12,9 +12,9 @@
 
 namespace cairn {
 
-/// Where a process listens.
+/// An address at which a process listens.
 struct tcp_address {
-    std::string host{};  ///< An address in digits, or a name.
+    std::string host{};  ///< A numeric address, or a name.
     std::uint16_t port = 0;
 
     friend bool operator==(const tcp_address&, const tcp_address&) = default;
@@ -24,20 +24,20 @@ struct tcp_address {
     CAIRN_DECL static tcp_address parse(std::string_view s);
 };
 
-/// How the ranks of one group find rank 0 and know each other: made by rank 0
-/// (`tcp_group::unique_id`), carried to the others by the user's own means, as NCCL's.
+/// Lets the ranks of one group find rank 0 and authenticate each other: made by rank 0
+/// (`tcp_group::unique_id`) and passed to the others by the user, as with NCCL.
 ///
-/// The secret keeps strangers and other jobs out. It crosses the network as it is: against those
-/// who can listen there, it does not help.
+/// The secret keeps out strangers and other jobs. It is sent in plain text: it does not protect
+/// against an attacker who can read the network's traffic.
 struct tcp_id {
-    std::vector<tcp_address> addresses{};  ///< Of rank 0, the likeliest first.
+    std::vector<tcp_address> addresses{};  ///< Of rank 0, the most likely first.
     std::array<std::uint8_t, 16> secret{};
 
     friend bool operator==(const tcp_id&, const tcp_id&) = default;
 
-    /// Printable, in one line without blanks: "cairn1:<secret>@<address>,<address>…"
+    /// Printable, in one line without spaces: "cairn1:<secret>@<address>,<address>…"
     CAIRN_DECL std::string text() const;
-    /// @throws error errc::invalid_argument if `s` is not what @ref text gives
+    /// @throws error errc::invalid_argument if `s` is not a result of @ref text
     CAIRN_DECL static tcp_id parse(std::string_view s);
 
     CAIRN_DECL static std::array<std::uint8_t, 16> new_secret();

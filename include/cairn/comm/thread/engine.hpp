@@ -23,8 +23,8 @@
 
 namespace cairn::detail {
 
-/// All ranks of a group of threads, each with its `tree_lanes`; frames are handed over in memory.
-/// It all happens under one lock, on the thread of whoever calls or of the timer.
+/// All ranks of a group of threads, each with its `tree_lanes`; frames are passed in memory.
+/// Everything happens under one lock, on the calling thread or the timer's.
 class thread_ranks {
 public:
     using clock = std::chrono::steady_clock;
@@ -33,14 +33,14 @@ public:
     static constexpr std::uint64_t first_lane = 1;
 
     explicit thread_ranks(int n) {
-        // Nothing is lost in memory: no heartbeats. Every other rank is a child of rank 0.
+        // Memory loses no messages: no heartbeats. Every other rank is a child of rank 0.
         liveness_options const o{no_timeout, no_timeout, std::chrono::milliseconds(1)};
         for (int r = 0; r < n; ++r)
             ranks_.emplace_back(tree_topology{r, n, n}, first_lane, o, clock::now());
     }
     thread_ranks(thread_ranks&&) = delete;
 
-    /// Calls `f(lanes, now)` for one rank, then what has ended by that.
+    /// Calls `f(lanes, now)` for one rank, then the completions of the calls that this has ended.
     /// @param start_timer  Called once, when there is a first deadline.
     template <class F, class Start>
     void run(int rank, F&& f, Start&& start_timer) {
@@ -51,7 +51,7 @@ public:
             f(at(rank), now);
             settle({rank}, now);
             if (wake_ != no_deadline && !std::exchange(timer_, true)) start_timer();
-        } catch (const std::exception& e) {  // no memory, or no thread for the timer
+        } catch (const std::exception& e) {  // out of memory, or no thread for the timer
             fail_all(e, now);
         }
         ended.swap(ended_);
@@ -59,7 +59,7 @@ public:
         lock.unlock();
         for (auto const& g : ended) g();
     }
-    /// The timer's thread.
+    /// The timer's thread function.
     void keep_deadlines() {
         guard lock(m_);
         while (!stop_) {
@@ -103,7 +103,7 @@ private:
 
     tree_lanes& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
-    /// Delivers what ranks have posted, and what is posted in turn.
+    /// Delivers the frames that ranks have posted, including replies.
     void settle(std::set<int> touched, time now) {
         std::deque<on_its_way> queue;
         auto const collect = [&](int r) {
@@ -126,7 +126,7 @@ private:
     void fail_all(const std::exception& why, time now) {
         for (auto& r : ranks_) {
             r.fail_all(error(errc::rank_failed, {.found = why.what()}), now);
-            (void)r.take_posts();  // all of them know
+            (void)r.take_posts();  // every rank fails here anyway
             auto calls_of = r.take_ended();
             std::move(calls_of.begin(), calls_of.end(), std::back_inserter(ended_));
         }
@@ -141,7 +141,7 @@ private:
     bool stop_ = false;
 };
 
-/// One rank's end of them. The last one stops the timer.
+/// One rank's handle to the shared ranks. The last one stops the timer.
 class thread_engine final : public tree_engine {
 public:
     explicit thread_engine(int n) : all_(std::make_shared<owner>(n)), where_{0, n, n} {}
@@ -151,7 +151,7 @@ public:
 
     const tree_topology& where() const noexcept override { return where_; }
     void run(work f) override {
-        auto const all = all_;  // a call may end this
+        auto const all = all_;  // a completion may destroy this
         all->ranks->run(where_.rank, f, [&all] {
             all->timer.start([ranks = all->ranks] { ranks->keep_deadlines(); });
         });

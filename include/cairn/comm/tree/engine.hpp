@@ -18,10 +18,10 @@ public:
     tree_engine(tree_engine&&) = delete;
 
     virtual const tree_topology& where() const noexcept = 0;
-    /// Calls `f` in the engine's own context, at once or later, then sends what was posted and
-    /// calls what has ended.
+    /// Calls `f` in the engine's own context, at once or later, then sends the frames posted and
+    /// calls the completions of ended operations.
     virtual void run(work f) = 0;
-    /// The two count seats; after the last one the engine ends.
+    /// These two count seats; after the last one the engine ends.
     virtual void attach() noexcept = 0;
     virtual void detach() noexcept = 0;
 

@@ -17,7 +17,7 @@
 
 namespace cairn::detail {
 
-/// What neighbours in the tree send each other.
+/// A message between neighbours in the tree.
 ///
 ///     head, 40 bytes: magic "crnf" · what u8 · kind u8 · 2 bytes of 0 · lane u64 · round u64
 ///                     · root u32 · entries u32 · bytes of the note u64
@@ -26,26 +26,26 @@ namespace cairn::detail {
 struct tree_frame {
     enum class type : std::uint8_t {
         arrive = 1,  ///< Up: this rank and all below it have called; their bytes.
-        result,      ///< Down: the exchange is over; what those below get.
-        abort,       ///< Both ways: the group is broken; why.
-        late,        ///< Up: a deadline has passed. The note is how long that was.
-        probe,       ///< Down: who has not called? The note is the time there is to answer.
-        missing,     ///< Up: these have not.
-        wait,        ///< Down: the missing ones work; the note is how much longer to wait.
+        result,      ///< Down: the exchange has ended; the results of the ranks below.
+        abort,       ///< Both ways: the group has failed; why.
+        late,        ///< Up: a deadline has passed. The note is the timeout.
+        probe,       ///< Down: which ranks have not called? The note is the time to answer.
+        missing,     ///< Up: the ranks that have not called.
+        wait,        ///< Down: missing ranks make progress; the note is how much longer to wait.
         heartbeat,   ///< Both ways: alive.
         leave,       ///< Both ways: this rank takes part in no more exchanges of the lane.
         close        ///< Both ways, MPI only: this rank sends nothing more on any lane.
     };
     struct entry {
         int rank = 0;
-        std::shared_ptr<message> bytes{};  ///< Its only owner may move it out.
+        std::shared_ptr<message> bytes{};  ///< A sole owner may move it out.
     };
 
     type what = type::heartbeat;
     exchange_kind kind = exchange_kind::gather;
     int root = 0;
-    std::uint64_t lane = 0;   ///< Of the group; each duplicate has one of its own.
-    std::uint64_t round = 0;  ///< Which exchange of the lane, from 0.
+    std::uint64_t lane = 0;   ///< Identifies the group; each duplicate has its own.
+    std::uint64_t round = 0;  ///< Index of the exchange on the lane, from 0.
     message note{};
     std::vector<entry> entries{};
 };
@@ -56,13 +56,13 @@ inline constexpr std::uint32_t frame_magic = 0x666e7263;
 inline constexpr std::uint64_t largest_note = std::uint64_t{1} << 20;
 inline constexpr std::uint32_t most_entries = 1u << 20;
 
-/// What a head announces; nothing behind it has been read yet.
+/// A decoded head; the rest of the frame has not been read yet.
 struct frame_head {
     tree_frame frame{};
     std::uint32_t entries = 0;
     std::uint64_t note = 0;
 
-    /// Bytes of the table and the note, which are small.
+    /// Bytes of the table and the note, both small.
     std::size_t table_bytes() const {
         return entries * frame_entry_bytes + static_cast<std::size_t>(note);
     }
@@ -107,7 +107,7 @@ inline frame_head decode_frame_head(std::span<const std::byte> b) {
     h.entries = r.u32();
     h.note = r.u64();
     if (root > INT32_MAX || h.entries > most_entries || h.note > largest_note)
-        wire_reader::fail("a message beyond all bounds");
+        wire_reader::fail("a message that exceeds the size limit");
     h.frame.root = static_cast<int>(root);
     return h;
 }
@@ -122,7 +122,7 @@ inline std::vector<std::uint64_t> decode_frame_table(frame_head& h, std::span<co
         auto const rank = r.u32();
         lengths.push_back(r.u64());
         if (rank > INT32_MAX || lengths.back() > (std::uint64_t{1} << 48))
-            wire_reader::fail("a message beyond all bounds");
+            wire_reader::fail("a message that exceeds the size limit");
         h.frame.entries.push_back({static_cast<int>(rank), nullptr});
     }
     auto const note = r.raw(static_cast<std::size_t>(h.note));
@@ -130,7 +130,7 @@ inline std::vector<std::uint64_t> decode_frame_table(frame_head& h, std::span<co
     return lengths;
 }
 
-/// A whole frame as one message, for transports that keep boundaries themselves.
+/// A whole frame as one message, for transports that preserve message boundaries.
 inline message encode_frame(const tree_frame& f) {
     auto out = encode_frame_head(f);
     for (auto const& e : f.entries) out.insert(out.end(), e.bytes->begin(), e.bytes->end());

@@ -15,11 +15,11 @@
 
 namespace cairn::detail {
 
-/// Puts a frame together that arrives in pieces. The first piece of each frame holds its head,
-/// table and note. Memory is taken as bytes arrive, not as they are announced.
+/// Assembles a frame from pieces. The first piece of each frame contains its head, table and note.
+/// Memory grows with the bytes received, not with the size announced.
 class frame_assembler {
 public:
-    /// @param b  The next piece: it begins a frame, or goes on with the one before.
+    /// @param b  The next piece: it begins a frame or continues the current one.
     /// @return The frame, with its last piece.
     /// @throws error errc::corrupt
     std::optional<tree_frame> add(std::span<const std::byte> b) {
@@ -53,10 +53,10 @@ private:
     bool open_ = false;
     frame_head head_{};
     std::vector<std::uint64_t> lengths_{};
-    std::size_t at_ = 0;  ///< Of the entry that is being filled.
+    std::size_t at_ = 0;  ///< Position in the entry being filled.
 };
 
-/// A whole frame in one piece.
+/// Decodes a whole frame in one piece.
 inline tree_frame decode_frame(std::span<const std::byte> b) {
     frame_assembler a;
     if (auto f = a.add(b)) return std::move(*f);

@@ -22,7 +22,7 @@ enum class exchange_kind : std::uint8_t;
 class tree_engine;
 struct tree_outcome;
 
-/// One group's use of a lane, and its share in the engine that carries it.
+/// A group's handle to its lane and to the engine that carries it.
 class tree_seat {
 public:
     tree_seat() = default;
@@ -43,7 +43,7 @@ private:
     std::uint64_t lane_ = 0;
 };
 
-/// The operations of a Communicator, for whoever has a seat.
+/// The operations of a Communicator, over a seat.
 class tree_operations {
 public:
     int rank() const noexcept { return rank_; }
@@ -54,7 +54,7 @@ public:
                             completion<message> done);
     CAIRN_DECL void broadcast(message m, int root, deadline d, completion<message> done);
     CAIRN_DECL void all_gather(message m, deadline d, completion<std::vector<message>> done);
-    /// What this rank works on, for those who wait for it. Null: unknown.
+    /// Sets this rank's activity, for the ranks that wait for it. Null: unknown.
     CAIRN_DECL void share(std::shared_ptr<const activity> a);
     /// From any thread: the exchange under way, or the next one, fails on all ranks, and the group
     /// is unusable afterwards.
@@ -63,9 +63,9 @@ public:
 protected:
     CAIRN_DECL explicit tree_operations(tree_seat s);
 
-    /// The seat of a duplicate.
+    /// Makes the seat of a duplicate.
     CAIRN_DECL void take_another(deadline d, completion<tree_seat> done);
-    /// This rank takes part in no more exchanges; those under way fail.
+    /// Takes part in no more exchanges; those under way fail.
     void leave() noexcept { seat_.leave(); }
 
 private:
@@ -77,8 +77,8 @@ private:
     tree_seat seat_;
 };
 
-/// The operations of a BackgroundCommunicator for a `Group`, which derives from this, and can be
-/// made of a `tree_seat`.
+/// The operations of a BackgroundCommunicator for a `Group` that derives from this and can be
+/// constructed from a `tree_seat`.
 template <class Group>
 class tree_group : public tree_operations {
 public:

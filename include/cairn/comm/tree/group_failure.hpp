@@ -13,7 +13,8 @@
 
 namespace cairn::detail {
 
-/// Why a group ended, for all its ranks. Long texts are cut: every rank sends it to all neighbours.
+/// Encodes why a group failed, for all its ranks. Long texts are truncated: every rank sends it to
+/// all its neighbours.
 inline message encode_group_failure(const error& why, int rank) {
     constexpr std::size_t most = 4096;
     rank_failure f{why.code(), why.context(), {}};
@@ -35,8 +36,8 @@ inline error left(int rank) {
     return {errc::rank_failed,
             {.rank = rank, .found = "rank " + std::to_string(rank) + " left the group"}};
 }
-/// Whether a rank that had no call under way when the group ended hears of it in its next one.
-/// Otherwise it is to blame itself, and gets @ref errc::poisoned.
+/// Whether a rank that had no call under way when the group failed gets this error in its next one.
+/// Otherwise that rank was the cause, and gets @ref errc::poisoned.
 inline bool is_news(const error& why) {
     return why.code() == make_error_code(errc::rank_failed) ||
            why.code() == make_error_code(errc::cancelled);

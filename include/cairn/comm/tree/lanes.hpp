@@ -18,18 +18,18 @@
 
 namespace cairn::detail {
 
-/// How an exchange of a lane has ended.
+/// The outcome of an exchange on a lane.
 struct tree_outcome {
     std::exception_ptr failure{};
     std::vector<message> result{};
-    std::uint64_t lane = 0;  ///< Of duplicate: the new one.
+    std::uint64_t lane = 0;  ///< For duplicate: the new lane.
 };
 
-/// A group and its duplicates, as one rank sees them: lanes over the same connections, each with a
-/// `tree_member` of its own. Does no I/O. Which lane a frame belongs to is written in it.
+/// A group and its duplicates on one rank: lanes over the same connections, each with a
+/// `tree_member` of its own. Does no I/O. Each frame names its lane.
 ///
-/// A duplicate is agreed on in an exchange of its parent lane, after which all ranks know its
-/// number. It is opened before any frame of it can arrive: connections keep their order.
+/// A duplicate is made by an exchange of its parent lane, after which all ranks know its number. It
+/// is opened before any of its frames can arrive: connections preserve order.
 class tree_lanes {
 public:
     using time = tree_member::time;
@@ -44,7 +44,7 @@ public:
 
     const tree_topology& where() const noexcept { return at_; }
 
-    /// @param done  Called by whoever takes it from `take_ended`.
+    /// @param done  Called by the caller of `take_ended`.
     void start(std::uint64_t lane, exchange_kind kind, int root, std::vector<message> in,
                deadline by, ended done, time now) {
         auto& l = lanes_.at(lane);
@@ -68,23 +68,23 @@ public:
         lanes_.at(lane).member.cancel();
         collect(lane, now);
     }
-    /// This rank uses the lane no more; what is under way on it fails.
+    /// This rank no longer uses the lane; its exchange under way fails.
     void leave(std::uint64_t lane, time now) {
         auto& l = lanes_.at(lane);
         l.member.leave();
         collect(lane, now);
-        // Frames of it may still come, from all who have not left as well.
+        // Neighbours that have not left may still send frames on it.
         if (!l.present.empty()) left_.emplace(lane, std::move(l.present));
         lanes_.erase(lane);
     }
-    /// This rank's part in all lanes ends; their numbers stay valid.
+    /// Leaves all lanes; their numbers stay valid.
     void leave_all(time now) {
         for (auto const lane : open_lanes()) {
             lanes_.at(lane).member.leave();
             collect(lane, now);
         }
     }
-    /// No lane can be used any more.
+    /// Makes all lanes unusable.
     void fail_all(const error& why, time now) {
         for (auto const lane : open_lanes()) {
             lanes_.at(lane).member.fail(why);
@@ -136,7 +136,7 @@ public:
         for (auto const& [lane, l] : lanes_) t = std::min(t, l.member.wake());
         return t;
     }
-    /// Whether no lane can be used any more.
+    /// Whether all lanes are unusable.
     bool broken() const {
         return std::all_of(lanes_.begin(), lanes_.end(),
                            [](auto const& l) { return l.second.member.broken(); });
@@ -146,11 +146,11 @@ public:
         return std::any_of(lanes_.begin(), lanes_.end(),
                            [](auto const& l) { return bool(l.second.done); });
     }
-    /// How many lanes are remembered: open ones, and those that others may still send on.
+    /// Number of lanes stored: open ones, and those on which others may still send.
     std::size_t remembered() const noexcept { return lanes_.size() + left_.size(); }
 
     std::vector<tree_member::post> take_posts() { return std::exchange(posts_, {}); }
-    /// What to call, once all that was posted before has been sent.
+    /// Returns the completions to call once all frames posted before have been sent.
     std::vector<std::function<void()>> take_ended() { return std::exchange(ended_, {}); }
 
 private:
@@ -173,7 +173,7 @@ private:
         if (left_.count(lane) != 0 || !lanes_.emplace(lane, std::move(l)).second)
             throw error(errc::corrupt, {.rank = at_.rank, .found = "two lanes with one number"});
     }
-    /// The same on all ranks; that two are equal is as likely as that two random numbers are.
+    /// The same on all ranks; two lanes collide with the probability of two random numbers.
     static std::uint64_t child_of(std::uint64_t lane, std::uint64_t round) {
         auto x = lane ^ (round * 0x9e3779b97f4a7c15);
         for (auto const factor : {0xbf58476d1ce4e5b9, 0x94d049bb133111eb}) {
@@ -207,7 +207,7 @@ private:
     tree_topology at_;
     liveness_options options_;
     std::map<std::uint64_t, lane_state> lanes_{};
-    std::map<std::uint64_t, std::set<int>> left_{};  ///< And who may still send on them.
+    std::map<std::uint64_t, std::set<int>> left_{};  ///< With the neighbours that may still send.
     std::vector<tree_member::post> posts_{};
     std::vector<std::function<void()>> ended_{};
 };

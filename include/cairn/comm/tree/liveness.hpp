@@ -8,13 +8,13 @@
 
 namespace cairn {
 
-/// How a group of processes notices that a rank is dead or stuck. The same on all ranks.
+/// How a group of processes detects a dead or stuck rank. The same on all ranks.
 struct liveness_options {
-    /// A rank that sends nothing else sends a heartbeat.
+    /// A rank that sends nothing else for this long sends a heartbeat.
     std::chrono::milliseconds heartbeat_interval{1000};
-    /// A peer from which nothing was received for so long is presumed dead.
+    /// A peer from which nothing was received for this long is presumed dead.
     std::chrono::milliseconds peer_timeout{10000};
-    /// After an exchange's deadline: how long rank 0 waits for ranks to say what they work on.
+    /// How long rank 0 waits, after an exchange's deadline, for ranks to report their activity.
     std::chrono::milliseconds probe_timeout{1500};
 };
 

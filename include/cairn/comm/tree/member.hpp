@@ -27,34 +27,35 @@
 
 namespace cairn::detail {
 
-/// One rank of one lane of a group that exchanges along a tree: decides, and does no I/O. Calls,
-/// frames, losses and the time go in; frames to post and the outcome of the call come out.
+/// One rank of one lane of a group that exchanges along a tree: a state machine without I/O. Calls,
+/// frames, losses and the time are its input; frames to post and the outcome of the call its
+/// output.
 ///
-/// Every exchange goes up to rank 0 once and down once: it completes on no rank before every rank
-/// has called it, and all ranks hear of one failure.
+/// Every exchange passes up to rank 0 once and down once: it completes on no rank before every rank
+/// has called it, and all ranks receive the same failure.
 class tree_member {
 public:
     using time = std::chrono::steady_clock::time_point;
     struct post {
         int to = 0;
-        std::shared_ptr<tree_frame> frame{};  ///< Its only owner may move it out.
+        std::shared_ptr<tree_frame> frame{};  ///< A sole owner may move it out.
     };
     struct outcome {
         std::exception_ptr failure{};
-        std::vector<message> result{};  ///< Of gather and all_gather n, of duplicate 0, else one.
+        std::vector<message> result{};  ///< n for gather and all_gather, 0 for duplicate, else one.
     };
 
-    /// @param lane  Frames of another are refused.
+    /// @param lane  Frames of other lanes are refused.
     tree_member(tree_topology where, std::uint64_t lane, const liveness_options& o, time now)
         : at_(where), children_(where.children()), lane_(lane), near_(where, o, now), now_(now),
           ended_(now) {}
 
     bool broken() const noexcept { return broken_.has_value(); }
-    /// Which exchange of the lane is under way or next, from 0.
+    /// Index of the exchange under way or next on the lane, from 0.
     std::uint64_t round() const noexcept { return round_; }
     void share(std::shared_ptr<const activity> a) { activity_ = std::move(a); }
 
-    /// This rank calls an exchange. @pre none of its is under way
+    /// Starts an exchange on this rank. @pre none is under way
     void start(exchange_kind kind, int root, std::vector<message> in, deadline by, time now) {
         now_ = now;
         auto const wrong = wrong_call(kind, root, in.size(), at_.rank, at_.size);
@@ -66,7 +67,7 @@ public:
             if (f.kind != kind || f.root != root) return break_up(different(child, f));
         advance();
     }
-    /// A neighbour's frame is here.
+    /// Handles a frame from a neighbour.
     void received(int from, tree_frame f, time now) {
         heard(from, now);
         if (broken_) return;
@@ -79,31 +80,31 @@ public:
             break_up(error(e.code(), std::move(where)));
         }
     }
-    /// Something was received from a neighbour, if only a part of a frame.
+    /// Something was received from a neighbour, possibly only a part of a frame.
     void heard(int from, time now) { near_.heard(from, now); }
-    /// A part of a long frame has travelled to or from a neighbour.
+    /// A part of a long frame was sent to or received from a neighbour.
     void moved(int peer, time now) { near_.moved(peer, now); }
-    /// A neighbour cannot be reached any more.
+    /// A neighbour is no longer reachable.
     void lost(int peer, const std::string& how) {
         if (!near_.knows(peer) || !near_.open(peer)) return;
         near_.close(peer);
         if (!broken_) break_up(error(errc::rank_failed, {.rank = peer, .found = how}));
     }
-    /// The call under way, or the next one, fails, and the lane is unusable for all.
+    /// Fails the call under way, or the next one, and makes the lane unusable for all ranks.
     void fail(const error& why) {
         if (!broken_) break_up(why);
     }
     void cancel() {
         fail(error(errc::cancelled, {.rank = at_.rank, .remedy = "make a new group"}));
     }
-    /// This rank takes part in no more exchanges.
+    /// Takes part in no more exchanges.
     void leave() {
         if (std::exchange(left_, true)) return;
-        // Also to those that have left: they count who may still send.
+        // Also to those that have left: they track which neighbours may still send.
         for (int peer : near_.ranks()) send(peer, tree_frame::type::leave, {}, {}, true);
         if (!broken_) break_up(left(at_.rank), false);
     }
-    /// The time that `wake()` named has passed.
+    /// Called when the time returned by `wake()` has passed.
     void tick(time now) {
         now_ = now;
         if (broken_) return;
@@ -117,7 +118,7 @@ public:
         if (probe_.on() && now >= probe_.until()) conclude();
         if (broken_ || !call_.here) return;
         if (auto const idle = near_.moving(at_.parent(), now, call_.given)) {
-            // What this rank waits for may be on its way.
+            // The message that this rank waits for may be in transit.
             if (now >= call_.by) call_.by = now + (call_.given - *idle);
             if (verdict_by_ && now >= *verdict_by_) verdict_by_ = now + (call_.given - *idle);
         }
@@ -125,7 +126,7 @@ public:
             return break_up(
                 error(errc::timed_out,
                       {.rank = at_.parent(),
-                       .expected = "to hear who is late",
+                       .expected = "to learn which ranks are late",
                        .found = "rank " + std::to_string(at_.parent()) + " does not answer",
                        .remedy = "make a new group"}));
         }
@@ -133,7 +134,7 @@ public:
         late_ = true;
         auto const given = std::chrono::ceil<std::chrono::milliseconds>(call_.given);
         if (at_.rank == 0) return find_late(given);
-        // Those further from rank 0 wait longer: the neighbour of the one that is stuck names it.
+        // Ranks further from rank 0 wait longer, so that the neighbour of the stuck rank names it.
         auto const probe = near_.options().probe_timeout;
         verdict_by_ = deadline_after(probe + probe / 4 * (at_.depth() + 1), now);
         send(at_.parent(), tree_frame::type::late, in_ms(given));
@@ -158,7 +159,7 @@ private:
         int root = 0;
         std::vector<std::shared_ptr<message>> in{};
         deadline by = no_deadline;
-        time::duration given{0};  ///< From the call to its deadline.
+        time::duration given{0};  ///< Time from the call to its deadline.
     };
 
     void accept(int from, tree_frame f, time now) {
@@ -183,7 +184,7 @@ private:
             case leave: return lost(from, left(from).context().found);
             case late: {
                 expect(below);
-                if (f.round != round_) return;  // it has ended here; its result is on the way
+                if (f.round != round_) return;  // it has ended here; its result is being sent
                 auto const given = of_ms(f.note);
                 if (at_.rank == 0) return find_late(given);
                 if (near_.moving(at_.parent(), now, given))
@@ -208,7 +209,7 @@ private:
         }
     }
 
-    /// Goes up, or at rank 0 ends, once this rank and all below it have called.
+    /// Once this rank and all below it have called: sends up, or at rank 0 ends the exchange.
     void advance() {
         if (!call_.here || arrived_.size() != children_.size()) return;
         auto up = sent_up(at_, call_.kind, call_.root, call_.in);
@@ -219,7 +220,7 @@ private:
         sent_up_ = true;
         send(at_.parent(), tree_frame::type::arrive, {}, std::move(up));
     }
-    /// All ranks have called: passes on what those below get, and takes what this rank gets.
+    /// All ranks have called: passes results to the ranks below, and takes this rank's.
     void finish(entries all) {
         for (int child : children_) {
             entries theirs;
@@ -227,7 +228,7 @@ private:
                 if (goes_to(at_, call_.kind, call_.root, child, e.rank)) theirs.push_back(e);
             send(child, tree_frame::type::result, {}, std::move(theirs));
         }
-        call_.in.clear();  // what only `all` still holds can be moved
+        call_.in.clear();  // bytes owned only by `all` can then be moved
         auto mine = taken(at_, call_.kind, call_.root, std::move(all));
         if (!mine)
             return break_up(error(errc::corrupt, {.found = "an exchange that lacks a part"}));
@@ -240,7 +241,7 @@ private:
         end({nullptr, std::move(*mine)});
     }
 
-    /// Rank 0 finds out who is late.
+    /// On rank 0: determines which ranks are late.
     void find_late(std::chrono::milliseconds given) {
         if (probe_.on()) return;
         probe_.given = given;
@@ -268,12 +269,12 @@ private:
         if (at_.rank != 0)
             return send(at_.parent(), tree_frame::type::missing,
                         encode_missing(std::move(missing)));
-        if (missing.empty()) return wait_longer(probe_.given);  // they have called meanwhile
+        if (missing.empty()) return wait_longer(probe_.given);  // they have called in the meantime
         auto const longer = worth_waiting(missing, probe_.given);
         if (longer.count() > 0) return wait_longer(longer);
         break_up(too_late(missing));
     }
-    /// Its answer may wait behind a long message, which it works on as long as that moves.
+    /// Its answer may be queued behind a long message; it counts as active while that moves.
     missing_rank unanswered(int child) const {
         missing_rank m{.rank = child};
         if (auto const idle = near_.moving(child, now_, near_.options().peer_timeout)) {
@@ -301,8 +302,8 @@ private:
         return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(r.u64(), year)));
     }
 
-    /// The lane can no longer be used; all are told.
-    /// @param heard_from  The neighbour that knows already.
+    /// Makes the lane unusable and notifies all neighbours.
+    /// @param heard_from  The neighbour that already knows.
     void break_up(error why, bool tell = true, int heard_from = -1) {
         broken_ = std::move(why);
         if (tell) {
@@ -316,11 +317,12 @@ private:
         }
     }
     outcome refusal() {
-        // A rank that had no call under way hears in its next one why the group ended.
+        // A rank that had no call under way gets the cause in its next one.
         bool const first = !std::exchange(told_, true) && is_news(*broken_);
         return {std::make_exception_ptr(first ? *broken_ : poisoned(*broken_, at_.rank)), {}};
     }
-    /// Whether a child's exchange is the one that this rank, or else another child, is in.
+    /// Whether a child's exchange matches this rank's or, if this rank has not called, another
+    /// child's.
     bool agrees(const tree_frame& f) const {
         if (call_.here) return f.kind == call_.kind && f.root == call_.root;
         if (arrived_.empty()) return true;
@@ -366,16 +368,16 @@ private:
     std::uint64_t lane_;
     tree_neighbours near_;
     time now_;
-    time ended_;  ///< The last exchange; before the first: the making of the lane.
+    time ended_;  ///< End of the last exchange; initially the creation of the lane.
     std::uint64_t round_ = 0;
     call call_{};
     std::map<int, tree_frame> arrived_{};  ///< By child: all at and below it have called.
     bool sent_up_ = false;
-    bool late_ = false;                 ///< Said so, in this round …
-    std::optional<time> verdict_by_{};  ///< … and waits so long to hear who it is.
+    bool late_ = false;                 ///< Reported late in this round …
+    std::optional<time> verdict_by_{};  ///< … and the deadline for the verdict.
     tree_probe probe_{};
     std::optional<error> broken_{};
-    bool told_ = false;  ///< This rank's caller knows why.
+    bool told_ = false;  ///< This rank's caller has received the cause.
     bool left_ = false;
     std::shared_ptr<const activity> activity_{};
     std::vector<post> posts_{};

@@ -22,7 +22,7 @@ namespace cairn::detail {
 struct missing_rank {
     int rank = 0;
     bool answered = false;  ///< It is alive, but busy elsewhere.
-    std::string phase{};    ///< What it works on; see `activity`. Empty: not known.
+    std::string phase{};    ///< Its activity; see `activity`. Empty: unknown.
     std::uint64_t in = 0;   ///< Milliseconds since it entered that phase …
     /// … and since its work, or its last exchange, last advanced.
     std::uint64_t idle = UINT64_MAX;
@@ -33,7 +33,7 @@ struct missing_rank {
         in = in_ms(a.in);
         idle = std::min(idle, in_ms(a.idle));
     }
-    /// Whether there is reason to wait for it.
+    /// Whether it makes progress, so that waiting is justified.
     bool works(std::uint64_t given) const { return answered && idle < given; }
 
     static std::uint64_t in_ms(std::chrono::steady_clock::duration d) {
@@ -43,7 +43,7 @@ struct missing_rank {
     }
 };
 
-/// At most 64: an error names no more. Those that are stuck come before those that work.
+/// At most 64: an error names no more. Stuck ranks precede active ones.
 inline message encode_missing(std::vector<missing_rank> all) {
     constexpr std::size_t most = 64;
     auto const idle = [](const missing_rank& m) { return m.answered ? m.idle : UINT64_MAX; };
@@ -76,8 +76,8 @@ inline std::vector<missing_rank> decode_missing(std::span<const std::byte> b) {
     return all;
 }
 
-/// How much longer to wait for ranks that are missing but work, each of which may be idle for
-/// `given`; 0 if one of them is stuck or does not answer.
+/// How much longer to wait for missing but active ranks, each of which may be idle for `given`; 0
+/// if one of them is stuck or does not answer.
 inline std::chrono::milliseconds worth_waiting(const std::vector<missing_rank>& missing,
                                                std::chrono::milliseconds given) {
     auto most = given;
@@ -105,7 +105,7 @@ inline std::string describe(const std::vector<missing_rank>& missing) {
     return s;
 }
 
-/// What all ranks of the exchange get.
+/// The error that all ranks of the exchange get.
 inline error too_late(const std::vector<missing_rank>& missing) {
     return {errc::timed_out,
             {.rank = missing.empty() ? -1 : missing[0].rank,

@@ -14,8 +14,8 @@
 
 namespace cairn::detail {
 
-/// What a rank knows of its neighbours in the tree: who can be reached, and when something was last
-/// received from, sent to, or seen to move between the two.
+/// A rank's neighbours in the tree: which are reachable, and when something was last received from,
+/// sent to, or seen moving between it and each of them.
 class tree_neighbours {
 public:
     using time = std::chrono::steady_clock::time_point;
@@ -42,7 +42,7 @@ public:
         auto& n = all_.at(peer);
         n.sent = std::max(n.sent, now);
     }
-    /// A part of a long message has travelled between the two, in either direction.
+    /// A part of a long message was sent or received.
     void moved(int peer, time now) {
         if (auto const it = all_.find(peer); it != all_.end()) it->second.moved = now;
     }
@@ -53,20 +53,20 @@ public:
         return now - *it->second.moved;
     }
 
-    /// One that must be presumed dead.
+    /// Returns a neighbour that must be presumed dead.
     std::optional<int> silent(time now) const {
         for (auto const& [peer, n] : all_)
             if (now >= deadline_after(options_.peer_timeout, n.heard)) return peer;
         return {};
     }
-    /// Those that are due a heartbeat.
+    /// Returns the neighbours that are due a heartbeat.
     std::vector<int> due(time now) const {
         std::vector<int> out;
         for (auto const& [peer, n] : all_)
             if (now >= deadline_after(options_.heartbeat_interval, n.sent)) out.push_back(peer);
         return out;
     }
-    /// When to look at these two again.
+    /// When to check these two again.
     time wake() const {
         auto t = time::max();
         for (auto const& [peer, n] : all_)

@@ -13,8 +13,8 @@
 
 namespace cairn::detail {
 
-/// Finds out who has not called when a deadline has passed: from rank 0 down the tree, each rank
-/// answers for all below it. One that does not answer in time is named itself.
+/// Determines which ranks have not called when a deadline has passed: from rank 0 down the tree,
+/// each rank answers for all below it. One that does not answer in time is itself reported missing.
 class tree_probe {
 public:
     using time = std::chrono::steady_clock::time_point;
@@ -23,7 +23,7 @@ public:
     time until() const noexcept { return until_; }
     bool answered() const noexcept { return waiting_.empty(); }
 
-    /// The time that the exchange was given, as the first rank that reported says.
+    /// The exchange's timeout, as the first rank that reported stated it.
     std::chrono::milliseconds given{0};
 
     void begin(std::set<int> asked, std::vector<missing_rank> found, time until) {
@@ -36,7 +36,7 @@ public:
         if (!on_ || waiting_.erase(from) == 0) return;
         std::move(found.begin(), found.end(), std::back_inserter(found_));
     }
-    /// @param unanswered  Makes a `missing_rank` of a rank that has not answered.
+    /// @param unanswered  Makes a `missing_rank` for a rank that has not answered.
     template <class F>
     std::vector<missing_rank> end(F&& unanswered) {
         on_ = false;

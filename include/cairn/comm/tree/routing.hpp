@@ -15,8 +15,8 @@ namespace cairn::detail {
 
 using tree_entries = std::vector<tree_frame::entry>;
 
-/// What a rank's own call adds to what goes up to rank 0: its part of a gather, or what the root of
-/// a scatter or broadcast has for the others.
+/// What a rank's own call adds to the message to rank 0: its contribution to a gather, or the
+/// messages of a scatter's or broadcast's root for the others.
 inline tree_entries sent_up(const tree_topology& at, exchange_kind kind, int root,
                             const std::vector<std::shared_ptr<message>>& in) {
     tree_entries up;
@@ -35,7 +35,7 @@ inline tree_entries sent_up(const tree_topology& at, exchange_kind kind, int roo
     return up;
 }
 
-/// Whether an entry on its way down goes to `child` and those below it.
+/// Whether an entry sent down is for `child` or a rank below it.
 inline bool goes_to(const tree_topology& at, exchange_kind kind, int root, int child, int entry) {
     switch (kind) {
         case exchange_kind::gather: return at.towards(root) == child;
@@ -44,8 +44,8 @@ inline bool goes_to(const tree_topology& at, exchange_kind kind, int root, int c
     }
 }
 
-/// A rank's result, of what came down; nothing if it is not all there. Moves what is not on its way
-/// to others too.
+/// Extracts a rank's result from the entries received; nothing if it is incomplete. Moves entries
+/// that are not also forwarded.
 inline std::optional<std::vector<message>> taken(const tree_topology& at, exchange_kind kind,
                                                  int root, tree_entries all) {
     std::vector<message> out;

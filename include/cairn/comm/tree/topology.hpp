@@ -9,9 +9,10 @@
 
 namespace cairn::detail {
 
-/// Where a rank stands in the tree that a group's messages take: rank 0 is the root, and each rank
-/// has at most `fan_in` children, numbered as in a heap. Up to `fan_in` + 1 ranks it is a star;
-/// with the default of 32, 1 000 ranks are three levels and nobody has more than 33 connections.
+/// A rank's position in the tree that a group's messages follow: rank 0 is the root, and each rank
+/// has at most `fan_in` children, numbered as in a heap. With up to `fan_in` + 1 ranks it is a
+/// star; with the default of 32, 1 000 ranks are three levels and no rank has more than 33
+/// connections.
 struct tree_topology {
     int rank = 0;
     int size = 1;
@@ -19,7 +20,7 @@ struct tree_topology {
 
     /// -1 for rank 0.
     int parent() const noexcept { return rank == 0 ? -1 : (rank - 1) / fan_in; }
-    /// Steps from rank 0.
+    /// Number of edges to rank 0.
     int depth() const noexcept {
         int d = 0;
         for (int r = rank; r != 0; r = (r - 1) / fan_in) ++d;

@@ -71,7 +71,7 @@ namespace cairn::detail {
 
 class error_category_impl final : public boost::system::error_category {
 public:
-    // The id makes codes from two copies of this category equal (one copy per shared object, say).
+    // The id makes codes from two copies of this category equal, e.g. one copy per shared object.
     // Without it Boost compares addresses.
     constexpr error_category_impl() noexcept : error_category(0x8c1f3a5d6b7e2490) {}
     using error_category::message;  // the other overload stays visible
@@ -79,7 +79,8 @@ public:
     std::string message(int ev) const override {
         switch (static_cast<errc>(ev)) {
             case errc::missing_key: return "the checkpoint has no such key";
-            case errc::unexpected_key: return "the checkpoint holds a key that nobody asked for";
+            case errc::unexpected_key:
+                return "the checkpoint has a key that the state does not contain";
             case errc::shape_mismatch: return "shapes differ";
             case errc::dtype_mismatch: return "dtypes differ";
             case errc::kind_mismatch: return "kinds differ";

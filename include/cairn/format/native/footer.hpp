@@ -20,12 +20,12 @@ namespace cairn::format::native {
 /// Each CRC of a footer covers this many bytes of a payload; the last block may be shorter.
 inline constexpr std::uint64_t block_bytes = std::uint64_t{64} << 10;
 
-/// What the footer says of one item of its file.
+/// The footer's description of one item of its file.
 struct footer_item {
     std::uint64_t offset = 0;
     std::uint64_t length = 0;
     std::uint64_t payload_offset = 0;  ///< From the item's start.
-    std::uint64_t payload_length = 0;  ///< 0 for objects.
+    std::uint64_t payload_length = 0;  ///< 0 for values.
     std::vector<std::uint32_t> block_crcs{};
     friend bool operator==(const footer_item&, const footer_item&) = default;
 };
@@ -35,9 +35,9 @@ struct footer_item {
 ///     version u8 · save id · count · items · CRC-32 of all before · length u64 · "cairnftr"
 struct file_footer {
     std::string save_id{};
-    std::vector<footer_item> items{};  ///< In the order of their offsets, which differ.
+    std::vector<footer_item> items{};  ///< By offset; offsets are distinct.
 
-    /// The item at an offset, or null.
+    /// Returns the item at an offset, or null.
     const footer_item* find(std::uint64_t offset) const {
         auto const it =
             std::lower_bound(items.begin(), items.end(), offset,
@@ -48,7 +48,7 @@ struct file_footer {
 };
 
 inline constexpr std::string_view footer_magic = "cairnftr";
-/// How many bytes at the end of a file say whether, and how long, there is a footer.
+/// The size of the tail of a file that shows whether there is a footer, and its length.
 inline constexpr std::size_t footer_tail_bytes = 16;
 
 inline std::vector<std::byte> encode_footer(const file_footer& f) {
@@ -70,21 +70,21 @@ inline std::vector<std::byte> encode_footer(const file_footer& f) {
     return std::move(w.out);
 }
 
-/// Length of the whole footer, from the file's last `footer_tail_bytes`; 0 when there is none.
+/// Returns the length of the footer, from the file's last `footer_tail_bytes`; 0: no footer.
 inline std::uint64_t footer_length(std::span<const std::byte> tail) {
     if (tail.size() != footer_tail_bytes) return 0;
     if (std::memcmp(tail.data() + 8, footer_magic.data(), footer_magic.size()) != 0) return 0;
     return cairn::detail::wire_reader(tail).u64();
 }
 
-/// Whether a file of so many bytes can have a footer of this length: an item takes hundreds of
-/// bytes, what the footer says of it some tens, and four more for each 64 KiB. A damaged length is
-/// caught here, before room is made for it.
+/// Whether a file of this size can have a footer of this length: an item takes hundreds of bytes,
+/// its footer entry some tens, and four more for each 64 KiB. A damaged length is detected here,
+/// before memory is allocated for it.
 inline bool is_possible_footer(std::uint64_t length, std::uint64_t file_size) {
     return length >= footer_tail_bytes + 4 && length <= file_size && length <= 4096 + file_size / 4;
 }
 
-/// @param bytes  Exactly the footer.
+/// @param bytes  The footer only.
 /// @throws error errc::corrupt, errc::checksum_mismatch
 inline file_footer decode_footer(std::span<const std::byte> bytes) {
     if (bytes.size() < footer_tail_bytes + 4)
@@ -100,7 +100,7 @@ inline file_footer decode_footer(std::span<const std::byte> bytes) {
     f.save_id = r.string();
     auto const items = r.count(5);
     f.items.reserve(items);
-    std::uint64_t end = 0;  // of the item before
+    std::uint64_t end = 0;  // of the previous item
     while (f.items.size() < items) {
         footer_item i;
         i.offset = r.varint();

@@ -72,7 +72,7 @@ public:
     }
 
 private:
-    /// Data files are named by number where chunks refer to them.
+    /// Numbers the data files, by which chunks refer to them.
     void collect_names() {
         auto const add = [&](const storage_location& at) {
             auto const next = static_cast<std::uint32_t>(order_.size());
@@ -160,7 +160,7 @@ public:
     }
 
 private:
-    /// What stands under a key that is new.
+    /// Returns the entry for a key that must be new.
     template <class Map>
     static typename Map::mapped_type& place_for(Map& map, const std::string& fqn) {
         auto const before = map.size();
@@ -237,8 +237,8 @@ private:
 
 }  // namespace impl
 
-/// All of a checkpoint's metadata, compactly: what the native index holds, and what ranks send to
-/// each other.
+/// Encodes all of a checkpoint's metadata compactly: the content of the native index, and what
+/// ranks send to each other.
 inline std::vector<std::byte> encode_metadata(const metadata& m) {
     return impl::encoder(m).run();
 }
@@ -248,16 +248,16 @@ inline metadata decode_metadata(std::span<const std::byte> b) {
 
 inline constexpr std::string_view index_magic = "cairnidx";
 
-/// What stands in a `.metadata` file.
+/// The content of a `.metadata` file.
 struct metadata_file {
     metadata meta{};
-    bool has_index = false;      ///< cairn wrote it.
+    bool has_index = false;      ///< Written by cairn.
     bool torch_metadata = true;  ///< PyTorch can read it too.
     std::size_t pickle_bytes = 0;
 };
 
-/// What stands in the pickle's place when there is none: a pickle of a class that no Python has, so
-/// that PyTorch refuses with "No module named '…'", which says why.
+/// Returns the stub that replaces the pickle: a pickle of a class that does not exist in Python, so
+/// that PyTorch fails with "No module named '…'", which states the reason.
 inline std::span<const std::byte> no_torch_metadata() {
     static constexpr std::string_view stub =
         "\x80\x02"
@@ -265,13 +265,14 @@ inline std::span<const std::byte> no_torch_metadata() {
     return std::as_bytes(std::span(stub.data(), stub.size()));
 }
 
-/// The bytes of `.metadata`: PyTorch's pickle, then where PyTorch does not look the native index:
+/// Returns the bytes of `.metadata`: PyTorch's pickle, then, where PyTorch does not look, the
+/// native index:
 ///
 ///     index magic · length of the body u64 · body · CRC-32 of the pickle · CRC-32 of all after it
 ///     · length of the index u64 · index magic
 ///
-/// @param torch_metadata  False: a stub that PyTorch refuses instead of the pickle.
-/// @throws error errc::invalid_state for metadata that no reader would take back
+/// @param torch_metadata  False: instead of the pickle, a stub that PyTorch refuses.
+/// @throws error errc::invalid_state for metadata that no reader would accept
 inline std::vector<std::byte> make_metadata_file(const metadata& m, bool torch_metadata = true) {
     auto const magic = std::as_bytes(std::span(index_magic.data(), index_magic.size()));
     auto const stub = no_torch_metadata();
@@ -292,9 +293,9 @@ inline std::vector<std::byte> make_metadata_file(const metadata& m, bool torch_m
     return out;
 }
 
-/// Reads `.metadata`: from the native index where cairn wrote one, after checking its CRC and the
-/// pickle's; else from the pickle. Anything after the pickle that is not a sound index is an error,
-/// so that a damaged index is never taken for a file of PyTorch's.
+/// Reads `.metadata`: from the native index if cairn wrote one, after checking its CRC and the
+/// pickle's; otherwise from the pickle. Anything after the pickle that is not a valid index is an
+/// error, so that a damaged index is never taken for a file of PyTorch's.
 /// @throws error errc::corrupt, errc::checksum_mismatch, errc::unsupported.
 inline metadata_file parse_metadata_file(std::span<const std::byte> bytes) {
     using cairn::detail::wire_reader;
@@ -331,7 +332,7 @@ inline metadata_file parse_metadata_file(std::span<const std::byte> bytes) {
     return f;
 }
 
-/// Checks that the pickle, which PyTorch reads, and the index, which cairn reads, say the same.
+/// Checks that the pickle, which PyTorch reads, and the index, which cairn reads, agree.
 /// @throws error errc::corrupt naming what differs.
 inline void check_pickle_agrees(std::span<const std::byte> bytes) {
     auto const f = parse_metadata_file(bytes);

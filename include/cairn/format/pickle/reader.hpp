@@ -20,7 +20,7 @@ namespace cairn::format::pickle {
 /// Time and memory are linear in the bytes read: each opcode makes at most one node.
 class reader {
 public:
-    /// @param bytes  May go on after the pickle's STOP. Must outlive the tree.
+    /// @param bytes  May continue after the pickle's STOP. Must outlive the tree.
     static tree read(std::span<const std::byte> bytes) { return reader(bytes).run(); }
 
 private:
@@ -36,7 +36,7 @@ private:
 
     void step(std::uint8_t op) {
         switch (op) {
-            case 0x95: {  // FRAME: the length must fit, its effect is nil
+            case 0x95: {  // FRAME: the length must fit; otherwise ignored
                 if (u64() > in_.size() - at_) malformed("a frame longer than the data");
                 return;
             }
@@ -129,12 +129,12 @@ private:
         stack_.pop_back();
         return i;
     }
-    /// Where the last `n` values of the stack begin.
+    /// Returns the position of the last `n` values of the stack.
     std::size_t below(std::size_t n) const {
         if (stack_.size() - floor() < n) malformed("too few values on the stack");
         return stack_.size() - n;
     }
-    /// Where the values above the last mark begin; the mark is gone.
+    /// Returns the position of the values above the last mark, and removes the mark.
     std::size_t pop_mark() {
         if (marks_.empty()) malformed("no mark on the stack");
         auto const first = marks_.back();
@@ -165,7 +165,7 @@ private:
     }
     void text(node_kind k, std::size_t n) { push(t_.add_text(k, take(n))); }
 
-    /// Makes a container of the values from `first` on.
+    /// Collects the values from `first` on into a container.
     void collect(node_kind k, std::size_t first) {
         auto const made = t_.add_container(k, from(first));
         stack_.resize(first);
@@ -176,7 +176,7 @@ private:
         auto const items = from(first);
         if (first <= floor()) malformed("an empty stack");
         auto const target = stack_[first - 1];
-        // A call that made a mapping (OrderedDict) is filled like one.
+        // A call that made a mapping (OrderedDict) is extended like a dict.
         bool const fits =
             t_.kind(target) == k || (k == node_kind::dict && t_.kind(target) == node_kind::object);
         if (!fits) malformed("items for something that is no container");
@@ -197,7 +197,7 @@ private:
         auto const module = line();
         auto const name = line();
         check_class_name(module, name);
-        // The two lines lie side by side in the pickle: one window holds both.
+        // The two lines are adjacent in the pickle: one window covers both.
         push(t_.add_text(node_kind::global,
                          std::string_view(module.data(), module.size() + 1 + name.size())));
     }
@@ -214,7 +214,7 @@ private:
     }
     node_id make_global(std::string_view module, std::string_view name) {
         check_class_name(module, name);
-        // Pickles repeat few classes many times: their names are kept once.
+        // Pickles repeat a few classes many times: each name is stored once.
         std::string joined = std::string(module) + "\n" + std::string(name);
         auto const it = globals_.find(joined);
         if (it != globals_.end()) return it->second;

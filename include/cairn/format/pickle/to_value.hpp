@@ -13,8 +13,8 @@
 
 namespace cairn::format::pickle {
 
-/// Turns a tree into a plain value. The only calls that are understood are those that stand for
-/// plain values: `collections.OrderedDict`, `_codecs.encode` (bytes in protocol 2), `torch.Size`.
+/// Turns a tree into a plain value. The only supported calls are those that represent plain values:
+/// `collections.OrderedDict`, `_codecs.encode` (bytes in protocol 2), `torch.Size`.
 /// @throws error errc::unsupported for any other class, naming it; errc::corrupt for nesting deeper
 /// than 200 and for trees that would unfold to far more than their pickle.
 class to_value {
@@ -68,7 +68,7 @@ private:
             {.expected = "None, bool, int, float, str, bytes, list, tuple or dict", .found = what});
     }
 
-    // A container is paid for before there is room for it: it may hold itself.
+    // Counted before memory is allocated: a container may contain itself.
     std::vector<value> many(node_id i, int depth) {
         auto const c = t_.children(i);
         spend(c.size() * sizeof(value));
@@ -106,7 +106,7 @@ private:
             t_.kind(args[0]) == node_kind::string && t_.kind(args[1]) == node_kind::string &&
             t_.text(args[1]) == "latin1")
             return latin1(t_.text(args[0]));
-        // An empty bytes object, in protocol 2.
+        // An empty bytes object in protocol 2.
         if ((t_.is_class(c[0], "__builtin__", "bytes") || t_.is_class(c[0], "builtins", "bytes")) &&
             args.empty())
             return value::bytes_t();
@@ -114,7 +114,7 @@ private:
         refuse(name.empty() ? "a call of something that is no class" : name);
     }
 
-    /// Text of code points up to 255, which protocol 2 writes for bytes.
+    /// Decodes text of code points up to 255, which protocol 2 writes for bytes.
     value latin1(std::string_view s) {
         spend(s.size());
         value::bytes_t out;

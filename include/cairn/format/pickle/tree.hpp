@@ -17,7 +17,7 @@
 
 namespace cairn::format::pickle {
 
-/// Names a node of a @ref tree.
+/// Identifies a node of a @ref tree.
 using node_id = std::uint32_t;
 
 enum class node_kind : std::uint8_t {
@@ -41,19 +41,19 @@ enum class node_kind : std::uint8_t {
     throw error(errc::corrupt, {.expected = "a pickle", .found = std::move(found)});
 }
 
-/// What a pickle describes, as plain data: nothing is executed, calls stay calls.
+/// The content of a pickle as plain data: nothing is executed, calls stay calls.
 ///
 /// Strings and bytes are windows on the pickle, which must outlive the tree. A node may be the
-/// child of many (the pickle's memo) and even of itself: whoever walks a tree bounds depth and
-/// size.
+/// child of many nodes (the pickle's memo) and even of itself: code that walks a tree must bound
+/// depth and size.
 ///
-/// The shortest opcodes are one byte, so a node takes few: all children stand in one array, of
-/// which each container has a stretch.
+/// The shortest opcodes are one byte, so a node takes few: all children are in one array, of which
+/// each container has a contiguous range.
 class tree {
 public:
     node_id root = 0;
     std::size_t source_bytes = 0;   ///< Length of the pickle, STOP included.
-    std::deque<std::string> names;  ///< Class names that do not stand in the pickle in one piece.
+    std::deque<std::string> names;  ///< Class names that are not contiguous in the pickle.
 
     tree() {
         add(node_kind::none, 0);
@@ -62,7 +62,7 @@ public:
         add_container(node_kind::tuple, {});
     }
 
-    // Constants, which all share.
+    // Constants, shared by all uses.
     static constexpr node_id none() { return 0; }
     static constexpr node_id boolean(bool b) { return b ? 2 : 1; }
     static constexpr node_id empty_tuple() { return 3; }
@@ -83,15 +83,15 @@ public:
         children_.insert(children_.end(), children.begin(), children.end());
         return add(k, stretches_.size() - 1);
     }
-    /// Adds to the end of a container. `more` is no span on this tree.
+    /// Adds to the end of a container. `more` must not be a span of this tree.
     void extend(node_id i, std::span<const node_id> more) {
         auto& s = stretches_[nodes_[i].payload];
         auto const room = std::uint64_t{s.size} + std::max<std::uint64_t>(s.size, more.size());
         auto const end = end_of_children(room);
         auto const n = static_cast<std::uint32_t>(more.size());
         if (n > s.room - s.size) {
-            // At the end of the array it grows where it is; elsewhere it moves there. It doubles,
-            // so that moves cost no more than what was added.
+            // At the end of the array it grows in place; elsewhere it moves there. It doubles, so
+            // that moves cost no more than what was added.
             s.room = static_cast<std::uint32_t>(room);
             if (std::size_t{s.first} + s.size != end) {
                 children_.resize(std::size_t{end} + s.room);
@@ -117,7 +117,7 @@ public:
         return {children_.data() + s.first, s.size};
     }
 
-    /// A global's module and name; both empty for anything else.
+    /// Returns a global's module and name; both empty for anything else.
     std::pair<std::string_view, std::string_view> class_parts(node_id i) const {
         if (kind(i) != node_kind::global) return {};
         auto const s = text(i);
@@ -127,7 +127,7 @@ public:
     bool is_class(node_id i, std::string_view module, std::string_view name) const {
         return class_parts(i) == std::pair(module, name);
     }
-    /// `torch.Size` for a global, else empty.
+    /// Returns `torch.Size`, for example, for a global, otherwise an empty string.
     std::string class_name(node_id i) const {
         if (kind(i) != node_kind::global) return {};
         auto const [module, name] = class_parts(i);
@@ -148,14 +148,14 @@ private:
         nodes_.push_back({k, static_cast<std::uint32_t>(payload)});
         return static_cast<node_id>(nodes_.size() - 1);
     }
-    /// Where children are added, with room for `n` that is checked.
+    /// Returns the index at which children are added, after checking that `n` more fit.
     std::uint32_t end_of_children(std::uint64_t n) const {
         if (n > std::numeric_limits<std::uint32_t>::max() - children_.size())
             malformed("too many items of lists");
         return static_cast<std::uint32_t>(children_.size());
     }
 
-    // Of pieces: they never move, so that growth does not take three times the memory.
+    // A deque, in blocks that never move: growth does not take three times the memory.
     std::deque<node> nodes_;
     std::deque<std::uint64_t> numbers_;
     std::deque<std::string_view> texts_;

@@ -43,7 +43,7 @@ public:
             big(b);
         }
     }
-    /// Little-endian two's complement.
+    /// Writes little-endian two's complement.
     void big(std::span<const std::uint8_t> b) {
         if (b.size() < 256) {
             op(0x8a);
@@ -72,7 +72,7 @@ public:
         op('\n');
     }
     void mark() { op('('); }
-    /// Remembers the top of the stack. @return its number
+    /// Memoizes the top of the stack. @return its number
     std::uint32_t put() {
         if (next_ < 256) {
             op('q');

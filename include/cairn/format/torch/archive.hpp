@@ -14,13 +14,13 @@
 
 namespace cairn::format::torch {
 
-/// The records of one torch.save stream as PyTorch 2.14 writes them, with everything but the bytes
-/// of a tensor, whose CRC may be known only later.
+/// The records of one torch.save stream as PyTorch 2.14 writes them, without the bytes of a tensor,
+/// whose CRC may become known only later.
 class archive {
 public:
     static constexpr std::uint64_t alignment = 64;
 
-    /// Appends a small record, header to descriptor.
+    /// Appends a small record, from header to descriptor.
     void add(std::string_view name, std::span<const std::byte> bytes) {
         zip::record r{"archive/" + std::string(name), position(), bytes.size(), crc32(bytes)};
         zip::local_header(out_, r, alignment);
@@ -31,27 +31,27 @@ public:
     void add(std::string_view name, std::string_view s) {
         add(name, std::as_bytes(std::span(s.data(), s.size())));
     }
-    /// What stands between data.pkl and the tensor's bytes.
+    /// Appends everything between data.pkl and the tensor's bytes.
     void add_preamble(std::span<const std::byte> pickle) {
         add("data.pkl", pickle);
         add(".format_version", "1");
         add(".storage_alignment", "64");
         add("byteorder", "little");
     }
-    /// Begins the record of a tensor's bytes: its header only.
+    /// Begins the record of a tensor's bytes: only its header.
     void begin_payload(std::uint64_t size, std::uint64_t payload_alignment) {
         zip::record r{"archive/data/0", position(), size, 0};
         zip::local_header(out_, r, payload_alignment);
         records_.push_back(std::move(r));
     }
-    /// Goes on after the payload, which stays outside of `out`.
+    /// Continues after the payload, which is not stored in `out`.
     void end_payload(std::uint32_t crc) {
         auto& r = records_.back();
         r.crc = crc;
         skipped_ += r.size;
         zip::descriptor(out_, r);
     }
-    /// Version, serialization id, directory.
+    /// Appends version, serialization id, directory.
     void finish(std::uint64_t names_hash) {
         add("version", "3\n");
         std::uint64_t combined = 0;
@@ -65,9 +65,9 @@ public:
         zip::directory(out_, records_, position());
     }
 
-    /// What was written so far.
+    /// Returns the bytes written so far.
     const std::vector<std::byte>& bytes() const noexcept { return out_.out; }
-    /// The same archive, to be gone on with elsewhere: without what was written so far.
+    /// Returns an archive that continues this one, without the bytes written so far.
     archive rest() const {
         archive a;
         a.records_ = records_;
@@ -87,7 +87,7 @@ private:
     std::uint64_t skipped_ = 0;
 };
 
-/// PyTorch hashes the set of record names with libstdc++'s std::hash; it depends on the set only.
+/// PyTorch hashes the set of record names, and nothing else, with libstdc++'s std::hash.
 inline constexpr std::uint64_t tensor_names_hash = 15728199511854643026ULL;
 inline constexpr std::uint64_t object_names_hash = 2908468677762923104ULL;
 

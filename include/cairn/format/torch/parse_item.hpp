@@ -12,7 +12,7 @@
 
 namespace cairn::format::torch {
 
-/// What a tensor's item says of itself.
+/// A tensor's item, parsed.
 struct parsed_tensor {
     dtype type = dtype::float32;
     index_vector shape{};
@@ -20,8 +20,8 @@ struct parsed_tensor {
     std::uint64_t storage_offset = 0;  ///< In elements.
     std::uint64_t payload_offset = 0;  ///< In bytes, from the item's start.
     std::uint64_t payload_length = 0;
-    std::uint32_t payload_crc = 0;  ///< The caller checks it: the payload is not read here.
-    bool checked = true;            ///< False: the item has no checksums, nor has its payload.
+    std::uint32_t payload_crc = 0;  ///< To be checked by the caller: the payload is not read here.
+    bool checked = true;            ///< False: neither the item nor its payload has checksums.
     bool requires_grad = false;
     bool big_endian = false;
 };
@@ -108,7 +108,7 @@ private:
         for (auto c : t_.children(i)) s.push_back(number(c));
         return s;
     }
-    /// The last element that extents and strides reach lies in the storage; nothing overflows.
+    /// Checks, without overflow, that the last element of shape and strides is in the storage.
     static void check_bounds(const parsed_tensor& p, std::uint64_t storage_bytes) {
         if (p.shape.size() != p.strides.size()) pickle::malformed("strides of another rank");
         std::uint64_t const elements = storage_bytes / size_of(p.type);
@@ -135,7 +135,7 @@ private:
 
 }  // namespace impl
 
-/// Finds the payload in a tensor's item. Checks the CRC of every other record.
+/// Finds the payload in a tensor's item, and checks the CRC of every other record.
 /// @throws error errc::corrupt, errc::checksum_mismatch; errc::unsupported for anything that is
 /// not a plain dense tensor of a known dtype.
 inline parsed_tensor parse_tensor_item(const read_at& source, std::uint64_t length) {

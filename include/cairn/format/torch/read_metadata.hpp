@@ -19,9 +19,9 @@
 
 namespace cairn::format::torch {
 
-/// Turns the pickle of `.metadata` into @ref metadata (docs/format.md; DCP's metadata.py of
-/// PyTorch 1.13 to 2.14). Classes are recognised by name, whatever module of PyTorch they lived in;
-/// any other class is refused.
+/// Turns the pickle of `.metadata` into @ref metadata (docs/format.md; DCP's metadata.py of PyTorch
+/// 1.13 to 2.14). Classes are recognised by name, in any module of PyTorch; any other class is
+/// refused.
 class metadata_reader {
 public:
     explicit metadata_reader(const pickle::tree& t) : t_(t), unfolding_(t.source_bytes) {}
@@ -46,7 +46,7 @@ private:
                     {.expected = "the metadata of a checkpoint", .found = std::move(found)});
     }
 
-    /// The name of an object's class, if its module is one of DCP's.
+    /// Returns the name of an object's class, if its module is one of DCP's.
     std::string_view class_of(id i) const {
         if (t_.kind(i) != kind::object) return {};
         auto const [in, name] = t_.class_parts(t_.children(i)[0]);
@@ -69,7 +69,7 @@ private:
         bad("no " + std::string(wanted));
     }
 
-    /// An object of a class: its members, by constructor call or by state.
+    /// The members of an object of a class, from constructor call or state.
     struct members {
         std::span<const id> state{};  ///< Name, value, …
         std::span<const id> arguments{};
@@ -81,7 +81,7 @@ private:
         members m;
         if (t_.kind(c[2]) == kind::dict) {
             m.state = t_.children(c[2]);
-            // Looked through for each of the objects that share it.
+            // Searched for each of the objects that share it.
             if (m.state.size() > 64) bad("an object of more than 32 members");
             return m;
         }
@@ -101,7 +101,7 @@ private:
     std::optional<id> find(const members& m, std::string_view name) const {
         for (std::size_t k = 0; k < m.arguments.size() && k < m.names.size(); ++k)
             if (m.names[k] == name) return m.arguments[k];
-        for (auto k = m.state.size() / 2; k-- > 0;)  // the last of one name counts
+        for (auto k = m.state.size() / 2; k-- > 0;)  // for duplicate names, the last one counts
             if (t_.kind(m.state[2 * k]) == kind::string && t_.text(m.state[2 * k]) == name)
                 return m.state[2 * k + 1];
         return std::nullopt;
@@ -125,7 +125,7 @@ private:
         return static_cast<std::int64_t>(t_.number(i));
     }
     index_vector size(id i) {
-        if (t_.kind(i) == kind::object) {  // torch.Size((…)), once: a call may hold itself
+        if (t_.kind(i) == kind::object) {  // torch.Size((…)), once: a call may contain itself
             auto const c = t_.children(i);
             auto const args = t_.children(c[1]);
             if (!t_.is_class(c[0], "torch", "Size")) refuse(i, "torch.Size");
@@ -153,7 +153,7 @@ private:
                 whole = false;
             }
             auto const name = string(member(info, "relative_path"));
-            // Of each of these there may be one, and many places that refer to it.
+            // There may be one of each, referred to from many places.
             unfolding_.spend(where.first.size() + name.size());
             storage_location at;
             at.file = name;
@@ -178,8 +178,8 @@ private:
         if (!known || it->second.file.empty())
             throw error(errc::corrupt,
                         {.fqn = std::string(fqn),
-                         .expected = "a place for the chunk at " + to_string(offset),
-                         .found = known ? "one of no name, or that another has" : "none"});
+                         .expected = "a storage location for the chunk at " + to_string(offset),
+                         .found = known ? "one without a file name, or of another chunk" : "none"});
         ++used_;
         return std::exchange(it->second, {});
     }
@@ -261,7 +261,7 @@ private:
             m_.paths.insert_or_assign(entry->first, path(fqn, t_.children(d[k + 1])));
         }
     }
-    /// Steps that spell the key when they are joined by dots.
+    /// Returns the path whose elements, joined by dots, are the key.
     key_path path(std::string_view fqn, std::span<const id> steps) const {
         if (steps.size() > most_path_steps)
             bad("a path of more than " + std::to_string(most_path_steps) + " steps");
@@ -294,7 +294,7 @@ private:
     unfolding unfolding_;
 };
 
-/// @param bytes     May go on after the pickle's STOP.
+/// @param bytes     May continue after the pickle's STOP.
 /// @param consumed  Set to the pickle's length.
 inline metadata parse_metadata_pickle(std::span<const std::byte> bytes,
                                       std::size_t* consumed = nullptr) {

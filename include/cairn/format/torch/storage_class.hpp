@@ -11,10 +11,11 @@
 
 namespace cairn::format::torch {
 
-/// How torch.save names the storage of a dtype.
+/// The storage class that torch.save names for a dtype.
 struct storage_class {
     std::string_view name;
-    bool legacy;  ///< A typed storage with `_rebuild_tensor_v2`; else untyped with v3 and a dtype.
+    bool legacy;  ///< A typed storage with `_rebuild_tensor_v2`; otherwise untyped, with v3 and a
+                  ///< dtype.
 };
 
 namespace impl {
@@ -40,7 +41,7 @@ inline storage_class storage_class_of(dtype d) {
     return {"UntypedStorage", false};
 }
 
-/// The dtype of a typed storage's class name.
+/// Returns the dtype of a typed storage's class name.
 inline std::optional<dtype> dtype_of_storage(std::string_view name) {
     for (auto const& [type, known] : impl::legacy_storages)
         if (known == name) return type;

@@ -13,19 +13,19 @@
 
 namespace cairn::format::torch {
 
-/// A tensor that is to become an item.
+/// Describes a tensor to be written as an item.
 struct tensor_spec {
     dtype type = dtype::float32;
     index_vector shape{};
-    index_vector strides{};              ///< In elements, of the payload.
+    index_vector strides{};              ///< Of the payload, in elements.
     std::uint64_t storage_elements = 0;  ///< Elements of the payload.
     /// The payload begins at a multiple of this from the item's start: a power of two from 64 to
     /// 32768. With 64 the item is byte-identical to PyTorch 2.14's.
     std::uint32_t payload_alignment = 64;
 };
 
-/// One tensor as torch.save writes it: a prefix, the payload, and a suffix that needs the
-/// payload's CRC. Lengths are known before a byte of the payload is read.
+/// One tensor as torch.save writes it: a prefix, the payload, and a suffix that needs the payload's
+/// CRC. Lengths are known before any byte of the payload is read.
 class tensor_item {
 public:
     explicit tensor_item(const tensor_spec& s)
@@ -49,7 +49,7 @@ public:
         a.finish(tensor_names_hash);
         return a.take();
     }
-    /// CRC-32 of the whole item.
+    /// Returns the CRC-32 of the whole item.
     std::uint32_t item_crc(std::uint32_t payload_crc) const {
         return item_crc(payload_crc, suffix(payload_crc));
     }
@@ -60,7 +60,7 @@ public:
     }
 
 private:
-    /// The call that rebuilds the tensor, opcode for opcode as PyTorch's pickler writes it.
+    /// Returns the call that rebuilds the tensor, opcode for opcode as PyTorch's pickler writes it.
     static std::vector<std::byte> data_pkl(const tensor_spec& s) {
         auto const storage = storage_class_of(s.type);
         pickle::writer w;

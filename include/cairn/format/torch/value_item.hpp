@@ -25,11 +25,11 @@ namespace cairn::format::torch {
 
 /// Pickles a plain value as torch.save does: protocol 2, the bytes of CPython's C pickler.
 ///
-/// CPython's memo goes by identity, a value has none. Equal objects are one object, and their
-/// second occurrence a reference to the first, where CPython keeps one: the empty str, a str of
-/// one latin-1 character, bytes of length 0 and 1. So are, as a rule with exceptions, equal str
-/// keys of dicts, which come from literals. All other values are written in full each time;
-/// where Python's program shared them, its bytes are fewer than ours and the content is the same.
+/// CPython's memo is keyed by identity, and a value has none. Equal values are written once, with
+/// references for later occurrences, where CPython has a single object: the empty str, a str of one
+/// latin-1 character, bytes of length 0 and 1. The same holds, with some exceptions, for equal str
+/// keys of dicts, which come from literals. All other values are written in full each time; if the
+/// Python program shared them, its pickle is shorter than ours with the same content.
 class value_pickler {
 public:
     static std::vector<std::byte> pickle(const value& v) {
@@ -61,7 +61,7 @@ private:
             throw error(errc::invalid_state, {.expected = "a str or bytes below 4 GiB"});
         w_.string(s);
     }
-    /// Whether CPython has one object for all str of this content: up to one latin-1 character.
+    /// Whether CPython has one object for every str of this content: up to one latin-1 character.
     static bool is_singleton(std::string_view utf8) {
         if (utf8.size() <= 1) return true;
         auto const lead = static_cast<unsigned char>(utf8[0]);
@@ -142,15 +142,15 @@ private:
             w_.op('s');
             return;
         }
-        // A dict of a multiple of 1000 items ends with an empty batch: the C pickler learns that
-        // there is nothing left only by looking.
+        // A dict whose size is a multiple of 1000 ends with an empty batch: the C pickler detects
+        // the end only by trying to read on.
         for (std::size_t at = 0; at <= d.items.size(); at += batch) {
             w_.mark();
             for (auto i = at; i < std::min(d.items.size(), at + batch); ++i) item(i);
             w_.op('u');
         }
     }
-    /// Writes and remembers what was not written before, else refers to it.
+    /// Writes and memoizes a new value; otherwise writes a reference to it.
     template <class F>
     void once(memo& m, std::string_view what, F&& write_it) {
         auto const it = m.find(what);
@@ -164,7 +164,7 @@ private:
     memo singletons_, short_bytes_, keys_, constants_;
 };
 
-/// The whole item of a value that is no tensor.
+/// Encodes the whole item of a value that is not a tensor.
 inline std::vector<std::byte> encode_value(const value& v) {
     archive a;
     a.add_preamble(value_pickler::pickle(v));
@@ -172,18 +172,18 @@ inline std::vector<std::byte> encode_value(const value& v) {
     return a.take();
 }
 
-/// Reads the small records of an item, all checked against their CRCs, and finds the large ones.
+/// Reads the small records of an item, checks all CRCs, and locates the large records.
 struct item_records {
     std::vector<zip::entry> entries;
     std::vector<std::byte> pickle;
-    bool checked = false;  ///< False: written without checksums, by PyTorch's set_crc32_options.
+    bool checked = false;  ///< False: PyTorch's set_crc32_options turned checksums off.
 
     /// @param limit  A data.pkl longer than this is refused.
     static item_records read(const read_at& source, std::uint64_t length, std::uint64_t limit) {
         item_records r;
         r.entries = zip::reader(source, length).entries();
         bool version = false;
-        // PyTorch writes 0 for all when told to compute none; no damage does that.
+        // PyTorch writes 0 for all if told to compute none; damage does not produce that.
         for (auto const& e : r.entries) r.checked = r.checked || e.crc != 0;
         for (auto const& e : r.entries) {
             if (e.name.starts_with("data/")) continue;
@@ -208,7 +208,7 @@ struct item_records {
     bool big_endian = false;
 };
 
-/// The value in an object's item.
+/// Decodes the value in an item.
 /// @param checked  Set to whether the item has checksums.
 inline value decode_value(std::span<const std::byte> item, bool* checked = nullptr) {
     read_at const source = [item](std::uint64_t at, std::span<std::byte> into) {

@@ -16,9 +16,9 @@ namespace cairn::format::torch {
 
 /// Writes the pickle that PyTorch 2.3 and later read as `.metadata`.
 ///
-/// Small classes are constructor calls and repeated names, sizes and classes come from the memo:
-/// about 45 bytes a chunk where PyTorch writes 173. No version, `storage_meta` None: PyTorch 2.3
-/// opens it too.
+/// Small classes are constructor calls, and repeated names, shapes and classes come from the memo:
+/// about 45 bytes per chunk where PyTorch writes 173. Without version and with `storage_meta` None,
+/// so that PyTorch 2.3 can open it too.
 class metadata_writer {
 public:
     static std::vector<std::byte> write(const metadata& m) {
@@ -81,7 +81,7 @@ private:
         p_.op('b');
     }
 
-    /// A mapping whose items `fill` writes; large ones go in one batch, which readers accept.
+    /// Writes a mapping whose items `fill` writes; large ones as one batch, as readers accept.
     template <class F>
     void mapping(std::size_t n, F&& fill) {
         p_.op('}');

@@ -18,12 +18,12 @@
 
 namespace cairn::format {
 
-/// Reads exactly `into.size()` bytes at an offset of something: an item, usually.
+/// Reads exactly `into.size()` bytes at an offset, usually of an item.
 using read_at = std::function<void(std::uint64_t offset, std::span<std::byte> into)>;
 
 namespace zip {
 
-/// A record as the directory describes it.
+/// A record as described by the directory.
 struct entry {
     std::string name;          ///< Without the archive's own name: `data/0`.
     std::uint64_t header = 0;  ///< Offset of its local header.
@@ -160,8 +160,8 @@ private:
             malformed("a record outside of the item");
     }
 
-    /// Every record has bytes of its own, before the directory, and a name of its own: whoever
-    /// reads all of them reads no byte twice, and the one that PyTorch takes for a name.
+    /// Checks that every record has bytes of its own, before the directory, and a name of its own:
+    /// reading all records reads no byte twice, and a name means the same record to PyTorch.
     static void check_apart(const std::vector<entry>& all, std::uint64_t directory) {
         std::vector<const entry*> sorted;
         sorted.reserve(all.size());

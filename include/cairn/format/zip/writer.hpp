@@ -24,7 +24,7 @@ struct record {
     std::uint64_t size = 0;
     std::uint32_t crc = 0;
 
-    /// In miniz, a record needs 64-bit fields when its size or its place does not fit 32.
+    /// In miniz, a record needs 64-bit fields if its size or its offset does not fit in 32 bits.
     bool large() const noexcept { return size >= limit_32 || header >= limit_32; }
     std::uint64_t zip64_extra() const noexcept {
         std::uint64_t n = 0;
@@ -36,7 +36,7 @@ struct record {
     std::uint64_t descriptor_bytes() const noexcept { return size == 0 ? 0 : large() ? 24 : 16; }
 };
 
-/// Offset of a record's data when its header stands at `r.header`: a multiple of `alignment`.
+/// Returns the padding that aligns a record's data to `alignment`, for a header at `r.header`.
 inline std::uint64_t padding_of(const record& r, std::uint64_t alignment) {
     std::uint64_t const start = r.header + 30 + r.name.size() + r.zip64_extra() + 4;
     return (alignment - start % alignment) % alignment;
@@ -59,7 +59,7 @@ inline std::uint16_t flags_of(const record& r) {
     return r.size == 0 ? 0x0800 : 0x0808;
 }
 
-/// The local header, with the 'FB' field that pads the data to its alignment.
+/// Writes the local header, with the 'FB' field that pads the data to its alignment.
 inline void local_header(detail::wire_writer& w, const record& r, std::uint64_t alignment) {
     auto const pad = padding_of(r, alignment);
     w.u32(0x04034b50);
@@ -129,7 +129,7 @@ inline void central_entry(detail::wire_writer& w, const record& r) {
     }
 }
 
-/// Central directory and the three end records.
+/// Writes the central directory and the three end records.
 /// @param at  Offset at which the directory begins.
 inline void directory(detail::wire_writer& w, std::span<const record> records, std::uint64_t at) {
     auto const before = w.out.size();

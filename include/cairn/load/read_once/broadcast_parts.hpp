@@ -24,24 +24,24 @@
 
 namespace cairn::detail {
 
-/// Sends what was read once to those who wait for it: row-major, many small parts together, large
-/// ones in pieces and, where they lie so, without a copy. All ranks of the plane make the same
-/// broadcasts whatever happens to one of them, unless the plane itself fails.
+/// Broadcasts data that one rank has read: row-major, with many small parts together, and large
+/// ones in pieces, without a copy where the memory layout permits. All ranks of the plane make the
+/// same broadcasts even if one of them fails, unless the plane itself fails.
 class part_broadcaster {
 public:
     static constexpr std::uint64_t batch_bytes = std::uint64_t{16} << 20;
 
-    /// All arguments outlive this.
+    /// All arguments must outlive this.
     /// @param timeout  For each broadcast.
-    /// @param whole    Whether the plane's ranks are the job's, so that its errors name the right
-    ///                  ones.
+    /// @param whole    Whether the plane has all ranks of the job, numbered alike, so that
+    ///                 its errors name the right ones.
     part_broadcaster(erased_data_plane& plane, stored_windows& windows,
                      erased_load_planner& planner, const load_plan& plan, cairn::activity& activity,
                      std::chrono::milliseconds timeout, bool whole)
         : plane_(plane), windows_(windows), planner_(planner), plan_(plan), activity_(activity),
           timeout_(timeout), whole_(whole) {}
 
-    /// @throws error; what failed on this rank alone, after all broadcasts
+    /// @throws error; a failure of this rank alone only after all broadcasts
     void run(const std::vector<shared_part*>& parts) {
         try {
             for (auto* p : parts) {
@@ -99,8 +99,8 @@ private:
         bytes_ = 0;
     }
 
-    /// What fails here must not keep this rank from the broadcasts that the others make: from then
-    /// on it sends what it has and receives into memory of its own.
+    /// Runs `f`; a failure must not keep this rank from taking part in later broadcasts: from then
+    /// on it sends what it has and receives into its own memory.
     template <class F>
     void attempt(F&& f) {
         try {
@@ -121,7 +121,7 @@ private:
             throw;
         }
     }
-    /// @throws error errc::invalid_plan for windows that are not what the concepts say
+    /// @throws error errc::invalid_plan for windows that violate the concepts
     void check(const shared_part& p) const {
         if (p.held.size() != p.items.size())
             throw error(errc::invalid_plan, {.fqn = plan_.items[p.items.front()].fqn,
@@ -141,7 +141,7 @@ private:
             for (auto const& [item, view] : p.held) windows_.close(item, view);
         p.held.clear();
     }
-    /// The user's own memory, where the batch is one piece that lies there as it travels.
+    /// Returns the user's own memory, if the batch is one piece that has the wire's layout there.
     std::span<std::byte> in_place() const {
         if (batch_.size() != 1 || batch_.front().part->held.size() != 1) return {};
         auto const w = subview(batch_.front().part->held.front().second, batch_.front().region);

@@ -12,11 +12,11 @@
 
 namespace cairn::detail {
 
-/// Cuts a dense array into boxes of at most so many bytes, in row-major order: whole where it fits,
-/// else along the first dimension whose rows do.
+/// Cuts a dense array into boxes of a maximum number of bytes, in row-major order: whole if it
+/// fits, otherwise along the first dimension whose rows fit.
 ///
-/// @param lengths  None is 0.
-/// @param element  Bytes of one; at most `most`.
+/// @param lengths  None may be 0.
+/// @param element  Bytes of an element; at most `most`.
 /// @param f        Called as `f(const box&, std::uint64_t bytes, bool last)`.
 template <class F>
 void for_pieces(const index_vector& lengths, std::size_t element, std::uint64_t most, F f) {

@@ -16,21 +16,21 @@
 
 namespace cairn::detail {
 
-/// Where a rank stands among a load's data planes. Without one it is on none.
+/// A rank's position among a load's data planes. Without a plane it is on none.
 struct plane_place {
     bool given = false;
     int plane_id = 0;  ///< Which of the job's planes: all ranks of one have the same number.
-    int rank = 0;      ///< Among those on it.
+    int rank = 0;      ///< Among the ranks of the plane.
     int size = 1;
 
-    /// Whether the plane's ranks are the job's, by the same numbers.
+    /// Whether the plane has all ranks of the job, numbered alike.
     bool is_whole(int job_rank, int job_size) const noexcept {
         return plane_id == 0 && rank == job_rank && size == job_size;
     }
     friend bool operator==(const plane_place&, const plane_place&) = default;
 };
 
-/// @param plane  Null: none.
+/// @param plane  Null: no plane.
 inline plane_place place_in(const erased_data_plane* plane) {
     if (plane == nullptr) return {};
     return {true, plane->plane_id(), plane->rank(), plane->size()};
@@ -51,12 +51,12 @@ inline plane_place get_plane_place(wire_reader& r) {
     return p;
 }
 
-/// The job's ranks on each data plane, by their rank on it.
+/// Returns the job's ranks on each data plane, by their rank on it.
 ///
 /// @param places  Of all ranks of the job.
-/// @return Empty where no rank has a data plane.
-/// @throws error errc::invalid_argument naming a rank: one has a plane and another has none, two
-/// are the same rank of one plane, or a plane lacks one
+/// @return Empty if no rank has a data plane.
+/// @throws error errc::invalid_argument naming a rank: only some ranks have a plane, two are the
+/// same rank of one plane, or a plane lacks a rank
 inline std::vector<std::vector<int>> plane_groups(const std::vector<plane_place>& places) {
     auto const refuse = [](std::size_t rank, std::string expected, std::string found) {
         throw error(errc::invalid_argument,
@@ -87,7 +87,9 @@ inline std::vector<std::vector<int>> plane_groups(const std::vector<plane_place>
                        std::to_string(members.size()) + " ranks, as on other ranks",
                    to_string(p));
         auto& seat = members[static_cast<std::size_t>(p.rank)];
-        if (seat >= 0) refuse(r, "another than rank " + std::to_string(seat), to_string(p));
+        if (seat >= 0)
+            refuse(r, "a different rank of the data plane than rank " + std::to_string(seat),
+                   to_string(p));
         seat = static_cast<int>(r);
     }
     std::vector<std::vector<int>> out;

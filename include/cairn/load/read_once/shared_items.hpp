@@ -17,7 +17,7 @@
 
 namespace cairn::detail {
 
-/// What an item asks storage for, wherever it goes.
+/// What an item requests from storage, regardless of its target.
 struct wanted_part {
     std::string fqn{};
     std::uint32_t chunk = 0;
@@ -33,32 +33,32 @@ struct wanted_part {
     }
 };
 
-/// How one part that all ranks of a data plane want is read.
+/// How a part that all ranks of a data plane need is read.
 enum class sharing : std::uint8_t {
-    each,   ///< By every rank: the trial of that way.
-    once,   ///< By its reader, who broadcasts it.
+    each,   ///< By every rank, as a trial of that way.
+    once,   ///< By its reader, which broadcasts it.
     later,  ///< In the way that the trials show to be faster.
 };
 
-/// A part that all ranks of a data plane want, as one of them is told of it.
+/// A part that all ranks of a data plane need, as sent to one of them.
 struct shared_item {
-    std::uint32_t item = 0;    ///< The first of this rank's plan that wants it.
+    std::uint32_t item = 0;    ///< The first item of this rank's plan that needs it.
     std::uint32_t reader = 0;  ///< A rank of the plane.
     sharing how = sharing::once;
     friend bool operator==(const shared_item&, const shared_item&) = default;
 };
 
-/// What all ranks of a data plane want alike, as one of them is told of it: the same parts in the
+/// The parts that all ranks of a data plane need, as sent to one of them: the same parts in the
 /// same order on all.
 struct shared_plan {
-    std::uint64_t bytes = 0;  ///< All that they want alike, also where each reads it.
+    std::uint64_t bytes = 0;  ///< Total bytes that all need, including those that each rank reads.
     /// Whether any plane of the job has parts of this kind: all ranks take the same turns.
     bool once = false, later = false;
     std::vector<shared_item> items{};
 };
 
-/// Of a tensor item, as stored; 0 for one that the metadata does not have, or that goes beyond it:
-/// what is wrong with that is the reader's to say.
+/// Returns the stored bytes of a tensor item; 0 for one that is not in the metadata, or exceeds it:
+/// the reader reports the error.
 inline std::uint64_t bytes_of(const read_item& i, const metadata& m) {
     auto const* t = i.kind == item_kind::value ? nullptr : m.tensor(i.fqn);
     if (t == nullptr || i.chunk >= t->chunks.size()) return 0;
@@ -71,16 +71,16 @@ inline std::uint64_t bytes_of(const read_item& i, const metadata& m) {
     return static_cast<std::uint64_t>(i.shape.product()) * size_of(t->type);
 }
 
-/// What the plans of all ranks of a data plane have in common, in order of storage: by reader, so
-/// that each has one stretch of it, of about the same number of bytes.
+/// Finds what the plans of all ranks of a data plane have in common, in storage order for each
+/// reader, so that each rank reads one contiguous stretch with about the same number of bytes.
 ///
-/// Only parts that every one of them wants are found, to the byte: replicas. What only some want
-/// alike is read by each of those. Time O(items log items), on the coordinator.
+/// Only parts that every rank needs, identical to the byte, are found: replicas. A part that only
+/// some ranks need is read by each of them. Time O(items log items), on the coordinator.
 ///
 /// @param plans  By rank of the plane.
 /// @param trial  Bytes for each trial; see `load_options::read_once_trial`.
-/// @return One per rank; without items where each rank is to read everything. Of turns it says
-///         nothing: those are all planes'.
+/// @return One plan per rank; without items if each rank is to read everything. `once` and `later`
+/// are not set: they depend on all planes.
 inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>& plans,
                                             const metadata& m, read_once_policy policy,
                                             std::uint64_t trial) {
@@ -123,7 +123,8 @@ inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>&
     if (policy == read_once_policy::always) {
         of[std::size_t(sharing::once)] = std::move(shared);
     } else {
-        // Both trials are of ordinary parts: one that is half of everything tells nothing.
+        // Trials use ordinary parts only: one that is half of the total would not be
+        // representative.
         std::uint64_t tried[2] = {0, 0};
         for (auto const* f : shared) {
             auto const way = f->bytes > total / 4 ? 2u
@@ -139,7 +140,7 @@ inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>&
         std::uint64_t sum = 0, done = 0;
         for (auto const* f : of[way]) sum += f->bytes;
         for (auto const* f : of[way]) {
-            // Whose stretch the part's middle lies in.
+            // The rank whose stretch contains the part's middle.
             auto const reader = static_cast<std::uint32_t>(
                 static_cast<double>(done + f->bytes / 2) / static_cast<double>(sum) *
                 static_cast<double>(plans.size()));
@@ -153,10 +154,10 @@ inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>&
     return out;
 }
 
-/// The same for each of a job's data planes.
+/// Does the same for each data plane of a job.
 ///
-/// @param planes  As `plane_groups` gave them.
-/// @return One per rank of the job.
+/// @param planes  The result of `plane_groups`.
+/// @return One plan per rank of the job.
 inline std::vector<shared_plan> find_shared(const std::vector<load_plan>& plans,
                                             const std::vector<std::vector<int>>& planes,
                                             const metadata& m, read_once_policy policy,
@@ -193,10 +194,10 @@ inline void put(wire_writer& w, const shared_plan& shared) {
     }
 }
 
-/// @param plan   Of this rank, as the coordinator sent it.
-/// @param ranks  Of this rank's data plane.
-/// @throws error errc::corrupt for an item that the plan does not have or that is no tensor's, a
-/// reader that is no rank of the plane, or a turn that there is none of
+/// @param plan   This rank's, as the coordinator sent it.
+/// @param ranks  Number of ranks on this rank's data plane.
+/// @throws error errc::corrupt for an item that is not in the plan or not a tensor's, a reader that
+/// is not a rank of the plane, or an unknown turn
 inline shared_plan get_shared(wire_reader& r, const load_plan& plan, int ranks) {
     shared_plan shared;
     shared.bytes = r.varint();
@@ -207,10 +208,10 @@ inline shared_plan get_shared(wire_reader& r, const load_plan& plan, int ranks) 
         auto const how = r.u8();
         if (item >= plan.items.size()) wire_reader::fail("an item beyond the plan");
         if (plan.items[static_cast<std::size_t>(item)].kind == item_kind::value)
-            wire_reader::fail("an object to be broadcast");
+            wire_reader::fail("a value to be broadcast");
         if (reader >= static_cast<std::uint64_t>(ranks))
-            wire_reader::fail("a reader that is no rank");
-        if (how > 2) wire_reader::fail("a part that is read in an unknown way");
+            wire_reader::fail("a reader rank out of range");
+        if (how > 2) wire_reader::fail("an unknown read mode");
         auto const way = static_cast<sharing>(how);
         if ((way == sharing::once && !shared.once) || (way == sharing::later && !shared.later))
             wire_reader::fail("a part without a turn");

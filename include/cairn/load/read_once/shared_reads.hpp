@@ -17,28 +17,28 @@
 
 namespace cairn::detail {
 
-/// A part that all ranks of a data plane want, on one of them.
+/// A part that all ranks of a data plane need, on one of them.
 struct shared_part {
-    std::vector<std::uint32_t> items{};  ///< Of the finished plan, all that want it.
+    std::vector<std::uint32_t> items{};  ///< Items of the finished plan that need it.
     index_vector shape{};
     dtype type = dtype::float32;
     std::uint64_t bytes = 0;
     int reader = 0;  ///< A rank of the plane.
     sharing how = sharing::once;
-    /// Windows that are open: at the reader from when it has read them until they have been sent.
+    /// Open windows: on the reader, from when it has read them until they have been sent.
     std::vector<std::pair<read_item, tensor_view>> held{};
 };
 
-/// What one rank reads when, and what it has to send: the same turns on all ranks, from what the
-/// coordinator said and all have agreed on. No I/O.
+/// Determines what one rank reads and sends in each turn: all ranks take the same turns, decided
+/// from what the coordinator sent and all have agreed on. No I/O.
 class shared_reads {
 public:
-    /// read, broadcast, read the rest, broadcast the rest; what there is none of is left out.
+    /// Read, broadcast, read the rest, broadcast the rest; empty turns are skipped.
     enum class turn { read, broadcast, read_rest, broadcast_rest, over };
-    /// What is timed on each rank.
+    /// What each rank measures.
     enum trial { each_read, once_read, once_sent };
     using times = std::array<std::chrono::microseconds, 3>;
-    /// Bytes that the trials are of: every rank reads, one rank does.
+    /// Bytes covered by the trials in which every rank reads, and in which one rank does.
     using tries = std::array<std::uint64_t, 2>;
 
     turn current() const noexcept { return turn_; }
@@ -47,9 +47,9 @@ public:
     bool none() const noexcept { return parts_.empty(); }
     times& spent() noexcept { return spent_; }
 
-    /// A plan came from the coordinator.
+    /// Called when the coordinator's plan has arrived.
     /// @param rank  On the data plane.
-    /// @throws error errc::corrupt for parts that `m` does not have
+    /// @throws error errc::corrupt for parts that are not in `m`
     void reset(shared_plan shared, const load_plan& sent, const metadata& m, int rank) {
         parts_.clear();
         by_part_.clear();
@@ -76,8 +76,8 @@ public:
             parts_.push_back(std::move(p));
         }
     }
-    /// The planner has had its last word.
-    /// @return Positions of the parts that the plan no longer wants.
+    /// Called with the planner's final plan.
+    /// @return Indices of the parts that the plan no longer needs.
     std::vector<std::uint32_t> match(const load_plan& finished) {
         for (std::uint32_t i = 0; i < finished.items.size(); ++i)
             if (auto* p = find(finished.items[i])) p->items.push_back(i);
@@ -86,7 +86,7 @@ public:
             if (parts_[k].items.empty()) lacking.push_back(k);
         return lacking;
     }
-    /// What the plan of some rank of the plane no longer wants is every one's own business.
+    /// Parts that some rank of the plane no longer needs are read by each rank itself.
     void drop(const std::vector<std::uint32_t>& parts) {
         for (auto k : parts)
             if (k < parts_.size()) parts_[k].items.clear();
@@ -94,31 +94,31 @@ public:
         if (by_part_.empty()) parts_.clear();
     }
 
-    /// What is nobody else's, or is not read once.
+    /// Items that no other rank needs, or that are not read once.
     load_plan own_items(const load_plan& plan) const {
         return filtered(plan, [this](const read_item& i) { return find(i) == nullptr; });
     }
-    /// What every rank reads in this turn although all want it.
+    /// Shared items that every rank reads in this turn.
     load_plan each_items(const load_plan& plan) const {
         return filtered(plan, [this](const read_item& i) {
             auto const* p = find(i);
             return p != nullptr && in_turn(*p) && !is_sent(*p);
         });
     }
-    /// What this rank reads in this turn for all.
+    /// Items that this rank reads for all in this turn.
     load_plan items_for_all(const load_plan& plan) const {
         return filtered(plan, [this](const read_item& i) {
             auto const* p = find(i);
             return p != nullptr && in_turn(*p) && is_sent(*p) && p->reader == rank_;
         });
     }
-    /// Whether `hold` will keep the item. From any thread.
+    /// Whether `hold` will keep the item. Thread-safe.
     bool will_hold(const read_item& i) const {
         auto const* p = find(i);
         return p != nullptr && is_sent(*p);
     }
-    /// Keeps what was read for all until it has been sent. From any thread.
-    /// @return Whether the item is such a one.
+    /// Keeps data read for all until it has been sent. Thread-safe.
+    /// @return Whether the item is shared.
     bool hold(const read_item& i, const tensor_view& v) {
         if (!will_hold(i)) return false;
         auto* p = find(i);
@@ -126,7 +126,7 @@ public:
         p->held.emplace_back(i, v);
         return true;
     }
-    /// What is broadcast in this turn, in the order of all ranks.
+    /// Returns the parts broadcast in this turn, in the same order on all ranks.
     std::vector<shared_part*> to_send() {
         std::vector<shared_part*> out;
         for (auto& p : parts_)
@@ -134,7 +134,7 @@ public:
         return out;
     }
 
-    /// What this rank tells the others of: that of its plane, if it is the plane's rank 0.
+    /// Returns this rank's message to the others: its plane's bytes, if it is the plane's rank 0.
     tries tried() const {
         tries bytes{};
         for (auto const& p : parts_)
@@ -142,12 +142,12 @@ public:
                 bytes[p.how == sharing::once] += p.bytes;
         return bytes;
     }
-    /// Any rank's times and bytes, of any plane: all ranks decide alike.
+    /// Processes the times and bytes of any rank of any plane, so that all ranks decide alike.
     void learn(const times& t, const tries& bytes) {
         for (std::size_t k = 0; k < t.size(); ++k) slowest_[k] = std::max(slowest_[k], t[k]);
         for (std::size_t k = 0; k < bytes.size(); ++k) tried_[k] += bytes[k];
     }
-    /// All ranks have ended this turn well, and what everybody told was learnt.
+    /// Called when all ranks have completed this turn and their messages were processed.
     /// @return Whether there is another turn.
     bool advance() {
         if (turn_ == turn::broadcast || turn_ == turn::broadcast_rest)

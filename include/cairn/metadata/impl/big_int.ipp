@@ -77,7 +77,7 @@ CAIRN_DECL std::string big_int::decimal(const std::vector<std::uint8_t>& magnitu
     std::vector<std::uint32_t> words((magnitude.size() + 3) / 4);
     for (std::size_t i = 0; i < magnitude.size(); ++i)
         words[i / 4] |= std::uint32_t{magnitude[i]} << (8 * (i % 4));
-    std::string digits;  // the last first
+    std::string digits;  // least significant first
     while (!words.empty()) {
         std::uint64_t remainder = 0;
         for (std::size_t i = words.size(); i-- > 0;) {

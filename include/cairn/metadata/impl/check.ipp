@@ -51,7 +51,7 @@ CAIRN_DECL void check_metadata(const metadata& m) {
     };
     struct file {
         std::vector<range> items{};
-        std::uint64_t size = UINT64_MAX;  ///< Where it is known.
+        std::uint64_t size = UINT64_MAX;  ///< Where known.
     };
     std::map<std::string_view, file> files;
     for (auto const& [name, size] : m.file_sizes) files[name].size = size;
@@ -60,7 +60,7 @@ CAIRN_DECL void check_metadata(const metadata& m) {
         if (at.length == 0 || at.length > UINT64_MAX - at.offset)
             throw error(errc::corrupt, {.fqn = fqn,
                                         .file = at.file,
-                                        .expected = "an item of some bytes",
+                                        .expected = "a non-empty item",
                                         .found = std::to_string(at.length)});
         auto& f = files[at.file];
         if (!detail::fits_in(at.offset, at.length, f.size))
@@ -98,8 +98,8 @@ CAIRN_DECL void check_metadata(const metadata& m) {
                                         .expected = "a path of at most " +
                                                     std::to_string(most_path_steps) + " steps",
                                         .found = std::to_string(steps.size())});
-    // A tied weight has two names and is stored once. PyTorch never writes that, and there no
-    // checksum tells it from a wrong offset: only cairn's own metadata may say so.
+    // A tied weight has two names and is stored once. PyTorch never writes that, and in its files
+    // no checksum would reveal a wrong offset: this is accepted only from cairn's own metadata.
     auto const tied = [&](const range& a, const range& b) {
         return !m.save_id.empty() && a.tensor != nullptr && b.tensor != nullptr &&
                a.tensor != b.tensor && *a.at == *b.at && *a.region == *b.region &&

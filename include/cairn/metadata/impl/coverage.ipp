@@ -35,7 +35,7 @@ CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& exten
         }
         covered += static_cast<std::uint64_t>(boxes[i].volume());
     }
-    // Sort along the dimension that tells most boxes apart.
+    // Sort along the dimension that separates most boxes.
     std::size_t dim = 0, best = 0;
     for (std::size_t d = 0; d < extents.size(); ++d) {
         std::vector<std::int64_t> starts;
@@ -65,7 +65,7 @@ CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& exten
             active.erase(active.begin(), active.upper_bound(boxes[i].offsets[dim]));
             compared += active.size();
             if (compared > 4096 + 64 * order.size()) {
-                // Of boxes that do not cover everything the error below says more.
+                // If the boxes do not cover everything, the error below says more.
                 if (covered == static_cast<std::uint64_t>(extents.product()) &&
                     !detail::tiling::is_exact(extents, boxes))
                     throw error(errc::invalid_plan,

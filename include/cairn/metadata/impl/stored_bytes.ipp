@@ -17,7 +17,7 @@ CAIRN_DECL void check_stored_bytes(const metadata& m,
     if (m.file_sizes.empty()) return;
     using place = std::pair<std::string_view, std::uint64_t>;  // file and offset
     std::vector<std::pair<place, std::uint64_t>> places;
-    double claimed = 0, most = 0;  // sums of 2^60 and more: no integer would hold them
+    double claimed = 0, most = 0;  // sums of 2^60 and more overflow an integer
     const std::string* largest = nullptr;
     for (auto const& [fqn, entry] : m.entries) {
         auto const* t = std::get_if<tensor_metadata>(&entry);

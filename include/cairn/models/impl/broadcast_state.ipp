@@ -25,7 +25,7 @@
 
 namespace cairn::detail {
 
-/// What rank 0 says of its whole state: tensors by name and shape; numbers and values in full.
+/// Encodes rank 0's whole state: tensors by name and shape; numbers and values in full.
 CAIRN_DECL std::vector<std::byte> describe_state(const leaves_by_name& given) {
     std::vector<named_leaf> tensors;
     std::vector<const flat_leaf*> numbers, values;
@@ -64,7 +64,7 @@ CAIRN_DECL std::vector<std::byte> describe_state(const leaves_by_name& given) {
     return std::move(w.out);
 }
 
-/// Which tensors of this rank's each tensor of rank 0's goes to.
+/// Maps each of rank 0's tensors to the tensors of this rank that it fills.
 using targets_of_given = std::map<std::size_t, std::vector<const flat_leaf*>>;
 
 CAIRN_DECL targets_of_given find_targets(const gather_schedule& schedule,
@@ -83,7 +83,7 @@ CAIRN_DECL targets_of_given find_targets(const gather_schedule& schedule,
     return out;
 }
 
-/// The same on the other side. Tensors are this rank's own, yet to be filled.
+/// Decodes such a description. Tensors are this rank's own, not yet filled.
 CAIRN_DECL state_dict described_state(const gather_schedule& schedule, wire_reader& r,
                                       const targets_of_given& targets) {
     state_dict d;
@@ -114,12 +114,12 @@ CAIRN_DECL state_dict described_state(const gather_schedule& schedule, wire_read
     return d;
 }
 
-/// One of the states that rank 0 gives.
+/// One of the states that rank 0 distributes.
 struct part_in_broadcast : part_on_its_way {
     std::unique_ptr<gather_schedule> schedule{};
     targets_of_given targets{};
 
-    /// Makes ready for what rank 0 says: sets values, and knows where each tensor's pieces go.
+    /// Prepares for rank 0's description: sets values, and finds where each tensor's pieces go.
     void prepare(std::span<const std::byte> said, const gather_options& options, bool strict) {
         wire_reader r(said);
         auto const tensors = r.bytes();
@@ -127,13 +127,13 @@ struct part_in_broadcast : part_on_its_way {
             std::vector<outcome>{{{}, {tensors.begin(), tensors.end()}}}, options.piece_bytes);
         targets = find_targets(*schedule, target->wanted);
         auto described = std::make_shared<leaves_by_name>(described_state(*schedule, r, targets));
-        // rank 0 alone can look at the contents of tensors
+        // only rank 0 can check the contents of tensors
         if (whole) (void)state_change(whole, *target, part->visit, strict, part->of_what, false);
         change = std::make_unique<state_change>(std::move(described), *target, part->visit, strict,
                                                 part->of_what, true);
         change->set_values();
     }
-    /// Rank 0's pieces of a round.
+    /// Returns rank 0's pieces of a round.
     std::vector<std::byte> send(std::size_t round) const {
         return pack(schedule->of(0, round), [&](const shard_range& r) {
             return whole->find(schedule->tensors()[r.tensor].fqn)->tensor()->shards[0].view;
@@ -176,7 +176,7 @@ CAIRN_DECL void broadcast_state(erased_communicator& comm, const std::vector<giv
     }));
     if (!header.failures.empty()) throw error(header.failures, false);
 
-    // From here on, whatever is thrown takes back the values that were set.
+    // From here on, any exception restores the values that were set.
     auto const mine = ex.attempt([&] {
         visit_all(parts);
         wire_reader r(header.payload);

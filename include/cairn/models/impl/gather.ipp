@@ -34,7 +34,7 @@ CAIRN_DECL std::vector<std::pair<std::string, host_tensor>> gather_whole(
                 out.emplace_back(t.fqn, host_tensor(t.type, t.global_shape));
         return std::vector<std::byte>();
     });
-    throw_failures(ex.all_gather(ready));  // not enough memory somewhere
+    throw_failures(ex.all_gather(ready));  // some rank has not enough memory
 
     std::map<std::string_view, const tensor_leaf*> leaves;
     for (auto const& m : mine) leaves.emplace(m.fqn, m.leaf);

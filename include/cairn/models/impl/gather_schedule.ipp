@@ -49,7 +49,7 @@ CAIRN_DECL void gather_schedule::add(std::size_t rank, const std::vector<std::by
         auto& t = tensors_[it->second];
         if (fresh) firsts_.push_back(rank);
         auto const parts = r.count();
-        // A rank that holds nothing may not know the dtype.
+        // A rank without a shard may not know the dtype.
         if (t.boxes.empty()) t.type = type;
         if (t.global_shape != global || (t.type != type && parts != 0))
             throw error(errc::invalid_plan,

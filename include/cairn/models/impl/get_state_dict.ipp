@@ -51,7 +51,7 @@ CAIRN_DECL state_dict model_dict(const model_tensors& tensors) {
     return d;
 }
 
-/// All tensors of a state dict that may be nested, by dotted name.
+/// Returns all tensors of a possibly nested state dict, by dotted name.
 template <class F>
 void for_each_node(const state_dict& d, const std::string& prefix, F&& f) {
     for (auto const& [key, n] : d) {
@@ -72,7 +72,7 @@ void for_each_node(const state_dict& d, const std::string& prefix, F&& f) {
     }
 }
 
-/// Another tensor for an entry, which keeps its other keys.
+/// Replaces an entry's tensor and keeps its other keys.
 CAIRN_DECL void replace(node& n, node tensor) {
     auto const others = n.other_keys();
     tensor.set_other_keys({others.begin(), others.end()});
@@ -110,7 +110,7 @@ CAIRN_DECL state_dict whole_or_copied(const std::function<state_dict()>& make,
         replace(n, std::move(*by_name.at(fqn)));
         by_name.erase(fqn);
     });
-    // Tensors of other ranks alone: pipeline stages.
+    // Tensors that only other ranks hold: pipeline stages.
     for (auto& [fqn, t] : by_name) d[fqn] = node(std::move(*t));
     return d;
 }
@@ -128,10 +128,10 @@ CAIRN_DECL state_dict optimizer_dict(const std::vector<optimizer_group>& groups,
     for (auto const& g : groups) {
         value::list_t names;
         for (auto const& p : g.parameters) {
-            if (kept.find(p.fqn) == nullptr) continue;  // options left it out
+            if (kept.find(p.fqn) == nullptr) continue;  // excluded by the options
             names.emplace_back(p.fqn);
             if (flat) {
-                // `before.<fqn>.name`, which may be `before.<other fqn>.name`.
+                // `before.<fqn>.name`, or in a checkpoint `before.<other fqn>.name`.
                 auto const add = [&](const std::string& before, const std::string& name, node n) {
                     std::vector<std::string> others;
                     for (auto const& other : p.other_names)

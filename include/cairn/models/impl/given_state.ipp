@@ -104,7 +104,7 @@ CAIRN_DECL void check_tied(const std::vector<assignment>& all) {
                      .expected = "the content of '" + (*first)->to->fqn + "', which is the same " +
                                  (to->number ? "number" : "weight"),
                      .found = "other content",
-                     .remedy = "take one of the two out and set strict = false"});
+                     .remedy = "remove one of the two keys and set strict = false"});
     }
 }
 

@@ -13,8 +13,8 @@
 
 namespace cairn::detail {
 
-/// The hyperparameters that a given optimizer state has for each parameter, read from either of
-/// DCP's shapes: `param_groups.<position>.{params,lr}` or `param_groups.<fqn>.lr`.
+/// The hyperparameters of each parameter in a given optimizer state, read from either of DCP's
+/// forms: `param_groups.<position>.{params,lr}` or `param_groups.<fqn>.lr`.
 class given_groups {
 public:
     using values = std::map<std::string, value, std::less<>>;
@@ -43,13 +43,13 @@ public:
     }
     given_groups(given_groups&&) = delete;
 
-    /// Null: it is in none.
+    /// Null: it is in no group.
     const values* of(std::string_view fqn) const {
         if (auto const it = by_member_.find(fqn); it != by_member_.end()) return it->second;
         auto const it = groups_.find(fqn);
         return it == groups_.end() ? nullptr : &it->second;
     }
-    /// By another name of a tied weight, if the first is in none.
+    /// Tries the other names of a tied weight if the first is in no group.
     const values* of(const optimized_parameter& p) const {
         auto const* found = of(p.fqn);
         for (auto const& other : p.other_names)

@@ -21,8 +21,9 @@ CAIRN_DECL void optimizer_visitor::fixed_hyperparameter(std::string name, value 
     cairn::hyperparameter h{std::move(name), [only] { return only; }, {}};
     h.set = [only](const value& v) {
         if (!(v == only))
-            throw error(errc::unsupported, {.expected = "the value that the optimizer can do",
-                                            .found = "another " + std::string(v.kind_name())});
+            throw error(errc::unsupported,
+                        {.expected = "the only value that the optimizer supports",
+                         .found = "another " + std::string(v.kind_name())});
     };
     current().hyperparameters.push_back(std::move(h));
 }
@@ -82,8 +83,8 @@ CAIRN_DECL std::vector<optimizer_group> named_groups(optimizer_visitor v,
                 throw error(errc::invalid_state,
                             {.fqn = p.fqn,
                              .expected = "each parameter in one group",
-                             .found = "it in group " + std::to_string(it->second) + " and in " +
-                                      std::to_string(g)});
+                             .found = "the parameter in group " + std::to_string(it->second) +
+                                      " and in " + std::to_string(g)});
         }
     }
     return groups;

@@ -28,8 +28,8 @@ CAIRN_DECL void numbers_before_visit::check(const char* of_what) const {
         throw error(errc::invalid_state,
                     {.fqn = *n.name,
                      .expected = std::string("visits of the ") + of_what + " to change nothing",
-                     .found = "that visiting overwrites the number that was given",
-                     .remedy = "show a number that is kept in another type as "
+                     .found = "a visit that overwrites the given number",
+                     .remedy = "pass a number that is kept in another type as "
                                "cairn::converted<float>(number)"});
     }
 }
@@ -37,7 +37,7 @@ CAIRN_DECL void numbers_before_visit::check(const char* of_what) const {
 template <class Get, class Set>
 void state_change::set(const std::string& name, const Get& get, const Set& set_to, const value& v) {
     named(name, [&] {
-        // Before it is set: one that fails half-way is taken back too.
+        // Before setting: a call that fails half-way is undone too.
         undo_.push_back([&set_to, before = get()] { set_to(before); });
         set_to(v);
     });
@@ -68,13 +68,13 @@ CAIRN_DECL state_change::~state_change() {
     for (; !undo_.empty(); undo_.pop_back()) {
         try {
             undo_.back()();
-        } catch (...) {  // no more can be done, and the first failure is on its way already
+        } catch (...) {  // ignored: the first failure is already being thrown
         }
     }
 }
 
 CAIRN_DECL void state_change::set_values() {
-    undo_.reserve(values_.size() + pairs_.size());  // nothing is set that cannot be noted
+    undo_.reserve(values_.size() + pairs_.size());  // noting a value must not fail after it was set
     for (auto const* a : transient_) {
         if (!same_content(*a->from->tensor(), *a->to->tensor())) refuse_transient(*a);
     }
@@ -121,9 +121,9 @@ CAIRN_DECL void state_change::find_transient(const visit_function& visit, bool t
 CAIRN_DECL void state_change::refuse_transient(const assignment& a) {
     throw error(errc::invalid_state,
                 {.fqn = a.to->fqn,
-                 .expected = "memory that stays where it is, to be filled",
-                 .found = "a tensor that each visit makes anew: what it is given would be lost",
-                 .remedy = "show a number that is kept in another type as "
+                 .expected = "memory with a stable address to load into",
+                 .found = "a tensor that each visit creates anew: loaded content would be lost",
+                 .remedy = "pass a number that is kept in another type as "
                            "cairn::converted<float>(number)"});
 }
 

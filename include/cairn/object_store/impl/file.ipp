@@ -97,7 +97,7 @@ CAIRN_DECL void file_store::writer::finish(bool durable) {
     final_if_it_fails([&] {
         if (durable) {
             detail::sync_file(fd_.get(), path_);
-            // `sync` cares for the directory itself; it knows nothing of subdirectories.
+            // `sync` handles the directory itself, but not its subdirectories.
             if (nested_) detail::sync_directory(path_.substr(0, path_.rfind('/')));
         }
         if (!detail::names_it(fd_.get(), path_))
@@ -164,7 +164,7 @@ CAIRN_DECL file_store::writer file_store::create(std::string_view name, std::uin
     if (fd.get() < 0) detail::fail(errno, file.string(), "cannot create it");
     int const raw = fd.get();
     bool const nested = name.find('/') != name.npos;
-    writer w(std::move(fd), file.string(), size, nested, durable);  // removes it if it must
+    writer w(std::move(fd), file.string(), size, nested, durable);  // removes the file on failure
     detail::reserve_space(raw, file.string(), size);
     return w;
 }

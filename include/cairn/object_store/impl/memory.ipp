@@ -18,7 +18,7 @@ namespace cairn {
 struct memory_store::state {
     std::mutex m;
     std::map<std::string, std::shared_ptr<const object>, std::less<>> objects;
-    /// Names under `create`, and the number of the handle that has each.
+    /// Names of unfinished objects, with the number of each one's handle.
     std::map<std::string, std::uint64_t, std::less<>> begun;
     std::uint64_t versions = 0;
 };

@@ -26,7 +26,7 @@ CAIRN_DECL void fail(int e, const std::string& path, const char* what) {
     if (e == EEXIST) throw error(errc::already_exists, {.file = path, .found = text});
     if (e == EACCES || e == EPERM) remedy = "check the permissions";
     if (e == EROFS) remedy = "choose a place that is not mounted read-only";
-    if (e == ENOTDIR) remedy = "a file stands where a directory is wanted";
+    if (e == ENOTDIR) remedy = "a file exists where a directory is needed";
     if (e == EMFILE || e == ENFILE) remedy = "raise the limit of open files";
     if (e == ENOSPC || e == EDQUOT) remedy = no_space_remedy;
     throw error(errc::io, {.file = path, .found = text, .remedy = std::move(remedy)});
@@ -54,7 +54,7 @@ CAIRN_DECL void read_all(int fd, std::uint64_t at, std::span<std::byte> into,
                          const std::string& path) {
     constexpr auto last = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
     while (!into.empty()) {
-        // An offset that no file can have is past the end of every file.
+        // An offset beyond the maximum file size is past the end of every file.
         auto const n = at > last - into.size() ? ::ssize_t{0} : retry_interrupted([&] {
             return ::pread(fd, into.data(), into.size(), static_cast<off_t>(at));
         });
@@ -96,7 +96,7 @@ CAIRN_DECL void sync_directory(const std::string& path) {
         if (errno == ENOENT || errno == ENOTDIR || errno == EACCES) return;
         fail(errno, path, "cannot open the directory");
     }
-    // EROFS is no such case: a file system that an error has made read-only says so.
+    // EROFS is not ignored: it can mean that an error has made the file system read-only.
     if (retry_interrupted([&] { return ::fsync(fd.get()); }) != 0 && errno != EINVAL)
         fail(errno, path, "cannot sync the directory");
 }
@@ -104,7 +104,7 @@ CAIRN_DECL void sync_directory(const std::string& path) {
 CAIRN_DECL std::filesystem::path parent_of(const std::filesystem::path& p) {
     std::error_code ec;
     auto const a = std::filesystem::absolute(p, ec).lexically_normal();
-    if (ec) fail(ec.value(), p.string(), "cannot find out where it is");
+    if (ec) fail(ec.value(), p.string(), "cannot resolve the path");
     return a.has_filename() ? a.parent_path() : a.parent_path().parent_path();
 }
 

@@ -25,7 +25,7 @@ CAIRN_DECL directory_lock::directory_lock(const std::string& path)
     auto const until = std::chrono::steady_clock::now() + longest_wait;
     auto pause = std::chrono::microseconds(200);
     while (retry_interrupted([&] { return ::flock(fd_.get(), LOCK_EX | LOCK_NB); }) != 0) {
-        // NFS locks no descriptor that is open for reading; other file systems know no locks.
+        // NFS cannot lock a descriptor opened for reading; some file systems have no locks.
         if (errno == EBADF || errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS) return;
         if (errno != EWOULDBLOCK) fail(errno, path, "cannot lock it");
         if (std::chrono::steady_clock::now() > until)

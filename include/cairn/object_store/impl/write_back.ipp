@@ -25,7 +25,7 @@ CAIRN_DECL int write_back::wrote(int fd, std::uint64_t n) noexcept {
     if (how == off || waiting_.fetch_add(n) + n < stretch) return 0;
     waiting_ = 0;
     if (how == ranges) {
-        // Waits for the stretch before, which the disk has had the time of this one for.
+        // Waits for the previous range, which was written to the disk while this one was filled.
         if (::sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE) == 0)
             return 0;
         if (errno != ENOSYS && errno != EOPNOTSUPP && errno != EINVAL && errno != ESPIPE)

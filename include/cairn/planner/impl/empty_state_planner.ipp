@@ -37,8 +37,8 @@ CAIRN_DECL node allocate_on_host(const wanted_tensor& w) {
 
 namespace detail {
 
-/// An item that was compressed may stand for any number of bytes: no room is made for what the
-/// reader will not read.
+/// A compressed item may expand to any number of bytes: allocate nothing for what the reader will
+/// not read.
 inline void refuse_transforms(const std::string& fqn,
                               const std::variant<tensor_metadata, value_metadata>& entry) {
     auto const* t = std::get_if<tensor_metadata>(&entry);
@@ -60,7 +60,7 @@ CAIRN_DECL void empty_state_planner::set_up_load(flat_state& state, const metada
     for (auto const& [fqn, entry] : m.entries)
         if (wanted(fqn)) detail::refuse_transforms(fqn, entry);
     check_stored_bytes(m, [&](std::string_view fqn) { return wanted(fqn); });
-    // With a prefix the lists of the rest are empty, up to where the wanted part stands.
+    // With a prefix, list positions outside the wanted part are empty.
     std::size_t holes = 4096 + 4 * m.paths.size();
     for (auto const& [fqn, entry] : m.entries) {
         if (!wanted(fqn)) continue;
@@ -105,7 +105,7 @@ CAIRN_DECL node empty_state_planner::make(
 
 CAIRN_DECL load_tree_options detail::laid_out_as(const state_dict& model_state,
                                                  const std::string& optimizer_key) {
-    // The function below refers to its leaves.
+    // Captured by the function below, which refers to its leaves.
     auto const model = std::make_shared<flattened>(flatten(model_state));
     std::map<std::string, const tensor_leaf*, std::less<>> by_name;
     for (auto const& l : model->leaves)
@@ -117,7 +117,7 @@ CAIRN_DECL load_tree_options detail::laid_out_as(const state_dict& model_state,
                       const tensor_metadata& t) -> std::optional<std::vector<box>> {
         auto const start = optimizer_key + ".state.";
         if (!fqn.starts_with(start)) return {};
-        // The parameter's name is what stands before the last dots: "net1.weight" + ".exp_avg".
+        // The parameter's name precedes the last dots: "net1.weight" + ".exp_avg".
         auto const name = std::string_view(fqn).substr(start.size());
         for (auto at = name.rfind('.'); at != name.npos && at != 0; at = name.rfind('.', at - 1)) {
             auto const it = by_name.find(name.substr(0, at));

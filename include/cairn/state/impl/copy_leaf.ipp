@@ -68,7 +68,7 @@ CAIRN_DECL bool same_memory(const tensor_leaf& a, const tensor_leaf& b) {
                       });
 }
 
-/// Calls `f(i, j)` for each shard `i` of one leaf and `j` of another that share elements.
+/// Calls `f(i, j)` for each shard `i` of one leaf and `j` of the other that share elements.
 template <class F>
 void for_each_meeting(const tensor_leaf& a, const tensor_leaf& b, F&& f) {
     for_each_meeting(

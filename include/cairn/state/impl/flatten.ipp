@@ -26,16 +26,16 @@ CAIRN_DECL void flattened::notify_loaded() {
 namespace cairn::detail {
 
 /// Walks a state dict by DCP's rules (`_traverse.py`, `_nested_dict.py`): mappings are entered and
-/// their keys become strings; a list is entered only if a tensor or a mapping is in it at some
-/// depth; everything else is a leaf. An empty mapping leaves nothing behind.
+/// their keys become strings; a list is entered only if it contains a tensor or a mapping at some
+/// depth; everything else is a leaf. An empty mapping yields nothing.
 ///
-/// Until PyTorch 2.3 a mapping too was entered only if a tensor is in it at some depth
-/// (`traverse_state_dict_v_2_3`): leaves that were one then know its name.
+/// Until PyTorch 2.3 a mapping, too, was entered only if it contains a tensor at some depth
+/// (`traverse_state_dict_v_2_3`). Leaves that were one leaf then also record its name.
 class flattener {
 public:
     explicit flattener(flattened& out) : out_(out) {}
 
-    /// @return Whether there is something in it that made PyTorch 2.3 enter it too.
+    /// @return Whether it contains something that made PyTorch 2.3 enter it too.
     bool walk(const state_dict& d) {
         bool entered = false;
         for (auto const& [key, n] : d) {
@@ -77,7 +77,7 @@ private:
                     older_keys::assign(inner, v, only_check);
                 });
             out_.notify.emplace_back((*s)->put, inner);
-            return true;  // PyTorch has such at the top only
+            return true;  // PyTorch has these at the top level only
         } else {
             throw error(errc::invalid_state, {.fqn = name(), .found = "an empty entry"});
         }
@@ -95,7 +95,7 @@ private:
         }
         return true;
     }
-    /// Whether a value is a leaf; an empty mapping is none.
+    /// Whether a value is a leaf; an empty mapping is not.
     static bool leaf(const value& v) {
         if (v.is<value::dict_t>()) return false;
         if (auto const* l = v.get_if<value::list_t>())
@@ -126,7 +126,7 @@ private:
             });
         return entered;
     }
-    /// The leaves from `first` on were one object, named as what is being walked.
+    /// The leaves from `first` on were one leaf, named after the entry being walked.
     /// @param assign  `assign(v, only_check)`
     template <class F>
     void were_one(std::size_t first, F assign) {
@@ -194,8 +194,8 @@ private:
         add(std::move(x));
     }
 
-    /// A leaf with memory of its own for a number: one for all leaves of the same number, so that
-    /// they are tied.
+    /// Returns a leaf for a number, with memory of its own. All leaves of one number share it, so
+    /// that they are tied.
     tensor_leaf shown_now(const tensor_leaf& t) {
         auto const& how = t.number->how;
         auto leaf = show(how, t.type);
@@ -250,11 +250,11 @@ private:
         if (!fresh)
             throw error(errc::invalid_state,
                         {.fqn = f.fqn,
-                         .expected = "one entry of this name",
-                         .found = "two paths that join to it, of " +
+                         .expected = "one entry with this name",
+                         .found = "two paths with this flat name, of " +
                                   std::to_string(out_.leaves[it->second].path.size()) + " and " +
                                   std::to_string(at_.size()) + " parts",
-                         .remedy = "rename one: dots in keys join like levels"});
+                         .remedy = "rename one: a dot in a key looks like a nested level"});
         out_.leaves.push_back(std::move(f));
     }
 
@@ -264,7 +264,7 @@ private:
     std::vector<std::pair<std::size_t, std::span<const std::string>>> others_;
     std::map<std::string, std::size_t> seen_;
     std::map<std::size_t, std::shared_ptr<older_leaf>> outermost_;  ///< By position of the leaf.
-    /// By number, dtype, and whether it can be loaded into.
+    /// Keyed by number, dtype, and whether it can be loaded into.
     std::map<std::tuple<const void*, dtype, bool>, tensor_leaf> numbers_;
 };
 

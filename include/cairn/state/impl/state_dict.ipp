@@ -57,7 +57,7 @@ CAIRN_DECL node& state_dict::add(std::string key, node n) {
         } else if (items_.size() > few) {
             index_.add(detail::hash_of(items_.back().first), items_.size() - 1);
         }
-    } catch (...) {  // no memory: a key that cannot be found must not stay
+    } catch (...) {  // no memory: do not keep a key that cannot be found
         items_.pop_back();
         throw;
     }

@@ -11,8 +11,8 @@
 
 namespace cairn::detail {
 
-/// The element of a list, which grows for it. Positions that no path leads to stay empty, but each
-/// takes memory: `holes` says how many more there may be.
+/// Returns an element of a list, growing the list for it. Positions that no path leads to stay
+/// empty, but each takes memory: `holes` is how many more are allowed.
 CAIRN_DECL node& list_element(state_list& list, std::int64_t i, std::size_t& holes) {
     auto const refuse = [&](std::string expected) {
         throw error(errc::corrupt, {.expected = std::move(expected), .found = std::to_string(i)});

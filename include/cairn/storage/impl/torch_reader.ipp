@@ -31,12 +31,12 @@
 
 namespace cairn {
 
-/// One rank's loads, one after the other. What its pool runs refers to it, so it never moves.
+/// One rank's loads, one after the other. Never moved, because its pool's tasks refer to it.
 struct torch_reader::state {
     state(detail::erased_store at, torch_reader_options o)
         : base(std::move(at)), placed(base), options(o) {}
 
-    /// All that is wanted of one stored item; `items` are positions in the plan.
+    /// All reads of one stored item; `items` are indices into the plan.
     struct item_group {
         std::uint64_t offset = 0;
         const tensor_metadata* tensor = nullptr;
@@ -59,7 +59,7 @@ struct torch_reader::state {
         const load_plan& plan;
         const read_target& target;
         file_groups files;
-        /// For a slab; as many as there are files being read at once.
+        /// Returns memory for a slab; there are as many as files read concurrently.
         std::vector<std::byte> take_scratch() {
             std::lock_guard const lock(m);
             if (scratch.empty()) return {};
@@ -92,7 +92,7 @@ struct torch_reader::state {
             for (int again = 3;; --again) {
                 auto file = format::native::parse_metadata_file(bytes);
                 check_metadata(file.meta);
-                // A save may have replaced it meanwhile, and removed the old data files.
+                // A concurrent save may have replaced it, and removed the old data files.
                 if (detail::note_file_sizes(placed, file.meta) || again == 0)
                     return std::move(file.meta);
                 auto now = metadata_bytes();
@@ -119,7 +119,7 @@ struct torch_reader::state {
     load_plan prepare_local_load_plan(load_plan plan) {
         struct wanted {
             const std::string* fqn;
-            std::uint64_t end = 0;  ///< Up to which byte there is something of it.
+            std::uint64_t end = 0;  ///< End of the last read in it.
         };
         std::map<std::string_view, wanted> files;
         for (auto const& item : plan.items) {
@@ -178,14 +178,14 @@ struct torch_reader::state {
         }
         try {
             if (!job.failure) return job.done(result());
-        } catch (...) {  // no memory
+        } catch (...) {  // out of memory
             job.failure = std::current_exception();
         }
         job.done.fail(job.failure);
     }
     read_result result() const { return {unverified.lines()}; }
 
-    /// @throws error errc::missing_key for an item that the metadata does not have
+    /// @throws error errc::missing_key for an item that is not in the metadata
     const storage_location& location_of(const read_item& item) const {
         if (item.kind == item_kind::value) {
             if (auto const* o = meta.value(item.fqn)) return o->at;
@@ -195,7 +195,7 @@ struct torch_reader::state {
         throw error(errc::missing_key,
                     {.fqn = item.fqn, .expected = "an item that the metadata names"});
     }
-    /// Items by file, in the order of their offsets; items of one chunk together, so that it is
+    /// Groups items by file, in order of their offsets; items of one chunk together, so that it is
     /// read once.
     file_groups group_by_file(const load_plan& plan) const {
         std::map<std::pair<std::string, std::uint64_t>, item_group> groups;
@@ -217,7 +217,7 @@ struct torch_reader::state {
         return files;
     }
 
-    /// What `f()` throws names the tensor and the file.
+    /// Adds the tensor and the file to the errors of `f()`.
     template <class F>
     void naming(const std::string& fqn, const std::string& file, F&& f) {
         try {
@@ -275,7 +275,7 @@ struct torch_reader::state {
             if (format::crc32(bytes) != g.value->layout->item_crc) {
                 throw error(errc::checksum_mismatch, {.fqn = fqn,
                                                       .file = file.described(),
-                                                      .expected = "the object as it was written",
+                                                      .expected = "the value as it was written",
                                                       .found = "other bytes"});
             }
         }
@@ -286,13 +286,13 @@ struct torch_reader::state {
         for (auto i : g.items) job.target.load_value(job.plan.items[i], v);
     }
 
-    detail::erased_store base;    ///< As it was given.
-    detail::erased_store placed;  ///< Pointed at the checkpoint, where the store can be.
+    detail::erased_store base;    ///< As passed to the constructor.
+    detail::erased_store placed;  ///< Relocated to the checkpoint, if the store supports that.
     torch_reader_options options;
     metadata meta{};
     detail::unverified unverified{};
     std::shared_ptr<cairn::activity> activity{};
-    std::unique_ptr<boost::asio::thread_pool> threads{};  // last: its threads end first
+    std::unique_ptr<boost::asio::thread_pool> threads{};  // last member: its threads end first
 };
 
 CAIRN_DECL torch_reader::torch_reader(detail::erased_store store, torch_reader_options options)

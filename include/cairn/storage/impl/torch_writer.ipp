@@ -29,7 +29,7 @@
 
 namespace cairn {
 
-/// One rank's saves, one after the other. What its pool runs refers to it, so it never moves.
+/// One rank's saves, one after the other. Never moved, because its pool's tasks refer to it.
 struct torch_writer::state {
     state(detail::erased_store at, torch_writer_options o)
         : base(std::move(at)), placed(base), options(std::move(o)) {}
@@ -144,13 +144,13 @@ struct torch_writer::state {
 
     bool committed(const std::string& save_id) {
         auto const now = placed.tag(detail::metadata_name);
-        // What stood there at the beginning need not be readable.
+        // The metadata found at the beginning need not be readable.
         if (now.text.empty() || hold.found(now, save_id)) return false;
         auto const meta =
             format::native::parse_metadata_file(detail::read_whole(placed, detail::metadata_name))
                 .meta;
         if (meta.save_id != save_id) return false;
-        // Its publisher may have died before this call.
+        // Its publisher may have died before it called this.
         placed.sync();
         if (published.empty())
             for (auto const& [name, size] : meta.file_sizes) published.insert(name);
@@ -162,7 +162,7 @@ struct torch_writer::state {
         auto const attempt = [&](auto&& f) {
             try {
                 f();
-            } catch (...) {  // a leftover, which the intent tells a later save of
+            } catch (...) {  // a leftover, listed in the intent for a later save
                 gone = false;
             }
         };
@@ -236,7 +236,7 @@ struct torch_writer::state {
                            " MB to read .metadata; torch_metadata = false leaves its pickle out");
     }
 
-    /// What is stored as one must be one.
+    /// Checks that items stored as one share their memory.
     static void check_tied(const save_plan& plan, const std::vector<std::uint32_t>& stored_as,
                            std::span<const item_data> data) {
         for (std::size_t i = 0; i < stored_as.size(); ++i) {
@@ -253,8 +253,8 @@ struct torch_writer::state {
     }
 
     void write_one(write_job& job, const detail::placed_file& f, std::span<const item_data> data) {
-        // A rank without items leaves an empty file, as DCP does, unless nothing in its name would
-        // show whose it is.
+        // A rank without items leaves an empty file, as DCP does, unless its name does not identify
+        // its owner.
         bool const with_footer = !f.items.empty() || !(detail::is_default_data_name(f.name) ||
                                                        detail::has_id(f.name, me.save_id));
         std::uint64_t size = f.end_of_items;
@@ -305,7 +305,7 @@ struct torch_writer::state {
         if (job.failure) return job.done.fail(job.failure);
         job.done(std::move(job.results));
     }
-    /// What is stored as another item lies where that one does.
+    /// Items stored as another item get that item's location.
     static void complete_results(write_job& job) {
         std::map<std::uint32_t, storage_location> places;
         for (auto const& r : job.results.items) places.emplace(r.item, r.at);
@@ -316,17 +316,17 @@ struct torch_writer::state {
                   [](auto const& a, auto const& b) { return a.item < b.item; });
     }
 
-    detail::erased_store base;    ///< As it was given.
-    detail::erased_store placed;  ///< Pointed at the checkpoint, where the store can be.
+    detail::erased_store base;    ///< As passed to the constructor.
+    detail::erased_store placed;  ///< Relocated to the checkpoint, if the store supports that.
     torch_writer_options options;
     storage_setup me{};
     detail::claim<detail::erased_store> hold{};
-    std::mutex files_mutex{};  ///< Of the two that follow.
+    std::mutex files_mutex{};  ///< Protects the next two members.
     std::vector<std::string> created{};
-    std::vector<std::string> in_doubt{};  ///< May have been created, although that failed.
-    std::set<std::string> published{};    ///< The files of the checkpoint that now stands.
+    std::vector<std::string> in_doubt{};  ///< Their creation failed, but they may exist.
+    std::set<std::string> published{};    ///< The files of the current checkpoint.
     std::optional<detail::running_save> running{};
-    std::unique_ptr<boost::asio::thread_pool> threads{};  // last: its threads end first
+    std::unique_ptr<boost::asio::thread_pool> threads{};  // last member: its threads end first
 };
 
 CAIRN_DECL torch_writer::torch_writer(detail::erased_store store, torch_writer_options options)

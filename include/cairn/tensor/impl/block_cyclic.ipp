@@ -32,7 +32,7 @@ CAIRN_DECL block_cyclic_part boxes_of_block_cyclic(const index_vector& global,
         if (grid[d] == 1) {
             detail::append(dims[d], {0, global[d]});
         } else {
-            // counted in blocks, so that no product can leave the array and overflow
+            // counted in blocks, so that no product can exceed the array and overflow
             const std::int64_t blocks = global[d] / block[d] + (global[d] % block[d] != 0);
             for (std::int64_t k = coordinate[d]; k < blocks;) {
                 detail::append(dims[d],

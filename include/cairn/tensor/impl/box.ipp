@@ -48,7 +48,7 @@ CAIRN_DECL box relative_to(const box& inner, const box& outer) {
 }
 
 CAIRN_DECL std::string to_string(const box& b) {
-    // An error may be about a box that no tensor can have.
+    // Error messages may print a box that is not valid for any tensor.
     if (b.offsets.size() != b.shape.size())
         return "offsets " + to_string(b.offsets) + " with shape " + to_string(b.shape);
     std::string s = "[";

@@ -24,7 +24,7 @@ struct native_codec {
     static constexpr T decode(T v) noexcept { return v; }
 };
 
-/// One byte; PyTorch takes any but 0 for true.
+/// One byte; PyTorch reads any value but 0 as true.
 struct boolean_codec {
     using code = std::uint8_t;
     static constexpr std::uint8_t decode(std::uint8_t v) noexcept { return v != 0; }
@@ -54,13 +54,13 @@ void with_codec(dtype t, F f) {
         case dtype::boolean: return f(boolean_codec{});
         case dtype::complex128:
         case dtype::complex64:
-        case dtype::complex32: return;  // the caller takes these apart
+        case dtype::complex32: return;  // the caller splits these
     }
 }
 
-/// Toward zero, like a cast. Out of range (NaN too) neither C++ nor PyTorch promises anything;
-/// here it is what x86 mostly gives PyTorch: the least number for int32 and int64, the low bits
-/// of that int32 for narrower types, and of that int64 for uint32.
+/// Truncates toward zero, like a cast. Out of range (including NaN) the result is undefined in both
+/// C++ and PyTorch; this returns what PyTorch mostly returns on x86: the minimum for int32 and
+/// int64, the low bits of that int32 for narrower types, and of that int64 for uint32.
 template <std::integral To, std::floating_point From>
 constexpr To float_to_integer(From v) noexcept {
     constexpr From two_63 = static_cast<From>(9223372036854775808.0);
@@ -79,7 +79,7 @@ constexpr To float_to_integer(From v) noexcept {
     }
 }
 
-/// The codes of values that stand in one of the four types float, double, int64, uint64.
+/// Converts between codes and values of one of the four types float, double, int64, uint64.
 template <class Codec, class Value>
 constexpr typename Codec::code encode_value(Value v) noexcept {
     using code = typename Codec::code;
@@ -91,7 +91,7 @@ constexpr typename Codec::code encode_value(Value v) noexcept {
         else
             return static_cast<code>(v);
     } else {
-        return Codec::encode(static_cast<float>(v));  // by way of float, as PyTorch's scalars
+        return Codec::encode(static_cast<float>(v));  // through float, like PyTorch's scalars
     }
 }
 
@@ -112,7 +112,7 @@ void encode_row(const Value* from, std::byte* to, std::int64_t step, std::int64_
     }
 }
 
-/// By way of `Value`, which holds every value of the source dtype exactly.
+/// Converts through `Value`, which holds every value of the source dtype exactly.
 template <class Value>
 void convert_through(const paired_nest& nest, dtype from, dtype to) {
     using decoder = void (*)(const std::byte*, std::int64_t, Value*, std::int64_t);
@@ -151,7 +151,7 @@ CAIRN_DECL void convert_real(const const_tensor_view& from, const tensor_view& t
     return convert_through<std::int64_t>(nest, from.type, to.type);
 }
 
-/// The real (0) or imaginary (1) parts of a complex array.
+/// Returns a view of the real (0) or imaginary (1) parts of a complex array.
 template <class Byte>
 basic_tensor_view<Byte> complex_part(basic_tensor_view<Byte> v, std::size_t which) {
     v.type = v.type == dtype::complex128  ? dtype::float64

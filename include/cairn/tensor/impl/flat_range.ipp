@@ -33,8 +33,8 @@ CAIRN_DECL std::vector<box> boxes_of_flat_range(const index_vector& extents, std
     if (begin == end) return out;
     const index_vector strides = row_major_strides(extents);
     for (std::int64_t at = begin; at < end;) {
-        // The outermost dimension along which a whole slice starts here and ends in the range:
-        // no box that starts here reaches further.
+        // The outermost dimension along which a whole slice starts here and ends within the range:
+        // no box that starts here extends further.
         std::size_t level = 0;
         while (level < extents.size() && (at % strides[level] != 0 || end - at < strides[level]))
             ++level;

@@ -44,14 +44,14 @@ CAIRN_DECL std::int64_t offset_of(const box& part, const index_vector& shape,
     return at;
 }
 
-/// Moves single elements; a fixed-size memcpy is one unaligned load and one store.
+/// Copies single elements; a fixed-size memcpy is one unaligned load and one store.
 template <std::size_t Size>
 void copy_strided(const std::byte* from, std::byte* to, std::int64_t n, std::int64_t from_step,
                   std::int64_t to_step) {
     for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * to_step, from + i * from_step, Size);
 }
 
-/// Transposes in tiles, so that each cache line of either side is fetched once.
+/// Transposes in tiles, so that each cache line on either side is fetched once.
 template <std::size_t Size>
 void copy_tiled(const std::byte* from, std::byte* to, const paired_loop& outer,
                 const paired_loop& inner) {
@@ -76,7 +76,7 @@ void copy_nest(paired_nest n) {
         });
         return;
     }
-    // Source rows that run across: bring the source's own inner dimension next to the target's.
+    // The source is transposed: move its own inner dimension next to the target's.
     const auto magnitude = [](std::int64_t v) { return v < 0 ? -v : v; };
     std::size_t best = n.loops.size() - 1;
     for (std::size_t d = 0; d + 1 < n.loops.size(); ++d)

@@ -79,7 +79,7 @@ sharded_view flat_shards(const local_layout& l, std::int64_t begin, std::int64_t
 
     sharded_view out{l.global_shape, type, {}};
     for (box const& run : boxes_of_flat_range(in_memory, begin, end)) {
-        // The run as a box of the local array, with its dimensions as the whole has them.
+        // The run as a box of the local array, its dimensions in the order of the whole.
         box part{index_vector(rank, 0), index_vector(rank, 0)};
         index_vector strides(rank, 0);
         auto const dense = row_major_strides(run.shape);

@@ -65,14 +65,14 @@ CAIRN_DECL void device_mesh::refuse() const {
 
 namespace cairn::detail {
 
-/// `torch.chunk`'s rule: ceiling division, so later parts may be short or empty.
+/// `torch.chunk`'s rule: ceiling division, so later pieces may be short or empty.
 CAIRN_DECL run chunk(std::int64_t length, std::int64_t parts, std::int64_t which) {
     const std::int64_t each = length / parts + (length % parts != 0);
     const std::int64_t begin = each == 0 || which > length / each ? length : which * each;
     return {begin, std::min(each, length - begin)};
 }
 
-/// Entries `[part.begin, part.begin + part.length)` of the indices that `list` names.
+/// Appends entries `[part.begin, part.begin + part.length)` of the indices in `list`.
 CAIRN_DECL void append_slice(run_list& out, const run_list& list, run part) {
     std::int64_t at = 0;
     for (const run& r : list) {
@@ -126,7 +126,7 @@ CAIRN_DECL std::vector<box> boxes_of(const index_vector& global, const device_me
     for (std::size_t d = 0; d < global.size(); ++d) {
         if (global[d] < 0)
             throw error(errc::invalid_argument,
-                        {.expected = "extents of 0 or more", .found = to_string(global)});
+                        {.expected = "dimensions of 0 or more", .found = to_string(global)});
         detail::append(dims[d], {0, global[d]});
     }
     const auto coordinate = mesh.coordinate(rank);

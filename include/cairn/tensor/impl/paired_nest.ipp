@@ -38,7 +38,7 @@ CAIRN_DECL paired_nest make_nest(const const_tensor_view& from, const tensor_vie
                         {.expected = "a target with a place for each element",
                          .found = "extents " + to_string(to.shape) + " with strides " +
                                   to_string(to.strides)});
-        if (l.to < 0) {  // walk this dimension from its other end
+        if (l.to < 0) {  // walk this dimension backwards
             n.from += l.from * (l.count - 1);
             n.to += l.to * (l.count - 1);
             l.from = -l.from;

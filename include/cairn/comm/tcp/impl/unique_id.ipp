@@ -47,7 +47,7 @@ CAIRN_DECL std::string tcp_id::text() const {
 CAIRN_DECL tcp_id tcp_id::parse(std::string_view s) {
     constexpr std::string_view start = "cairn1:";
     auto const wrong = [] {
-        // The secret is not for logs.
+        // The secret must not appear in logs.
         return error(errc::invalid_argument,
                      {.expected = "an id as 'cairn1:<32 hex digits>@<host:port>,…'",
                       .found = "another text",

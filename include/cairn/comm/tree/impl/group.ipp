@@ -39,7 +39,7 @@ CAIRN_DECL void tree_seat::leave() noexcept {
     if (auto const lane = std::exchange(lane_, 0); lane != 0) {
         try {
             e->run([lane](tree_lanes& l, auto now) { l.leave(lane, now); });
-        } catch (...) {  // no memory: the others notice when the engine ends
+        } catch (...) {  // out of memory: the other ranks notice when the engine ends
         }
     }
     e->detach();
@@ -90,7 +90,7 @@ CAIRN_DECL void tree_operations::all_gather(message m, deadline d,
 CAIRN_DECL void tree_operations::take_another(deadline d, completion<tree_seat> done) {
     struct pending {
         completion<tree_seat> done;
-        tree_seat seat;  ///< Taken now: this group may end before the exchange does.
+        tree_seat seat;  ///< Taken now: this group may be destroyed before the exchange ends.
     };
     auto seat = seat_.engine() ? tree_seat(seat_.engine(), 0) : tree_seat();
     auto const p = std::make_shared<pending>(pending{std::move(done), std::move(seat)});
