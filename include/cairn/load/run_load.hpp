@@ -4,6 +4,7 @@
 
 #include <cairn/comm/erased_communicator.hpp>
 #include <cairn/comm/erased_data_plane.hpp>
+#include <cairn/comm/solo.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
 #include <cairn/detail/parts.hpp>
@@ -17,11 +18,7 @@
 #include <optional>
 #include <tuple>
 
-namespace cairn {
-
-class solo;
-
-namespace detail {
+namespace cairn::detail {
 
 struct load_part_check {
     template <class T>
@@ -62,8 +59,7 @@ load_report run_load(flattened_or_error& flat, const checkpoint_id& id, const lo
          store_in(parts), pointer_to<erased_data_plane>(plane)});
 }
 
-}  // namespace detail
-}  // namespace cairn
+}  // namespace cairn::detail
 
 #ifdef CAIRN_HEADER_ONLY
 #include <cairn/load/impl/run_load.ipp>

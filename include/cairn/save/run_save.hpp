@@ -3,6 +3,7 @@
 #define CAIRN_SAVE_RUN_SAVE_HPP
 
 #include <cairn/comm/erased_communicator.hpp>
+#include <cairn/comm/solo.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
 #include <cairn/detail/parts.hpp>
@@ -15,11 +16,7 @@
 #include <optional>
 #include <tuple>
 
-namespace cairn {
-
-class solo;
-
-namespace detail {
+namespace cairn::detail {
 
 struct save_part_check {
     template <class T>
@@ -56,8 +53,7 @@ save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
                      pointer_to<erased_storage_writer>(writer), store_in(parts)});
 }
 
-}  // namespace detail
-}  // namespace cairn
+}  // namespace cairn::detail
 
 #ifdef CAIRN_HEADER_ONLY
 #include <cairn/save/impl/run_save.ipp>
