@@ -104,13 +104,15 @@ def with_make(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, envir
     flags = dict(environment, CXXFLAGS="-O0 -Wall -Wextra -Werror")
     run("make", cwd=app, env=flags)
     run(app / "trainer", cwd=app)
-    # The same, with what knows no type of the user's compiled once.
+    # The same, with what knows no type of the user's compiled once: not again for the user's change.
     (app / "trainer").unlink()
     (app / "cairn.cpp").write_text(block(page, "cpp", "cairn/src.hpp"))
-    with open(app / "Makefile", "a") as makefile:
-        makefile.write(block(page, "make", "CAIRN_SEPARATE_COMPILATION"))
+    (app / "Makefile").write_text(block(page, "make", "CAIRN_SEPARATE_COMPILATION"))
     run("make", cwd=app, env=flags)
     run(app / "trainer", cwd=app)
+    (app / "trainer.cpp").touch()
+    if "cairn.cpp" in run("make", "-n", cwd=app, env=flags):
+        sys.exit("cairn.cpp is compiled again although only trainer.cpp has changed")
 
 
 def with_cmake(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, environment: dict):
