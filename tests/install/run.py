@@ -104,7 +104,7 @@ def with_make(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, envir
     flags = dict(environment, CXXFLAGS="-O0 -Wall -Wextra -Werror")
     run("make", cwd=app, env=flags)
     run(app / "trainer", cwd=app)
-    # The same, with what knows no type of the user's compiled once: not again for the user's change.
+    # The same, with what knows no type of the user's compiled once: once for all changes of theirs.
     (app / "trainer").unlink()
     (app / "cairn.cpp").write_text(block(page, "cpp", "cairn/src.hpp"))
     (app / "Makefile").write_text(block(page, "make", "CAIRN_SEPARATE_COMPILATION"))
