@@ -64,7 +64,7 @@ BOOST_AUTO_TEST_CASE(ranks_are_grouped_by_plane) {
     refused({{true, 0, 0, 2}, none}, 1, "none here, and one on rank 0");
     // Two planes of two ranks each without numbers.
     refused({{true, 0, 0, 2}, {true, 0, 1, 2}, {true, 0, 0, 2}, {true, 0, 1, 2}}, 2,
-            "expected a different rank of the data plane than rank 0, found rank 0 of 2 of data plane 0");
+            "a different rank of the data plane than rank 0, found rank 0 of 2 of data plane 0");
     refused({{true, 3, 0, 2}, {true, 3, 1, 3}, {true, 1, 0, 1}}, 1,
             "expected data plane 3 to have 2 ranks");
     refused({{true, 0, 1, 2}, {true, 1, 0, 1}}, 0, "no rank that is its rank 0");
