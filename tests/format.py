@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 
-FORMATTER = "clang-format-14"
+FORMATTER = "clang-format-16"
 FOLDERS = ("include", "tests", "examples", "benchmarks", "tools")
 SUFFIXES = {".hpp", ".ipp", ".cpp", ".cu"}
 

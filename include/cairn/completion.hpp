@@ -41,9 +41,9 @@ class completion {
 public:
     /// @param f  Called as `f(exception_ptr, optional<T>)`, one of which is set. Must not throw.
     template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, completion> &&
-             std::is_invocable_v<F&, std::exception_ptr, std::optional<T>>) explicit completion(F f)
-        : impl_(std::make_unique<holder<F>>(std::move(f))) {}
+        requires(!std::is_same_v<std::remove_cvref_t<F>, completion> &&
+                 std::is_invocable_v<F&, std::exception_ptr, std::optional<T>>)
+    explicit completion(F f) : impl_(std::make_unique<holder<F>>(std::move(f))) {}
     completion(completion&&) noexcept = default;
     completion& operator=(completion&& other) noexcept {
         if (this != std::addressof(other)) {
@@ -55,7 +55,11 @@ public:
     ~completion() { abandon(); }
 
     void operator()(T result) { finish(nullptr, std::optional<T>(std::move(result))); }
-    void operator()() requires std::is_same_v<T, done_t> { finish(nullptr, done_t{}); }
+    void operator()()
+        requires std::is_same_v<T, done_t>
+    {
+        finish(nullptr, done_t{});
+    }
     void fail(std::exception_ptr e) { finish(std::move(e), std::nullopt); }
 
 private:

@@ -40,8 +40,8 @@ namespace cairn {
 ///
 /// **Lifetimes**: tensors must not move until the call returns.
 template <class State, LoadPart... Parts>
-requires Savable<State> load_report load(State&& state, checkpoint_id id, load_options options,
-                                         Parts&&... parts) {
+    requires Savable<State>
+load_report load(State&& state, checkpoint_id id, load_options options, Parts&&... parts) {
     detail::flattened_or_error flat(state);
     std::tuple<Parts...> all(std::forward<Parts>(parts)...);
     auto report = detail::run_load(flat, id, options, all);
@@ -49,7 +49,8 @@ requires Savable<State> load_report load(State&& state, checkpoint_id id, load_o
     return report;
 }
 template <class State, LoadPart... Parts>
-requires Savable<State> load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
+    requires Savable<State>
+load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
     return load(std::forward<State>(state), std::move(id), load_options{},
                 std::forward<Parts>(parts)...);
 }
@@ -72,7 +73,7 @@ requires Savable<State> load_report load(State&& state, checkpoint_id id, Parts&
 /// **Lifetimes**: the state must not move, and its tensors must not be read or written, until the
 /// operation completes.
 template <class State, class... PartsAndToken>
-requires Savable<State> && detail::parts_then_token<detail::load_part_check, PartsAndToken...>
+    requires Savable<State> && detail::parts_then_token<detail::load_part_check, PartsAndToken...>
 auto async_load(State& state, checkpoint_id id, load_options options, PartsAndToken&&... rest) {
     static_assert(
         detail::all_in_background<PartsAndToken...>,
@@ -96,7 +97,7 @@ auto async_load(State& state, checkpoint_id id, load_options options, PartsAndTo
         std::forward<PartsAndToken>(rest)...);
 }
 template <class State, class... PartsAndToken>
-requires Savable<State> && detail::parts_then_token<detail::load_part_check, PartsAndToken...>
+    requires Savable<State> && detail::parts_then_token<detail::load_part_check, PartsAndToken...>
 auto async_load(State& state, checkpoint_id id, PartsAndToken&&... rest) {
     return async_load(state, std::move(id), load_options{}, std::forward<PartsAndToken>(rest)...);
 }

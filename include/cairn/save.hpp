@@ -35,14 +35,15 @@ namespace cairn {
 ///
 /// **Blocking**: blocks the calling thread; never uses the caller's `io_context`.
 template <class State, SavePart... Parts>
-requires Savable<State> save_report save(State&& state, checkpoint_id id, save_options options,
-                                         Parts&&... parts) {
+    requires Savable<State>
+save_report save(State&& state, checkpoint_id id, save_options options, Parts&&... parts) {
     detail::flattened_or_error const flat(state);
     std::tuple<Parts...> all(std::forward<Parts>(parts)...);
     return detail::run_save(flat, id, options, all);
 }
 template <class State, SavePart... Parts>
-requires Savable<State> save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
+    requires Savable<State>
+save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
     return save(std::forward<State>(state), std::move(id), save_options{},
                 std::forward<Parts>(parts)...);
 }
@@ -65,7 +66,7 @@ requires Savable<State> save_report save(State&& state, checkpoint_id id, Parts&
 ///
 /// **Failure**: as @ref save.
 template <class State, class... PartsAndToken>
-requires Savable<State> && detail::parts_then_token<detail::save_part_check, PartsAndToken...>
+    requires Savable<State> && detail::parts_then_token<detail::save_part_check, PartsAndToken...>
 auto async_save(State& state, checkpoint_id id, save_options options, PartsAndToken&&... rest) {
     static_assert(
         detail::all_in_background<PartsAndToken...>,
@@ -89,7 +90,7 @@ auto async_save(State& state, checkpoint_id id, save_options options, PartsAndTo
         std::forward<PartsAndToken>(rest)...);
 }
 template <class State, class... PartsAndToken>
-requires Savable<State> && detail::parts_then_token<detail::save_part_check, PartsAndToken...>
+    requires Savable<State> && detail::parts_then_token<detail::save_part_check, PartsAndToken...>
 auto async_save(State& state, checkpoint_id id, PartsAndToken&&... rest) {
     return async_save(state, std::move(id), save_options{}, std::forward<PartsAndToken>(rest)...);
 }

@@ -33,7 +33,11 @@ struct mdspan {
     using reference = Reference;
     static constexpr std::size_t rank() { return Rank; }
     int extent(std::size_t d) const { return extents.at(d); }
-    int stride(std::size_t d) const requires(Rank > 0) { return strides.at(d); }
+    int stride(std::size_t d) const
+        requires(Rank > 0)
+    {
+        return strides.at(d);
+    }
     T* data_handle() const { return data; }
 
     T* data = nullptr;

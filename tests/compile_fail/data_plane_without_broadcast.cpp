@@ -12,9 +12,7 @@ struct half_a_plane {
 #ifdef BASELINE
     void broadcast(std::span<std::byte>, int, cairn::deadline, cairn::completion<cairn::done_t>) {}
 #endif
-    int plane_id() const {
-        return 0;
-    }
+    int plane_id() const { return 0; }
     void cancel() noexcept {}
 };
 

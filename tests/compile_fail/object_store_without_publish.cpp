@@ -15,20 +15,12 @@ struct half_a_store {
 #ifdef BASELINE
     void publish(std::string_view, cairn::byte_span, std::optional<cairn::object_tag>) {}
 #endif
-    handle open(std::string_view) {
-        return {};
-    }
-    cairn::object_tag tag(std::string_view) {
-        return {};
-    }
-    std::vector<cairn::object_info> list() {
-        return {};
-    }
+    handle open(std::string_view) { return {}; }
+    cairn::object_tag tag(std::string_view) { return {}; }
+    std::vector<cairn::object_info> list() { return {}; }
     void remove(std::string_view) {}
     void sync() {}
-    std::string describe(std::string_view name) {
-        return std::string(name);
-    }
+    std::string describe(std::string_view name) { return std::string(name); }
 };
 
 void use(cairn::ObjectStore auto&) {}

@@ -11,9 +11,7 @@ struct half_a_planner {
         return {std::move(all), {}};
     }
 #ifdef BASELINE
-    cairn::save_plan finish_save_plan(cairn::save_plan p) {
-        return p;
-    }
+    cairn::save_plan finish_save_plan(cairn::save_plan p) { return p; }
 #endif
     cairn::item_data resolve_data(const cairn::write_item&) {
         return static_cast<const cairn::value*>(nullptr);

@@ -15,12 +15,8 @@ struct half_a_writer {
 #ifdef BASELINE
     void finish(const cairn::metadata&, cairn::completion<cairn::commit_result>) {}
 #endif
-    bool committed(const std::string&) {
-        return false;
-    }
-    bool abandon() noexcept {
-        return true;
-    }
+    bool committed(const std::string&) { return false; }
+    bool abandon() noexcept { return true; }
     void sweep(cairn::save_end, cairn::completion<cairn::sweep_result>) {}
 };
 

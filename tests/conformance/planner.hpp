@@ -185,7 +185,7 @@ void plan_a_load(Make& make, const saved_content& s, flat_ranks& all) {
 /// (items fit their data), and the metadata names it all and nothing else.
 /// @param make  Returns a new planner at each call.
 template <class Make>
-requires SavePlanner<decltype(std::declval<Make&>()())>
+    requires SavePlanner<decltype(std::declval<Make&>()())>
 void check_save_planner(Make make) {
     for (int ranks : {1, 3, 9}) {
         BOOST_TEST_CONTEXT("a save of " << ranks << " ranks") {
@@ -206,7 +206,7 @@ void check_save_planner(Make make) {
 /// @param make       Returns a new LoadPlanner at each call.
 /// @param make_save  Returns a new SavePlanner whose names `make`'s planners know.
 template <class Make, class MakeSave>
-requires LoadPlanner<decltype(std::declval<Make&>()())>
+    requires LoadPlanner<decltype(std::declval<Make&>()())>
 void check_load_planner(Make make, MakeSave make_save) {
     detail::flat_ranks source(3, 6);
     auto const saved = detail::plan_a_save(make_save, source);

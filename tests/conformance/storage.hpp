@@ -185,7 +185,7 @@ private:
     }
 
     void abandon_removes_what_its_rank_wrote() {
-        if constexpr (requires(place & p) { p.names(); }) {
+        if constexpr (requires(place& p) { p.names(); }) {
             BOOST_TEST_CONTEXT("abandon") {
                 place p = make_();
                 watcher w;

@@ -162,7 +162,7 @@ struct dlpack_deleter {
 /// state dict as an rvalue, it lives as long as that. `release()` transfers it to a consumer that
 /// calls the deleter.
 template <class M>
-requires detail::DlpackManaged<M>
+    requires detail::DlpackManaged<M>
 using dlpack_owner = std::unique_ptr<M, detail::dlpack_deleter>;
 
 /// `DLTensor`, `DLManagedTensor`, `DLManagedTensorVersioned`, and below pointers to these: dtypes
@@ -173,7 +173,7 @@ using dlpack_owner = std::unique_ptr<M, detail::dlpack_deleter>;
 /// The view throws @ref error: unsupported for other devices, dtypes, lanes and major versions;
 /// invalid_state for null pointers and impossible shapes.
 template <class M>
-requires detail::DlpackTensor<M>
+    requires detail::DlpackTensor<M>
 struct tensor_traits<M> {
     static tensor_view view(M& m) {
         return detail::dlpack_view<std::byte>(detail::dlpack_tensor_of(m));
@@ -186,7 +186,7 @@ struct tensor_traits<M> {
 
 /// A pointer is a window: a const pointer to a mutable tensor can still be loaded into.
 template <class M>
-requires detail::DlpackTensor<std::remove_const_t<M>>
+    requires detail::DlpackTensor<std::remove_const_t<M>>
 struct tensor_traits<M*> {
     static auto view(M* const& m) {
         if (m == nullptr)
@@ -198,7 +198,7 @@ struct tensor_traits<M*> {
 };
 
 template <class M>
-requires detail::DlpackManaged<M>
+    requires detail::DlpackManaged<M>
 struct tensor_traits<std::unique_ptr<M, detail::dlpack_deleter>> {
     static tensor_view view(const dlpack_owner<M>& m) { return tensor_traits<M*>::view(m.get()); }
     static bool writable(const dlpack_owner<M>& m) { return detail::dlpack_writable(*m); }
@@ -214,9 +214,8 @@ struct tensor_traits<std::unique_ptr<M, detail::dlpack_deleter>> {
 /// thread. A const view becomes read-only, which only the versioned type can express. Strides are
 /// always present; data is null if there is no element.
 template <class M, class Byte>
-requires(detail::DlpackVersioned<M> || (detail::DlpackManaged<M> && !std::is_const_v<Byte>))
-    dlpack_owner<M> to_dlpack(const basic_tensor_view<Byte>& view,
-                              std::shared_ptr<const void> owner) {
+    requires(detail::DlpackVersioned<M> || (detail::DlpackManaged<M> && !std::is_const_v<Byte>))
+dlpack_owner<M> to_dlpack(const basic_tensor_view<Byte>& view, std::shared_ptr<const void> owner) {
     struct context {
         M managed{};
         index_vector shape{};

@@ -36,10 +36,9 @@ using eigen_dense = decltype(detail::as_eigen_dense(static_cast<const T*>(nullpt
 /// A dense expression of Eigen whose coefficients lie in memory: `Matrix`, `Array`, `Map`, `Ref`,
 /// and blocks and transposes of them. Not `a + b`, which has no memory.
 template <class T>
-concept EigenDense = std::is_class_v<T> && requires {
-    typename detail::eigen_dense<T>;
-} &&(detail::eigen_dense<T>::Flags& Eigen::DirectAccessBit) != 0 &&
-    Element<typename detail::eigen_dense<T>::Scalar>;
+concept EigenDense = std::is_class_v<T> && requires { typename detail::eigen_dense<T>; } &&
+                     (detail::eigen_dense<T>::Flags & Eigen::DirectAccessBit) != 0 &&
+                     Element<typename detail::eigen_dense<T>::Scalar>;
 
 /// `[rows, cols]`, or `[size]` if either is 1 at compile time (`VectorXf`, `RowVector3d`, and a
 /// column of a matrix), like PyTorch's vectors. The strides express the storage order: a
@@ -50,7 +49,7 @@ concept EigenDense = std::is_class_v<T> && requires {
 /// `Map<const M>` and `Ref<const M>`. The object must not be resized while an operation on it is
 /// outstanding, so it must have its shape before a load.
 template <class T>
-requires EigenDense<T>
+    requires EigenDense<T>
 struct tensor_traits<T> {
     static auto view(T& m) {
         using pointer = decltype(m.data());

@@ -122,7 +122,7 @@ struct model_traits<M> {
 
 /// A holder that `TORCH_MODULE` defines: `torch::nn::Linear`.
 template <class Holder>
-requires std::derived_from<Holder, torch::nn::ModuleHolder<typename Holder::ContainedType>>
+    requires std::derived_from<Holder, torch::nn::ModuleHolder<typename Holder::ContainedType>>
 struct model_traits<Holder> {
     static void visit(Holder& h, auto& v) { model_traits<torch::nn::Module>::visit(*h, v); }
 };

@@ -18,16 +18,12 @@ namespace detail {
 /// An accessor may return values that differ from memory (`std::linalg::scaled`, `conjugated`): if
 /// a type names its `reference`, that must refer to an element in memory.
 template <class T>
-concept ReferencesMemory = !requires {
-    typename T::reference;
-}
-|| std::is_lvalue_reference_v<typename T::reference>;
+concept ReferencesMemory =
+    !requires { typename T::reference; } || std::is_lvalue_reference_v<typename T::reference>;
 
 /// Rank 0, known at compile time: such a mapping has no stride() to call.
 template <class T>
-concept WithoutDimensions = requires {
-    requires std::bool_constant<(T::rank() == 0)>::value;
-};
+concept WithoutDimensions = requires { requires std::bool_constant<(T::rank() == 0)>::value; };
 
 template <class T>
 concept Strided = WithoutDimensions<T> || requires(const T& m, std::size_t d) {
@@ -50,19 +46,19 @@ concept Strided = WithoutDimensions<T> || requires(const T& m, std::size_t d) {
 /// | `T::reference`    | lvalue reference (if it is there)| access reads memory as it is        |
 /// | `m.is_strided()`  | `bool` (optional)                | false: refused                      |
 template <class T>
-concept MdspanLike = std::is_class_v<T> && detail::ReferencesMemory<T> &&
-    requires(const T& m, std::size_t d) {
-    { m.rank() } -> std::convertible_to<std::size_t>;
-    { m.extent(d) } -> std::convertible_to<std::int64_t>;
-    requires detail::Strided<T>;
-    requires std::is_pointer_v<decltype(m.data_handle())>;
-    requires Element<std::remove_cv_t<std::remove_pointer_t<decltype(m.data_handle())>>>;
-};
+concept MdspanLike =
+    std::is_class_v<T> && detail::ReferencesMemory<T> && requires(const T& m, std::size_t d) {
+        { m.rank() } -> std::convertible_to<std::size_t>;
+        { m.extent(d) } -> std::convertible_to<std::int64_t>;
+        requires detail::Strided<T>;
+        requires std::is_pointer_v<decltype(m.data_handle())>;
+        requires Element<std::remove_cv_t<std::remove_pointer_t<decltype(m.data_handle())>>>;
+    };
 
 /// A window, like `std::span`: a const one can still be loaded into; one of const elements can be
 /// saved and is refused as a load target.
 template <class T>
-requires MdspanLike<T>
+    requires MdspanLike<T>
 struct tensor_traits<T> {
 private:
     using element = std::remove_pointer_t<decltype(std::declval<const T&>().data_handle())>;

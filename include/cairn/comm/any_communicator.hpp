@@ -44,9 +44,10 @@ class any_communicator {
 
 public:
     template <class Comm>
-    requires(!std::same_as<std::remove_cvref_t<Comm>, any_communicator> &&
-             !std::is_lvalue_reference_v<Comm> && BackgroundCommunicator<std::remove_cvref_t<Comm>>)
-        any_communicator(Comm&& c)
+        requires(!std::same_as<std::remove_cvref_t<Comm>, any_communicator> &&
+                 !std::is_lvalue_reference_v<Comm> &&
+                 BackgroundCommunicator<std::remove_cvref_t<Comm>>)
+    any_communicator(Comm&& c)
         : c_(std::make_unique<holder<std::remove_cvref_t<Comm>>>(std::forward<Comm>(c))) {}
 
     int rank() const { return c_->rank(); }

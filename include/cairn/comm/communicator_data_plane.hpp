@@ -54,8 +54,9 @@ public:
     void broadcast(std::span<std::byte> bytes, int root, deadline d, completion<done_t> done) {
         detail::broadcast_in_pieces({comm_, &comm_->erased}, bytes, root, d, std::move(done));
     }
-    void duplicate(deadline d,
-                   completion<communicator_data_plane> done) requires BackgroundCommunicator<Comm> {
+    void duplicate(deadline d, completion<communicator_data_plane> done)
+        requires BackgroundCommunicator<Comm>
+    {
         auto const to = std::make_shared<completion<communicator_data_plane>>(std::move(done));
         comm_->comm->duplicate(
             d, completion<Comm>([to, id = plane_id_](std::exception_ptr e, std::optional<Comm> c) {

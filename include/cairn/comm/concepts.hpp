@@ -56,20 +56,19 @@ using message = std::vector<std::byte>;
 /// **Models**: `solo`, `thread_group::member`, `tcp_group`, `mpi_group`, `any_communicator`.
 /// **Archetype**: `archetype::communicator`.
 template <class C>
-concept Communicator = std::movable<C> &&
-    requires(C& c, const C& k, message m, std::vector<message> ms, deadline d,
-             std::shared_ptr<const activity> a, completion<message> one,
-             completion<std::vector<message>> all) {
-    { k.rank() } -> std::same_as<int>;
-    { k.size() } -> std::same_as<int>;
-    { c.gather(std::move(m), 0, d, std::move(all)) } -> std::same_as<void>;
-    { c.scatter(std::move(ms), 0, d, std::move(one)) } -> std::same_as<void>;
-    { c.broadcast(std::move(m), 0, d, std::move(one)) } -> std::same_as<void>;
-    { c.all_gather(std::move(m), d, std::move(all)) } -> std::same_as<void>;
-    { c.share(std::move(a)) } -> std::same_as<void>;
-    { c.cancel() }
-    noexcept->std::same_as<void>;
-};
+concept Communicator =
+    std::movable<C> && requires(C& c, const C& k, message m, std::vector<message> ms, deadline d,
+                                std::shared_ptr<const activity> a, completion<message> one,
+                                completion<std::vector<message>> all) {
+        { k.rank() } -> std::same_as<int>;
+        { k.size() } -> std::same_as<int>;
+        { c.gather(std::move(m), 0, d, std::move(all)) } -> std::same_as<void>;
+        { c.scatter(std::move(ms), 0, d, std::move(one)) } -> std::same_as<void>;
+        { c.broadcast(std::move(m), 0, d, std::move(one)) } -> std::same_as<void>;
+        { c.all_gather(std::move(m), d, std::move(all)) } -> std::same_as<void>;
+        { c.share(std::move(a)) } -> std::same_as<void>;
+        { c.cancel() } noexcept -> std::same_as<void>;
+    };
 
 /// A `Communicator` whose exchanges may run in the background, alongside the rest of the program,
 /// and which can be duplicated; required by `async_save` and `async_load`.

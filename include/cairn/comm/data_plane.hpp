@@ -48,14 +48,13 @@ namespace cairn {
 template <class P>
 concept DataPlane =
     std::movable<P> && !Communicator<P> &&
-    requires(P & p, const P& k, std::span<std::byte> bytes, deadline d, completion<done_t> done) {
-    { k.rank() } -> std::same_as<int>;
-    { k.size() } -> std::same_as<int>;
-    { k.plane_id() } -> std::same_as<int>;
-    { p.broadcast(bytes, 0, d, std::move(done)) } -> std::same_as<void>;
-    { p.cancel() }
-    noexcept->std::same_as<void>;
-};
+    requires(P& p, const P& k, std::span<std::byte> bytes, deadline d, completion<done_t> done) {
+        { k.rank() } -> std::same_as<int>;
+        { k.size() } -> std::same_as<int>;
+        { k.plane_id() } -> std::same_as<int>;
+        { p.broadcast(bytes, 0, d, std::move(done)) } -> std::same_as<void>;
+        { p.cancel() } noexcept -> std::same_as<void>;
+    };
 
 /// A `DataPlane` whose broadcasts may run in the background, alongside the rest of the program;
 /// required by `async_load`.

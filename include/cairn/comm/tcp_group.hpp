@@ -54,8 +54,8 @@ public:
     ///                   it. With one rank it is not called.
     /// @throws as above; on every rank if rank 0 cannot listen; what `broadcast` throws
     template <class Broadcast>
-    requires std::invocable < Broadcast&, std::span<std::byte>,
-    int > tcp_group(int rank, int size, Broadcast&& broadcast, const tcp_options& o = {})
+        requires std::invocable<Broadcast&, std::span<std::byte>, int>
+    tcp_group(int rank, int size, Broadcast&& broadcast, const tcp_options& o = {})
         : tcp_group(over([&](std::span<std::byte> bytes, int root) { broadcast(bytes, root); },
                          rank, size, o)) {}
 

@@ -102,8 +102,7 @@ auto with_token_last(F&& f, Args&&... args) {
     return [&]<std::size_t... Index>(std::index_sequence<Index...>) {
         return std::forward<F>(f)(std::get<sizeof...(Args) - 1>(std::move(all)),
                                   std::get<Index>(std::move(all))...);
-    }
-    (std::make_index_sequence<sizeof...(Args) - 1>());
+    }(std::make_index_sequence<sizeof...(Args) - 1>());
 }
 
 template <class Check, class Tuple, std::size_t... Index>

@@ -52,8 +52,8 @@ template <class T, class... Parts>
 inline constexpr bool has_type = (false || ... || std::is_same_v<T, std::remove_cvref_t<Parts>>);
 
 template <class Tag, class... Parts>
-inline constexpr std::size_t count_of = (std::size_t{0} + ... +
-                                         (Tag::template is<std::remove_cvref_t<Parts>> ? 1 : 0));
+inline constexpr std::size_t count_of =
+    (std::size_t{0} + ... + (Tag::template is<std::remove_cvref_t<Parts>> ? 1 : 0));
 
 template <class Tag, class... Parts>
 constexpr std::size_t index_of() {

@@ -15,8 +15,8 @@ namespace cairn {
 /// A part of a load besides its state; parts may be passed in any order.
 template <class T>
 concept LoadPart = Communicator<std::remove_cvref_t<T>> || LoadPlanner<std::remove_cvref_t<T>> ||
-    StorageReader<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>> ||
-    DataPlane<std::remove_cvref_t<T>>;
+                   StorageReader<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>> ||
+                   DataPlane<std::remove_cvref_t<T>>;
 
 }  // namespace cairn
 

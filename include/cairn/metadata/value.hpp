@@ -53,7 +53,8 @@ public:
     value(std::nullptr_t) : value() {}
     value(std::same_as<bool> auto b) : value(scalar(), b) {}
     template <std::integral Integer>
-    requires(!std::same_as<Integer, bool>) value(Integer i)
+        requires(!std::same_as<Integer, bool>)
+    value(Integer i)
         : value(scalar(),
                 static_cast<
                     std::conditional_t<std::unsigned_integral<Integer> && sizeof(Integer) == 8,

@@ -34,8 +34,8 @@ CAIRN_DECL std::vector<std::pair<std::string, host_tensor>> gather_whole(
 /// @return The whole on every rank, or at `options.root` and an empty tensor elsewhere.
 /// @throws error on all ranks if the shards contradict each other or do not cover the whole.
 template <class T, Communicator Comm>
-requires(Tensor<T> || Sharded<T>) host_tensor
-    full_tensor(T&& t, Comm& comm, const gather_options& options = {}) {
+    requires(Tensor<T> || Sharded<T>)
+host_tensor full_tensor(T&& t, Comm& comm, const gather_options& options = {}) {
     std::shared_ptr<tensor_leaf> leaf;
     detail::communicator_ref ranks(comm);
     auto whole = detail::gather_whole(

@@ -44,8 +44,9 @@ CAIRN_DECL state_dict optimizer_dict(const std::vector<optimizer_group>& groups,
 ///
 /// @param comm  For full_state_dict; all ranks call it.
 template <Model M, class Comm = solo>
-requires Communicator<std::remove_cvref_t<Comm>> state_dict
-get_model_state_dict(M& model, const state_dict_options& options = {}, Comm&& comm = Comm()) {
+    requires Communicator<std::remove_cvref_t<Comm>>
+state_dict get_model_state_dict(M& model, const state_dict_options& options = {},
+                                Comm&& comm = Comm()) {
     auto const make = [&] {
         return detail::model_dict(detail::select(tensors_of(model, options.names), options));
     };
@@ -62,9 +63,9 @@ get_model_state_dict(M& model, const state_dict_options& options = {}, Comm&& co
 ///
 /// @param optimizers  One, or several: `std::tie(a, b)` or a range.
 template <Model M, class O, class Comm = solo>
-requires(detail::is_optimizers<O>&& Communicator<std::remove_cvref_t<Comm>>) state_dict
-    get_optimizer_state_dict(M& model, O&& optimizers, const state_dict_options& options = {},
-                             Comm&& comm = Comm()) {
+    requires(detail::is_optimizers<O> && Communicator<std::remove_cvref_t<Comm>>)
+state_dict get_optimizer_state_dict(M& model, O&& optimizers,
+                                    const state_dict_options& options = {}, Comm&& comm = Comm()) {
     auto const make = [&] {
         auto const all = tensors_of(model, options.names);
         auto const groups = detail::groups_of(optimizers, all);
@@ -81,10 +82,10 @@ requires(detail::is_optimizers<O>&& Communicator<std::remove_cvref_t<Comm>>) sta
 ///     cairn::state_dict all{{"model", model_state}, {"optimizer", optim_state}};
 ///     cairn::save(all, "ckpt", ranks);
 template <Model M, class O, class Comm = solo>
-requires(detail::is_optimizers<O>&& Communicator<std::remove_cvref_t<Comm>>)
-    std::pair<state_dict, state_dict> get_state_dict(M& model, O&& optimizers,
-                                                     const state_dict_options& options = {},
-                                                     Comm&& comm = Comm()) {
+    requires(detail::is_optimizers<O> && Communicator<std::remove_cvref_t<Comm>>)
+std::pair<state_dict, state_dict> get_state_dict(M& model, O&& optimizers,
+                                                 const state_dict_options& options = {},
+                                                 Comm&& comm = Comm()) {
     auto m = get_model_state_dict(model, options, comm);
     auto o = get_optimizer_state_dict(model, optimizers, options, comm);
     return {std::move(m), std::move(o)};

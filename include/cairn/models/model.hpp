@@ -52,23 +52,25 @@ public:
     /// the state; an rvalue, e.g. a view, is moved in. A tensor may be added under several names.
     /// @param trainable  False: frozen, PyTorch's `requires_grad = False`.
     template <class T>
-    requires(Tensor<T> || Sharded<T>) void parameter(std::string_view name, T&& t,
-                                                     bool trainable = true) {
+        requires(Tensor<T> || Sharded<T>)
+    void parameter(std::string_view name, T&& t, bool trainable = true) {
         add(name, std::forward<T>(t), false, trainable);
     }
     /// Adds persistent state that is not a parameter: running means, masks.
     template <class T>
-    requires(Tensor<T> || Sharded<T>) void buffer(std::string_view name, T&& t) {
+        requires(Tensor<T> || Sharded<T>)
+    void buffer(std::string_view name, T&& t) {
         add(name, std::forward<T>(t), true, false);
     }
     /// Overload for a pointer; null: this module has none (a layer without a bias).
     template <class T>
-    requires(Tensor<T> || Sharded<T>) void parameter(std::string_view name, T* t,
-                                                     bool trainable = true) {
+        requires(Tensor<T> || Sharded<T>)
+    void parameter(std::string_view name, T* t, bool trainable = true) {
         if (t != nullptr) parameter(name, *t, trainable);
     }
     template <class T>
-    requires(Tensor<T> || Sharded<T>) void buffer(std::string_view name, T* t) {
+        requires(Tensor<T> || Sharded<T>)
+    void buffer(std::string_view name, T* t) {
         if (t != nullptr) buffer(name, *t);
     }
     /// Names a parameter, buffer or module that another rank holds (another pipeline stage): keys
@@ -142,7 +144,8 @@ concept Model = requires(std::remove_reference_t<M>& m, model_visitor& v) {
 
 /// A container of named tensors is a model: `std::map<std::string, tensor>`, a vector of pairs.
 template <class M>
-requires(detail::NamedRange<M> && !std::same_as<M, state_dict>) struct model_traits<M> {
+    requires(detail::NamedRange<M> && !std::same_as<M, state_dict>)
+struct model_traits<M> {
     static void visit(auto& m, auto& v) {
         for (auto& [name, t] : m) v.parameter(name, t);
     }

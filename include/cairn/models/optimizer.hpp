@@ -76,7 +76,8 @@ public:
     /// @param state  The optimizer's state for it, by PyTorch's names: memory that stays in place,
     ///               and numbers kept in another type as @ref converted.
     template <class T>
-    requires(Tensor<T> || Sharded<T>) void parameter(T&& t, state_dict state = {}) {
+        requires(Tensor<T> || Sharded<T>)
+    void parameter(T&& t, state_dict state = {}) {
         auto const leaf = detail::make_leaf(view_of(t));
         add({{}, detail::identity_of(std::forward<T>(t), *leaf), std::move(state), {}});
     }
@@ -174,9 +175,7 @@ inline constexpr bool is_optimizers = [] {
     else if constexpr (requires { std::tuple_size<std::remove_cvref_t<O>>::value; })
         return true;
     else
-        return requires(O & o) {
-            requires Optimizer<decltype(*std::begin(o))>;
-        };
+        return requires(O& o) { requires Optimizer<decltype(*std::begin(o))>; };
 }();
 
 /// Returns the groups that a visitor has collected, their parameters named by the model.

@@ -52,7 +52,7 @@ visit_function visit_of_optimizers(M& model, O& optimizers, const state_dict_opt
 ///         shape_mismatch, dtype_mismatch, invalid_state for a tied weight whose two contents
 ///         differ.
 template <Model M, class Comm = solo>
-requires Communicator<std::remove_cvref_t<Comm>>
+    requires Communicator<std::remove_cvref_t<Comm>>
 void set_model_state_dict(M& model, const state_dict& given, const state_dict_options& options = {},
                           Comm&& comm = Comm()) {
     detail::communicator_ref ranks(comm);
@@ -67,11 +67,9 @@ void set_model_state_dict(M& model, const state_dict& given, const state_dict_op
 /// @throws error before anything is changed: as for @ref set_model_state_dict; invalid_state for
 ///         groups that do not match.
 template <Model M, class O, class Comm = solo>
-requires(detail::is_optimizers<O>&& Communicator<std::remove_cvref_t<
-             Comm>>) void set_optimizer_state_dict(M& model, O&& optimizers,
-                                                   const state_dict& given,
-                                                   const state_dict_options& options = {},
-                                                   Comm&& comm = Comm()) {
+    requires(detail::is_optimizers<O> && Communicator<std::remove_cvref_t<Comm>>)
+void set_optimizer_state_dict(M& model, O&& optimizers, const state_dict& given,
+                              const state_dict_options& options = {}, Comm&& comm = Comm()) {
     detail::communicator_ref ranks(comm);
     detail::set_state(
         {{&given, detail::visit_of_optimizers(model, optimizers, options), "optimizers"}}, options,
@@ -80,9 +78,10 @@ requires(detail::is_optimizers<O>&& Communicator<std::remove_cvref_t<
 
 /// Sets a model and its optimizers, or neither if one is refused; DCP's `set_state_dict`.
 template <Model M, class O, class Comm = solo>
-requires(detail::is_optimizers<O>&& Communicator<std::remove_cvref_t<Comm>>) void set_state_dict(
-    M& model, O&& optimizers, const state_dict& model_state, const state_dict& optim_state,
-    const state_dict_options& options = {}, Comm&& comm = Comm()) {
+    requires(detail::is_optimizers<O> && Communicator<std::remove_cvref_t<Comm>>)
+void set_state_dict(M& model, O&& optimizers, const state_dict& model_state,
+                    const state_dict& optim_state, const state_dict_options& options = {},
+                    Comm&& comm = Comm()) {
     detail::communicator_ref ranks(comm);
     detail::set_state(
         {{&model_state, detail::visit_of_model(model, options), "model"},

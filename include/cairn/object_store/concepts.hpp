@@ -74,9 +74,9 @@ struct object_info {
 /// Not guaranteed: directories, partial overwrite, append.
 /// **Models**: `file_store`, `memory_store`. **Archetype**: `archetype::object_store`.
 template <class S>
-concept ObjectStore = std::movable<S> &&
-    requires(S& s, std::string_view name, byte_span bytes, std::span<std::byte> into,
-             std::uint64_t n, std::optional<object_tag> match) {
+concept ObjectStore = std::movable<S> && requires(S& s, std::string_view name, byte_span bytes,
+                                                  std::span<std::byte> into, std::uint64_t n,
+                                                  std::optional<object_tag> match) {
     { s.create(name, n).write(n, bytes) } -> std::same_as<void>;
     { s.create(name, n).finish(true) } -> std::same_as<void>;
     { s.publish(name, bytes, match) } -> std::same_as<void>;
@@ -93,8 +93,8 @@ concept ObjectStore = std::movable<S> &&
 /// size, durable)`. With `durable`, or without the argument, it may start early to make the bytes
 /// durable, so that `finish(true)` does not take as long as all writes together.
 template <class S>
-concept WriteBackStore = ObjectStore<S> &&
-    requires(S& s, std::string_view name, std::uint64_t n, byte_span bytes, bool durable) {
+concept WriteBackStore = ObjectStore<S> && requires(S& s, std::string_view name, std::uint64_t n,
+                                                    byte_span bytes, bool durable) {
     { s.create(name, n, durable).write(n, bytes) } -> std::same_as<void>;
 };
 

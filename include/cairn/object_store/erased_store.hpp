@@ -114,9 +114,8 @@ public:
     // The order matters: this constructor is also considered when the store is checked to be
     // movable.
     template <class Store>
-    requires(!std::same_as<Store, erased_store> &&
-             ObjectStore<Store>) explicit erased_store(Store s)
-        : s_(std::make_shared<store_of<Store>>(std::move(s))) {}
+        requires(!std::same_as<Store, erased_store> && ObjectStore<Store>)
+    explicit erased_store(Store s) : s_(std::make_shared<store_of<Store>>(std::move(s))) {}
 
     /// Erases a store that the caller keeps: by copy if copies share the place, otherwise by
     /// reference.

@@ -32,8 +32,9 @@ public:
     auto create(std::string_view name, std::uint64_t size) {
         return base_->create(full(name), size);
     }
-    auto create(std::string_view name, std::uint64_t size,
-                bool durable) requires WriteBackStore<Store> {
+    auto create(std::string_view name, std::uint64_t size, bool durable)
+        requires WriteBackStore<Store>
+    {
         return base_->create(full(name), size, durable);
     }
     void publish(std::string_view name, byte_span b, std::optional<object_tag> match) {

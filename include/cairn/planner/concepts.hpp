@@ -38,17 +38,17 @@ namespace cairn {
 ///
 /// **Models**: `default_planner`. **Archetype**: `archetype::save_planner`.
 template <class P>
-concept SavePlanner = std::movable<P> &&
-    requires(P& p, const flat_state& state, std::vector<save_plan> all, save_plan plan,
-             const write_item& item) {
-    { p.set_up_save(state, 0, true) } -> std::same_as<void>;
-    { p.create_local_save_plan() } -> std::same_as<save_plan>;
-    {
-        p.create_global_save_plan(std::move(all))
+concept SavePlanner =
+    std::movable<P> && requires(P& p, const flat_state& state, std::vector<save_plan> all,
+                                save_plan plan, const write_item& item) {
+        { p.set_up_save(state, 0, true) } -> std::same_as<void>;
+        { p.create_local_save_plan() } -> std::same_as<save_plan>;
+        {
+            p.create_global_save_plan(std::move(all))
         } -> std::same_as<std::pair<std::vector<save_plan>, metadata>>;
-    { p.finish_save_plan(std::move(plan)) } -> std::same_as<save_plan>;
-    { p.resolve_data(item) } -> std::same_as<item_data>;
-};
+        { p.finish_save_plan(std::move(plan)) } -> std::same_as<save_plan>;
+        { p.resolve_data(item) } -> std::same_as<item_data>;
+    };
 
 /// Decides which rank reads what. The protocol is DCP's `LoadPlanner`.
 ///
@@ -78,18 +78,19 @@ concept SavePlanner = std::movable<P> &&
 ///
 /// **Models**: `default_planner`. **Archetype**: `archetype::load_planner`.
 template <class P>
-concept LoadPlanner = std::movable<P> &&
+concept LoadPlanner =
+    std::movable<P> &&
     requires(P& p, flat_state& state, const metadata& m, std::vector<load_plan> all, load_plan plan,
              const read_item& item, tensor_view view, value v) {
-    { p.set_up_load(state, m, 0, true) } -> std::same_as<void>;
-    { p.create_local_load_plan() } -> std::same_as<load_plan>;
-    { p.create_global_load_plan(std::move(all)) } -> std::same_as<std::vector<load_plan>>;
-    { p.finish_load_plan(std::move(plan)) } -> std::same_as<load_plan>;
-    { p.resolve_tensor(item) } -> std::same_as<tensor_view>;
-    { p.commit_tensor(item, view) } -> std::same_as<void>;
-    { p.load_value(item, std::move(v)) } -> std::same_as<void>;
-    { p.finish_load() } -> std::same_as<load_report>;
-};
+        { p.set_up_load(state, m, 0, true) } -> std::same_as<void>;
+        { p.create_local_load_plan() } -> std::same_as<load_plan>;
+        { p.create_global_load_plan(std::move(all)) } -> std::same_as<std::vector<load_plan>>;
+        { p.finish_load_plan(std::move(plan)) } -> std::same_as<load_plan>;
+        { p.resolve_tensor(item) } -> std::same_as<tensor_view>;
+        { p.commit_tensor(item, view) } -> std::same_as<void>;
+        { p.load_value(item, std::move(v)) } -> std::same_as<void>;
+        { p.finish_load() } -> std::same_as<load_report>;
+    };
 
 /// A LoadPlanner that can check whether a value fits before anything is changed.
 ///
@@ -103,10 +104,10 @@ concept LoadPlanner = std::movable<P> &&
 ///
 /// **Models**: `default_planner`.
 template <class P>
-concept CheckingLoadPlanner = LoadPlanner<P> &&
-    requires(P& p, const read_item& item, const value& v) {
-    { p.check_value(item, v) } -> std::same_as<void>;
-};
+concept CheckingLoadPlanner =
+    LoadPlanner<P> && requires(P& p, const read_item& item, const value& v) {
+        { p.check_value(item, v) } -> std::same_as<void>;
+    };
 
 /// A planner for both directions.
 template <class P>

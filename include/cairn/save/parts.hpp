@@ -14,7 +14,7 @@ namespace cairn {
 /// A part of a save besides its state; parts may be passed in any order.
 template <class T>
 concept SavePart = Communicator<std::remove_cvref_t<T>> || SavePlanner<std::remove_cvref_t<T>> ||
-    StorageWriter<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>>;
+                   StorageWriter<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>>;
 
 }  // namespace cairn
 

@@ -25,7 +25,7 @@ struct noted_scalar {
     scalars_found* found;
 
     template <class S>
-    requires std::is_scalar_v<S>
+        requires std::is_scalar_v<S>
     constexpr operator S() const {
         found->bytes += sizeof(S);
         if (!std::is_arithmetic_v<S> && !std::is_enum_v<S>) found->pointers = true;
@@ -35,9 +35,7 @@ struct noted_scalar {
 
 template <class T, std::size_t... Is>
 constexpr bool takes_scalars(std::index_sequence<Is...>) {
-    return requires {
-        T{noted_scalar{(static_cast<void>(Is), nullptr)}...};
-    };
+    return requires { T{noted_scalar{(static_cast<void>(Is), nullptr)}...}; };
 }
 
 inline constexpr std::size_t most_scalars = 4096;
@@ -111,7 +109,9 @@ struct bytes_reference {
 
     value get() const { return detail::value_of_bytes(object, sizeof(T)); }
     /// @throws error errc::kind_mismatch, or errc::shape_mismatch for a different number of bytes
-    void set(const value& v) const requires(!std::is_const_v<T>) {
+    void set(const value& v) const
+        requires(!std::is_const_v<T>)
+    {
         detail::set_bytes(object, sizeof(T), v);
     }
 };

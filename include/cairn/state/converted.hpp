@@ -142,7 +142,8 @@ struct tensor_traits<converted_number<Shown>> {
 /// @tparam Shown  The element type in checkpoints.
 /// @param kept    Must outlive the use of the state. A const number can only be saved.
 template <Element Shown, detail::Arithmetic Kept>
-requires detail::Arithmetic<Shown> converted_number<Shown> converted(Kept& kept) {
+    requires detail::Arithmetic<Shown>
+converted_number<Shown> converted(Kept& kept) {
     using plain = std::remove_const_t<Kept>;
     conversion how;
     how.number = std::addressof(kept);
@@ -171,8 +172,8 @@ void converted(const Kept&&) = delete;
 ///             changes nothing, if it does not fit. Called with the old value to undo the change
 ///             when something else fails.
 template <Element Shown, std::invocable<> Get, std::invocable<Shown> Set>
-requires std::convertible_to<std::invoke_result_t<Get&>, Shown> converted_number<Shown> converted(
-    Get get, Set set) {
+    requires std::convertible_to<std::invoke_result_t<Get&>, Shown>
+converted_number<Shown> converted(Get get, Set set) {
     conversion how;
     how.get = [get](std::byte* to) mutable {
         Shown const shown = get();

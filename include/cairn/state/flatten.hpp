@@ -39,7 +39,8 @@ CAIRN_DECL flattened flatten(state_dict& d);
 CAIRN_DECL flattened flatten(const state_dict& d);
 /// Returns the leaves of a Stateful, whose `state_dict()` is called once.
 template <Stateful S>
-requires(!std::same_as<std::remove_cvref_t<S>, state_dict>) flattened flatten(S& s) {
+    requires(!std::same_as<std::remove_cvref_t<S>, state_dict>)
+flattened flatten(S& s) {
     flattened f;
     f.keep.push_back(s.state_dict());
     state_dict const d = f.keep.back();

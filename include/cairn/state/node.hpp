@@ -54,9 +54,7 @@ concept NamedRange = requires(R& r) {
 template <class T>
 concept StateElement = Tensor<T> || Sharded<T> || std::same_as<std::remove_cvref_t<T>, state_dict>;
 template <class R>
-concept ElementRange = requires(R& r) {
-    requires StateElement<decltype(*std::begin(r))>;
-};
+concept ElementRange = requires(R& r) { requires StateElement<decltype(*std::begin(r))>; };
 
 template <class T>
 inline constexpr bool is_reference_wrapper = false;
@@ -93,8 +91,8 @@ public:
     node& operator=(node&& other) noexcept;
     ~node();
     template <class T>
-    requires(!std::same_as<std::remove_cvref_t<T>, node>) node(T&& t)
-        : node(make(std::forward<T>(t))) {
+        requires(!std::same_as<std::remove_cvref_t<T>, node>)
+    node(T&& t) : node(make(std::forward<T>(t))) {
         static_assert(
             !detail::AmbiguousScalar<T>,
             "cairn: a mutable scalar says how it is meant: std::ref(x) to be loaded into, "

@@ -100,23 +100,23 @@ enum class save_end {
 /// them.
 /// **Models**: `torch_writer` over any ObjectStore. **Archetype**: `archetype::storage_writer`.
 template <class W>
-concept StorageWriter = std::movable<W> &&
+concept StorageWriter =
+    std::movable<W> &&
     requires(W& w, const checkpoint_id& id, const storage_setup& s, save_plan plan,
              std::vector<save_plan> plans, const std::span<const item_data>& data,
              completion<write_results> wrote, const metadata& m,
              completion<commit_result> committed, const std::string& save_id,
              completion<sweep_result> swept) {
-    { w.reset(id) } -> std::same_as<void>;
-    { w.set_up_writer(s) } -> std::same_as<void>;
-    { w.prepare_local_save_plan(std::move(plan)) } -> std::same_as<save_plan>;
-    { w.prepare_global_save_plan(std::move(plans)) } -> std::same_as<std::vector<save_plan>>;
-    { w.write_data(std::as_const(plan), data, std::move(wrote)) } -> std::same_as<void>;
-    { w.finish(m, std::move(committed)) } -> std::same_as<void>;
-    { w.committed(save_id) } -> std::same_as<bool>;
-    { w.abandon() }
-    noexcept->std::same_as<bool>;
-    { w.sweep(save_end::committed, std::move(swept)) } -> std::same_as<void>;
-};
+        { w.reset(id) } -> std::same_as<void>;
+        { w.set_up_writer(s) } -> std::same_as<void>;
+        { w.prepare_local_save_plan(std::move(plan)) } -> std::same_as<save_plan>;
+        { w.prepare_global_save_plan(std::move(plans)) } -> std::same_as<std::vector<save_plan>>;
+        { w.write_data(std::as_const(plan), data, std::move(wrote)) } -> std::same_as<void>;
+        { w.finish(m, std::move(committed)) } -> std::same_as<void>;
+        { w.committed(save_id) } -> std::same_as<bool>;
+        { w.abandon() } noexcept -> std::same_as<bool>;
+        { w.sweep(save_end::committed, std::move(swept)) } -> std::same_as<void>;
+    };
 
 /// Receives the items that a reader has fetched. Plain callables over the planner, so that a reader
 /// can be compiled separately in a .cpp file.
@@ -157,17 +157,17 @@ struct read_target {
 ///
 /// **Models**: `torch_reader` over any ObjectStore. **Archetype**: `archetype::storage_reader`.
 template <class R>
-concept StorageReader = std::movable<R> &&
-    requires(R& r, const checkpoint_id& id, const storage_setup& s, const metadata& m,
-             load_plan plan, std::vector<load_plan> plans, const read_target& target,
-             completion<read_result> done) {
-    { r.reset(id) } -> std::same_as<void>;
-    { r.read_metadata() } -> std::same_as<metadata>;
-    { r.set_up_reader(m, s) } -> std::same_as<void>;
-    { r.prepare_local_load_plan(std::move(plan)) } -> std::same_as<load_plan>;
-    { r.prepare_global_load_plan(std::move(plans)) } -> std::same_as<std::vector<load_plan>>;
-    { r.read_data(std::as_const(plan), target, std::move(done)) } -> std::same_as<void>;
-};
+concept StorageReader =
+    std::movable<R> && requires(R& r, const checkpoint_id& id, const storage_setup& s,
+                                const metadata& m, load_plan plan, std::vector<load_plan> plans,
+                                const read_target& target, completion<read_result> done) {
+        { r.reset(id) } -> std::same_as<void>;
+        { r.read_metadata() } -> std::same_as<metadata>;
+        { r.set_up_reader(m, s) } -> std::same_as<void>;
+        { r.prepare_local_load_plan(std::move(plan)) } -> std::same_as<load_plan>;
+        { r.prepare_global_load_plan(std::move(plans)) } -> std::same_as<std::vector<load_plan>>;
+        { r.read_data(std::as_const(plan), target, std::move(done)) } -> std::same_as<void>;
+    };
 
 }  // namespace cairn
 

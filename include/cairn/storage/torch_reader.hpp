@@ -21,9 +21,8 @@ namespace cairn {
 class torch_reader {
 public:
     template <class Store>
-    requires(!std::derived_from<Store, torch_reader> &&
-             ObjectStore<Store>) explicit torch_reader(Store store,
-                                                       torch_reader_options options = {})
+        requires(!std::derived_from<Store, torch_reader> && ObjectStore<Store>)
+    explicit torch_reader(Store store, torch_reader_options options = {})
         : torch_reader(detail::erased_store(std::move(store)), options) {}
     CAIRN_DECL explicit torch_reader(detail::erased_store store, torch_reader_options options = {});
     CAIRN_DECL torch_reader(torch_reader&&) noexcept;

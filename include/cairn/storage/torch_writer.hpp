@@ -26,9 +26,8 @@ namespace cairn {
 class torch_writer {
 public:
     template <class Store>
-    requires(!std::derived_from<Store, torch_writer> &&
-             ObjectStore<Store>) explicit torch_writer(Store store,
-                                                       torch_writer_options options = {})
+        requires(!std::derived_from<Store, torch_writer> && ObjectStore<Store>)
+    explicit torch_writer(Store store, torch_writer_options options = {})
         : torch_writer(detail::erased_store(std::move(store)), std::move(options)) {}
     CAIRN_DECL explicit torch_writer(detail::erased_store store, torch_writer_options options = {});
     CAIRN_DECL torch_writer(torch_writer&&) noexcept;

@@ -19,8 +19,7 @@ namespace cairn {
 template <class T>
 concept Element = requires {
     { dtype_of_impl<T>::value } -> std::convertible_to<dtype>;
-}
-&&sizeof(T) == size_of(dtype_of_impl<T>::value);
+} && sizeof(T) == size_of(dtype_of_impl<T>::value);
 
 namespace detail {
 inline index_vector one_dimension(std::size_t n) {
@@ -31,7 +30,8 @@ inline index_vector one_dimension(std::size_t n) {
 /// `[n]`. Not `std::vector<bool>`, which has no addressable elements. The vector must not
 /// reallocate while an operation on it is outstanding.
 template <class T, class Allocator>
-requires(Element<T> && !std::same_as<T, bool>) struct tensor_traits<std::vector<T, Allocator>> {
+    requires(Element<T> && !std::same_as<T, bool>)
+struct tensor_traits<std::vector<T, Allocator>> {
     static tensor_view view(std::vector<T, Allocator>& v) {
         return {dtype_of<T>, detail::one_dimension(v.size()), v.data()};
     }
@@ -42,7 +42,7 @@ requires(Element<T> && !std::same_as<T, bool>) struct tensor_traits<std::vector<
 
 /// `[N]`
 template <class T, std::size_t N>
-requires Element<T>
+    requires Element<T>
 struct tensor_traits<std::array<T, N>> {
     static tensor_view view(std::array<T, N>& a) {
         return {dtype_of<T>, detail::one_dimension(N), a.data()};
@@ -55,7 +55,7 @@ struct tensor_traits<std::array<T, N>> {
 /// `[n]`. A span is a window: a const span can still be loaded into; a span of const elements is
 /// read-only.
 template <class T, std::size_t Extent>
-requires Element<std::remove_const_t<T>>
+    requires Element<std::remove_const_t<T>>
 struct tensor_traits<std::span<T, Extent>> {
     static auto view(const std::span<T, Extent>& s) {
         using window = std::conditional_t<std::is_const_v<T>, const_tensor_view, tensor_view>;

@@ -58,7 +58,7 @@ struct tensor_traits<host_tensor> {
 /// Returns a view of a scalar as a 0-d tensor, the form in which PyTorch keeps an optimizer's
 /// `step`. The scalar must outlive the tensor; for one kept in another type use @ref converted.
 template <class T>
-requires Element<std::remove_const_t<T>>
+    requires Element<std::remove_const_t<T>>
 auto scalar_tensor(T& x) {
     using window = std::conditional_t<std::is_const_v<T>, const_tensor_view, tensor_view>;
     return window(dtype_of<std::remove_const_t<T>>, index_vector{}, std::addressof(x));

@@ -37,10 +37,12 @@ public:
     index_vector(std::initializer_list<std::int64_t> v) : base(v.begin(), v.end()) {}
     index_vector(std::size_t rank, std::int64_t each) : base(rank, each) {}
     template <class R>
-    requires(!std::derived_from<std::remove_cvref_t<R>, base> && requires(const R& r) {
-        { *std::begin(r) } -> std::convertible_to<std::int64_t>;
-        std::end(r);
-    }) index_vector(const R& r) {
+        requires(!std::derived_from<std::remove_cvref_t<R>, base> &&
+                 requires(const R& r) {
+                     { *std::begin(r) } -> std::convertible_to<std::int64_t>;
+                     std::end(r);
+                 })
+    index_vector(const R& r) {
         for (auto const& v : r) push_back(static_cast<std::int64_t>(v));
     }
 

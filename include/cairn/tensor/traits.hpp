@@ -49,8 +49,7 @@ struct tensor_traits<basic_tensor_view<Byte>> {
 template <class T>
 concept Tensor = requires(const std::remove_cvref_t<T>& c) {
     { tensor_traits<std::remove_cvref_t<T>>::view(c) } -> std::convertible_to<const_tensor_view>;
-}
-|| requires(std::remove_cvref_t<T>& t) {
+} || requires(std::remove_cvref_t<T>& t) {
     { tensor_traits<std::remove_cvref_t<T>>::view(t) } -> std::convertible_to<const_tensor_view>;
 };
 
@@ -79,9 +78,9 @@ struct shard {
         : region(std::move(w)), view(v), target(v.data), writable(true) {}
     shard(box w, const const_tensor_view& v) : region(std::move(w)), view(v) {}
     template <class T>
-    requires(Tensor<T> && !std::derived_from<std::remove_cvref_t<T>, tensor_view> &&
-             !std::derived_from<std::remove_cvref_t<T>, const_tensor_view>) shard(box w, T&& t)
-        : shard(std::move(w), tensor_traits<std::remove_cvref_t<T>>::view(t)) {
+        requires(Tensor<T> && !std::derived_from<std::remove_cvref_t<T>, tensor_view> &&
+                 !std::derived_from<std::remove_cvref_t<T>, const_tensor_view>)
+    shard(box w, T&& t) : shard(std::move(w), tensor_traits<std::remove_cvref_t<T>>::view(t)) {
         if (!detail::writable(std::as_const(t))) forbid_writing();
     }
 

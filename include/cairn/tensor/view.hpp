@@ -46,8 +46,8 @@ struct basic_tensor_view {
           data(static_cast<Byte*>(d)), device(w) {}
     /// Converts a writable view to a read-only one.
     template <class Other>
-    requires(std::is_const_v<Byte>&& std::is_same_v<const Other, Byte>)
-        basic_tensor_view(const basic_tensor_view<Other>& v)
+        requires(std::is_const_v<Byte> && std::is_same_v<const Other, Byte>)
+    basic_tensor_view(const basic_tensor_view<Other>& v)
         : type(v.type), shape(v.shape), strides(v.strides), data(v.data), device(v.device),
           requires_grad(v.requires_grad) {}
 

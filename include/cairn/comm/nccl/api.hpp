@@ -44,34 +44,35 @@ struct nccl_status {
 ///
 /// **Models**: `cuda_nccl_api`, and a fake with the same ordering rules in cairn's tests.
 template <class Api>
-concept NcclApi = std::copyable<typename Api::comm> && std::copyable<typename Api::stream> &&
+concept NcclApi =
+    std::copyable<typename Api::comm> && std::copyable<typename Api::stream> &&
     std::copyable<typename Api::event> && std::copyable<typename Api::device_pointer> &&
     requires(typename Api::comm c, typename Api::stream s, typename Api::stream& new_s,
              typename Api::event e, typename Api::event& new_e, typename Api::device_pointer d,
              typename Api::device_pointer& new_d, std::byte* h, std::byte*& new_h, std::size_t n,
              int i, int& out) {
-    { d + n } -> std::same_as<typename Api::device_pointer>;
-    { Api::rank(c, out) } -> std::same_as<nccl_status>;
-    { Api::count(c, out) } -> std::same_as<nccl_status>;
-    { Api::device(c, out) } -> std::same_as<nccl_status>;
-    { Api::async_error(c) } -> std::same_as<nccl_status>;
-    { Api::abort(c) } -> std::same_as<nccl_status>;
-    { Api::all_gather(d, d, n, c, s) } -> std::same_as<nccl_status>;
-    { Api::broadcast(d, n, i, c, s) } -> std::same_as<nccl_status>;
-    { Api::set_device(i) } -> std::same_as<nccl_status>;
-    { Api::create(new_s) } -> std::same_as<nccl_status>;
-    { Api::destroy(s) } -> std::same_as<nccl_status>;
-    { Api::create(new_e) } -> std::same_as<nccl_status>;
-    { Api::destroy(e) } -> std::same_as<nccl_status>;
-    { Api::record(e, s) } -> std::same_as<nccl_status>;
-    { Api::query(e) } -> std::same_as<nccl_status>;
-    { Api::allocate_device(new_d, n) } -> std::same_as<nccl_status>;
-    { Api::release_device(d) } -> std::same_as<nccl_status>;
-    { Api::allocate_pinned(new_h, n) } -> std::same_as<nccl_status>;
-    { Api::release_pinned(h) } -> std::same_as<nccl_status>;
-    { Api::to_device(d, std::as_const(h), n, s) } -> std::same_as<nccl_status>;
-    { Api::to_host(h, d, n, s) } -> std::same_as<nccl_status>;
-};
+        { d + n } -> std::same_as<typename Api::device_pointer>;
+        { Api::rank(c, out) } -> std::same_as<nccl_status>;
+        { Api::count(c, out) } -> std::same_as<nccl_status>;
+        { Api::device(c, out) } -> std::same_as<nccl_status>;
+        { Api::async_error(c) } -> std::same_as<nccl_status>;
+        { Api::abort(c) } -> std::same_as<nccl_status>;
+        { Api::all_gather(d, d, n, c, s) } -> std::same_as<nccl_status>;
+        { Api::broadcast(d, n, i, c, s) } -> std::same_as<nccl_status>;
+        { Api::set_device(i) } -> std::same_as<nccl_status>;
+        { Api::create(new_s) } -> std::same_as<nccl_status>;
+        { Api::destroy(s) } -> std::same_as<nccl_status>;
+        { Api::create(new_e) } -> std::same_as<nccl_status>;
+        { Api::destroy(e) } -> std::same_as<nccl_status>;
+        { Api::record(e, s) } -> std::same_as<nccl_status>;
+        { Api::query(e) } -> std::same_as<nccl_status>;
+        { Api::allocate_device(new_d, n) } -> std::same_as<nccl_status>;
+        { Api::release_device(d) } -> std::same_as<nccl_status>;
+        { Api::allocate_pinned(new_h, n) } -> std::same_as<nccl_status>;
+        { Api::release_pinned(h) } -> std::same_as<nccl_status>;
+        { Api::to_device(d, std::as_const(h), n, s) } -> std::same_as<nccl_status>;
+        { Api::to_host(h, d, n, s) } -> std::same_as<nccl_status>;
+    };
 
 }  // namespace cairn
 
