@@ -53,6 +53,22 @@ private:
     rlimit before_{};
 };
 
+/// Blocks all signals of the calling thread until `restore` or its end.
+class signals_blocked {
+public:
+    signals_blocked() {
+        sigset_t all;
+        ::sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    signals_blocked(signals_blocked&&) = delete;
+    ~signals_blocked() { restore(); }
+    void restore() const { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+private:
+    sigset_t before_{};
+};
+
 /// One rank's process. It leads a process group that contains all processes it starts.
 struct process {
     pid_t pid = -1;
@@ -66,7 +82,9 @@ public:
         for (int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) {
             struct sigaction now {};
             // Signals that are ignored stay ignored: under nohup, in the background of a shell.
-            if (::sigaction(s, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) signals_.add(s);
+            if (::sigaction(s, nullptr, &now) != 0 || now.sa_handler == SIG_IGN) continue;
+            signals_.add(s);
+            handled_.push_back(s);
         }
     }
 
@@ -118,9 +136,14 @@ private:
         if (::pipe2(out.data(), O_CLOEXEC) != 0) throw failed("no pipe");
         if (::pipe2(err.data(), O_CLOEXEC) != 0) throw failed("no pipe");
         auto const parent = ::getpid();
+        // Until it is replaced, the new process has our handlers, which would report its signals
+        // as ours, through the pipe that both share.
+        signals_blocked blocked;
         auto const pid = ::fork();
         if (pid < 0) throw failed("no process");
         if (pid == 0) {
+            for (int s : handled_) ::signal(s, SIG_DFL);
+            blocked.restore();
             ::setpgid(0, 0);
             ::prctl(PR_SET_PDEATHSIG, SIGTERM);
             if (::getppid() != parent) ::_exit(1);
@@ -128,6 +151,7 @@ private:
             ::dup2(err[1], 2);
             become(rank);
         }
+        blocked.restore();
         ::setpgid(pid, pid);
         ::close(out[1]);
         ::close(err[1]);
@@ -276,6 +300,7 @@ private:
     asio::io_context io_{1};
     asio::signal_set signals_{io_};
     asio::signal_set children_{io_, SIGCHLD};
+    std::vector<int> handled_{SIGCHLD};
     asio::steady_timer grace_{io_};
     cairn::tcp_id id_{};
     int listener_ = -1;
