@@ -99,6 +99,19 @@ struct outcome {
     bool failures_follow = false;
 };
 
+/// Runs this rank's share of a step, which returns what it tells the others; an exception becomes
+/// this rank's failure.
+template <class F>
+outcome attempt(int rank, F&& f) {
+    outcome o;
+    try {
+        o.payload = std::forward<F>(f)();
+    } catch (...) {
+        o.failures.push_back(failure_from(std::current_exception(), rank));
+    }
+    return o;
+}
+
 /// The kind of a message of an exchange.
 enum class outcome_kind : std::uint8_t { payload, failures, failures_follow };
 inline constexpr std::uint8_t exchange_version = 2;
@@ -140,6 +153,13 @@ inline outcome decode_outcome(std::span<const std::byte> m) {
         default: wire_reader::fail("a message of an unknown kind");
     }
     return o;
+}
+
+inline std::vector<outcome> decode_outcomes(const std::vector<std::vector<std::byte>>& all) {
+    std::vector<outcome> out;
+    out.reserve(all.size());
+    for (auto const& m : all) out.push_back(decode_outcome(m));
+    return out;
 }
 
 /// Returns the failures in all ranks' messages, in rank order; equal ones are merged, and of very

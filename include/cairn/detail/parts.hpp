@@ -9,6 +9,7 @@
 #include <cairn/planner/concepts.hpp>
 #include <cairn/storage/concepts.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -73,6 +74,23 @@ constexpr bool in_background() {
 template <class... Parts>
 inline constexpr bool all_in_background = (true && ... && in_background<Parts>());
 
+/// Makes a part that the caller did not give, and its erased form; `owner` keeps both, after what
+/// it kept before.
+/// @tparam Ref  `communicator_ref<…>` or another of its kind.
+template <class Ref, class Part>
+Ref* own_part(std::shared_ptr<void>& owner, Part part) {
+    struct kept {
+        kept(std::shared_ptr<void> b, Part p) : before(std::move(b)), part(std::move(p)) {}
+        std::shared_ptr<void> before;
+        Part part;
+        Ref ref{part};
+    };
+    auto k = std::make_shared<kept>(std::move(owner), std::move(part));
+    auto* const ref = &k->ref;
+    owner = std::move(k);
+    return ref;
+}
+
 /// Stands for a missing part.
 struct no_part {};
 
@@ -95,6 +113,17 @@ Erased* pointer_to(Erased& ref) noexcept {
 template <class Erased>
 Erased* pointer_to(no_part&) noexcept {
     return nullptr;
+}
+
+/// Whether a part stays the caller's after an asynchronous verb has begun: an lvalue, unless the
+/// verb keeps a copy that shares the place (stores), or a duplicate (communicators, data planes).
+template <class Part>
+constexpr bool is_borrowed() {
+    using part = std::remove_cvref_t<Part>;
+    constexpr bool duplicated = communicator_part::is<part> || data_plane_part::is<part>;
+    constexpr bool copied = store_part::is<part> && RelocatableStore<part> &&
+                            std::copy_constructible<part>;
+    return std::is_lvalue_reference_v<Part> && !duplicated && !copied;
 }
 
 /// Returns the store among the parts, if there is one.

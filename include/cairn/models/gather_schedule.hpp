@@ -3,7 +3,7 @@
 #define CAIRN_MODELS_GATHER_SCHEDULE_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/detail/exchange.hpp>
+#include <cairn/detail/failures.hpp>
 #include <cairn/models/named_leaf.hpp>
 #include <cairn/tensor/flat_range.hpp>
 #include <cairn/tensor/layout.hpp>

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -37,6 +38,10 @@ struct save_options {
     std::function<replica_policy(std::string_view fqn)> replicas_of{};
     torch_writer_options storage{};  ///< For the default writer; a custom writer has its own.
     planner_options planner{};       ///< For the default planner; likewise.
+    /// Called with the error of a background save whose `pending_save` was destroyed before anyone
+    /// took the result, on the thread that comes last; must not throw. Empty: one line on standard
+    /// error.
+    std::function<void(const std::exception_ptr&)> on_unclaimed_error{};
 };
 
 /// The result of a save on each rank.

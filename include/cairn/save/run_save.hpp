@@ -2,19 +2,16 @@
 #ifndef CAIRN_SAVE_RUN_SAVE_HPP
 #define CAIRN_SAVE_RUN_SAVE_HPP
 
-#include <cairn/comm/erased_communicator.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
 #include <cairn/detail/parts.hpp>
-#include <cairn/object_store/erased_store.hpp>
-#include <cairn/planner/erased_planner.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/save/parts.hpp>
-#include <cairn/storage/erased_storage.hpp>
+#include <cairn/save/save_parts.hpp>
 
-#include <optional>
 #include <tuple>
+#include <utility>
 
 namespace cairn::detail {
 
@@ -23,35 +20,43 @@ struct save_part_check {
     static constexpr bool is = SavePart<T>;
 };
 
-/// The parts of a save whose types only the verb knew. Null: the default.
-struct save_parts {
-    erased_communicator* ranks = nullptr;
-    bool alone = false;  ///< A `solo` was passed explicitly.
-    erased_save_planner* planner = nullptr;
-    erased_storage_writer* writer = nullptr;
-    std::optional<erased_store> store{};  ///< For the default writer.
-};
+/// Adds the default parts where none was given.
+CAIRN_DECL void complete(save_parts& parts, const save_options& options);
 
-/// The part of `save` that does not depend on the user's types.
+/// Saves on the calling thread.
 CAIRN_DECL save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
                                 const save_options& options, save_parts parts);
 
-/// Runs a save with the given leaves (or the reason why there are none) and parts.
+/// The arguments of a save that are parts: held as they were passed, and erased.
 template <class... Parts>
-save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
-                     const save_options& options, std::tuple<Parts...>& parts) {
+class given_save_parts {
     static_assert(count_of<communicator_part, Parts...> <= 1, "save: two communicators");
     static_assert(count_of<save_planner_part, Parts...> <= 1, "save: two planners");
     static_assert(count_of<writer_part, Parts...> + count_of<store_part, Parts...> <= 1,
                   "save: give a StorageWriter or an ObjectStore, not both");
-    auto ranks = ref_to<communicator_part, communicator_ref>(parts);
-    auto planner = ref_to<save_planner_part, save_planner_ref>(parts);
-    auto writer = ref_to<writer_part, storage_writer_ref>(parts);
-    return run_save(flat, id, options,
-                    {pointer_to<erased_communicator>(ranks), has_type<solo, Parts...>,
-                     pointer_to<erased_save_planner>(planner),
-                     pointer_to<erased_storage_writer>(writer), store_in(parts)});
-}
+    using tuple = std::tuple<Parts...>;
+
+public:
+    explicit given_save_parts(tuple parts) : parts_(std::move(parts)) {}
+    given_save_parts(given_save_parts&&) = delete;
+
+    /// Returns references to what is held here.
+    save_parts erased() {
+        return {pointer_to<erased_communicator>(ranks_), has_type<solo, Parts...>,
+                pointer_to<erased_save_planner>(planner_),
+                pointer_to<erased_storage_writer>(writer_), store_in(parts_), {}};
+    }
+    tuple& parts() noexcept { return parts_; }
+
+private:
+    tuple parts_;
+    decltype(ref_to<communicator_part, communicator_ref>(std::declval<tuple&>())) ranks_ =
+        ref_to<communicator_part, communicator_ref>(parts_);
+    decltype(ref_to<save_planner_part, save_planner_ref>(std::declval<tuple&>())) planner_ =
+        ref_to<save_planner_part, save_planner_ref>(parts_);
+    decltype(ref_to<writer_part, storage_writer_ref>(std::declval<tuple&>())) writer_ =
+        ref_to<writer_part, storage_writer_ref>(parts_);
+};
 
 }  // namespace cairn::detail
 

@@ -8,7 +8,7 @@ namespace cairn::detail {
 
 /// The order of a save's steps on one rank, and the reactions to failures; no I/O.
 ///
-/// The caller (`save_job`) carries out the step that `resume` returned and reports how it ended.
+/// The caller (`save_op`) carries out the step that `resume` returned and reports how it ended.
 /// Invariants, tested by failing each step in turn:
 /// - nothing is written before all ranks agreed on a plan, nothing is committed before all wrote;
 /// - a rank that fails takes part in the next exchange, so that the others learn of it;
@@ -26,7 +26,8 @@ public:
         exchange_plans,      ///< gather
         plan_global,         ///< coordinator only: dedup, validate, claim the place
         exchange_global,     ///< scatter
-        write,               ///< finish the plan, write the items
+        stage,               ///< finish the plan, collect or copy the items
+        write,               ///< write the items
         exchange_results,    ///< gather
         commit,              ///< coordinator only: metadata last
         exchange_verdict,    ///< broadcast
@@ -68,10 +69,13 @@ public:
                 plans_sent_ = ok;
                 return go(exchange_global);
             case exchange_global:
-                if (ok) return go(write);
+                if (ok) return go(stage);
                 // A rank that received no plan writes nothing.
                 end_ = cut && plans_sent_ ? save_end::uncertain : save_end::abandoned;
                 return go(fail(abandon));
+            case stage:
+                own_failure_ = !ok;
+                return go(ok ? write : exchange_results);
             case write: own_failure_ = !ok; return go(exchange_results);
             case exchange_results:
                 // Only the coordinator decides; without all results the save fails.

@@ -4,8 +4,8 @@
 
 #include <cairn/comm/split.hpp>
 
+#include <cairn/comm/blocking_exchange.hpp>
 #include <cairn/comm/tcp/listener.hpp>
-#include <cairn/detail/exchange.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/wire.hpp>
 
@@ -24,7 +24,7 @@ CAIRN_DECL tcp_group split(erased_communicator& ranks, int color, const tcp_opti
     auto const timeout = o.join_timeout >= no_timeout / 4
                              ? no_timeout
                              : 2 * o.join_timeout + std::chrono::seconds(10);
-    exchange among(ranks, 0, timeout);
+    blocking_exchange among(ranks, 0, timeout);
     auto const told_by_all = [&](const outcome& mine) {
         auto all = among.all_gather(mine);
         throw_failures(all);

@@ -4,7 +4,7 @@
 
 #include <cairn/models/broadcast_state.hpp>
 
-#include <cairn/detail/exchange.hpp>
+#include <cairn/comm/blocking_exchange.hpp>
 #include <cairn/error.hpp>
 #include <cairn/format/torch/value_item.hpp>
 #include <cairn/models/gather_schedule.hpp>
@@ -162,7 +162,7 @@ struct part_in_broadcast : part_on_its_way {
 
 CAIRN_DECL void broadcast_state(erased_communicator& comm, const std::vector<given_part>& given,
                                 const gather_options& options, bool strict) {
-    exchange ex(comm, 0, options.exchange_timeout);
+    blocking_exchange ex(comm, 0, options.exchange_timeout);
     std::vector<part_in_broadcast> parts(given.size());
     auto const header = ex.broadcast(ex.attempt([&] {
         wire_writer w;

@@ -4,7 +4,7 @@
 
 #include <cairn/models/gather.hpp>
 
-#include <cairn/detail/exchange.hpp>
+#include <cairn/comm/blocking_exchange.hpp>
 #include <cairn/models/gather_schedule.hpp>
 #include <cairn/tensor/layout.hpp>
 
@@ -18,7 +18,7 @@ CAIRN_DECL std::vector<std::pair<std::string, host_tensor>> gather_whole(
     erased_communicator& comm, const std::function<std::vector<named_leaf>()>& look,
     const gather_options& options) {
     bool const all = options.root < 0;
-    exchange ex(comm, all ? 0 : options.root, options.exchange_timeout);
+    blocking_exchange ex(comm, all ? 0 : options.root, options.exchange_timeout);
     std::vector<named_leaf> mine;
     auto const everybody = ex.all_gather(ex.attempt([&] {
         mine = look();

@@ -2,44 +2,57 @@
 #ifndef CAIRN_SAVE_IMPL_RUN_SAVE_IPP
 #define CAIRN_SAVE_IMPL_RUN_SAVE_IPP
 
+#include <cairn/save/run_save.hpp>
+
 #include <cairn/comm/omitted.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/planner/default_planner.hpp>
-#include <cairn/save/run_save.hpp>
-#include <cairn/save/save_job.hpp>
+#include <cairn/save/save_op.hpp>
 #include <cairn/storage/torch_writer.hpp>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/prefer.hpp>
+
+#include <exception>
+#include <memory>
 #include <optional>
 #include <utility>
 
 namespace cairn::detail {
 
-CAIRN_DECL save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
-                                const save_options& options, save_parts parts) {
-    std::optional<solo> own_ranks;
-    std::optional<communicator_ref<solo>> own_ranks_ref;
+CAIRN_DECL void complete(save_parts& parts, const save_options& options) {
     if (parts.ranks == nullptr)
-        parts.ranks = &own_ranks_ref.emplace(own_ranks.emplace(omitted_communicator()));
-
-    std::optional<default_planner> own_planner;
-    std::optional<save_planner_ref<default_planner>> own_planner_ref;
+        parts.ranks = own_part<communicator_ref<solo>>(parts.owner, omitted_communicator());
     if (parts.planner == nullptr)
-        parts.planner = &own_planner_ref.emplace(own_planner.emplace(options.planner));
-
-    std::optional<torch_writer> own_writer;
-    std::optional<storage_writer_ref<torch_writer>> own_writer_ref;
+        parts.planner = own_part<save_planner_ref<default_planner>>(
+            parts.owner, default_planner(options.planner));
     if (parts.writer == nullptr) {
         if (!parts.store) parts.store.emplace(file_store());
-        own_writer.emplace(std::move(*parts.store), options.storage);
-        parts.writer = &own_writer_ref.emplace(*own_writer);
+        parts.writer = own_part<storage_writer_ref<torch_writer>>(
+            parts.owner, torch_writer(std::move(*parts.store), options.storage));
     }
+}
 
-    auto report = save_job(flat.leaves(), flat.refused, id, options, *parts.ranks, *parts.planner,
-                           *parts.writer)
-                      .run();
-    if (auto w = warning_if_alone(parts.ranks->size(), parts.alone))
-        report.warnings.push_back(std::move(*w));
+CAIRN_DECL save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
+                                const save_options& options, save_parts parts) {
+    complete(parts, options);
+    boost::asio::io_context here(1);
+    std::exception_ptr failure;
+    save_report report;
+    // Parts are called on this thread: they may block, and may belong to it.
+    std::make_shared<save_op>(
+        surroundings{boost::asio::require(here.get_executor(),
+                                          boost::asio::execution::outstanding_work.tracked)},
+        std::shared_ptr<const flattened_or_error>(std::shared_ptr<void>(), &flat), id, options,
+        std::move(parts), nullptr,
+        [&](std::exception_ptr e, save_report r) {
+            failure = std::move(e);
+            report = std::move(r);
+        })
+        ->start();
+    here.run();
+    if (failure) std::rethrow_exception(failure);
     return report;
 }
 

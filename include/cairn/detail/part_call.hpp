@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_DETAIL_PART_CALL_HPP
+#define CAIRN_DETAIL_PART_CALL_HPP
+
+#include <cairn/completion.hpp>
+#include <cairn/detail/config.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace cairn::detail {
+
+/// Runs `f` on an executor, never inside this call; inside it only if there is no memory left to
+/// post it.
+CAIRN_DECL void resume_on(const boost::asio::any_io_executor& on, std::function<void()> f) noexcept;
+
+/// How a call of a part has ended: one of the two is set.
+template <class T>
+struct call_result {
+    std::exception_ptr failure{};
+    std::optional<T> value{};
+
+    /// @throws the failure
+    T get() {
+        if (failure) std::rethrow_exception(failure);
+        return std::move(*value);
+    }
+};
+
+/// Calls a part that reports its result later, `start(completion<T>)`, and then, on the executor,
+/// `then(call_result<T>)`; never inside this call.
+///
+/// `then` runs after the call has returned *and* its completion was called or dropped, so that
+/// what the call borrows may end with it. A result stands, even if the call throws afterwards: a
+/// commit has then happened.
+template <class T>
+void call_part(const boost::asio::any_io_executor& on,
+               const std::function<void(completion<T>)>& start,
+               std::function<void(call_result<T>)> then) {
+    struct call {
+        std::mutex m{};
+        bool half = false;  ///< It has returned, or completed.
+        std::exception_ptr thrown{};
+        call_result<T> result{};
+        std::function<void(call_result<T>)> then;
+        boost::asio::any_io_executor on;
+
+        /// @return Whether the other half has ended.
+        bool ended() {
+            std::lock_guard const lock(m);
+            return std::exchange(half, true);
+        }
+        static void resume(const std::shared_ptr<call>& c) noexcept {
+            if (c->thrown && !c->result.value) c->result.failure = c->thrown;
+            resume_on(c->on, [c] { c->then(std::move(c->result)); });
+        }
+    };
+    auto const c = std::make_shared<call>();
+    c->then = std::move(then);
+    c->on = on;
+    completion<T> done([c](std::exception_ptr e, std::optional<T> v) {
+        c->result = {std::move(e), std::move(v)};
+        if (c->ended()) call::resume(c);
+    });
+    try {
+        start(std::move(done));
+    } catch (...) {
+        c->thrown = std::current_exception();
+    }
+    if (c->ended()) call::resume(c);
+}
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/detail/impl/part_call.ipp>
+#endif
+
+#endif

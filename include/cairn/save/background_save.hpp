@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_BACKGROUND_SAVE_HPP
+#define CAIRN_SAVE_BACKGROUND_SAVE_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/detail/stored_handler.hpp>
+#include <cairn/save/options.hpp>
+#include <cairn/save/save_parts.hpp>
+#include <cairn/storage/concepts.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+
+namespace cairn {
+class pending_save;
+
+namespace detail {
+
+class save_op;
+
+/// One save in the background: what the operation and its `pending_save` share. The operation keeps
+/// it alive, so that a handle may be dropped. Threads: any. Included by pending_save.hpp.
+class background_save : public std::enable_shared_from_this<background_save> {
+public:
+    using staged_handler = stored_handler<std::exception_ptr, pending_save>;
+    using durable_handler = stored_handler<std::exception_ptr, save_report>;
+
+    /// @param on        Null: a thread of its own.
+    /// @param borrows   Parts are the caller's: the handle waits for the end.
+    CAIRN_DECL background_save(boost::asio::any_io_executor on, const checkpoint_id& id,
+                               save_options options, bool borrows, staged_handler staged);
+
+    /// Where the save runs.
+    const boost::asio::any_io_executor& executor() const noexcept { return on_; }
+    /// @pre Called once, or `refuse` is.
+    CAIRN_DECL void start(std::shared_ptr<const flattened_or_error> state, save_parts parts);
+    /// Ends a save that could not be started.
+    CAIRN_DECL void refuse(std::exception_ptr e);
+    /// Ends the save; see `pending_save::cancel`.
+    CAIRN_DECL void cancel() noexcept;
+
+    CAIRN_DECL bool ended() const;
+    /// Calls the handler when the save has ended, or at once.
+    CAIRN_DECL void async_wait(durable_handler handler);
+    /// Blocks until the save has ended. @throws its error
+    CAIRN_DECL save_report wait();
+    /// The handle is destroyed: waits if something is borrowed. The result has no claimant left.
+    CAIRN_DECL void drop() noexcept;
+
+private:
+    void staged();
+    void end(std::exception_ptr e, save_report r);
+    /// Delivers the result to the handler that waits, if there is one.
+    void deliver(std::unique_lock<std::mutex>& lock);
+    void unclaimed(const std::exception_ptr& e) noexcept;
+
+    boost::asio::any_io_executor on_;
+    checkpoint_id id_;
+    save_options options_;
+    bool borrows_;
+    mutable std::mutex m_{};
+    std::condition_variable changed_{};
+    staged_handler staged_;
+    durable_handler waiting_{};
+    std::weak_ptr<save_op> op_{};
+    bool cancelled_ = false;
+    bool ended_ = false;
+    bool claimed_ = false;  ///< The result was handed on.
+    bool dropped_ = false;
+    std::exception_ptr failure_{};
+    save_report report_{};
+};
+
+}  // namespace detail
+}  // namespace cairn
+
+#endif

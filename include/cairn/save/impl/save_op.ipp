@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_IMPL_SAVE_OP_IPP
+#define CAIRN_SAVE_IMPL_SAVE_OP_IPP
+
+#include <cairn/save/save_op.hpp>
+
+#include <cairn/comm/omitted.hpp>
+#include <cairn/planner/check_plan.hpp>
+#include <cairn/planner/check_text.hpp>
+#include <cairn/planner/plan_codec.hpp>
+#include <cairn/save/place_results.hpp>
+
+namespace cairn::detail {
+
+CAIRN_DECL save_op::save_op(surroundings in, std::shared_ptr<const flattened_or_error> state,
+                            checkpoint_id id, save_options options, save_parts parts,
+                            std::function<void()> staged, ended then)
+    : in_(std::move(in)), state_(std::move(state)), id_(std::move(id)),
+      options_(std::move(options)), parts_(std::move(parts)), staged_(std::move(staged)),
+      then_(std::move(then)),
+      ranks_(std::in_place, in_, *parts_.ranks, options_.coordinator, options_.exchange_timeout,
+             clock_.activity()),
+      fsm_(ranks_->coordinator()) {}
+
+CAIRN_DECL save_op::~save_op() {
+    if (!then_) return;
+    // The executor has dropped a step: no other rank may wait for this one.
+    ranks_->cancel();
+    try {
+        end(std::make_exception_ptr(
+                error(errc::abandoned,
+                      {.rank = ranks_->rank(),
+                       .found = "the executor of the save has ended before the save",
+                       .remedy = "run the executor until all saves are complete"})),
+            {});
+    } catch (...) {  // no memory to say it
+    }
+}
+
+CAIRN_DECL void save_op::start() {
+    resume_on(in_.executor, [self = shared_from_this()] { self->run(); });
+}
+
+CAIRN_DECL void save_op::run() noexcept {
+    try {
+        while (fsm_.current() != step::done) {
+            auto const e = perform(fsm_.current());
+            if (!e) return;
+            fsm_.resume(*e);
+        }
+        finish();
+    } catch (...) {  // too little memory to report it: the other ranks must not wait
+        ranks_->cancel();
+        end(std::current_exception(), {});
+    }
+}
+
+/// Ends a step that has waited: `f` returns how it ended.
+template <class F>
+void save_op::resume(F&& f) noexcept {
+    try {
+        fsm_.resume(f());
+    } catch (...) {
+        ranks_->cancel();
+        return end(std::current_exception(), {});
+    }
+    run();
+}
+
+CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
+    using enum save_fsm::step;
+    switch (s) {
+        case open: this->open(); return {};
+        case plan_local: return worked("plan", [&] { return local_plan(); });
+        case exchange_plans:
+            ranks_->gather(mine_, received<std::vector<outcome>>(
+                                        [this](auto all) { return keep(std::move(all)); }));
+            return {};
+        case plan_global: return worked("plan for all", [&] { return global_plan(); });
+        case exchange_global: send_plans(); return {};
+        case stage:
+            return worked("stage", [&] {
+                this->stage();
+                return std::vector<std::byte>();
+            });
+        case write: return this->write();
+        case exchange_results:
+            ranks_->gather(mine_, received<std::vector<outcome>>(
+                                        [this](auto all) { return keep(std::move(all)); }));
+            return {};
+        case commit: return this->commit();
+        case exchange_verdict: send_verdict(); return {};
+        case resolve: return resolve_outcome();
+        case abandon: return this->abandon();
+        case exchange_abandoned: acknowledge(); return {};
+        case sweep: this->sweep(); return {};
+        case done: return event::ok;
+    }
+    return event::failed;
+}
+
+/// Runs a step of this rank alone: an exception, or that the save was cancelled, is sent in the
+/// next exchange.
+template <class F>
+save_fsm::event save_op::worked(const char* phase, F&& f) {
+    clock_.enter(phase);
+    mine_ = attempt(ranks_->rank(), [&] {
+        auto told = f();
+        if (cancelled_) throw error(errc::cancelled, {.rank = ranks_->rank()});
+        return told;
+    });
+    clock_.stop();
+    return outcome_of(mine_.failures);
+}
+
+CAIRN_DECL save_fsm::event save_op::outcome_of(const std::vector<rank_failure>& failures) {
+    for (auto const& f : failures)
+        if (f.code == make_error_code(errc::outcome_unknown)) return event::unknown;
+    return failures.empty() ? event::ok : event::failed;
+}
+
+template <class F>
+save_fsm::event save_op::exchanged(F&& f) {
+    try {
+        failures_ = f();
+        return outcome_of(failures_);
+    } catch (...) {
+        // The known failures are more informative than the group's failure that they caused.
+        failures_ = collect_failures(everybody_);
+        if (failures_.empty()) failures_ = mine_.failures;
+        failures_.push_back(failure_from(std::current_exception(), ranks_->rank()));
+        // Possibly only this rank has failed, on a message that it received: the others must
+        // not wait.
+        ranks_->cancel();
+        return event::cut_short;
+    }
+}
+
+template <class T, class F>
+std::function<void(call_result<T>)> save_op::received(F f) {
+    return [self = shared_from_this(), f](call_result<T> r) {
+        self->resume([&] { return self->exchanged([&] { return f(r.get()); }); });
+    };
+}
+
+CAIRN_DECL void save_op::open() {
+    outcome o;
+    if (ranks_->coordinator())
+        o = attempt(ranks_->rank(), [&] {
+            wire_writer w;
+            w.string(in_.new_id());
+            w.string(id_);
+            return std::move(w.out);
+        });
+    ranks_->broadcast(o, received<outcome>([this](outcome told) {
+        if (!told.failures.empty()) return told.failures;
+        wire_reader r(told.payload);
+        report_.save_id = r.string();
+        coordinators_id_ = r.string();
+        return std::vector<rank_failure>();
+    }));
+}
+
+CAIRN_DECL std::vector<std::byte> save_op::local_plan() {
+    if (state_->refused) std::rethrow_exception(state_->refused);
+    if (id_ != coordinators_id_) {
+        throw error(errc::invalid_argument,
+                    {.expected = "the coordinator's checkpoint id '" + coordinators_id_ + "'",
+                     .found = "'" + id_ + "'",
+                     .remedy = "give all ranks the same id"});
+    }
+    parts_.writer->reset(id_);
+    begun_ = true;
+    parts_.planner->set_up_save(state_->leaves(), ranks_->rank(), ranks_->coordinator());
+    storage_setup const me{ranks_->rank(), ranks_->size(), ranks_->coordinator(),
+                           report_.save_id, clock_.activity()};
+    parts_.writer->set_up_writer(me);
+    local_ = parts_.writer->prepare_local_save_plan(parts_.planner->create_local_save_plan());
+    check_names(local_);
+    return encode_save_plan(local_);
+}
+
+/// The coordinator keeps all ranks' payloads. Only it has them; the others learn from its next
+/// message.
+CAIRN_DECL std::vector<rank_failure> save_op::keep(std::vector<outcome> all) {
+    everybody_ = std::move(all);
+    return collect_failures(everybody_);
+}
+
+CAIRN_DECL std::vector<std::byte> save_op::global_plan() {
+    std::vector<save_plan> plans;
+    for (auto const& o : everybody_) plans.push_back(decode_save_plan(o.payload));
+    replicas_ = replica_table(plans, options_);
+    auto [global, meta] = parts_.planner->create_global_save_plan(std::move(plans));
+    meta_ = std::move(meta);
+    if (!parts_.planner->checks_metadata()) check_planned_metadata(meta_);
+    plans_ = parts_.writer->prepare_global_save_plan(std::move(global));
+    if (plans_.size() != static_cast<std::size_t>(ranks_->size())) {
+        throw error(errc::invalid_plan,
+                    {.expected = std::to_string(ranks_->size()) + " plans, one per rank",
+                     .found = std::to_string(plans_.size()),
+                     .remedy = "the planner or writer dropped some"});
+    }
+    return {};
+}
+
+CAIRN_DECL void save_op::send_plans() {
+    std::vector<rank_failure> failures;
+    std::vector<std::vector<std::byte>> payloads;
+    if (ranks_->coordinator()) {
+        failures = collect_failures(everybody_);
+        if (failures.empty()) failures = mine_.failures;
+        for (std::size_t r = 0; failures.empty() && r < plans_.size(); ++r) {
+            wire_writer w;
+            replicas_.put(w, r);
+            w.raw(encode_save_plan(plans_[r]));
+            payloads.push_back(std::move(w.out));
+        }
+    }
+    ranks_->scatter(failures, payloads, received<outcome>([this](outcome told) {
+                          if (told.failures.empty()) sent_ = std::move(told.payload);
+                          return told.failures;
+                      }));
+}
+
+/// Collects what this rank writes and, in the background, copies it: afterwards the tensors are not
+/// used.
+CAIRN_DECL void save_op::stage() {
+    wire_reader sent(sent_);
+    auto const held = decode_held(sent);
+    plan_ = parts_.planner->finish_save_plan(decode_save_plan(sent.raw(sent.left())));
+    data_.clear();
+    data_.reserve(plan_.items.size());
+    for (auto const& item : plan_.items) data_.push_back(parts_.planner->resolve_data(item));
+    check_item_data(plan_, data_);
+    wire_writer w;
+    put_replica_hashes(w, held, local_, state_->leaves(), report_.save_id);
+    hashes_ = std::move(w.out);
+    if (!staged_ || cancelled_) return;
+    copies_.take(data_);
+    std::exchange(staged_, nullptr)();
+}
+
+CAIRN_DECL std::optional<save_fsm::event> save_op::write() {
+    clock_.enter("write");
+    call_part<write_results>(
+        in_.executor,
+        [&](auto done) {
+            parts_.writer->write_data(plan_, std::span<const item_data>(data_), std::move(done));
+        },
+        [self = shared_from_this()](call_result<write_results> r) {
+            self->resume([&] { return self->written(std::move(r)); });
+        });
+    return {};
+}
+CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {
+    data_.clear();
+    copies_.release();
+    clock_.stop();
+    mine_ = attempt(ranks_->rank(), [&] {
+        auto const results = r.get();
+        if (cancelled_) throw error(errc::cancelled, {.rank = ranks_->rank()});
+        for (auto const& [name, size] : results.file_sizes) report_.bytes_written += size;
+        // The finished plan may differ from the scattered one: it is sent with the results.
+        wire_writer w;
+        w.bytes(encode_save_plan(plan_));
+        w.bytes(encode_write_results(results));
+        w.raw(hashes_);
+        clock_.put(w);
+        return std::move(w.out);
+    });
+    return outcome_of(mine_.failures);
+}
+
+CAIRN_DECL std::optional<save_fsm::event> save_op::commit() {
+    clock_.enter("commit");
+    mine_ = attempt(ranks_->rank(), [&] {
+        prepare_metadata();
+        return std::vector<std::byte>();
+    });
+    if (!mine_.failures.empty()) {
+        clock_.stop();
+        return outcome_of(mine_.failures);
+    }
+    call_part<commit_result>(
+        in_.executor,
+        [&](auto done) { parts_.writer->finish(std::as_const(meta_), std::move(done)); },
+        [self = shared_from_this()](call_result<commit_result> r) {
+            self->resume([&] { return self->committed_or_doubt(std::move(r)); });
+        });
+    return {};
+}
+CAIRN_DECL void save_op::prepare_metadata() {
+    result_placer placer(meta_);
+    for (std::size_t rank = 0; rank < everybody_.size(); ++rank) {
+        wire_reader r(everybody_[rank].payload);
+        auto const plan = decode_save_plan(r.bytes());
+        placer.place(plan, decode_write_results(r.bytes()), static_cast<int>(rank));
+        replicas_.get(r, rank);
+        phases_.get(r, static_cast<int>(rank));
+    }
+    placer.check_all_placed();
+    report_.warnings = replicas_.compare();
+    meta_.save_id = report_.save_id;
+}
+/// Once the writer may have published, only its error code or `committed` can show that it has not.
+CAIRN_DECL save_fsm::event save_op::committed_or_doubt(call_result<commit_result> r) {
+    mine_ = attempt(ranks_->rank(), [&] {
+        for (auto& w : r.get().warnings) report_.warnings.push_back(std::move(w));
+        return std::vector<std::byte>();
+    });
+    clock_.stop();
+    auto const e = outcome_of(mine_.failures);
+    if (e == event::ok || e == event::unknown) return e;
+    if (mine_.failures.front().code == make_error_code(errc::concurrent_save)) return e;
+    try {
+        if (!parts_.writer->committed(std::as_const(report_.save_id))) return e;
+    } catch (...) {
+        mine_.failures = {in_doubt(mine_.failures.front().text)};
+        return event::unknown;
+    }
+    auto const said = std::move(mine_.failures);
+    mine_.failures.clear();
+    report_.warnings.push_back("committed, although it failed: " + said.front().text);
+    return event::ok;
+}
+
+CAIRN_DECL void save_op::send_verdict() {
+    outcome o;
+    if (ranks_->coordinator()) {
+        o.failures = collect_failures(everybody_);
+        if (o.failures.empty()) o.failures = mine_.failures;
+        o.payload = phase_table::encode(phases_.take());
+    }
+    ranks_->broadcast(o, received<outcome>([this](outcome told) {
+        if (told.failures.empty()) report_.phases = phase_table::decode(told.payload);
+        return told.failures;
+    }));
+}
+
+CAIRN_DECL rank_failure save_op::in_doubt(std::string found) const {
+    return error(errc::outcome_unknown, {.found = std::move(found),
+                                         .remedy = "look for save id " + report_.save_id +
+                                                   " in the checkpoint; no file was removed"})
+        .as_failure(ranks_->rank());
+}
+CAIRN_DECL save_fsm::event save_op::resolve_outcome() {
+    auto lost = failures_.empty() ? std::string() : failures_.front().text;
+    try {
+        if (parts_.writer->committed(std::as_const(report_.save_id))) return event::ok;
+    } catch (...) {
+        lost += "; the query whether it was committed failed too: " +
+                text_of(std::current_exception());
+    }
+    failures_ = {in_doubt(std::move(lost))};
+    return event::failed;
+}
+
+CAIRN_DECL save_fsm::event save_op::abandon() {
+    clock_.enter("clean up");
+    // A writer that was not reset still has the files of the previous save.
+    all_removed_ = !begun_ || parts_.writer->abandon();
+    return all_removed_ ? event::ok : event::failed;
+}
+/// Called when all ranks know that the save failed; the coordinator learns whether files are left.
+CAIRN_DECL void save_op::acknowledge() {
+    outcome o;
+    if (!all_removed_)
+        o.failures.push_back(error(errc::io, {.found = "files that could not be removed"})
+                                 .as_failure(ranks_->rank()));
+    ranks_->gather(
+        o, [self = shared_from_this()](call_result<std::vector<outcome>> r) {
+            self->resume([&] {
+                if (!r.failure) return outcome_of(collect_failures(*r.value));
+                self->ranks_->cancel();
+                return event::cut_short;
+            });
+        });
+}
+
+/// The last step: the outcome is final, and known to all ranks that can learn it.
+CAIRN_DECL void save_op::sweep() {
+    call_part<sweep_result>(
+        in_.executor, [&](auto done) { parts_.writer->sweep(fsm_.end(), std::move(done)); },
+        [self = shared_from_this()](call_result<sweep_result> r) {
+            self->resume([&] {
+                auto& warnings = self->report_.warnings;
+                if (r.failure)
+                    warnings.push_back("files that are not needed any more may be left: " +
+                                       text_of(r.failure));
+                else
+                    for (auto& w : r.value->warnings) warnings.push_back(std::move(w));
+                self->report_.meta = std::move(self->meta_);
+                return event::ok;
+            });
+        });
+}
+
+CAIRN_DECL void save_op::finish() {
+    if (!fsm_.succeeded())
+        return end(std::make_exception_ptr(error(std::move(failures_), false)), {});
+    if (auto w = warning_if_alone(ranks_->size(), parts_.alone))
+        report_.warnings.push_back(std::move(*w));
+    end(nullptr, std::move(report_));
+}
+/// Nothing of the caller's is used after this.
+CAIRN_DECL void save_op::end(std::exception_ptr e, save_report r) {
+    ranks_.reset();
+    parts_ = {};
+    state_.reset();
+    std::exchange(then_, nullptr)(std::move(e), std::move(r));
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_PENDING_SAVE_HPP
+#define CAIRN_SAVE_PENDING_SAVE_HPP
+
+#include <cairn/save/background_save.hpp>
+
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/cancellation_type.hpp>
+
+#include <exception>
+#include <memory>
+#include <utility>
+
+namespace cairn {
+
+/// A save whose tensors are copied and whose files are still being written: the result of
+/// `async_save`. Move-only.
+///
+/// **Lifetimes**: the save goes on without its handle, and keeps all that it needs, unless a part
+/// was passed as an lvalue: such a part is borrowed, and the destructor waits for the end of the
+/// save.
+///
+/// **Errors** are delivered once: by `wait` or `async_wait`, or, if the handle is destroyed before,
+/// to `save_options::on_unclaimed_error`.
+///
+/// **Threads**: one at a time, but `cancel` at any time.
+class pending_save {
+public:
+    /// Empty: for variables that hold the current save, if there is one.
+    pending_save() = default;
+    pending_save(pending_save&&) noexcept = default;
+    pending_save& operator=(pending_save&& other) noexcept {
+        if (this != &other) {
+            drop();
+            save_ = std::move(other.save_);
+        }
+        return *this;
+    }
+    ~pending_save() { drop(); }
+
+    /// Whether it stands for a save whose result was not taken.
+    explicit operator bool() const noexcept { return save_ != nullptr; }
+    /// Whether the save has ended, so that `wait` returns at once. @pre not empty
+    bool ready() const { return save_->ended(); }
+
+    /// Blocks until the checkpoint exists, and empties the handle.
+    /// @throws error as @ref save does
+    /// @pre not empty
+    save_report wait() {
+        auto const s = std::move(save_);
+        return s->wait();
+    }
+
+    /// Completes when the checkpoint exists. **Signature**: `void(std::exception_ptr, save_report)`.
+    ///
+    /// **Cancellation** ends the wait with `boost::asio::error::operation_aborted`, never the save:
+    /// call `async_wait` or `wait` again. One wait at a time.
+    /// @pre not empty, and stays in place until completion
+    template <class Token>
+    auto async_wait(Token&& token) {
+        return boost::asio::async_initiate<Token, void(std::exception_ptr, save_report)>(
+            [](auto handler, std::shared_ptr<detail::background_save> s) {
+                using handler_t = detail::background_save::durable_handler;
+                s->async_wait(handler_t(std::move(handler)));
+            },
+            token, save_);
+    }
+
+    /// Ends the save, on all ranks, with @ref errc::cancelled: its files are removed, the previous
+    /// checkpoint stays and the communicator remains usable. A save whose results were already
+    /// sent is past cancelling and ends as it would have. Any thread; returns at once.
+    void cancel() noexcept {
+        if (save_) save_->cancel();
+    }
+
+private:
+    friend class detail::background_save;
+    explicit pending_save(std::shared_ptr<detail::background_save> s) : save_(std::move(s)) {}
+    void drop() noexcept {
+        if (auto const s = std::move(save_)) s->drop();
+    }
+
+    std::shared_ptr<detail::background_save> save_{};
+};
+
+}  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/save/impl/background_save.ipp>
+#endif
+
+#endif

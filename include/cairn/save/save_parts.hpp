@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_SAVE_PARTS_HPP
+#define CAIRN_SAVE_SAVE_PARTS_HPP
+
+#include <cairn/comm/erased_communicator.hpp>
+#include <cairn/object_store/erased_store.hpp>
+#include <cairn/planner/erased_planner.hpp>
+#include <cairn/storage/erased_storage.hpp>
+
+#include <memory>
+#include <optional>
+
+namespace cairn::detail {
+
+/// The parts of a save whose types only the verb knew. Null: the default.
+struct save_parts {
+    erased_communicator* ranks = nullptr;
+    bool alone = false;  ///< A `solo` was passed explicitly.
+    erased_save_planner* planner = nullptr;
+    erased_storage_writer* writer = nullptr;
+    std::optional<erased_store> store{};  ///< For the default writer.
+    std::shared_ptr<void> owner{};        ///< Of parts that are not borrowed from the caller.
+};
+
+}  // namespace cairn::detail
+
+#endif

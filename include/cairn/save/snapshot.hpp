@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_SNAPSHOT_HPP
+#define CAIRN_SAVE_SNAPSHOT_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/planner/plan.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace cairn::detail {
+
+/// A copy of what one rank writes, so that its tensors may change meanwhile.
+class snapshot {
+public:
+    /// Copies all tensors, and makes `data` refer to the copies. Memory that several items share,
+    /// such as tied weights, is copied once. Dense tensors keep their strides, all others become
+    /// row-major.
+    /// @throws error not_enough_memory; `data` is then unchanged
+    CAIRN_DECL void take(std::span<item_data> data);
+    std::uint64_t bytes() const noexcept { return bytes_; }
+    /// Frees the memory; nothing may refer to it any more.
+    void release() noexcept {
+        memory_.reset();
+        bytes_ = 0;
+    }
+
+private:
+    std::unique_ptr<std::byte[]> memory_{};
+    std::uint64_t bytes_ = 0;
+};
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/save/impl/snapshot.ipp>
+#endif
+
+#endif
