@@ -4,6 +4,7 @@
 
 #include "tensor.hpp"
 
+#include <cairn/state/savable.hpp>
 #include <cairn/state/state_dict.hpp>
 #include <cairn/state/stateful.hpp>
 
@@ -82,6 +83,8 @@ static_assert(!Stateful<without_state_dict> && !Stateful<state_dict_is_void>);
 static_assert(!Stateful<state_dict_is_number> && !Stateful<state_dict_with_argument>);
 static_assert(!Stateful<without_load_state_dict> && !Stateful<load_changes_the_dict>);
 static_assert(!Stateful<load_without_dict> && !Stateful<cairn::state_dict> && !Stateful<int>);
+static_assert(Savable<stateful> && Savable<stateful&> && Savable<const cairn::state_dict&>);
+static_assert(!Savable<without_load_state_dict> && !Savable<dict_maker> && !Savable<tensor>);
 
 }  // namespace cairn::archetype
 

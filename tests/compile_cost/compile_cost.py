@@ -3,48 +3,55 @@
 
 Checked is memory, which does not depend on what else the machine does; seconds are only printed.
 
-Usage: compile_cost.py BOUND BOUND_HEADER_ONLY -- COMPILER...
-    The bounds are multiples of the memory that the file with io_context alone takes.
+Usage: compile_cost.py BOUND BOUND_HEADER_ONLY -- COMPILER... -- HEADER_ONLY_COMPILER...
+    The bounds are multiples of the memory that the file with io_context alone takes. The first
+    command compiles a file whose library is compiled separately, the second one that needs none.
 """
+import os
 import pathlib
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).parent
-SEPARATE = "-DCAIRN_SEPARATE_COMPILATION"
 
 
-def cost(compiler: list[str], source: str, *flags: str) -> tuple[float, float]:
-    """Seconds of CPU and MB of memory, of a process that ends: its children are counted with it."""
-    code = ("import resource, subprocess, sys; r = subprocess.run(sys.argv[1:]); "
-            "u = resource.getrusage(resource.RUSAGE_CHILDREN); "
-            "print(u.ru_utime + u.ru_stime, u.ru_maxrss); sys.exit(r.returncode)")
-    command = [sys.executable, "-c", code, *compiler, *flags, "-O0", "-c", str(HERE / source),
-               "-o", "/dev/null"]
-    r = subprocess.run(command, capture_output=True, text=True)
-    if r.returncode != 0:
-        sys.exit(f"{' '.join(command[3:])}: exit {r.returncode}\n{r.stdout}{r.stderr}")
-    seconds, kilobytes = map(float, r.stdout.split())
-    return seconds, kilobytes / 1000
+def cost(compiler: list[str], source: str) -> tuple[float, float]:
+    """Seconds of CPU and MB of memory, those of the compiler's own children included."""
+    command = [*compiler, "-O0", "-c", str(HERE / source), "-o", "/dev/null"]
+    child = subprocess.Popen(command)
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit {child.returncode}")
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000
 
 
 def main() -> int:
-    split = sys.argv.index("--")
-    bounds = [float(b) for b in sys.argv[1:split]]
-    compiler = [a for a in sys.argv[split + 1:] if a != SEPARATE]
-    rows = [("io_context alone", *cost(compiler, "io_context.cpp")),
-            ("save and load, compiled separately", *cost(compiler, "smallest.cpp", SEPARATE)),
-            ("save and load, header-only", *cost(compiler, "smallest.cpp"))]
+    bounds, separate, header_only = parts_of(sys.argv[1:])
+    rows = [("io_context alone", *cost(header_only, "io_context.cpp")),
+            ("save and load, compiled separately", *cost(separate, "smallest.cpp")),
+            ("save and load, header-only", *cost(header_only, "smallest.cpp"))]
     _, base_seconds, base = rows[0]
     for name, seconds, memory in rows:
         print(f"{name:36} {seconds:6.1f} s  x{seconds / base_seconds:4.1f}   {memory:5.0f} MB  "
               f"x{memory / base:4.1f}")
     failed = 0
-    for (name, _, memory), bound in zip(rows[1:], bounds):
+    for (name, _, memory), bound in zip(rows[1:], map(float, bounds)):
         if memory > bound * base:
             print(f"{name}: expected at most {bound} times the memory of io_context alone")
             failed = 1
     return failed
+
+
+def parts_of(arguments: list[str]) -> list[list[str]]:
+    """What stands between the dashes."""
+    parts: list[list[str]] = [[]]
+    for a in arguments:
+        if a == "--":
+            parts.append([])
+        else:
+            parts[-1].append(a)
+    return parts
 
 
 if __name__ == "__main__":

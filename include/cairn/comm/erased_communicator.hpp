@@ -59,7 +59,6 @@ public:
 
 protected:
     ~communicator_forwarder() = default;
-    Comm& to() noexcept { return to_; }
 
 private:
     Comm& to_;

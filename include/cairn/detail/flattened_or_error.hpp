@@ -3,25 +3,17 @@
 #define CAIRN_DETAIL_FLATTENED_OR_ERROR_HPP
 
 #include <cairn/state/flatten.hpp>
+#include <cairn/state/savable.hpp>
 
-#include <concepts>
 #include <exception>
 #include <optional>
-#include <type_traits>
 
-namespace cairn {
-
-/// The state that `save` and `load` accept: a `Stateful`, or a `state_dict`.
-template <class State>
-concept Savable =
-    std::same_as<std::remove_cvref_t<State>, state_dict> || Stateful<std::remove_cvref_t<State>>;
-
-namespace detail {
+namespace cairn::detail {
 
 /// A state's leaves, or the exception from flattening it. A rank whose own state is unusable must
 /// still take part in the first exchange, because the others wait for it.
 struct flattened_or_error {
-    template <class State>
+    template <Savable State>
     explicit flattened_or_error(State& state) {
         try {
             flat.emplace(flatten(state));
@@ -51,7 +43,6 @@ struct flattened_or_error {
     std::exception_ptr refused;
 };
 
-}  // namespace detail
-}  // namespace cairn
+}  // namespace cairn::detail
 
 #endif

@@ -68,8 +68,9 @@ constexpr std::size_t index_of() {
 template <class Part>
 constexpr bool in_background() {
     using part = std::remove_cvref_t<Part>;
-    return (!communicator_part::is<part> || BackgroundCommunicator<part>)&&(
-        !data_plane_part::is<part> || BackgroundDataPlane<part>);
+    constexpr bool communicator = !communicator_part::is<part> || BackgroundCommunicator<part>;
+    constexpr bool data_plane = !data_plane_part::is<part> || BackgroundDataPlane<part>;
+    return communicator && data_plane;
 }
 template <class... Parts>
 inline constexpr bool all_in_background = (true && ... && in_background<Parts>());
