@@ -3,18 +3,19 @@
 #define CAIRN_LOAD_HPP
 
 #include <cairn/detail/flattened_or_error.hpp>
-#include <cairn/detail/launch.hpp>
+#include <cairn/detail/token_last.hpp>
 #include <cairn/load/options.hpp>
 #include <cairn/load/parts.hpp>
 #include <cairn/load/run_load.hpp>
+#include <cairn/load/start_load.hpp>
+#include <cairn/state/savable.hpp>
 
-#include <concepts>
+#include <boost/asio/async_result.hpp>
+
+#include <exception>
 #include <memory>
-#include <string>
 #include <tuple>
-#include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace cairn {
 
@@ -43,8 +44,8 @@ template <class State, LoadPart... Parts>
     requires Savable<State>
 load_report load(State&& state, checkpoint_id id, load_options options, Parts&&... parts) {
     detail::flattened_or_error flat(state);
-    std::tuple<Parts...> all(std::forward<Parts>(parts)...);
-    auto report = detail::run_load(flat, id, options, all);
+    detail::given_load_parts<Parts...> given(std::tuple<Parts...>(std::forward<Parts>(parts)...));
+    auto report = detail::run_load(flat, id, options, given.erased());
     flat.flat->notify_loaded();
     return report;
 }
@@ -55,17 +56,22 @@ load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
                 std::forward<Parts>(parts)...);
 }
 
-/// Loads without blocking: reading runs on its own thread.
+/// Loads without blocking.
 ///
-/// @param state, id, options, parts  As for @ref load; lvalue parts must outlive the operation.
+/// @param state, id, options  As for @ref load.
+/// @param parts  As for @ref load, and an executor, see *Threads*. Lvalues must outlive the
+///               operation, but of a communicator, a data plane, stores that can be copied and the
+///               executor, it keeps a duplicate.
 /// @param token  Any Asio completion token, last.
 ///
 /// The communicator must be a `BackgroundCommunicator`, and the data plane, if there is one, a
-/// `BackgroundDataPlane`; any other is refused at compile time.
+/// `BackgroundDataPlane`; any other is refused at compile time. As for @ref async_save, they are
+/// duplicated: the communicator inside this call, the plane after that.
 ///
-/// **Cancellation**: any kind, through the token's slot, cancels the communicator and the data
-/// plane: the load fails with @ref errc::cancelled at its next exchange, on all ranks. Without a
-/// communicator it continues.
+/// **Cancellation**: any kind, through the token's slot: the load fails with @ref errc::cancelled,
+/// on all ranks, at its next exchange of results; the communicator remains usable.
+///
+/// **Threads**: as for @ref async_save.
 ///
 /// **Completion signature**: `void(std::exception_ptr, load_report)`, on the token's executor, on
 /// which `load_state_dict()` is called too.
@@ -82,17 +88,15 @@ auto async_load(State& state, checkpoint_id id, load_options options, PartsAndTo
         "a member duplicate(deadline, completion<itself>) if it may, or call load, or give "
         "async_load a tcp_group and a communicator_data_plane over one");
     return detail::with_token_last(
-        [&](auto&& token, auto&&... parts) {
-            auto prepare = [&state, id = std::move(id), options = std::move(options)] {
-                auto flat = std::make_shared<detail::flattened_or_error>(state);
-                return [flat, id, options](auto& all) {
-                    auto report = detail::run_load(*flat, id, options, all);
-                    return std::pair(std::move(report), [flat] { flat->flat->notify_loaded(); });
-                };
-            };
-            return detail::launch<load_report>(std::move(prepare),
-                                               std::forward<decltype(token)>(token),
-                                               std::forward<decltype(parts)>(parts)...);
+        [&]<class Token, class... Parts>(Token&& token, Parts&&... parts) {
+            return boost::asio::async_initiate<Token, void(std::exception_ptr, load_report)>(
+                [](auto handler, State* of, const checkpoint_id& from, load_options how,
+                   std::tuple<Parts...> given) {
+                    detail::start_load(std::make_shared<detail::flattened_or_error>(*of), from,
+                                       std::move(how), std::move(given), std::move(handler));
+                },
+                token, &state, std::move(id), std::move(options),
+                std::tuple<Parts...>(std::forward<Parts>(parts)...));
         },
         std::forward<PartsAndToken>(rest)...);
 }

@@ -3,15 +3,19 @@
 #define CAIRN_SAVE_HPP
 
 #include <cairn/detail/flattened_or_error.hpp>
-#include <cairn/detail/launch.hpp>
+#include <cairn/detail/token_last.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/save/parts.hpp>
+#include <cairn/save/pending_save.hpp>
 #include <cairn/save/run_save.hpp>
+#include <cairn/save/start_save.hpp>
+#include <cairn/state/savable.hpp>
+
+#include <boost/asio/async_result.hpp>
 
 #include <exception>
 #include <memory>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 
 namespace cairn {
@@ -38,8 +42,8 @@ template <class State, SavePart... Parts>
     requires Savable<State>
 save_report save(State&& state, checkpoint_id id, save_options options, Parts&&... parts) {
     detail::flattened_or_error const flat(state);
-    std::tuple<Parts...> all(std::forward<Parts>(parts)...);
-    return detail::run_save(flat, id, options, all);
+    detail::given_save_parts<Parts...> given(std::tuple<Parts...>(std::forward<Parts>(parts)...));
+    return detail::run_save(flat, id, options, given.erased());
 }
 template <class State, SavePart... Parts>
     requires Savable<State>
@@ -48,23 +52,37 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
                 std::forward<Parts>(parts)...);
 }
 
-/// Saves without blocking: the rest of the save runs on its own thread.
+/// Saves in the background: completes when the tensors are copied, with a `pending_save` that
+/// completes when the checkpoint exists; DCP's `async_save`.
 ///
-/// @param state, id, options, parts  As for @ref save; lvalue parts must outlive the operation.
+/// @param state, id, options  As for @ref save.
+/// @param parts  As for @ref save, and an executor, see *Threads*. Rvalues are moved in and live as
+///               long as the save. Lvalues are borrowed: the handle's destructor waits for the end
+///               of the save; but of a communicator, of stores that can be copied, and of the
+///               executor, the save keeps a duplicate.
 /// @param token  Any Asio completion token, last.
 ///
-/// The communicator must be a `BackgroundCommunicator`; any other is refused at compile time.
+/// **Communicator**: a `BackgroundCommunicator`; any other is refused at compile time. A save takes
+/// a lane of its own, `duplicate`d inside this call: all ranks start asynchronous verbs, on one
+/// communicator, in the same order, and use it for nothing else until the save is staged. Then it
+/// is free again, for other saves too.
 ///
-/// **Cancellation**: any kind, through the token's slot, cancels the communicator: the save fails
-/// with @ref errc::cancelled at its next exchange, on all ranks. Without a communicator it
-/// continues.
+/// **Completion signature**: `void(std::exception_ptr, pending_save)`, on the token's executor. By
+/// then tensors may change, and the state may be destroyed. All ranks have agreed on a plan, so
+/// that most errors arrive here. An error means that there is no `pending_save`.
 ///
-/// **Completion signature**: `void(std::exception_ptr, save_report)`, on the token's executor.
+/// **Memory**: a copy of what this rank writes, freed when it is written.
 ///
-/// **Lifetimes**: values of the state are copied inside the initiating call; *tensors* must neither
-/// change nor move until the operation completes.
+/// **Cancellation**: any kind, through the token's slot, until staged: as `pending_save::cancel`.
 ///
-/// **Failure**: as @ref save.
+/// **Threads**: `state_dict()` and all values are read inside this call. The rest runs on a thread
+/// of its own, or on the executor among the parts, which must be run by one thread at a time (an
+/// `io_context` with one thread, a strand). A save never blocks it to wait for another rank; a
+/// user's planner, writer or store that blocks does.
+///
+/// **Lifetimes**: tensors must neither change nor move until the save is staged.
+///
+/// **Failure**: as @ref save, here or from the `pending_save`.
 template <class State, class... PartsAndToken>
     requires Savable<State> && detail::parts_then_token<detail::save_part_check, PartsAndToken...>
 auto async_save(State& state, checkpoint_id id, save_options options, PartsAndToken&&... rest) {
@@ -74,18 +92,17 @@ auto async_save(State& state, checkpoint_id id, save_options options, PartsAndTo
         "run beside the program's own: give it a member duplicate(deadline, completion<itself>) if "
         "they may, or call save, or give async_save a tcp_group");
     return detail::with_token_last(
-        [&](auto&& token, auto&&... parts) {
-            auto prepare = [&state, id = std::move(id), options = std::move(options)] {
-                auto flat = std::make_shared<detail::flattened_or_error>(state);
-                flat->freeze_objects();
-                return [flat, id, options](auto& all) {
-                    return std::pair(detail::run_save(*flat, id, options, all),
-                                     detail::no_epilogue{});
-                };
-            };
-            return detail::launch<save_report>(std::move(prepare),
-                                               std::forward<decltype(token)>(token),
-                                               std::forward<decltype(parts)>(parts)...);
+        [&]<class Token, class... Parts>(Token&& token, Parts&&... parts) {
+            return boost::asio::async_initiate<Token, void(std::exception_ptr, pending_save)>(
+                [](auto handler, State* of, const checkpoint_id& to, save_options how,
+                   std::tuple<Parts...> given) {
+                    auto flat = std::make_shared<detail::flattened_or_error>(*of);
+                    flat->freeze_objects();
+                    detail::start_save(std::move(flat), to, std::move(how), std::move(given),
+                                       std::move(handler));
+                },
+                token, &state, std::move(id), std::move(options),
+                std::tuple<Parts...>(std::forward<Parts>(parts)...));
         },
         std::forward<PartsAndToken>(rest)...);
 }

@@ -19,6 +19,10 @@
 #include <cairn/comm/tcp/impl/unique_id.ipp>
 #include <cairn/comm/tree/impl/group.ipp>
 #include <cairn/detail/impl/error.ipp>
+#include <cairn/detail/impl/operation_thread.ipp>
+#include <cairn/detail/impl/part_call.ipp>
+#include <cairn/load/impl/background_load.ipp>
+#include <cairn/load/impl/load_op.ipp>
 #include <cairn/load/impl/run_load.ipp>
 #include <cairn/metadata/impl/big_int.ipp>
 #include <cairn/metadata/impl/check.ipp>
@@ -48,7 +52,10 @@
 #include <cairn/object_store/impl/write_back.ipp>
 #include <cairn/planner/impl/default_planner.ipp>
 #include <cairn/planner/impl/empty_state_planner.ipp>
+#include <cairn/save/impl/background_save.ipp>
 #include <cairn/save/impl/run_save.ipp>
+#include <cairn/save/impl/save_op.ipp>
+#include <cairn/save/impl/snapshot.ipp>
 #include <cairn/state/impl/bytes_value.ipp>
 #include <cairn/state/impl/converted.ipp>
 #include <cairn/state/impl/copy_leaf.ipp>

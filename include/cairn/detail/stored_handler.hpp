@@ -4,10 +4,10 @@
 
 #include <cairn/detail/failures.hpp>
 
-#include <boost/asio/any_completion_executor.hpp>
-#include <boost/asio/any_completion_handler.hpp>
+#include <boost/asio/associated_allocator.hpp>
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/associated_executor.hpp>
+#include <boost/asio/bind_allocator.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/system_executor.hpp>
@@ -15,7 +15,6 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -34,47 +33,58 @@ inline void print_unclaimed(const std::exception_ptr& e) noexcept {
 /// Empty after a move and after `complete`.
 template <class... Args>
 class stored_handler {
-    using handler = boost::asio::any_completion_handler<void(Args...)>;
-    using executor = boost::asio::any_completion_executor;
+    struct base {
+        virtual ~base() = default;
+        virtual void complete(Args... args) = 0;
+        virtual boost::asio::cancellation_slot slot() const noexcept = 0;
+    };
+    template <class Handler>
+    struct holder final : base {
+        using executor = boost::asio::associated_executor_t<Handler>;
+
+        explicit holder(Handler h)
+            : handler_(std::move(h)), work_(boost::asio::get_associated_executor(handler_)) {}
+        void complete(Args... args) override {
+            auto const allocator = boost::asio::get_associated_allocator(handler_);
+            auto on = work_.get_executor();
+            auto call = [h = std::move(handler_), work = std::move(work_),
+                         ... values = std::move(args)]() mutable {
+                // Slots may be cleared here only: the user orders this and emitting.
+                auto slot = boost::asio::get_associated_cancellation_slot(h);
+                if (slot.is_connected()) slot.clear();
+                if constexpr (std::is_same_v<executor, boost::asio::system_executor>) {
+                    try {
+                        std::move(h)(std::move(values)...);
+                    } catch (...) {
+                        print_unclaimed(std::current_exception());
+                    }
+                } else {
+                    std::move(h)(std::move(values)...);
+                }
+            };
+            boost::asio::post(on, boost::asio::bind_allocator(allocator, std::move(call)));
+        }
+        boost::asio::cancellation_slot slot() const noexcept override {
+            return boost::asio::get_associated_cancellation_slot(handler_);
+        }
+        Handler handler_;
+        boost::asio::executor_work_guard<executor> work_;
+    };
 
 public:
     stored_handler() = default;
-    explicit stored_handler(handler h) : handler_(std::move(h)) {
-        auto const none = executor(boost::asio::system_executor());
-        auto const own = boost::asio::get_associated_executor(handler_, none);
-        has_own_ = own != none;
-        work_.emplace(own);
-    }
-    explicit operator bool() const noexcept { return static_cast<bool>(handler_); }
+    template <class Handler>
+        requires(!std::is_same_v<Handler, stored_handler>)
+    explicit stored_handler(Handler h) : of_(std::make_unique<holder<Handler>>(std::move(h))) {}
+    explicit operator bool() const noexcept { return of_ != nullptr; }
 
-    boost::asio::cancellation_slot slot() const noexcept {
-        return boost::asio::get_associated_cancellation_slot(handler_);
-    }
+    boost::asio::cancellation_slot slot() const noexcept { return of_->slot(); }
     /// Posts the handler to its executor. Without one it runs on a thread of Asio's, where what it
     /// throws is printed.
-    void complete(Args... args) {
-        auto guard = std::move(*work_);
-        work_.reset();
-        auto const own = guard.get_executor();
-        boost::asio::post(own, [h = std::move(handler_), catches = !has_own_,
-                                guard = std::move(guard),
-                                ... values = std::move(args)]() mutable {
-            // Slots may be cleared here only: emitting and completing are the user's to order.
-            if (auto s = boost::asio::get_associated_cancellation_slot(h); s.is_connected())
-                s.clear();
-            if (!catches) return std::move(h)(std::move(values)...);
-            try {
-                std::move(h)(std::move(values)...);
-            } catch (...) {
-                print_unclaimed(std::current_exception());
-            }
-        });
-    }
+    void complete(Args... args) { std::exchange(of_, nullptr)->complete(std::move(args)...); }
 
 private:
-    handler handler_{};
-    bool has_own_ = false;
-    std::optional<boost::asio::executor_work_guard<executor>> work_{};
+    std::unique_ptr<base> of_{};
 };
 
 }  // namespace cairn::detail

@@ -3,7 +3,9 @@
 #define CAIRN_LOAD_LOAD_TURNS_HPP
 
 #include <cairn/completion.hpp>
+#include <cairn/detail/part_call.hpp>
 #include <cairn/detail/phases.hpp>
+#include <cairn/detail/surroundings.hpp>
 #include <cairn/load/read_once/broadcast_parts.hpp>
 #include <cairn/load/read_once/shared_reads.hpp>
 #include <cairn/load/stored_windows.hpp>
@@ -14,7 +16,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,18 +30,23 @@ namespace cairn::detail {
 /// it read for all, in the turns of `shared_reads`.
 class load_turns {
 public:
-    /// All arguments must outlive this.
+    using then = std::function<void(std::exception_ptr)>;
+
+    /// All arguments must outlive this. What is passed as `then` is called on the executor or
+    /// inside the call, and keeps this alive.
     /// @param plane  May be null.
-    load_turns(erased_load_planner& planner, erased_storage_reader& reader,
+    load_turns(const surroundings& in, erased_load_planner& planner, erased_storage_reader& reader,
                erased_data_plane* plane, phase_clock& clock, std::chrono::milliseconds timeout,
                const metadata& stored)
-        : planner_(planner), reader_(reader), plane_(plane), clock_(clock), timeout_(timeout),
-          windows_(planner, stored) {}
+        : in_(in), planner_(planner), reader_(reader), plane_(plane), clock_(clock),
+          timeout_(timeout), windows_(planner, stored) {}
+    load_turns(load_turns&&) = delete;
 
     shared_reads& shared() noexcept { return shared_; }
     /// Returns the report after the last turn, without the phases.
     load_report take_report() {
         report_.read_once = shared_.report();
+        report_.unverified = std::move(unverified_);
         return std::move(report_);
     }
 
@@ -50,9 +60,9 @@ public:
         }
     }
     /// Reads the values of a finished plan, removes them from it, and checks that they fit. The
-    /// user's state is not changed.
-    /// @throws error if one does not fit and the planner can detect that
-    void read_values(load_plan& plan) {
+    /// user's state is not changed. It is a failure if one does not fit and the planner can detect
+    /// that.
+    void read_values(load_plan& plan, then f) {
         values_.clear();
         windows_.clear();
         load_plan some;
@@ -62,41 +72,56 @@ public:
         some.items.assign(std::make_move_iterator(first),
                           std::make_move_iterator(plan.items.end()));
         plan.items.erase(first, plan.items.end());
-        if (some.items.empty()) return;
+        if (some.items.empty()) return f(nullptr);
         clock_.enter("read values");
-        read_some(some);
-        if (values_.size() != some.items.size())
-            throw error(errc::invalid_plan,
-                        {.expected = std::to_string(some.items.size()) + " values",
-                         .found = std::to_string(values_.size()),
-                         .remedy = "read_data of the StorageReader must hand on each value once"});
-        for (auto const& [item, v] : values_) planner_.check_value(item, v);
+        auto const n = some.items.size();
+        read_some(std::move(some), checked(std::move(f), [this, n] {
+            if (values_.size() != n)
+                throw error(errc::invalid_plan,
+                            {.expected = std::to_string(n) + " values",
+                             .found = std::to_string(values_.size()),
+                             .remedy = "read_data of the StorageReader must hand on each value "
+                                       "once"});
+            for (auto const& [item, v] : values_) planner_.check_value(item, v);
+        }));
     }
-    /// @param plan  The finished plan, without its values.
-    /// @return The message to the other ranks: this rank's times so far, and the bytes that they
-    /// cover.
-    std::vector<std::byte> read(const load_plan& plan) {
-        if (shared_.none()) {
-            // The other turns exist for ranks of other planes.
-            if (shared_.current() == turn::read) read_own(plan);
-            return end_of_turn();
-        }
-        if (shared_.current() == turn::read) read_own(shared_.own_items(plan));
-        read_timed(shared_reads::each_read, shared_.each_items(plan));
-        read_timed(shared_reads::once_read, shared_.items_for_all(plan));
-        return end_of_turn();
+    /// @param plan  The finished plan, without its values; outlives the turn.
+    void read(const load_plan& plan, then f) {
+        bool const first = shared_.current() == turn::read;
+        auto rest = next(f, [this, &plan, f] {
+            if (shared_.none()) return f(nullptr);
+            read_timed(shared_reads::each_read, shared_.each_items(plan), next(f, [this, &plan, f] {
+                read_timed(shared_reads::once_read, shared_.items_for_all(plan), f);
+            }));
+        });
+        // The other turns exist for ranks of other planes.
+        if (!first) return rest(nullptr);
+        read_some(shared_.none() ? plan : shared_.own_items(plan),
+                  checked(std::move(rest), [this] {
+                      for (auto& [item, v] : std::exchange(values_, {}))
+                          planner_.load_value(std::as_const(item), std::move(v));
+                  }));
     }
     /// @param whole  Whether the data plane has all ranks of the job, numbered alike.
-    std::vector<std::byte> broadcast(const load_plan& plan, bool whole) {
-        if (plane_ != nullptr)
-            timed(shared_reads::once_sent, [&] {
-                part_broadcaster(*plane_, windows_, planner_, plan, *clock_.activity(), timeout_,
-                                 whole)
-                    .run(shared_.to_send());
-            });
-        return end_of_turn();
+    void broadcast(const load_plan& plan, bool whole, then f) {
+        if (plane_ == nullptr) return f(nullptr);
+        broadcaster_.emplace(in_, *plane_, windows_, planner_, plan, *clock_.activity(), timeout_,
+                             whole);
+        broadcaster_->run(shared_.to_send(), timed(shared_reads::once_sent, std::move(f)));
     }
-    /// Processes a rank's message, as returned by `read` and `broadcast`.
+    /// Called after a turn.
+    /// @return The message to the other ranks: this rank's times so far, and the bytes that they
+    /// cover.
+    std::vector<std::byte> end_of_turn() {
+        if (shared_.last()) report_ = planner_.finish_load();
+        clock_.stop();
+        wire_writer w;
+        for (auto const t : shared_.spent()) w.varint(static_cast<std::uint64_t>(t.count()));
+        for (auto const bytes : shared_.tried()) w.varint(bytes);
+        clock_.put(w);
+        return std::move(w.out);
+    }
+    /// Processes a rank's message, as returned by `end_of_turn`.
     void learn(wire_reader& r) {
         shared_reads::times spent;
         for (auto& t : spent)
@@ -109,52 +134,70 @@ public:
 private:
     using turn = shared_reads::turn;
 
+    /// Returns a continuation that starts the next step, which calls `f` in the end; a failure, also
+    /// to start it, goes to `f`.
+    template <class Start>
+    static then next(then f, Start start) {
+        return [f = std::move(f), start = std::move(start)](std::exception_ptr e) {
+            if (e) return f(std::move(e));
+            try {
+                start();
+            } catch (...) {
+                f(std::current_exception());
+            }
+        };
+    }
+    /// Returns a continuation that first calls `check`, if nothing has failed; what it throws is a
+    /// failure.
     template <class F>
-    void timed(shared_reads::trial what, F f) {
-        auto const start = std::chrono::steady_clock::now();
-        f();
-        shared_.spent()[what] = std::chrono::duration_cast<std::chrono::microseconds>(
-            std::chrono::steady_clock::now() - start);
+    static then checked(then f, F check) {
+        return [f = std::move(f), check = std::move(check)](std::exception_ptr e) {
+            if (!e) {
+                try {
+                    check();
+                } catch (...) {
+                    e = std::current_exception();
+                }
+            }
+            f(std::move(e));
+        };
     }
-    void read_timed(shared_reads::trial what, const load_plan& some) {
-        if (!some.items.empty()) timed(what, [&] { read_some(some); });
+    /// Starts a clock, and returns a continuation that stops it.
+    then timed(shared_reads::trial what, then f) {
+        return checked(std::move(f), [this, what, start = std::chrono::steady_clock::now()] {
+            shared_.spent()[what] = std::chrono::duration_cast<std::chrono::microseconds>(
+                std::chrono::steady_clock::now() - start);
+        });
     }
-    void read_own(const load_plan& own) {
-        read_some(own);
-        for (auto& [item, v] : std::exchange(values_, {}))
-            planner_.load_value(std::as_const(item), std::move(v));
+    void read_timed(shared_reads::trial what, load_plan some, then f) {
+        if (some.items.empty()) return f(nullptr);
+        read_some(std::move(some), timed(what, std::move(f)));
     }
-    void read_some(const load_plan& some) {
-        read_target target;
-        target.resolve_tensor = [this](const read_item& i) { return windows_.open(i); };
-        target.resolve_converted = [this](const read_item& i) {
+    void read_some(load_plan some, then f) {
+        reading_ = std::move(some);
+        target_.resolve_tensor = [this](const read_item& i) { return windows_.open(i); };
+        target_.resolve_converted = [this](const read_item& i) {
             // Shared data is sent as it is stored.
             return shared_.will_hold(i) ? windows_.open(i) : planner_.resolve_tensor(i);
         };
-        target.commit_tensor = [this](const read_item& i, tensor_view v) {
+        target_.commit_tensor = [this](const read_item& i, tensor_view v) {
             if (!shared_.hold(i, v)) windows_.close(i, v);
         };
-        target.load_value = [this](const read_item& i, value v) {
+        target_.load_value = [this](const read_item& i, value v) {
             values_.emplace_back(i, std::move(v));
         };
-        auto result = await_completion<read_result>(
-            [&](auto done) { reader_.read_data(some, std::as_const(target), std::move(done)); });
-        report_.unverified = std::move(result.unverified);
-    }
-    std::vector<std::byte> end_of_turn() {
-        if (shared_.last()) {
-            auto unverified = std::move(report_.unverified);
-            report_ = planner_.finish_load();
-            report_.unverified = std::move(unverified);
-        }
-        clock_.stop();
-        wire_writer w;
-        for (auto const t : shared_.spent()) w.varint(static_cast<std::uint64_t>(t.count()));
-        for (auto const bytes : shared_.tried()) w.varint(bytes);
-        clock_.put(w);
-        return std::move(w.out);
+        call_part<read_result>(
+            in_.executor,
+            [&](auto done) {
+                reader_.read_data(reading_, std::as_const(target_), std::move(done));
+            },
+            [this, f = std::move(f)](call_result<read_result> r) {
+                if (r.value) unverified_ = std::move(r.value->unverified);
+                f(std::move(r.failure));
+            });
     }
 
+    const surroundings& in_;
     erased_load_planner& planner_;
     erased_storage_reader& reader_;
     erased_data_plane* plane_;
@@ -164,6 +207,10 @@ private:
     load_report report_{};
     shared_reads shared_{};
     std::vector<std::pair<read_item, value>> values_{};  ///< Not yet passed to the planner.
+    load_plan reading_{};                                ///< What is being read …
+    read_target target_{};                               ///< … and to where.
+    std::vector<std::string> unverified_{};
+    std::optional<part_broadcaster> broadcaster_{};
 };
 
 }  // namespace cairn::detail

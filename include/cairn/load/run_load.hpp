@@ -2,21 +2,17 @@
 #ifndef CAIRN_LOAD_RUN_LOAD_HPP
 #define CAIRN_LOAD_RUN_LOAD_HPP
 
-#include <cairn/comm/erased_communicator.hpp>
-#include <cairn/comm/erased_data_plane.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
 #include <cairn/detail/parts.hpp>
+#include <cairn/load/load_parts.hpp>
 #include <cairn/load/options.hpp>
 #include <cairn/load/parts.hpp>
-#include <cairn/object_store/erased_store.hpp>
-#include <cairn/planner/erased_planner.hpp>
 #include <cairn/planner/report.hpp>
-#include <cairn/storage/erased_storage.hpp>
 
-#include <optional>
 #include <tuple>
+#include <utility>
 
 namespace cairn::detail {
 
@@ -25,39 +21,50 @@ struct load_part_check {
     static constexpr bool is = LoadPart<T>;
 };
 
-/// The parts of a load whose types only the verb knew. Null: the default; for data planes, none.
-struct load_parts {
-    erased_communicator* ranks = nullptr;
-    bool alone = false;  ///< A `solo` was passed explicitly.
-    erased_load_planner* planner = nullptr;
-    erased_storage_reader* reader = nullptr;
-    std::optional<erased_store> store{};  ///< For the default reader.
-    erased_data_plane* plane = nullptr;
-};
+/// Adds the default parts where none was given.
+CAIRN_DECL void complete(load_parts& parts, const load_options& options);
 
-/// The part of `load` that does not depend on the user's types.
+/// Loads on the calling thread.
 CAIRN_DECL load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
                                 const load_options& options, load_parts parts);
 
-/// Runs a load with the given leaves (or the reason why there are none) and parts.
+/// The arguments of a load that are parts: held as they were passed, and erased.
 template <class... Parts>
-load_report run_load(flattened_or_error& flat, const checkpoint_id& id, const load_options& options,
-                     std::tuple<Parts...>& parts) {
+class given_load_parts {
     static_assert(count_of<communicator_part, Parts...> <= 1, "load: two communicators");
     static_assert(count_of<load_planner_part, Parts...> <= 1, "load: two planners");
     static_assert(count_of<reader_part, Parts...> + count_of<store_part, Parts...> <= 1,
                   "load: give a StorageReader or an ObjectStore, not both");
     static_assert(count_of<data_plane_part, Parts...> <= 1, "load: two data planes");
-    auto ranks = ref_to<communicator_part, communicator_ref>(parts);
-    auto planner = ref_to<load_planner_part, load_planner_ref>(parts);
-    auto reader = ref_to<reader_part, storage_reader_ref>(parts);
-    auto plane = ref_to<data_plane_part, data_plane_ref>(parts);
-    return run_load(
-        flat, id, options,
-        {pointer_to<erased_communicator>(ranks), has_type<solo, Parts...>,
-         pointer_to<erased_load_planner>(planner), pointer_to<erased_storage_reader>(reader),
-         store_in(parts), pointer_to<erased_data_plane>(plane)});
-}
+    using tuple = std::tuple<Parts...>;
+
+public:
+    explicit given_load_parts(tuple parts) : parts_(std::move(parts)) {}
+    given_load_parts(given_load_parts&&) = delete;
+
+    /// Returns references to what is held here.
+    load_parts erased() {
+        return {pointer_to<erased_communicator>(ranks_),
+                has_type<solo, Parts...>,
+                pointer_to<erased_load_planner>(planner_),
+                pointer_to<erased_storage_reader>(reader_),
+                store_in(parts_),
+                pointer_to<erased_data_plane>(plane_),
+                {}};
+    }
+    tuple& parts() noexcept { return parts_; }
+
+private:
+    tuple parts_;
+    decltype(ref_to<communicator_part, communicator_ref>(std::declval<tuple&>())) ranks_ =
+        ref_to<communicator_part, communicator_ref>(parts_);
+    decltype(ref_to<load_planner_part, load_planner_ref>(std::declval<tuple&>())) planner_ =
+        ref_to<load_planner_part, load_planner_ref>(parts_);
+    decltype(ref_to<reader_part, storage_reader_ref>(std::declval<tuple&>())) reader_ =
+        ref_to<reader_part, storage_reader_ref>(parts_);
+    decltype(ref_to<data_plane_part, data_plane_ref>(std::declval<tuple&>())) plane_ =
+        ref_to<data_plane_part, data_plane_ref>(parts_);
+};
 
 }  // namespace cairn::detail
 

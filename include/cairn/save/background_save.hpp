@@ -37,6 +37,8 @@ public:
 
     /// Where the save runs.
     const boost::asio::any_io_executor& executor() const noexcept { return on_; }
+    /// Until it is staged, the slot of its handler cancels the save.
+    CAIRN_DECL void heed_slot();
     /// @pre Called once, or `refuse` is.
     CAIRN_DECL void start(std::shared_ptr<const flattened_or_error> state, save_parts parts);
     /// Ends a save that could not be started.

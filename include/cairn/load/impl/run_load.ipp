@@ -2,47 +2,61 @@
 #ifndef CAIRN_LOAD_IMPL_RUN_LOAD_IPP
 #define CAIRN_LOAD_IMPL_RUN_LOAD_IPP
 
+#include <cairn/load/run_load.hpp>
+
 #include <cairn/comm/omitted.hpp>
 #include <cairn/comm/solo.hpp>
-#include <cairn/load/load_job.hpp>
-#include <cairn/load/run_load.hpp>
+#include <cairn/load/load_op.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/storage/torch_reader.hpp>
 
-#include <optional>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/require.hpp>
+
+#include <exception>
+#include <memory>
 #include <utility>
 
 namespace cairn::detail {
 
-CAIRN_DECL load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
-                                const load_options& options, load_parts parts) {
-    std::optional<solo> own_ranks;
-    std::optional<communicator_ref<solo>> own_ranks_ref;
+CAIRN_DECL void complete(load_parts& parts, const load_options& options) {
     if (parts.ranks == nullptr)
-        parts.ranks = &own_ranks_ref.emplace(own_ranks.emplace(omitted_communicator()));
-
-    std::optional<default_planner> own_planner;
-    std::optional<load_planner_ref<default_planner>> own_planner_ref;
+        parts.ranks = own_part<communicator_ref<solo>>(parts.owner, omitted_communicator());
     if (parts.planner == nullptr)
-        parts.planner = &own_planner_ref.emplace(own_planner.emplace(options.planner));
-
-    std::optional<torch_reader> own_reader;
-    std::optional<storage_reader_ref<torch_reader>> own_reader_ref;
+        parts.planner = own_part<load_planner_ref<default_planner>>(
+            parts.owner, default_planner(options.planner));
     if (parts.reader == nullptr) {
         if (!parts.store) parts.store.emplace(file_store());
-        own_reader.emplace(std::move(*parts.store), options.storage);
-        parts.reader = &own_reader_ref.emplace(*own_reader);
+        parts.reader = own_part<storage_reader_ref<torch_reader>>(
+            parts.owner, torch_reader(std::move(*parts.store), options.storage));
     }
+}
 
-    auto report = load_job(flat.leaves(), flat.refused, id, options, *parts.ranks, *parts.planner,
-                           *parts.reader, parts.plane)
-                      .run();
-    if (auto w = warning_if_alone(parts.ranks->size(), parts.alone))
-        report.warnings.push_back(std::move(*w));
+CAIRN_DECL load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
+                                const load_options& options, load_parts parts) {
+    complete(parts, options);
+    boost::asio::io_context here(1);
+    std::exception_ptr failure;
+    load_report report;
+    // Parts are called on this thread: they may block, and may belong to it.
+    std::make_shared<load_op>(
+        surroundings{boost::asio::require(here.get_executor(),
+                                          boost::asio::execution::outstanding_work.tracked)},
+        std::shared_ptr<flattened_or_error>(std::shared_ptr<void>(), &flat), id, options,
+        std::move(parts),
+        [&](std::exception_ptr e, load_report r) {
+            failure = std::move(e);
+            report = std::move(r);
+        })
+        ->start();
+    here.run();
+    if (failure) std::rethrow_exception(failure);
     return report;
 }
 
 }  // namespace cairn::detail
+
+#include <cairn/load/impl/load_op.ipp>
 
 #endif

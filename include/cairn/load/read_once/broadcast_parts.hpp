@@ -5,6 +5,8 @@
 #include <cairn/activity.hpp>
 #include <cairn/comm/erased_data_plane.hpp>
 #include <cairn/completion.hpp>
+#include <cairn/detail/part_call.hpp>
+#include <cairn/detail/surroundings.hpp>
 #include <cairn/load/read_once/pieces.hpp>
 #include <cairn/load/read_once/plane_groups.hpp>
 #include <cairn/load/read_once/shared_reads.hpp>
@@ -17,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,40 +34,38 @@ class part_broadcaster {
 public:
     static constexpr std::uint64_t batch_bytes = std::uint64_t{16} << 20;
 
+    using then = std::function<void(std::exception_ptr)>;
+
     /// All arguments must outlive this.
     /// @param timeout  For each broadcast.
     /// @param whole    Whether the plane has all ranks of the job, numbered alike, so that
     ///                 its errors name the right ones.
-    part_broadcaster(erased_data_plane& plane, stored_windows& windows,
+    part_broadcaster(const surroundings& in, erased_data_plane& plane, stored_windows& windows,
                      erased_load_planner& planner, const load_plan& plan, cairn::activity& activity,
                      std::chrono::milliseconds timeout, bool whole)
-        : plane_(plane), windows_(windows), planner_(planner), plan_(plan), activity_(activity),
-          timeout_(timeout), whole_(whole) {}
+        : in_(in), plane_(plane), windows_(windows), planner_(planner), plan_(plan),
+          activity_(activity), timeout_(timeout), whole_(whole) {}
+    part_broadcaster(part_broadcaster&&) = delete;
 
-    /// @throws error; a failure of this rank alone only after all broadcasts
-    void run(const std::vector<shared_part*>& parts) {
+    /// Calls `f`, on the executor or inside this call, after all broadcasts; also if this rank alone
+    /// has failed. `f` keeps this alive.
+    void run(const std::vector<shared_part*>& parts, then f) noexcept {
         try {
             for (auto* p : parts) {
                 for_pieces(p->shape, size_of(p->type), batch_bytes,
                            [&](const box& b, std::uint64_t bytes, bool last) {
-                               if (!batch_.empty() && (bytes_ + bytes > batch_bytes ||
-                                                       batch_.front().part->reader != p->reader))
-                                   flush();
-                               batch_.push_back({p, b, bytes, last});
-                               bytes_ += bytes;
+                               if (batches_.empty() ||
+                                   batches_.back().bytes + bytes > batch_bytes ||
+                                   batches_.back().pieces.front().part->reader != p->reader)
+                                   batches_.emplace_back();
+                               batches_.back().pieces.push_back({p, b, bytes, last});
+                               batches_.back().bytes += bytes;
                            });
             }
-            if (!batch_.empty()) flush();
-        } catch (const error& e) {
-            plane_.cancel();
-            if (whole_) throw;
-            throw error(e.code(),
-                        {.found = "as " + to_string(place_in(&plane_)) + ": " + e.what()});
         } catch (...) {
-            plane_.cancel();
-            throw;
+            return broken(std::current_exception(), f);
         }
-        if (failure_) std::rethrow_exception(failure_);
+        next(std::move(f));
     }
 
 private:
@@ -75,28 +76,73 @@ private:
         bool last;
     };
 
-    void flush() {
-        int const root = batch_.front().part->reader;
+    struct batch {
+        std::vector<piece> pieces{};
+        std::uint64_t bytes = 0;
+    };
+
+    void next(then f) noexcept {
+        if (at_ == batches_.size()) return f(failure_);
+        try {
+            begin_batch(f);
+        } catch (...) {
+            broken(std::current_exception(), f);
+        }
+    }
+    void begin_batch(const then& f) {
+        auto const& now = batches_[at_];
+        int const root = now.pieces.front().part->reader;
         bool const mine = root == plane_.rank();
-        for (auto const& p : batch_) attempt([&] { open(*p.part, mine); });
-        if (auto const direct = in_place(); !direct.empty()) {
-            broadcast(direct, root);
-        } else {
-            if (staging_.size() < bytes_) staging_.resize(static_cast<std::size_t>(bytes_));
+        for (auto const& p : now.pieces) attempt([&] { open(*p.part, mine); });
+        auto bytes = in_place();
+        staged_ = bytes.empty();
+        if (staged_) {
+            if (staging_.size() < now.bytes) staging_.resize(static_cast<std::size_t>(now.bytes));
+            bytes = {staging_.data(), static_cast<std::size_t>(now.bytes)};
             if (mine)
                 each_window([](const tensor_view& staged, const tensor_view& w) {
                     copy_elements(w, staged);
                 });
-            broadcast({staging_.data(), static_cast<std::size_t>(bytes_)}, root);
-            if (!mine)
-                each_window([](const tensor_view& staged, const tensor_view& w) {
-                    convert_elements(staged, w);
-                });
         }
-        for (auto const& p : batch_)
+        call_part<done_t>(
+            in_.executor,
+            [&](auto done) {
+                plane_.broadcast(bytes, root, deadline_after(timeout_, in_.now()), std::move(done));
+            },
+            [this, mine, f](call_result<done_t> r) {
+                if (r.failure) return broken(std::move(r.failure), f);
+                activity_.advance();
+                try {
+                    end_batch(mine);
+                } catch (...) {
+                    return broken(std::current_exception(), f);
+                }
+                ++at_;
+                next(f);
+            });
+    }
+    void end_batch(bool mine) {
+        if (staged_ && !mine)
+            each_window([](const tensor_view& staged, const tensor_view& w) {
+                convert_elements(staged, w);
+            });
+        for (auto const& p : batches_[at_].pieces)
             if (p.last) attempt([&] { close(*p.part); });
-        batch_.clear();
-        bytes_ = 0;
+    }
+    /// The plane has failed, or this rank cannot take part in it any more.
+    void broken(std::exception_ptr e, const then& f) noexcept {
+        plane_.cancel();
+        try {
+            std::rethrow_exception(e);
+        } catch (const error& x) {
+            if (!whole_) try {
+                    e = std::make_exception_ptr(error(
+                        x.code(), {.found = "as " + to_string(place_in(&plane_)) + ": " + x.what()}));
+                } catch (...) {  // no memory: as it was
+                }
+        } catch (...) {
+        }
+        f(std::move(e));
     }
 
     /// Runs `f`; a failure must not keep this rank from taking part in later broadcasts: from then
@@ -143,17 +189,18 @@ private:
     }
     /// Returns the user's own memory, if the batch is one piece that has the wire's layout there.
     std::span<std::byte> in_place() const {
-        if (batch_.size() != 1 || batch_.front().part->held.size() != 1) return {};
-        auto const w = subview(batch_.front().part->held.front().second, batch_.front().region);
-        if (w.type != batch_.front().part->type || !is_row_major(w) ||
+        auto const& [pieces, bytes] = batches_[at_];
+        if (pieces.size() != 1 || pieces.front().part->held.size() != 1) return {};
+        auto const w = subview(pieces.front().part->held.front().second, pieces.front().region);
+        if (w.type != pieces.front().part->type || !is_row_major(w) ||
             w.device.kind == memory_kind::cuda)
             return {};
-        return {w.data, static_cast<std::size_t>(bytes_)};
+        return {w.data, static_cast<std::size_t>(bytes)};
     }
     template <class Copy>
     void each_window(Copy copy) {
         std::byte* at = staging_.data();
-        for (auto const& p : batch_) {
+        for (auto const& p : batches_[at_].pieces) {
             attempt([&] {
                 tensor_view const staged(p.part->type, p.region.shape, at);
                 for (auto const& [item, view] : p.part->held) copy(staged, subview(view, p.region));
@@ -161,13 +208,7 @@ private:
             at += p.bytes;
         }
     }
-    void broadcast(std::span<std::byte> bytes, int root) {
-        auto const by = deadline_after(timeout_);
-        (void)await_completion<done_t>(
-            [&](auto done) { plane_.broadcast(bytes, root, by, std::move(done)); });
-        activity_.advance();
-    }
-
+    const surroundings& in_;
     erased_data_plane& plane_;
     stored_windows& windows_;
     erased_load_planner& planner_;
@@ -175,8 +216,9 @@ private:
     cairn::activity& activity_;
     std::chrono::milliseconds timeout_;
     bool whole_;
-    std::vector<piece> batch_{};
-    std::uint64_t bytes_ = 0;
+    std::vector<batch> batches_{};
+    std::size_t at_ = 0;   ///< The current batch.
+    bool staged_ = false;  ///< It goes through `staging_`.
     std::vector<std::byte> staging_{};
     std::exception_ptr failure_{};
 };

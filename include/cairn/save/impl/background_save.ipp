@@ -22,6 +22,12 @@ CAIRN_DECL background_save::background_save(boost::asio::any_io_executor on,
     : on_(on ? std::move(on) : new_operation_thread("the save to '" + id + "'")), id_(id),
       options_(std::move(options)), borrows_(borrows), staged_(std::move(staged)) {}
 
+CAIRN_DECL void background_save::heed_slot() {
+    if (auto slot = staged_.slot(); slot.is_connected())
+        slot.assign([weak = weak_from_this()](boost::asio::cancellation_type) {
+            if (auto const self = weak.lock()) self->cancel();
+        });
+}
 CAIRN_DECL void background_save::start(std::shared_ptr<const flattened_or_error> state,
                                        save_parts parts) {
     try {

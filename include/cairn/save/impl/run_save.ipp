@@ -12,11 +12,10 @@
 #include <cairn/storage/torch_writer.hpp>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/prefer.hpp>
+#include <boost/asio/require.hpp>
 
 #include <exception>
 #include <memory>
-#include <optional>
 #include <utility>
 
 namespace cairn::detail {
@@ -57,5 +56,7 @@ CAIRN_DECL save_report run_save(const flattened_or_error& flat, const checkpoint
 }
 
 }  // namespace cairn::detail
+
+#include <cairn/save/impl/save_op.ipp>
 
 #endif

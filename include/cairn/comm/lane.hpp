@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_COMM_LANE_HPP
+#define CAIRN_COMM_LANE_HPP
+
+#include <cairn/comm/concepts.hpp>
+#include <cairn/comm/deadline.hpp>
+#include <cairn/detail/part_call.hpp>
+#include <cairn/detail/parts.hpp>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace cairn::detail {
+
+/// The lane of an asynchronous verb: a duplicate of a communicator, or data plane, that the caller
+/// lent and goes on using.
+/// @tparam Ref  `communicator_ref` or `data_plane_ref`.
+template <class Part, template <class> class Ref>
+class lane {
+public:
+    lane() = default;
+    lane(lane&&) = delete;
+
+    /// Duplicates `of` and calls `then` on the executor, with the failure if there is one. `then`
+    /// keeps this alive.
+    void open(Part& of, const boost::asio::any_io_executor& on, deadline by,
+              std::function<void(std::exception_ptr)> then) {
+        call_part<Part>(
+            on, [&](completion<Part> done) { of.duplicate(by, std::move(done)); },
+            [this, then = std::move(then)](call_result<Part> r) {
+                if (r.failure) return then(std::move(r.failure));
+                part_.emplace(std::move(*r.value));
+                ref_.emplace(*part_);
+                then(nullptr);
+            });
+    }
+    Ref<Part>* erased() noexcept { return &*ref_; }
+
+private:
+    std::optional<Part> part_{};
+    std::optional<Ref<Part>> ref_{};
+};
+
+/// Stands for the lane of a part that was moved in, or not given.
+struct no_lane {
+    template <class... Args>
+    static void open(Args&&...) = delete;
+    static std::nullptr_t erased() noexcept { return nullptr; }
+};
+
+template <class Tag, template <class> class Ref, class... Parts>
+constexpr auto lane_type() {
+    constexpr auto i = index_of<Tag, Parts...>();
+    if constexpr (i < sizeof...(Parts)) {
+        using part = std::tuple_element_t<i, std::tuple<Parts...>>;
+        if constexpr (std::is_lvalue_reference_v<part>)
+            return std::type_identity<lane<std::remove_cvref_t<part>, Ref>>();
+        else
+            return std::type_identity<no_lane>();
+    } else {
+        return std::type_identity<no_lane>();
+    }
+}
+template <class Tag, template <class> class Ref, class... Parts>
+using lane_of = typename decltype(lane_type<Tag, Ref, Parts...>())::type;
+
+/// Opens the lane, if one is needed, and calls `then`: inside this call if none is.
+template <class Tag, class Lane, class... Parts>
+void open_lane(Lane& l, std::tuple<Parts...>& parts, const boost::asio::any_io_executor& on,
+               deadline by, std::function<void(std::exception_ptr)> then) {
+    if constexpr (std::is_same_v<Lane, no_lane>)
+        then(nullptr);
+    else
+        l.open(std::get<index_of<Tag, Parts...>()>(parts), on, by, std::move(then));
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_LOAD_IMPL_BACKGROUND_LOAD_IPP
+#define CAIRN_LOAD_IMPL_BACKGROUND_LOAD_IPP
+
+#include <cairn/load/background_load.hpp>
+
+#include <cairn/detail/operation_thread.hpp>
+#include <cairn/load/load_op.hpp>
+#include <cairn/load/run_load.hpp>
+
+#include <utility>
+
+namespace cairn::detail {
+
+CAIRN_DECL background_load::background_load(boost::asio::any_io_executor on,
+                                            const checkpoint_id& id, load_options options,
+                                            handler h)
+    : on_(on ? std::move(on) : new_operation_thread("the load of '" + id + "'")), id_(id),
+      options_(std::move(options)), handler_(std::move(h)) {}
+
+CAIRN_DECL void background_load::heed_slot() {
+    if (auto slot = handler_.slot(); slot.is_connected())
+        slot.assign([weak = weak_from_this()](boost::asio::cancellation_type) {
+            if (auto const self = weak.lock()) self->cancel();
+        });
+}
+CAIRN_DECL void background_load::start(std::shared_ptr<flattened_or_error> state,
+                                       load_parts parts) {
+    try {
+        complete(parts, options_);
+        auto const op = std::make_shared<load_op>(
+            surroundings{on_}, std::move(state), id_, options_, std::move(parts),
+            [self = shared_from_this()](std::exception_ptr e, load_report r) {
+                self->end(std::move(e), std::move(r));
+            });
+        {
+            std::lock_guard const lock(m_);
+            op_ = op;
+            if (cancelled_) op->cancel();
+        }
+        op->start();
+    } catch (...) {
+        end(std::current_exception(), {});
+    }
+}
+CAIRN_DECL void background_load::end(std::exception_ptr e, load_report r) {
+    // The thread of the operation ends with the last of its executors.
+    on_ = {};
+    handler_.complete(std::move(e), std::move(r));
+}
+CAIRN_DECL void background_load::cancel() noexcept {
+    std::lock_guard const lock(m_);
+    cancelled_ = true;
+    if (auto const op = op_.lock()) op->cancel();
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_LOAD_IMPL_LOAD_OP_IPP
+#define CAIRN_LOAD_IMPL_LOAD_OP_IPP
+
+#include <cairn/load/load_op.hpp>
+
+#include <cairn/comm/omitted.hpp>
+#include <cairn/format/native/index.hpp>
+#include <cairn/planner/plan_codec.hpp>
+#include <cairn/state/converted.hpp>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace cairn::detail {
+
+CAIRN_DECL load_op::load_op(surroundings in, std::shared_ptr<flattened_or_error> state,
+                            checkpoint_id id, load_options options, load_parts parts, ended then)
+    : in_(std::move(in)), state_(std::move(state)), id_(std::move(id)),
+      options_(std::move(options)), parts_(std::move(parts)), then_(std::move(then)),
+      ranks_(std::in_place, in_, *parts_.ranks, options_.coordinator, options_.exchange_timeout,
+             clock_.activity()),
+      turns_(std::in_place, in_, *parts_.planner, *parts_.reader, parts_.plane, clock_,
+             options_.exchange_timeout, meta_),
+      fsm_(ranks_->coordinator()) {}
+
+CAIRN_DECL load_op::~load_op() {
+    if (!then_) return;
+    // The executor has dropped a step: no other rank may wait for this one.
+    ranks_->cancel();
+    if (parts_.plane != nullptr) parts_.plane->cancel();
+    try {
+        end(std::make_exception_ptr(
+                error(errc::abandoned,
+                      {.rank = ranks_->rank(),
+                       .found = "the executor of the load has ended before the load",
+                       .remedy = "run the executor until all loads are complete"})),
+            {});
+    } catch (...) {  // no memory to say it
+    }
+}
+
+CAIRN_DECL void load_op::start() {
+    resume_on(in_.executor, [self = shared_from_this()] { self->run(); });
+}
+
+CAIRN_DECL void load_op::run() noexcept {
+    try {
+        while (fsm_.current() != step::done) {
+            auto const e = perform(fsm_.current());
+            if (!e) return;
+            fsm_.resume(*e);
+        }
+        finish();
+    } catch (...) {  // too little memory to report it: the other ranks must not wait
+        ranks_->cancel();
+        end(std::current_exception(), {});
+    }
+}
+
+/// Ends a step that has waited: `f` returns how it ended.
+template <class F>
+void load_op::resume(F&& f) noexcept {
+    try {
+        fsm_.resume(f());
+    } catch (...) {
+        ranks_->cancel();
+        return end(std::current_exception(), {});
+    }
+    run();
+}
+
+CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
+    using enum load_fsm::step;
+    switch (s) {
+        case read_metadata:
+            return worked("read metadata", [&] {
+                parts_.reader->reset(id_);
+                return format::native::encode_metadata(parts_.reader->read_metadata());
+            });
+        case exchange_metadata:
+            ranks_->broadcast(mine_, received<outcome>([this](const outcome& o) {
+                                  if (o.failures.empty())
+                                      meta_ = format::native::decode_metadata(o.payload);
+                                  return o.failures;
+                              }));
+            return {};
+        case plan_local: return worked("plan", [&] { return local_plan(); });
+        case exchange_plans:
+            ranks_->gather(mine_, received<std::vector<outcome>>([this](auto all) {
+                               everybody_ = std::move(all);
+                               return collect_failures(everybody_);
+                           }));
+            return {};
+        case plan_global: return worked("plan for all", [&] { return global_plan(); });
+        case exchange_global: send_plans(); return {};
+        case step::finish_plan: return this->finish_plan();
+        case agree:
+            ranks_->all_gather(mine_, received<std::vector<outcome>>(
+                                          [this](const auto& all) { return agreed(all); },
+                                          &load_op::moved_if_replaced));
+            return {};
+        case read:
+            return works(
+                turns_->name(), [&](auto f) { turns_->read(plan_, std::move(f)); },
+                [this] { return end_of_turn(); });
+        case share:
+            return works(
+                turns_->name(),
+                [&](auto f) {
+                    auto const whole = place_.is_whole(ranks_->rank(), ranks_->size());
+                    turns_->broadcast(plan_, whole, std::move(f));
+                },
+                [this] { return end_of_turn(); });
+        case exchange_results:
+            ranks_->all_gather(mine_, received<std::vector<outcome>>(
+                                          [this](const auto& all) { return compare(all); },
+                                          &load_op::what_next));
+            return {};
+        case look_again: return look();
+        case exchange_restart: restart(); return {};
+        case done: return event::ok;
+    }
+    return event::failed;
+}
+
+/// Runs a step of this rank alone: an exception, or that the load was cancelled, is sent in the
+/// next exchange.
+template <class F>
+load_fsm::event load_op::worked(const char* phase, F&& f) {
+    clock_.enter(phase);
+    mine_ = attempt(ranks_->rank(), [&] {
+        auto told = f();
+        if (cancelled_) throw error(errc::cancelled, {.rank = ranks_->rank()});
+        return told;
+    });
+    clock_.stop();
+    return mine_.failures.empty() ? event::ok : event::failed;
+}
+/// As `worked`, for a step that `start(f)` starts and that ends by calling `f`.
+template <class Start, class F>
+std::optional<load_fsm::event> load_op::works(const char* phase, Start start, F then) {
+    clock_.enter(phase);
+    auto ended = [self = shared_from_this(), then](std::exception_ptr e) {
+        self->resume([&] {
+            self->mine_ = attempt(self->ranks_->rank(), [&] {
+                if (e) std::rethrow_exception(e);
+                auto told = then();
+                if (self->cancelled_) throw error(errc::cancelled, {.rank = self->ranks_->rank()});
+                return told;
+            });
+            self->clock_.stop();
+            return self->mine_.failures.empty() ? event::ok : event::failed;
+        });
+    };
+    try {
+        start(ended);
+    } catch (...) {
+        ended(std::current_exception());
+    }
+    return {};
+}
+
+template <class F>
+load_fsm::event load_op::exchanged(F&& f) {
+    try {
+        failures_ = f();
+        return failures_.empty() ? event::ok : event::failed;
+    } catch (...) {
+        // This rank's own failure is more informative than the group's failure that it caused.
+        cut_short_ = true;
+        failures_ = mine_.failures;
+        failures_.push_back(failure_from(std::current_exception(), ranks_->rank()));
+        // Possibly only this rank has failed, on a message that it received: the others must
+        // not wait.
+        ranks_->cancel();
+        return event::cut_short;
+    }
+}
+
+template <class T, class F>
+std::function<void(call_result<T>)> load_op::received(F f, event (load_op::*next)(event)) {
+    return [self = shared_from_this(), f, next](call_result<T> r) {
+        self->resume([&] {
+            auto const e = self->exchanged([&] { return f(r.get()); });
+            return next == nullptr ? e : ((*self).*next)(e);
+        });
+    };
+}
+
+CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
+    if (state_->refused) std::rethrow_exception(state_->refused);
+    if (!ranks_->coordinator()) parts_.reader->reset(id_);
+    parts_.planner->set_up_load(state_->leaves(), std::as_const(meta_), ranks_->rank(),
+                                ranks_->coordinator());
+    storage_setup const me{ranks_->rank(), ranks_->size(), ranks_->coordinator(), meta_.save_id,
+                           clock_.activity()};
+    parts_.reader->set_up_reader(std::as_const(meta_), me);
+    place_ = place_in(parts_.plane);
+    wire_writer w;
+    put(w, place_);
+    w.raw(encode_load_plan(
+        parts_.reader->prepare_local_load_plan(parts_.planner->create_local_load_plan())));
+    return std::move(w.out);
+}
+
+CAIRN_DECL std::vector<std::byte> load_op::global_plan() {
+    std::vector<load_plan> plans;
+    std::vector<plane_place> places;
+    for (auto const& o : everybody_) {
+        wire_reader r(o.payload);
+        places.push_back(get_plane_place(r));
+        plans.push_back(decode_load_plan(r.raw(r.left())));
+    }
+    auto const planes = plane_groups(places);
+    plans_ = parts_.reader->prepare_global_load_plan(
+        parts_.planner->create_global_load_plan(std::move(plans)));
+    if (plans_.size() != static_cast<std::size_t>(ranks_->size())) {
+        throw error(errc::invalid_plan,
+                    {.expected = std::to_string(ranks_->size()) + " plans, one per rank",
+                     .found = std::to_string(plans_.size()),
+                     .remedy = "the planner or reader dropped some"});
+    }
+    shared_plans_ =
+        find_shared(plans_, planes, meta_, options_.read_once, options_.read_once_trial);
+    return {};
+}
+
+CAIRN_DECL void load_op::send_plans() {
+    std::vector<rank_failure> failures;
+    std::vector<std::vector<std::byte>> payloads;
+    if (ranks_->coordinator()) {
+        failures = collect_failures(everybody_);
+        if (failures.empty()) failures = mine_.failures;
+        for (std::size_t r = 0; failures.empty() && r < plans_.size(); ++r) {
+            wire_writer w;
+            w.bytes(encode_load_plan(plans_[r]));
+            put(w, shared_plans_[r]);
+            payloads.push_back(std::move(w.out));
+        }
+    }
+    ranks_->scatter(failures, payloads,
+                    received<outcome>(
+                        [this](outcome told) {
+                            my_plan_ = std::move(told.payload);
+                            return told.failures;
+                        },
+                        &load_op::moved_if_replaced));
+}
+
+CAIRN_DECL std::optional<load_fsm::event> load_op::finish_plan() {
+    return works(
+        "plan",
+        [this](auto f) {
+            wire_reader r(my_plan_);
+            auto sent = decode_load_plan(r.bytes());
+            turns_->shared().reset(get_shared(r, sent, place_.size), sent, meta_, place_.rank);
+            plan_ = parts_.planner->finish_load_plan(std::move(sent));
+            turns_->read_values(plan_, std::move(f));
+        },
+        [this] {
+            wire_writer w;
+            w.svarint(place_.plane_id);
+            for (auto const part : turns_->shared().match(plan_)) w.varint(part);
+            return std::move(w.out);
+        });
+}
+CAIRN_DECL std::vector<rank_failure> load_op::agreed(const std::vector<outcome>& all) {
+    auto failures = collect_failures(all);
+    if (!failures.empty()) return failures;
+    std::vector<std::uint32_t> lacking;
+    for (auto const& o : all) {
+        wire_reader r(o.payload);
+        if (r.svarint() != place_.plane_id) continue;  // of another data plane
+        while (r.left() != 0) lacking.push_back(static_cast<std::uint32_t>(r.varint()));
+    }
+    turns_->shared().drop(lacking);
+    return failures;
+}
+
+CAIRN_DECL std::vector<std::byte> load_op::end_of_turn() {
+    auto told = turns_->end_of_turn();
+    // Once everything is loaded, numbers stored with another type are converted back.
+    if (turns_->shared().last()) give_back(state_->leaves());
+    return told;
+}
+
+CAIRN_DECL std::vector<rank_failure> load_op::compare(const std::vector<outcome>& all) {
+    auto failures = collect_failures(all);
+    phase_table table;
+    for (std::size_t rank = 0; failures.empty() && rank < all.size(); ++rank) {
+        wire_reader r(all[rank].payload);
+        turns_->learn(r);
+        table.get(r, static_cast<int>(rank));
+    }
+    phases_ = table.take();
+    return failures;
+}
+
+CAIRN_DECL load_fsm::event load_op::what_next(event e) {
+    e = moved_if_replaced(e);
+    if (e != event::ok || !turns_->shared().advance()) return e;
+    return turns_->shared().current() == shared_reads::turn::read_rest ? event::to_read
+                                                                       : event::to_share;
+}
+CAIRN_DECL load_fsm::event load_op::moved_if_replaced(event e) {
+    if (e != event::failed) return e;
+    // Errors of files whose checkpoint was replaced concurrently.
+    for (auto const& f : failures_)
+        for (auto const c : {errc::not_found, errc::missing_file, errc::foreign_file, errc::corrupt,
+                             errc::checksum_mismatch})
+            if (f.code == make_error_code(c)) return event::moved;
+    return e;
+}
+
+CAIRN_DECL load_fsm::event load_op::look() {
+    looked_ = attempt(ranks_->rank(), [&] {
+        auto const now = parts_.reader->read_metadata();
+        // PyTorch's checkpoints have no id.
+        bool const replaced = now.save_id != meta_.save_id || (now.save_id.empty() && now != meta_);
+        return std::vector<std::byte>{std::byte{replaced}};
+    });
+    // If the checkpoint no longer exists, the first failure is sufficient.
+    if (!looked_.failures.empty() &&
+        looked_.failures.front().code == make_error_code(errc::not_found))
+        looked_ = {};
+    return event::ok;
+}
+
+/// @pre On the coordinator, `look` was called.
+CAIRN_DECL void load_op::restart() {
+    ranks_->broadcast(looked_, [self = shared_from_this()](call_result<outcome> r) {
+        self->resume([&] {
+            auto const before = std::move(self->failures_);
+            outcome o;
+            auto const e = self->exchanged([&] {
+                o = r.get();
+                return o.failures;
+            });
+            auto& known = self->failures_;
+            if (e == event::cut_short) known = {std::move(known.back())};
+            known.insert(known.begin(), before.begin(), before.end());
+            if (e == event::cut_short) return e;
+            self->mine_ = {};
+            return !o.payload.empty() && o.payload[0] == std::byte{1} ? event::moved
+                                                                      : event::failed;
+        });
+    });
+}
+
+CAIRN_DECL void load_op::finish() {
+    // Other ranks may be further ahead, and wait for this rank in a broadcast.
+    if (parts_.plane != nullptr && cut_short_ && fsm_.state_modified()) parts_.plane->cancel();
+    if (!fsm_.succeeded())
+        return end(std::make_exception_ptr(error(std::move(failures_), fsm_.state_modified())), {});
+    auto report = turns_->take_report();
+    report.phases = std::move(phases_);
+    if (auto w = warning_if_alone(ranks_->size(), parts_.alone))
+        report.warnings.push_back(std::move(*w));
+    end(nullptr, std::move(report));
+}
+/// Nothing of the caller's is used after this.
+CAIRN_DECL void load_op::end(std::exception_ptr e, load_report r) {
+    turns_.reset();
+    ranks_.reset();
+    parts_ = {};
+    state_.reset();
+    std::exchange(then_, nullptr)(std::move(e), std::move(r));
+}
+
+}  // namespace cairn::detail
+
+#endif

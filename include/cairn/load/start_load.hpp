@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_LOAD_START_LOAD_HPP
+#define CAIRN_LOAD_START_LOAD_HPP
+
+#include <cairn/comm/deadline.hpp>
+#include <cairn/comm/lane.hpp>
+#include <cairn/detail/token_last.hpp>
+#include <cairn/load/background_load.hpp>
+#include <cairn/load/run_load.hpp>
+
+#include <boost/asio/associated_allocator.hpp>
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/bind_allocator.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/bind_executor.hpp>
+
+#include <exception>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+namespace cairn::detail {
+
+/// The parts of a load in the background, and their lanes: what is borrowed is only referred to.
+template <class... Parts>
+struct background_load_parts {
+    explicit background_load_parts(std::tuple<Parts...> p) : given(std::move(p)) {}
+    background_load_parts(background_load_parts&&) = delete;
+
+    given_load_parts<Parts...> given;
+    lane_of<communicator_part, communicator_ref, Parts...> lane{};
+    lane_of<data_plane_part, data_plane_ref, Parts...> plane{};
+};
+
+/// Returns a handler that first calls `load_state_dict`, where the given handler is to run.
+template <class Handler>
+auto notifying(std::shared_ptr<flattened_or_error> flat, Handler handler) {
+    auto const on = boost::asio::get_associated_executor(handler);
+    auto const slot = boost::asio::get_associated_cancellation_slot(handler);
+    auto const allocator = boost::asio::get_associated_allocator(handler);
+    auto call = [flat = std::move(flat), h = std::move(handler)](std::exception_ptr e,
+                                                                 load_report r) mutable {
+        if (!e) {
+            try {
+                flat->flat->notify_loaded();
+            } catch (...) {
+                e = std::current_exception();
+            }
+        }
+        std::move(h)(std::move(e), std::move(r));
+    };
+    return boost::asio::bind_executor(
+        on, boost::asio::bind_cancellation_slot(
+                slot, boost::asio::bind_allocator(allocator, std::move(call))));
+}
+
+/// Starts a load in the background. Communicator and data plane are duplicated inside this call.
+template <class Handler, class... Parts>
+void start_load(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& id,
+                load_options options, std::tuple<Parts...> parts, Handler handler) {
+    auto const by = deadline_after(options.exchange_timeout);
+    auto const load = std::make_shared<background_load>(
+        executor_in(parts), id, std::move(options),
+        background_load::handler(notifying(flat, std::move(handler))));
+    load->heed_slot();
+    try {
+        auto const held = std::make_shared<background_load_parts<Parts...>>(std::move(parts));
+        auto begin = [load, flat, held](std::exception_ptr e) {
+            if (e) return load->end(std::move(e), {});
+            auto erased = held->given.erased();
+            if (held->lane.erased() != nullptr) erased.ranks = held->lane.erased();
+            if (held->plane.erased() != nullptr) erased.plane = held->plane.erased();
+            erased.owner = held;
+            load->start(flat, std::move(erased));
+        };
+        open_lane<communicator_part>(
+            held->lane, held->given.parts(), load->executor(), by,
+            [load, held, by, begin = std::move(begin)](std::exception_ptr e) {
+                if (e) return begin(std::move(e));
+                open_lane<data_plane_part>(held->plane, held->given.parts(), load->executor(), by,
+                                           begin);
+            });
+    } catch (...) {
+        load->end(std::current_exception(), {});
+    }
+}
+
+}  // namespace cairn::detail
+
+#endif

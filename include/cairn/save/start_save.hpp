@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_START_SAVE_HPP
+#define CAIRN_SAVE_START_SAVE_HPP
+
+#include <cairn/comm/deadline.hpp>
+#include <cairn/comm/lane.hpp>
+#include <cairn/detail/token_last.hpp>
+#include <cairn/save/background_save.hpp>
+#include <cairn/save/pending_save.hpp>
+#include <cairn/save/run_save.hpp>
+
+#include <exception>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+namespace cairn::detail {
+
+/// The parts of a save in the background, and its lane: what is borrowed is only referred to.
+template <class... Parts>
+struct background_save_parts {
+    explicit background_save_parts(std::tuple<Parts...> p) : given(std::move(p)) {}
+    background_save_parts(background_save_parts&&) = delete;
+
+    given_save_parts<Parts...> given;
+    lane_of<communicator_part, communicator_ref, Parts...> lane{};
+};
+
+/// Starts a save in the background. The communicator is duplicated inside this call.
+template <class Handler, class... Parts>
+void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint_id& id,
+                save_options options, std::tuple<Parts...> parts, Handler handler) {
+    auto const timeout = options.exchange_timeout;
+    auto const save = std::make_shared<background_save>(
+        executor_in(parts), id, std::move(options), (false || ... || is_borrowed<Parts>()),
+        background_save::staged_handler(std::move(handler)));
+    save->heed_slot();
+    try {
+        auto const held = std::make_shared<background_save_parts<Parts...>>(std::move(parts));
+        open_lane<communicator_part>(held->lane, held->given.parts(), save->executor(),
+                                     deadline_after(timeout),
+                                     [save, flat = std::move(flat), held](std::exception_ptr e) {
+                                         if (e) return save->refuse(std::move(e));
+                                         auto erased = held->given.erased();
+                                         if (held->lane.erased() != nullptr)
+                                             erased.ranks = held->lane.erased();
+                                         erased.owner = held;
+                                         save->start(flat, std::move(erased));
+                                     });
+    } catch (...) {
+        save->refuse(std::current_exception());
+    }
+}
+
+}  // namespace cairn::detail
+
+#endif
