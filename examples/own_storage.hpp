@@ -60,7 +60,7 @@ inline json::value describe(
         chunks.push_back(std::move(chunk));
     }
     return {{"dtype", std::string(cairn::name_of(t.type))},
-            {"extents", json::array(t.shape.begin(), t.shape.end())},
+            {"shape", json::array(t.shape.begin(), t.shape.end())},
             {"chunks", std::move(chunks)}};
 }
 inline void write_index(cairn::file_store& to, const cairn::metadata& m) {
@@ -90,7 +90,7 @@ inline std::variant<cairn::tensor_metadata, cairn::value_metadata> parse(std::st
     auto const type = cairn::dtype_from_name(std::string(o.at("dtype").as_string()));
     if (!type) throw wrong(cairn::errc::corrupt, index_name, "an unknown dtype");
     t.type = *type;
-    t.shape = numbers(o.at("extents"));
+    t.shape = numbers(o.at("shape"));
     std::vector<cairn::box> boxes;
     for (auto const& c : o.at("chunks").as_array()) {
         auto const& chunk = c.as_object();

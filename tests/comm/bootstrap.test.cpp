@@ -161,12 +161,53 @@ BOOST_AUTO_TEST_CASE(ranks_meet_in_a_directory) {
     auto const open_to_all =
         failure_of([&] { tcp_group::from_directory(d, "run", 1, 2, soon(200ms)); });
     BOOST_TEST(contains(open_to_all, "mode 0600"), open_to_all);
-    auto const nowhere =
-        failure_of([&] { tcp_group::from_directory(d + "/no", "run", 0, 2, soon(200ms)); });
-    BOOST_TEST(contains(nowhere, "No such file"), nowhere);
-    auto const nobody =
-        failure_of([&] { tcp_group::from_directory(d, "none", 1, 2, soon(100ms)); });
-    BOOST_TEST(contains(nobody, "its address is not known"), nobody);
+}
+
+BOOST_AUTO_TEST_CASE(a_directory_of_ranks_is_made_if_there_is_none) {
+    support::scratch const place;
+    auto const d = place.dir.string() + "/jobs/17";
+    std::string said[2];
+    std::vector<std::thread> ranks;
+    for (int r : {1, 0})
+        ranks.emplace_back([&, r] {
+            said[r] = failure_of([&] {
+                auto g = tcp_group::from_directory(d, "run", r, 2, soon(30s));
+                meet(g);
+            });
+        });
+    for (auto& t : ranks) t.join();
+    for (auto const& s : said) BOOST_TEST(s == "");
+    BOOST_TEST(std::filesystem::is_empty(d));
+}
+
+/// Every rank says so by itself: none waits for a rank 0 that has failed.
+BOOST_AUTO_TEST_CASE(a_directory_of_ranks_that_cannot_be_made_is_named_at_once) {
+    support::scratch const place;
+    auto const file = place.dir.string() + "/file";
+    std::ofstream(file) << "not a directory";
+    for (auto const& d : {file, file + "/jobs", std::string("/proc/cairn"), std::string()})
+        for (int r : {0, 1}) {
+            auto const begun = std::chrono::steady_clock::now();
+            auto const said =
+                failure_of([&] { tcp_group::from_directory(d, "run", r, 2, soon(5s)); });
+            BOOST_TEST(contains(said, "rank " + std::to_string(r) + ": "), said);
+            BOOST_TEST(contains(said, "cannot make the directory '" + d + "'"), said);
+            BOOST_TEST(contains(said, "name a directory that all ranks can write to"), said);
+            BOOST_TEST((std::chrono::steady_clock::now() - begun < 3s));
+        }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_waits_in_vain_names_the_file) {
+    support::scratch const place;
+    auto const d = place.dir.string();
+    auto const said = failure_of([&] { tcp_group::from_directory(d, "none", 1, 2, soon(100ms)); });
+    BOOST_TEST(contains(said, "the deadline passed"), said);
+    BOOST_TEST(contains(said, "rank 1: '" + d + "/cairn-none.group'"), said);
+    BOOST_TEST(contains(said, "rank 0 to write this file"), said);
+    BOOST_TEST(contains(said, "all ranks name the same directory and run"), said);
+    auto const zero = failure_of([&] { tcp_group::from_directory(d, "one", 0, 2, soon(100ms)); });
+    BOOST_TEST(contains(zero, "'" + d + "/cairn-one.group': the deadline passed"), zero);
+    BOOST_TEST(contains(zero, "rank 1 did not join"), zero);
 }
 
 /// Two jobs that use one name at the same time: the second one is told, the first one goes on.

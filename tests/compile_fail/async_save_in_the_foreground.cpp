@@ -13,5 +13,5 @@ using ranks = foreground_ranks;
 
 void f(cairn::state_dict& state, foreground_ranks& foreground, ranks& r) {
     cairn::save(state, "there", foreground);
-    cairn::async_save(state, "there", r, [](std::exception_ptr, cairn::save_report) {});
+    cairn::async_save(state, "there", r, [](std::exception_ptr, const cairn::pending_save&) {});
 }

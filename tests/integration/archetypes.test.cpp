@@ -233,8 +233,9 @@ BOOST_AUTO_TEST_CASE(asynchronous_verbs_ask_for_no_more) {
     arch::stateful app({1, 2, 3});
     (void)cairn::async_save(app, "c", arch::save_planner(), arch::storage_writer(shelf),
                             asio::use_future)
-        .get();
-    (void)cairn::async_save(app, "c", arch::object_store(memory), asio::use_future).get();
+        .get()
+        .wait();
+    (void)cairn::async_save(app, "c", arch::object_store(memory), asio::use_future).get().wait();
     for (bool in_store : {false, true}) {
         arch::stateful other({0, 0, 0});
         if (in_store)

@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(a_save_in_the_background_can_be_cancelled) {
     cairn::async_save(sd, "c", mine, store,
                       boost::asio::bind_cancellation_slot(
                           signal.slot(), boost::asio::bind_executor(
-                                             io, [&](std::exception_ptr e, cairn::save_report) {
+                                             io, [&](std::exception_ptr e, const cairn::pending_save&) {
                                                  failure = std::move(e);
                                              })));
     boost::asio::post(io, [&] { signal.emit(boost::asio::cancellation_type::terminal); });

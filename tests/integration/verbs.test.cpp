@@ -112,8 +112,8 @@ BOOST_AUTO_TEST_CASE(any_completion_token) {
     asio::io_context ctx;
     bool called = false;
     cairn::async_save(sd, "a", store,
-                      asio::bind_executor(ctx, [&](std::exception_ptr e, cairn::save_report r) {
-                          called = !e && r.save_id.size() == 32;
+                      asio::bind_executor(ctx, [&](std::exception_ptr e, cairn::pending_save p) {
+                          called = !e && p.wait().save_id.size() == 32;
                       }));
     BOOST_TEST(!called);
     ctx.run();
@@ -127,7 +127,9 @@ BOOST_AUTO_TEST_CASE(any_completion_token) {
     asio::co_spawn(
         other,
         [&]() -> asio::awaitable<void> {
-            (void)co_await cairn::async_save(sd, "b", store, my_planner(), asio::use_awaitable);
+            auto saved =
+                co_await cairn::async_save(sd, "b", store, my_planner(), asio::use_awaitable);
+            (void)co_await saved.async_wait(asio::use_awaitable);
             w = {0, 0};
             (void)co_await cairn::async_load(sd, "b", store, asio::use_awaitable);
             awaited = w[1] == 2.0f;

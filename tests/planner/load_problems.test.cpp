@@ -42,7 +42,8 @@ BOOST_AUTO_TEST_CASE(say_what_was_probably_meant) {
     auto const what = refused(p);
     BOOST_TEST(has(what, "the checkpoint has 'model.layers.1.weight'"), what);
     BOOST_TEST(has(what, "the checkpoint has 'model.layers.2.weight'"), what);
-    BOOST_TEST(has(what, "per_rank_source"), what);
+    BOOST_TEST(has(what, "set load_options::planner.partial, or correct the name"), what);
+    BOOST_TEST(has(what, "planner.per_rank_source, or set planner.partial"), what);
     BOOST_TEST(!has(what, "more"), what);
     BOOST_TEST(p.empty());
 }

@@ -71,10 +71,10 @@ std::vector<event> endings(step s, bool coordinator, const history& h) {
             return {ok, failed, cut_short};
         case exchange_results:
             if (!coordinator) return {ok, cut_short};
-            if (failed_at(write)) return {failed, cut_short};
+            if (failed_at(stage) || failed_at(write)) return {failed, cut_short};
             return {ok, failed, cut_short};
         case exchange_verdict:
-            if (failed_at(write) || failed_at(exchange_results) || failed_at(commit))
+            if (failed_at(stage) || failed_at(write) || failed_at(exchange_results) || failed_at(commit))
                 return {failed, cut_short};
             if (!coordinator) return {ok, failed, cut_short, unknown};
             if (h.of(commit) == unknown) return {unknown, cut_short};
@@ -118,11 +118,11 @@ BOOST_AUTO_TEST_CASE(takes_the_steps_in_dcps_order) {
     bool ok = false;
     auto const c = run(true, 99, event::ok, &ok);
     BOOST_TEST(ok);
-    BOOST_TEST((c == std::vector{open, plan_local, exchange_plans, plan_global, exchange_global,
+    BOOST_TEST((c == std::vector{open, plan_local, exchange_plans, plan_global, exchange_global, stage,
                                  write, exchange_results, commit, exchange_verdict, sweep}));
     auto const r = run(false, 99, event::ok, &ok);
     BOOST_TEST(ok);
-    BOOST_TEST((r == std::vector{open, plan_local, exchange_plans, exchange_global, write,
+    BOOST_TEST((r == std::vector{open, plan_local, exchange_plans, exchange_global, stage, write,
                                  exchange_results, exchange_verdict}));
 }
 
@@ -134,11 +134,12 @@ BOOST_AUTO_TEST_CASE(whatever_happens) {
             // A rank that fails takes part in the next exchange.
             for (std::size_t i = 0; i + 1 < h.steps.size(); ++i) {
                 auto const [s, e] = h.steps[i];
-                if (e == event::failed && (s == plan_local || s == plan_global || s == write))
+                if (e == event::failed && (s == plan_local || s == plan_global || s == stage || s == write))
                     BOOST_TEST(is_exchange(h.steps[i + 1].first));
             }
             // Nothing is written before all agreed, nothing committed before all have written.
-            if (h.took(write)) BOOST_TEST((h.of(exchange_global) == event::ok));
+            if (h.took(stage)) BOOST_TEST((h.of(exchange_global) == event::ok));
+            if (h.took(write)) BOOST_TEST((h.of(stage) == event::ok));
             if (h.took(commit)) BOOST_TEST((coordinator && h.of(exchange_results) == event::ok));
             bool const published = h.of(commit) == event::ok || h.of(commit) == event::unknown;
             bool const knows_it_stands = h.of(commit) == event::ok || h.of(resolve) == event::ok ||
@@ -150,10 +151,11 @@ BOOST_AUTO_TEST_CASE(whatever_happens) {
                 BOOST_TEST(!h.took(resolve));
                 bool const told = h.of(exchange_verdict) == event::failed;
                 bool const unsent = !h.took(exchange_results);
-                bool const own = h.of(write) == event::failed;
+                bool const own = h.of(stage) == event::failed || h.of(write) == event::failed;
                 BOOST_TEST((coordinator || told || unsent || own));
             }
-            if (h.took(resolve)) BOOST_TEST(!(h.of(write) == event::failed));
+            if (h.took(resolve))
+                BOOST_TEST(!(h.of(stage) == event::failed || h.of(write) == event::failed));
             // Whoever wrote and failed cleans up, or cannot know.
             if (h.took(write) && !h.succeeded) BOOST_TEST((h.took(abandon) || h.took(resolve)));
             // Who is told of the failure says what he has removed.
@@ -183,16 +185,19 @@ BOOST_AUTO_TEST_CASE(a_failing_rank_still_takes_part_in_the_next_exchange) {
     for (bool coordinator : {true, false}) {
         auto const steps = run(coordinator, 1, event::failed);
         BOOST_TEST(has(steps, step::exchange_plans));
-        auto const w = run(coordinator, coordinator ? 5u : 4u, event::failed);
-        BOOST_TEST(has(w, step::exchange_results));
+        for (std::size_t at : {0u, 1u}) {
+            auto const w = run(coordinator, (coordinator ? 5u : 4u) + at, event::failed);
+            BOOST_TEST(has(w, step::exchange_results));
+            BOOST_TEST(has(w, step::write) == (at == 1u));
+        }
     }
 }
 
 BOOST_AUTO_TEST_CASE(without_a_verdict_a_prepared_rank_removes_nothing) {
-    auto const steps = run(false, 6, event::cut_short);
+    auto const steps = run(false, 7, event::cut_short);
     BOOST_TEST(has(steps, step::resolve));
     BOOST_TEST(!has(steps, step::abandon));
-    auto const results = run(false, 5, event::cut_short);
+    auto const results = run(false, 6, event::cut_short);
     BOOST_TEST(has(results, step::resolve));
     BOOST_TEST(!has(results, step::abandon));
 }
@@ -200,7 +205,8 @@ BOOST_AUTO_TEST_CASE(without_a_verdict_a_prepared_rank_removes_nothing) {
 BOOST_AUTO_TEST_CASE(a_rank_whose_write_failed_needs_no_verdict) {
     using enum cairn::detail::save_fsm::step;
     fsm f(false);
-    for (auto e : {event::ok, event::ok, event::ok, event::ok, event::failed}) f.resume(e);
+    for (auto e : {event::ok, event::ok, event::ok, event::ok, event::ok, event::failed})
+        f.resume(e);
     BOOST_TEST((f.current() == exchange_results));
     auto told_later = f;
     BOOST_TEST((f.resume(event::cut_short) == abandon));
@@ -211,14 +217,14 @@ BOOST_AUTO_TEST_CASE(a_rank_whose_write_failed_needs_no_verdict) {
 }
 
 BOOST_AUTO_TEST_CASE(a_commit_that_may_have_happened_removes_nothing) {
-    auto const steps = run(true, 7, event::unknown);
+    auto const steps = run(true, 8, event::unknown);
     BOOST_TEST(has(steps, step::resolve));
     BOOST_TEST(!has(steps, step::abandon));
 }
 
 BOOST_AUTO_TEST_CASE(a_verdict_of_failure_cleans_up) {
     bool ok = true;
-    auto const steps = run(false, 6, event::failed, &ok);
+    auto const steps = run(false, 7, event::failed, &ok);
     BOOST_TEST(has(steps, step::abandon));
     BOOST_TEST(has(steps, step::exchange_abandoned));
     BOOST_TEST(!ok);

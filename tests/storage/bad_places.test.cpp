@@ -226,6 +226,30 @@ BOOST_AUTO_TEST_CASE(a_directory_without_permission) {
     BOOST_TEST(fs::is_empty(locked));
 }
 
+/// A place below a file, below a link to nowhere, or where the system makes no directories.
+BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_made) {
+    open_scratch const dir;
+    auto const file = dir / "file", link = dir / "link", nowhere = dir / "nowhere";
+    std::ofstream(file) << "not a directory";
+    fs::create_symlink(nowhere, link);
+    struct place {
+        std::string id, culprit;
+    };
+    for (auto const& [id, culprit] :
+         {place{file + "/c", file}, place{file + "/a/c", file}, place{file, file},
+          place{link + "/c", link}, place{link, link}, place{"/proc/cairn/c", "/proc/cairn"}}) {
+        auto const said = failure([&] { save_value(cairn::file_store(), id, 1); });
+        BOOST_TEST(contains(said, "'" + id + "': storage failed"), said);
+        BOOST_TEST(contains(said, "cannot make the directory"), said);
+        BOOST_TEST(contains(said, "'" + culprit + "'"), said);
+        BOOST_TEST(contains(said, "choose another place"), said);
+        BOOST_TEST(contains(said, "rank "), said);
+        BOOST_TEST(!contains(said, "no checkpoint"), said);
+    }
+    BOOST_TEST(!fs::exists(nowhere));
+    BOOST_TEST(fs::file_size(file) == 15u);
+}
+
 /// Each round two jobs of two ranks save to one directory at the same moment.
 BOOST_AUTO_TEST_CASE(two_jobs_at_once_leave_one_whole_checkpoint_and_strangers_alone) {
     open_scratch const dir;

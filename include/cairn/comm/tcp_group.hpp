@@ -71,9 +71,10 @@ public:
     CAIRN_DECL static bool is_launched();
 
     /// Makes a group of ranks that share a directory and know their numbers.
+    /// @param directory  Made if it does not exist.
     /// @param name  Names the run: different for runs that may overlap.
-    /// @throws error errc::already_exists on rank 0 if another run with this name is joining; and
-    /// as above
+    /// @throws error errc::already_exists on rank 0 if another run with this name is joining;
+    /// errc::io if the directory cannot be made or written; and as above
     CAIRN_DECL static tcp_group from_directory(const std::string& directory,
                                                const std::string& name, int rank, int size,
                                                const tcp_options& o = {});

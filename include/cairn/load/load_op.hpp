@@ -58,6 +58,7 @@ private:
     event worked(const char* phase, F&& f);
     template <class Start, class F>
     std::optional<event> works(const char* phase, Start start, F then);
+    void heed_cancellation() const;
     template <class F>
     event exchanged(F&& f);
     /// The continuation of an exchange, whose result `f` reads: it returns the failures that all

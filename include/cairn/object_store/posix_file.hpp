@@ -25,11 +25,11 @@ CAIRN_DECL std::string system_text(int e);
 
 inline constexpr const char* no_space_remedy = "free some space; existing files are unchanged";
 
-/// Throws the error for an errno: not_found, already_exists, or io with the system's text.
+/// Throws the error for an errno: already_exists, or io with the system's text.
 [[noreturn]] CAIRN_DECL void fail(int e, const std::string& path, const char* what);
 
-/// Like `fail`, for reading bytes or a name: a stale file handle means that the file was replaced
-/// or removed, so that the caller can look again.
+/// Like `fail`, for reading bytes or a name: what is not there, or a stale file handle, is
+/// not_found: the file was replaced or removed, so that the caller can look again.
 [[noreturn]] CAIRN_DECL void fail_reading(int e, const std::string& path, const char* what);
 
 /// Repeats a system call that a signal interrupted. @return its result.
@@ -87,6 +87,9 @@ CAIRN_DECL std::filesystem::path parent_of(const std::filesystem::path& p);
 
 /// Like `mkdir -p`; the names of the directories that it makes are durable.
 CAIRN_DECL void make_directories(const std::filesystem::path& p);
+/// @param wanted  The directory that it is made for, which an error names.
+CAIRN_DECL void make_directories(const std::filesystem::path& p,
+                                 const std::filesystem::path& wanted);
 
 /// Removes a regular file below a directory, if it exists. Symbolic links are neither followed nor
 /// removed: their targets may belong to another user.

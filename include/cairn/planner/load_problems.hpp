@@ -30,10 +30,11 @@ public:
         error_context where{.fqn = name};
         if (saved_ranks != 0)
             where.remedy = "ranks 0 to " + std::to_string(saved_ranks - 1) +
-                           " saved one: say whose to take with per_rank_source, or load with "
-                           "partial";
+                           " saved one: say whose to take with load_options::"
+                           "planner.per_rank_source, or set planner.partial";
         else if (shown_.size() < most_shown)  // searches all keys
-            where.remedy = "load with partial, or correct the name" + nearest(name, stored);
+            where.remedy =
+                "set load_options::planner.partial, or correct the name" + nearest(name, stored);
         add(errc::missing_key, std::move(where));
     }
 

@@ -88,11 +88,12 @@ public:
     std::vector<load_plan> create_global(std::vector<load_plan> all) const {
         unexpected_keys const unexpected(report_.unexpected, all);
         if (options_->strict && !unexpected.empty())
-            throw error(errc::unexpected_key,
-                        {.fqn = unexpected.first(),
-                         .expected = "no key that the state does not hold",
-                         .found = std::to_string(unexpected.size()) + " of them",
-                         .remedy = "load without strict, or add the key to the state"});
+            throw error(
+                errc::unexpected_key,
+                {.fqn = unexpected.first(),
+                 .expected = "no key that the state does not hold",
+                 .found = std::to_string(unexpected.size()) + " of them",
+                 .remedy = "do not set load_options::planner.strict, or add the key to the state"});
         auto const data = unexpected.encode(*stored_);
         for (auto& p : all) p.planner_data = data;
         return all;

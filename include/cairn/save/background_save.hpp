@@ -35,7 +35,7 @@ public:
     CAIRN_DECL background_save(boost::asio::any_io_executor on, const checkpoint_id& id,
                                save_options options, bool borrows, staged_handler staged);
 
-    /// Where the save runs.
+    /// Where the save runs. @pre neither `start` nor `refuse` was called.
     const boost::asio::any_io_executor& executor() const noexcept { return on_; }
     /// Until it is staged, the slot of its handler cancels the save.
     CAIRN_DECL void heed_slot();
@@ -56,6 +56,8 @@ public:
 
 private:
     void staged();
+    /// Completes the handler of a cancelled save before its operation has ended.
+    void give_up();
     void end(std::exception_ptr e, save_report r);
     /// Delivers the result to the handler that waits, if there is one.
     void deliver(std::unique_lock<std::mutex>& lock);

@@ -63,6 +63,7 @@ private:
     event worked(const char* phase, F&& f);
     template <class F>
     event exchanged(F&& f);
+    void heed_cancellation() const;
     static event outcome_of(const std::vector<rank_failure>& failures);
     /// The continuation of an exchange, whose result `f` reads: it returns the failures that all
     /// ranks now know.

@@ -24,10 +24,10 @@ CAIRN_DECL std::shared_ptr<tensor_leaf> leaf_without_shards(index_vector global_
 
 template <class T>
 std::shared_ptr<tensor_leaf> plain_leaf(T& t) {
-    using given = decltype(tensor_traits<std::remove_const_t<T>>::view(t));
+    using given = decltype(view_of(t));
     using wanted = std::conditional_t<std::is_convertible_v<given, tensor_view>, tensor_view,
                                       const_tensor_view>;
-    wanted const view = tensor_traits<std::remove_const_t<T>>::view(t);
+    wanted const view = view_of(t);
     return leaf_of(view, writable(std::as_const(t)));
 }
 

@@ -43,6 +43,7 @@ struct tensor_traits<basic_tensor_view<Byte>> {
 /// - *Read-only*: a type whose `view(t)` returns only a `const_tensor_view`, or a tensor that is
 ///   not `writable` (known only at run time; called after `view`), can be saved and is refused as a
 ///   load target with @ref errc::invalid_state.
+/// - *Const*: a type that lacks `view(c)` is a tensor only where it is not const.
 ///
 /// Not required: default construction, copying, comparison, contiguity.
 /// **Models**: `tensor_view`, `const_tensor_view`. **Archetype**: `archetype::tensor`.
@@ -54,6 +55,22 @@ concept Tensor = requires(const std::remove_cvref_t<T>& c) {
 };
 
 namespace detail {
+/// Returns what the traits of a tensor type show of `t`, which may be const.
+template <class T>
+decltype(auto) view_of(T& t) {
+    using traits = tensor_traits<std::remove_const_t<T>>;
+    constexpr bool has_view = requires {
+        { traits::view(t) } -> std::convertible_to<const_tensor_view>;
+    };
+    static_assert(has_view,
+                  "cairn: a const tensor needs tensor_traits with a view(const T&) that returns a "
+                  "const_tensor_view");
+    if constexpr (has_view)
+        return traits::view(t);
+    else
+        return const_tensor_view();
+}
+
 /// Returns the optional `writable` of a tensor's traits.
 template <class T>
 bool writable(const T& t) {
@@ -80,7 +97,7 @@ struct shard {
     template <class T>
         requires(Tensor<T> && !std::derived_from<std::remove_cvref_t<T>, tensor_view> &&
                  !std::derived_from<std::remove_cvref_t<T>, const_tensor_view>)
-    shard(box w, T&& t) : shard(std::move(w), tensor_traits<std::remove_cvref_t<T>>::view(t)) {
+    shard(box w, T&& t) : shard(std::move(w), detail::view_of(t)) {
         if (!detail::writable(std::as_const(t))) forbid_writing();
     }
 

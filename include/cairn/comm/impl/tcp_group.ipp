@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <utility>
 
 namespace cairn {
 namespace detail {
@@ -27,6 +28,26 @@ inline tcp_id_source id_in(rendezvous_file& file, int rank, const tcp_options& o
         [&] { return loopback ? new_tcp_id(loopback_hosts()) : tcp_group::unique_id(o); });
     file.write(id);  // removed once all ranks have joined
     return [id] { return std::optional(id); };
+}
+
+/// Joins through a file. A rank that has waited for it in vain names it, and so does rank 0 if
+/// others did not join: they may have looked elsewhere.
+inline tree_seat join_through(rendezvous_file& file, tree_topology where, const tcp_options& o,
+                              bool loopback, made_id& made) {
+    try {
+        return join_tcp(where, id_in(file, where.rank, o, loopback, made), o);
+    } catch (const error& e) {
+        if (e.code() != make_error_code(errc::timed_out) || file.seen()) throw;
+        auto c = e.context();
+        c.file = file.path();
+        if (where.rank != 0) {
+            c.expected = "rank 0 to write this file";
+            c.found = "no such file";
+            c.remedy =
+                "see whether rank 0 runs, and whether all ranks name the same directory and run";
+        }
+        throw error(errc::timed_out, std::move(c));
+    }
 }
 
 }  // namespace detail
@@ -42,8 +63,7 @@ CAIRN_DECL tcp_group::tcp_group(const tcp_id& id, int rank, int size, const tcp_
 }
 CAIRN_DECL tcp_group::tcp_group(detail::rendezvous_file& file, int rank, int size,
                                 const tcp_options& o, bool loopback, detail::made_id&& made)
-    : base(detail::join_tcp({rank, size, o.fan_in}, detail::id_in(file, rank, o, loopback, made),
-                            o)) {
+    : base(detail::join_through(file, {rank, size, o.fan_in}, o, loopback, made)) {
     meet(o);
 }
 
@@ -64,7 +84,7 @@ CAIRN_DECL tcp_group tcp_group::from_environment(const tcp_options& o) {
         return tcp_group(id, e.rank, e.size, o);
     }
     detail::rendezvous_file file(detail::rendezvous_directory(o.directory, e),
-                                 detail::rendezvous_name(e));
+                                 detail::rendezvous_name(e), e.rank);
     bool const loopback = e.one_host && detail::interfaces_of(o).empty();
     return tcp_group(file, e.rank, e.size, o, loopback, {});
 }
@@ -74,7 +94,7 @@ CAIRN_DECL bool tcp_group::is_launched() {
 CAIRN_DECL tcp_group tcp_group::from_directory(const std::string& directory,
                                                const std::string& name, int rank, int size,
                                                const tcp_options& o) {
-    detail::rendezvous_file file(directory, name);
+    detail::rendezvous_file file(directory, name, rank);
     return tcp_group(file, rank, size, o, false, {});
 }
 

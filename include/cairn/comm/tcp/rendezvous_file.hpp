@@ -16,8 +16,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace cairn::detail {
@@ -29,8 +31,21 @@ namespace cairn::detail {
 /// earlier run.
 class rendezvous_file {
 public:
-    rendezvous_file(const std::string& directory, const std::string& name)
-        : path_(directory + "/cairn-" + name + ".group") {}
+    /// Makes the directory if it does not exist, on any rank: none waits for one that failed.
+    /// @throws error errc::io
+    rendezvous_file(const std::string& directory, const std::string& name, int rank)
+        : path_(directory + "/cairn-" + name + ".group") {
+        std::error_code e;
+        std::filesystem::create_directories(directory, e);
+        if (!e && !std::filesystem::is_directory(directory, e) && !e)
+            e = std::make_error_code(std::errc::not_a_directory);
+        if (e)
+            throw error(errc::io,
+                        {.rank = rank,
+                         .file = path_,
+                         .found = "cannot make the directory '" + directory + "': " + e.message(),
+                         .remedy = writable});
+    }
     rendezvous_file(rendezvous_file&&) = delete;
     ~rendezvous_file() {
         if (mine_ < 0) return;
@@ -73,9 +88,10 @@ public:
     }
     /// Returns nothing if the file does not exist yet or is incomplete.
     /// @throws error errc::invalid_argument if another user could have written it
-    std::optional<tcp_id> read() const {
+    std::optional<tcp_id> read() {
         int const fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0) return {};
+        seen_ = true;
         struct stat s {};
         char text[8192];
         bool const known = ::fstat(fd, &s) == 0;
@@ -91,7 +107,13 @@ public:
         return tcp_id::parse({text, static_cast<std::size_t>(n) - 1});
     }
 
+    const std::string& path() const noexcept { return path_; }
+    /// Whether `read` has found a file.
+    bool seen() const noexcept { return seen_; }
+
 private:
+    static constexpr const char* writable = "name a directory that all ranks can write to";
+
     /// Whether a path names the file of an open descriptor.
     static bool is(int descriptor, const std::string& path) {
         struct stat a {
@@ -113,11 +135,12 @@ private:
                 {.file = path_,
                  .expected = std::move(expected),
                  .found = std::strerror(errno),
-                 .remedy = "name a directory that all ranks can write to"}};
+                 .remedy = writable}};
     }
 
     std::string path_;
     int mine_ = -1;  ///< Open and locked.
+    bool seen_ = false;
 };
 
 /// Returns a name that distinguishes this run of a job from others that use the same directory.

@@ -2,6 +2,7 @@
 #ifndef CAIRN_FORMAT_TORCH_READ_METADATA_HPP
 #define CAIRN_FORMAT_TORCH_READ_METADATA_HPP
 
+#include <cairn/detail/counted.hpp>
 #include <cairn/format/pickle/reader.hpp>
 #include <cairn/format/unfolding.hpp>
 #include <cairn/metadata/metadata.hpp>
@@ -221,7 +222,7 @@ private:
                 throw error(
                     errc::corrupt,
                     {.fqn = std::string(fqn),
-                     .expected = "chunks of " + std::to_string(t.shape.size()) + " dimensions",
+                     .expected = "chunks of " + detail::counted(t.shape.size(), "dimension"),
                      .found = to_string(x.region)});
             x.at = take(fqn, x.region.offsets, false);
             t.chunks.push_back(std::move(x));

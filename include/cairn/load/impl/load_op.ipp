@@ -131,9 +131,8 @@ template <class F>
 load_fsm::event load_op::worked(const char* phase, F&& f) {
     clock_.enter(phase);
     mine_ = attempt(ranks_->rank(), [&] {
-        auto told = f();
-        if (cancelled_) throw error(errc::cancelled, {.rank = ranks_->rank()});
-        return told;
+        heed_cancellation();
+        return f();
     });
     clock_.stop();
     return mine_.failures.empty() ? event::ok : event::failed;
@@ -146,9 +145,8 @@ std::optional<load_fsm::event> load_op::works(const char* phase, Start start, F 
         self->resume([&] {
             self->mine_ = attempt(self->ranks_->rank(), [&] {
                 if (e) std::rethrow_exception(e);
-                auto told = then();
-                if (self->cancelled_) throw error(errc::cancelled, {.rank = self->ranks_->rank()});
-                return told;
+                self->heed_cancellation();
+                return then();
             });
             self->clock_.stop();
             return self->mine_.failures.empty() ? event::ok : event::failed;
@@ -160,6 +158,10 @@ std::optional<load_fsm::event> load_op::works(const char* phase, Start start, F 
         ended(std::current_exception());
     }
     return {};
+}
+
+CAIRN_DECL void load_op::heed_cancellation() const {
+    if (cancelled_) throw error(errc::cancelled, {.rank = ranks_->rank()});
 }
 
 template <class F>

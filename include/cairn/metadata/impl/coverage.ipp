@@ -4,6 +4,7 @@
 
 #include <cairn/metadata/coverage.hpp>
 
+#include <cairn/detail/counted.hpp>
 #include <cairn/metadata/tiling.hpp>
 
 #include <algorithm>
@@ -85,13 +86,15 @@ CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& exten
         }
     }
     if (covered != static_cast<std::uint64_t>(extents.product())) {
-        throw error(errc::invalid_plan,
-                    {.fqn = fqn,
-                     .expected = "chunks that cover all " + std::to_string(extents.product()) +
-                                 " elements of " + to_string(extents),
-                     .found = std::to_string(covered) + " elements in " +
-                              std::to_string(boxes.size()) + " chunks",
-                     .remedy = "some rank's shard is missing from the state"});
+        throw error(
+            errc::invalid_plan,
+            {.fqn = fqn,
+             .expected = "chunks that cover all " +
+                         detail::counted(static_cast<std::uint64_t>(extents.product()), "element") +
+                         " of " + to_string(extents),
+             .found = detail::counted(covered, "element") + " in " +
+                      detail::counted(boxes.size(), "chunk"),
+             .remedy = "some rank's shard is missing from the state"});
     }
 }
 

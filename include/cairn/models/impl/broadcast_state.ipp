@@ -5,6 +5,7 @@
 #include <cairn/models/broadcast_state.hpp>
 
 #include <cairn/comm/blocking_exchange.hpp>
+#include <cairn/detail/counted.hpp>
 #include <cairn/error.hpp>
 #include <cairn/format/torch/value_item.hpp>
 #include <cairn/models/gather_schedule.hpp>
@@ -38,7 +39,7 @@ CAIRN_DECL std::vector<std::byte> describe_state(const leaves_by_name& given) {
         if (t->shards.size() != 1 || !(t->shards[0].region == box::whole(t->global_shape)))
             throw error(errc::invalid_state, {.fqn = name,
                                               .expected = "the whole tensor",
-                                              .found = std::to_string(t->shards.size()) + " shards",
+                                              .found = counted(t->shards.size(), "shard"),
                                               .remedy = "get it with full_state_dict"});
         if (t->global_shape.empty())
             numbers.push_back(leaf);

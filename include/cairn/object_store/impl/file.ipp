@@ -218,7 +218,7 @@ CAIRN_DECL std::vector<object_info> file_store::list() {
     std::vector<object_info> out;
     detail::open_directory const d(::opendir(dir_.c_str()));
     if (!d) {
-        if (errno == ENOENT) return out;
+        if (errno == ENOENT || errno == ENOTDIR) return out;
         detail::fail(errno, dir_.string(), "cannot list it");
     }
     for (;;) {

@@ -22,18 +22,21 @@ CAIRN_DECL std::string system_text(int e) {
 CAIRN_DECL void fail(int e, const std::string& path, const char* what) {
     auto const text = std::string(what) + ": " + system_text(e);
     std::string remedy;
-    if (e == ENOENT) throw error(errc::not_found, {.file = path, .found = text});
     if (e == EEXIST) throw error(errc::already_exists, {.file = path, .found = text});
     if (e == EACCES || e == EPERM) remedy = "check the permissions";
     if (e == EROFS) remedy = "choose a place that is not mounted read-only";
-    if (e == ENOTDIR) remedy = "a file exists where a directory is needed";
+    if (e == ENOENT) remedy = "its directory was removed, or cannot be made: choose another place";
+    if (e == ENOTDIR)
+        remedy =
+            "something else exists where a directory is needed: remove it, or choose another "
+            "place";
     if (e == EMFILE || e == ENFILE) remedy = "raise the limit of open files";
     if (e == ENOSPC || e == EDQUOT) remedy = no_space_remedy;
     throw error(errc::io, {.file = path, .found = text, .remedy = std::move(remedy)});
 }
 
 CAIRN_DECL void fail_reading(int e, const std::string& path, const char* what) {
-    if (e != ESTALE) fail(e, path, what);
+    if (e != ESTALE && e != ENOENT) fail(e, path, what);
     throw error(errc::not_found, {.file = path,
                                   .found = std::string(what) + ": " + system_text(e),
                                   .remedy = "it was replaced or removed while it was read"});
@@ -109,16 +112,29 @@ CAIRN_DECL std::filesystem::path parent_of(const std::filesystem::path& p) {
 }
 
 CAIRN_DECL void make_directories(const std::filesystem::path& p) {
-    struct ::stat s {};
-    if (::stat(p.c_str(), &s) == 0) {
-        if (S_ISDIR(s.st_mode)) return;
-        fail(ENOTDIR, p.string(), "cannot make the directory");
-    }
-    if (errno != ENOENT) fail(errno, p.string(), "cannot look at the directory");
+    make_directories(p, p);
+}
+
+CAIRN_DECL void make_directories(const std::filesystem::path& p,
+                                 const std::filesystem::path& wanted) {
+    auto const refuse = [&](int e) {
+        fail(e, wanted.string(), ("cannot make the directory '" + p.string() + "'").c_str());
+    };
+    auto const look = [&] {
+        struct ::stat s {};
+        if (::stat(p.c_str(), &s) != 0) return errno;
+        return S_ISDIR(s.st_mode) ? 0 : EEXIST;
+    };
+    int const there = look();
+    if (there == 0) return;
+    if (there == EEXIST) refuse(ENOTDIR);
+    if (there != ENOENT && there != ENOTDIR) refuse(there);
     auto const parent = parent_of(p);
-    make_directories(parent);
-    if (::mkdir(p.c_str(), 0777) != 0 && errno != EEXIST)  // another rank may have made it
-        fail(errno, p.string(), "cannot make the directory");
+    make_directories(parent, wanted);
+    if (::mkdir(p.c_str(), 0777) != 0) {
+        if (errno != EEXIST) refuse(errno);
+        if (look() != 0) refuse(ENOTDIR);  // otherwise another rank has made it
+    }
     sync_directory(parent.string());
 }
 

@@ -5,6 +5,7 @@
 #include <cairn/save/background_save.hpp>
 
 #include <cairn/detail/operation_thread.hpp>
+#include <cairn/detail/part_call.hpp>
 #include <cairn/save/pending_save.hpp>
 #include <cairn/save/run_save.hpp>
 #include <cairn/save/save_op.hpp>
@@ -52,9 +53,23 @@ CAIRN_DECL void background_save::refuse(std::exception_ptr e) {
     end(std::move(e), {});
 }
 CAIRN_DECL void background_save::cancel() noexcept {
-    std::lock_guard const lock(m_);
+    std::unique_lock lock(m_);
     cancelled_ = true;
     if (auto const op = op_.lock()) op->cancel();
+    if (!staged_ || borrows_ || !on_) return;
+    auto const on = on_;
+    lock.unlock();
+    // A rank that is late must not keep the caller: the others are told when it has come. Between
+    // two steps the state is not in use, and from now on no step uses it.
+    resume_on(on, [self = shared_from_this()] { self->give_up(); });
+}
+CAIRN_DECL void background_save::give_up() {
+    std::unique_lock lock(m_);
+    if (!staged_) return;
+    claimed_ = true;
+    auto handler = std::move(staged_);
+    lock.unlock();
+    handler.complete(std::make_exception_ptr(error(errc::cancelled)), pending_save());
 }
 
 CAIRN_DECL void background_save::staged() {
@@ -64,9 +79,8 @@ CAIRN_DECL void background_save::staged() {
     handler.complete(nullptr, pending_save(shared_from_this()));
 }
 CAIRN_DECL void background_save::end(std::exception_ptr e, save_report r) {
-    // The thread of the operation ends with the last of its executors.
-    on_ = {};
     std::unique_lock lock(m_);
+    on_ = {};  // the thread of the operation ends with the last of its executors
     ended_ = true;
     changed_.notify_all();
     if (staged_) {

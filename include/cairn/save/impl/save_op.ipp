@@ -105,12 +105,17 @@ template <class F>
 save_fsm::event save_op::worked(const char* phase, F&& f) {
     clock_.enter(phase);
     mine_ = attempt(ranks_->rank(), [&] {
+        heed_cancellation();
         auto told = f();
-        if (cancelled_) throw error(errc::cancelled, {.rank = ranks_->rank()});
+        heed_cancellation();
         return told;
     });
     clock_.stop();
     return outcome_of(mine_.failures);
+}
+
+CAIRN_DECL void save_op::heed_cancellation() const {
+    if (cancelled_) throw error(errc::cancelled, {.rank = ranks_->rank()});
 }
 
 CAIRN_DECL save_fsm::event save_op::outcome_of(const std::vector<rank_failure>& failures) {
@@ -236,7 +241,7 @@ CAIRN_DECL void save_op::stage() {
     wire_writer w;
     put_replica_hashes(w, held, local_, state_->leaves(), report_.save_id);
     hashes_ = std::move(w.out);
-    if (!staged_ || cancelled_) return;
+    if (!staged_) return;
     copies_.take(data_);
     std::exchange(staged_, nullptr)();
 }
@@ -259,7 +264,7 @@ CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {
     clock_.stop();
     mine_ = attempt(ranks_->rank(), [&] {
         auto const results = r.get();
-        if (cancelled_) throw error(errc::cancelled, {.rank = ranks_->rank()});
+        heed_cancellation();
         for (auto const& [name, size] : results.file_sizes) report_.bytes_written += size;
         // The finished plan may differ from the scattered one: it is sent with the results.
         wire_writer w;

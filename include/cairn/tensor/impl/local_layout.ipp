@@ -4,6 +4,7 @@
 
 #include <cairn/tensor/local_layout.hpp>
 
+#include <cairn/detail/counted.hpp>
 #include <cairn/tensor/flat_range.hpp>
 #include <cairn/tensor/layout.hpp>
 #include <cairn/tensor/meeting_boxes.hpp>
@@ -33,8 +34,7 @@ CAIRN_DECL void check_layout(const local_layout& l) {
     };
     auto const rank = l.global_shape.size();
     if (l.local_shape.size() != rank)
-        refuse("a local shape of " + std::to_string(rank) + " dimensions",
-               to_string(l.local_shape));
+        refuse("a local shape of " + detail::counted(rank, "dimension"), to_string(l.local_shape));
     std::vector<bool> seen(rank, false);
     for (auto const d : l.memory_order) {
         if (d >= rank || seen[d]) seen.clear();

@@ -4,6 +4,7 @@
 
 #include <cairn/tensor/mesh.hpp>
 
+#include <cairn/detail/counted.hpp>
 #include <cairn/tensor/runs.hpp>
 
 #include <algorithm>
@@ -58,7 +59,7 @@ CAIRN_DECL std::optional<index_vector> device_mesh::coordinate(int rank) const {
 CAIRN_DECL void device_mesh::refuse() const {
     throw error(errc::invalid_argument, {.expected = "a mesh with one distinct rank for each place",
                                          .found = "shape " + to_string(shape_) + " and " +
-                                                  std::to_string(ranks_.size()) + " ranks"});
+                                                  detail::counted(ranks_.size(), "rank")});
 }
 
 }  // namespace cairn

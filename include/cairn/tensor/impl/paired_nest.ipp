@@ -23,7 +23,7 @@ CAIRN_DECL paired_nest make_nest(const const_tensor_view& from, const tensor_vie
         throw error(errc::invalid_argument,
                     {.expected = "one stride per dimension",
                      .found = to_string(from.strides) + " and " + to_string(to.strides) +
-                              " for extents " + to_string(to.shape)});
+                              " for shape " + to_string(to.shape)});
     paired_nest n;
     n.from = from.data;
     n.to = to.data;
@@ -36,7 +36,7 @@ CAIRN_DECL paired_nest make_nest(const const_tensor_view& from, const tensor_vie
         if (l.to == 0)
             throw error(errc::invalid_argument,
                         {.expected = "a target with a place for each element",
-                         .found = "extents " + to_string(to.shape) + " with strides " +
+                         .found = "shape " + to_string(to.shape) + " with strides " +
                                   to_string(to.strides)});
         if (l.to < 0) {  // walk this dimension backwards
             n.from += l.from * (l.count - 1);
