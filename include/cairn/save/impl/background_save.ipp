@@ -69,7 +69,7 @@ CAIRN_DECL void background_save::give_up() {
     claimed_ = true;
     auto handler = std::move(staged_);
     lock.unlock();
-    handler.complete(std::make_exception_ptr(error(errc::cancelled)), pending_save());
+    handler.complete(std::make_exception_ptr(error(errc::cancelled, {})), pending_save());
 }
 
 CAIRN_DECL void background_save::staged() {
