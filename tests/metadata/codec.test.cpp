@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(whatever_is_put_comes_back) {
     for (int d = 0; d < cairn::dtype_count; ++d)
         comes_back(static_cast<cairn::dtype>(d), get_dtype);
     engine e(7);
-    for (int round = 0; round < 300; ++round) {
+    for (int round = 0; round < 100; ++round) {
         auto v = numbers(e);
         if (!v.empty() && e() % 2 == 0) v[0] = -v[0];
         comes_back(v, get_numbers);
