@@ -26,6 +26,7 @@
 #include <cairn/load/impl/run_load.ipp>
 #include <cairn/metadata/impl/big_int.ipp>
 #include <cairn/metadata/impl/check.ipp>
+#include <cairn/metadata/impl/codec.ipp>
 #include <cairn/metadata/impl/coverage.ipp>
 #include <cairn/metadata/impl/metadata.ipp>
 #include <cairn/metadata/impl/stored_bytes.ipp>

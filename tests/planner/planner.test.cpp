@@ -241,4 +241,30 @@ BOOST_AUTO_TEST_CASE(plans_survive_the_wire_and_damage_never_crashes) {
     }
 }
 
+/// The check that names its item has to see it as its planner made it.
+BOOST_AUTO_TEST_CASE(impossible_boxes_survive_the_wire) {
+    auto const p = plan({item("w", box({-1, 0}, {4}), {8}), item("v", box({0}, {-2}), {-8})});
+    BOOST_TEST((cairn::decode_save_plan(cairn::encode_save_plan(p)) == p));
+}
+
+BOOST_AUTO_TEST_CASE(results_survive_the_wire_and_damage_never_crashes) {
+    cairn::write_results w;
+    w.items = {{0, {"__0_0.distcp", 0, 700, {}, cairn::item_layout{64, 12, 1, 2, {3, 1}}}},
+               {7, {"__0_1.distcp", 700, 90, {"zstd"}, {}}}};
+    w.file_sizes = {{"__0_0.distcp", 700}, {"__0_1.distcp", 790}};
+    auto const bytes = cairn::encode_write_results(w);
+    BOOST_TEST((cairn::decode_write_results(bytes) == w));
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        auto b = bytes;
+        b[i] ^= std::byte{0x55};
+        try {
+            (void)cairn::decode_write_results(b);
+        } catch (const cairn::error& e) {
+            BOOST_TEST((e.code() == cairn::make_error_code(errc::corrupt)));
+        }
+        BOOST_CHECK_EXCEPTION(cairn::decode_write_results(std::span(bytes).first(i)), cairn::error,
+                              code_is(errc::corrupt));
+    }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

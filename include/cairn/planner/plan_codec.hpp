@@ -3,6 +3,7 @@
 #define CAIRN_PLANNER_PLAN_CODEC_HPP
 
 #include <cairn/detail/wire.hpp>
+#include <cairn/metadata/codec.hpp>
 #include <cairn/planner/plan.hpp>
 
 #include <cstdint>
@@ -15,43 +16,12 @@ namespace cairn {
 
 namespace detail {
 
-inline constexpr std::uint8_t plan_version = 2;
+inline constexpr std::uint8_t plan_version = 3;
 
-inline void put(wire_writer& w, const index_vector& s) {
-    w.varint(s.size());
-    for (auto n : s) w.svarint(n);
-}
-inline index_vector get_sizes(wire_reader& r) {
-    index_vector s;
-    auto n = r.count();
-    if (n > 64) wire_reader::fail("a tensor of more than 64 dimensions");
-    while (n-- > 0) s.push_back(r.svarint());
-    return s;
-}
 inline item_kind get_kind(wire_reader& r) {
     auto const k = r.u8();
     if (k < 1 || k > 3) wire_reader::fail("an item of an unknown kind");
     return static_cast<item_kind>(k);
-}
-inline void put(wire_writer& w, const key_path& p) {
-    w.varint(p.size());
-    for (auto const& e : p) {
-        w.u8(static_cast<std::uint8_t>(e.index()));
-        if (auto const* s = std::get_if<std::string>(&e))
-            w.string(*s);
-        else
-            w.svarint(std::get<std::int64_t>(e));
-    }
-}
-inline key_path get_path(wire_reader& r) {
-    key_path p;
-    for (auto n = r.count(2); n-- > 0;) {
-        if (r.u8() == 0)
-            p.emplace_back(r.string());
-        else
-            p.emplace_back(r.svarint());
-    }
-    return p;
 }
 inline void begin(wire_writer& w) {
     w.u8(plan_version);
@@ -80,11 +50,10 @@ inline std::vector<std::byte> encode_save_plan(const save_plan& p) {
             w.varint(i.value_bytes);
             w.u64(i.value_hash);
         } else {
-            w.u8(static_cast<std::uint8_t>(i.type));
+            detail::put(w, i.type);
             w.u8(i.requires_grad);
             detail::put(w, i.global_shape);
-            detail::put(w, i.region.offsets);
-            detail::put(w, i.region.shape);
+            detail::put(w, i.region);
             w.string(i.tied_to);
         }
     }
@@ -111,13 +80,10 @@ inline save_plan decode_save_plan(std::span<const std::byte> b) {
             i.value_bytes = r.varint();
             i.value_hash = r.u64();
         } else {
-            auto const d = r.u8();
-            if (d >= dtype_count) detail::wire_reader::fail("an unknown dtype");
-            i.type = static_cast<dtype>(d);
+            i.type = detail::get_dtype(r);
             i.requires_grad = r.u8() != 0;
-            i.global_shape = detail::get_sizes(r);
-            i.region.offsets = detail::get_sizes(r);
-            i.region.shape = detail::get_sizes(r);
+            i.global_shape = detail::get_numbers(r);
+            i.region = detail::get_box(r);
             i.tied_to = r.string();
         }
         p.items.push_back(std::move(i));
@@ -145,8 +111,7 @@ inline std::vector<std::byte> encode_load_plan(const load_plan& p) {
         detail::put(w, i.target_offsets);
         detail::put(w, i.shape);
     }
-    w.varint(p.no_items.size());
-    for (auto const& fqn : p.no_items) w.string(fqn);
+    detail::put(w, p.no_items);
     w.string(p.storage_data);
     w.string(p.planner_data);
     return std::move(w.out);
@@ -163,12 +128,12 @@ inline load_plan decode_load_plan(std::span<const std::byte> b) {
         i.leaf = static_cast<std::uint32_t>(r.varint());
         i.shard_index = static_cast<std::uint32_t>(r.varint());
         i.chunk = static_cast<std::uint32_t>(r.varint());
-        i.source_offsets = detail::get_sizes(r);
-        i.target_offsets = detail::get_sizes(r);
-        i.shape = detail::get_sizes(r);
+        i.source_offsets = detail::get_numbers(r);
+        i.target_offsets = detail::get_numbers(r);
+        i.shape = detail::get_numbers(r);
         p.items.push_back(std::move(i));
     }
-    for (auto n = r.count(); n-- > 0;) p.no_items.push_back(r.string());
+    p.no_items = detail::get_strings(r);
     p.storage_data = r.string();
     p.planner_data = r.string();
     detail::end(r);
@@ -182,24 +147,9 @@ inline std::vector<std::byte> encode_write_results(const write_results& results)
     for (auto const& i : results.items) {
         w.varint(i.item);
         w.string(i.at.file);
-        w.varint(i.at.offset);
-        w.varint(i.at.length);
-        w.varint(i.at.transforms.size());
-        for (auto const& t : i.at.transforms) w.string(t);
-        w.u8(i.at.layout.has_value());
-        if (i.at.layout) {
-            w.varint(i.at.layout->payload_offset);
-            w.varint(i.at.layout->payload_length);
-            w.u32(i.at.layout->payload_crc);
-            w.u32(i.at.layout->item_crc);
-            detail::put(w, i.at.layout->strides);
-        }
+        detail::put_within_file(w, i.at);
     }
-    w.varint(results.file_sizes.size());
-    for (auto const& [name, size] : results.file_sizes) {
-        w.string(name);
-        w.varint(size);
-    }
+    detail::put(w, results.file_sizes);
     return std::move(w.out);
 }
 
@@ -207,28 +157,14 @@ inline write_results decode_write_results(std::span<const std::byte> b) {
     detail::wire_reader r(b);
     detail::begin(r);
     write_results results;
-    for (auto n = r.count(6); n-- > 0;) {
+    for (auto n = r.count(5); n-- > 0;) {
         write_result i;
         i.item = static_cast<std::uint32_t>(r.varint());
-        i.at.file = r.string();
-        i.at.offset = r.varint();
-        i.at.length = r.varint();
-        for (auto k = r.count(); k-- > 0;) i.at.transforms.push_back(r.string());
-        if (r.u8() != 0) {
-            item_layout l;
-            l.payload_offset = r.varint();
-            l.payload_length = r.varint();
-            l.payload_crc = r.u32();
-            l.item_crc = r.u32();
-            l.strides = detail::get_sizes(r);
-            i.at.layout = std::move(l);
-        }
+        auto file = r.string();
+        i.at = detail::get_within_file(r, std::move(file));
         results.items.push_back(std::move(i));
     }
-    for (auto n = r.count(2); n-- > 0;) {
-        auto name = r.string();
-        results.file_sizes[std::move(name)] = r.varint();
-    }
+    results.file_sizes = detail::get_file_sizes(r);
     detail::end(r);
     return results;
 }

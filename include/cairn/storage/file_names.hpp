@@ -5,6 +5,7 @@
 #include <cairn/detail/utf8.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/error.hpp>
+#include <cairn/metadata/codec.hpp>
 #include <cairn/storage/data_names.hpp>
 
 #include <cstddef>
@@ -45,15 +46,12 @@ inline void check_file_names(const std::vector<std::string>& names) {
 /// Encodes file names for a plan's `storage_data`.
 inline std::string encode_file_names(std::span<const std::string> names) {
     wire_writer w;
-    w.varint(names.size());
-    for (auto const& n : names) w.string(n);
+    put(w, names);
     return {reinterpret_cast<const char*>(w.out.data()), w.out.size()};
 }
 inline std::vector<std::string> decode_file_names(std::string_view storage_data) {
     wire_reader r(std::as_bytes(std::span(storage_data.data(), storage_data.size())));
-    std::vector<std::string> names;
-    for (auto n = r.count(); n-- > 0;) names.push_back(r.string());
-    return names;
+    return get_strings(r);
 }
 
 }  // namespace cairn::detail

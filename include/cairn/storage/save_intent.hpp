@@ -5,6 +5,7 @@
 #include <cairn/detail/process_identity.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
+#include <cairn/metadata/codec.hpp>
 #include <cairn/object_store/concepts.hpp>
 
 #include <chrono>
@@ -63,7 +64,7 @@ struct save_intent {
         auto const version = r.u8();
         if (version == 1) {
             i.began = r.svarint();
-            i.names = get(r);
+            i.names = get_strings(r);
             return i;
         }
         if (version > 2)
@@ -79,21 +80,10 @@ struct save_intent {
         i.owner.pid = r.svarint();
         i.owner.started = r.varint();
         i.owner.run = r.string();
-        i.names = get(r);
+        i.names = get_strings(r);
         i.replaced_id = r.string();
-        i.replaced = get(r);
+        i.replaced = get_strings(r);
         return i;
-    }
-
-private:
-    static void put(wire_writer& w, const std::vector<std::string>& all) {
-        w.varint(all.size());
-        for (auto const& n : all) w.string(n);
-    }
-    static std::vector<std::string> get(wire_reader& r) {
-        std::vector<std::string> all;
-        for (auto n = r.count(); n-- > 0;) all.push_back(r.string());
-        return all;
     }
 };
 

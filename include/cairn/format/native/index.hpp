@@ -6,6 +6,7 @@
 #include <cairn/format/crc.hpp>
 #include <cairn/format/torch/metadata_pickle.hpp>
 #include <cairn/format/unfolding.hpp>
+#include <cairn/metadata/codec.hpp>
 #include <cairn/metadata/metadata.hpp>
 
 #include <algorithm>
@@ -33,22 +34,17 @@ public:
         w_.u8(1);
         w_.string(m_.save_id);
         collect_names();
-        w_.varint(m_.file_sizes.size());
-        for (auto const& [name, size] : m_.file_sizes) {
-            w_.string(name);
-            w_.varint(size);
-        }
+        put(w_, m_.file_sizes);
         w_.varint(m_.entries.size());
         for (auto const& [fqn, entry] : m_.entries) {
             w_.string(fqn);
             if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
                 w_.u8(t->requires_grad ? 2 : 1);
-                w_.u8(static_cast<std::uint8_t>(t->type));
-                numbers(t->shape);
+                put(w_, t->type);
+                put(w_, t->shape);
                 w_.varint(t->chunks.size());
                 for (auto const& c : t->chunks) {
-                    for (auto n : c.region.offsets) w_.varint(static_cast<std::uint64_t>(n));
-                    for (auto n : c.region.shape) w_.varint(static_cast<std::uint64_t>(n));
+                    put_chunk_region(w_, c.region);
                     location(c.at);
                 }
             } else {
@@ -59,14 +55,7 @@ public:
         w_.varint(m_.paths.size());
         for (auto const& [fqn, steps] : m_.paths) {
             w_.string(fqn);
-            w_.varint(steps.size());
-            for (auto const& e : steps) {
-                w_.u8(static_cast<std::uint8_t>(e.index()));
-                if (auto const* s = std::get_if<std::string>(&e))
-                    w_.string(*s);
-                else
-                    w_.svarint(std::get<std::int64_t>(e));
-            }
+            put(w_, steps);
         }
         return std::move(w_.out);
     }
@@ -85,29 +74,11 @@ private:
             else
                 add(std::get<value_metadata>(entry).at);
         }
-        w_.varint(order_.size());
-        for (auto const& n : order_) w_.string(n);
-    }
-    void numbers(const index_vector& s) {
-        w_.varint(s.size());
-        for (auto n : s) w_.svarint(n);
+        put(w_, order_);
     }
     void location(const storage_location& at) {
         w_.varint(names_.find(at.file)->second);
-        w_.varint(at.offset);
-        w_.varint(at.length);
-        w_.u8(static_cast<std::uint8_t>((at.layout ? 1 : 0) | (at.transforms.empty() ? 0 : 2)));
-        if (!at.transforms.empty()) {
-            w_.varint(at.transforms.size());
-            for (auto const& t : at.transforms) w_.string(t);
-        }
-        if (at.layout) {
-            w_.varint(at.layout->payload_offset);
-            w_.varint(at.layout->payload_length);
-            w_.u32(at.layout->payload_crc);
-            w_.u32(at.layout->item_crc);
-            numbers(at.layout->strides);
-        }
+        put_within_file(w_, at);
     }
 
     const metadata& m_;
@@ -124,14 +95,8 @@ public:
         if (r_.u8() != 1) wire_reader::fail("an index of an unknown version");
         metadata m;
         m.save_id = r_.string();
-        auto const files = r_.count();
-        names_.reserve(files);
-        while (names_.size() < files) names_.push_back(r_.string());
-        for (auto n = r_.count(2); n-- > 0;) {
-            auto name = r_.string();
-            if (!m.file_sizes.try_emplace(std::move(name), r_.varint()).second)
-                wire_reader::fail("a file twice");
-        }
+        names_ = get_strings(r_);
+        m.file_sizes = get_file_sizes(r_);
         for (auto n = r_.count(2); n-- > 0;) {
             auto fqn = r_.string();
             auto const kind = r_.u8();
@@ -144,16 +109,7 @@ public:
         }
         for (auto n = r_.count(2); n-- > 0;) {
             auto fqn = r_.string();
-            auto const steps = r_.count(2);
-            if (steps > most_path_steps) wire_reader::fail("a path of more than 256 steps");
-            auto& p = place_for(m.paths, fqn);
-            p.reserve(steps);
-            while (p.size() < steps) {
-                if (r_.u8() == 0)
-                    p.emplace_back(r_.string());
-                else
-                    p.emplace_back(r_.svarint());
-            }
+            place_for(m.paths, fqn) = get_path(r_);
         }
         if (r_.left() != 0) wire_reader::fail("bytes after the index");
         return m;
@@ -168,66 +124,28 @@ private:
         if (map.size() == before) wire_reader::fail("a key twice");
         return found;
     }
-    std::int64_t number() {
-        auto const v = r_.varint();
-        if (v > (std::uint64_t{1} << 62)) wire_reader::fail("a number of absurd size");
-        return static_cast<std::int64_t>(v);
-    }
-    index_vector numbers(std::size_t n) {
-        index_vector s;
-        while (n-- > 0) s.push_back(number());
-        return s;
-    }
-    index_vector signed_numbers() {
-        index_vector s;
-        auto n = r_.count();
-        if (n > 64) wire_reader::fail("a tensor of more than 64 dimensions");
-        while (n-- > 0) s.push_back(r_.svarint());
-        return s;
-    }
     tensor_metadata tensor(const std::string& fqn, bool requires_grad) {
         tensor_metadata t;
         t.requires_grad = requires_grad;
-        auto const d = r_.u8();
-        if (d >= dtype_count) wire_reader::fail("an unknown dtype");
-        t.type = static_cast<dtype>(d);
-        t.shape = signed_numbers();
-        if (!is_possible(t.shape)) wire_reader::fail("a shape of absurd size");
+        t.type = get_dtype(r_);
+        t.shape = get_shape(r_);
         auto const rank = t.shape.size();
         auto const chunks = r_.count(2 * rank + 4);
         t.chunks.reserve(chunks);
         while (t.chunks.size() < chunks) {
             cairn::chunk c;
-            c.region.offsets = numbers(rank);
-            c.region.shape = numbers(rank);
+            c.region = get_chunk_region(r_, rank);
             c.at = location(fqn);
             t.chunks.push_back(std::move(c));
         }
         return t;
     }
     storage_location location(const std::string& fqn) {
-        storage_location at;
         auto const name = r_.varint();
         if (name >= names_.size()) wire_reader::fail("an unknown file number");
         auto const& file = names_[static_cast<std::size_t>(name)];
         unfolding_.spend(fqn.size() + file.size());
-        at.file = file;
-        at.offset = r_.varint();
-        at.length = r_.varint();
-        auto const flags = r_.u8();
-        if (flags > 3) wire_reader::fail("unknown flags");
-        if ((flags & 2) != 0)
-            for (auto n = r_.count(); n-- > 0;) at.transforms.push_back(r_.string());
-        if ((flags & 1) != 0) {
-            item_layout l;
-            l.payload_offset = r_.varint();
-            l.payload_length = r_.varint();
-            l.payload_crc = r_.u32();
-            l.item_crc = r_.u32();
-            l.strides = signed_numbers();
-            at.layout = std::move(l);
-        }
-        return at;
+        return get_within_file(r_, file);
     }
 
     wire_reader r_;

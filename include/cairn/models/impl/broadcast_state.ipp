@@ -8,6 +8,7 @@
 #include <cairn/detail/counted.hpp>
 #include <cairn/error.hpp>
 #include <cairn/format/torch/value_item.hpp>
+#include <cairn/metadata/codec.hpp>
 #include <cairn/models/gather_schedule.hpp>
 #include <cairn/models/state_change.hpp>
 #include <cairn/state/copy_leaf.hpp>
@@ -54,7 +55,7 @@ CAIRN_DECL std::vector<std::byte> describe_state(const leaves_by_name& given) {
         host_tensor copy(t.type, {});
         copy_elements(t.shards[0].view, copy.view());
         w.string(leaf->fqn);
-        w.u8(static_cast<std::uint8_t>(t.type));
+        put(w, t.type);
         w.bytes(copy.bytes());
     }
     w.varint(values.size());
@@ -100,9 +101,7 @@ CAIRN_DECL state_dict described_state(const gather_schedule& schedule, wire_read
         for (auto const* leaf : own) add(schedule.tensors()[given], leaf);
     for (auto n = r.count(2); n-- > 0;) {
         auto const name = r.string();
-        auto const code = r.u8();
-        if (code >= dtype_count) wire_reader::fail("an unknown dtype");
-        host_tensor number(static_cast<dtype>(code), {});
+        host_tensor number(get_dtype(r), {});
         auto const bytes = r.bytes();
         if (bytes.size() != number.bytes().size()) wire_reader::fail("a number cut short");
         std::copy(bytes.begin(), bytes.end(), number.bytes().begin());

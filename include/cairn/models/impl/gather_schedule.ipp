@@ -4,8 +4,8 @@
 
 #include <cairn/models/gather_schedule.hpp>
 
+#include <cairn/metadata/codec.hpp>
 #include <cairn/metadata/coverage.hpp>
-#include <cairn/planner/plan_codec.hpp>
 
 #include <algorithm>
 
@@ -16,13 +16,10 @@ CAIRN_DECL std::vector<std::byte> gather_schedule::describe(const std::vector<na
     w.varint(mine.size());
     for (auto const& [fqn, leaf] : mine) {
         w.string(fqn);
-        w.u8(static_cast<std::uint8_t>(leaf->type));
+        put(w, leaf->type);
         put(w, leaf->global_shape);
         w.varint(leaf->shards.size());
-        for (auto const& s : leaf->shards) {
-            put(w, s.region.offsets);
-            put(w, s.region.shape);
-        }
+        for (auto const& s : leaf->shards) put(w, s.region);
     }
     return std::move(w.out);
 }
@@ -40,10 +37,8 @@ CAIRN_DECL void gather_schedule::add(std::size_t rank, const std::vector<std::by
     wire_reader r(message);
     for (auto n = r.count(); n-- > 0;) {
         auto fqn = r.string();
-        auto const code = r.u8();
-        if (code >= dtype_count) wire_reader::fail("an unknown dtype");
-        auto const type = static_cast<dtype>(code);
-        auto const global = get_sizes(r);
+        auto const type = get_dtype(r);
+        auto const global = get_numbers(r);
         auto const [it, fresh] = index_.try_emplace(fqn, tensors_.size());
         if (fresh) tensors_.push_back({fqn, type, global, {}, {}});
         auto& t = tensors_[it->second];
@@ -58,8 +53,7 @@ CAIRN_DECL void gather_schedule::add(std::size_t rank, const std::vector<std::by
                                      std::to_string(firsts_[it->second]),
                          .found = describe(type, global) + " on rank " + std::to_string(rank)});
         for (std::uint32_t p = 0; p < parts; ++p) {
-            auto offsets = get_sizes(r);
-            box b(std::move(offsets), get_sizes(r));
+            auto b = get_box(r);
             if (!seen_.emplace(it->second, b.offsets, b.shape).second) continue;
             parts_.emplace(std::pair(it->second, t.boxes.size()), p);
             t.boxes.push_back(std::move(b));
