@@ -141,7 +141,7 @@ load_fsm::event load_op::worked(const char* phase, F&& f) {
 template <class Start, class F>
 std::optional<load_fsm::event> load_op::works(const char* phase, Start start, F then) {
     clock_.enter(phase);
-    auto ended = [self = shared_from_this(), then](std::exception_ptr e) {
+    auto go_on = [self = shared_from_this(), then](std::exception_ptr e) {
         self->resume([&] {
             self->mine_ = attempt(self->ranks_->rank(), [&] {
                 if (e) std::rethrow_exception(e);
@@ -153,9 +153,9 @@ std::optional<load_fsm::event> load_op::works(const char* phase, Start start, F 
         });
     };
     try {
-        start(ended);
+        start(go_on);
     } catch (...) {
-        ended(std::current_exception());
+        go_on(std::current_exception());
     }
     return {};
 }
