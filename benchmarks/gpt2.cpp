@@ -2,12 +2,14 @@
 // Saves and loads the state of GPT-2 124M and Adam, 1.49 GB, rows sharded over ranks:
 //
 //     gpt2 save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--timeout S]
-//               [--group tcp|mpi|nccl] [--replicas each|once|faster]
+//               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...]
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
 // `save` alternates between DIR/s0 and DIR/s1, `load` reads DIR/s0. Prints one line of JSON.
-// With --replicas every rank holds everything, as in pure data parallelism: `load` then has each
-// of them read it, or reads it once and broadcasts it, or finds out which is faster.
+// With --replicas every rank holds everything, as in pure data parallelism, and the steps take the
+// policies in turn: `load` has each rank read it (each), or reads it once and broadcasts it (once),
+// or finds out which is faster (faster); `save` compares what the ranks hold (trust, sampled,
+// verify).
 #include "gpt2/groups.hpp"
 #include "gpt2/state.hpp"
 
@@ -24,6 +26,7 @@
 #include <cstring>
 #include <map>
 #include <span>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,15 +35,27 @@ namespace {
 
 struct arguments {
     std::string mode, dir;
-    std::string group = "tcp", replicas{};
+    std::string group = "tcp";
+    std::vector<std::string> replicas{};
     int ranks = 1, steps = 1, timeout = 0;
     bool sync = true, check = false;
 };
 
-const std::map<std::string, cairn::read_once_policy> policies{
+const std::map<std::string, cairn::read_once_policy> ways_to_load{
     {"each", cairn::read_once_policy::never},
     {"once", cairn::read_once_policy::always},
     {"faster", cairn::read_once_policy::automatic}};
+const std::map<std::string, cairn::replica_policy> ways_to_save{
+    {"trust", cairn::replica_policy::trust},
+    {"sampled", cairn::replica_policy::sampled},
+    {"verify", cairn::replica_policy::verify}};
+
+std::vector<std::string> split(const std::string& words) {
+    std::istringstream in(words);
+    std::vector<std::string> all;
+    for (std::string word; std::getline(in, word, ',');) all.push_back(word);
+    return all;
+}
 
 bool parse(int argc, char** argv, arguments& a) {
     if (argc < 3) return false;
@@ -54,8 +69,12 @@ bool parse(int argc, char** argv, arguments& a) {
         }
         if (i + 1 >= argc) return false;
         std::string const word = argv[++i];
-        if (o == "--group" || o == "--replicas") {
-            (o == "--group" ? a.group : a.replicas) = word;
+        if (o == "--group") {
+            a.group = word;
+            continue;
+        }
+        if (o == "--replicas") {
+            a.replicas = split(word);
             continue;
         }
         int const v = std::atoi(word.c_str());
@@ -72,7 +91,9 @@ bool parse(int argc, char** argv, arguments& a) {
     }
     return (a.mode == "save" || a.mode == "load") && a.ranks > 0 && a.steps > 0 &&
            (a.group == "tcp" || a.group == "mpi" || a.group == "nccl") &&
-           (a.replicas.empty() || policies.count(a.replicas) != 0);
+           std::all_of(a.replicas.begin(), a.replicas.end(), [&](const std::string& p) {
+               return a.mode == "save" ? ways_to_save.count(p) != 0 : ways_to_load.count(p) != 0;
+           });
 }
 
 void print_list(const char* name, const std::vector<double>& v) {
@@ -138,15 +159,26 @@ std::chrono::milliseconds timeout(const arguments& a) {
 }
 
 template <class Comm, class Plane>
-void load(gpt2::state& s, const arguments& a, Comm& ranks, Plane& plane) {
+void load(gpt2::state& s, const arguments& a, std::size_t step, Comm& ranks, Plane& plane) {
     cairn::load_options o;
     o.exchange_timeout = timeout(a);
     if (a.replicas.empty()) {
         cairn::load(s, a.dir + "/s0", o, ranks);
         return;
     }
-    o.read_once = policies.at(a.replicas);
+    o.read_once = ways_to_load.at(a.replicas[step % a.replicas.size()]);
     cairn::load(s, a.dir + "/s0", o, ranks, plane);
+}
+
+template <class Comm>
+void save(gpt2::state& s, const arguments& a, std::size_t step, Comm& ranks) {
+    cairn::save_options o;
+    o.exchange_timeout = timeout(a);
+    o.storage.sync_files = a.sync;
+    auto const ways = std::max<std::size_t>(1, a.replicas.size());
+    if (!a.replicas.empty()) o.replicas = ways_to_save.at(a.replicas[step % ways]);
+    // Each of the policies writes both.
+    cairn::save(s, a.dir + (step / ways % 2 == 0 ? "/s0" : "/s1"), o, ranks);
 }
 
 template <class Comm>
@@ -164,14 +196,11 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
     for (int k = 0; k < a.steps; ++k) {
         wait_for_all(ranks);
         auto const start = std::chrono::steady_clock::now();
-        if (a.mode == "save") {
-            cairn::save_options o;
-            o.exchange_timeout = timeout(a);
-            o.storage.sync_files = a.sync;
-            cairn::save(s, a.dir + (k % 2 == 0 ? "/s0" : "/s1"), o, ranks);
-        } else {
-            load(s, a, ranks, plane);
-        }
+        auto const step = static_cast<std::size_t>(k);
+        if (a.mode == "save")
+            save(s, a, step, ranks);
+        else
+            load(s, a, step, ranks, plane);
         mine.times.push_back(
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
@@ -203,7 +232,7 @@ int main(int argc, char** argv) {
         std::fprintf(stderr,
                      "usage: gpt2 save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
                      "[--timeout S] [--group tcp|mpi|nccl] "
-                     "[--replicas each|once|faster]\n");
+                     "[--replicas POLICY[,POLICY]...]\n");
         return 2;
     }
     try {
