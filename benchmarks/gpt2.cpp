@@ -5,11 +5,12 @@
 //               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...]
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
-// `save` alternates between DIR/s0 and DIR/s1, `load` reads DIR/s0. Prints one line of JSON.
+// `save` alternates between DIR/s0 and DIR/s1, `load` reads DIR/s0. Prints one line of JSON: for
+// each step the time of the slowest rank, and the processor time of all.
 // With --replicas every rank holds everything, as in pure data parallelism, and the steps take the
 // policies in turn: `load` has each rank read it (each), or reads it once and broadcasts it (once),
 // or finds out which is faster (faster); `save` compares what the ranks hold (trust, sampled,
-// verify).
+// verify), and writes DIR/s0 only.
 #include "gpt2/groups.hpp"
 #include "gpt2/state.hpp"
 
@@ -108,20 +109,28 @@ struct result {
     double maxrss_kib = 0, cpu_s = 0;
     std::uint64_t process = 0;
     std::vector<double> times{};
+    std::vector<double> cpus{};  ///< As many: processor time of the process.
 
     cairn::message encode() const {
         std::vector<double> all{static_cast<double>(bytes), static_cast<double>(wrong), maxrss_kib,
                                 cpu_s, static_cast<double>(process)};
         all.insert(all.end(), times.begin(), times.end());
+        all.insert(all.end(), cpus.begin(), cpus.end());
         auto const b = std::as_bytes(std::span(all));
         return {b.begin(), b.end()};
     }
     static result decode(const cairn::message& m) {
         std::vector<double> all(m.size() / sizeof(double));
         std::memcpy(all.data(), m.data(), m.size());
-        return {
-            static_cast<std::uint64_t>(all[0]), static_cast<std::uint64_t>(all[1]), all[2], all[3],
-            static_cast<std::uint64_t>(all[4]), {all.begin() + 5, all.end()}};
+        auto const steps = all.begin() + 5;
+        auto const half = steps + (all.end() - steps) / 2;
+        return {static_cast<std::uint64_t>(all[0]),
+                static_cast<std::uint64_t>(all[1]),
+                all[2],
+                all[3],
+                static_cast<std::uint64_t>(all[4]),
+                {steps, half},
+                {half, all.end()}};
     }
 };
 
@@ -139,15 +148,19 @@ void print(const arguments& a, const std::vector<result>& all) {
         processes[r.process] = &r;
     }
     double maxrss = 0, cpu = 0;
+    std::vector<double> cpus(slowest.size(), 0);
     for (auto const& [pid, r] : processes) {
         maxrss += r->maxrss_kib / 1024.0;
         cpu += r->cpu_s;
+        for (std::size_t k = 0; k < cpus.size(); ++k) cpus[k] += r->cpus[k];
     }
     std::printf("{\"mode\": \"%s\", \"ranks\": %zu, \"bytes\": %llu, ", a.mode.c_str(), all.size(),
                 static_cast<unsigned long long>(bytes));
     print_list("times", slowest);
     std::printf(", ");
     print_list("stalls", slowest);  // a blocking save stalls for as long as it takes
+    std::printf(", ");
+    print_list("cpus", cpus);
     std::printf(", \"maxrss_mb\": %.1f, \"cpu_s\": %.2f", maxrss, cpu);
     if (a.check) std::printf(", \"wrong\": %llu", static_cast<unsigned long long>(wrong));
     std::printf("}\n");
@@ -175,10 +188,22 @@ void save(gpt2::state& s, const arguments& a, std::size_t step, Comm& ranks) {
     cairn::save_options o;
     o.exchange_timeout = timeout(a);
     o.storage.sync_files = a.sync;
-    auto const ways = std::max<std::size_t>(1, a.replicas.size());
-    if (!a.replicas.empty()) o.replicas = ways_to_save.at(a.replicas[step % ways]);
-    // Each of the policies writes both.
-    cairn::save(s, a.dir + (step / ways % 2 == 0 ? "/s0" : "/s1"), o, ranks);
+    if (a.replicas.empty()) {
+        cairn::save(s, a.dir + (step % 2 == 0 ? "/s0" : "/s1"), o, ranks);
+        return;
+    }
+    o.replicas = ways_to_save.at(a.replicas[step % a.replicas.size()]);
+    cairn::save(s, a.dir + "/s0", o, ranks);  // what all find is alike
+}
+
+/// Of this process so far.
+double cpu_seconds() {
+    rusage u{};
+    getrusage(RUSAGE_SELF, &u);
+    auto const seconds = [](const timeval& t) {
+        return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+    };
+    return seconds(u.ru_utime) + seconds(u.ru_stime);
 }
 
 template <class Comm>
@@ -195,6 +220,7 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
     mine.bytes = s.bytes();
     for (int k = 0; k < a.steps; ++k) {
         wait_for_all(ranks);
+        auto const cpu = cpu_seconds();
         auto const start = std::chrono::steady_clock::now();
         auto const step = static_cast<std::size_t>(k);
         if (a.mode == "save")
@@ -203,6 +229,7 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
             load(s, a, step, ranks, plane);
         mine.times.push_back(
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        mine.cpus.push_back(cpu_seconds() - cpu);
     }
     if (a.check) mine.wrong = s.wrong();
     if (mine.wrong != 0) wrong_anywhere = true;
@@ -210,11 +237,8 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
     wait_for_all(ranks);
     rusage u{};
     getrusage(RUSAGE_SELF, &u);
-    auto const seconds = [](const timeval& t) {
-        return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-    };
     mine.maxrss_kib = static_cast<double>(u.ru_maxrss);
-    mine.cpu_s = seconds(u.ru_utime) + seconds(u.ru_stime);
+    mine.cpu_s = cpu_seconds();
     mine.process = static_cast<std::uint64_t>(getpid());
     auto const got = cairn::await_completion<std::vector<cairn::message>>(
         [&](auto done) { ranks.gather(mine.encode(), 0, cairn::no_deadline, std::move(done)); });
