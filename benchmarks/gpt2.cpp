@@ -2,12 +2,15 @@
 // Saves and loads the state of GPT-2 124M and Adam, 1.49 GB, rows sharded over ranks:
 //
 //     gpt2 save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--timeout S]
-//               [--group tcp|mpi|nccl] [--replicas each|once|faster]
+//               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...]
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
-// `save` alternates between DIR/s0 and DIR/s1, `load` reads DIR/s0. Prints one line of JSON.
-// With --replicas every rank holds everything, as in pure data parallelism: `load` then has each
-// of them read it, or reads it once and broadcasts it, or finds out which is faster.
+// `save` alternates between DIR/s0 and DIR/s1, `load` reads DIR/s0. Prints one line of JSON: for
+// each step the time of the slowest rank, and the processor time of all.
+// With --replicas every rank holds everything, as in pure data parallelism, and the steps take the
+// policies in turn: `load` has each rank read it (each), or reads it once and broadcasts it (once),
+// or finds out which is faster (faster); `save` compares what the ranks hold (trust, sampled,
+// verify), and writes DIR/s0 only.
 #include "gpt2/groups.hpp"
 #include "gpt2/state.hpp"
 
@@ -24,6 +27,7 @@
 #include <cstring>
 #include <map>
 #include <span>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,15 +36,27 @@ namespace {
 
 struct arguments {
     std::string mode, dir;
-    std::string group = "tcp", replicas{};
+    std::string group = "tcp";
+    std::vector<std::string> replicas{};
     int ranks = 1, steps = 1, timeout = 0;
     bool sync = true, check = false;
 };
 
-const std::map<std::string, cairn::read_once_policy> policies{
+const std::map<std::string, cairn::read_once_policy> ways_to_load{
     {"each", cairn::read_once_policy::never},
     {"once", cairn::read_once_policy::always},
     {"faster", cairn::read_once_policy::automatic}};
+const std::map<std::string, cairn::replica_policy> ways_to_save{
+    {"trust", cairn::replica_policy::trust},
+    {"sampled", cairn::replica_policy::sampled},
+    {"verify", cairn::replica_policy::verify}};
+
+std::vector<std::string> split(const std::string& words) {
+    std::istringstream in(words);
+    std::vector<std::string> all;
+    for (std::string word; std::getline(in, word, ',');) all.push_back(word);
+    return all;
+}
 
 bool parse(int argc, char** argv, arguments& a) {
     if (argc < 3) return false;
@@ -54,8 +70,12 @@ bool parse(int argc, char** argv, arguments& a) {
         }
         if (i + 1 >= argc) return false;
         std::string const word = argv[++i];
-        if (o == "--group" || o == "--replicas") {
-            (o == "--group" ? a.group : a.replicas) = word;
+        if (o == "--group") {
+            a.group = word;
+            continue;
+        }
+        if (o == "--replicas") {
+            a.replicas = split(word);
             continue;
         }
         int const v = std::atoi(word.c_str());
@@ -72,7 +92,9 @@ bool parse(int argc, char** argv, arguments& a) {
     }
     return (a.mode == "save" || a.mode == "load") && a.ranks > 0 && a.steps > 0 &&
            (a.group == "tcp" || a.group == "mpi" || a.group == "nccl") &&
-           (a.replicas.empty() || policies.count(a.replicas) != 0);
+           std::all_of(a.replicas.begin(), a.replicas.end(), [&](const std::string& p) {
+               return a.mode == "save" ? ways_to_save.count(p) != 0 : ways_to_load.count(p) != 0;
+           });
 }
 
 void print_list(const char* name, const std::vector<double>& v) {
@@ -87,20 +109,28 @@ struct result {
     double maxrss_kib = 0, cpu_s = 0;
     std::uint64_t process = 0;
     std::vector<double> times{};
+    std::vector<double> cpus{};  ///< As many: processor time of the process.
 
     cairn::message encode() const {
         std::vector<double> all{static_cast<double>(bytes), static_cast<double>(wrong), maxrss_kib,
                                 cpu_s, static_cast<double>(process)};
         all.insert(all.end(), times.begin(), times.end());
+        all.insert(all.end(), cpus.begin(), cpus.end());
         auto const b = std::as_bytes(std::span(all));
         return {b.begin(), b.end()};
     }
     static result decode(const cairn::message& m) {
         std::vector<double> all(m.size() / sizeof(double));
         std::memcpy(all.data(), m.data(), m.size());
-        return {
-            static_cast<std::uint64_t>(all[0]), static_cast<std::uint64_t>(all[1]), all[2], all[3],
-            static_cast<std::uint64_t>(all[4]), {all.begin() + 5, all.end()}};
+        auto const steps = all.begin() + 5;
+        auto const half = steps + (all.end() - steps) / 2;
+        return {static_cast<std::uint64_t>(all[0]),
+                static_cast<std::uint64_t>(all[1]),
+                all[2],
+                all[3],
+                static_cast<std::uint64_t>(all[4]),
+                {steps, half},
+                {half, all.end()}};
     }
 };
 
@@ -118,15 +148,19 @@ void print(const arguments& a, const std::vector<result>& all) {
         processes[r.process] = &r;
     }
     double maxrss = 0, cpu = 0;
+    std::vector<double> cpus(slowest.size(), 0);
     for (auto const& [pid, r] : processes) {
         maxrss += r->maxrss_kib / 1024.0;
         cpu += r->cpu_s;
+        for (std::size_t k = 0; k < cpus.size(); ++k) cpus[k] += r->cpus[k];
     }
     std::printf("{\"mode\": \"%s\", \"ranks\": %zu, \"bytes\": %llu, ", a.mode.c_str(), all.size(),
                 static_cast<unsigned long long>(bytes));
     print_list("times", slowest);
     std::printf(", ");
     print_list("stalls", slowest);  // a blocking save stalls for as long as it takes
+    std::printf(", ");
+    print_list("cpus", cpus);
     std::printf(", \"maxrss_mb\": %.1f, \"cpu_s\": %.2f", maxrss, cpu);
     if (a.check) std::printf(", \"wrong\": %llu", static_cast<unsigned long long>(wrong));
     std::printf("}\n");
@@ -138,15 +172,38 @@ std::chrono::milliseconds timeout(const arguments& a) {
 }
 
 template <class Comm, class Plane>
-void load(gpt2::state& s, const arguments& a, Comm& ranks, Plane& plane) {
+void load(gpt2::state& s, const arguments& a, std::size_t step, Comm& ranks, Plane& plane) {
     cairn::load_options o;
     o.exchange_timeout = timeout(a);
     if (a.replicas.empty()) {
         cairn::load(s, a.dir + "/s0", o, ranks);
         return;
     }
-    o.read_once = policies.at(a.replicas);
+    o.read_once = ways_to_load.at(a.replicas[step % a.replicas.size()]);
     cairn::load(s, a.dir + "/s0", o, ranks, plane);
+}
+
+template <class Comm>
+void save(gpt2::state& s, const arguments& a, std::size_t step, Comm& ranks) {
+    cairn::save_options o;
+    o.exchange_timeout = timeout(a);
+    o.storage.sync_files = a.sync;
+    if (a.replicas.empty()) {
+        cairn::save(s, a.dir + (step % 2 == 0 ? "/s0" : "/s1"), o, ranks);
+        return;
+    }
+    o.replicas = ways_to_save.at(a.replicas[step % a.replicas.size()]);
+    cairn::save(s, a.dir + "/s0", o, ranks);  // what all find is alike
+}
+
+/// Of this process so far.
+double cpu_seconds() {
+    rusage u{};
+    getrusage(RUSAGE_SELF, &u);
+    auto const seconds = [](const timeval& t) {
+        return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+    };
+    return seconds(u.ru_utime) + seconds(u.ru_stime);
 }
 
 template <class Comm>
@@ -163,17 +220,16 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
     mine.bytes = s.bytes();
     for (int k = 0; k < a.steps; ++k) {
         wait_for_all(ranks);
+        auto const cpu = cpu_seconds();
         auto const start = std::chrono::steady_clock::now();
-        if (a.mode == "save") {
-            cairn::save_options o;
-            o.exchange_timeout = timeout(a);
-            o.storage.sync_files = a.sync;
-            cairn::save(s, a.dir + (k % 2 == 0 ? "/s0" : "/s1"), o, ranks);
-        } else {
-            load(s, a, ranks, plane);
-        }
+        auto const step = static_cast<std::size_t>(k);
+        if (a.mode == "save")
+            save(s, a, step, ranks);
+        else
+            load(s, a, step, ranks, plane);
         mine.times.push_back(
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        mine.cpus.push_back(cpu_seconds() - cpu);
     }
     if (a.check) mine.wrong = s.wrong();
     if (mine.wrong != 0) wrong_anywhere = true;
@@ -181,11 +237,8 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
     wait_for_all(ranks);
     rusage u{};
     getrusage(RUSAGE_SELF, &u);
-    auto const seconds = [](const timeval& t) {
-        return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-    };
     mine.maxrss_kib = static_cast<double>(u.ru_maxrss);
-    mine.cpu_s = seconds(u.ru_utime) + seconds(u.ru_stime);
+    mine.cpu_s = cpu_seconds();
     mine.process = static_cast<std::uint64_t>(getpid());
     auto const got = cairn::await_completion<std::vector<cairn::message>>(
         [&](auto done) { ranks.gather(mine.encode(), 0, cairn::no_deadline, std::move(done)); });
@@ -203,7 +256,7 @@ int main(int argc, char** argv) {
         std::fprintf(stderr,
                      "usage: gpt2 save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
                      "[--timeout S] [--group tcp|mpi|nccl] "
-                     "[--replicas each|once|faster]\n");
+                     "[--replicas POLICY[,POLICY]...]\n");
         return 2;
     }
     try {

@@ -7,6 +7,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,6 +15,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(replicas)
@@ -179,6 +182,166 @@ BOOST_AUTO_TEST_CASE(of_shards_in_any_layout) {
         auto const text = bad.failed ? std::string(bad.failed->what()) : bad.warnings.at(0);
         BOOST_TEST(has(text, "on rank 3, other content on rank 1"), text);
     }
+}
+
+/// Hybrid sharding: rows over one dimension of a mesh, the same rows along the other.
+BOOST_AUTO_TEST_CASE(of_hybrid_shards_are_compared_along_the_mesh) {
+    constexpr std::int64_t columns = 3'000;
+    auto const run = [](replica_policy p, int odd) {
+        std::vector<std::vector<float>> memory(6);
+        cairn::memory_store store;
+        return save(6, store, with(p), [&](int rank) {
+            auto& mine = memory[static_cast<std::size_t>(rank)];
+            mine.assign(2 * columns, static_cast<float>(rank % 3 + (rank == odd ? 100 : 0)));
+            return cairn::state_dict{
+                {"w", cairn::shard_by_mesh(
+                          cairn::tensor_view(cairn::dtype::f32, {2, columns}, mine.data()),
+                          {6, columns}, cairn::device_mesh::grid({2, 3}),
+                          {cairn::replicate{}, cairn::shard_along{0}}, rank)}};
+        });
+    };
+    for (auto p : {replica_policy::sampled, replica_policy::verify}) {
+        auto const good = run(p, -1);
+        BOOST_TEST(!good.failed);
+        BOOST_TEST(good.warnings.empty());
+        for (int odd : {0, 5}) {
+            auto const bad = run(p, odd);
+            BOOST_TEST(bad.failed.has_value() == (p == replica_policy::verify));
+            auto const text = bad.failed ? std::string(bad.failed->what()) : bad.warnings.at(0);
+            BOOST_TEST(has(text, odd == 0 ? "on rank 3, other content on rank 0"
+                                          : "on rank 5, other content on rank 2"),
+                       text);
+            BOOST_TEST(has(text, odd == 0 ? "[0:2, 0:3000]" : "[4:6, 0:3000]"), text);
+        }
+    }
+}
+
+/// One element of many blocks, wherever it is.
+BOOST_AUTO_TEST_CASE(that_are_verified_are_compared_to_the_last_element) {
+    constexpr std::size_t n = 100'000;  // of 4 bytes: six blocks of 64 KiB and a part of one
+    for (std::size_t at : {std::size_t{0}, std::size_t{16'383}, std::size_t{50'000}, n - 1}) {
+        cairn::memory_store store;
+        auto const out = save(2, store, with(replica_policy::verify), [&](int rank) {
+            std::vector<float> w(n, 0.0f);
+            if (rank == 1) w[at] = -0.0f;  // equal, but not the same content
+            return cairn::state_dict{{"w", std::move(w)}};
+        });
+        BOOST_TEST(out.failed.has_value(), "element " << at);
+    }
+}
+
+/// A tensor without dimensions, one of a single element, and two names of one weight.
+BOOST_AUTO_TEST_CASE(that_are_small_or_tied_are_compared_too) {
+    std::vector<float> numbers(4), tied[4];
+    cairn::memory_store store;
+    auto const out = save(4, store, {}, [&](int rank) {
+        auto const r = static_cast<std::size_t>(rank);
+        numbers[r] = rank == 2 ? 2.0f : 1.0f;
+        tied[r].assign(5'000, rank < 2 ? 3.0f : 4.0f);
+        cairn::tensor_view const none(cairn::dtype::f32, {}, &numbers[r]);
+        cairn::tensor_view const one(cairn::dtype::f32, {1}, &numbers[r]);
+        return cairn::state_dict{
+            {"a", std::ref(tied[r])}, {"b", std::ref(tied[r])}, {"none", none}, {"one", one}};
+    });
+    BOOST_TEST(!out.failed);
+    BOOST_TEST_REQUIRE(out.warnings.size() == 4u);
+    for (std::size_t k = 0; k < 4; ++k) {
+        auto const* const name = std::array{"'a'", "'b'", "'none'", "'one'"}[k];
+        auto const* const who = k < 2 ? "on ranks 2-3, other content on ranks 0-1"
+                                      : "on rank 2, other content on ranks 0-1, 3";
+        BOOST_TEST(has(out.warnings[k], name), out.warnings[k]);
+        BOOST_TEST(has(out.warnings[k], who), out.warnings[k]);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(that_all_differ_are_a_few_of_the_sides) {
+    cairn::memory_store store;
+    auto const out = save(6, store, {}, [](int rank) {
+        return cairn::state_dict{{"w", std::vector<float>(10, static_cast<float>(rank))}};
+    });
+    BOOST_TEST_REQUIRE(out.warnings.size() == 1u);
+    BOOST_TEST(has(out.warnings[0],
+                   "on rank 5, other content on rank 4, other content on rank 3, "
+                   "other content on rank 2, ..."),
+               out.warnings[0]);
+}
+
+/// What one tensor is to be goes before what all are to be, in both directions; the coordinator's
+/// word counts.
+BOOST_AUTO_TEST_CASE(are_treated_as_the_coordinator_wants) {
+    auto const run = [](const cairn::save_options& coordinators,
+                        const cairn::save_options& others) {
+        bool failed = false;
+        std::vector<std::string> warnings;
+        cairn::memory_store store;
+        std::mutex m;
+        cairn::run_ranks(3, [&](member& me) {
+            cairn::state_dict const d{{"w", std::vector<float>(10, me.rank() == 2 ? 1.0f : 0.0f)}};
+            try {
+                auto const report =
+                    cairn::save(d, "c", me.rank() == 0 ? coordinators : others, me, store);
+                std::lock_guard const lock(m);
+                if (me.rank() == 0) warnings = report.warnings;
+            } catch (const cairn::error&) {
+                std::lock_guard const lock(m);
+                failed = true;
+            }
+        });
+        return std::pair(failed, warnings.size());
+    };
+    auto const trust = with(replica_policy::trust), sampled = with(replica_policy::sampled),
+               verify = with(replica_policy::verify);
+    BOOST_TEST((run(trust, verify) == std::pair(false, std::size_t{0})));
+    BOOST_TEST((run(sampled, verify) == std::pair(false, std::size_t{1})));
+    BOOST_TEST((run(verify, trust) == std::pair(true, std::size_t{0})));
+    for (auto all : {trust, sampled, verify}) {
+        all.replicas_of = [](std::string_view) { return replica_policy::trust; };
+        BOOST_TEST((run(all, verify) == std::pair(false, std::size_t{0})));
+        all.replicas_of = [](std::string_view) { return replica_policy::sampled; };
+        BOOST_TEST((run(all, verify) == std::pair(false, std::size_t{1})));
+        all.replicas_of = [](std::string_view) { return replica_policy::verify; };
+        BOOST_TEST((run(all, trust) == std::pair(true, std::size_t{0})));
+    }
+}
+
+/// A planner may bring what the host cannot read; its memory is left alone.
+BOOST_AUTO_TEST_CASE(that_a_planner_brings_from_a_device_are_not_read) {
+    struct staging_planner {
+        void set_up_save(const cairn::flat_state& s, int rank, bool coordinator) {
+            staged = s;
+            auto& v = staged.at(0).tensor()->shards.at(0).view;
+            v = cairn::tensor_view(cairn::dtype::f32, {8}, here.data());
+            usual.set_up_save(staged, rank, coordinator);
+        }
+        cairn::save_plan create_local_save_plan() { return usual.create_local_save_plan(); }
+        auto create_global_save_plan(std::vector<cairn::save_plan> all) {
+            return usual.create_global_save_plan(std::move(all));
+        }
+        cairn::save_plan finish_save_plan(cairn::save_plan p) { return p; }
+        cairn::item_data resolve_data(const cairn::write_item& i) { return usual.resolve_data(i); }
+
+        std::vector<float> here = std::vector<float>(8, 5.0f);
+        cairn::flat_state staged{};
+        cairn::default_planner usual{};
+    };
+    cairn::memory_store store;
+    cairn::run_ranks(3, [&](member& me) {
+        // Rank 0 has other content where the host can read it: compared with nothing.
+        std::vector<float> host(8, 6.0f);
+        cairn::tensor_view local(cairn::dtype::f32, {8}, host.data());
+        if (me.rank() != 0) {
+            local.data = reinterpret_cast<std::byte*>(std::uintptr_t{4096});
+            local.device.kind = cairn::memory_kind::cuda;
+        }
+        cairn::sharded_view w{{8}, cairn::dtype::f32, {}};
+        w.shards.emplace_back(box::whole({8}), local);
+        auto const report = cairn::save(cairn::state_dict{{"w", w}}, "c",
+                                        with(replica_policy::verify), me, store, staging_planner());
+        BOOST_TEST(report.warnings.empty());
+    });
+    std::vector<float> w(8);
+    cairn::load(cairn::state_dict{{"w", w}}, "c", store);
+    BOOST_TEST(w[7] == 5.0f);
 }
 
 /// Another save looks at other blocks: what is always overlooked does not exist.

@@ -23,19 +23,21 @@ struct replica_sample {
     std::uint32_t block_bytes = 64 << 10;
 
     static replica_sample all() { return {}; }
-    /// Selects about one byte in 64 of what one of `holders` ranks writes, at least one block. Each
-    /// save starts at a different block, so that in time all are compared.
+    /// Selects about one byte in 64 of what one of `holders` ranks writes, at least one block. The
+    /// save id, which is random, decides where to start, so that in time all are compared, however
+    /// often the program is restarted.
     static replica_sample some(std::string_view save_id, std::string_view fqn, const box& region,
                                std::uint64_t bytes, std::uint64_t holders) {
         constexpr std::uint32_t block = 1 << 10;
         auto const blocks = std::max<std::uint64_t>(1, (bytes + block - 1) / block);
-        auto const stride = std::min(blocks, 64 * holders);
+        auto const stride = holders <= blocks / 64 ? 64 * holders : blocks;
         std::uint64_t h = 0xcbf29ce484222325;  // FNV-1a: the same on every platform
         auto const mix = [&h](std::uint64_t x) { h = (h ^ x) * 0x100000001b3; };
         for (auto const* s : {&save_id, &fqn})
             for (char c : *s) mix(static_cast<unsigned char>(c));
         for (auto n : region.offsets) mix(static_cast<std::uint64_t>(n));
-        return {(h ^ (h >> 32)) % stride, stride, block};
+        for (auto factor : {0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53}) h = (h ^ (h >> 33)) * factor;
+        return {(h ^ (h >> 33)) % stride, stride, block};
     }
 };
 

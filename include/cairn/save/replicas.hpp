@@ -34,7 +34,9 @@ struct held_replica {
 inline std::vector<held_replica> decode_held(wire_reader& r) {
     std::vector<held_replica> held(r.count(2));
     for (auto& h : held) {
-        h.item = static_cast<std::uint32_t>(r.varint());
+        auto const item = r.varint();
+        if (item > UINT32_MAX) wire_reader::fail("a replica that is not in any rank's plan");
+        h.item = static_cast<std::uint32_t>(item);
         auto const n = r.varint();
         h.holders = n >> 1;
         h.whole = (n & 1) != 0;
@@ -44,14 +46,21 @@ inline std::vector<held_replica> decode_held(wire_reader& r) {
 }
 
 /// Returns an item's elements in this rank's state; null data if they are not directly available
-/// because a custom planner produces them.
+/// because a custom planner produces them, e.g. from device memory.
 inline const_tensor_view elements_of_item(const flat_state& state, const write_item& i) {
     const_tensor_view const none(i.type, i.region.shape, nullptr);
     auto const* t = i.leaf < state.size() ? state[i.leaf].tensor() : nullptr;
-    if (t == nullptr || i.shard_index >= t->shards.size() || t->type != i.type) return none;
+    if (t == nullptr || i.shard_index >= t->shards.size() || t->type != i.type ||
+        t->global_shape != i.global_shape)
+        return none;
     auto const& s = t->shards[i.shard_index];
-    if (!contains(s.region, i.region)) return none;
-    return subview(const_tensor_view(s.view), relative_to(i.region, s.region));
+    auto const& v = s.view;
+    // Only the default planner has checked the shards.
+    if (v.data == nullptr || v.device.kind == memory_kind::cuda || v.type != i.type ||
+        v.shape != s.region.shape || v.strides.size() != v.shape.size() ||
+        !contains(s.region, i.region))
+        return none;
+    return subview(const_tensor_view(v), relative_to(i.region, s.region));
 }
 
 /// Hashes the items that the coordinator requested; 0 for an item that cannot be hashed.
