@@ -74,7 +74,7 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 /// **Memory**: a copy of what this rank writes, freed when it is written.
 ///
 /// **Cancellation**: any kind, through the token's slot, until staged: completes at once with
-/// @ref errc::cancelled, unless parts are borrowed; the other ranks are told at their next exchange.
+/// @ref errc::cancelled, unless parts are borrowed; the others learn it at their next exchange.
 ///
 /// **Threads**: `state_dict()` and all values are read inside this call. The rest runs on a thread
 /// of its own, or on the executor among the parts, which must be run by one thread at a time (an

@@ -193,12 +193,13 @@ BOOST_AUTO_TEST_CASE(a_save_in_the_background_can_be_cancelled) {
     cairn::state_dict sd{{"step", std::ref(step)}};
     boost::asio::cancellation_signal signal;
     std::exception_ptr failure;
-    cairn::async_save(sd, "c", mine, store,
-                      boost::asio::bind_cancellation_slot(
-                          signal.slot(), boost::asio::bind_executor(
-                                             io, [&](std::exception_ptr e, const cairn::pending_save&) {
-                                                 failure = std::move(e);
-                                             })));
+    cairn::async_save(
+        sd, "c", mine, store,
+        boost::asio::bind_cancellation_slot(
+            signal.slot(),
+            boost::asio::bind_executor(io, [&](std::exception_ptr e, const cairn::pending_save&) {
+                failure = std::move(e);
+            })));
     boost::asio::post(io, [&] { signal.emit(boost::asio::cancellation_type::terminal); });
     io.run();
     BOOST_REQUIRE(failure);

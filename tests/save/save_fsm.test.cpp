@@ -74,7 +74,8 @@ std::vector<event> endings(step s, bool coordinator, const history& h) {
             if (failed_at(stage) || failed_at(write)) return {failed, cut_short};
             return {ok, failed, cut_short};
         case exchange_verdict:
-            if (failed_at(stage) || failed_at(write) || failed_at(exchange_results) || failed_at(commit))
+            if (failed_at(stage) || failed_at(write) || failed_at(exchange_results) ||
+                failed_at(commit))
                 return {failed, cut_short};
             if (!coordinator) return {ok, failed, cut_short, unknown};
             if (h.of(commit) == unknown) return {unknown, cut_short};
@@ -118,8 +119,8 @@ BOOST_AUTO_TEST_CASE(takes_the_steps_in_dcps_order) {
     bool ok = false;
     auto const c = run(true, 99, event::ok, &ok);
     BOOST_TEST(ok);
-    BOOST_TEST((c == std::vector{open, plan_local, exchange_plans, plan_global, exchange_global, stage,
-                                 write, exchange_results, commit, exchange_verdict, sweep}));
+    BOOST_TEST((c == std::vector{open, plan_local, exchange_plans, plan_global, exchange_global,
+                                 stage, write, exchange_results, commit, exchange_verdict, sweep}));
     auto const r = run(false, 99, event::ok, &ok);
     BOOST_TEST(ok);
     BOOST_TEST((r == std::vector{open, plan_local, exchange_plans, exchange_global, stage, write,
@@ -134,7 +135,8 @@ BOOST_AUTO_TEST_CASE(whatever_happens) {
             // A rank that fails takes part in the next exchange.
             for (std::size_t i = 0; i + 1 < h.steps.size(); ++i) {
                 auto const [s, e] = h.steps[i];
-                if (e == event::failed && (s == plan_local || s == plan_global || s == stage || s == write))
+                if (e == event::failed &&
+                    (s == plan_local || s == plan_global || s == stage || s == write))
                     BOOST_TEST(is_exchange(h.steps[i + 1].first));
             }
             // Nothing is written before all agreed, nothing committed before all have written.

@@ -55,7 +55,8 @@ public:
     /// Hands on all ranks' outcomes, on every rank.
     void all_gather(const outcome& mine, then<std::vector<outcome>> f) {
         call_part<std::vector<message>>(
-            in_.executor, [&](auto done) { comm_.all_gather(encoded(mine), by(), std::move(done)); },
+            in_.executor,
+            [&](auto done) { comm_.all_gather(encoded(mine), by(), std::move(done)); },
             decoding(std::move(f)));
     }
     /// Hands on the coordinator's outcome, on every rank.
@@ -67,7 +68,8 @@ public:
                                 std::move(done));
             },
             [f = std::move(f)](call_result<message> r) {
-                f(decoded<outcome>(std::move(r), [](const message& m) { return decode_outcome(m); }));
+                f(decoded<outcome>(std::move(r),
+                                   [](const message& m) { return decode_outcome(m); }));
             });
     }
     /// Hands on the coordinator's payload for this rank or, if there is none, the failures, which
@@ -88,8 +90,8 @@ public:
             in_.executor,
             [&](auto done) { comm_.scatter(std::move(ms), root_, by(), std::move(done)); },
             [this, failures, f = std::move(f)](call_result<message> r) {
-                auto mine = decoded<outcome>(
-                    std::move(r), [](const message& m) { return decode_outcome(m); });
+                auto mine = decoded<outcome>(std::move(r),
+                                             [](const message& m) { return decode_outcome(m); });
                 if (mine.failure || !mine.value->failures_follow) return f(std::move(mine));
                 broadcast({failures, {}}, [f](call_result<outcome> told) {
                     f(decoded<outcome>(std::move(told), [](outcome o) {

@@ -122,8 +122,8 @@ template <class Part>
 constexpr bool is_borrowed() {
     using part = std::remove_cvref_t<Part>;
     constexpr bool duplicated = communicator_part::is<part> || data_plane_part::is<part>;
-    constexpr bool copied = store_part::is<part> && RelocatableStore<part> &&
-                            std::copy_constructible<part>;
+    constexpr bool copied =
+        store_part::is<part> && RelocatableStore<part> && std::copy_constructible<part>;
     return std::is_lvalue_reference_v<Part> && !duplicated && !copied;
 }
 

@@ -76,14 +76,15 @@ public:
         clock_.enter("read values");
         auto const n = some.items.size();
         read_some(std::move(some), checked(std::move(f), [this, n] {
-            if (values_.size() != n)
-                throw error(errc::invalid_plan,
-                            {.expected = std::to_string(n) + " values",
-                             .found = std::to_string(values_.size()),
-                             .remedy = "read_data of the StorageReader must hand on each value "
-                                       "once"});
-            for (auto const& [item, v] : values_) planner_.check_value(item, v);
-        }));
+                      if (values_.size() != n)
+                          throw error(
+                              errc::invalid_plan,
+                              {.expected = std::to_string(n) + " values",
+                               .found = std::to_string(values_.size()),
+                               .remedy = "read_data of the StorageReader must hand on each value "
+                                         "once"});
+                      for (auto const& [item, v] : values_) planner_.check_value(item, v);
+                  }));
     }
     /// @param plan  The finished plan, without its values; outlives the turn.
     void read(const load_plan& plan, then f) {
@@ -91,13 +92,12 @@ public:
         auto rest = next(f, [this, &plan, f] {
             if (shared_.none()) return f(nullptr);
             read_timed(shared_reads::each_read, shared_.each_items(plan), next(f, [this, &plan, f] {
-                read_timed(shared_reads::once_read, shared_.items_for_all(plan), f);
-            }));
+                           read_timed(shared_reads::once_read, shared_.items_for_all(plan), f);
+                       }));
         });
         // The other turns exist for ranks of other planes.
         if (!first) return rest(nullptr);
-        read_some(shared_.none() ? plan : shared_.own_items(plan),
-                  checked(std::move(rest), [this] {
+        read_some(shared_.none() ? plan : shared_.own_items(plan), checked(std::move(rest), [this] {
                       for (auto& [item, v] : std::exchange(values_, {}))
                           planner_.load_value(std::as_const(item), std::move(v));
                   }));
@@ -134,8 +134,8 @@ public:
 private:
     using turn = shared_reads::turn;
 
-    /// Returns a continuation that starts the next step, which calls `f` in the end; a failure, also
-    /// to start it, goes to `f`.
+    /// Returns a continuation that starts the next step, which calls `f` in the end; a failure, or
+    /// one to start it, goes to `f`.
     template <class Start>
     static then next(then f, Start start) {
         return [f = std::move(f), start = std::move(start)](std::exception_ptr e) {

@@ -51,7 +51,9 @@ public:
         return s->wait();
     }
 
-    /// Completes when the checkpoint exists. **Signature**: `void(std::exception_ptr, save_report)`.
+    /// Completes when the checkpoint exists.
+    ///
+    /// **Completion signature**: `void(std::exception_ptr, save_report)`.
     ///
     /// **Cancellation** ends the wait with `boost::asio::error::operation_aborted`, never the save:
     /// call `async_wait` or `wait` again. One wait at a time.

@@ -42,9 +42,12 @@ public:
 
     /// Returns references to what is held here.
     save_parts erased() {
-        return {pointer_to<erased_communicator>(ranks_), has_type<solo, Parts...>,
+        return {pointer_to<erased_communicator>(ranks_),
+                has_type<solo, Parts...>,
                 pointer_to<erased_save_planner>(planner_),
-                pointer_to<erased_storage_writer>(writer_), store_in(parts_), {}};
+                pointer_to<erased_storage_writer>(writer_),
+                store_in(parts_),
+                {}};
     }
     tuple& parts() noexcept { return parts_; }
 

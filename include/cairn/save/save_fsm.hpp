@@ -73,9 +73,7 @@ public:
                 // A rank that received no plan writes nothing.
                 end_ = cut && plans_sent_ ? save_end::uncertain : save_end::abandoned;
                 return go(fail(abandon));
-            case stage:
-                own_failure_ = !ok;
-                return go(ok ? write : exchange_results);
+            case stage: own_failure_ = !ok; return go(ok ? write : exchange_results);
             case write: own_failure_ = !ok; return go(exchange_results);
             case exchange_results:
                 // Only the coordinator decides; without all results the save fails.

@@ -3,7 +3,7 @@
 #define CAIRN_SAVE_START_SAVE_HPP
 
 #include <cairn/comm/deadline.hpp>
-#include <cairn/comm/lane.hpp>
+#include <cairn/detail/lane.hpp>
 #include <cairn/detail/token_last.hpp>
 #include <cairn/save/background_save.hpp>
 #include <cairn/save/pending_save.hpp>

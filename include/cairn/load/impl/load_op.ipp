@@ -31,11 +31,10 @@ CAIRN_DECL load_op::~load_op() {
     ranks_->cancel();
     if (parts_.plane != nullptr) parts_.plane->cancel();
     try {
-        end(std::make_exception_ptr(
-                error(errc::abandoned,
-                      {.rank = ranks_->rank(),
-                       .found = "the executor of the load has ended before the load",
-                       .remedy = "run the executor until all loads are complete"})),
+        end(std::make_exception_ptr(error(
+                errc::abandoned, {.rank = ranks_->rank(),
+                                  .found = "the executor of the load has ended before the load",
+                                  .remedy = "run the executor until all loads are complete"})),
             {});
     } catch (...) {  // no memory to say it
     }
@@ -114,9 +113,9 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
                 },
                 [this] { return end_of_turn(); });
         case exchange_results:
-            ranks_->all_gather(mine_, received<std::vector<outcome>>(
-                                          [this](const auto& all) { return compare(all); },
-                                          &load_op::what_next));
+            ranks_->all_gather(
+                mine_, received<std::vector<outcome>>(
+                           [this](const auto& all) { return compare(all); }, &load_op::what_next));
             return {};
         case look_again: return look();
         case exchange_restart: restart(); return {};

@@ -47,8 +47,8 @@ public:
           activity_(activity), timeout_(timeout), whole_(whole) {}
     part_broadcaster(part_broadcaster&&) = delete;
 
-    /// Calls `f`, on the executor or inside this call, after all broadcasts; also if this rank alone
-    /// has failed. `f` keeps this alive.
+    /// Calls `f`, on the executor or inside this call, after all broadcasts, even if this rank has
+    /// failed. `f` keeps this alive.
     void run(const std::vector<shared_part*>& parts, then f) noexcept {
         try {
             for (auto* p : parts) {
@@ -136,8 +136,9 @@ private:
             std::rethrow_exception(e);
         } catch (const error& x) {
             if (!whole_) try {
-                    e = std::make_exception_ptr(error(
-                        x.code(), {.found = "as " + to_string(place_in(&plane_)) + ": " + x.what()}));
+                    e = std::make_exception_ptr(
+                        error(x.code(),
+                              {.found = "as " + to_string(place_in(&plane_)) + ": " + x.what()}));
                 } catch (...) {  // no memory: as it was
                 }
         } catch (...) {

@@ -118,7 +118,8 @@ CAIRN_DECL bool background_save::ended() const {
 }
 CAIRN_DECL void background_save::async_wait(durable_handler handler) {
     auto const aborted = [](durable_handler h) {
-        auto const code = boost::asio::error::make_error_code(boost::asio::error::operation_aborted);
+        auto const code =
+            boost::asio::error::make_error_code(boost::asio::error::operation_aborted);
         h.complete(std::make_exception_ptr(boost::system::system_error(code)), {});
     };
     if (auto slot = handler.slot(); slot.is_connected())

@@ -17,9 +17,8 @@ CAIRN_DECL save_op::save_op(surroundings in, std::shared_ptr<const flattened_or_
                             std::function<void()> staged, ended then)
     : in_(std::move(in)), state_(std::move(state)), id_(std::move(id)),
       options_(std::move(options)), parts_(std::move(parts)), staged_(std::move(staged)),
-      then_(std::move(then)),
-      ranks_(std::in_place, in_, *parts_.ranks, options_.coordinator, options_.exchange_timeout,
-             clock_.activity()),
+      then_(std::move(then)), ranks_(std::in_place, in_, *parts_.ranks, options_.coordinator,
+                                     options_.exchange_timeout, clock_.activity()),
       fsm_(ranks_->coordinator()) {}
 
 CAIRN_DECL save_op::~save_op() {
@@ -27,11 +26,10 @@ CAIRN_DECL save_op::~save_op() {
     // The executor has dropped a step: no other rank may wait for this one.
     ranks_->cancel();
     try {
-        end(std::make_exception_ptr(
-                error(errc::abandoned,
-                      {.rank = ranks_->rank(),
-                       .found = "the executor of the save has ended before the save",
-                       .remedy = "run the executor until all saves are complete"})),
+        end(std::make_exception_ptr(error(
+                errc::abandoned, {.rank = ranks_->rank(),
+                                  .found = "the executor of the save has ended before the save",
+                                  .remedy = "run the executor until all saves are complete"})),
             {});
     } catch (...) {  // no memory to say it
     }
@@ -74,7 +72,7 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
         case plan_local: return worked("plan", [&] { return local_plan(); });
         case exchange_plans:
             ranks_->gather(mine_, received<std::vector<outcome>>(
-                                        [this](auto all) { return keep(std::move(all)); }));
+                                      [this](auto all) { return keep(std::move(all)); }));
             return {};
         case plan_global: return worked("plan for all", [&] { return global_plan(); });
         case exchange_global: send_plans(); return {};
@@ -86,7 +84,7 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
         case write: return this->write();
         case exchange_results:
             ranks_->gather(mine_, received<std::vector<outcome>>(
-                                        [this](auto all) { return keep(std::move(all)); }));
+                                      [this](auto all) { return keep(std::move(all)); }));
             return {};
         case commit: return this->commit();
         case exchange_verdict: send_verdict(); return {};
@@ -158,12 +156,12 @@ CAIRN_DECL void save_op::open() {
             return std::move(w.out);
         });
     ranks_->broadcast(o, received<outcome>([this](outcome told) {
-        if (!told.failures.empty()) return told.failures;
-        wire_reader r(told.payload);
-        report_.save_id = r.string();
-        coordinators_id_ = r.string();
-        return std::vector<rank_failure>();
-    }));
+                          if (!told.failures.empty()) return told.failures;
+                          wire_reader r(told.payload);
+                          report_.save_id = r.string();
+                          coordinators_id_ = r.string();
+                          return std::vector<rank_failure>();
+                      }));
 }
 
 CAIRN_DECL std::vector<std::byte> save_op::local_plan() {
@@ -177,8 +175,8 @@ CAIRN_DECL std::vector<std::byte> save_op::local_plan() {
     parts_.writer->reset(id_);
     begun_ = true;
     parts_.planner->set_up_save(state_->leaves(), ranks_->rank(), ranks_->coordinator());
-    storage_setup const me{ranks_->rank(), ranks_->size(), ranks_->coordinator(),
-                           report_.save_id, clock_.activity()};
+    storage_setup const me{ranks_->rank(), ranks_->size(), ranks_->coordinator(), report_.save_id,
+                           clock_.activity()};
     parts_.writer->set_up_writer(me);
     local_ = parts_.writer->prepare_local_save_plan(parts_.planner->create_local_save_plan());
     check_names(local_);
@@ -223,9 +221,9 @@ CAIRN_DECL void save_op::send_plans() {
         }
     }
     ranks_->scatter(failures, payloads, received<outcome>([this](outcome told) {
-                          if (told.failures.empty()) sent_ = std::move(told.payload);
-                          return told.failures;
-                      }));
+                        if (told.failures.empty()) sent_ = std::move(told.payload);
+                        return told.failures;
+                    }));
 }
 
 /// Collects what this rank writes and, in the background, copies it: afterwards the tensors are not
@@ -338,9 +336,10 @@ CAIRN_DECL void save_op::send_verdict() {
         o.payload = phase_table::encode(phases_.take());
     }
     ranks_->broadcast(o, received<outcome>([this](outcome told) {
-        if (told.failures.empty()) report_.phases = phase_table::decode(told.payload);
-        return told.failures;
-    }));
+                          if (told.failures.empty())
+                              report_.phases = phase_table::decode(told.payload);
+                          return told.failures;
+                      }));
 }
 
 CAIRN_DECL rank_failure save_op::in_doubt(std::string found) const {
@@ -354,8 +353,8 @@ CAIRN_DECL save_fsm::event save_op::resolve_outcome() {
     try {
         if (parts_.writer->committed(std::as_const(report_.save_id))) return event::ok;
     } catch (...) {
-        lost += "; the query whether it was committed failed too: " +
-                text_of(std::current_exception());
+        lost +=
+            "; the query whether it was committed failed too: " + text_of(std::current_exception());
     }
     failures_ = {in_doubt(std::move(lost))};
     return event::failed;
@@ -373,14 +372,13 @@ CAIRN_DECL void save_op::acknowledge() {
     if (!all_removed_)
         o.failures.push_back(error(errc::io, {.found = "files that could not be removed"})
                                  .as_failure(ranks_->rank()));
-    ranks_->gather(
-        o, [self = shared_from_this()](call_result<std::vector<outcome>> r) {
-            self->resume([&] {
-                if (!r.failure) return outcome_of(collect_failures(*r.value));
-                self->ranks_->cancel();
-                return event::cut_short;
-            });
+    ranks_->gather(o, [self = shared_from_this()](call_result<std::vector<outcome>> r) {
+        self->resume([&] {
+            if (!r.failure) return outcome_of(collect_failures(*r.value));
+            self->ranks_->cancel();
+            return event::cut_short;
         });
+    });
 }
 
 /// The last step: the outcome is final, and known to all ranks that can learn it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_COMM_LANE_HPP
-#define CAIRN_COMM_LANE_HPP
+#ifndef CAIRN_DETAIL_LANE_HPP
+#define CAIRN_DETAIL_LANE_HPP
 
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/deadline.hpp>

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Handles of saves in the background: cancelled, dropped, waited for.
+#include "background_ranks.hpp"
+
+#include <cairn/object_store/memory.hpp>
+#include <cairn/save.hpp>
+#include <cairn/storage/torch_writer.hpp>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_future.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <chrono>
+#include <exception>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(pending_save)
+
+using namespace background_ranks;
+
+BOOST_AUTO_TEST_CASE(cancelling_while_ranks_write_is_cancelled_on_all) {
+    for (std::size_t by : {0u, 1u, 2u}) {
+        cairn::memory_store base;
+        ranks_of_three old(1), now(2);
+        for (auto& p : old.save(base)) BOOST_TEST(outcome_of(p) == "none");
+        auto const g = std::make_shared<gate>();
+        auto saves = now.save(gated_store(base, g));
+        BOOST_REQUIRE(g->wait_for(3));
+        saves[by].cancel();
+        g->let_go();
+        for (auto& p : saves) BOOST_TEST(outcome_of(p) == cancelled);
+        BOOST_TEST(base.at("c").list().size() == 4u);  // the old checkpoint, and no file more
+        BOOST_TEST(first_of(base) == 1.0f);
+        for (auto& p : now.save(base)) BOOST_TEST(outcome_of(p) == "none");
+        BOOST_TEST(first_of(base) == 2.0f);
+        BOOST_TEST(base.at("c").list().size() == 4u);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(cancelling_before_all_ranks_have_come) {
+    cairn::memory_store base;
+    ranks_of_three now(2);
+    asio::io_context io;
+    asio::cancellation_signal signal;
+    std::exception_ptr told;
+    cairn::async_save(now.dicts[0], "c", now.members[0], base,
+                      asio::bind_cancellation_slot(
+                          signal.slot(), asio::bind_executor(io, [&](std::exception_ptr e,
+                                                                     const cairn::pending_save& p) {
+                              told = std::move(e);
+                              BOOST_TEST(!p);
+                          })));
+    asio::post(io, [&] { signal.emit(asio::cancellation_type::terminal); });
+    io.run();  // at once, although the others have not come
+    BOOST_TEST(code_of(told) == cancelled);
+    now.dicts[0] = cairn::state_dict();
+    now.rows[0].clear();  // nothing of the state is used any more
+    std::vector<std::future<cairn::pending_save>> late;
+    for (std::size_t r : {1u, 2u})
+        late.push_back(
+            cairn::async_save(now.dicts[r], "c", now.members[r], base, asio::use_future));
+    for (auto& l : late) {
+        try {
+            (void)l.get();
+            BOOST_ERROR("saved");
+        } catch (...) {
+            BOOST_TEST(code_of(std::current_exception()) == cancelled);
+        }
+    }
+    BOOST_TEST(base.at("c").list().empty());
+    ranks_of_three again(3);
+    again.members = std::move(now.members);  // the same group
+    for (auto& p : again.save(base)) BOOST_TEST(outcome_of(p) == "none");
+}
+
+BOOST_AUTO_TEST_CASE(a_slot_is_touched_only_where_the_handler_runs) {
+    std::vector<float> w(256, 1.0f);
+    cairn::state_dict sd{{"w", w}};
+    cairn::memory_store store;
+    asio::io_context io(1);
+    for (int i = 0; i < 50; ++i) {
+        asio::cancellation_signal signal;
+        bool done = false;
+        cairn::async_save(sd, "c", store,
+                          asio::bind_cancellation_slot(
+                              signal.slot(), asio::bind_executor(io, [&](std::exception_ptr,
+                                                                         cairn::pending_save p) {
+                                  done = true;
+                                  if (p) p.cancel();
+                              })));
+        while (!done) {
+            asio::post(io, [&] {
+                if (!done) signal.emit(asio::cancellation_type::total);
+            });
+            io.restart();
+            io.run_one();
+        }
+        io.restart();
+        io.poll();
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_wait_can_be_cancelled_and_repeated) {
+    cairn::memory_store base;
+    auto const g = std::make_shared<gate>();
+    std::vector<float> w(4, 1.0f);
+    cairn::state_dict sd{{"w", w}};
+    auto pending = cairn::async_save(sd, "c", gated_store(base, g), asio::use_future).get();
+    BOOST_REQUIRE(g->wait_for(1));
+    asio::io_context io;
+    asio::cancellation_signal signal;
+    int waits = 0;
+    auto const wait = [&](auto f) {
+        pending.async_wait(asio::bind_cancellation_slot(
+            signal.slot(),
+            asio::bind_executor(io, [&, f](std::exception_ptr e, const cairn::save_report& r) {
+                ++waits;
+                f(e, r);
+            })));
+    };
+    wait([](const std::exception_ptr& e, const cairn::save_report&) {
+        try {
+            std::rethrow_exception(e);
+        } catch (const boost::system::system_error& x) {
+            BOOST_TEST((x.code() == asio::error::operation_aborted));
+        }
+    });
+    // One wait at a time.
+    wait([](const std::exception_ptr& e, const cairn::save_report&) {
+        BOOST_TEST(code_of(e) == make_error_code(cairn::errc::invalid_argument).message());
+    });
+    signal.emit(asio::cancellation_type::total);
+    io.run();
+    BOOST_TEST(waits == 2);
+    BOOST_TEST(!pending.ready());
+    wait([](const std::exception_ptr& e, const cairn::save_report& r) {
+        BOOST_TEST(!e);
+        BOOST_TEST(r.bytes_written > 0u);
+    });
+    g->let_go();
+    io.restart();
+    io.run();
+    BOOST_TEST(waits == 3);
+}
+
+BOOST_AUTO_TEST_CASE(a_dropped_handle_loses_neither_the_save_nor_its_error) {
+    cairn::memory_store base;
+    std::vector<float> w(4, 5.0f);
+    cairn::state_dict sd{{"w", w}};
+    {
+        auto const g = std::make_shared<gate>();
+        (void)cairn::async_save(sd, "c", gated_store(base, g), asio::use_future).get();
+        g->let_go();
+        auto const by = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+        while (base.at("c").tag(".metadata").text.empty() && std::chrono::steady_clock::now() < by)
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        BOOST_TEST(first_of(base) == 5.0f);
+    }
+    std::promise<std::string> unclaimed;
+    cairn::save_options o;
+    o.on_unclaimed_error = [&](const std::exception_ptr& e) { unclaimed.set_value(code_of(e)); };
+    auto const g = std::make_shared<gate>();
+    auto pending = cairn::async_save(sd, "d", o, gated_store(base, g), asio::use_future).get();
+    pending.cancel();
+    pending = {};
+    g->let_go();
+    auto told = unclaimed.get_future();
+    BOOST_REQUIRE((told.wait_for(std::chrono::seconds(30)) == std::future_status::ready));
+    BOOST_TEST(told.get() == cancelled);
+}
+
+BOOST_AUTO_TEST_CASE(a_handle_that_borrows_waits) {
+    cairn::memory_store base;
+    std::vector<float> w(4, 5.0f);
+    cairn::state_dict sd{{"w", w}};
+    auto const g = std::make_shared<gate>();
+    cairn::torch_writer writer(gated_store(base, g));
+    auto pending = cairn::async_save(sd, "c", writer, asio::use_future).get();
+    BOOST_REQUIRE(g->wait_for(1));
+    std::thread later([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        g->let_go();
+    });
+    pending = {};
+    BOOST_TEST(first_of(base) == 5.0f);
+    later.join();
+}
+
+BOOST_AUTO_TEST_CASE(a_context_that_ends_early_is_an_error) {
+    cairn::memory_store base;
+    std::vector<float> w(4, 5.0f);
+    cairn::state_dict sd{{"w", w}};
+    std::promise<std::string> told;
+    std::string staged;
+    {
+        asio::io_context io(1);
+        cairn::async_save(
+            sd, "c", base, io.get_executor(),
+            [&](std::exception_ptr e, const cairn::pending_save&) { told.set_value(code_of(e)); });
+        io.run_one();
+    }
+    auto f = told.get_future();
+    BOOST_REQUIRE((f.wait_for(std::chrono::seconds(30)) == std::future_status::ready));
+    BOOST_TEST(f.get() == make_error_code(cairn::errc::abandoned).message());
+    BOOST_TEST(base.at("c").tag(".metadata").text.empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
