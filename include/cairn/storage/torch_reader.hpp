@@ -7,6 +7,8 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/torch_options.hpp>
 
+#include <boost/asio/any_io_executor.hpp>
+
 #include <concepts>
 #include <memory>
 #include <utility>
@@ -17,14 +19,17 @@ namespace cairn {
 /// Reads PyTorch's DCP format from any ObjectStore: DCP's `FileSystemReader`, which checks every
 /// byte against a checksum and reads only the requested parts if cairn wrote the checkpoint.
 ///
-/// Each rank has its own. One load at a time. Files are read on `options.thread_count` threads.
+/// Each rank has its own. One load at a time. Files are read by jobs on `options.thread_count`
+/// threads of its own or on the executor `jobs`.
 class torch_reader {
 public:
     template <class Store>
         requires(!std::derived_from<Store, torch_reader> && ObjectStore<Store>)
-    explicit torch_reader(Store store, torch_reader_options options = {})
-        : torch_reader(detail::erased_store(std::move(store)), options) {}
-    CAIRN_DECL explicit torch_reader(detail::erased_store store, torch_reader_options options = {});
+    explicit torch_reader(Store store, torch_reader_options options = {},
+                          boost::asio::any_io_executor jobs = {})
+        : torch_reader(detail::erased_store(std::move(store)), options, std::move(jobs)) {}
+    CAIRN_DECL explicit torch_reader(detail::erased_store store, torch_reader_options options = {},
+                                     boost::asio::any_io_executor jobs = {});
     CAIRN_DECL torch_reader(torch_reader&&) noexcept;
     CAIRN_DECL torch_reader& operator=(torch_reader&&) noexcept;
     CAIRN_DECL ~torch_reader();

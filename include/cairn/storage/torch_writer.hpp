@@ -7,6 +7,8 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/torch_options.hpp>
 
+#include <boost/asio/any_io_executor.hpp>
+
 #include <concepts>
 #include <memory>
 #include <span>
@@ -19,17 +21,20 @@ namespace cairn {
 /// Writes PyTorch's DCP format into any ObjectStore: DCP's `FileSystemWriter`, with checksums and a
 /// crash-safe commit.
 ///
-/// Each rank has its own. One save at a time. Files are written on a pool of
-/// `options.thread_count` threads; contiguous tensors go from the caller's memory to the store
-/// without a copy. See docs/format.md for the bytes and docs/decisions/0004-commit.md for the
-/// commit.
+/// Each rank has its own. One save at a time. Files are written by jobs on `options.thread_count`
+/// threads of its own or on the executor `jobs`; contiguous tensors go from the caller's memory to
+/// the store without a copy. See docs/format.md for the bytes and docs/decisions/0004-commit.md for
+/// the commit.
 class torch_writer {
 public:
     template <class Store>
         requires(!std::derived_from<Store, torch_writer> && ObjectStore<Store>)
-    explicit torch_writer(Store store, torch_writer_options options = {})
-        : torch_writer(detail::erased_store(std::move(store)), std::move(options)) {}
-    CAIRN_DECL explicit torch_writer(detail::erased_store store, torch_writer_options options = {});
+    explicit torch_writer(Store store, torch_writer_options options = {},
+                          boost::asio::any_io_executor jobs = {})
+        : torch_writer(detail::erased_store(std::move(store)), std::move(options),
+                       std::move(jobs)) {}
+    CAIRN_DECL explicit torch_writer(detail::erased_store store, torch_writer_options options = {},
+                                     boost::asio::any_io_executor jobs = {});
     CAIRN_DECL torch_writer(torch_writer&&) noexcept;
     CAIRN_DECL torch_writer& operator=(torch_writer&&) noexcept;
     CAIRN_DECL ~torch_writer();

@@ -9,12 +9,12 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/data_file.hpp>
 #include <cairn/storage/file_sizes.hpp>
+#include <cairn/storage/job_pool.hpp>
 #include <cairn/storage/read_payload.hpp>
 #include <cairn/storage/torch_reader.hpp>
 #include <cairn/storage/unverified.hpp>
 
 #include <boost/asio/post.hpp>
-#include <boost/asio/thread_pool.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -33,8 +33,9 @@ namespace cairn {
 
 /// One rank's loads, one after the other. Never moved, because its pool's tasks refer to it.
 struct torch_reader::state {
-    state(detail::erased_store at, torch_reader_options o)
-        : base(std::move(at)), placed(base), options(o) {}
+    state(detail::erased_store at, torch_reader_options o, boost::asio::any_io_executor on)
+        : base(std::move(at)), placed(base), options(o), jobs(options.thread_count, std::move(on)) {
+    }
 
     /// All reads of one stored item; `items` are indices into the plan.
     struct item_group {
@@ -150,7 +151,7 @@ struct torch_reader::state {
         job->left = job->files.size();
         if (job->left == 0) return job->done(result());
         for (auto const& file : job->files) {
-            boost::asio::post(pool(), [this, job, &file] {
+            boost::asio::post(jobs.executor(), [this, job, &file] {
                 try {
                     if (!job->failed()) read_file(*job, file.first, file.second);
                 } catch (...) {
@@ -162,14 +163,6 @@ struct torch_reader::state {
     }
 
     byte_vector metadata_bytes() { return detail::read_whole(placed, detail::metadata_name); }
-
-    boost::asio::thread_pool& pool() {
-        if (!threads) {
-            threads = std::make_unique<boost::asio::thread_pool>(
-                static_cast<std::size_t>(std::max(1, options.thread_count)));
-        }
-        return *threads;
-    }
 
     void end_of_file(read_job& job) {
         {
@@ -292,11 +285,12 @@ struct torch_reader::state {
     metadata meta{};
     detail::unverified unverified{};
     std::shared_ptr<cairn::activity> activity{};
-    std::unique_ptr<boost::asio::thread_pool> threads{};  // last member: its threads end first
+    detail::job_pool jobs;  // last member: its threads end first
 };
 
-CAIRN_DECL torch_reader::torch_reader(detail::erased_store store, torch_reader_options options)
-    : s_(std::make_unique<state>(std::move(store), options)) {}
+CAIRN_DECL torch_reader::torch_reader(detail::erased_store store, torch_reader_options options,
+                                      boost::asio::any_io_executor jobs)
+    : s_(std::make_unique<state>(std::move(store), options, std::move(jobs))) {}
 CAIRN_DECL torch_reader::torch_reader(torch_reader&&) noexcept = default;
 CAIRN_DECL torch_reader& torch_reader::operator=(torch_reader&&) noexcept = default;
 CAIRN_DECL torch_reader::~torch_reader() = default;

@@ -9,12 +9,12 @@
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/file_names.hpp>
+#include <cairn/storage/job_pool.hpp>
 #include <cairn/storage/running_saves.hpp>
 #include <cairn/storage/torch_writer.hpp>
 #include <cairn/storage/write_file.hpp>
 
 #include <boost/asio/post.hpp>
-#include <boost/asio/thread_pool.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -31,8 +31,9 @@ namespace cairn {
 
 /// One rank's saves, one after the other. Never moved, because its pool's tasks refer to it.
 struct torch_writer::state {
-    state(detail::erased_store at, torch_writer_options o)
-        : base(std::move(at)), placed(base), options(std::move(o)) {}
+    state(detail::erased_store at, torch_writer_options o, boost::asio::any_io_executor on)
+        : base(std::move(at)), placed(base), options(std::move(o)),
+          jobs(options.thread_count, std::move(on)) {}
 
     struct write_job {
         explicit write_job(completion<write_results> d) : done(std::move(d)) {}
@@ -109,7 +110,7 @@ struct torch_writer::state {
         job->left = job->files.size();
         if (job->left == 0) return job->done(write_results{});
         for (auto const& f : job->files) {
-            boost::asio::post(pool(), [this, job, data, &f] {
+            boost::asio::post(jobs.executor(), [this, job, data, &f] {
                 try {
                     write_one(*job, f, data);
                 } catch (...) {
@@ -194,14 +195,6 @@ struct torch_writer::state {
         }
         running.reset();
         done(std::move(result));
-    }
-
-    boost::asio::thread_pool& pool() {
-        if (!threads) {
-            threads = std::make_unique<boost::asio::thread_pool>(
-                static_cast<std::size_t>(std::max(1, options.thread_count)));
-        }
-        return *threads;
     }
 
     std::string file_name(int rank, int n) const {
@@ -326,11 +319,12 @@ struct torch_writer::state {
     std::vector<std::string> in_doubt{};  ///< Their creation failed, but they may exist.
     std::set<std::string> published{};    ///< The files of the current checkpoint.
     std::optional<detail::running_save> running{};
-    std::unique_ptr<boost::asio::thread_pool> threads{};  // last member: its threads end first
+    detail::job_pool jobs;  // last member: its threads end first
 };
 
-CAIRN_DECL torch_writer::torch_writer(detail::erased_store store, torch_writer_options options)
-    : s_(std::make_unique<state>(std::move(store), std::move(options))) {}
+CAIRN_DECL torch_writer::torch_writer(detail::erased_store store, torch_writer_options options,
+                                      boost::asio::any_io_executor jobs)
+    : s_(std::make_unique<state>(std::move(store), std::move(options), std::move(jobs))) {}
 CAIRN_DECL torch_writer::torch_writer(torch_writer&&) noexcept = default;
 CAIRN_DECL torch_writer& torch_writer::operator=(torch_writer&&) noexcept = default;
 CAIRN_DECL torch_writer::~torch_writer() = default;

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_JOB_POOL_HPP
+#define CAIRN_STORAGE_JOB_POOL_HPP
+
+#include <cairn/detail/cxx20.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/thread_pool.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+namespace cairn::detail {
+
+/// Where a writer or reader runs its jobs, each of which handles one file and waits for no other
+/// job: threads of its own, made at first use, or the caller's executor.
+class job_pool {
+public:
+    /// @param threads  At least one is made.
+    explicit job_pool(int threads, boost::asio::any_io_executor on = {})
+        : size_(static_cast<std::size_t>(std::max(1, threads))), on_(std::move(on)) {}
+
+    boost::asio::any_io_executor executor() {
+        if (on_) return on_;
+        if (!threads_) threads_ = std::make_unique<boost::asio::thread_pool>(size_);
+        return threads_->get_executor();
+    }
+
+private:
+    std::size_t size_;
+    boost::asio::any_io_executor on_;
+    std::unique_ptr<boost::asio::thread_pool> threads_{};
+};
+
+}  // namespace cairn::detail
+
+#endif
