@@ -43,9 +43,12 @@ class any_communicator {
     };
 
 public:
+    // The order matters: whether erased forms of this class, and tuples of it, are movable depends
+    // on this constructor.
     template <class Comm>
         requires(!std::same_as<std::remove_cvref_t<Comm>, any_communicator> &&
-                 !std::is_lvalue_reference_v<Comm> &&
+                 !std::is_lvalue_reference_v<Comm> && requires(Comm& c) { c.cancel(); } &&
+                 !std::derived_from<std::remove_cvref_t<Comm>, detail::erased_communicator> &&
                  BackgroundCommunicator<std::remove_cvref_t<Comm>>)
     any_communicator(Comm&& c)
         : c_(std::make_unique<holder<std::remove_cvref_t<Comm>>>(std::forward<Comm>(c))) {}

@@ -26,10 +26,14 @@ CAIRN_DECL save_op::~save_op() {
     // The executor has dropped a step: no other rank may wait for this one.
     ranks_->cancel();
     try {
-        end(std::make_exception_ptr(error(
-                errc::abandoned, {.rank = ranks_->rank(),
-                                  .found = "the executor of the save has ended before the save",
-                                  .remedy = "run the executor until all saves are complete"})),
+        using enum save_fsm::step;
+        auto const at = fsm_.current();
+        bool const doubt = at == exchange_results || at == step::commit || at == exchange_verdict;
+        end(std::make_exception_ptr(
+                error(doubt ? errc::outcome_unknown : errc::abandoned,
+                      {.rank = ranks_->rank(),
+                       .found = "the executor of the save has ended before the save",
+                       .remedy = "run the executor until all saves are complete"})),
             {});
     } catch (...) {  // no memory to say it
     }
