@@ -3,6 +3,7 @@
 #define CAIRN_TENSOR_PAIRED_NEST_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/tensor/index_vector.hpp>
 #include <cairn/tensor/view.hpp>
 
 #include <boost/container/small_vector.hpp>
@@ -28,26 +29,48 @@ struct paired_nest {
 
     /// Calls `row(from, to, innermost loop)` for each innermost row.
     template <class Row>
-    void for_each_row(Row row) const {
-        const std::size_t outer = loops.size() - 1;
-        boost::container::small_vector<std::int64_t, 6> at(outer, 0);
-        const std::byte* f = from;
-        std::byte* t = to;
-        for (;;) {
-            row(f, t, loops[outer]);
-            std::size_t d = outer;
-            for (; d-- > 0;) {
-                f += loops[d].from;
-                t += loops[d].to;
-                if (++at[d] < loops[d].count) break;
-                at[d] = 0;
-                f -= loops[d].from * loops[d].count;
-                t -= loops[d].to * loops[d].count;
-            }
-            if (d == static_cast<std::size_t>(-1)) return;
-        }
-    }
+    void for_each_row(Row row) const;
 };
+
+/// Walks over the innermost rows of a nest, which must outlive it. No template, so that it is
+/// compiled once and not for each kind of row.
+class row_walk {
+public:
+    explicit row_walk(const paired_nest& n)
+        : from(n.from), to(n.to), loops_(n.loops.data()), outer_(n.loops.size() - 1),
+          at_(outer_, 0) {}
+    /// Moves to the next row.
+    /// @return False after the last one.
+    bool next() noexcept {
+        std::int64_t* const at = at_.data();
+        for (std::size_t d = outer_; d-- > 0;) {
+            const paired_loop& l = loops_[d];
+            from += l.from;
+            to += l.to;
+            if (++at[d] < l.count) return true;
+            at[d] = 0;
+            from -= l.from * l.count;
+            to -= l.to * l.count;
+        }
+        return false;
+    }
+
+    const std::byte* from;
+    std::byte* to;
+
+private:
+    const paired_loop* loops_;
+    std::size_t outer_;
+    index_vector at_;
+};
+
+template <class Row>
+void paired_nest::for_each_row(Row row) const {
+    const paired_loop innermost = loops.back();
+    row_walk at(*this);
+    do row(at.from, at.to, innermost);
+    while (at.next());
+}
 
 /// @throws error for different shapes, memory that the CPU cannot access, or a target that has one
 /// address for several elements. @pre `!to.empty()` after the checks for the nest to be used.

@@ -30,34 +30,6 @@ struct boolean_codec {
     static constexpr std::uint8_t decode(std::uint8_t v) noexcept { return v != 0; }
 };
 
-/// Calls `f(codec)` for a dtype that is not complex.
-template <class F>
-void with_codec(dtype t, F f) {
-    switch (t) {
-        case dtype::float64: return f(native_codec<double>{});
-        case dtype::float32: return f(native_codec<float>{});
-        case dtype::float16: return f(float16_codec{});
-        case dtype::bfloat16: return f(bfloat16_codec{});
-        case dtype::float8_e4m3fn: return f(float8_e4m3fn_codec{});
-        case dtype::float8_e5m2: return f(float8_e5m2_codec{});
-        case dtype::float8_e4m3fnuz: return f(float8_e4m3fnuz_codec{});
-        case dtype::float8_e5m2fnuz: return f(float8_e5m2fnuz_codec{});
-        case dtype::float8_e8m0fnu: return f(float8_e8m0fnu_codec{});
-        case dtype::int64: return f(native_codec<std::int64_t>{});
-        case dtype::int32: return f(native_codec<std::int32_t>{});
-        case dtype::int16: return f(native_codec<std::int16_t>{});
-        case dtype::int8: return f(native_codec<std::int8_t>{});
-        case dtype::uint64: return f(native_codec<std::uint64_t>{});
-        case dtype::uint32: return f(native_codec<std::uint32_t>{});
-        case dtype::uint16: return f(native_codec<std::uint16_t>{});
-        case dtype::uint8: return f(native_codec<std::uint8_t>{});
-        case dtype::boolean: return f(boolean_codec{});
-        case dtype::complex128:
-        case dtype::complex64:
-        case dtype::complex32: return;  // the caller splits these
-    }
-}
-
 /// Truncates toward zero, like a cast. Out of range (including NaN) the result is undefined in both
 /// C++ and PyTorch; this returns what PyTorch mostly returns on x86: the minimum for int32 and
 /// int64, the low bits of that int32 for narrower types, and of that int64 for uint32.
@@ -112,23 +84,45 @@ void encode_row(const Value* from, std::byte* to, std::int64_t step, std::int64_
     }
 }
 
+template <class Value>
+using row_decoder = void (*)(const std::byte*, std::int64_t, Value*, std::int64_t);
+template <class Value>
+using row_encoder = void (*)(const Value*, std::byte*, std::int64_t, std::int64_t);
+
+/// Null for the pairs that `convert_real` does not ask for, to keep compile time down.
+template <class Codec, class Value>
+constexpr row_decoder<Value> decoder_of() noexcept {
+    using decoded = decltype(Codec::decode(typename Codec::code{}));
+    if constexpr (std::same_as<decoded, Value> ||
+                  (std::same_as<Value, std::int64_t> && std::integral<decoded> &&
+                   !std::same_as<decoded, std::uint64_t>))
+        return &decode_row<Codec, Value>;
+    else
+        return nullptr;
+}
+
+template <class Value, class... Codecs>
+struct row_functions_of {
+    static_assert(sizeof...(Codecs) == static_cast<std::size_t>(dtype::complex128));
+    static constexpr row_decoder<Value> decode[] = {decoder_of<Codecs, Value>()...};
+    static constexpr row_encoder<Value> encode[] = {&encode_row<Codecs, Value>...};
+};
+/// The functions for each dtype that is not complex, by its number.
+template <class Value>
+using row_functions =
+    row_functions_of<Value, native_codec<double>, native_codec<float>, float16_codec,
+                     bfloat16_codec, float8_e4m3fn_codec, float8_e5m2_codec, float8_e4m3fnuz_codec,
+                     float8_e5m2fnuz_codec, float8_e8m0fnu_codec, native_codec<std::int64_t>,
+                     native_codec<std::int32_t>, native_codec<std::int16_t>,
+                     native_codec<std::int8_t>, native_codec<std::uint64_t>,
+                     native_codec<std::uint32_t>, native_codec<std::uint16_t>,
+                     native_codec<std::uint8_t>, boolean_codec>;
+
 /// Converts through `Value`, which holds every value of the source dtype exactly.
 template <class Value>
 void convert_through(const paired_nest& nest, dtype from, dtype to) {
-    using decoder = void (*)(const std::byte*, std::int64_t, Value*, std::int64_t);
-    using encoder = void (*)(const Value*, std::byte*, std::int64_t, std::int64_t);
-    decoder decode = nullptr;
-    encoder encode = nullptr;
-    with_codec(from, [&](auto codec) {
-        using source = decltype(codec);
-        using decoded = decltype(source::decode(typename source::code{}));
-        // only the pairs that convert_real asks for, to keep compile time down
-        if constexpr (std::same_as<decoded, Value> ||
-                      (std::same_as<Value, std::int64_t> && std::integral<decoded> &&
-                       !std::same_as<decoded, std::uint64_t>))
-            decode = &decode_row<source, Value>;
-    });
-    with_codec(to, [&](auto codec) { encode = &encode_row<decltype(codec), Value>; });
+    const row_decoder<Value> decode = row_functions<Value>::decode[static_cast<std::size_t>(from)];
+    const row_encoder<Value> encode = row_functions<Value>::encode[static_cast<std::size_t>(to)];
     nest.for_each_row([&](const std::byte* f, std::byte* t, const paired_loop& l) {
         constexpr std::int64_t block = 512;
         std::array<Value, block> values;

@@ -6,8 +6,6 @@
 
 #include <cairn/tensor/paired_nest.hpp>
 
-#include <boost/container/small_vector.hpp>
-
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -15,15 +13,21 @@
 namespace cairn::detail {
 
 CAIRN_DECL bool is_dense(const index_vector& shape, const index_vector& strides) {
-    boost::container::small_vector<std::size_t, 8> order;
-    for (std::size_t d = 0; d < shape.size(); ++d)
-        if (shape[d] != 1) order.push_back(d);
-    std::sort(order.begin(), order.end(),
-              [&](std::size_t a, std::size_t b) { return strides[a] < strides[b]; });
+    const std::int64_t* const extent = shape.data();
+    const std::int64_t* const stride = strides.data();
+    index_vector ordered(shape.size(), 0);  // dimensions, by ascending stride
+    std::int64_t* const order = ordered.data();
+    std::size_t n = 0;
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+        if (extent[d] == 1) continue;
+        std::size_t at = n++;
+        for (; at > 0 && stride[order[at - 1]] > stride[d]; --at) order[at] = order[at - 1];
+        order[at] = static_cast<std::int64_t>(d);
+    }
     std::int64_t expected = 1;
-    for (auto d : order) {
-        if (strides[d] != expected) return false;
-        expected *= shape[d];
+    for (std::size_t i = 0; i < n; ++i) {
+        if (stride[order[i]] != expected) return false;
+        expected *= extent[order[i]];
     }
     return true;
 }

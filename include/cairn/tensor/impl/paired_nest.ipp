@@ -6,7 +6,8 @@
 
 #include <cairn/error.hpp>
 
-#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace cairn::detail {
@@ -46,16 +47,22 @@ CAIRN_DECL paired_nest make_nest(const const_tensor_view& from, const tensor_vie
         }
         n.loops.push_back(l);
     }
-    std::sort(n.loops.begin(), n.loops.end(),
-              [](const paired_loop& a, const paired_loop& b) { return a.to > b.to; });
+    // Insertion sort: a tensor has few dimensions, mostly in this order already.
+    paired_loop* const loops = n.loops.data();
+    for (std::size_t d = 1; d < n.loops.size(); ++d) {
+        const paired_loop l = loops[d];
+        std::size_t at = d;
+        for (; at > 0 && loops[at - 1].to < l.to; --at) loops[at] = loops[at - 1];
+        loops[at] = l;
+    }
     std::size_t kept = 0;
     for (std::size_t d = 1; d < n.loops.size(); ++d) {
-        paired_loop& outer = n.loops[kept];
-        const paired_loop& inner = n.loops[d];
+        paired_loop& outer = loops[kept];
+        const paired_loop& inner = loops[d];
         if (outer.from == inner.count * inner.from && outer.to == inner.count * inner.to)
             outer = {outer.count * inner.count, inner.from, inner.to};
         else
-            n.loops[++kept] = inner;
+            loops[++kept] = inner;
     }
     if (n.loops.empty())
         n.loops.push_back({1, from_size, to_size});
