@@ -8,11 +8,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <variant>
 
 namespace cairn {
@@ -128,8 +129,7 @@ private:
     }
     /// The leaves from `first` on were one leaf, named after the entry being walked.
     /// @param assign  `assign(v, only_check)`
-    template <class F>
-    void were_one(std::size_t first, F assign) {
+    void were_one(std::size_t first, const std::function<void(const value&, bool)>& assign) {
         if (first == out_.leaves.size()) return;
         auto const here =
             std::make_shared<older_leaf>(older_leaf{name(),
@@ -200,7 +200,8 @@ private:
         auto const& how = t.number->how;
         auto leaf = show(how, t.type);
         if (how->number != nullptr) {
-            auto const [it, fresh] = numbers_.try_emplace({how->number, t.type, t.writable}, leaf);
+            auto const [it, fresh] =
+                numbers_.try_emplace(number_key{how->number, t.type, t.writable}, leaf);
             if (!fresh) leaf = it->second;
         }
         leaf.per_rank = t.per_rank;
@@ -233,8 +234,7 @@ private:
         return s;
     }
 
-    template <class Leaf>
-    void add(Leaf l) {
+    void add(std::variant<tensor_leaf, value_leaf> l) {
         flat_leaf f;
         f.fqn = name();
         f.path = at_;
@@ -258,14 +258,23 @@ private:
         out_.leaves.push_back(std::move(f));
     }
 
+    struct number_key {
+        const void* number;
+        dtype type;
+        bool writable;
+        friend bool operator<(const number_key& a, const number_key& b) noexcept {
+            if (a.number != b.number) return std::less<>()(a.number, b.number);
+            return a.type != b.type ? a.type < b.type : a.writable < b.writable;
+        }
+    };
+
     flattened& out_;
     key_path at_;
     /// Levels of `at_` that may have other keys in a checkpoint.
     std::vector<std::pair<std::size_t, std::span<const std::string>>> others_;
-    std::map<std::string, std::size_t> seen_;
+    std::map<std::string, std::size_t, std::less<>> seen_;
     std::map<std::size_t, std::shared_ptr<older_leaf>> outermost_;  ///< By position of the leaf.
-    /// Keyed by number, dtype, and whether it can be loaded into.
-    std::map<std::tuple<const void*, dtype, bool>, tensor_leaf> numbers_;
+    std::map<number_key, tensor_leaf> numbers_;
 };
 
 CAIRN_DECL void add_leaves(flattened& to, const state_dict& d) {
