@@ -52,7 +52,7 @@ public:
     /// @throws error for the first of the problems that `report()` lists, stating their number.
     load_plan create_local() {
         load_plan plan;
-        std::set<std::string, std::less<>> asked;
+        std::set<std::string> asked;
         for (std::uint32_t i = 0; i < state_->size(); ++i) {
             auto const& leaf = (*state_)[i];
             auto name = stored_name(leaf.fqn);
@@ -255,7 +255,7 @@ private:
     /// name: so no two items fill one leaf, whatever the checkpoint contains.
     /// @return Whether there is one: the first of its leaves then requests it.
     bool add_older(load_plan& plan, const flat_leaf& leaf, std::uint32_t index,
-                   std::set<std::string, std::less<>>& asked) {
+                   std::set<std::string>& asked) {
         if (!leaf.older) return false;
         const older_leaf* found = nullptr;
         for (auto const* o = leaf.older.get(); o != nullptr; o = o->outer.get())

@@ -5,12 +5,14 @@
 #include <cairn/error.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/check_plan.hpp>
+#include <cairn/planner/item_key.hpp>
 #include <cairn/planner/plan.hpp>
 
-#include <map>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace cairn::detail {
 
@@ -22,8 +24,8 @@ public:
         for (auto& [fqn, entry] : meta_.entries) {
             if (auto* t = std::get_if<tensor_metadata>(&entry))
                 for (auto& c : t->chunks)
-                    chunks_.emplace(std::pair(fqn, std::pair(c.region.offsets, c.region.shape)),
-                                    &c);
+                    if (chunks_.try_emplace(item_key(fqn, c.region), places_.size()).second)
+                        places_.push_back(&c.at);
         }
     }
 
@@ -43,15 +45,14 @@ public:
             if (auto* o = std::get_if<value_metadata>(&it->second)) {
                 o->at = std::move(r.at);
             } else {
-                auto const c = chunks_.find(
-                    std::pair(item.fqn, std::pair(item.region.offsets, item.region.shape)));
+                auto const c = chunks_.find(item_key(item));
                 if (c == chunks_.end()) {
                     throw error(errc::invalid_plan, {.rank = rank,
                                                      .fqn = item.fqn,
                                                      .found = "a result for an unplanned box " +
                                                               to_string(item.region)});
                 }
-                c->second->at = std::move(r.at);
+                *places_[c->second] = std::move(r.at);
             }
         }
         for (auto& [name, size] : results.file_sizes) meta_.file_sizes.emplace(name, size);
@@ -76,8 +77,8 @@ public:
 
 private:
     metadata& meta_;
-    std::map<std::pair<std::string, std::pair<index_vector, index_vector>>, cairn::chunk*>
-        chunks_{};
+    map_of_items<std::size_t> chunks_{};  ///< Positions in `places_`.
+    std::vector<storage_location*> places_{};
 };
 
 }  // namespace cairn::detail

@@ -174,14 +174,18 @@ private:
     static std::string who_differs(replica& r) {
         std::vector<std::vector<rank_range>> sides;
         for (auto& [hash, ranks] : r.ranks_of) sides.push_back(ranks);
-        std::stable_sort(sides.begin(), sides.end(), [](auto const& a, auto const& b) {
+        auto const before = [](const std::vector<rank_range>& a, const std::vector<rank_range>& b) {
             return a.size() != b.size() ? a.size() < b.size() : a[0].first > b[0].first;
-        });
+        };
         constexpr std::size_t shown = 4;
         std::string s;
         for (std::size_t k = 0; k < sides.size() && k < shown; ++k) {
-            normalise(sides[k]);
-            s += (k == 0 ? "" : ", other content ") + ("on " + to_string(sides[k]));
+            std::vector<rank_range>* first = nullptr;  // of those not shown yet
+            for (auto& side : sides)
+                if (!side.empty() && (first == nullptr || before(side, *first))) first = &side;
+            normalise(*first);
+            s += (k == 0 ? "" : ", other content ") + ("on " + to_string(*first));
+            first->clear();
         }
         return sides.size() > shown ? s + ", ..." : s;
     }

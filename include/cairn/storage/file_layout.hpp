@@ -44,7 +44,7 @@ struct placed_file {
 /// weight, which is stored once.
 inline std::vector<std::uint32_t> stored_as(const save_plan& plan) {
     std::vector<std::uint32_t> out(plan.items.size());
-    std::map<std::string_view, std::vector<std::uint32_t>> by_name;
+    std::map<std::string_view, std::vector<std::size_t>> by_name;
     for (std::uint32_t i = 0; i < out.size(); ++i) {
         auto const& item = plan.items[i];
         out[i] = i;
@@ -53,7 +53,7 @@ inline std::vector<std::uint32_t> stored_as(const save_plan& plan) {
         if (it != by_name.end()) {
             for (auto first : it->second)
                 if (plan.items[first].region == item.region && plan.items[first].type == item.type)
-                    out[i] = first;
+                    out[i] = static_cast<std::uint32_t>(first);
         }
         if (out[i] == i) by_name[item.fqn].push_back(i);
     }

@@ -5,6 +5,7 @@
 #include <cairn/metadata/metadata.hpp>
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -50,7 +51,7 @@ public:
 
 private:
     mutable std::mutex m_;
-    std::map<std::string, std::size_t> items_;
+    std::map<std::string, std::size_t, std::less<>> items_;
     bool pytorch_ = false;
 };
 

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -83,7 +84,7 @@ private:
 
     const metadata& m_;
     wire_writer w_;
-    std::map<std::string, std::uint32_t> names_;
+    std::map<std::string, std::uint32_t, std::less<>> names_;
     std::vector<std::string> order_;
 };
 

@@ -166,15 +166,16 @@ private:
         std::vector<const entry*> sorted;
         sorted.reserve(all.size());
         for (auto const& e : all) sorted.push_back(&e);
-        std::sort(sorted.begin(), sorted.end(),
-                  [](const entry* a, const entry* b) { return a->header < b->header; });
+        auto const sort_by = [&](bool (*less)(const entry*, const entry*)) {
+            std::sort(sorted.begin(), sorted.end(), less);
+        };
+        sort_by([](const entry* a, const entry* b) { return a->header < b->header; });
         for (std::size_t i = 0; i < sorted.size(); ++i) {
             auto const end = i + 1 < sorted.size() ? sorted[i + 1]->header : directory;
             if (!cairn::detail::fits_in(sorted[i]->data, sorted[i]->size, end))
                 malformed("a record '" + sorted[i]->name + "' that reaches into the next");
         }
-        std::sort(sorted.begin(), sorted.end(),
-                  [](const entry* a, const entry* b) { return a->name < b->name; });
+        sort_by([](const entry* a, const entry* b) { return a->name < b->name; });
         for (std::size_t i = 1; i < sorted.size(); ++i)
             if (sorted[i]->name == sorted[i - 1]->name)
                 malformed("two records '" + sorted[i]->name + "'");

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -28,8 +27,10 @@ struct wanted_part {
     }
     friend bool operator==(const wanted_part&, const wanted_part&) = default;
     friend bool operator<(const wanted_part& a, const wanted_part& b) {
-        return std::tie(a.fqn, a.chunk, a.offsets, a.shape) <
-               std::tie(b.fqn, b.chunk, b.offsets, b.shape);
+        if (auto const c = a.fqn.compare(b.fqn); c != 0) return c < 0;
+        if (a.chunk != b.chunk) return a.chunk < b.chunk;
+        if (a.offsets != b.offsets) return a.offsets < b.offsets;
+        return a.shape < b.shape;
     }
 };
 
@@ -116,7 +117,8 @@ inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>&
     for (auto& o : out) o.bytes = total;
     if (policy == read_once_policy::never) return out;
     std::stable_sort(shared.begin(), shared.end(), [](const found* a, const found* b) {
-        return std::tie(a->at->file, a->at->offset) < std::tie(b->at->file, b->at->offset);
+        if (auto const c = a->at->file.compare(b->at->file); c != 0) return c < 0;
+        return a->at->offset < b->at->offset;
     });
 
     std::vector<const found*> of[3];  // by `sharing`

@@ -300,13 +300,11 @@ struct torch_writer::state {
     }
     /// Items stored as another item get that item's location.
     static void complete_results(write_job& job) {
-        std::map<std::uint32_t, storage_location> places;
-        for (auto const& r : job.results.items) places.emplace(r.item, r.at);
+        std::vector<write_result> by_item(job.stored_as.size());
+        for (auto& r : job.results.items) by_item.at(r.item) = std::move(r);
         for (std::uint32_t i = 0; i < job.stored_as.size(); ++i)
-            if (job.stored_as[i] != i)
-                job.results.items.push_back({i, places.at(job.stored_as[i])});
-        std::sort(job.results.items.begin(), job.results.items.end(),
-                  [](auto const& a, auto const& b) { return a.item < b.item; });
+            if (job.stored_as[i] != i) by_item[i] = {i, by_item[job.stored_as[i]].at};
+        job.results.items = std::move(by_item);
     }
 
     detail::erased_store base;    ///< As passed to the constructor.
