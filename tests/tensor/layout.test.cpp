@@ -169,6 +169,11 @@ BOOST_AUTO_TEST_CASE(copies_refuse_what_they_cannot_do) {
     BOOST_CHECK_EXCEPTION(
         copy({dtype::f32, index_vector{2, 2}, a.data(), device_id{memory_kind::cuda, 0}}, to)(),
         error, is(errc::invalid_argument));
+    device_id const own{own_memory_kind(3), 1};
+    BOOST_CHECK_EXCEPTION(copy({dtype::f32, index_vector{2, 2}, a.data(), own}, to)(), error,
+                          is(errc::invalid_argument));
+    BOOST_CHECK_EXCEPTION(copy(good, {dtype::f32, index_vector{2, 2}, b.data(), own})(), error,
+                          is(errc::invalid_argument));
     BOOST_CHECK_EXCEPTION(
         copy(good, {dtype::f32, index_vector{2, 2}, index_vector{0, 1}, b.data()})(), error,
         is(errc::invalid_argument));
@@ -195,6 +200,15 @@ BOOST_AUTO_TEST_CASE(subview_shows_the_elements_of_its_box) {
     BOOST_CHECK_EXCEPTION(subview(v, box({0, 0, 0}, {1, -1, 1})), error, bad);
     BOOST_CHECK_EXCEPTION(subview(v, box(index_vector{0, 0}, index_vector{1, 1})), error, bad);
     BOOST_CHECK_EXCEPTION(subview(v, box({INT64_MAX, 0, 0}, {INT64_MAX, 1, 1})), error, bad);
+}
+
+BOOST_AUTO_TEST_CASE(devices_have_names) {
+    BOOST_TEST(to_string(device_id{}) == "host");
+    BOOST_TEST(to_string(device_id{memory_kind::pinned, 0}) == "pinned");
+    BOOST_TEST(to_string(device_id{memory_kind::cuda, 2}) == "cuda:2");
+    BOOST_TEST(to_string(device_id{own_memory_kind(3), 1}) == "kind 131:1");
+    BOOST_TEST((is_host(memory_kind::host) && is_host(memory_kind::pinned)));
+    BOOST_TEST((!is_host(memory_kind::cuda) && !is_host(own_memory_kind(0))));
 }
 
 BOOST_AUTO_TEST_CASE(empty_subview_of_nothing) {

@@ -145,8 +145,7 @@ private:
     std::span<std::byte> in_place() const {
         if (batch_.size() != 1 || batch_.front().part->held.size() != 1) return {};
         auto const w = subview(batch_.front().part->held.front().second, batch_.front().region);
-        if (w.type != batch_.front().part->type || !is_row_major(w) ||
-            w.device.kind == memory_kind::cuda)
+        if (w.type != batch_.front().part->type || !is_row_major(w) || !is_host(w.device.kind))
             return {};
         return {w.data, static_cast<std::size_t>(bytes_)};
     }
