@@ -89,7 +89,7 @@ void strided(int device) {
     for (unsigned seed = 1; seed <= 300; ++seed) {
         std::mt19937 random(seed);
         auto const shape = cairn::oracle::random_shape(random, 1, 9);
-        cairn::oracle::random_strides const where(random, shape, true);
+        cairn::oracle::random_strides const layout(random, shape, true);
         auto const type = static_cast<cairn::dtype>(seed % cairn::dtype_count);
         std::vector<std::byte> contents(static_cast<std::size_t>(layout.elements) * size_of(type));
         for (auto& b : contents) b = static_cast<std::byte>(random());
@@ -236,7 +236,7 @@ void speed(int device) {
             }));
         ours.push_back(
             static_cast<double>(bytes) / 1e9 / seconds([&] {
-                cairn::piecewise_copy const c(v, {v.type, v.shape_, block.bytes().data()}, piece);
+                cairn::piecewise_copy const c(v, {v.type, v.shape, block.bytes().data()}, piece);
                 q.fence({&v, 1});
                 std::vector<cairn::pitched_copy> calls;
                 for (std::size_t k = 0; k < c.pieces(); ++k) {

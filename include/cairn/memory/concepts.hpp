@@ -58,8 +58,8 @@ inline constexpr std::size_t largest_pitch = 0x7fffffff;
 /// - *Blocking*: nothing blocks, except that `to_host` and `to_device` may wait for their own
 ///   copies (and what these wait for) when the host memory is not pinned.
 /// - *Lifetime*: `views` and `copies` are valid during the call. Both memories stay valid until an
-///   event recorded later is reached. Destroying a queue neither waits for its copies nor cancels
-///   them. The space outlives its queues.
+///   event recorded later is reached. Destroying a queue cancels no copies, and may return before
+///   they complete. The space outlives its queues.
 /// - *Threads*: never two calls on one queue at the same time. Whatever the device's API keeps per
 ///   thread (a current device, a capture mode) is the same after each call as before.
 /// - *Graph capture*: `fence` and `make_wait` fail when a stream that they concern is capturing. No

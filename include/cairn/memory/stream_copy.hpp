@@ -23,29 +23,43 @@ namespace detail {
 /// Shorter copies stay in the caches anyway.
 inline constexpr std::size_t least_streamed = 32 * 1024;
 
+#if defined(__x86_64__)
+/// One cache line, past the caches. @pre `to` is aligned
+inline void stream_line(std::byte* to, const std::byte* from) noexcept {
+    auto* const t = reinterpret_cast<__m128i*>(to);
+    auto const* const f = reinterpret_cast<const __m128i*>(from);
+    __m128i const a = _mm_loadu_si128(f), b = _mm_loadu_si128(f + 1);
+    __m128i const c = _mm_loadu_si128(f + 2), d = _mm_loadu_si128(f + 3);
+    _mm_stream_si128(t, a);
+    _mm_stream_si128(t + 1, b);
+    _mm_stream_si128(t + 2, c);
+    _mm_stream_si128(t + 3, d);
+}
+#endif
+
 /// `memcpy` that leaves the target out of the caches, so that no cache line of it is read before it
 /// is written. The C library does this by itself for calls larger than most of the cache, but never
-/// for the pieces that staging cuts: benchmarks/arena shows the difference.
+/// for the pieces that staging cuts. Four pages at a time, which the memory's banks like: on the
+/// development machine 1.1 to 1.2 times as fast as one memcpy of everything, which is 1.3 times as
+/// fast as memcpy of the pieces (benchmarks/arena).
 /// Follow the last one with @ref finish_streaming before the bytes are shown to another thread.
 inline void copy_streaming(std::byte* to, const std::byte* from, std::size_t n) {
 #if defined(__x86_64__)
     if (n >= least_streamed) {
+        constexpr std::size_t line = 64, page = 4096, pages = 4;
         // The ends by memcpy: alignment, and sanitizers look at its addresses only.
-        auto const head = 64 - reinterpret_cast<std::uintptr_t>(to) % 64;
-        std::memcpy(to, from, head);
-        auto const lines = (n - head - 1) / 64;
-        auto* const t = reinterpret_cast<__m128i*>(to + head);
-        auto const* const f = reinterpret_cast<const __m128i*>(from + head);
-        for (std::size_t i = 0; i < lines * 4; i += 4) {
-            __m128i const a = _mm_loadu_si128(f + i), b = _mm_loadu_si128(f + i + 1);
-            __m128i const c = _mm_loadu_si128(f + i + 2), d = _mm_loadu_si128(f + i + 3);
-            _mm_stream_si128(t + i, a);
-            _mm_stream_si128(t + i + 1, b);
-            _mm_stream_si128(t + i + 2, c);
-            _mm_stream_si128(t + i + 3, d);
-        }
-        auto const done = head + lines * 64;
-        std::memcpy(to + done, from + done, n - done);
+        auto at = line - reinterpret_cast<std::uintptr_t>(to) % line;
+        std::memcpy(to, from, at);
+        for (; at + pages * page < n; at += pages * page)
+            for (std::size_t l = 0; l < page; l += line)
+                for (auto i = at + l; i < at + pages * page; i += page) {
+                    // Behind the end, too: what is not there is not fetched.
+                    auto const ahead = reinterpret_cast<std::uintptr_t>(from) + i + pages * page;
+                    _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T0);
+                    stream_line(to + i, from + i);
+                }
+        for (; at + line < n; at += line) stream_line(to + at, from + at);
+        std::memcpy(to + at, from + at, n - at);
         return;
     }
 #endif
