@@ -98,11 +98,11 @@ void copy_all(const std::vector<cairn::piecewise_copy>& copies, int threads, sto
 }
 
 /// Blocks for all tensors, the copies, and the blocks given back.
-void stage(cairn::arena& a, const state& s, const arguments& o, store_hint hint) {
-    std::vector<cairn::arena_block> blocks;
+void stage(cairn::staging_arena& a, const state& s, const arguments& o, store_hint hint) {
+    std::vector<cairn::arena_lease> blocks;
     std::vector<cairn::piecewise_copy> copies;
     for (auto const& t : s.tensors) {
-        auto b = a.try_allocate(t.bytes());
+        auto b = a.try_take(t.bytes());
         if (!b) std::abort();  // no budget, no bound
         copies.emplace_back(t, cairn::tensor_view(t.type, t.shape, b->bytes().data()), o.piece);
         blocks.push_back(std::move(*b));
@@ -138,8 +138,8 @@ int main(int argc, char** argv) {
     }
     state const whole(o.bytes, 768), half(o.bytes, 384);
     std::vector<std::byte> touched(whole.bytes(), std::byte{2});
-    cairn::arena kept;
-    kept.reserve(whole.bytes() + whole.tensors.size() * cairn::arena_alignment);
+    cairn::staging_arena kept;
+    kept.reserve(whole.bytes() + whole.tensors.size() * std::size_t{64});
 
     std::vector<measured> all;
     all.push_back(
@@ -154,8 +154,8 @@ int main(int argc, char** argv) {
                    [&] { stage(kept, half, o, store_hint::streaming); }, half.bytes()});
     all.push_back({"arena, new each time",
                    [&] {
-                       cairn::arena fresh;
-                       fresh.reserve(whole.bytes() + whole.tensors.size() * cairn::arena_alignment);
+                       cairn::staging_arena fresh;
+                       fresh.reserve(whole.bytes() + whole.tensors.size() * std::size_t{64});
                        stage(fresh, whole, o, store_hint::streaming);
                    },
                    whole.bytes()});

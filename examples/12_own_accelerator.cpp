@@ -61,8 +61,8 @@ int main() {
                                      my_accelerator::device);
     trainer.fill(memory, std::byte{7}, 1000 * 512);
 
-    cairn::arena arena;
-    auto const block = *arena.try_allocate(weights.bytes());
+    cairn::staging_arena arena;
+    auto const block = *arena.try_take(weights.bytes());
     cairn::tensor_view const staged(cairn::dtype::f32, shape, block.bytes().data());
     copy(queue, weights, staged);
     bool ok = std::all_of(block.bytes().begin(), block.bytes().end(),

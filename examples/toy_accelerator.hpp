@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A vendor's driver for an accelerator that is not there: memory that the CPU cannot touch, streams
-// that work in order and later, events. Written for the example 12_own_accelerator.cpp, not for use.
+// that work in order and later, events. For the example 12_own_accelerator.cpp, not for use.
 #ifndef CAIRN_EXAMPLES_TOY_ACCELERATOR_HPP
 #define CAIRN_EXAMPLES_TOY_ACCELERATOR_HPP
 

@@ -20,6 +20,11 @@
 #include <cairn/comm/tree/impl/group.ipp>
 #include <cairn/detail/impl/error.ipp>
 #include <cairn/load/impl/run_load.ipp>
+#include <cairn/memory/impl/arena.ipp>
+#include <cairn/memory/impl/copy_to_host.ipp>
+#include <cairn/memory/impl/memory_spaces.ipp>
+#include <cairn/memory/impl/parallel.ipp>
+#include <cairn/memory/impl/piecewise_copy.ipp>
 #include <cairn/metadata/impl/big_int.ipp>
 #include <cairn/metadata/impl/check.ipp>
 #include <cairn/metadata/impl/coverage.ipp>

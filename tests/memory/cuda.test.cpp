@@ -7,6 +7,7 @@
 #include <cairn/memory/arena.hpp>
 #include <cairn/memory/memory_spaces.hpp>
 #include <cairn/memory/piecewise_copy.hpp>
+#include <cairn/tensor/layout.hpp>
 #include <cairn/testing/memory_space.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -158,14 +159,14 @@ BOOST_AUTO_TEST_CASE(strided_arrays_of_several_devices) {
         memory_spaces spaces;
         spaces.add(any_memory_space::own(fake_cuda_memory(fake_cuda_memory::stream_of(stream_of))));
         {
-            arena staging(arena_options{.budget = std::uint64_t{1} << 20});
+            staging_arena staging(arena_options{.budget = std::uint64_t{1} << 20});
             if (seed % 3 != 0) staging.pin_for(*spaces.find(on_gpu(0)), on_gpu(0));
             device_queues queues;
             for (auto& a : arrays) {
                 const_tensor_view const v = a.view;
                 queues.of(v.device, spaces, "w").fence({&v, 1});
             }
-            std::vector<arena_block> blocks;
+            std::vector<arena_lease> blocks;
             auto const piece = static_cast<std::size_t>(oracle::pick(random, 1, 64));
             auto const copy = [&](const const_tensor_view& from, const tensor_view& to, bool save) {
                 piecewise_copy const c(from, to, piece);
@@ -176,7 +177,7 @@ BOOST_AUTO_TEST_CASE(strided_arrays_of_several_devices) {
             };
             std::vector<tensor_view> staged;
             for (auto& a : arrays) {
-                blocks.push_back(*staging.try_allocate(a.view.bytes()));
+                blocks.push_back(*staging.try_take(a.view.bytes()));
                 staged.push_back({a.type, a.shape, blocks.back().bytes().data()});
                 copy(a.view, staged.back(), true);
             }

@@ -79,9 +79,9 @@ BOOST_AUTO_TEST_CASE(a_late_producer_holds_up_the_copy_and_nothing_else) {
     auto* const at = gpu.allocate(0, 100);
     fake_cuda_memory space(user);
     {
-        arena staging;
+        staging_arena staging;
         staging.pin_for(any_memory_space::refer(space), on_gpu());
-        auto const block = *staging.try_allocate(100);
+        auto const block = *staging.try_take(100);
         BOOST_TEST(block.pinned());
         auto q = any_memory_space::refer(space).open(on_gpu());
         auto const kernel = gpu.fill(user, at, std::byte{3}, 100, true);
@@ -115,9 +115,9 @@ BOOST_AUTO_TEST_CASE(what_cuda_keeps_for_a_thread_stays_as_it_was) {
         };
         {
             auto const any = any_memory_space::refer(space);
-            arena staging;
+            staging_arena staging;
             staging.pin_for(any, on_gpu(2));
-            auto const block = *staging.try_allocate(100);
+            auto const block = *staging.try_take(100);
             same("pin");
             auto q = any_memory_space(any).open(on_gpu(2));
             same("open");
@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(captures) {
                 q.fence({&v, 1});
                 q.make_wait(user);
                 auto second = any.open(on_gpu());
-                arena staging;
+                staging_arena staging;
                 staging.pin_for(any, on_gpu());
                 staging.reserve(100);
                 BOOST_TEST(staging.stats().bytes_pinned > 0u);
@@ -199,7 +199,7 @@ BOOST_AUTO_TEST_CASE(captures) {
             });
             q.to_host(c);
             support::wait(q);
-            arena staging;
+            staging_arena staging;
             staging.pin_for(any, on_gpu());
             staging.reserve(100);
             BOOST_TEST(staging.stats().bytes_pinned == 0u);
@@ -221,13 +221,13 @@ BOOST_AUTO_TEST_CASE(each_call_fails_in_turn) {
             std::uint64_t calls = 0;
             {
                 fake_cuda_memory space(user);
-                arena staging;
+                staging_arena staging;
                 staging.pin_for(any_memory_space::refer(space), on_gpu());
                 gpu.fail_call(n, after);
-                std::optional<arena_block> block;
+                std::optional<arena_lease> block;
                 std::optional<any_copy_queue> q;
                 try {
-                    block = staging.try_allocate(1000);
+                    block = staging.try_take(1000);
                     q = any_memory_space::refer(space).open(on_gpu());
                     auto const v = support::bytes_at(at, 1000);
                     q->fence({&v, 1});
@@ -275,9 +275,9 @@ BOOST_AUTO_TEST_CASE(a_device_that_has_failed_is_an_error_and_no_hang) {
     fake_cuda_memory space(user);
     auto q = any_memory_space::refer(space).open(on_gpu());
     auto other = any_memory_space::refer(space).open(on_gpu(1));
-    arena staging;
+    staging_arena staging;
     staging.pin_for(any_memory_space::refer(space), on_gpu());
-    auto block = *staging.try_allocate(100);
+    auto block = *staging.try_take(100);
     const pitched_copy c[] = {{at, block.bytes().data(), 100}};
     q.to_host(c);
     auto const t = q.record();
@@ -295,7 +295,7 @@ BOOST_AUTO_TEST_CASE(a_device_that_has_failed_is_an_error_and_no_hang) {
 BOOST_AUTO_TEST_CASE(pinning_that_fails_is_said) {
     fake_gpu gpu(fake_gpu::options{1, 1, std::uint64_t{3} << 20});
     fake_cuda_memory space;
-    arena staging;
+    staging_arena staging;
     staging.pin_for(any_memory_space::refer(space), on_gpu());
     staging.reserve(std::uint64_t{2} << 20);
     BOOST_TEST(staging.stats().bytes_pinned == std::uint64_t{2} << 20);
@@ -306,13 +306,13 @@ BOOST_AUTO_TEST_CASE(pinning_that_fails_is_said) {
     BOOST_TEST(s.bytes_pinned == std::uint64_t{2} << 20);
     BOOST_TEST(s.pin_failure.find("pin 2097152 bytes") != std::string::npos);
     BOOST_TEST(s.pin_failure.find("out of memory") != std::string::npos);
-    auto const a = *staging.try_allocate(std::size_t{2} << 20);
-    auto const b = *staging.try_allocate(std::size_t{2} << 20);
+    auto const a = *staging.try_take(std::size_t{2} << 20);
+    auto const b = *staging.try_take(std::size_t{2} << 20);
     BOOST_TEST(a.pinned() != b.pinned());
 }
 
 BOOST_AUTO_TEST_CASE(an_empty_function_is_no_stream) {
-    BOOST_CHECK_EXCEPTION(fake_cuda_memory(fake_cuda_memory::stream_of()), error,
+    BOOST_CHECK_EXCEPTION(fake_cuda_memory(fake_cuda_memory::stream_of{}), error,
                           support::is(errc::invalid_argument));
     BOOST_TEST(!fake_cuda_memory().serves(device_id{}));
     BOOST_TEST((!fake_cuda_memory().serves({own_memory_kind(0), 0})));

@@ -8,6 +8,7 @@
 #include <cairn/memory/arena.hpp>
 #include <cairn/memory/memory_spaces.hpp>
 #include <cairn/memory/piecewise_copy.hpp>
+#include <cairn/tensor/layout.hpp>
 #include <cairn/testing/memory_space.hpp>
 
 #include <cuda_runtime_api.h>
@@ -54,7 +55,7 @@ void conformance(int device) {
     check(cudaSetDevice(device), "cudaSetDevice");
     constexpr std::size_t ballast = std::size_t{256} << 20;
     auto* const busy = device_memory(ballast);
-    for (unsigned const flags : {cudaStreamNonBlocking, cudaStreamDefault}) {
+    for (auto const flags : {unsigned{cudaStreamNonBlocking}, unsigned{cudaStreamDefault}}) {
         cudaStream_t stream = nullptr;
         check(cudaStreamCreateWithFlags(&stream, flags), "cudaStreamCreateWithFlags");
         cuda_memory space(stream);
@@ -83,7 +84,7 @@ void strided(int device) {
     check(cudaSetDevice(device), "cudaSetDevice");
     cuda_memory space;
     auto const any = any_memory_space::refer(space);
-    cairn::arena staging;
+    cairn::staging_arena staging;
     staging.pin_for(any, gpu(device));
     auto q = any_memory_space(any).open(gpu(device));
     for (unsigned seed = 1; seed <= 300; ++seed) {
@@ -98,7 +99,7 @@ void strided(int device) {
               "cudaMemcpy");
         auto const offset = layout.first * static_cast<std::int64_t>(size_of(type));
         cairn::const_tensor_view const view(type, shape, layout.strides, at + offset, gpu(device));
-        auto const block = *staging.try_allocate(view.bytes());
+        auto const block = *staging.try_take(view.bytes());
         cairn::piecewise_copy const c(view, {type, shape, block.bytes().data()}, 64);
         std::vector<cairn::pitched_copy> calls;
         for (std::size_t k = 0; k < c.pieces(); ++k) c.append(k, calls);
@@ -124,9 +125,9 @@ void captures(int device) {
     cuda_memory space(producer);
     auto const copy_all = [&] {
         auto any = any_memory_space::refer(space);
-        cairn::arena staging;
+        cairn::staging_arena staging;
         staging.pin_for(any, gpu(device));
-        auto const block = *staging.try_allocate(1000);
+        auto const block = *staging.try_take(1000);
         expect(block.pinned(), "nothing is pinned during a capture");
         auto q = any.open(gpu(device));
         cairn::const_tensor_view const v(cairn::dtype::u8, {1000}, at, gpu(device));
@@ -184,7 +185,7 @@ void threads_keep_their_device(int device, int other) {
     std::exception_ptr failure;
     auto const work = [&](int expected) {
         try {
-            cairn::arena staging;
+            cairn::staging_arena staging;
             staging.pin_for(any, gpu(device));
             staging.reserve(4096);
             auto q = any_memory_space(any).open(gpu(device));
@@ -215,10 +216,10 @@ void speed(int device) {
 
     cuda_memory space(stream);
     auto any = any_memory_space::refer(space);
-    cairn::arena staging;
+    cairn::staging_arena staging;
     staging.pin_for(any, gpu(device));
     staging.reserve(bytes);
-    auto const block = *staging.try_allocate(bytes);
+    auto const block = *staging.try_take(bytes);
     auto q = any.open(gpu(device));
     cairn::const_tensor_view const v(cairn::dtype::u8, {static_cast<std::int64_t>(bytes)}, at,
                                      gpu(device));

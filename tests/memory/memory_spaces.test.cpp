@@ -168,11 +168,11 @@ BOOST_AUTO_TEST_CASE(a_space_lives_as_long_as_its_queues) {
     memory_space other;
     auto const pins = other.pins();
     {
-        arena staging;
+        staging_arena staging;
         staging.pin_for(any_memory_space::own(std::move(other)), memory_space::device);
-        std::optional<arena_block> block = staging.try_allocate(1);
+        std::optional<arena_lease> block = staging.try_take(1);
         BOOST_TEST(*pins == 1);
-        staging = arena();
+        staging = staging_arena();
         BOOST_TEST(*pins == 1);
         block.reset();
         BOOST_TEST(*pins == 0);

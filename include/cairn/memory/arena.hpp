@@ -2,53 +2,53 @@
 #ifndef CAIRN_MEMORY_ARENA_HPP
 #define CAIRN_MEMORY_ARENA_HPP
 
-#include <cairn/error.hpp>
-#include <cairn/memory/arena_core.hpp>
+#include <cairn/detail/config.hpp>
+#include <cairn/memory/any_memory_space.hpp>
+#include <cairn/memory/arena_options.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 
 namespace cairn {
+namespace detail {
 
-/// A block of an arena; its destructor gives it back, from any thread, in any order. It keeps the
-/// memory mapped even if the arena is destroyed first.
-class arena_block {
+class arena_core;
+
+}  // namespace detail
+
+/// Bytes of an arena, held until the destructor gives them back: from any thread, in any order. It
+/// keeps the memory mapped even if the arena is destroyed first.
+class arena_lease {
 public:
     /// No bytes.
-    arena_block() = default;
-    arena_block(arena_block&& other) noexcept { swap(other); }
-    arena_block& operator=(arena_block&& other) noexcept {
-        arena_block(std::move(other)).swap(*this);
+    arena_lease() = default;
+    arena_lease(arena_lease&& other) noexcept { swap(other); }
+    arena_lease& operator=(arena_lease&& other) noexcept {
+        arena_lease(std::move(other)).swap(*this);
         return *this;
     }
-    ~arena_block() {
-        if (core_) core_->give_back(at_, size_);
-    }
+    ~arena_lease();
 
-    /// As many as were asked for, at a multiple of @ref arena_alignment. The rest of the last 4096
-    /// bytes belongs to the block too, but is out of bounds for AddressSanitizer.
+    /// As many as were asked for, at a multiple of `arena_options::alignment`. What follows them up
+    /// to the next multiple is unused, and out of bounds for AddressSanitizer.
     std::span<std::byte> bytes() const noexcept { return {at_, size_}; }
-    /// Whether devices can copy from and to it at full speed.
+    /// True if devices can copy from and to it at full speed.
     bool pinned() const noexcept { return pinned_; }
-    /// Gives the block up without giving it back: something that cannot be stopped still uses it.
-    /// Its bytes are neither handed out again nor unmapped while the process lives, and go on
-    /// counting against the budget.
-    void abandon() noexcept {
-        if (auto const core = std::move(core_)) core->abandon(at_, size_);
-        *this = {};
-    }
+    /// Gives the bytes up without giving them back: something that cannot be stopped still uses
+    /// them. They are neither handed out again nor unmapped while the process lives, and continue
+    /// to count against the budget.
+    void abandon() noexcept;
 
 private:
-    friend class arena;
-    arena_block(std::shared_ptr<detail::arena_core> core, std::byte* at, std::size_t size,
+    friend class staging_arena;
+    arena_lease(std::shared_ptr<detail::arena_core> core, std::byte* at, std::size_t size,
                 bool pinned) noexcept
         : core_(std::move(core)), at_(at), size_(size), pinned_(pinned) {}
-    void swap(arena_block& other) noexcept {
+    void swap(arena_lease& other) noexcept {
         std::swap(core_, other.core_);
         std::swap(at_, other.at_);
         std::swap(size_, other.size_);
@@ -61,77 +61,70 @@ private:
     bool pinned_ = false;
 };
 
-/// Staging memory of one rank: mapped once, in huge pages, with every page present, pinned where
-/// devices copy from and to it, and bounded.
+/// Staging memory of one rank: mapped once, in huge pages, every page present, pinned if devices
+/// copy from and to it, and bounded.
 ///
-/// It allocates from slabs, best fit. Blocks are few and large where a file's layout is staged, but
-/// 10^5 of them cost no more each. Memory that is free in small parts is whole again when the
-/// blocks between them are given back; a caller that waits for its own blocks therefore always gets
-/// what the budget allows.
+/// It allocates from slabs, best fit. Leases are meant to be few and large, but 10^5 of them cost
+/// no more each. Memory that is free in small parts is whole again when the leases between them are
+/// given back; a caller that waits for its own leases therefore always gets what the budget allows.
 ///
 /// **Threads**: every function may be called from several threads at the same time. Mapping a slab
-/// takes long; blocks can be given back meanwhile.
-/// **Fork**: a child process gets none of the memory. There the arena is only good for destruction;
-/// blocks too, and their bytes are gone.
-class arena {
+/// takes long; leases can be taken and given back meanwhile.
+/// **Fork**: a child process gets none of the memory. There an arena can only be destroyed; leases
+/// too, and their bytes are gone.
+class staging_arena {
 public:
-    explicit arena(const arena_options& o = {}) : core_(std::make_shared<detail::arena_core>(o)) {}
+    using lease = arena_lease;
 
-    /// Slabs, those mapped already too, are pinned for devices of this space from now on. What
-    /// cannot be pinned stays pageable, which is no error: see `arena_stats::pin_failure`. Call it
-    /// before a graph capture begins, and before `reserve`.
-    /// @param space  If it only refers to the caller's, that outlives the arena and its blocks.
-    /// @param d      The device that the memory is for, one of them where there are several.
-    void pin_for(const any_memory_space& space, device_id d) { here().pin_for(space, d); }
+    /// @throws error invalid_argument for an alignment that is not allowed
+    explicit staging_arena(const arena_options& o = {});
+    /// What was moved from can only be destroyed or assigned to.
+    staging_arena(staging_arena&&) = default;
+    staging_arena& operator=(staging_arena&&) = default;
+
+    /// From now on slabs, including those mapped already, are pinned for devices of this space.
+    /// What cannot be pinned stays pageable, which is not an error: see `reserve_result` and
+    /// `arena_stats`. Call it before a graph capture begins, and before `reserve`.
+    /// @param space  If it only refers to the caller's, that outlives the arena and its leases.
+    /// @param d      The device that the memory is for, one of them if there are several.
+    void pin_for(const any_memory_space& space, device_id d);
 
     /// What `reserve(bytes)` would take from the system: to be reported before it is taken.
-    arena_need need(std::uint64_t bytes) const { return here().need(bytes); }
-    /// Maps memory, and pins it, until `bytes` in all are mapped or the budget is used up. Touches
-    /// every page, so that memory is local to the calling thread; later use faults no page in.
-    /// @throws error with the system's code when there is not so much memory
-    void reserve(std::uint64_t bytes) { here().reserve(bytes); }
+    arena_need need(std::uint64_t bytes) const;
+    /// Maps memory, and pins it, until `bytes` in all are mapped or the budget is used up. Every
+    /// page is touched: later use takes no page fault.
+    /// @throws error with the system's code if there is not that much memory
+    reserve_result reserve(std::uint64_t bytes);
 
-    /// A block, uninitialised; nothing when blocks have to be given back first. Maps another slab
-    /// where none has room and the budget allows it.
-    /// @throws error errc::invalid_argument when the block is larger than the budget, so that
-    /// waiting would not help: split it; with the system's code when memory cannot be mapped. The
-    /// arena can be used further.
-    std::optional<arena_block> try_allocate(std::size_t bytes) {
-        auto& core = here();
-        if (bytes > core.budget())
-            throw error(errc::invalid_argument,
-                        {.expected = "a block of at most " + std::to_string(core.budget()) +
-                                     " bytes, the memory budget",
-                         .found = std::to_string(bytes) + " bytes",
-                         .remedy = "stage in smaller pieces, or raise the budget"});
-        if (bytes == 0) return arena_block();
-        auto const p = core.take(bytes);
-        if (!p) return std::nullopt;
-        return arena_block(core_, p->at, bytes, p->pinned);
-    }
+    /// Returns uninitialised bytes. Maps another slab if no slab has room and the budget allows it.
+    /// @throws error invalid_argument if the budget does not allow it; with the system's code if
+    /// memory cannot be mapped. Both name the bytes; the arena remains usable.
+    lease take(std::size_t bytes);
+    /// The same; nothing if leases have to be given back first.
+    /// @throws error invalid_argument if the lease is larger than the budget, so that waiting would
+    /// not help; with the system's code if memory cannot be mapped
+    std::optional<lease> try_take(std::size_t bytes);
 
-    /// Returns slabs to the system of which no block is in use.
-    void release_unused() noexcept { core_->release_unused(); }
+    /// The bytes mapped, in use or not.
+    std::uint64_t bytes_held() const;
+    /// Returns slabs of which nothing is in use to the system.
+    void release_unused() noexcept;
     /// An operation that used the arena has ended: without `arena_options::persist`, returns what
     /// is not in use to the system.
-    void operation_ended() noexcept {
-        if (!core_->persists()) release_unused();
-    }
+    void operation_ended() noexcept;
 
-    arena_stats stats() const { return here().stats(); }
+    arena_stats stats() const;
 
 private:
-    detail::arena_core& here() const {
-        if (!core_->in_this_process())
-            throw error(errc::invalid_argument, {.expected = "an arena of this process",
-                                                 .found = "one that was made before fork()",
-                                                 .remedy = "make another in the child process"});
-        return *core_;
-    }
+    detail::arena_core& here() const;
 
     std::shared_ptr<detail::arena_core> core_;
 };
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/memory/impl/arena.ipp>
+#endif
 
 #endif

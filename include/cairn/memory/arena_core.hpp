@@ -5,6 +5,7 @@
 #include <cairn/error.hpp>
 #include <cairn/memory/any_memory_space.hpp>
 #include <cairn/memory/arena_options.hpp>
+#include <cairn/memory/parallel.hpp>
 #include <cairn/memory/pinned_slab.hpp>
 #include <cairn/memory/poison.hpp>
 #include <cairn/memory/range_allocator.hpp>
@@ -19,6 +20,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,7 +30,12 @@ namespace cairn::detail {
 class arena_core {
 public:
     explicit arena_core(const arena_options& o)
-        : options_(o), limit_(o.budget / arena_alignment * arena_alignment), process_(::getpid()) {}
+        : options_(o), limit_(o.budget / page * page), process_(::getpid()) {
+        if (o.alignment < 64 || o.alignment > page || (o.alignment & (o.alignment - 1)) != 0)
+            throw error(errc::invalid_argument,
+                        {.expected = "an alignment that is a power of two from 64 to 4096",
+                         .found = std::to_string(o.alignment)});
+    }
     arena_core(arena_core&&) = delete;
     ~arena_core() {
         for (auto& [begin, s] : slabs_) {
@@ -64,9 +71,15 @@ public:
         auto const more = missing(bytes);
         return {more, spaces_.empty() ? 0 : more};
     }
-    void reserve(std::uint64_t bytes) {
+    reserve_result reserve(std::uint64_t bytes) {
         std::lock_guard const growth(growth_);
-        if (auto const more = missing(bytes); more != 0) add_slab(more);
+        auto const more = missing(bytes);
+        if (more == 0) return {};
+        return add_slab(more);
+    }
+    std::uint64_t bytes_held() const {
+        std::lock_guard const state(state_);
+        return stats_.bytes_mapped;
     }
     struct place {
         std::byte* at;
@@ -113,13 +126,22 @@ private:
     };
     using slab_map = std::map<std::uintptr_t, held_slab>;
 
+    static constexpr std::size_t page = 4096;
+    static constexpr std::uint64_t least_shared = std::uint64_t{32} << 20;
+
     static std::uint64_t up(std::uint64_t bytes, std::uint64_t unit) noexcept {
         return bytes > std::numeric_limits<std::uint64_t>::max() - unit
                    ? bytes / unit * unit
                    : (bytes + unit - 1) / unit * unit;
     }
-    static std::size_t rounded(std::size_t bytes) noexcept {
-        return static_cast<std::size_t>(up(bytes, arena_alignment));
+    std::size_t rounded(std::size_t bytes) const noexcept {
+        return static_cast<std::size_t>(up(bytes, options_.alignment));
+    }
+    /// To start threads takes longer than to touch a small slab.
+    unsigned threads_for(std::uint64_t bytes) const noexcept {
+        if (bytes < least_shared) return 1;
+        auto const told = options_.prefault_threads;
+        return told != 0 ? told : std::min(usable_cpus(), 4u);
     }
 
     // With `state_` locked.
@@ -152,7 +174,7 @@ private:
     /// Whole huge pages where the budget allows it. @pre `least <= room()`
     std::uint64_t slab_size(std::uint64_t least) const noexcept {
         auto const huge = up(least, huge_page);
-        return huge <= room() ? huge : up(least, arena_alignment);
+        return huge <= room() ? huge : up(least, page);
     }
     /// What `reserve(bytes)` would map.
     std::uint64_t missing(std::uint64_t bytes) const noexcept {
@@ -162,12 +184,12 @@ private:
     /// Maps a slab that `bytes` fit into; false when the budget has no room for it now.
     bool make_room(std::size_t bytes) {
         if (bytes > room() && !release_free_slabs(bytes)) return false;
-        auto const usual = std::min(room(), up(options_.slab_bytes, arena_alignment));
+        auto const usual = std::min(room(), up(options_.slab_bytes, page));
         add_slab(std::max(slab_size(bytes), usual));
         return true;
     }
-    void add_slab(std::uint64_t bytes) {
-        held_slab made{pinned_slab(static_cast<std::size_t>(bytes))};
+    reserve_result add_slab(std::uint64_t bytes) {
+        held_slab made{pinned_slab(static_cast<std::size_t>(bytes), threads_for(bytes))};
         std::string failure;
         for (auto const& s : spaces_) {
             auto why = made.slab.pin(s, options_.pinned_limit);
@@ -188,7 +210,9 @@ private:
         stats_.peak_mapped = std::max(stats_.peak_mapped, stats_.bytes_mapped);
         stats_.page_faults += added->second.slab.faults();
         ++stats_.slabs;
+        reserve_result taken{memory.size(), added->second.slab.pinned_bytes(), failure};
         count(added->second, std::move(failure));
+        return taken;
     }
     /// Returns free slabs to the system: all of them for 0, otherwise until `bytes` can be mapped,
     /// or none and false if that cannot be reached.

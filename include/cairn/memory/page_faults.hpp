@@ -2,6 +2,8 @@
 #ifndef CAIRN_MEMORY_PAGE_FAULTS_HPP
 #define CAIRN_MEMORY_PAGE_FAULTS_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <sys/resource.h>
 
 #include <cstdint>

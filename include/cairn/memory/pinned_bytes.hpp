@@ -2,6 +2,8 @@
 #ifndef CAIRN_MEMORY_PINNED_BYTES_HPP
 #define CAIRN_MEMORY_PINNED_BYTES_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <atomic>
 #include <cstdint>
 

@@ -25,7 +25,7 @@ struct pinning {
 /// A slab and the memory spaces that have pinned it. It is unpinned before it is unmapped.
 class pinned_slab {
 public:
-    explicit pinned_slab(std::size_t bytes) : slab_(bytes) {}
+    pinned_slab(std::size_t bytes, unsigned threads) : slab_(bytes, threads) {}
     pinned_slab(pinned_slab&&) noexcept = default;
     ~pinned_slab() {
         if (memory().data() == nullptr) return;

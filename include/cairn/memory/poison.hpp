@@ -2,6 +2,8 @@
 #ifndef CAIRN_MEMORY_POISON_HPP
 #define CAIRN_MEMORY_POISON_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <cstddef>
 
 // AddressSanitizer's, where the program is linked with it. Weak, so that no macro decides: files

@@ -2,6 +2,8 @@
 #ifndef CAIRN_MEMORY_RANGE_ALLOCATOR_HPP
 #define CAIRN_MEMORY_RANGE_ALLOCATOR_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <iterator>

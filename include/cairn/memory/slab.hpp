@@ -4,15 +4,19 @@
 
 #include <cairn/error.hpp>
 #include <cairn/memory/page_faults.hpp>
+#include <cairn/memory/parallel.hpp>
 
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace cairn::detail {
@@ -25,9 +29,10 @@ inline constexpr std::size_t huge_page = std::size_t{2} << 20;
 /// pinned for. Core dumps leave it out.
 class slab {
 public:
-    /// @param bytes  A multiple of the page size.
-    /// @throws error with the system's code when there is not so much memory
-    explicit slab(std::size_t bytes) : bytes_(bytes) {
+    /// @param bytes    A multiple of the page size.
+    /// @param threads  That touch the pages.
+    /// @throws error with the system's code if there is not that much memory
+    slab(std::size_t bytes, unsigned threads) : bytes_(bytes) {
         if (bytes > static_cast<std::size_t>(-1) / 2) refuse(ENOMEM);
         auto const before = page_faults_of_thread();
         // More, and the ends given back: huge pages are aligned.
@@ -44,12 +49,12 @@ public:
         (void)::madvise(memory_, bytes, MADV_HUGEPAGE);  // a wish
         (void)::madvise(memory_, bytes, MADV_DONTDUMP);
         auto failed = ::madvise(memory_, bytes, MADV_DONTFORK) == 0 ? 0 : errno;
-        if (failed == 0) failed = populate();
+        if (failed == 0) failed = populate(threads);
         if (failed != 0) {
             ::munmap(memory_, bytes);
             refuse(failed);
         }
-        faults_ = page_faults_of_thread() - before;
+        faults_ += page_faults_of_thread() - before;
     }
     slab(slab&& other) noexcept
         : memory_(std::exchange(other.memory_, nullptr)), bytes_(other.bytes_),
@@ -68,20 +73,41 @@ public:
     void leak() noexcept { memory_ = nullptr; }
 
 private:
-    /// @return 0, or an errno
-    int populate() noexcept {
+    /// Threads take parts in turn. @return 0, or an errno
+    int populate(unsigned threads) noexcept {
+        constexpr std::size_t part = 8 * huge_page;
+        auto const parts = (bytes_ + part - 1) / part;
+        std::atomic<std::size_t> next{0};
+        std::atomic<int> failed{0};
+        std::atomic<std::uint64_t> faults{0};
+        auto const caller = std::this_thread::get_id();
+        in_parallel(static_cast<unsigned>(std::min<std::size_t>(threads, parts)), [&]() noexcept {
+            auto const before = page_faults_of_thread();
+            for (auto k = next++; k < parts && failed == 0; k = next++)
+                if (int const e = populate(k * part, std::min(part, bytes_ - k * part)); e != 0)
+                    failed = e;
+            if (std::this_thread::get_id() != caller) faults += page_faults_of_thread() - before;
+        });
+        faults_ += faults;
+        return failed;
+    }
+    int populate(std::size_t begin, std::size_t bytes) noexcept {
         constexpr int populate_write = 23;  // MADV_POPULATE_WRITE, of Linux 5.14
-        if (::madvise(memory_, bytes_, populate_write) == 0) return 0;
+        if (::madvise(memory_ + begin, bytes, populate_write) == 0) return 0;
         if (errno != EINVAL) return errno;
         auto const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-        for (std::size_t at = 0; at < bytes_; at += page)
+        for (auto at = begin; at < begin + bytes; at += page)
             *static_cast<volatile std::byte*>(memory_ + at) = std::byte{0};
         return 0;
     }
     [[noreturn]] void refuse(int code) const {
         error_code const ec(code, boost::system::system_category());
+        auto const free = static_cast<std::uint64_t>(::sysconf(_SC_AVPHYS_PAGES)) *
+                          static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
         throw error(ec, {.expected = std::to_string(bytes_) + " bytes of staging memory",
-                         .remedy = "stage with a smaller memory budget"});
+                         .found = std::to_string(free) + " bytes free on this host",
+                         .remedy = "set a smaller memory budget, or raise the limits of the "
+                                   "process (ulimit -v, its cgroup)"});
     }
 
     std::byte* memory_ = nullptr;

@@ -2,6 +2,8 @@
 #ifndef CAIRN_MEMORY_STREAM_COPY_HPP
 #define CAIRN_MEMORY_STREAM_COPY_HPP
 
+#include <cairn/detail/cxx20.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -10,15 +12,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace cairn {
-
-/// What a copy leaves in the CPU's caches.
-enum class store_hint : std::uint8_t {
-    streaming,  ///< Nothing: the bytes are next used after much else has been copied.
-    cached,     ///< The bytes, e.g. for a checksum that follows at once.
-};
-
-namespace detail {
+namespace cairn::detail {
 
 /// Shorter copies stay in the caches anyway.
 inline constexpr std::size_t least_streamed = 32 * 1024;
@@ -73,7 +67,6 @@ inline void finish_streaming() noexcept {
 #endif
 }
 
-}  // namespace detail
-}  // namespace cairn
+}  // namespace cairn::detail
 
 #endif
