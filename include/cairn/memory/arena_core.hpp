@@ -149,7 +149,7 @@ private:
     held_slab& slab_of(const std::byte* at) noexcept {
         return std::prev(slabs_.upper_bound(reinterpret_cast<std::uintptr_t>(at)))->second;
     }
-    /// What pinning has come to.
+    /// Counts what is pinned.
     void count(held_slab& s, std::string failure) noexcept {
         s.pinned = !spaces_.empty() && s.slab.pinned_for() == spaces_.size();
         stats_.bytes_pinned += s.slab.pinned_bytes() - s.pinned_bytes;

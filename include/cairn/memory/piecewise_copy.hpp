@@ -18,11 +18,11 @@ enum class store_hint : std::uint8_t {
     cached,     ///< The bytes, e.g. for a checksum that follows at once.
 };
 
-/// The copy of one strided array to another, cut into pieces of about equal size that can be made
+/// The copy of one strided array to another, cut into pieces of about equal size that can be copied
 /// in any order and at the same time: by the threads of a pool, or by a device's queue.
 ///
-/// It holds addresses, not elements: both memories outlive the copies, wherever they are. Strides
-/// are free as for @ref copy_elements.
+/// It holds addresses, not elements: both memories outlive the copies. Strides may be any that
+/// @ref copy_elements supports.
 class piecewise_copy {
 public:
     /// @param piece_bytes  The size of the largest piece, unless one element is larger. All others

@@ -23,10 +23,9 @@ namespace cairn::detail {
 
 inline constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-/// Anonymous memory of its own mapping, ready for use: in huge pages where the system has them,
-/// every page present and, where memory is not uniform, on the node of the thread that made it. A
-/// child process does not get it, so that no copy on write separates it from a device that it is
-/// pinned for. Core dumps leave it out.
+/// A mapping of anonymous memory, ready for use: in huge pages if the system has them, every page
+/// present, on the NUMA nodes of the threads that touched them. A child process does not get it, so
+/// that no copy on write separates it from a device that it is pinned for. Core dumps leave it out.
 class slab {
 public:
     /// @param bytes    A multiple of the page size.
@@ -35,7 +34,7 @@ public:
     slab(std::size_t bytes, unsigned threads) : bytes_(bytes) {
         if (bytes > static_cast<std::size_t>(-1) / 2) refuse(ENOMEM);
         auto const before = page_faults_of_thread();
-        // More, and the ends given back: huge pages are aligned.
+        // Huge pages are aligned: map more, and unmap both ends.
         auto const room = bytes >= huge_page ? bytes + huge_page : bytes;
         auto* const all =
             ::mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -46,7 +45,7 @@ public:
         if (skip != 0) ::munmap(begin, skip);
         if (room != bytes + skip) ::munmap(memory_ + bytes, room - bytes - skip);
 
-        (void)::madvise(memory_, bytes, MADV_HUGEPAGE);  // a wish
+        (void)::madvise(memory_, bytes, MADV_HUGEPAGE);  // may fail
         (void)::madvise(memory_, bytes, MADV_DONTDUMP);
         auto failed = ::madvise(memory_, bytes, MADV_DONTFORK) == 0 ? 0 : errno;
         if (failed == 0) failed = populate(threads);
@@ -67,9 +66,9 @@ public:
     std::span<std::byte> memory() const noexcept {
         return {memory_, memory_ == nullptr ? 0 : bytes_};
     }
-    /// Of its making.
+    /// The page faults that making it took.
     std::uint64_t faults() const noexcept { return faults_; }
-    /// It stays mapped until the process ends; or it is not this process's at all.
+    /// Leaves it mapped until the process ends, or to the process that it belongs to.
     void leak() noexcept { memory_ = nullptr; }
 
 private:

@@ -33,7 +33,7 @@ inline void stream_line(std::byte* to, const std::byte* from) noexcept {
 
 /// `memcpy` that leaves the target out of the caches, so that no cache line of it is read before it
 /// is written. The C library does this by itself for calls larger than most of the cache, but never
-/// for the pieces that staging cuts. Four pages at a time, which the memory's banks like: on the
+/// for the pieces that staging cuts. Four pages at a time, which suits the banks of memory: on the
 /// development machine 1.1 to 1.2 times as fast as one memcpy of everything, which is 1.3 times as
 /// fast as memcpy of the pieces (benchmarks/arena).
 /// Follow the last one with @ref finish_streaming before the bytes are shown to another thread.
@@ -47,7 +47,7 @@ inline void copy_streaming(std::byte* to, const std::byte* from, std::size_t n) 
         for (; at + pages * page < n; at += pages * page)
             for (std::size_t l = 0; l < page; l += line)
                 for (auto i = at + l; i < at + pages * page; i += page) {
-                    // Behind the end, too: what is not there is not fetched.
+                    // Past the end too: a prefetch of an unmapped address does nothing.
                     auto const ahead = reinterpret_cast<std::uintptr_t>(from) + i + pages * page;
                     _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T0);
                     stream_line(to + i, from + i);
