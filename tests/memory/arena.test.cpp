@@ -52,6 +52,11 @@ bool is_mapped(const std::byte* at, std::size_t bytes) {
     return ::mincore(const_cast<std::byte*>(at), bytes, pages.data()) == 0;
 }
 
+/// Not instrumented: ThreadSanitizer's own pages would be counted with ours.
+__attribute__((no_sanitize("thread"))) void touch_pages(std::byte* at, std::size_t bytes) {
+    for (auto* const end = at + bytes; at < end; at += 4096) *at = std::byte{1};
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(leases_are_aligned_and_apart) {
@@ -122,7 +127,7 @@ BOOST_AUTO_TEST_CASE(several_threads_touch_the_pages) {
         BOOST_TEST(a.stats().page_faults >= 36u);
         auto const all = a.take(72 * mib);
         auto const before = page_faults_of_thread();
-        for (std::size_t at = 0; at < 72 * mib; at += 4096) all.bytes()[at] = std::byte{1};
+        touch_pages(all.bytes().data(), all.bytes().size());
         BOOST_TEST(page_faults_of_thread() - before < 15u);
     }
 }
