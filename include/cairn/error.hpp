@@ -73,6 +73,8 @@ enum class errc {
     /// Ranks hold different content as replicas of one tensor. Remedy: find the cause, or save it
     /// `per_rank`.
     replicas_differ,
+    /// A device (a GPU) or its driver failed; its own words are in the text.
+    device_failed,
 };
 
 /// The category of @ref errc. Its name is "cairn".

@@ -56,7 +56,8 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 /// completes when the checkpoint exists; DCP's `async_save`.
 ///
 /// @param state, id, options  As for @ref save.
-/// @param parts  As for @ref save, and an executor, see *Threads*. Rvalues are moved in and live as
+/// @param parts  As for @ref save, and a `staging_arena`, see *Memory*, and an executor, see
+///               *Threads*. Rvalues are moved in and live as
 ///               long as the save. Lvalues are borrowed: the handle's destructor waits for the end
 ///               of the save; but of a communicator, of stores that can be copied, and of the
 ///               executor, the save keeps a duplicate.
@@ -71,7 +72,9 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 /// then tensors may change, and the state may be destroyed. All ranks have agreed on a plan, so
 /// that most errors arrive here. An error means that there is no `pending_save`.
 ///
-/// **Memory**: a copy of what this rank writes, freed when it is written.
+/// **Memory**: a copy of what this rank writes, given back when it is written: to the system or, if
+/// one is among the parts, to an arena, which keeps it for the next save. That one then takes no
+/// page faults. Saves may share an arena; its budget is a limit for all of them together.
 ///
 /// **Cancellation**: any kind, through the token's slot, until staged: completes at once with
 /// @ref errc::cancelled, unless parts are borrowed; the others learn it at their next exchange.
@@ -85,7 +88,8 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 ///
 /// **Failure**: as @ref save, here or from the `pending_save`.
 template <class State, class... PartsAndToken>
-    requires Savable<State> && detail::parts_then_token<detail::save_part_check, PartsAndToken...>
+    requires Savable<State> &&
+             detail::parts_then_token<detail::background_save_part_check, PartsAndToken...>
 auto async_save(State& state, checkpoint_id id, save_options options, PartsAndToken&&... rest) {
     static_assert(
         detail::all_in_background<PartsAndToken...>,
@@ -108,7 +112,8 @@ auto async_save(State& state, checkpoint_id id, save_options options, PartsAndTo
         std::forward<PartsAndToken>(rest)...);
 }
 template <class State, class... PartsAndToken>
-    requires Savable<State> && detail::parts_then_token<detail::save_part_check, PartsAndToken...>
+    requires Savable<State> &&
+             detail::parts_then_token<detail::background_save_part_check, PartsAndToken...>
 auto async_save(State& state, checkpoint_id id, PartsAndToken&&... rest) {
     return async_save(state, std::move(id), save_options{}, std::forward<PartsAndToken>(rest)...);
 }

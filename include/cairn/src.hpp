@@ -24,6 +24,11 @@
 #include <cairn/load/impl/background_load.ipp>
 #include <cairn/load/impl/load_op.ipp>
 #include <cairn/load/impl/run_load.ipp>
+#include <cairn/memory/impl/arena.ipp>
+#include <cairn/memory/impl/copy_to_host.ipp>
+#include <cairn/memory/impl/memory_spaces.ipp>
+#include <cairn/memory/impl/parallel.ipp>
+#include <cairn/memory/impl/piecewise_copy.ipp>
 #include <cairn/metadata/impl/big_int.ipp>
 #include <cairn/metadata/impl/check.ipp>
 #include <cairn/metadata/impl/codec.ipp>

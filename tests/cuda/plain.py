@@ -10,8 +10,7 @@ root, nvcc = pathlib.Path(sys.argv[1]), sys.argv[2]
 sys.path.insert(0, str(root / "tests"))
 import layering
 
-headers = sorted(h for h in layering.house(root / "include").headers
-                 if layering.place(h) in layering.PLAIN)
+headers = sorted(h for h in layering.house(root / "include").headers if layering.is_plain(h))
 with tempfile.TemporaryDirectory() as tmp:
     unit = pathlib.Path(tmp) / "every.cu"
     unit.write_text("".join(f"#include <cairn/{h}>\n" for h in headers) +

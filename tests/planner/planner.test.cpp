@@ -172,6 +172,21 @@ BOOST_AUTO_TEST_CASE(load_reports_what_differs) {
                           code_is(errc::invalid_state));
 }
 
+BOOST_AUTO_TEST_CASE(memory_that_the_cpu_cannot_read_is_refused) {
+    for (auto const kind : {cairn::memory_kind::cuda, cairn::own_memory_kind(1)}) {
+        cairn::memory_store store;
+        std::vector<float> w(4);
+        cairn::state_dict state{
+            {"w", cairn::tensor_view(cairn::dtype::f32, {4}, w.data(), cairn::device_id{kind, 2})}};
+        BOOST_CHECK_EXCEPTION(
+            cairn::save(state, "c", store), cairn::error, [&](const cairn::error& e) {
+                return code_is(errc::invalid_state)(e) &&
+                       e.context().found.find(to_string(cairn::device_id{kind, 2})) !=
+                           std::string::npos;
+            });
+    }
+}
+
 BOOST_AUTO_TEST_CASE(per_rank_values_come_back_by_rank) {
     cairn::memory_store store;
     auto const run = [&](int n, bool save, const cairn::load_options& o) {

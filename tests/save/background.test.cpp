@@ -6,6 +6,7 @@
 #include "support/whole.hpp"
 
 #include <cairn/load.hpp>
+#include <cairn/memory/arena.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
@@ -26,6 +27,7 @@
 #include <memory>
 #include <numeric>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -217,5 +219,56 @@ BOOST_AUTO_TEST_CASE(one_thread_serves_many_ranks) {
 }
 
 /// An executor whose context ends early: an error, no crash, and the other ranks do not wait.
+
+/// The second save copies to the memory of the first, whose pages are present.
+BOOST_AUTO_TEST_CASE(an_arena_keeps_the_memory_of_copies) {
+    std::vector<float> w(1 << 18, 1.0f), tail(1000, 2.0f);
+    cairn::state_dict sd{{"w", w}, {"tail", tail}};
+    cairn::memory_store store;
+    cairn::staging_arena arena;
+    auto const save = [&](const char* id) {
+        (void)cairn::async_save(sd, id, store, arena, asio::use_future).get().wait();
+        return arena.stats();
+    };
+    auto const first = save("a");
+    BOOST_TEST(first.bytes_mapped >= sizeof(float) << 18);
+    BOOST_TEST(first.bytes_in_use == 0u);
+    w.assign(w.size(), 3.0f);
+    auto const second = save("b");
+    BOOST_TEST(second.bytes_mapped == first.bytes_mapped);
+    BOOST_TEST(second.page_faults == first.page_faults);
+    BOOST_TEST(second.peak_in_use == first.peak_in_use);
+    auto const a = support::load_whole(store, "a"), b = support::load_whole(store, "b");
+    BOOST_TEST((a.tensors.at("tail").bytes == b.tensors.at("tail").bytes));
+    w.assign(w.size(), 0.0f);
+    (void)cairn::load(sd, "b", store);
+    BOOST_TEST(w.back() == 3.0f);
+}
+
+/// A copy that does not fit is an error on all ranks that names the bytes; nothing is written.
+BOOST_AUTO_TEST_CASE(an_arena_that_is_too_small_is_an_error) {
+    cairn::memory_store base;
+    ranks_of_three now(2);
+    cairn::staging_arena small({.budget = 2 << 20, .slab_bytes = 1 << 20});
+    std::vector<float> large(1 << 20);
+    now.dicts[1]["large"] = large;
+    std::vector<std::future<cairn::pending_save>> staged;
+    for (std::size_t r = 0; r < 3; ++r)
+        staged.push_back(
+            cairn::async_save(now.dicts[r], "c", now.members[r], base, small, asio::use_future));
+    int refused = 0;
+    for (auto& f : staged) {
+        try {
+            auto p = f.get();
+            (void)p.wait();
+        } catch (const cairn::error& e) {
+            ++refused;
+            BOOST_TEST(std::string(e.what()).find("rank 1") != std::string::npos);
+            BOOST_TEST(std::string(e.what()).find("4194304") != std::string::npos, e.what());
+        }
+    }
+    BOOST_TEST(refused == 3);
+    BOOST_TEST(base.at("c").list().empty());
+}
 
 BOOST_AUTO_TEST_SUITE_END()

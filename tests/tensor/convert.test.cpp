@@ -177,6 +177,21 @@ BOOST_AUTO_TEST_CASE(complex_to_real_is_refused) {
         }
 }
 
+BOOST_AUTO_TEST_CASE(memory_of_a_device_is_not_followed) {
+    float from = 1;
+    double to = 0;
+    for (auto const kind : {memory_kind::cuda, own_memory_kind(0)}) {
+        const auto attempt = [&] {
+            convert_elements({dtype::f32, index_vector{}, &from, device_id{kind, 0}},
+                             {dtype::f64, index_vector{}, &to});
+        };
+        BOOST_CHECK_EXCEPTION(attempt(), error, [](const error& e) {
+            return e.code() == make_error_code(errc::invalid_argument);
+        });
+    }
+    BOOST_TEST(to == 0);
+}
+
 BOOST_AUTO_TEST_CASE(small_integers_survive_every_real_dtype) {
     const std::vector<std::uint8_t> values{1, 2, 4, 8, 1, 2};  // e8m0 has powers of two only
     const index_vector extents{2, 3};

@@ -2,6 +2,7 @@
 #include <cairn/tensor/layout.hpp>
 
 #include "oracle.hpp"
+#include "support/random_strides.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -32,30 +33,13 @@ const_tensor_view view_of(dtype t, index_vector extents, index_vector strides) {
 
 /// Memory in which a view of these extents lies somewhere, with strides of a random layout.
 struct scattered {
-    scattered(std::mt19937& random, dtype t, const index_vector& extents, bool may_repeat)
-        : strides(extents.size(), 0) {
-        std::vector<std::size_t> order(extents.size());
-        std::iota(order.begin(), order.end(), std::size_t{0});
-        if (oracle::pick(random, 0, 1) != 0) std::shuffle(order.begin(), order.end(), random);
-        const bool gaps = oracle::pick(random, 0, 1) != 0;
-        const bool flips = oracle::pick(random, 0, 1) != 0;
-        std::int64_t next = gaps ? oracle::pick(random, 1, 3) : 1;
-        std::int64_t first = 0;
-        for (std::size_t k = order.size(); k-- > 0;) {
-            const std::size_t d = order[k];
-            if (may_repeat && oracle::pick(random, 0, 7) == 0) continue;  // stride 0
-            strides[d] = next;
-            next *= std::max<std::int64_t>(extents[d], 1) + (gaps ? oracle::pick(random, 0, 2) : 0);
-            if (flips && oracle::pick(random, 0, 1) != 0) {
-                first += strides[d] * (extents[d] - 1);
-                strides[d] = -strides[d];
-            }
-        }
-        if (extents.product() == 0) first = 0;
+    scattered(std::mt19937& random, dtype t, const index_vector& extents, bool may_repeat) {
+        oracle::random_strides const random_layout(random, extents, may_repeat);
+        strides = random_layout.strides;
         const std::size_t skew = static_cast<std::size_t>(oracle::pick(random, 0, 3));
-        memory.resize(static_cast<std::size_t>(next) * size_of(t) + skew);
+        memory.resize(static_cast<std::size_t>(random_layout.elements) * size_of(t) + skew);
         for (auto& b : memory) b = static_cast<std::byte>(random());
-        at = memory.data() + skew + static_cast<std::size_t>(first) * size_of(t);
+        at = memory.data() + skew + static_cast<std::size_t>(random_layout.first) * size_of(t);
     }
 
     index_vector strides;
@@ -174,6 +158,11 @@ BOOST_AUTO_TEST_CASE(copies_refuse_what_they_cannot_do) {
     BOOST_CHECK_EXCEPTION(
         copy({dtype::f32, index_vector{2, 2}, a.data(), device_id{memory_kind::cuda, 0}}, to)(),
         error, is(errc::invalid_argument));
+    device_id const own{own_memory_kind(3), 1};
+    BOOST_CHECK_EXCEPTION(copy({dtype::f32, index_vector{2, 2}, a.data(), own}, to)(), error,
+                          is(errc::invalid_argument));
+    BOOST_CHECK_EXCEPTION(copy(good, {dtype::f32, index_vector{2, 2}, b.data(), own})(), error,
+                          is(errc::invalid_argument));
     BOOST_CHECK_EXCEPTION(
         copy(good, {dtype::f32, index_vector{2, 2}, index_vector{0, 1}, b.data()})(), error,
         found("shape [2, 2] with strides [0, 1]"));
@@ -200,6 +189,15 @@ BOOST_AUTO_TEST_CASE(subview_shows_the_elements_of_its_box) {
     BOOST_CHECK_EXCEPTION(subview(v, box({0, 0, 0}, {1, -1, 1})), error, bad);
     BOOST_CHECK_EXCEPTION(subview(v, box(index_vector{0, 0}, index_vector{1, 1})), error, bad);
     BOOST_CHECK_EXCEPTION(subview(v, box({INT64_MAX, 0, 0}, {INT64_MAX, 1, 1})), error, bad);
+}
+
+BOOST_AUTO_TEST_CASE(devices_have_names) {
+    BOOST_TEST(to_string(device_id{}) == "host");
+    BOOST_TEST(to_string(device_id{memory_kind::pinned, 0}) == "pinned");
+    BOOST_TEST(to_string(device_id{memory_kind::cuda, 2}) == "cuda:2");
+    BOOST_TEST(to_string(device_id{own_memory_kind(3), 1}) == "kind 131:1");
+    BOOST_TEST((is_host(memory_kind::host) && is_host(memory_kind::pinned)));
+    BOOST_TEST((!is_host(memory_kind::cuda) && !is_host(own_memory_kind(0))));
 }
 
 BOOST_AUTO_TEST_CASE(empty_subview_of_nothing) {

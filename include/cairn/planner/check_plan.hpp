@@ -47,8 +47,9 @@ inline void check_item_data(const write_item& item, const item_data& data) {
         refuse(expected, "strides " + to_string(view->strides));
     if (view->empty()) return;
     if (view->data == nullptr) refuse(expected, "a null pointer");
-    if (view->device.kind == memory_kind::cuda)
-        refuse(expected + " in memory that the host can read", "device memory");
+    if (!is_host(view->device.kind))
+        refuse(expected + " in memory that the host can read",
+               "memory of " + to_string(view->device));
 }
 
 }  // namespace detail

@@ -54,8 +54,8 @@ inline void check_leaf(const flat_leaf& leaf, const tensor_leaf& t) {
             throw bad(std::string(name_of(t.type)) + " in every shard",
                       std::string(name_of(v.type)));
         if (v.data == nullptr && !v.empty()) throw bad("memory", "a null pointer");
-        if (v.device.kind == memory_kind::cuda)
-            throw bad("memory that the host can read", "device memory without a stager");
+        if (!is_host(v.device.kind))
+            throw bad("memory that the host can read", "memory of " + to_string(v.device));
     }
 }
 

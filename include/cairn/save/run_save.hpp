@@ -47,6 +47,7 @@ public:
                 pointer_to<erased_save_planner>(planner_),
                 pointer_to<erased_storage_writer>(writer_),
                 store_in(parts_),
+                nullptr,
                 {}};
     }
     tuple& parts() noexcept { return parts_; }

@@ -10,7 +10,11 @@
 #include <memory>
 #include <optional>
 
-namespace cairn::detail {
+namespace cairn {
+
+class staging_arena;
+
+namespace detail {
 
 /// The parts of a save whose types only the verb knew. Null: the default.
 struct save_parts {
@@ -19,9 +23,11 @@ struct save_parts {
     erased_save_planner* planner = nullptr;
     erased_storage_writer* writer = nullptr;
     std::optional<erased_store> store{};  ///< For the default writer.
+    staging_arena* arena = nullptr;       ///< Null: memory for this save only.
     std::shared_ptr<void> owner{};        ///< Of parts that are not borrowed from the caller.
 };
 
-}  // namespace cairn::detail
+}  // namespace detail
+}  // namespace cairn
 
 #endif

@@ -3,11 +3,9 @@
 #define CAIRN_SAVE_SNAPSHOT_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/memory/arena.hpp>
 #include <cairn/planner/plan.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <span>
 
 namespace cairn::detail {
@@ -18,18 +16,13 @@ public:
     /// Copies all tensors, and makes `data` refer to the copies. Memory that several items share,
     /// such as tied weights, is copied once. Dense tensors keep their strides, all others become
     /// row-major.
-    /// @throws error not_enough_memory; `data` is then unchanged
-    CAIRN_DECL void take(std::span<item_data> data);
-    std::uint64_t bytes() const noexcept { return bytes_; }
-    /// Frees the memory; nothing may refer to it any more.
-    void release() noexcept {
-        memory_.reset();
-        bytes_ = 0;
-    }
+    /// @throws error naming the bytes if the arena does not have them; `data` is then unchanged
+    CAIRN_DECL void take(std::span<item_data> data, staging_arena& from);
+    /// Gives the memory back; nothing may refer to it any more.
+    void release() noexcept { memory_ = {}; }
 
 private:
-    std::unique_ptr<std::byte[]> memory_{};
-    std::uint64_t bytes_ = 0;
+    arena_lease memory_{};
 };
 
 }  // namespace cairn::detail

@@ -5,6 +5,7 @@
 #include <cairn/comm/deadline.hpp>
 #include <cairn/detail/lane.hpp>
 #include <cairn/detail/token_last.hpp>
+#include <cairn/memory/arena.hpp>
 #include <cairn/save/background_save.hpp>
 #include <cairn/save/pending_save.hpp>
 #include <cairn/save/run_save.hpp>
@@ -12,15 +13,38 @@
 #include <exception>
 #include <memory>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace cairn::detail {
+
+struct arena_part {
+    template <class T>
+    static constexpr bool is = std::is_same_v<T, staging_arena>;
+};
+struct background_save_part_check {
+    template <class T>
+    static constexpr bool is = SavePart<T> || arena_part::is<std::remove_cvref_t<T>>;
+};
+
+/// Whether the handle of a save has to wait for its end. An arena is used until it is staged.
+template <class... Parts>
+inline constexpr bool borrows =
+    (false || ... || (is_borrowed<Parts>() && !arena_part::is<std::remove_cvref_t<Parts>>));
 
 /// The parts of a save in the background, and its lane: what is borrowed is only referred to.
 template <class... Parts>
 struct background_save_parts {
     explicit background_save_parts(std::tuple<Parts...> p) : given(std::move(p)) {}
     background_save_parts(background_save_parts&&) = delete;
+
+    staging_arena* arena() {
+        constexpr auto i = index_of<arena_part, Parts...>();
+        if constexpr (i < sizeof...(Parts))
+            return &std::get<i>(given.parts());
+        else
+            return nullptr;
+    }
 
     given_save_parts<Parts...> given;
     lane_of<communicator_part, communicator_ref, Parts...> lane{};
@@ -32,7 +56,7 @@ void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint
                 save_options options, std::tuple<Parts...> parts, Handler handler) {
     auto const timeout = options.exchange_timeout;
     auto const save = std::make_shared<background_save>(
-        executor_in(parts), id, std::move(options), (false || ... || is_borrowed<Parts>()),
+        executor_in(parts), id, std::move(options), borrows<Parts...>,
         background_save::staged_handler(std::move(handler)));
     save->heed_slot();
     try {
@@ -44,6 +68,7 @@ void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint
                                          auto erased = held->given.erased();
                                          if (held->lane.erased() != nullptr)
                                              erased.ranks = held->lane.erased();
+                                         erased.arena = held->arena();
                                          erased.owner = held;
                                          save->start(flat, std::move(erased));
                                      });

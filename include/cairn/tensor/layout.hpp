@@ -60,7 +60,7 @@ basic_tensor_view<Byte> subview(const basic_tensor_view<Byte>& v, const box& par
 /// Copies elements, bit for bit, between arrays of the same dtype and shape. Any strides on both
 /// sides (0 and negative too, except that a target cannot have stride 0) and any alignment.
 /// @pre The two memories do not overlap, nor do the target's elements.
-/// @throws error dtype_mismatch, shape_mismatch, or invalid_argument (CUDA memory, stride 0).
+/// @throws error dtype_mismatch, shape_mismatch, or invalid_argument (device memory, stride 0).
 CAIRN_DECL void copy_elements(const const_tensor_view& from, const tensor_view& to);
 
 }  // namespace cairn

@@ -72,9 +72,16 @@ void paired_nest::for_each_row(Row row) const {
     while (at.next());
 }
 
-/// @throws error for different shapes, memory that the CPU cannot access, or a target that has one
-/// address for several elements. @pre `!to.empty()` after the checks for the nest to be used.
+/// @throws error unless the CPU can access both memories.
+CAIRN_DECL void check_host_memory(const const_tensor_view& from, const tensor_view& to);
+
+/// The memories may be of any device: nothing is accessed.
+/// @throws error for different shapes, or a target that has one address for several elements.
+/// @pre `!to.empty()` after the checks for the nest to be used.
 CAIRN_DECL paired_nest make_nest(const const_tensor_view& from, const tensor_view& to);
+
+/// Copies every element of a nest, whose memories the CPU can access.
+CAIRN_DECL void copy_nest(const paired_nest& n, std::size_t element_size);
 
 }  // namespace cairn::detail
 

@@ -7,19 +7,43 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <utility>
 
 namespace cairn {
 
-/// The kind of memory an address refers to.
+/// The kind of memory an address refers to. Values from 128 on are for memory of your own: @ref
+/// own_memory_kind.
 enum class memory_kind : std::uint8_t { host, pinned, cuda };
+
+/// The kind of an accelerator that cairn does not know. Choose a number for each; it never leaves
+/// the process.
+/// @pre `n < 128`
+constexpr memory_kind own_memory_kind(std::uint8_t n) noexcept {
+    return static_cast<memory_kind>(128 + n);
+}
+
+/// True if the CPU can access memory of this kind.
+constexpr bool is_host(memory_kind k) noexcept {
+    return k == memory_kind::host || k == memory_kind::pinned;
+}
 
 struct device_id {
     memory_kind kind = memory_kind::host;
     int index = 0;
     friend bool operator==(const device_id&, const device_id&) = default;
 };
+
+/// `host`, `pinned`, `cuda:1`, `kind 128:0`
+inline std::string to_string(const device_id& d) {
+    switch (d.kind) {
+        case memory_kind::host: return "host";
+        case memory_kind::pinned: return "pinned";
+        case memory_kind::cuda: return "cuda:" + std::to_string(d.index);
+    }
+    return "kind " + std::to_string(static_cast<int>(d.kind)) + ":" + std::to_string(d.index);
+}
 
 /// A strided window on elements owned by another object. The window owns its shape and strides,
 /// never the elements: those must stay in place while an operation on the view is outstanding.

@@ -101,6 +101,7 @@ public:
             case errc::outcome_unknown: return "the save may or may not have been committed";
             case errc::invalid_argument: return "invalid argument";
             case errc::cancelled: return "cancelled";
+            case errc::device_failed: return "a device or its driver failed";
             case errc::missing_file: return "a data file of the checkpoint is missing";
             case errc::replicas_differ: return "replicas differ between ranks";
             case errc::value_mismatch: return "the stored value does not fit";

@@ -193,8 +193,7 @@ private:
         auto const& [pieces, bytes] = batches_[at_];
         if (pieces.size() != 1 || pieces.front().part->held.size() != 1) return {};
         auto const w = subview(pieces.front().part->held.front().second, pieces.front().region);
-        if (w.type != pieces.front().part->type || !is_row_major(w) ||
-            w.device.kind == memory_kind::cuda)
+        if (w.type != pieces.front().part->type || !is_row_major(w) || !is_host(w.device.kind))
             return {};
         return {w.data, static_cast<std::size_t>(bytes)};
     }

@@ -17,7 +17,7 @@ CAIRN_DECL numbers_before_visit::numbers_before_visit(const leaves_by_name& give
         auto const* t = leaf->tensor();
         if (t == nullptr || t->number || t->shards.size() != 1) continue;
         auto const& v = t->shards[0].view;
-        if (v.elements() == 1 && v.device.kind != memory_kind::cuda && v.data != nullptr)
+        if (v.elements() == 1 && is_host(v.device.kind) && v.data != nullptr)
             numbers_.push_back({&name, v.data, {v.data, v.data + v.bytes()}});
     }
 }

@@ -4,12 +4,12 @@
 
 #include <cairn/save/snapshot.hpp>
 
-#include <cairn/error.hpp>
+#include <cairn/memory/copy_to_host.hpp>
 #include <cairn/tensor/layout.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
-#include <new>
-#include <string>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -17,48 +17,35 @@
 
 namespace cairn::detail {
 
-CAIRN_DECL void snapshot::take(std::span<item_data> data) {
+CAIRN_DECL void snapshot::take(std::span<item_data> data, staging_arena& from) {
     constexpr std::uint64_t alignment = 64;
     // Equal memory: one copy.
     std::map<std::tuple<const std::byte*, dtype, index_vector, index_vector>, std::uint64_t> places;
-    struct copy {
-        const_tensor_view* of;
-        std::uint64_t at;
-        bool first;
-    };
-    std::vector<copy> copies;
+    std::vector<std::pair<const_tensor_view*, std::uint64_t>> items;
+    std::vector<host_copy> copies;
     std::uint64_t bytes = 0;
     for (auto& d : data) {
         auto* const v = std::get_if<const_tensor_view>(&d);
         if (v == nullptr || v->empty()) continue;
         auto const [at, first] =
             places.try_emplace(std::tuple(v->data, v->type, v->shape, v->strides), bytes);
-        copies.push_back({v, at->second, first});
-        if (first) bytes += (v->bytes() + alignment - 1) / alignment * alignment;
+        items.emplace_back(v, at->second);
+        if (!first) continue;
+        copies.push_back({*v, {}});
+        bytes += (v->bytes() + alignment - 1) / alignment * alignment;
     }
-    std::unique_ptr<std::byte[]> memory;
-    try {
-        memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    } catch (const std::bad_alloc&) {
-        throw error(make_error_code(boost::system::errc::not_enough_memory),
-                    {.expected = std::to_string(bytes) + " bytes for a copy of this rank's tensors",
-                     .remedy = "use save, which copies nothing, or spread the state over more "
-                               "ranks"});
-    }
-    for (auto const& c : copies) {
-        auto const& from = *c.of;
-        tensor_view to(from.type, from.shape, memory.get() + c.at);
-        if (is_dense(from)) to.strides = from.strides;
-        if (c.first) copy_elements(from, to);
-    }
-    for (auto const& c : copies) {
-        const_tensor_view to(c.of->type, c.of->shape, memory.get() + c.at);
-        if (is_dense(*c.of)) to.strides = c.of->strides;
-        to.requires_grad = c.of->requires_grad;
-        *c.of = std::move(to);
-    }
+    auto memory = from.take(static_cast<std::size_t>(bytes));
+    auto const copy_of = [&](const const_tensor_view& v, std::uint64_t at) {
+        tensor_view to(v.type, v.shape, memory.bytes().data() + at);
+        if (is_dense(v)) to.strides = v.strides;
+        to.requires_grad = v.requires_grad;
+        return to;
+    };
+    for (auto& c : copies)
+        c.to = copy_of(c.from, places.at({c.from.data, c.from.type, c.from.shape, c.from.strides}));
+    copy_to_host(copies);
+    for (auto const& [v, at] : items) *v = copy_of(*v, at);
     memory_ = std::move(memory);
-    bytes_ = bytes;
 }
 
 }  // namespace cairn::detail

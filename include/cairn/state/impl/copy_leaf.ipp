@@ -90,6 +90,7 @@ CAIRN_DECL std::vector<copied_piece> pieces_to_copy(const std::string& fqn, cons
         pieces.push_back({subview(f.view, relative_to(both, f.region)),
                           subview(t.target_view(), relative_to(both, t.region))});
         try {
+            check_host_memory(pieces.back().from, pieces.back().to);
             (void)make_nest(pieces.back().from, pieces.back().to);
         } catch (const error& e) {
             auto where = e.context();

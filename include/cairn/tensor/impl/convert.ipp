@@ -136,6 +136,7 @@ void convert_through(const paired_nest& nest, dtype from, dtype to) {
 
 CAIRN_DECL void convert_real(const const_tensor_view& from, const tensor_view& to) {
     if (from.type == to.type) return copy_elements(from, to);
+    check_host_memory(from, to);
     const paired_nest nest = make_nest(from, to);
     if (to.empty()) return;
     if (from.type == dtype::float64) return convert_through<double>(nest, from.type, to.type);

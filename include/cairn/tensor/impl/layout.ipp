@@ -7,7 +7,6 @@
 #include <cairn/tensor/paired_nest.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 namespace cairn::detail {
@@ -48,59 +47,6 @@ CAIRN_DECL std::int64_t offset_of(const box& part, const index_vector& shape,
     return at;
 }
 
-/// Copies single elements; a fixed-size memcpy is one unaligned load and one store.
-template <std::size_t Size>
-void copy_strided(const std::byte* from, std::byte* to, std::int64_t n, std::int64_t from_step,
-                  std::int64_t to_step) {
-    for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * to_step, from + i * from_step, Size);
-}
-
-/// Transposes in tiles, so that each cache line on either side is fetched once.
-template <std::size_t Size>
-void copy_tiled(const std::byte* from, std::byte* to, const paired_loop& outer,
-                const paired_loop& inner) {
-    constexpr std::int64_t tile = 32;
-    for (std::int64_t i = 0; i < outer.count; i += tile)
-        for (std::int64_t j = 0; j < inner.count; j += tile) {
-            const std::int64_t rows = std::min(tile, outer.count - i);
-            const std::int64_t columns = std::min(tile, inner.count - j);
-            for (std::int64_t r = i; r < i + rows; ++r)
-                copy_strided<Size>(from + r * outer.from + j * inner.from,
-                                   to + r * outer.to + j * inner.to, columns, inner.from, inner.to);
-        }
-}
-
-template <std::size_t Size>
-void copy_nest(paired_nest n) {
-    constexpr auto size = static_cast<std::int64_t>(Size);
-    const paired_loop inner = n.loops.back();
-    if (inner.from == size && inner.to == size) {
-        n.for_each_row([](const std::byte* f, std::byte* t, const paired_loop& l) {
-            std::memcpy(t, f, static_cast<std::size_t>(l.count) * Size);
-        });
-        return;
-    }
-    // The source is transposed: move its own inner dimension next to the target's.
-    const auto magnitude = [](std::int64_t v) { return v < 0 ? -v : v; };
-    std::size_t best = n.loops.size() - 1;
-    for (std::size_t d = 0; d + 1 < n.loops.size(); ++d)
-        if (n.loops[d].from != 0 && magnitude(n.loops[d].from) < magnitude(n.loops[best].from))
-            best = d;
-    if (best + 1 == n.loops.size() || inner.from == 0) {
-        n.for_each_row([](const std::byte* f, std::byte* t, const paired_loop& l) {
-            copy_strided<Size>(f, t, l.count, l.from, l.to);
-        });
-        return;
-    }
-    const paired_loop across = n.loops[best];
-    n.loops.pop_back();
-    n.loops.erase(n.loops.begin() + static_cast<std::ptrdiff_t>(best));
-    n.loops.push_back({1, 0, 0});  // the pair of tiled loops is the row
-    n.for_each_row([&](const std::byte* f, std::byte* t, const paired_loop&) {
-        copy_tiled<Size>(f, t, across, inner);
-    });
-}
-
 }  // namespace cairn::detail
 
 namespace cairn {
@@ -109,15 +55,9 @@ CAIRN_DECL void copy_elements(const const_tensor_view& from, const tensor_view& 
     if (from.type != to.type)
         throw error(errc::dtype_mismatch, {.expected = std::string(name_of(to.type)),
                                            .found = std::string(name_of(from.type))});
+    detail::check_host_memory(from, to);
     const detail::paired_nest nest = detail::make_nest(from, to);
-    if (to.empty()) return;
-    switch (size_of(to.type)) {
-        case 1: return detail::copy_nest<1>(nest);
-        case 2: return detail::copy_nest<2>(nest);
-        case 4: return detail::copy_nest<4>(nest);
-        case 8: return detail::copy_nest<8>(nest);
-        default: return detail::copy_nest<16>(nest);
-    }
+    if (!to.empty()) detail::copy_nest(nest, size_of(to.type));
 }
 
 }  // namespace cairn
