@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves and loads the state of GPT-2 124M and Adam, 1.49 GB, rows sharded over ranks:
 //
-//     gpt2 save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--timeout S]
-//               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...]
+//     gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--timeout S]
+//               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--stage fresh|arena]
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
 // `save` alternates between DIR/s0 and DIR/s1, `load` reads DIR/s0. Prints one line of JSON: for
@@ -11,15 +11,23 @@
 // policies in turn: `load` has each rank read it (each), or reads it once and broadcasts it (once),
 // or finds out which is faster (faster); `save` compares what the ranks hold (trust, sampled,
 // verify), and writes DIR/s0 only.
+// `async` saves in the background: `stalls` are the seconds until the state is copied, to memory of
+// that save alone (fresh) or to an arena that is kept; `times` those until the checkpoint exists.
+// After each save all ranks copy the same bytes once more, with memcpy to memory whose pages are
+// present (`memcpys`). `faults` are the page faults of all processes while the state is copied.
 #include "gpt2/groups.hpp"
 #include "gpt2/state.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/memory/arena.hpp>
+
+#include <boost/asio/use_future.hpp>
 
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -28,6 +36,7 @@
 #include <map>
 #include <span>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,7 +45,7 @@ namespace {
 
 struct arguments {
     std::string mode, dir;
-    std::string group = "tcp";
+    std::string group = "tcp", stage = "arena";
     std::vector<std::string> replicas{};
     int ranks = 1, steps = 1, timeout = 0;
     bool sync = true, check = false;
@@ -74,6 +83,10 @@ bool parse(int argc, char** argv, arguments& a) {
             a.group = word;
             continue;
         }
+        if (o == "--stage") {
+            a.stage = word;
+            continue;
+        }
         if (o == "--replicas") {
             a.replicas = split(word);
             continue;
@@ -90,8 +103,10 @@ bool parse(int argc, char** argv, arguments& a) {
         else
             return false;
     }
-    return (a.mode == "save" || a.mode == "load") && a.ranks > 0 && a.steps > 0 &&
-           (a.group == "tcp" || a.group == "mpi" || a.group == "nccl") &&
+    return (a.mode == "save" || a.mode == "load" || a.mode == "async") && a.ranks > 0 &&
+           a.steps > 0 && (a.group == "tcp" || a.group == "mpi" || a.group == "nccl") &&
+           (a.stage == "fresh" || a.stage == "arena") &&
+           (a.replicas.empty() || a.mode != "async") &&
            std::all_of(a.replicas.begin(), a.replicas.end(), [&](const std::string& p) {
                return a.mode == "save" ? ways_to_save.count(p) != 0 : ways_to_load.count(p) != 0;
            });
@@ -105,62 +120,81 @@ void print_list(const char* name, const std::vector<double>& v) {
 
 /// What one rank has to report.
 struct result {
+    /// One figure for each step.
+    enum column : std::size_t { times, stalls, cpus, memcpys, faults, columns };
+
     std::uint64_t bytes = 0, wrong = 0;
     double maxrss_kib = 0, cpu_s = 0;
     std::uint64_t process = 0;
-    std::vector<double> times{};
-    std::vector<double> cpus{};  ///< As many: processor time of the process.
+    std::array<std::vector<double>, columns> steps{};
 
     cairn::message encode() const {
         std::vector<double> all{static_cast<double>(bytes), static_cast<double>(wrong), maxrss_kib,
                                 cpu_s, static_cast<double>(process)};
-        all.insert(all.end(), times.begin(), times.end());
-        all.insert(all.end(), cpus.begin(), cpus.end());
+        for (auto const& c : steps) all.insert(all.end(), c.begin(), c.end());
         auto const b = std::as_bytes(std::span(all));
         return {b.begin(), b.end()};
     }
     static result decode(const cairn::message& m) {
         std::vector<double> all(m.size() / sizeof(double));
         std::memcpy(all.data(), m.data(), m.size());
-        auto const steps = all.begin() + 5;
-        auto const half = steps + (all.end() - steps) / 2;
-        return {static_cast<std::uint64_t>(all[0]),
-                static_cast<std::uint64_t>(all[1]),
-                all[2],
-                all[3],
-                static_cast<std::uint64_t>(all[4]),
-                {steps, half},
-                {half, all.end()}};
+        result r{static_cast<std::uint64_t>(all[0]),
+                 static_cast<std::uint64_t>(all[1]),
+                 all[2],
+                 all[3],
+                 static_cast<std::uint64_t>(all[4]),
+                 {}};
+        auto const n = static_cast<std::ptrdiff_t>((all.size() - 5) / columns);
+        auto at = all.begin() + 5;
+        for (auto& c : r.steps) {
+            c.assign(at, at + n);
+            at += n;
+        }
+        return r;
     }
 };
 
 std::atomic<bool> wrong_anywhere{false};
 
 void print(const arguments& a, const std::vector<result>& all) {
-    std::vector<double> slowest(static_cast<std::size_t>(a.steps), 0);
+    auto const n = static_cast<std::size_t>(a.steps);
     std::uint64_t bytes = 0, wrong = 0;
     std::map<std::uint64_t, const result*> processes;  // threads share theirs
     for (auto const& r : all) {
-        for (std::size_t k = 0; k < slowest.size(); ++k)
-            slowest[k] = std::max(slowest[k], r.times[k]);
         bytes += r.bytes;
         wrong += r.wrong;
         processes[r.process] = &r;
     }
+    auto const slowest = [&](result::column c) {
+        std::vector<double> s(n, 0);
+        for (auto const& r : all)
+            for (std::size_t k = 0; k < n; ++k) s[k] = std::max(s[k], r.steps[c][k]);
+        return s;
+    };
+    auto const sum = [&](result::column c) {
+        std::vector<double> s(n, 0);
+        for (auto const& [pid, r] : processes)
+            for (std::size_t k = 0; k < n; ++k) s[k] += r->steps[c][k];
+        return s;
+    };
     double maxrss = 0, cpu = 0;
-    std::vector<double> cpus(slowest.size(), 0);
     for (auto const& [pid, r] : processes) {
         maxrss += r->maxrss_kib / 1024.0;
         cpu += r->cpu_s;
-        for (std::size_t k = 0; k < cpus.size(); ++k) cpus[k] += r->cpus[k];
     }
     std::printf("{\"mode\": \"%s\", \"ranks\": %zu, \"bytes\": %llu, ", a.mode.c_str(), all.size(),
                 static_cast<unsigned long long>(bytes));
-    print_list("times", slowest);
+    print_list("times", slowest(result::times));
     std::printf(", ");
-    print_list("stalls", slowest);  // a blocking save stalls for as long as it takes
+    print_list("stalls", slowest(result::stalls));
+    if (a.mode == "async") {
+        std::printf(", ");
+        print_list("memcpys", slowest(result::memcpys));
+        std::printf(", ");
+        print_list("faults", sum(result::faults));
+    }
     std::printf(", ");
-    print_list("cpus", cpus);
+    print_list("cpus", sum(result::cpus));
     std::printf(", \"maxrss_mb\": %.1f, \"cpu_s\": %.2f", maxrss, cpu);
     if (a.check) std::printf(", \"wrong\": %llu", static_cast<unsigned long long>(wrong));
     std::printf("}\n");
@@ -196,10 +230,14 @@ void save(gpt2::state& s, const arguments& a, std::size_t step, Comm& ranks) {
     cairn::save(s, a.dir + "/s0", o, ranks);  // what all find is alike
 }
 
-/// Of this process so far.
-double cpu_seconds() {
+rusage usage() {
     rusage u{};
     getrusage(RUSAGE_SELF, &u);
+    return u;
+}
+/// Of this process so far.
+double cpu_seconds() {
+    auto const u = usage();
     auto const seconds = [](const timeval& t) {
         return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
     };
@@ -212,32 +250,74 @@ void wait_for_all(Comm& ranks) {
         [&](auto done) { ranks.broadcast({}, 0, cairn::no_deadline, std::move(done)); });
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// What `async` keeps from step to step.
+struct background {
+    cairn::staging_arena arena{};
+    std::vector<std::byte> copied{};  ///< Where memcpy copies to.
+};
+
+/// Saves in the background, waits for the end, and measures one memcpy of the same bytes.
+template <class Comm>
+void async(gpt2::state& s, const arguments& a, std::size_t step, Comm& ranks, background& b,
+           result& mine) {
+    cairn::save_options o;
+    o.exchange_timeout = timeout(a);
+    o.storage.sync_files = a.sync;
+    auto const id = a.dir + (step % 2 == 0 ? "/s0" : "/s1");
+    auto const faults = usage().ru_minflt;
+    auto const start = std::chrono::steady_clock::now();
+    auto pending = a.stage == "arena"
+                       ? cairn::async_save(s, id, o, ranks, b.arena, boost::asio::use_future).get()
+                       : cairn::async_save(s, id, o, ranks, boost::asio::use_future).get();
+    mine.steps[result::stalls].push_back(seconds_since(start));
+    mine.steps[result::faults].push_back(static_cast<double>(usage().ru_minflt - faults));
+    (void)pending.wait();
+    mine.steps[result::times].push_back(seconds_since(start));
+    b.copied.resize(s.bytes());
+    wait_for_all(ranks);
+    auto const copying = std::chrono::steady_clock::now();
+    s.copy_to(b.copied.data());
+    mine.steps[result::memcpys].push_back(seconds_since(copying));
+}
+
 template <class Comm, class Plane>
 void run(const arguments& a, Comm& ranks, Plane& plane) {
     result mine;
     bool const whole = !a.replicas.empty();
-    gpt2::state s(whole ? 0 : ranks.rank(), whole ? 1 : ranks.size(), a.mode == "save");
+    gpt2::state s(whole ? 0 : ranks.rank(), whole ? 1 : ranks.size(), a.mode != "load");
+    background kept;
     mine.bytes = s.bytes();
     for (int k = 0; k < a.steps; ++k) {
         wait_for_all(ranks);
         auto const cpu = cpu_seconds();
         auto const start = std::chrono::steady_clock::now();
         auto const step = static_cast<std::size_t>(k);
-        if (a.mode == "save")
-            save(s, a, step, ranks);
-        else
-            load(s, a, step, ranks, plane);
-        mine.times.push_back(
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-        mine.cpus.push_back(cpu_seconds() - cpu);
+        if (a.mode == "async") {
+            if constexpr (cairn::BackgroundCommunicator<Comm>)
+                async(s, a, step, ranks, kept, mine);
+            else
+                throw std::runtime_error("async: these ranks have no background");
+        } else {
+            if (a.mode == "save")
+                save(s, a, step, ranks);
+            else
+                load(s, a, step, ranks, plane);
+            mine.steps[result::times].push_back(seconds_since(start));
+            mine.steps[result::stalls].push_back(seconds_since(start));  // it stalls throughout
+            mine.steps[result::memcpys].push_back(0);
+            mine.steps[result::faults].push_back(0);
+        }
+        mine.steps[result::cpus].push_back(cpu_seconds() - cpu);
     }
     if (a.check) mine.wrong = s.wrong();
     if (mine.wrong != 0) wrong_anywhere = true;
     // Nobody's figures before all have ended: threads share a process.
     wait_for_all(ranks);
-    rusage u{};
-    getrusage(RUSAGE_SELF, &u);
-    mine.maxrss_kib = static_cast<double>(u.ru_maxrss);
+    mine.maxrss_kib = static_cast<double>(usage().ru_maxrss);
     mine.cpu_s = cpu_seconds();
     mine.process = static_cast<std::uint64_t>(getpid());
     auto const got = cairn::await_completion<std::vector<cairn::message>>(
@@ -253,10 +333,11 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
 int main(int argc, char** argv) {
     arguments a;
     if (!parse(argc, argv, a)) {
-        std::fprintf(stderr,
-                     "usage: gpt2 save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
-                     "[--timeout S] [--group tcp|mpi|nccl] "
-                     "[--replicas POLICY[,POLICY]...]\n");
+        std::fprintf(
+            stderr,
+            "usage: gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
+            "[--timeout S] [--group tcp|mpi|nccl] "
+            "[--replicas POLICY[,POLICY]...] [--stage fresh|arena]\n");
         return 2;
     }
     try {

@@ -87,6 +87,13 @@ public:
         for (auto const& t : tensors_) n += t.memory.size() * sizeof(float);
         return n;
     }
+    /// Copies all elements, tensor by tensor, with memcpy.
+    void copy_to(std::byte* to) const {
+        for (auto const& t : tensors_) {
+            std::memcpy(to, t.memory.data(), t.memory.size() * sizeof(float));
+            to += t.memory.size() * sizeof(float);
+        }
+    }
     /// How many elements are not what they should be.
     std::uint64_t wrong() const {
         std::uint64_t n = 0;

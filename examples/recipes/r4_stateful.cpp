@@ -1,27 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// R4, Stateful: an application provides its state; ten steps, each with a checkpoint of its own,
-// then a fresh application continues from the last.
+// R4, Stateful: an application provides its state; ten steps, each saved in the background once the
+// save before is complete; then a fresh application continues from the last.
 //     r4_stateful [DIR] [RANKS]        writes DIR_step0 … DIR_step9
-#include "toy.hpp"
+#include "app_state.hpp"
 
 #include <cairn/comm/launched_ranks.hpp>
+
+#include <boost/asio/use_future.hpp>
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-
-struct app_state {
-    toy::model& model;
-    toy::adam& optimizer;
-
-    cairn::state_dict state_dict() {
-        auto [model_state, optim_state] = cairn::get_state_dict(model, optimizer);
-        return {{"model", model_state}, {"optim", optim_state}};
-    }
-    void load_state_dict(const cairn::state_dict& d) {
-        cairn::set_state_dict(model, optimizer, d.at("model").as_dict(), d.at("optim").as_dict());
-    }
-};
 
 int main(int argc, char** argv) {
     std::string const dir = argc > 1 ? argv[1] : "recipes/r4";
@@ -33,12 +22,17 @@ int main(int argc, char** argv) {
             toy::adam optimizer(model.parameters());
             app_state app{model, optimizer};
             cairn::state_dict state{{"app", app}};
+            cairn::pending_save saving;
             for (int step = 0; step < 10; ++step) {
                 auto const loss = toy::loss_and_gradients(model, step, me);
                 optimizer.step();
                 if (me.rank() == 0) std::printf("step %d loss %.9g\n", step, double{loss});
-                cairn::save(state, dir + "_step" + std::to_string(step), me);
+                if (saving) saving.wait();
+                saving = cairn::async_save(state, dir + "_step" + std::to_string(step), me,
+                                           boost::asio::use_future)
+                             .get();
             }
+            saving.wait();
             auto const next = toy::loss_and_gradients(model, 10, me);
 
             toy::model fresh_model(me.rank(), me.size(), 2);

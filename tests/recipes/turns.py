@@ -150,7 +150,8 @@ def examples_save(tmp):
     """What a user pastes, run; each checkpoint is for PyTorch to go on from."""
     out = {}
     # Of R6's 20 elements the last of eight ranks has none.
-    for name, ranks in (("r1_save", 4), ("r4_stateful", 4), ("r6_model_then_optimizer", 8)):
+    for name, ranks in (("r1_save", 4), ("r4_stateful", 4), ("r5_arena", 4),
+                        ("r6_model_then_optimizer", 8)):
         code, out[name] = run(f"{EXAMPLES}/{name}", f"{tmp}/{name}", ranks)
         check(f"example {name}", code == 0, out[name])
     for name, ranks in (("r1_save", 4), ("r6_model_then_optimizer", 8)):
@@ -165,19 +166,21 @@ def example_jobs(tmp):
     return [job | {"resave": f"{job['load']}-again", "kind": "fsdp2"} for job in (
         {"recipe": "plain", "load": f"{tmp}/r1_save", "steps": 1},
         {"recipe": "app", "load": f"{tmp}/r4_stateful_step9", "steps": 1},
+        {"recipe": "app", "load": f"{tmp}/r5_arena_step9", "steps": 1},
         {"recipe": "apart", "load": f"{tmp}/r6_model_then_optimizer", "steps": 1})]
 
 
 def check_examples(printed, jobs, results):
-    r1, r4, r6 = results
+    r1, r4, r5, r6 = results
     for job in jobs:
         name = os.path.basename(job["load"])
         check_same(f"PyTorch loads what the example saved: {name}", job["load"], job["resave"])
     check_losses("R2 goes on from R1 as PyTorch does", losses_in(printed["r2_load"]),
                  r1["losses"], 1)
-    last = float(re.search(r"^step 10 loss (\S+),", printed["r4_stateful"], re.MULTILINE)[1])
-    check_losses("R4 goes on as PyTorch does", [last], r4["losses"], 1)
-    check("R4 has stepped ten times", r4["start"] == 10, r4["start"])
+    for name, example, went_on in (("R4", "r4_stateful", r4), ("R5", "r5_arena", r5)):
+        last = float(re.search(r"^step 10 loss (\S+),", printed[example], re.MULTILINE)[1])
+        check_losses(f"{name} goes on as PyTorch does", [last], went_on["losses"], 1)
+        check(f"{name} has stepped ten times", went_on["start"] == 10, went_on["start"])
     check("R6 has stepped once", r6["start"] == 1, r6["start"])
 
 

@@ -7,6 +7,7 @@
 #include <boost/asio/any_io_executor.hpp>
 
 #include <chrono>
+#include <memory>
 #include <string>
 
 namespace cairn {
@@ -17,11 +18,18 @@ CAIRN_DECL void set_exit_timeout(std::chrono::milliseconds t) noexcept;
 
 namespace detail {
 
-/// Makes a thread for one background operation, which may therefore block. It ends once nothing
-/// holds the executor's work any more, and is joined by a later operation or at exit.
+/// Where one background operation runs.
+struct operation_context {
+    boost::asio::any_io_executor executor{};
+    std::shared_ptr<void> work{};  ///< While it lives, the executor runs what is posted.
+};
+
+/// Makes a thread for one background operation, which may therefore block. It ends once its work
+/// does, and is joined by a later operation or at exit.
 /// @param what  Named if it is stuck at exit.
-/// @return Its executor, which tracks work: the thread lives as long as a copy of it.
-CAIRN_DECL boost::asio::any_io_executor new_operation_thread(std::string what);
+CAIRN_DECL operation_context new_operation_thread(std::string what);
+/// The caller's executor; its context has work as long as the result's.
+CAIRN_DECL operation_context operation_on(boost::asio::any_io_executor on);
 
 }  // namespace detail
 }  // namespace cairn

@@ -58,7 +58,12 @@ void call_part(const boost::asio::any_io_executor& on,
         }
         static void resume(const std::shared_ptr<call>& c) noexcept {
             if (c->thrown && !c->result.value) c->result.failure = c->thrown;
-            resume_on(c->on, [c] { c->then(std::move(c->result)); });
+            // The backend's thread may drop `c` last: what the continuation keeps ends before.
+            auto const to = c->on;
+            resume_on(to, [c] {
+                auto const next = std::exchange(c->then, nullptr);
+                next(std::move(c->result));
+            });
         }
     };
     auto const c = std::make_shared<call>();

@@ -4,6 +4,7 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/detail/operation_thread.hpp>
 #include <cairn/detail/stored_handler.hpp>
 #include <cairn/load/load_parts.hpp>
 #include <cairn/load/options.hpp>
@@ -30,7 +31,7 @@ public:
                                load_options options, handler h);
 
     /// Where the load runs.
-    const boost::asio::any_io_executor& executor() const noexcept { return on_; }
+    const boost::asio::any_io_executor& executor() const noexcept { return on_.executor; }
     /// The slot of its handler cancels the load.
     CAIRN_DECL void heed_slot();
     /// @pre Called once, or `end` is.
@@ -41,7 +42,7 @@ public:
 private:
     void cancel() noexcept;
 
-    boost::asio::any_io_executor on_;
+    operation_context on_;
     checkpoint_id id_;
     load_options options_;
     handler handler_;

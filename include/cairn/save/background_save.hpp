@@ -4,6 +4,7 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/detail/operation_thread.hpp>
 #include <cairn/detail/stored_handler.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/save/save_parts.hpp>
@@ -36,7 +37,7 @@ public:
                                save_options options, bool borrows, staged_handler staged);
 
     /// Where the save runs. @pre neither `start` nor `refuse` was called.
-    const boost::asio::any_io_executor& executor() const noexcept { return on_; }
+    const boost::asio::any_io_executor& executor() const noexcept { return on_.executor; }
     /// Until it is staged, the slot of its handler cancels the save.
     CAIRN_DECL void heed_slot();
     /// @pre Called once, or `refuse` is.
@@ -63,7 +64,7 @@ private:
     void deliver(std::unique_lock<std::mutex>& lock);
     void unclaimed(const std::exception_ptr& e) noexcept;
 
-    boost::asio::any_io_executor on_;
+    operation_context on_;
     checkpoint_id id_;
     save_options options_;
     bool borrows_;

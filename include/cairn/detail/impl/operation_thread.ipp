@@ -5,10 +5,10 @@
 #include <cairn/detail/operation_thread.hpp>
 
 #include <cairn/comm/deadline.hpp>
+#include <cairn/detail/owning_executor.hpp>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/prefer.hpp>
 
 #include <atomic>
 #include <condition_variable>
@@ -51,11 +51,11 @@ public:
         for (auto& t : threads_) t.state->load() ? t.thread.join() : t.thread.detach();
     }
 
-    boost::asio::any_io_executor start(std::string what) {
+    operation_context start(std::string what) {
         auto const io = std::make_shared<boost::asio::io_context>(1);
         auto const over = std::make_shared<std::atomic<bool>>(false);
-        boost::asio::any_io_executor const on = boost::asio::require(
-            io->get_executor(), boost::asio::execution::outstanding_work.tracked);
+        operation_context out{owning_executor(io),
+                              std::make_shared<work_guard>(io->get_executor())};
         std::lock_guard const lock(state_->m);
         join_ended();
         threads_.push_back({std::move(what), over, {}});
@@ -72,10 +72,11 @@ public:
             throw;
         }
         ++state_->running;
-        return on;
+        return out;
     }
 
 private:
+    using work_guard = boost::asio::executor_work_guard<boost::asio::io_context::executor_type>;
     struct shared {  // outlives this where a thread does
         std::mutex m{};
         std::condition_variable ended{};
@@ -99,8 +100,13 @@ private:
     std::list<one> threads_{};
 };
 
-CAIRN_DECL boost::asio::any_io_executor new_operation_thread(std::string what) {
+CAIRN_DECL operation_context new_operation_thread(std::string what) {
     return operation_threads::all().start(std::move(what));
+}
+CAIRN_DECL operation_context operation_on(boost::asio::any_io_executor on) {
+    using guard = boost::asio::executor_work_guard<boost::asio::any_io_executor>;
+    auto work = std::make_shared<guard>(on);
+    return {std::move(on), std::move(work)};
 }
 
 }  // namespace cairn::detail

@@ -4,7 +4,6 @@
 
 #include <cairn/load/background_load.hpp>
 
-#include <cairn/detail/operation_thread.hpp>
 #include <cairn/load/load_op.hpp>
 #include <cairn/load/run_load.hpp>
 
@@ -15,8 +14,8 @@ namespace cairn::detail {
 CAIRN_DECL background_load::background_load(boost::asio::any_io_executor on,
                                             const checkpoint_id& id, load_options options,
                                             handler h)
-    : on_(on ? std::move(on) : new_operation_thread("the load of '" + id + "'")), id_(id),
-      options_(std::move(options)), handler_(std::move(h)) {}
+    : on_(on ? operation_on(std::move(on)) : new_operation_thread("the load of '" + id + "'")),
+      id_(id), options_(std::move(options)), handler_(std::move(h)) {}
 
 CAIRN_DECL void background_load::heed_slot() {
     if (auto slot = handler_.slot(); slot.is_connected())
@@ -29,7 +28,7 @@ CAIRN_DECL void background_load::start(std::shared_ptr<flattened_or_error> state
     try {
         complete(parts, options_);
         auto const op = std::make_shared<load_op>(
-            surroundings{on_}, std::move(state), id_, options_, std::move(parts),
+            surroundings{on_.executor}, std::move(state), id_, options_, std::move(parts),
             [self = shared_from_this()](std::exception_ptr e, load_report r) {
                 self->end(std::move(e), std::move(r));
             });
@@ -44,8 +43,7 @@ CAIRN_DECL void background_load::start(std::shared_ptr<flattened_or_error> state
     }
 }
 CAIRN_DECL void background_load::end(std::exception_ptr e, load_report r) {
-    // The thread of the operation ends with the last of its executors.
-    on_ = {};
+    on_ = {};  // the thread of the operation may end
     handler_.complete(std::move(e), std::move(r));
 }
 CAIRN_DECL void background_load::cancel() noexcept {

@@ -4,7 +4,6 @@
 
 #include <cairn/save/background_save.hpp>
 
-#include <cairn/detail/operation_thread.hpp>
 #include <cairn/detail/part_call.hpp>
 #include <cairn/save/pending_save.hpp>
 #include <cairn/save/run_save.hpp>
@@ -20,8 +19,8 @@ namespace cairn::detail {
 CAIRN_DECL background_save::background_save(boost::asio::any_io_executor on,
                                             const checkpoint_id& id, save_options options,
                                             bool borrows, staged_handler staged)
-    : on_(on ? std::move(on) : new_operation_thread("the save to '" + id + "'")), id_(id),
-      options_(std::move(options)), borrows_(borrows), staged_(std::move(staged)) {}
+    : on_(on ? operation_on(std::move(on)) : new_operation_thread("the save to '" + id + "'")),
+      id_(id), options_(std::move(options)), borrows_(borrows), staged_(std::move(staged)) {}
 
 CAIRN_DECL void background_save::heed_slot() {
     if (auto slot = staged_.slot(); slot.is_connected())
@@ -34,7 +33,7 @@ CAIRN_DECL void background_save::start(std::shared_ptr<const flattened_or_error>
     try {
         complete(parts, options_);
         auto const op = std::make_shared<save_op>(
-            surroundings{on_}, std::move(state), id_, options_, std::move(parts),
+            surroundings{on_.executor}, std::move(state), id_, options_, std::move(parts),
             [self = shared_from_this()] { self->staged(); },
             [self = shared_from_this()](std::exception_ptr e, save_report r) {
                 self->end(std::move(e), std::move(r));
@@ -56,8 +55,8 @@ CAIRN_DECL void background_save::cancel() noexcept {
     std::unique_lock lock(m_);
     cancelled_ = true;
     if (auto const op = op_.lock()) op->cancel();
-    if (!staged_ || borrows_ || !on_) return;
-    auto const on = on_;
+    if (!staged_ || borrows_ || !on_.executor) return;
+    auto const on = on_.executor;
     lock.unlock();
     // A rank that is late must not keep the caller: the others are told when it has come. Between
     // two steps the state is not in use, and from now on no step uses it.
@@ -80,7 +79,7 @@ CAIRN_DECL void background_save::staged() {
 }
 CAIRN_DECL void background_save::end(std::exception_ptr e, save_report r) {
     std::unique_lock lock(m_);
-    on_ = {};  // the thread of the operation ends with the last of its executors
+    on_ = {};  // the thread of the operation may end
     ended_ = true;
     changed_.notify_all();
     if (staged_) {

@@ -6,13 +6,14 @@
 
 #include <cairn/comm/omitted.hpp>
 #include <cairn/comm/solo.hpp>
+#include <cairn/detail/owning_executor.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/save/save_op.hpp>
 #include <cairn/storage/torch_writer.hpp>
 
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/require.hpp>
 
 #include <exception>
 #include <memory>
@@ -36,21 +37,22 @@ CAIRN_DECL void complete(save_parts& parts, const save_options& options) {
 CAIRN_DECL save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
                                 const save_options& options, save_parts parts) {
     complete(parts, options);
-    boost::asio::io_context here(1);
+    auto const here = std::make_shared<boost::asio::io_context>(1);
+    auto work = boost::asio::make_work_guard(*here);
     std::exception_ptr failure;
     save_report report;
     // Parts are called on this thread: they may block, and may belong to it.
     std::make_shared<save_op>(
-        surroundings{boost::asio::require(here.get_executor(),
-                                          boost::asio::execution::outstanding_work.tracked)},
+        surroundings{owning_executor(here)},
         std::shared_ptr<const flattened_or_error>(std::shared_ptr<void>(), &flat), id, options,
         std::move(parts), nullptr,
         [&](std::exception_ptr e, save_report r) {
             failure = std::move(e);
             report = std::move(r);
+            work.reset();
         })
         ->start();
-    here.run();
+    here->run();
     if (failure) std::rethrow_exception(failure);
     return report;
 }
