@@ -95,7 +95,7 @@ auto async_load(State& state, checkpoint_id id, load_options options, PartsAndTo
                     detail::start_load(std::make_shared<detail::flattened_or_error>(*of), from,
                                        std::move(how), std::move(given), std::move(handler));
                 },
-                token, &state, std::move(id), std::move(options),
+                token, std::addressof(state), std::move(id), std::move(options),
                 std::tuple<Parts...>(std::forward<Parts>(parts)...));
         },
         std::forward<PartsAndToken>(rest)...);

@@ -106,7 +106,7 @@ auto async_save(State& state, checkpoint_id id, save_options options, PartsAndTo
                     detail::start_save(std::move(flat), to, std::move(how), std::move(given),
                                        std::move(handler));
                 },
-                token, &state, std::move(id), std::move(options),
+                token, std::addressof(state), std::move(id), std::move(options),
                 std::tuple<Parts...>(std::forward<Parts>(parts)...));
         },
         std::forward<PartsAndToken>(rest)...);

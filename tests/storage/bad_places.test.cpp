@@ -238,7 +238,7 @@ BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_made) {
     for (auto const& [id, culprit] :
          {place{file + "/c", file}, place{file + "/a/c", file}, place{file, file},
           place{link + "/c", link}, place{link, link}, place{"/proc/cairn/c", "/proc/cairn"}}) {
-        auto const said = failure([&] { save_value(cairn::file_store(), id, 1); });
+        auto const said = failure([&, id = id] { save_value(cairn::file_store(), id, 1); });
         BOOST_TEST(contains(said, "'" + id + "': storage failed"), said);
         BOOST_TEST(contains(said, "cannot make the directory"), said);
         BOOST_TEST(contains(said, "'" + culprit + "'"), said);

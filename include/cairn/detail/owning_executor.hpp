@@ -13,7 +13,7 @@
 
 namespace cairn::detail {
 
-/// An executor that keeps its io_context alive. A backend's thread that posts may still be inside of
+/// An executor that keeps its io_context alive. A backend's thread that posts may still be inside
 /// the context when what it has posted has run: a context that ended with its operation would then
 /// be used after its end. Copies are no work.
 class owning_executor {

@@ -68,18 +68,26 @@ void start_load(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& i
         auto const held = std::make_shared<background_load_parts<Parts...>>(std::move(parts));
         auto begin = [load, flat, held](std::exception_ptr e) {
             if (e) return load->end(std::move(e), {});
-            auto erased = held->given.erased();
-            if (held->lane.erased() != nullptr) erased.ranks = held->lane.erased();
-            if (held->plane.erased() != nullptr) erased.plane = held->plane.erased();
-            erased.owner = held;
-            load->start(flat, std::move(erased));
+            try {
+                auto erased = held->given.erased();
+                if (held->lane.erased() != nullptr) erased.ranks = held->lane.erased();
+                if (held->plane.erased() != nullptr) erased.plane = held->plane.erased();
+                erased.owner = held;
+                load->start(flat, std::move(erased));
+            } catch (...) {
+                load->end(std::current_exception(), {});
+            }
         };
         open_lane<communicator_part>(
             held->lane, held->given.parts(), load->executor(), by,
             [load, held, by, begin = std::move(begin)](std::exception_ptr e) {
                 if (e) return begin(std::move(e));
-                open_lane<data_plane_part>(held->plane, held->given.parts(), load->executor(), by,
-                                           begin);
+                try {
+                    open_lane<data_plane_part>(held->plane, held->given.parts(), load->executor(),
+                                               by, begin);
+                } catch (...) {
+                    begin(std::current_exception());
+                }
             });
     } catch (...) {
         load->end(std::current_exception(), {});

@@ -18,7 +18,8 @@ namespace cairn {
 ///
 /// **Lifetimes**: the save goes on without its handle, and keeps all that it needs, unless a part
 /// was passed as an lvalue: such a part is borrowed, and the destructor waits for the end of the
-/// save.
+/// save. Nothing may wait, in `wait` or the destructor, on the thread of an executor that was
+/// passed: the save needs it.
 ///
 /// **Errors** are delivered once: by `wait` or `async_wait`, or, if the handle is destroyed before,
 /// to `save_options::on_unclaimed_error`.

@@ -41,7 +41,7 @@ struct background_save_parts {
     staging_arena* arena() {
         constexpr auto i = index_of<arena_part, Parts...>();
         if constexpr (i < sizeof...(Parts))
-            return &std::get<i>(given.parts());
+            return std::addressof(std::get<i>(given.parts()));
         else
             return nullptr;
     }
@@ -65,12 +65,16 @@ void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint
                                      deadline_after(timeout),
                                      [save, flat = std::move(flat), held](std::exception_ptr e) {
                                          if (e) return save->refuse(std::move(e));
-                                         auto erased = held->given.erased();
-                                         if (held->lane.erased() != nullptr)
-                                             erased.ranks = held->lane.erased();
-                                         erased.arena = held->arena();
-                                         erased.owner = held;
-                                         save->start(flat, std::move(erased));
+                                         try {
+                                             auto erased = held->given.erased();
+                                             if (held->lane.erased() != nullptr)
+                                                 erased.ranks = held->lane.erased();
+                                             erased.arena = held->arena();
+                                             erased.owner = held;
+                                             save->start(flat, std::move(erased));
+                                         } catch (...) {
+                                             save->refuse(std::current_exception());
+                                         }
                                      });
     } catch (...) {
         save->refuse(std::current_exception());

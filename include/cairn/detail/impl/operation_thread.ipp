@@ -10,6 +10,8 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include <unistd.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdio>
@@ -36,6 +38,10 @@ public:
     operation_threads() { (void)exit_timeout(); }  // is destroyed after this
     operation_threads(operation_threads&&) = delete;
     ~operation_threads() {
+        if (::getpid() != process_) {  // a child process has none of them
+            for (auto& t : threads_) t.thread.detach();
+            return;
+        }
         std::unique_lock lock(state_->m);
         auto const by = deadline_after(exit_timeout().load());
         auto const all_ended = [&] { return state_->running == 0; };
@@ -96,6 +102,7 @@ private:
         });
     }
 
+    pid_t process_ = ::getpid();
     std::shared_ptr<shared> state_ = std::make_shared<shared>();
     std::list<one> threads_{};
 };
