@@ -66,7 +66,8 @@ load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
 ///
 /// The communicator must be a `BackgroundCommunicator`, and the data plane, if there is one, a
 /// `BackgroundDataPlane`; any other is refused at compile time. As for @ref async_save, they are
-/// duplicated: the communicator inside this call, the plane after that.
+/// duplicated: the communicator inside this call, the plane after that. With a data plane, use
+/// neither for anything else until the load completes.
 ///
 /// **Cancellation**: any kind, through the token's slot: the load fails with @ref errc::cancelled,
 /// on all ranks, at its next exchange of results; the communicator remains usable.

@@ -20,7 +20,6 @@
 #include <cairn/comm/tree/impl/group.ipp>
 #include <cairn/detail/impl/error.ipp>
 #include <cairn/detail/impl/operation_thread.ipp>
-#include <cairn/detail/impl/part_call.ipp>
 #include <cairn/load/impl/background_load.ipp>
 #include <cairn/load/impl/load_op.ipp>
 #include <cairn/load/impl/run_load.ipp>

@@ -161,12 +161,6 @@ BOOST_AUTO_TEST_CASE(saves_have_lanes_of_their_own) {
     BOOST_TEST(first_of(base) == 1.0f);
 }
 
-/// Cancelling while files are written: all ranks are told the same, the old checkpoint stays, no
-/// file is left, and the group remains usable.
-/// What is cancelled before it is staged is told to the ranks that come late.
-/// Emitting and completing on one strand: nothing else may touch the slot.
-/// Without its handle a save goes on; its error goes where it is looked for.
-/// A part that is borrowed is not used once the handle is gone.
 /// Many ranks, one thread: the user's own io_context carries all of them.
 BOOST_AUTO_TEST_CASE(one_thread_serves_many_ranks) {
     constexpr int ranks = 64;
@@ -217,8 +211,6 @@ BOOST_AUTO_TEST_CASE(one_thread_serves_many_ranks) {
     BOOST_TEST(loaded == ranks);
     BOOST_TEST(threads.size() == 1u);
 }
-
-/// An executor whose context ends early: an error, no crash, and the other ranks do not wait.
 
 /// The second save copies to the memory of the first, whose pages are present.
 BOOST_AUTO_TEST_CASE(an_arena_keeps_the_memory_of_copies) {

@@ -28,6 +28,8 @@ BOOST_AUTO_TEST_SUITE(pending_save)
 
 using namespace background_ranks;
 
+/// All ranks are told the same, the old checkpoint stays, no file is left, and the group remains
+/// usable.
 BOOST_AUTO_TEST_CASE(cancelling_while_ranks_write_is_cancelled_on_all) {
     for (std::size_t by : {0u, 1u, 2u}) {
         cairn::memory_store base;
@@ -47,6 +49,7 @@ BOOST_AUTO_TEST_CASE(cancelling_while_ranks_write_is_cancelled_on_all) {
     }
 }
 
+/// What is cancelled before it is staged is told to the ranks that come late.
 BOOST_AUTO_TEST_CASE(cancelling_before_all_ranks_have_come) {
     cairn::memory_store base;
     ranks_of_three now(2);
@@ -83,6 +86,7 @@ BOOST_AUTO_TEST_CASE(cancelling_before_all_ranks_have_come) {
     for (auto& p : again.save(base)) BOOST_TEST(outcome_of(p) == "none");
 }
 
+/// Emitting and completing on one strand: nothing else may touch the slot.
 BOOST_AUTO_TEST_CASE(a_slot_is_touched_only_where_the_handler_runs) {
     std::vector<float> w(256, 1.0f);
     cairn::state_dict sd{{"w", w}};
@@ -153,6 +157,7 @@ BOOST_AUTO_TEST_CASE(a_wait_can_be_cancelled_and_repeated) {
     BOOST_TEST(waits == 3);
 }
 
+/// Without its handle a save goes on; its error goes where it is looked for.
 BOOST_AUTO_TEST_CASE(a_dropped_handle_loses_neither_the_save_nor_its_error) {
     cairn::memory_store base;
     std::vector<float> w(4, 5.0f);
@@ -179,6 +184,7 @@ BOOST_AUTO_TEST_CASE(a_dropped_handle_loses_neither_the_save_nor_its_error) {
     BOOST_TEST(told.get() == cancelled);
 }
 
+/// A part that is borrowed is not used once the handle is gone.
 BOOST_AUTO_TEST_CASE(a_handle_that_borrows_waits) {
     cairn::memory_store base;
     std::vector<float> w(4, 5.0f);
@@ -196,6 +202,7 @@ BOOST_AUTO_TEST_CASE(a_handle_that_borrows_waits) {
     later.join();
 }
 
+/// An executor whose context ends early: an error, no crash, and the other ranks do not wait.
 BOOST_AUTO_TEST_CASE(a_context_that_ends_early_is_an_error) {
     cairn::memory_store base;
     std::vector<float> w(4, 5.0f);
@@ -213,6 +220,72 @@ BOOST_AUTO_TEST_CASE(a_context_that_ends_early_is_an_error) {
     BOOST_REQUIRE((f.wait_for(std::chrono::seconds(30)) == std::future_status::ready));
     BOOST_TEST(f.get() == make_error_code(cairn::errc::abandoned).message());
     BOOST_TEST(base.at("c").tag(".metadata").text.empty());
+}
+
+/// Before the save has begun, too: its lane was still being made.
+BOOST_AUTO_TEST_CASE(a_context_that_ends_before_all_ranks_have_come) {
+    cairn::memory_store base;
+    ranks_of_three now(2);
+    std::future<cairn::pending_save> first;
+    {
+        asio::io_context io(1);
+        first = cairn::async_save(now.dicts[0], "c", now.members[0], base, io.get_executor(),
+                                  asio::use_future);
+        for (std::size_t r : {1u, 2u})
+            cairn::async_save(now.dicts[r], "c", now.members[r], base,
+                              [](std::exception_ptr, const cairn::pending_save&) {});
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));  // its lane is made
+    }
+    BOOST_CHECK_EXCEPTION(first.get(), cairn::error, [](const auto& e) {
+        return e.code() == make_error_code(cairn::errc::abandoned);
+    });
+}
+
+/// What is passed as an lvalue is copied inside the call; an executor is not borrowed either.
+BOOST_AUTO_TEST_CASE(stores_and_executors_may_go_after_the_call) {
+    cairn::memory_store base;
+    ranks_of_three now(2);
+    asio::io_context io(1);
+    std::vector<std::exception_ptr> told;
+    int ended = 0;
+    {
+        auto const on = io.get_executor();
+        for (std::size_t r = 0; r < 3; ++r) {
+            auto store = std::make_unique<cairn::memory_store>(base);
+            cairn::async_save(
+                now.dicts[r], "c", now.members[r], *store, on,
+                asio::bind_executor(io, [&](std::exception_ptr e, cairn::pending_save) {
+                    told.push_back(std::move(e));
+                    ++ended;  // and the handle goes, where the save runs
+                }));
+        }
+    }
+    io.run();
+    BOOST_TEST(ended == 3);
+    for (auto const& e : told) BOOST_TEST(code_of(e) == "none");
+    BOOST_TEST(first_of(base) == 2.0f);
+}
+
+/// The result is taken once, and cancelling works while another thread waits.
+BOOST_AUTO_TEST_CASE(a_result_is_taken_once) {
+    cairn::memory_store base;
+    std::vector<float> w(4, 1.0f);
+    cairn::state_dict sd{{"w", w}};
+    auto const g = std::make_shared<gate>();
+    auto pending = cairn::async_save(sd, "c", gated_store(base, g), asio::use_future).get();
+    BOOST_REQUIRE(g->wait_for(1));
+    auto waiting = std::async(std::launch::async, [&] { return outcome_of(pending); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    pending.cancel();
+    g->let_go();
+    BOOST_TEST(waiting.get() == cancelled);
+    BOOST_TEST(!pending);
+    BOOST_CHECK_THROW(pending.wait(), cairn::error);
+    auto next = cairn::async_save(sd, "c", base, asio::use_future).get();
+    auto report = next.async_wait(asio::use_future);
+    BOOST_TEST(report.get().bytes_written > 0u);
+    BOOST_TEST(!next);
+    BOOST_CHECK_THROW(next.wait(), cairn::error);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -93,17 +93,23 @@ public:
                 auto mine = decoded<outcome>(std::move(r),
                                              [](const message& m) { return decode_outcome(m); });
                 if (mine.failure || !mine.value->failures_follow) return f(std::move(mine));
-                broadcast({failures, {}}, [f](call_result<outcome> told) {
-                    f(decoded<outcome>(std::move(told), [](outcome o) {
-                        if (o.failures.empty())
-                            wire_reader::fail("no failure where some were announced");
-                        return o;
-                    }));
-                });
+                try {
+                    receive_failures(failures, f);
+                } catch (...) {
+                    f({std::current_exception(), {}});
+                }
             });
     }
 
 private:
+    void receive_failures(const std::vector<rank_failure>& failures, const then<outcome>& f) {
+        broadcast({failures, {}}, [f](call_result<outcome> told) {
+            f(decoded<outcome>(std::move(told), [](outcome o) {
+                if (o.failures.empty()) wire_reader::fail("no failure where some were announced");
+                return o;
+            }));
+        });
+    }
     static message encoded(const outcome& o) { return encode_outcome(o.failures, o.payload); }
     template <class To, class From, class Decode>
     static call_result<To> decoded(call_result<From> r, Decode decode) noexcept {

@@ -3,9 +3,9 @@
 #define CAIRN_DETAIL_PART_CALL_HPP
 
 #include <cairn/completion.hpp>
-#include <cairn/detail/config.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/post.hpp>
 
 #include <exception>
 #include <functional>
@@ -17,8 +17,16 @@
 namespace cairn::detail {
 
 /// Runs `f` on an executor, never inside this call; inside it only if there is no memory left to
-/// post it.
-CAIRN_DECL void resume_on(const boost::asio::any_io_executor& on, std::function<void()> f) noexcept;
+/// post it. Copies of `f` must not throw.
+template <class F>
+void resume_on(const boost::asio::any_io_executor& on, F f) noexcept {
+    try {
+        boost::asio::post(on, f);
+        return;
+    } catch (...) {  // no memory, or the executor's context refuses
+    }
+    f();
+}
 
 /// How a call of a part has ended: one of the two is set.
 template <class T>
@@ -82,9 +90,5 @@ void call_part(const boost::asio::any_io_executor& on,
 }
 
 }  // namespace cairn::detail
-
-#ifdef CAIRN_HEADER_ONLY
-#include <cairn/detail/impl/part_call.ipp>
-#endif
 
 #endif

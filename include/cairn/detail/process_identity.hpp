@@ -68,7 +68,8 @@ inline std::string boot_id() {
 /// Returns this process's id; a forked child is another process, with another id.
 inline std::string run_id() {
     static std::mutex m;
-    static std::pair<::pid_t, std::string> drawn{0, {}};
+    // Never destroyed: saves may end at exit.
+    static auto& drawn = *new std::pair<::pid_t, std::string>(0, {});
     std::lock_guard const lock(m);
     if (auto const pid = ::getpid(); drawn.first != pid) drawn = {pid, new_save_id()};
     return drawn.second;

@@ -8,6 +8,8 @@
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/bind_allocator.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/bind_executor.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/system_executor.hpp>
@@ -86,6 +88,21 @@ public:
 private:
     std::unique_ptr<base> of_{};
 };
+
+/// Returns a handler with the executor, slot and allocator of the given one, that calls
+/// `f(handler, arguments...)` where that one is to run.
+template <class Handler, class F>
+auto adapted(Handler handler, F f) {
+    auto const on = boost::asio::get_associated_executor(handler);
+    auto const slot = boost::asio::get_associated_cancellation_slot(handler);
+    auto const allocator = boost::asio::get_associated_allocator(handler);
+    auto call = [h = std::move(handler), f = std::move(f)](auto&&... args) mutable {
+        f(std::move(h), std::forward<decltype(args)>(args)...);
+    };
+    return boost::asio::bind_executor(
+        on, boost::asio::bind_cancellation_slot(
+                slot, boost::asio::bind_allocator(allocator, std::move(call))));
+}
 
 }  // namespace cairn::detail
 

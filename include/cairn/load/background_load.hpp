@@ -29,14 +29,15 @@ public:
     /// @param on  Null: a thread of its own.
     CAIRN_DECL background_load(boost::asio::any_io_executor on, const checkpoint_id& id,
                                load_options options, handler h);
+    background_load(background_load&&) = delete;
+    CAIRN_DECL ~background_load();
 
-    /// Where the load runs.
+    /// Where the load runs. @pre neither `start` nor `end` was called
     const boost::asio::any_io_executor& executor() const noexcept { return on_.executor; }
     /// The slot of its handler cancels the load.
     CAIRN_DECL void heed_slot();
-    /// @pre Called once, or `end` is.
     CAIRN_DECL void start(std::shared_ptr<flattened_or_error> state, load_parts parts);
-    /// Completes the handler.
+    /// Completes the handler, once.
     CAIRN_DECL void end(std::exception_ptr e, load_report r);
 
 private:

@@ -61,6 +61,8 @@ private:
     void heed_cancellation() const;
     template <class F>
     event exchanged(F&& f);
+    template <class Start>
+    std::optional<event> starts(Start start);
     /// The continuation of an exchange, whose result `f` reads: it returns the failures that all
     /// ranks now know. `next` turns the event of the exchange into that of the step.
     template <class T, class F>
@@ -78,7 +80,8 @@ private:
     event look();
     void restart();
     void finish();
-    void end(std::exception_ptr e, load_report r);
+    void end(std::exception_ptr e, load_report r) noexcept;
+    void fail(std::exception_ptr e) noexcept;
 
     surroundings in_;
     std::shared_ptr<flattened_or_error> state_;

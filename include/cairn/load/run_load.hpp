@@ -22,7 +22,7 @@ struct load_part_check {
 };
 
 /// Adds the default parts where none was given.
-CAIRN_DECL void complete(load_parts& parts, const load_options& options);
+CAIRN_DECL void add_default_parts(load_parts& parts, const load_options& options);
 
 /// Loads on the calling thread.
 CAIRN_DECL load_report run_load(flattened_or_error& flat, const checkpoint_id& id,

@@ -4,16 +4,10 @@
 
 #include <cairn/comm/deadline.hpp>
 #include <cairn/detail/lane.hpp>
+#include <cairn/detail/stored_handler.hpp>
 #include <cairn/detail/token_last.hpp>
 #include <cairn/load/background_load.hpp>
 #include <cairn/load/run_load.hpp>
-
-#include <boost/asio/associated_allocator.hpp>
-#include <boost/asio/associated_cancellation_slot.hpp>
-#include <boost/asio/associated_executor.hpp>
-#include <boost/asio/bind_allocator.hpp>
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/bind_executor.hpp>
 
 #include <exception>
 #include <memory>
@@ -29,6 +23,7 @@ struct background_load_parts {
     background_load_parts(background_load_parts&&) = delete;
 
     given_load_parts<Parts...> given;
+    load_parts erased{};
     lane_of<communicator_part, communicator_ref, Parts...> lane{};
     lane_of<data_plane_part, data_plane_ref, Parts...> plane{};
 };
@@ -36,23 +31,17 @@ struct background_load_parts {
 /// Returns a handler that first calls `load_state_dict`, where the given handler is to run.
 template <class Handler>
 auto notifying(std::shared_ptr<flattened_or_error> flat, Handler handler) {
-    auto const on = boost::asio::get_associated_executor(handler);
-    auto const slot = boost::asio::get_associated_cancellation_slot(handler);
-    auto const allocator = boost::asio::get_associated_allocator(handler);
-    auto call = [flat = std::move(flat), h = std::move(handler)](std::exception_ptr e,
-                                                                 load_report r) mutable {
-        if (!e) {
-            try {
-                flat->flat->notify_loaded();
-            } catch (...) {
-                e = std::current_exception();
-            }
-        }
-        std::move(h)(std::move(e), std::move(r));
-    };
-    return boost::asio::bind_executor(
-        on, boost::asio::bind_cancellation_slot(
-                slot, boost::asio::bind_allocator(allocator, std::move(call))));
+    return adapted(std::move(handler),
+                   [flat = std::move(flat)](Handler h, std::exception_ptr e, load_report r) {
+                       if (!e) {
+                           try {
+                               flat->flat->notify_loaded();
+                           } catch (...) {
+                               e = std::current_exception();
+                           }
+                       }
+                       std::move(h)(std::move(e), std::move(r));
+                   });
 }
 
 /// Starts a load in the background. Communicator and data plane are duplicated inside this call.
@@ -66,17 +55,15 @@ void start_load(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& i
     load->heed_slot();
     try {
         auto const held = std::make_shared<background_load_parts<Parts...>>(std::move(parts));
+        // Now: stores are copied.
+        held->erased = held->given.erased();
         auto begin = [load, flat, held](std::exception_ptr e) {
             if (e) return load->end(std::move(e), {});
-            try {
-                auto erased = held->given.erased();
-                if (held->lane.erased() != nullptr) erased.ranks = held->lane.erased();
-                if (held->plane.erased() != nullptr) erased.plane = held->plane.erased();
-                erased.owner = held;
-                load->start(flat, std::move(erased));
-            } catch (...) {
-                load->end(std::current_exception(), {});
-            }
+            auto erased = std::move(held->erased);
+            if (held->lane.erased() != nullptr) erased.ranks = held->lane.erased();
+            if (held->plane.erased() != nullptr) erased.plane = held->plane.erased();
+            erased.owner = held;
+            load->start(flat, std::move(erased));
         };
         open_lane<communicator_part>(
             held->lane, held->given.parts(), load->executor(), by,

@@ -42,6 +42,9 @@ public:
     /// them. They are neither handed out again nor unmapped while the process lives, and continue
     /// to count against the budget.
     void abandon() noexcept;
+    /// Gives the bytes back as the last of an operation: `staging_arena::operation_ended`, for who
+    /// has the lease but not the arena.
+    void end_operation() noexcept;
 
 private:
     friend class staging_arena;

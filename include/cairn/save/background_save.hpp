@@ -17,30 +17,29 @@
 #include <memory>
 #include <mutex>
 
-namespace cairn {
-class pending_save;
-
-namespace detail {
+namespace cairn::detail {
 
 class save_op;
 
-/// One save in the background: what the operation and its `pending_save` share. The operation keeps
-/// it alive, so that a handle may be dropped. Threads: any. Included by pending_save.hpp.
+/// One save in the background: what the operation, the handler that waits for the copy, and the
+/// `pending_save` share. Ends with the last of them. Threads: any.
 class background_save : public std::enable_shared_from_this<background_save> {
 public:
-    using staged_handler = stored_handler<std::exception_ptr, pending_save>;
+    using staged_handler = stored_handler<std::exception_ptr, std::shared_ptr<background_save>>;
     using durable_handler = stored_handler<std::exception_ptr, save_report>;
 
-    /// @param on        Null: a thread of its own.
-    /// @param borrows   Parts are the caller's: the handle waits for the end.
+    /// @param on       Null: a thread of its own.
+    /// @param borrows  Parts are the caller's: the handle waits for the end.
     CAIRN_DECL background_save(boost::asio::any_io_executor on, const checkpoint_id& id,
                                save_options options, bool borrows, staged_handler staged);
+    background_save(background_save&&) = delete;
+    /// Says what nobody was told.
+    CAIRN_DECL ~background_save();
 
-    /// Where the save runs. @pre neither `start` nor `refuse` was called.
+    /// Where the save runs. @pre neither `start` nor `refuse` was called
     const boost::asio::any_io_executor& executor() const noexcept { return on_.executor; }
     /// Until it is staged, the slot of its handler cancels the save.
     CAIRN_DECL void heed_slot();
-    /// @pre Called once, or `refuse` is.
     CAIRN_DECL void start(std::shared_ptr<const flattened_or_error> state, save_parts parts);
     /// Ends a save that could not be started.
     CAIRN_DECL void refuse(std::exception_ptr e);
@@ -48,11 +47,13 @@ public:
     CAIRN_DECL void cancel() noexcept;
 
     CAIRN_DECL bool ended() const;
+    /// Whether the result was handed on.
+    CAIRN_DECL bool settled() const;
     /// Calls the handler when the save has ended, or at once.
     CAIRN_DECL void async_wait(durable_handler handler);
     /// Blocks until the save has ended. @throws its error
     CAIRN_DECL save_report wait();
-    /// The handle is destroyed: waits if something is borrowed. The result has no claimant left.
+    /// Called by the destructor of the handle: waits if something is borrowed.
     CAIRN_DECL void drop() noexcept;
 
 private:
@@ -62,7 +63,7 @@ private:
     void end(std::exception_ptr e, save_report r);
     /// Delivers the result to the handler that waits, if there is one.
     void deliver(std::unique_lock<std::mutex>& lock);
-    void unclaimed(const std::exception_ptr& e) noexcept;
+    void check_unsettled() const;
 
     operation_context on_;
     checkpoint_id id_;
@@ -75,13 +76,15 @@ private:
     std::weak_ptr<save_op> op_{};
     bool cancelled_ = false;
     bool ended_ = false;
-    bool claimed_ = false;  ///< The result was handed on.
-    bool dropped_ = false;
+    bool settled_ = false;  ///< Nobody else is told how it ends.
     std::exception_ptr failure_{};
     save_report report_{};
 };
 
-}  // namespace detail
-}  // namespace cairn
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/save/impl/background_save.ipp>
+#endif
 
 #endif

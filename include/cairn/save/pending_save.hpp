@@ -12,6 +12,12 @@
 #include <utility>
 
 namespace cairn {
+namespace detail {
+
+template <class Handler>
+auto giving_handle(Handler handler);
+
+}  // namespace detail
 
 /// A save whose tensors are copied and whose files are still being written: the result of
 /// `async_save`. Move-only.
@@ -24,7 +30,7 @@ namespace cairn {
 /// **Errors** are delivered once: by `wait` or `async_wait`, or, if the handle is destroyed before,
 /// to `save_options::on_unclaimed_error`.
 ///
-/// **Threads**: one at a time, but `cancel` at any time.
+/// **Threads**: one at a time, but `cancel` also beside `wait` and `async_wait`.
 class pending_save {
 public:
     /// Empty: for variables that hold the current save, if there is one.
@@ -39,18 +45,15 @@ public:
     }
     ~pending_save() { drop(); }
 
-    /// Whether it stands for a save whose result was not taken.
-    explicit operator bool() const noexcept { return save_ != nullptr; }
+    /// Whether it stands for a save whose result was not taken yet.
+    explicit operator bool() const { return save_ != nullptr && !save_->settled(); }
     /// Whether the save has ended, so that `wait` returns at once. @pre not empty
     bool ready() const { return save_->ended(); }
 
-    /// Blocks until the checkpoint exists, and empties the handle.
-    /// @throws error as @ref save does
+    /// Blocks until the checkpoint exists.
+    /// @throws error as @ref save does; errc::invalid_argument for a second wait
     /// @pre not empty
-    save_report wait() {
-        auto const s = std::move(save_);
-        return s->wait();
-    }
+    save_report wait() { return save_->wait(); }
 
     /// Completes when the checkpoint exists.
     ///
@@ -58,26 +61,28 @@ public:
     ///
     /// **Cancellation** ends the wait with `boost::asio::error::operation_aborted`, never the save:
     /// call `async_wait` or `wait` again. One wait at a time.
-    /// @pre not empty, and stays in place until completion
+    /// @pre not empty
     template <class Token>
     auto async_wait(Token&& token) {
         return boost::asio::async_initiate<Token, void(std::exception_ptr, save_report)>(
-            [](auto handler, std::shared_ptr<detail::background_save> s) {
-                using handler_t = detail::background_save::durable_handler;
-                s->async_wait(handler_t(std::move(handler)));
+            [](auto handler, const std::shared_ptr<detail::background_save>& s) {
+                using stored = detail::background_save::durable_handler;
+                s->async_wait(stored(std::move(handler)));
             },
             token, save_);
     }
 
     /// Ends the save, on all ranks, with @ref errc::cancelled: its files are removed, the previous
     /// checkpoint stays and the communicator remains usable. A save whose results were already
-    /// sent is past cancelling and ends as it would have. Any thread; returns at once.
+    /// sent is past cancelling and ends as it would have. Any thread, also while another waits;
+    /// returns at once.
     void cancel() noexcept {
         if (save_) save_->cancel();
     }
 
 private:
-    friend class detail::background_save;
+    template <class Handler>
+    friend auto detail::giving_handle(Handler handler);
     explicit pending_save(std::shared_ptr<detail::background_save> s) : save_(std::move(s)) {}
     void drop() noexcept {
         if (auto const s = std::move(save_)) s->drop();
@@ -86,10 +91,18 @@ private:
     std::shared_ptr<detail::background_save> save_{};
 };
 
-}  // namespace cairn
+namespace detail {
 
-#ifdef CAIRN_HEADER_ONLY
-#include <cairn/save/impl/background_save.ipp>
-#endif
+/// Returns the handler of a save that makes its handle: a handler that is dropped makes none.
+template <class Handler>
+auto giving_handle(Handler handler) {
+    return adapted(std::move(handler),
+                   [](Handler h, std::exception_ptr e, std::shared_ptr<background_save> s) {
+                       std::move(h)(std::move(e), pending_save(std::move(s)));
+                   });
+}
+
+}  // namespace detail
+}  // namespace cairn
 
 #endif

@@ -21,7 +21,7 @@ struct save_part_check {
 };
 
 /// Adds the default parts where none was given.
-CAIRN_DECL void complete(save_parts& parts, const save_options& options);
+CAIRN_DECL void add_default_parts(save_parts& parts, const save_options& options);
 
 /// Saves on the calling thread.
 CAIRN_DECL save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,

@@ -65,6 +65,8 @@ private:
     event exchanged(F&& f);
     void heed_cancellation() const;
     static event outcome_of(const std::vector<rank_failure>& failures);
+    template <class Start>
+    std::optional<event> starts(Start start);
     /// The continuation of an exchange, whose result `f` reads: it returns the failures that all
     /// ranks now know.
     template <class T, class F>
@@ -86,9 +88,12 @@ private:
     event resolve_outcome();
     event abandon();
     void acknowledge();
-    void sweep();
+    std::optional<event> sweep();
+    event swept(call_result<sweep_result> r);
     void finish();
-    void end(std::exception_ptr e, save_report r);
+    void end(std::exception_ptr e, save_report r) noexcept;
+    void fail(std::exception_ptr e) noexcept;
+    error dropped() const;
 
     surroundings in_;
     std::shared_ptr<const flattened_or_error> state_;

@@ -19,7 +19,7 @@ public:
     /// @throws error naming the bytes if the arena does not have them; `data` is then unchanged
     CAIRN_DECL void take(std::span<item_data> data, staging_arena& from);
     /// Gives the memory back; nothing may refer to it any more.
-    void release() noexcept { memory_ = {}; }
+    void release() noexcept { memory_.end_operation(); }
 
 private:
     arena_lease memory_{};

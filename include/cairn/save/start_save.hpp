@@ -27,7 +27,8 @@ struct background_save_part_check {
     static constexpr bool is = SavePart<T> || arena_part::is<std::remove_cvref_t<T>>;
 };
 
-/// Whether the handle of a save has to wait for its end. An arena is used until it is staged.
+/// Whether the handle of a save has to wait for its end. An arena is used until it is staged; of an
+/// executor the save has a copy.
 template <class... Parts>
 inline constexpr bool borrows =
     (false || ... || (is_borrowed<Parts>() && !arena_part::is<std::remove_cvref_t<Parts>>));
@@ -47,6 +48,7 @@ struct background_save_parts {
     }
 
     given_save_parts<Parts...> given;
+    save_parts erased{};
     lane_of<communicator_part, communicator_ref, Parts...> lane{};
 };
 
@@ -57,24 +59,22 @@ void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint
     auto const timeout = options.exchange_timeout;
     auto const save = std::make_shared<background_save>(
         executor_in(parts), id, std::move(options), borrows<Parts...>,
-        background_save::staged_handler(std::move(handler)));
+        background_save::staged_handler(giving_handle(std::move(handler))));
     save->heed_slot();
     try {
         auto const held = std::make_shared<background_save_parts<Parts...>>(std::move(parts));
+        // Now: stores are copied, and nothing of the caller's is looked at after this call.
+        held->erased = held->given.erased();
+        held->erased.arena = held->arena();
         open_lane<communicator_part>(held->lane, held->given.parts(), save->executor(),
                                      deadline_after(timeout),
                                      [save, flat = std::move(flat), held](std::exception_ptr e) {
                                          if (e) return save->refuse(std::move(e));
-                                         try {
-                                             auto erased = held->given.erased();
-                                             if (held->lane.erased() != nullptr)
-                                                 erased.ranks = held->lane.erased();
-                                             erased.arena = held->arena();
-                                             erased.owner = held;
-                                             save->start(flat, std::move(erased));
-                                         } catch (...) {
-                                             save->refuse(std::current_exception());
-                                         }
+                                         auto erased = std::move(held->erased);
+                                         if (held->lane.erased() != nullptr)
+                                             erased.ranks = held->lane.erased();
+                                         erased.owner = held;
+                                         save->start(flat, std::move(erased));
                                      });
     } catch (...) {
         save->refuse(std::current_exception());

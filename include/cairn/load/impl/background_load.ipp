@@ -17,6 +17,19 @@ CAIRN_DECL background_load::background_load(boost::asio::any_io_executor on,
     : on_(on ? operation_on(std::move(on)) : new_operation_thread("the load of '" + id + "'")),
       id_(id), options_(std::move(options)), handler_(std::move(h)) {}
 
+CAIRN_DECL background_load::~background_load() {
+    if (!handler_) return;
+    try {  // the executor has ended before the load began
+        handler_.complete(
+            std::make_exception_ptr(error(
+                errc::abandoned, {.found = "the executor of the load has ended before the load",
+                                  .remedy = "run the executor until all loads are complete"})),
+            {});
+    } catch (...) {
+        print_unclaimed(std::current_exception());
+    }
+}
+
 CAIRN_DECL void background_load::heed_slot() {
     if (auto slot = handler_.slot(); slot.is_connected())
         slot.assign([weak = weak_from_this()](boost::asio::cancellation_type) {
@@ -26,7 +39,7 @@ CAIRN_DECL void background_load::heed_slot() {
 CAIRN_DECL void background_load::start(std::shared_ptr<flattened_or_error> state,
                                        load_parts parts) {
     try {
-        complete(parts, options_);
+        add_default_parts(parts, options_);
         auto const op = std::make_shared<load_op>(
             surroundings{on_.executor}, std::move(state), id_, options_, std::move(parts),
             [self = shared_from_this()](std::exception_ptr e, load_report r) {
@@ -44,12 +57,14 @@ CAIRN_DECL void background_load::start(std::shared_ptr<flattened_or_error> state
 }
 CAIRN_DECL void background_load::end(std::exception_ptr e, load_report r) {
     on_ = {};  // the thread of the operation may end
-    handler_.complete(std::move(e), std::move(r));
+    if (handler_) handler_.complete(std::move(e), std::move(r));
 }
 CAIRN_DECL void background_load::cancel() noexcept {
+    std::shared_ptr<load_op> op;  // ends after the lock: it may be the last that holds the load
     std::lock_guard const lock(m_);
     cancelled_ = true;
-    if (auto const op = op_.lock()) op->cancel();
+    op = op_.lock();
+    if (op) op->cancel();
 }
 
 }  // namespace cairn::detail

@@ -5,6 +5,7 @@
 #include <cairn/load/load_op.hpp>
 
 #include <cairn/comm/omitted.hpp>
+#include <cairn/detail/stored_handler.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/state/converted.hpp>
@@ -36,7 +37,8 @@ CAIRN_DECL load_op::~load_op() {
                                   .found = "the executor of the load has ended before the load",
                                   .remedy = "run the executor until all loads are complete"})),
             {});
-    } catch (...) {  // no memory to say it
+    } catch (...) {
+        print_unclaimed(std::current_exception());
     }
 }
 
@@ -52,9 +54,8 @@ CAIRN_DECL void load_op::run() noexcept {
             fsm_.resume(*e);
         }
         finish();
-    } catch (...) {  // too little memory to report it: the other ranks must not wait
-        ranks_->cancel();
-        end(std::current_exception(), {});
+    } catch (...) {
+        fail(std::current_exception());
     }
 }
 
@@ -64,10 +65,16 @@ void load_op::resume(F&& f) noexcept {
     try {
         fsm_.resume(f());
     } catch (...) {
-        ranks_->cancel();
-        return end(std::current_exception(), {});
+        return fail(std::current_exception());
     }
     run();
+}
+
+/// There is too little memory to report a failure: the other ranks must not wait.
+CAIRN_DECL void load_op::fail(std::exception_ptr e) noexcept {
+    if (!then_) return;
+    ranks_->cancel();
+    end(std::move(e), {});
 }
 
 CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
@@ -79,27 +86,30 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
                 return format::native::encode_metadata(parts_.reader->read_metadata());
             });
         case exchange_metadata:
-            ranks_->broadcast(mine_, received<outcome>([this](const outcome& o) {
-                                  if (o.failures.empty())
-                                      meta_ = format::native::decode_metadata(o.payload);
-                                  return o.failures;
-                              }));
-            return {};
+            return starts([&] {
+                ranks_->broadcast(mine_, received<outcome>([this](const outcome& o) {
+                                      if (o.failures.empty())
+                                          meta_ = format::native::decode_metadata(o.payload);
+                                      return o.failures;
+                                  }));
+            });
         case plan_local: return worked("plan", [&] { return local_plan(); });
         case exchange_plans:
-            ranks_->gather(mine_, received<std::vector<outcome>>([this](auto all) {
-                               everybody_ = std::move(all);
-                               return collect_failures(everybody_);
-                           }));
-            return {};
+            return starts([&] {
+                ranks_->gather(mine_, received<std::vector<outcome>>([this](auto all) {
+                                   everybody_ = std::move(all);
+                                   return collect_failures(everybody_);
+                               }));
+            });
         case plan_global: return worked("plan for all", [&] { return global_plan(); });
-        case exchange_global: send_plans(); return {};
+        case exchange_global: return starts([&] { send_plans(); });
         case step::finish_plan: return this->finish_plan();
         case agree:
-            ranks_->all_gather(mine_, received<std::vector<outcome>>(
-                                          [this](const auto& all) { return agreed(all); },
-                                          &load_op::moved_if_replaced));
-            return {};
+            return starts([&] {
+                ranks_->all_gather(mine_, received<std::vector<outcome>>(
+                                              [this](const auto& all) { return agreed(all); },
+                                              &load_op::moved_if_replaced));
+            });
         case read:
             return works(
                 turns_->name(), [&](auto f) { turns_->read(plan_, std::move(f)); },
@@ -113,12 +123,13 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
                 },
                 [this] { return end_of_turn(); });
         case exchange_results:
-            ranks_->all_gather(
-                mine_, received<std::vector<outcome>>(
-                           [this](const auto& all) { return compare(all); }, &load_op::what_next));
-            return {};
+            return starts([&] {
+                ranks_->all_gather(mine_, received<std::vector<outcome>>(
+                                              [this](const auto& all) { return compare(all); },
+                                              &load_op::what_next));
+            });
         case look_again: return look();
-        case exchange_restart: restart(); return {};
+        case exchange_restart: return starts([&] { restart(); });
         case done: return event::ok;
     }
     return event::failed;
@@ -180,6 +191,16 @@ load_fsm::event load_op::exchanged(F&& f) {
     }
 }
 
+/// Starts an exchange, which continues later; one that cannot be started is cut short.
+template <class Start>
+std::optional<load_fsm::event> load_op::starts(Start start) {
+    try {
+        start();
+        return {};
+    } catch (...) {
+        return exchanged([]() -> std::vector<rank_failure> { throw; });
+    }
+}
 template <class T, class F>
 std::function<void(call_result<T>)> load_op::received(F f, event (load_op::*next)(event)) {
     return [self = shared_from_this(), f, next](call_result<T> r) {
@@ -362,12 +383,17 @@ CAIRN_DECL void load_op::finish() {
     end(nullptr, std::move(report));
 }
 /// Nothing of the caller's is used after this.
-CAIRN_DECL void load_op::end(std::exception_ptr e, load_report r) {
+CAIRN_DECL void load_op::end(std::exception_ptr e, load_report r) noexcept {
     turns_.reset();
     ranks_.reset();
     parts_ = {};
     state_.reset();
-    std::exchange(then_, nullptr)(std::move(e), std::move(r));
+    try {
+        std::exchange(then_, nullptr)(e, std::move(r));
+    } catch (...) {  // no memory to call a handler
+        print_unclaimed(std::current_exception());
+        if (e) print_unclaimed(e);
+    }
 }
 
 }  // namespace cairn::detail

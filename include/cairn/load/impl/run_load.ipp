@@ -21,7 +21,7 @@
 
 namespace cairn::detail {
 
-CAIRN_DECL void complete(load_parts& parts, const load_options& options) {
+CAIRN_DECL void add_default_parts(load_parts& parts, const load_options& options) {
     if (parts.ranks == nullptr)
         parts.ranks = own_part<communicator_ref<solo>>(parts.owner, omitted_communicator());
     if (parts.planner == nullptr)
@@ -36,7 +36,7 @@ CAIRN_DECL void complete(load_parts& parts, const load_options& options) {
 
 CAIRN_DECL load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
                                 const load_options& options, load_parts parts) {
-    complete(parts, options);
+    add_default_parts(parts, options);
     auto const here = std::make_shared<boost::asio::io_context>(1);
     auto work = boost::asio::make_work_guard(*here);
     std::exception_ptr failure;

@@ -67,6 +67,11 @@ CAIRN_DECL void staging_arena::release_unused() noexcept {
     core_->release_unused();
 }
 
+CAIRN_DECL void arena_lease::end_operation() noexcept {
+    auto const core = core_;
+    *this = {};
+    if (core && !core->persists()) core->release_unused();
+}
 CAIRN_DECL void staging_arena::operation_ended() noexcept {
     if (!core_->persists()) release_unused();
 }

@@ -4,12 +4,11 @@
 
 #include <cairn/save/background_save.hpp>
 
-#include <cairn/detail/part_call.hpp>
-#include <cairn/save/pending_save.hpp>
 #include <cairn/save/run_save.hpp>
 #include <cairn/save/save_op.hpp>
 
 #include <boost/asio/error.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/system/system_error.hpp>
 
 #include <utility>
@@ -22,6 +21,22 @@ CAIRN_DECL background_save::background_save(boost::asio::any_io_executor on,
     : on_(on ? operation_on(std::move(on)) : new_operation_thread("the save to '" + id + "'")),
       id_(id), options_(std::move(options)), borrows_(borrows), staged_(std::move(staged)) {}
 
+CAIRN_DECL background_save::~background_save() {
+    try {
+        if (staged_) {  // the executor has ended before the save began
+            staged_.complete(
+                std::make_exception_ptr(error(
+                    errc::abandoned, {.found = "the executor of the save has ended before the save",
+                                      .remedy = "run the executor until all saves are complete"})),
+                nullptr);
+        } else if (failure_ && !settled_) {
+            (options_.on_unclaimed_error ? options_.on_unclaimed_error : print_unclaimed)(failure_);
+        }
+    } catch (...) {
+        print_unclaimed(std::current_exception());
+    }
+}
+
 CAIRN_DECL void background_save::heed_slot() {
     if (auto slot = staged_.slot(); slot.is_connected())
         slot.assign([weak = weak_from_this()](boost::asio::cancellation_type) {
@@ -31,7 +46,7 @@ CAIRN_DECL void background_save::heed_slot() {
 CAIRN_DECL void background_save::start(std::shared_ptr<const flattened_or_error> state,
                                        save_parts parts) {
     try {
-        complete(parts, options_);
+        add_default_parts(parts, options_);
         auto const op = std::make_shared<save_op>(
             surroundings{on_.executor}, std::move(state), id_, options_, std::move(parts),
             [self = shared_from_this()] { self->staged(); },
@@ -52,108 +67,112 @@ CAIRN_DECL void background_save::refuse(std::exception_ptr e) {
     end(std::move(e), {});
 }
 CAIRN_DECL void background_save::cancel() noexcept {
+    std::shared_ptr<save_op> op;  // ends after the lock: it may be the last that holds the save
     std::unique_lock lock(m_);
     cancelled_ = true;
-    if (auto const op = op_.lock()) op->cancel();
+    op = op_.lock();
+    if (op) op->cancel();
     if (!staged_ || borrows_ || !on_.executor) return;
     auto const on = on_.executor;
     lock.unlock();
     // A rank that is late must not keep the caller: the others are told when it has come. Between
     // two steps the state is not in use, and from now on no step uses it.
-    resume_on(on, [self = shared_from_this()] { self->give_up(); });
+    try {
+        boost::asio::post(on, [self = shared_from_this()] { self->give_up(); });
+    } catch (...) {  // no memory: the handler is called when the save ends
+    }
 }
 CAIRN_DECL void background_save::give_up() {
     std::unique_lock lock(m_);
     if (!staged_) return;
-    claimed_ = true;
+    settled_ = true;
     auto handler = std::move(staged_);
     lock.unlock();
-    handler.complete(std::make_exception_ptr(error(errc::cancelled, {})), pending_save());
+    handler.complete(std::make_exception_ptr(error(errc::cancelled, {})), nullptr);
 }
 
 CAIRN_DECL void background_save::staged() {
     std::unique_lock lock(m_);
+    if (!staged_) return;
     auto handler = std::move(staged_);
     lock.unlock();
-    handler.complete(nullptr, pending_save(shared_from_this()));
+    handler.complete(nullptr, shared_from_this());
 }
 CAIRN_DECL void background_save::end(std::exception_ptr e, save_report r) {
     std::unique_lock lock(m_);
+    if (ended_) return;
     on_ = {};  // the thread of the operation may end
     ended_ = true;
     changed_.notify_all();
     if (staged_) {
-        claimed_ = true;
+        settled_ = true;
         auto handler = std::move(staged_);
         lock.unlock();
-        return handler.complete(std::move(e), pending_save());
+        return handler.complete(std::move(e), nullptr);
     }
     failure_ = std::move(e);
     report_ = std::move(r);
     deliver(lock);
 }
 CAIRN_DECL void background_save::deliver(std::unique_lock<std::mutex>& lock) {
-    if (!ended_ || claimed_ || (!waiting_ && !dropped_)) return;
-    claimed_ = true;
+    if (!ended_ || settled_ || !waiting_) return;
+    settled_ = true;
     auto handler = std::move(waiting_);
     auto failure = std::move(failure_);
     auto report = std::move(report_);
     lock.unlock();
-    if (handler) return handler.complete(std::move(failure), std::move(report));
-    if (failure) unclaimed(failure);
-}
-CAIRN_DECL void background_save::unclaimed(const std::exception_ptr& e) noexcept {
-    try {
-        if (options_.on_unclaimed_error) return options_.on_unclaimed_error(e);
-    } catch (...) {
-        print_unclaimed(std::current_exception());
-    }
-    print_unclaimed(e);
+    handler.complete(std::move(failure), std::move(report));
 }
 
 CAIRN_DECL bool background_save::ended() const {
     std::lock_guard const lock(m_);
     return ended_;
 }
+CAIRN_DECL bool background_save::settled() const {
+    std::lock_guard const lock(m_);
+    return settled_;
+}
+CAIRN_DECL void background_save::check_unsettled() const {
+    if (waiting_ || settled_)
+        throw error(errc::invalid_argument,
+                    {.expected = "one wait for a save at a time, and its result taken once",
+                     .found = "another wait",
+                     .remedy = "wait for a save in one place"});
+}
 CAIRN_DECL void background_save::async_wait(durable_handler handler) {
-    auto const aborted = [](durable_handler h) {
-        auto const code =
-            boost::asio::error::make_error_code(boost::asio::error::operation_aborted);
-        h.complete(std::make_exception_ptr(boost::system::system_error(code)), {});
-    };
-    if (auto slot = handler.slot(); slot.is_connected())
-        slot.assign([weak = weak_from_this(), aborted](boost::asio::cancellation_type) {
-            auto const self = weak.lock();
-            if (!self) return;
-            std::unique_lock lock(self->m_);
-            auto h = std::move(self->waiting_);
-            lock.unlock();
-            if (h) aborted(std::move(h));
-        });
     std::unique_lock lock(m_);
-    if (waiting_ || claimed_) {
+    try {
+        check_unsettled();
+    } catch (...) {
         lock.unlock();
-        auto const e = error(errc::invalid_argument,
-                             {.expected = "one wait for a save, and its result taken once",
-                              .found = "another wait",
-                              .remedy = "wait for a save in one place"});
-        return handler.complete(std::make_exception_ptr(e), {});
+        return handler.complete(std::current_exception(), {});
     }
     waiting_ = std::move(handler);
+    if (auto slot = waiting_.slot(); slot.is_connected())
+        slot.assign([weak = weak_from_this()](boost::asio::cancellation_type) {
+            auto const self = weak.lock();
+            if (!self) return;
+            std::unique_lock locked(self->m_);
+            auto h = std::move(self->waiting_);
+            locked.unlock();
+            auto const code =
+                boost::asio::error::make_error_code(boost::asio::error::operation_aborted);
+            if (h) h.complete(std::make_exception_ptr(boost::system::system_error(code)), {});
+        });
     deliver(lock);
 }
 CAIRN_DECL save_report background_save::wait() {
     std::unique_lock lock(m_);
+    check_unsettled();
     changed_.wait(lock, [this] { return ended_; });
-    claimed_ = true;
+    check_unsettled();
+    settled_ = true;
     if (failure_) std::rethrow_exception(std::move(failure_));
     return std::move(report_);
 }
 CAIRN_DECL void background_save::drop() noexcept {
     std::unique_lock lock(m_);
     if (borrows_) changed_.wait(lock, [this] { return ended_; });
-    dropped_ = true;
-    deliver(lock);
 }
 
 }  // namespace cairn::detail

@@ -21,7 +21,7 @@
 
 namespace cairn::detail {
 
-CAIRN_DECL void complete(save_parts& parts, const save_options& options) {
+CAIRN_DECL void add_default_parts(save_parts& parts, const save_options& options) {
     if (parts.ranks == nullptr)
         parts.ranks = own_part<communicator_ref<solo>>(parts.owner, omitted_communicator());
     if (parts.planner == nullptr)
@@ -36,7 +36,7 @@ CAIRN_DECL void complete(save_parts& parts, const save_options& options) {
 
 CAIRN_DECL save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
                                 const save_options& options, save_parts parts) {
-    complete(parts, options);
+    add_default_parts(parts, options);
     auto const here = std::make_shared<boost::asio::io_context>(1);
     auto work = boost::asio::make_work_guard(*here);
     std::exception_ptr failure;

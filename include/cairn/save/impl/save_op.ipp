@@ -5,6 +5,7 @@
 #include <cairn/save/save_op.hpp>
 
 #include <cairn/comm/omitted.hpp>
+#include <cairn/detail/stored_handler.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/check_text.hpp>
 #include <cairn/planner/plan_codec.hpp>
@@ -26,17 +27,23 @@ CAIRN_DECL save_op::~save_op() {
     // The executor has dropped a step: no other rank may wait for this one.
     ranks_->cancel();
     try {
-        using enum save_fsm::step;
-        auto const at = fsm_.current();
-        bool const doubt = at == exchange_results || at == step::commit || at == exchange_verdict;
-        end(std::make_exception_ptr(
-                error(doubt ? errc::outcome_unknown : errc::abandoned,
-                      {.rank = ranks_->rank(),
-                       .found = "the executor of the save has ended before the save",
-                       .remedy = "run the executor until all saves are complete"})),
-            {});
-    } catch (...) {  // no memory to say it
+        end(std::make_exception_ptr(dropped()), {});
+    } catch (...) {
+        print_unclaimed(std::current_exception());
     }
+}
+/// Whether there is a checkpoint, as far as a rank can know whose executor has ended.
+CAIRN_DECL error save_op::dropped() const {
+    using enum save_fsm::step;
+    if (!failures_.empty()) return {failures_, false};
+    auto const at = fsm_.current();
+    bool const sent = at == exchange_results && !ranks_->coordinator();
+    bool const doubt = sent || at == step::commit || at == exchange_verdict ||
+                       (at == step::sweep && fsm_.end() == save_end::committed);
+    return {doubt ? errc::outcome_unknown : errc::abandoned,
+            {.rank = ranks_->rank(),
+             .found = "the executor of the save has ended before the save",
+             .remedy = "run the executor until all saves are complete"}};
 }
 
 CAIRN_DECL void save_op::start() {
@@ -51,9 +58,8 @@ CAIRN_DECL void save_op::run() noexcept {
             fsm_.resume(*e);
         }
         finish();
-    } catch (...) {  // too little memory to report it: the other ranks must not wait
-        ranks_->cancel();
-        end(std::current_exception(), {});
+    } catch (...) {
+        fail(std::current_exception());
     }
 }
 
@@ -63,39 +69,43 @@ void save_op::resume(F&& f) noexcept {
     try {
         fsm_.resume(f());
     } catch (...) {
-        ranks_->cancel();
-        return end(std::current_exception(), {});
+        return fail(std::current_exception());
     }
     run();
 }
 
+/// There is too little memory to report a failure: the other ranks must not wait.
+CAIRN_DECL void save_op::fail(std::exception_ptr e) noexcept {
+    if (!then_) return;
+    ranks_->cancel();
+    end(std::move(e), {});
+}
+
 CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
     using enum save_fsm::step;
+    auto const gather = [&] {
+        ranks_->gather(mine_, received<std::vector<outcome>>(
+                                  [this](auto all) { return keep(std::move(all)); }));
+    };
     switch (s) {
-        case open: this->open(); return {};
+        case open: return starts([&] { this->open(); });
         case plan_local: return worked("plan", [&] { return local_plan(); });
-        case exchange_plans:
-            ranks_->gather(mine_, received<std::vector<outcome>>(
-                                      [this](auto all) { return keep(std::move(all)); }));
-            return {};
+        case exchange_plans: return starts(gather);
         case plan_global: return worked("plan for all", [&] { return global_plan(); });
-        case exchange_global: send_plans(); return {};
+        case exchange_global: return starts([&] { send_plans(); });
         case stage:
             return worked("stage", [&] {
                 this->stage();
                 return std::vector<std::byte>();
             });
         case write: return this->write();
-        case exchange_results:
-            ranks_->gather(mine_, received<std::vector<outcome>>(
-                                      [this](auto all) { return keep(std::move(all)); }));
-            return {};
+        case exchange_results: return starts(gather);
         case commit: return this->commit();
-        case exchange_verdict: send_verdict(); return {};
+        case exchange_verdict: return starts([&] { send_verdict(); });
         case resolve: return resolve_outcome();
         case abandon: return this->abandon();
-        case exchange_abandoned: acknowledge(); return {};
-        case sweep: this->sweep(); return {};
+        case exchange_abandoned: return starts([&] { acknowledge(); });
+        case sweep: return this->sweep();
         case done: return event::ok;
     }
     return event::failed;
@@ -143,6 +153,16 @@ save_fsm::event save_op::exchanged(F&& f) {
     }
 }
 
+/// Starts an exchange, which continues later; one that cannot be started is cut short.
+template <class Start>
+std::optional<save_fsm::event> save_op::starts(Start start) {
+    try {
+        start();
+        return {};
+    } catch (...) {
+        return exchanged([]() -> std::vector<rank_failure> { throw; });
+    }
+}
 template <class T, class F>
 std::function<void(call_result<T>)> save_op::received(F f) {
     return [self = shared_from_this(), f](call_result<T> r) {
@@ -391,21 +411,26 @@ CAIRN_DECL void save_op::acknowledge() {
 }
 
 /// The last step: the outcome is final, and known to all ranks that can learn it.
-CAIRN_DECL void save_op::sweep() {
-    call_part<sweep_result>(
-        in_.executor, [&](auto done) { parts_.writer->sweep(fsm_.end(), std::move(done)); },
-        [self = shared_from_this()](call_result<sweep_result> r) {
-            self->resume([&] {
-                auto& warnings = self->report_.warnings;
-                if (r.failure)
-                    warnings.push_back("files that are not needed any more may be left: " +
-                                       text_of(r.failure));
-                else
-                    for (auto& w : r.value->warnings) warnings.push_back(std::move(w));
-                self->report_.meta = std::move(self->meta_);
-                return event::ok;
+CAIRN_DECL std::optional<save_fsm::event> save_op::sweep() {
+    try {
+        call_part<sweep_result>(
+            in_.executor, [&](auto done) { parts_.writer->sweep(fsm_.end(), std::move(done)); },
+            [self = shared_from_this()](call_result<sweep_result> r) {
+                self->resume([&] { return self->swept(std::move(r)); });
             });
-        });
+        return {};
+    } catch (...) {
+        return swept({std::current_exception(), {}});
+    }
+}
+CAIRN_DECL save_fsm::event save_op::swept(call_result<sweep_result> r) {
+    auto& warnings = report_.warnings;
+    if (r.failure)
+        warnings.push_back("files that are not needed any more may be left: " + text_of(r.failure));
+    else
+        for (auto& w : r.value->warnings) warnings.push_back(std::move(w));
+    report_.meta = std::move(meta_);
+    return event::ok;
 }
 
 CAIRN_DECL void save_op::finish() {
@@ -416,11 +441,18 @@ CAIRN_DECL void save_op::finish() {
     end(nullptr, std::move(report_));
 }
 /// Nothing of the caller's is used after this.
-CAIRN_DECL void save_op::end(std::exception_ptr e, save_report r) {
+CAIRN_DECL void save_op::end(std::exception_ptr e, save_report r) noexcept {
+    data_.clear();
+    copies_.release();
     ranks_.reset();
     parts_ = {};
     state_.reset();
-    std::exchange(then_, nullptr)(std::move(e), std::move(r));
+    try {
+        std::exchange(then_, nullptr)(e, std::move(r));
+    } catch (...) {  // no memory to call a handler
+        print_unclaimed(std::current_exception());
+        if (e) print_unclaimed(e);
+    }
 }
 
 }  // namespace cairn::detail
