@@ -256,7 +256,7 @@ BOOST_AUTO_TEST_CASE(an_arena_that_is_too_small_is_an_error) {
         } catch (const cairn::error& e) {
             ++refused;
             BOOST_TEST(std::string(e.what()).find("rank 1") != std::string::npos);
-            BOOST_TEST(std::string(e.what()).find("4194304") != std::string::npos, e.what());
+            BOOST_TEST(std::string(e.what()).find("4194368 bytes") != std::string::npos, e.what());
         }
     }
     BOOST_TEST(refused == 3);

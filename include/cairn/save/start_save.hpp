@@ -31,7 +31,9 @@ struct background_save_part_check {
 /// executor the save has a copy.
 template <class... Parts>
 inline constexpr bool borrows =
-    (false || ... || (is_borrowed<Parts>() && !arena_part::is<std::remove_cvref_t<Parts>>));
+    (false || ... ||
+     (is_borrowed<Parts>() && !arena_part::is<std::remove_cvref_t<Parts>> &&
+      !executor_part::is<std::remove_cvref_t<Parts>>));
 
 /// The parts of a save in the background, and its lane: what is borrowed is only referred to.
 template <class... Parts>
