@@ -264,12 +264,7 @@ CAIRN_DECL void save_op::stage() {
     put_replica_hashes(w, held, local_, state_->leaves(), report_.save_id);
     hashes_ = std::move(w.out);
     if (!staged_) return;
-    if (parts_.arena != nullptr) {
-        copies_.take(data_, *parts_.arena);
-    } else {
-        staging_arena own({.persist = false});
-        copies_.take(data_, own);  // the copies outlive it
-    }
+    copies_.take(data_, parts_.arena);
     std::exchange(staged_, nullptr)();
 }
 

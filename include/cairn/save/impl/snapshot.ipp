@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -17,8 +18,9 @@
 
 namespace cairn::detail {
 
-CAIRN_DECL void snapshot::take(std::span<item_data> data, staging_arena& from) {
+CAIRN_DECL void snapshot::take(std::span<item_data> data, staging_arena* from) {
     constexpr std::uint64_t alignment = 64;
+    constexpr std::uint64_t worth_mapping = std::uint64_t{8} << 20;
     // Equal memory: one copy.
     std::map<std::tuple<const std::byte*, dtype, index_vector, index_vector>, std::uint64_t> places;
     std::vector<std::pair<const_tensor_view*, std::uint64_t>> items;
@@ -34,9 +36,19 @@ CAIRN_DECL void snapshot::take(std::span<item_data> data, staging_arena& from) {
         copies.push_back({*v, {}});
         bytes += (v->bytes() + alignment - 1) / alignment * alignment;
     }
-    auto memory = from.take(static_cast<std::size_t>(bytes));
+    arena_lease memory;
+    std::unique_ptr<std::byte[]> heap;
+    if (from == nullptr && bytes < worth_mapping) {
+        heap = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
+    } else if (from == nullptr) {
+        staging_arena once({.persist = false, .slab_bytes = static_cast<std::size_t>(bytes)});
+        memory = once.take(static_cast<std::size_t>(bytes));  // outlives it
+    } else {
+        memory = from->take(static_cast<std::size_t>(bytes));
+    }
+    auto* const begin = heap ? heap.get() : memory.bytes().data();
     auto const copy_of = [&](const const_tensor_view& v, std::uint64_t at) {
-        tensor_view to(v.type, v.shape, memory.bytes().data() + at);
+        tensor_view to(v.type, v.shape, begin + at);
         if (is_dense(v)) to.strides = v.strides;
         to.requires_grad = v.requires_grad;
         return to;
@@ -46,6 +58,7 @@ CAIRN_DECL void snapshot::take(std::span<item_data> data, staging_arena& from) {
     copy_to_host(copies);
     for (auto const& [v, at] : items) *v = copy_of(*v, at);
     memory_ = std::move(memory);
+    heap_ = std::move(heap);
 }
 
 }  // namespace cairn::detail
