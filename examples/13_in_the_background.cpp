@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training loop that saves in the background: it stops only while its tensors are copied.
+// A training loop that saves in the background. It stops while its tensors are copied, and if the
+// previous save has not ended when the next one is due.
 #include <cairn/cairn.hpp>
 #include <cairn/memory/arena.hpp>
 

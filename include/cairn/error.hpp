@@ -52,7 +52,8 @@ enum class errc {
     io,
     /// Another rank failed; its own error is listed in `failures()`.
     rank_failed,
-    /// A backend dropped its completion without calling it.
+    /// A backend dropped its completion without calling it, or the executor of a background save or
+    /// load ended before it did.
     abandoned,
     /// A deadline expired.
     timed_out,

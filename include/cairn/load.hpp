@@ -56,26 +56,27 @@ load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
                 std::forward<Parts>(parts)...);
 }
 
-/// Loads without blocking.
+/// Loads in the background.
 ///
 /// @param state, id, options  As for @ref load.
 /// @param parts  As for @ref load, and an executor, see *Threads*. Lvalues must outlive the
-///               operation, but of a communicator, a data plane, stores that can be copied and the
-///               executor, it keeps a duplicate.
+///               operation, except a communicator, a data plane, a copyable store that has `at(id)`,
+///               and an executor, of which it keeps a duplicate or copy.
 /// @param token  Any Asio completion token, last.
 ///
 /// The communicator must be a `BackgroundCommunicator`, and the data plane, if there is one, a
 /// `BackgroundDataPlane`; any other is refused at compile time. As for @ref async_save, they are
-/// duplicated: the communicator inside this call, the plane after that. With a data plane, use
-/// neither for anything else until the load completes.
+/// duplicated: the communicator inside this call, the plane after that. Use neither for anything
+/// else until the load completes.
 ///
-/// **Cancellation**: any kind, through the token's slot: the load fails with @ref errc::cancelled,
-/// on all ranks, at its next exchange of results; the communicator remains usable.
+/// **Cancellation**: any kind, through the token's slot: the load fails with @ref errc::cancelled
+/// on all ranks at its next exchange, with `state_modified()` if reading had begun. Once this
+/// rank's last results are sent, the load ends as it would have. The communicator remains usable.
 ///
 /// **Threads**: as for @ref async_save.
 ///
-/// **Completion signature**: `void(std::exception_ptr, load_report)`, on the token's executor, on
-/// which `load_state_dict()` is called too.
+/// **Completion signature**: `void(std::exception_ptr, load_report)`, on the executor described for
+/// @ref async_save. `load_state_dict()` is called there too, before the handler.
 ///
 /// **Lifetimes**: the state must not move, and its tensors must not be read or written, until the
 /// operation completes.

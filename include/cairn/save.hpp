@@ -56,11 +56,11 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 /// completes when the checkpoint exists; DCP's `async_save`.
 ///
 /// @param state, id, options  As for @ref save.
-/// @param parts  As for @ref save, and a `staging_arena`, see *Memory*, and an executor, see
-///               *Threads*. Rvalues are moved in and live as
-///               long as the save. Lvalues are borrowed: the handle's destructor waits for the end
-///               of the save; but of a communicator, of stores that can be copied, and of the
-///               executor, the save keeps a duplicate.
+/// @param parts  As for @ref save; also a `staging_arena`, see *Memory*, and an executor, see
+///               *Threads*. Rvalues are moved in and live as long as the save. Of a communicator,
+///               of a copyable store that has `at(id)`, and of an executor, the save keeps its own
+///               duplicate or copy. An arena must live until the save is staged. Any other lvalue
+///               is borrowed, and the handle's destructor waits for the end of the save.
 /// @param token  Any Asio completion token, last.
 ///
 /// **Communicator**: a `BackgroundCommunicator`; any other is refused at compile time. A save takes
@@ -68,25 +68,32 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 /// communicator, in the same order, and use it for nothing else until the save is staged. Then it
 /// is free again, for other saves too.
 ///
-/// **Completion signature**: `void(std::exception_ptr, pending_save)`, on the token's executor. By
-/// then tensors may change, and the state may be destroyed. All ranks have agreed on a plan, so
-/// that most errors arrive here. An error means that there is no `pending_save`.
+/// **Completion signature**: `void(std::exception_ptr, pending_save)`, on the handler's associated
+/// executor; without one, on a thread of Asio's, where what the handler throws is printed. The
+/// executor among the parts is not its default. The same holds for `async_wait`. Tensors may then
+/// change, and the state may be destroyed. All ranks have agreed on a plan, so most errors are
+/// reported here. With an error, the `pending_save` is empty.
 ///
 /// **Memory**: a copy of what this rank writes, given back when it is written: to the system or, if
-/// one is among the parts, to an arena, which keeps it for the next save. That one then takes no
-/// page faults. Saves may share an arena; its budget is a limit for all of them together.
+/// one is among the parts, to an arena, which keeps it for the next save. That save then takes no
+/// page faults if the copy fits. Saves may share an arena. If its budget has no room for the copy,
+/// also because other saves use it, the save fails with @ref errc::invalid_argument on all ranks.
 ///
-/// **Cancellation**: any kind, through the token's slot, until staged: completes at once with
-/// @ref errc::cancelled, unless parts are borrowed; the others learn it at their next exchange.
+/// **Cancellation**: any kind, through the token's slot, until staged. The handler then completes
+/// with @ref errc::cancelled without waiting for other ranks (at the end of the save if parts are
+/// borrowed); the other ranks get the same error. The communicator is free again once all ranks
+/// have started the verb.
 ///
-/// **Threads**: `state_dict()` and all values are read inside this call. The rest runs on a thread
-/// of its own, or on the executor among the parts, which must be run by one thread at a time (an
-/// `io_context` with one thread, a strand). A save never blocks it to wait for another rank; a
-/// user's planner, writer or store that blocks does.
+/// **Threads**: `state_dict()` and all values are read inside this call. The steps of the save run
+/// on a thread of its own, or on the executor among the parts, which must be run by one thread at a
+/// time (an `io_context` with one thread, a strand) and until the save ends; otherwise the save
+/// fails with @ref errc::abandoned or @ref errc::outcome_unknown. Files are written by the writer's
+/// own threads. The save never blocks the executor to wait for another rank; a user's planner or
+/// writer that blocks does, and so do the copy and the short calls of a store.
 ///
 /// **Lifetimes**: tensors must neither change nor move until the save is staged.
 ///
-/// **Failure**: as @ref save, here or from the `pending_save`.
+/// **Failure**: as for @ref save, reported here or by the `pending_save`.
 template <class State, class... PartsAndToken>
     requires Savable<State> &&
              detail::parts_then_token<detail::background_save_part_check, PartsAndToken...>

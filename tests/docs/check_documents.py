@@ -28,7 +28,7 @@ def programs(page: pathlib.Path):
         numbered = f'#line {line} "{page.name}"\n{text}'
         if "#include" in text:
             yield numbered
-        elif re.match(r"template\b|struct\b", text):
+        elif re.match(r"template\b|struct\b|boost::asio::awaitable\b", text):
             outside += numbered
         else:
             inside += numbered

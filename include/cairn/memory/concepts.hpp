@@ -83,8 +83,8 @@ concept CopyQueue =
         { q.make_wait(s) } -> std::same_as<void>;
     };
 
-/// The memory of one kind of device, and how to move bytes between it and the host: a part that
-/// lets the verbs save and load tensors which the CPU cannot access.
+/// The memory of one kind of device, and how to move bytes between it and the host. The verbs do
+/// not take memory spaces yet; `staging_arena::pin_for` does.
 ///
 /// Given `m` of type `M&`, `c` of type `const M&`, `d` a `device_id` and `memory` a
 /// `std::span<std::byte>` of host memory:
@@ -99,8 +99,8 @@ concept CopyQueue =
 ///
 /// **Semantics**
 /// - *pin*: the memory is page-aligned and mapped, and stays so until `unpin`. It may fail (the
-///   memory is scarce, a stream is capturing), and has then pinned nothing: cairn stages through
-///   pageable memory and says so in the report. Pinning is per type: what one object of a type has
+///   memory is scarce, a stream is capturing), and has then pinned nothing: cairn then uses
+///   pageable memory, and `arena_stats::pin_failure` gives the reason. Pinning is per type: what one object of a type has
 ///   pinned counts as pinned for its other objects in the process. A space whose copies gain
 ///   nothing from it does nothing.
 /// - *open*: queues are independent of each other; each operation has its own.

@@ -38,9 +38,9 @@ struct save_options {
     std::function<replica_policy(std::string_view fqn)> replicas_of{};
     torch_writer_options storage{};  ///< For the default writer; a custom writer has its own.
     planner_options planner{};       ///< For the default planner; likewise.
-    /// Called with the error of a background save whose `pending_save` was destroyed before anyone
-    /// took the result, on the thread that comes last; must not throw. Empty: one line on standard
-    /// error.
+    /// Called with the error (also @ref errc::cancelled) of a background save whose `pending_save`
+    /// was destroyed before its result was taken; on the thread that destroyed it or on that which
+    /// ended the save, whichever is later. Must not throw. Empty: one line on standard error.
     std::function<void(const std::exception_ptr&)> on_unclaimed_error{};
 };
 

@@ -22,15 +22,16 @@ auto giving_handle(Handler handler);
 /// A save whose tensors are copied and whose files are still being written: the result of
 /// `async_save`. Move-only.
 ///
-/// **Lifetimes**: the save goes on without its handle, and keeps all that it needs, unless a part
-/// was passed as an lvalue: such a part is borrowed, and the destructor waits for the end of the
-/// save. Nothing may wait, in `wait` or the destructor, on the thread of an executor that was
-/// passed: the save needs it.
+/// **Lifetimes**: the save goes on without its handle and keeps all that it needs. If a part is
+/// borrowed (see @ref async_save), the destructor waits for the end of the save. Do not call
+/// `wait`, or destroy a handle whose save borrows, on the thread of an executor that was passed:
+/// the save needs that thread.
 ///
 /// **Errors** are delivered once: by `wait` or `async_wait`, or, if the handle is destroyed before,
 /// to `save_options::on_unclaimed_error`.
 ///
-/// **Threads**: one at a time, but `cancel` also beside `wait` and `async_wait`.
+/// **Threads**: not safe for concurrent use, except that `cancel` may be called from any thread
+/// while another one is in `wait` or an `async_wait` is outstanding.
 class pending_save {
 public:
     /// Empty: for variables that hold the current save, if there is one.
@@ -45,7 +46,7 @@ public:
     }
     ~pending_save() { drop(); }
 
-    /// Whether it stands for a save whose result was not taken yet.
+    /// True if it refers to a save whose result has not been taken yet.
     explicit operator bool() const { return save_ != nullptr && !save_->settled(); }
     /// Whether the save has ended, so that `wait` returns at once. @pre not empty
     bool ready() const { return save_->ended(); }
@@ -73,9 +74,9 @@ public:
     }
 
     /// Ends the save, on all ranks, with @ref errc::cancelled: its files are removed, the previous
-    /// checkpoint stays and the communicator remains usable. A save whose results were already
-    /// sent is past cancelling and ends as it would have. Any thread, also while another waits;
-    /// returns at once.
+    /// checkpoint stays and the communicator remains usable. A write that is under way completes
+    /// first. If this rank has already sent its results, it is too late, and the save ends as it
+    /// would have. Any thread; returns at once.
     void cancel() noexcept {
         if (save_) save_->cancel();
     }

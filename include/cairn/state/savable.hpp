@@ -21,7 +21,7 @@ namespace cairn {
 ///
 /// **Semantics**
 /// - *Lifetime*: as for @ref Stateful: memory that views and references point to must outlive the
-///   verb.
+///   verb; for `async_save`, until the save is staged.
 ///
 /// **Models**: `state_dict`, every `Stateful`. **Archetype**: `archetype::stateful`.
 template <class State>

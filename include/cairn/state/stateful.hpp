@@ -22,7 +22,7 @@ class state_dict;
 ///
 /// **Semantics**
 /// - *Lifetime*: the verb keeps the result of `state_dict()` until it ends. Memory that its views
-///   and references point to must outlive the verb.
+///   and references point to must outlive the verb; for `async_save`, until the save is staged.
 /// - *Calls*: `state_dict()` once, inside the initiating call. `load_state_dict()` once, after a
 ///   load has succeeded on all ranks, with the same dictionary that was filled: entries that were
 ///   passed by value hold the loaded values.

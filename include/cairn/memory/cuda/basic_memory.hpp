@@ -32,8 +32,8 @@ public:
     explicit basic_cuda_memory(stream s)
         : only_(s), producer_(std::make_shared<stream_of>([s](auto const&) { return s; })) {}
     /// Each tensor has a stream of its own.
-    /// @param f  Returns the stream that produces a tensor; called while a verb starts, on the
-    ///           thread that calls the verb.
+    /// @param f  Returns the stream that produces a tensor; called by `queue::fence`, on its
+    ///           thread.
     explicit basic_cuda_memory(stream_of f) : producer_(std::make_shared<stream_of>(std::move(f))) {
         if (!*producer_)
             throw error(

@@ -75,8 +75,8 @@ CAIRN_DECL void background_save::cancel() noexcept {
     if (!staged_ || borrows_ || !on_.executor) return;
     auto const on = on_.executor;
     lock.unlock();
-    // A rank that is late must not keep the caller: the others are told when it has come. Between
-    // two steps the state is not in use, and from now on no step uses it.
+    // The caller does not wait for a late rank; the other ranks are told at their next exchange.
+    // Between two steps the state is not in use, and from now on no step uses it.
     try {
         boost::asio::post(on, [self = shared_from_this()] { self->give_up(); });
     } catch (...) {  // no memory: the handler is called when the save ends
