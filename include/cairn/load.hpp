@@ -60,8 +60,8 @@ load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
 ///
 /// @param state, id, options  As for @ref load.
 /// @param parts  As for @ref load, and an executor, see *Threads*. Lvalues must outlive the
-///               operation, except a communicator, a data plane, a copyable store that has `at(id)`,
-///               and an executor, of which it keeps a duplicate or copy.
+///               operation, except a communicator, a data plane, a copyable store that has
+///               `at(id)`, and an executor, of which it keeps a duplicate or copy.
 /// @param token  Any Asio completion token, last.
 ///
 /// The communicator must be a `BackgroundCommunicator`, and the data plane, if there is one, a

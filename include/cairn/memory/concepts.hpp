@@ -100,9 +100,9 @@ concept CopyQueue =
 /// **Semantics**
 /// - *pin*: the memory is page-aligned and mapped, and stays so until `unpin`. It may fail (the
 ///   memory is scarce, a stream is capturing), and has then pinned nothing: cairn then uses
-///   pageable memory, and `arena_stats::pin_failure` gives the reason. Pinning is per type: what one object of a type has
-///   pinned counts as pinned for its other objects in the process. A space whose copies gain
-///   nothing from it does nothing.
+///   pageable memory, and `arena_stats::pin_failure` gives the reason. Pinning is per type: what
+///   one object of a type has pinned counts as pinned for its other objects in the process. A space
+///   whose copies gain nothing from it does nothing.
 /// - *open*: queues are independent of each other; each operation has its own.
 /// - *Threads*: calls may come from several threads at the same time. As with queues, what the
 ///   device's API keeps per thread is the same afterwards.
