@@ -304,7 +304,7 @@ void check_beside_the_trainer() {
                              MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
                 expect((from + 1) % world_size == world_rank, "the trainer hears another's");
             }
-            (void)saved.get();
+            (void)saved.get().wait();
             numbers back(world_rank, world_size, 0);
             cairn::state_dict target{{"numbers", back.view}};
             cairn::load(target, id, g);
