@@ -15,6 +15,7 @@
 #include <exception>
 #include <future>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -134,14 +135,15 @@ BOOST_AUTO_TEST_CASE(a_planner_that_fails_is_the_error_of_all_whoever_reads) {
     }
 }
 
-/// Rank 1 does not come to the broadcast before rank 0 has been cancelled in it.
+/// Rank 1 does not come to the broadcast before rank 0 was told to cancel in it.
 BOOST_AUTO_TEST_CASE(a_load_in_the_background_can_be_cancelled_in_a_broadcast) {
     cairn::memory_store memory;
     stored from;
     cairn::save(from.dict(), "c", memory);
     std::promise<void> at_broadcast, cancelled;
+    using plane_t = cairn::communicator_data_plane<member>;
     struct late_plane {
-        cairn::communicator_data_plane<member>* inner;
+        std::shared_ptr<plane_t> inner;
         std::promise<void>* here;
         std::promise<void>* go_on;
         int rank() const { return inner->rank(); }
@@ -156,14 +158,24 @@ BOOST_AUTO_TEST_CASE(a_load_in_the_background_can_be_cancelled_in_a_broadcast) {
             }
             inner->broadcast(b, root, d, std::move(done));
         }
+        void duplicate(cairn::deadline d, cairn::completion<late_plane> done) {
+            auto const to = std::make_shared<cairn::completion<late_plane>>(std::move(done));
+            inner->duplicate(
+                d, cairn::completion<plane_t>(
+                       [to, h = here, g = go_on](std::exception_ptr e, std::optional<plane_t> p) {
+                           if (e) return to->fail(std::move(e));
+                           (*to)(late_plane{std::make_shared<plane_t>(std::move(*p)), h, g});
+                       }));
+        }
     };
     auto const errors = try_with_planes(2, [&](member& me, auto& plane) {
         wanted to(me.rank(), 2);
         auto sd = to.dict();
         auto const o = how(read_once_policy::always);
         if (me.rank() == 1) {
-            late_plane late{&plane, &at_broadcast, &cancelled};
-            (void)cairn::load(sd, "c", o, me, late, memory);
+            late_plane late{std::shared_ptr<plane_t>(std::shared_ptr<void>(), &plane),
+                            &at_broadcast, &cancelled};
+            (void)cairn::async_load(sd, "c", o, me, late, memory, boost::asio::use_future).get();
             return;
         }
         boost::asio::cancellation_signal stop;
@@ -172,13 +184,8 @@ BOOST_AUTO_TEST_CASE(a_load_in_the_background_can_be_cancelled_in_a_broadcast) {
             boost::asio::bind_cancellation_slot(stop.slot(), boost::asio::use_future));
         at_broadcast.get_future().wait();
         stop.emit(boost::asio::cancellation_type::terminal);
-        try {
-            (void)loaded.get();
-        } catch (...) {
-            cancelled.set_value();
-            throw;
-        }
         cancelled.set_value();
+        (void)loaded.get();
     });
     for (auto const& e : errors) {
         BOOST_REQUIRE(e);

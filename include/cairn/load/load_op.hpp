@@ -40,9 +40,9 @@ public:
 
     /// Starts the load on the executor.
     void start();
-    /// Ends the load on all ranks with @ref errc::cancelled, at the next exchange of results. Any
-    /// thread.
-    void cancel() noexcept { cancelled_ = true; }
+    /// Ends the load on all ranks with @ref errc::cancelled, at the next exchange; cuts a broadcast
+    /// short. Any thread.
+    void cancel() noexcept;
 
 private:
     using step = load_fsm::step;
@@ -59,6 +59,7 @@ private:
     template <class Start, class F>
     std::optional<event> works(const char* phase, Start start, F then);
     void heed_cancellation() const;
+    void cut_broadcast() noexcept;
     template <class F>
     event exchanged(F&& f);
     template <class Start>

@@ -10,6 +10,8 @@
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/state/converted.hpp>
 
+#include <boost/asio/post.hpp>
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -44,6 +46,21 @@ CAIRN_DECL load_op::~load_op() {
 
 CAIRN_DECL void load_op::start() {
     resume_on(in_.executor, [self = shared_from_this()] { self->run(); });
+}
+
+CAIRN_DECL void load_op::cancel() noexcept {
+    cancelled_ = true;
+    try {
+        boost::asio::post(in_.executor, [weak = weak_from_this()] {
+            auto const self = weak.lock();
+            // The plane is this load's own: the verb has duplicated the caller's.
+            if (self && self->then_ && self->fsm_.current() == step::share) self->cut_broadcast();
+        });
+    } catch (...) {  // no memory: the broadcast ends by itself
+    }
+}
+CAIRN_DECL void load_op::cut_broadcast() noexcept {
+    if (cancelled_ && parts_.plane != nullptr) parts_.plane->cancel();
 }
 
 CAIRN_DECL void load_op::run() noexcept {
@@ -118,6 +135,7 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
             return works(
                 turns_->name(),
                 [&](auto f) {
+                    cut_broadcast();
                     auto const whole = place_.is_whole(ranks_->rank(), ranks_->size());
                     turns_->broadcast(plan_, whole, std::move(f));
                 },
