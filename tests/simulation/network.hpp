@@ -53,6 +53,10 @@ class network {
             lanes_.received(from, cairn::detail::decode_frame(frame), net_.world_.now());
             collect();
         }
+        void drop_waiting() {
+            lanes_.fail_all(cairn::error(cairn::errc::cancelled, {}), net_.world_.now());
+            auto const ended = lanes_.take_ended();
+        }
         void lost(int peer) {
             lanes_.lost(peer, "rank " + std::to_string(peer) + " is gone", net_.world_.now());
             collect();
@@ -89,6 +93,11 @@ public:
                 std::make_shared<engine>(*this, cairn::detail::tree_topology{r, ranks, fan_in}));
     }
     network(network&&) = delete;
+    /// Whoever waits is dropped: a rank that was killed waits for ever, and keeps its group.
+    ~network() {
+        for (auto const& e : engines_) e->drop_waiting();
+        world_.drop_all();
+    }
 
     /// One rank's end of the group.
     class group : public cairn::detail::tree_group<group> {

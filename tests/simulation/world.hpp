@@ -28,10 +28,13 @@ public:
 
     explicit world(std::uint64_t seed) : random_(seed) {}
     world(world&&) = delete;
-    ~world() {
-        // Handlers that are dropped may make new events.
-        while (!events_.empty()) events_.erase(events_.begin());
-        while (!held_.empty()) held_.pop_back();
+    ~world() { drop_all(); }
+    /// Nothing happens any more. What is dropped may make new events, which are dropped too.
+    void drop_all() {
+        while (!events_.empty() || !held_.empty()) {
+            auto const events = std::exchange(events_, {});
+            auto const held = std::exchange(held_, {});
+        }
     }
 
     time now() const noexcept { return now_; }

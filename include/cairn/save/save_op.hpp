@@ -116,7 +116,8 @@ private:
     std::vector<std::byte> sent_;  ///< This rank's part of the global plan.
     save_plan plan_;               ///< As this rank writes it.
     std::vector<item_data> data_;  ///< For each item of `plan_`.
-    snapshot copies_;              ///< What `data_` refers to, in the background.
+    std::span<const item_data> items_{};
+    snapshot copies_;  ///< What `data_` refers to, in the background.
     std::vector<std::byte> hashes_;
     replica_table replicas_;
     metadata meta_;

@@ -5,7 +5,6 @@
 #include <cairn/comm/deadline.hpp>
 #include <cairn/detail/lane.hpp>
 #include <cairn/detail/token_last.hpp>
-#include <cairn/memory/arena.hpp>
 #include <cairn/save/background_save.hpp>
 #include <cairn/save/pending_save.hpp>
 #include <cairn/save/run_save.hpp>
@@ -16,7 +15,11 @@
 #include <type_traits>
 #include <utility>
 
-namespace cairn::detail {
+namespace cairn {
+
+class staging_arena;
+
+namespace detail {
 
 struct arena_part {
     template <class T>
@@ -83,6 +86,7 @@ void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint
     }
 }
 
-}  // namespace cairn::detail
+}  // namespace detail
+}  // namespace cairn
 
 #endif

@@ -273,7 +273,8 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::write() {
     call_part<write_results>(
         in_.executor,
         [&](auto done) {
-            parts_.writer->write_data(plan_, std::span<const item_data>(data_), std::move(done));
+            items_ = data_;  // a member: the writer may refer to it until it is done
+            parts_.writer->write_data(plan_, items_, std::move(done));
         },
         [self = shared_from_this()](call_result<write_results> r) {
             self->resume([&] { return self->written(std::move(r)); });
