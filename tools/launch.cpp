@@ -53,7 +53,7 @@ private:
     rlimit before_{};
 };
 
-/// Blocks all signals of the calling thread until `restore` or its end.
+/// Blocks all signals of the calling thread while it lives.
 class signals_blocked {
 public:
     signals_blocked() {
@@ -62,12 +62,27 @@ public:
         ::pthread_sigmask(SIG_SETMASK, &all, &before_);
     }
     signals_blocked(signals_blocked&&) = delete;
-    ~signals_blocked() { restore(); }
-    void restore() const { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    ~signals_blocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 private:
     sigset_t before_{};
 };
+
+/// Signals that are ignored stay ignored: under nohup, in the background of a shell.
+bool is_ignored(int signal) {
+    struct sigaction now {};
+    return ::sigaction(signal, nullptr, &now) != 0 || now.sa_handler == SIG_IGN;
+}
+
+/// Forks. A signal that reaches the new process before it is replaced must not find our handlers:
+/// they would report it as ours, through the pipe that both share.
+pid_t fork_without_handlers() {
+    signals_blocked const until_reset;
+    auto const pid = ::fork();
+    for (int s = 1; pid == 0 && s < NSIG; ++s)
+        if (!is_ignored(s)) ::signal(s, SIG_DFL);
+    return pid;
+}
 
 /// One rank's process. It leads a process group that contains all processes it starts.
 struct process {
@@ -79,13 +94,8 @@ struct process {
 class launcher {
 public:
     explicit launcher(const launch_options& o) : o_(o) {
-        for (int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) {
-            struct sigaction now {};
-            // Signals that are ignored stay ignored: under nohup, in the background of a shell.
-            if (::sigaction(s, nullptr, &now) != 0 || now.sa_handler == SIG_IGN) continue;
-            signals_.add(s);
-            handled_.push_back(s);
-        }
+        for (int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP})
+            if (!is_ignored(s)) signals_.add(s);
     }
 
     int run() {
@@ -136,14 +146,9 @@ private:
         if (::pipe2(out.data(), O_CLOEXEC) != 0) throw failed("no pipe");
         if (::pipe2(err.data(), O_CLOEXEC) != 0) throw failed("no pipe");
         auto const parent = ::getpid();
-        // Until it is replaced, the new process has our handlers, which would report its signals
-        // as ours, through the pipe that both share.
-        signals_blocked blocked;
-        auto const pid = ::fork();
+        auto const pid = fork_without_handlers();
         if (pid < 0) throw failed("no process");
         if (pid == 0) {
-            for (int s : handled_) ::signal(s, SIG_DFL);
-            blocked.restore();
             ::setpgid(0, 0);
             ::prctl(PR_SET_PDEATHSIG, SIGTERM);
             if (::getppid() != parent) ::_exit(1);
@@ -151,7 +156,6 @@ private:
             ::dup2(err[1], 2);
             become(rank);
         }
-        blocked.restore();
         ::setpgid(pid, pid);
         ::close(out[1]);
         ::close(err[1]);
@@ -300,7 +304,6 @@ private:
     asio::io_context io_{1};
     asio::signal_set signals_{io_};
     asio::signal_set children_{io_, SIGCHLD};
-    std::vector<int> handled_{SIGCHLD};
     asio::steady_timer grace_{io_};
     cairn::tcp_id id_{};
     int listener_ = -1;

@@ -164,7 +164,7 @@ def failures():
     few = [start(40, "ulimit -n; sleep 60", stderr=subprocess.PIPE,
                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (30, 60)))
            for _ in range(24)]
-    ends = [(p.communicate(), p.returncode) for p in few]
+    ends = [(p.communicate(timeout=300), p.returncode) for p in few]
     wrong = [e for e in ends if e[1] == 0 or b"ulimit -n" not in e[0][1]]
     check("too few descriptors: an error that says so, and no rank is left", not wrong, wrong)
     code, out, _ = sh(20, "ulimit -n", preexec_fn=lambda: resource.setrlimit(
