@@ -2,10 +2,9 @@
 #ifndef CAIRN_SAVE_SAVE_OP_HPP
 #define CAIRN_SAVE_SAVE_OP_HPP
 
-#include <cairn/comm/exchange.hpp>
+#include <cairn/comm/collective_op.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
-#include <cairn/detail/phases.hpp>
 #include <cairn/detail/surroundings.hpp>
 #include <cairn/planner/erased_planner.hpp>
 #include <cairn/save/options.hpp>
@@ -15,9 +14,7 @@
 #include <cairn/save/snapshot.hpp>
 #include <cairn/storage/erased_storage.hpp>
 
-#include <atomic>
 #include <cstddef>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -28,53 +25,27 @@
 
 namespace cairn::detail {
 
-/// One rank's part of one save: carries out the decisions of `save_fsm`, one asynchronous step per
-/// state. Steps run on the executor, one at a time; parts are called there and nowhere else, and no
-/// step holds its thread while another rank or the storage is waited for.
-class save_op : public std::enable_shared_from_this<save_op> {
+/// One rank's part of one save: carries out the decisions of `save_fsm`.
+class save_op : public collective_op<save_op, save_fsm, save_report> {
 public:
-    using ended = std::function<void(std::exception_ptr, save_report)>;
-
     /// @param state   Kept until the end; its tensors are not used once it is staged.
     /// @param staged  If set, the save works on a copy of the tensors; called once it is made.
     /// @param then    Called once, as the last step, or when the executor drops the save.
     save_op(surroundings in, std::shared_ptr<const flattened_or_error> state, checkpoint_id id,
             save_options options, save_parts parts, std::function<void()> staged, ended then);
-    save_op(save_op&&) = delete;
     ~save_op();
 
-    /// Starts the save on the executor.
-    void start();
     /// Ends the save on all ranks with @ref errc::cancelled, unless its results are already sent.
     /// Any thread.
-    void cancel() noexcept { cancelled_ = true; }
+    void cancel() noexcept { set_cancelled(); }
 
 private:
-    using step = save_fsm::step;
-    using event = save_fsm::event;
+    friend collective_op;
 
-    /// Runs steps until one waits.
-    void run() noexcept;
-    template <class F>
-    void resume(F&& f) noexcept;
-    /// @return How the step ended; nothing if it continues later.
     std::optional<event> perform(step s);
-    template <class F>
-    event worked(const char* phase, F&& f);
-    template <class F>
-    event exchanged(F&& f);
-    void heed_cancellation() const;
     static event outcome_of(const std::vector<rank_failure>& failures);
-    template <class Start>
-    std::optional<event> starts(Start start);
-    /// The continuation of an exchange, whose result `f` reads: it returns the failures that all
-    /// ranks now know.
-    template <class T, class F>
-    std::function<void(call_result<T>)> received(F f);
-
     void open();
     std::vector<std::byte> local_plan();
-    std::vector<rank_failure> keep(std::vector<outcome> all);
     std::vector<std::byte> global_plan();
     void send_plans();
     void stage();
@@ -91,26 +62,17 @@ private:
     std::optional<event> sweep();
     event swept(call_result<sweep_result> r);
     void finish();
-    void end(std::exception_ptr e, save_report r) noexcept;
-    void fail(std::exception_ptr e) noexcept;
+    void release() noexcept;
     error dropped() const;
 
-    surroundings in_;
     std::shared_ptr<const flattened_or_error> state_;
     checkpoint_id id_;
     save_options options_;
     save_parts parts_;
     std::function<void()> staged_;
-    ended then_;
-    std::atomic<bool> cancelled_{false};
-    phase_clock clock_;
-    std::optional<exchange> ranks_;  ///< Until the end.
-    save_fsm fsm_;
     bool begun_ = false;        ///< The writer was reset for this save.
     bool all_removed_ = false;  ///< The files that this rank wrote, after a failure.
     std::string coordinators_id_;
-    outcome mine_;
-    std::vector<outcome> everybody_;
     std::vector<save_plan> plans_;
     save_plan local_;              ///< As this rank planned it.
     std::vector<std::byte> sent_;  ///< This rank's part of the global plan.
@@ -121,7 +83,6 @@ private:
     std::vector<std::byte> hashes_;
     replica_table replicas_;
     metadata meta_;
-    std::vector<rank_failure> failures_;
     phase_table phases_;
     save_report report_;
 };

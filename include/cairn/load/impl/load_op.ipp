@@ -5,7 +5,6 @@
 #include <cairn/load/load_op.hpp>
 
 #include <cairn/comm/omitted.hpp>
-#include <cairn/detail/stored_handler.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/state/converted.hpp>
@@ -20,78 +19,37 @@ namespace cairn::detail {
 
 CAIRN_DECL load_op::load_op(surroundings in, std::shared_ptr<flattened_or_error> state,
                             checkpoint_id id, load_options options, load_parts parts, ended then)
-    : in_(std::move(in)), state_(std::move(state)), id_(std::move(id)),
-      options_(std::move(options)), parts_(std::move(parts)), then_(std::move(then)),
-      ranks_(std::in_place, in_, *parts_.ranks, options_.coordinator, options_.exchange_timeout,
-             clock_.activity()),
-      turns_(std::in_place, in_, *parts_.planner, *parts_.reader, parts_.plane, clock_,
-             options_.exchange_timeout, meta_),
-      fsm_(ranks_->coordinator()) {}
+    : collective_op(std::move(in), *parts.ranks, options.coordinator, options.exchange_timeout,
+                    std::move(then)),
+      state_(std::move(state)), id_(std::move(id)), options_(std::move(options)),
+      parts_(std::move(parts)), turns_(std::in_place, in_, *parts_.planner, *parts_.reader,
+                                       parts_.plane, clock_, options_.exchange_timeout, meta_) {}
 
 CAIRN_DECL load_op::~load_op() {
-    if (!then_) return;
-    // The executor has dropped a step: no other rank may wait for this one.
-    ranks_->cancel();
+    if (!running()) return;
     if (parts_.plane != nullptr) parts_.plane->cancel();
-    try {
-        end(std::make_exception_ptr(error(
-                errc::abandoned, {.rank = ranks_->rank(),
-                                  .found = "the executor of the load has ended before the load",
-                                  .remedy = "run the executor until all loads are complete"})),
-            {});
-    } catch (...) {
-        print_unclaimed(std::current_exception());
-    }
-}
-
-CAIRN_DECL void load_op::start() {
-    resume_on(in_.executor, [self = shared_from_this()] { self->run(); });
+    drop([this] {
+        return error(errc::abandoned,
+                     {.rank = ranks_->rank(),
+                      .found = "the executor of the load has ended before the load",
+                      .remedy = "run the executor until all loads are complete"});
+    });
 }
 
 CAIRN_DECL void load_op::cancel() noexcept {
-    cancelled_ = true;
+    set_cancelled();
     try {
         boost::asio::post(in_.executor, [weak = weak_from_this()] {
             auto const self = weak.lock();
             // The plane is this load's own: the verb has duplicated the caller's.
-            if (self && self->then_ && self->fsm_.current() == step::share) self->cut_broadcast();
+            if (self && self->running() && self->fsm_.current() == step::share)
+                self->cut_broadcast();
         });
     } catch (...) {  // no memory: the broadcast ends by itself
     }
 }
 CAIRN_DECL void load_op::cut_broadcast() noexcept {
-    if (cancelled_ && parts_.plane != nullptr) parts_.plane->cancel();
-}
-
-CAIRN_DECL void load_op::run() noexcept {
-    try {
-        while (fsm_.current() != step::done) {
-            auto const e = perform(fsm_.current());
-            if (!e) return;
-            fsm_.resume(*e);
-        }
-        finish();
-    } catch (...) {
-        fail(std::current_exception());
-    }
-}
-
-/// Ends a step that has waited: `f` returns how it ended.
-template <class F>
-void load_op::resume(F&& f) noexcept {
-    try {
-        fsm_.resume(f());
-    } catch (...) {
-        return fail(std::current_exception());
-    }
-    run();
-}
-
-/// There is too little memory to report a failure: the other ranks must not wait.
-CAIRN_DECL void load_op::fail(std::exception_ptr e) noexcept {
-    if (!then_) return;
-    ranks_->cancel();
-    end(std::move(e), {});
+    if (cancelled() && parts_.plane != nullptr) parts_.plane->cancel();
 }
 
 CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
@@ -111,13 +69,7 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
                                   }));
             });
         case plan_local: return worked("plan", [&] { return local_plan(); });
-        case exchange_plans:
-            return starts([&] {
-                ranks_->gather(mine_, received<std::vector<outcome>>([this](auto all) {
-                                   everybody_ = std::move(all);
-                                   return collect_failures(everybody_);
-                               }));
-            });
+        case exchange_plans: return starts([&] { gather_outcomes(); });
         case plan_global: return worked("plan for all", [&] { return global_plan(); });
         case exchange_global: return starts([&] { send_plans(); });
         case step::finish_plan: return this->finish_plan();
@@ -151,82 +103,6 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
         case done: return event::ok;
     }
     return event::failed;
-}
-
-/// Runs a step of this rank alone: an exception, or that the load was cancelled, is sent in the
-/// next exchange.
-template <class F>
-load_fsm::event load_op::worked(const char* phase, F&& f) {
-    clock_.enter(phase);
-    mine_ = attempt(ranks_->rank(), [&] {
-        heed_cancellation();
-        return f();
-    });
-    clock_.stop();
-    return mine_.failures.empty() ? event::ok : event::failed;
-}
-/// As `worked`, for a step that `start(f)` starts and that ends by calling `f`.
-template <class Start, class F>
-std::optional<load_fsm::event> load_op::works(const char* phase, Start start, F then) {
-    clock_.enter(phase);
-    auto go_on = [self = shared_from_this(), then](std::exception_ptr e) {
-        self->resume([&] {
-            self->mine_ = attempt(self->ranks_->rank(), [&] {
-                if (e) std::rethrow_exception(e);
-                self->heed_cancellation();
-                return then();
-            });
-            self->clock_.stop();
-            return self->mine_.failures.empty() ? event::ok : event::failed;
-        });
-    };
-    try {
-        start(go_on);
-    } catch (...) {
-        go_on(std::current_exception());
-    }
-    return {};
-}
-
-CAIRN_DECL void load_op::heed_cancellation() const {
-    if (cancelled_) throw error(errc::cancelled, {.rank = ranks_->rank()});
-}
-
-template <class F>
-load_fsm::event load_op::exchanged(F&& f) {
-    try {
-        failures_ = f();
-        return failures_.empty() ? event::ok : event::failed;
-    } catch (...) {
-        // This rank's own failure is more informative than the group's failure that it caused.
-        cut_short_ = true;
-        failures_ = mine_.failures;
-        failures_.push_back(failure_from(std::current_exception(), ranks_->rank()));
-        // Possibly only this rank has failed, on a message that it received: the others must
-        // not wait.
-        ranks_->cancel();
-        return event::cut_short;
-    }
-}
-
-/// Starts an exchange, which continues later; one that cannot be started is cut short.
-template <class Start>
-std::optional<load_fsm::event> load_op::starts(Start start) {
-    try {
-        start();
-        return {};
-    } catch (...) {
-        return exchanged([]() -> std::vector<rank_failure> { throw; });
-    }
-}
-template <class T, class F>
-std::function<void(call_result<T>)> load_op::received(F f, event (load_op::*next)(event)) {
-    return [self = shared_from_this(), f, next](call_result<T> r) {
-        self->resume([&] {
-            auto const e = self->exchanged([&] { return f(r.get()); });
-            return next == nullptr ? e : ((*self).*next)(e);
-        });
-    };
 }
 
 CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
@@ -383,6 +259,7 @@ CAIRN_DECL void load_op::restart() {
             known.insert(known.begin(), before.begin(), before.end());
             if (e == event::cut_short) return e;
             self->mine_ = {};
+            self->everybody_.clear();
             return !o.payload.empty() && o.payload[0] == std::byte{1} ? event::moved
                                                                       : event::failed;
         });
@@ -391,7 +268,7 @@ CAIRN_DECL void load_op::restart() {
 
 CAIRN_DECL void load_op::finish() {
     // Other ranks may be further ahead, and wait for this rank in a broadcast.
-    if (parts_.plane != nullptr && cut_short_ && fsm_.state_modified()) parts_.plane->cancel();
+    if (parts_.plane != nullptr && was_cut_short() && fsm_.state_modified()) parts_.plane->cancel();
     if (!fsm_.succeeded())
         return end(std::make_exception_ptr(error(std::move(failures_), fsm_.state_modified())), {});
     auto report = turns_->take_report();
@@ -400,18 +277,10 @@ CAIRN_DECL void load_op::finish() {
         report.warnings.push_back(std::move(*w));
     end(nullptr, std::move(report));
 }
-/// Nothing of the caller's is used after this.
-CAIRN_DECL void load_op::end(std::exception_ptr e, load_report r) noexcept {
+CAIRN_DECL void load_op::release() noexcept {
     turns_.reset();
-    ranks_.reset();
     parts_ = {};
     state_.reset();
-    try {
-        std::exchange(then_, nullptr)(e, std::move(r));
-    } catch (...) {  // no memory to call a handler
-        print_unclaimed(std::current_exception());
-        if (e) print_unclaimed(e);
-    }
 }
 
 }  // namespace cairn::detail

@@ -6,16 +6,12 @@
 
 #include <cairn/comm/omitted.hpp>
 #include <cairn/comm/solo.hpp>
-#include <cairn/detail/owning_executor.hpp>
+#include <cairn/detail/run_here.hpp>
 #include <cairn/load/load_op.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/storage/torch_reader.hpp>
 
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-
-#include <exception>
 #include <memory>
 #include <utility>
 
@@ -37,23 +33,11 @@ CAIRN_DECL void add_default_parts(load_parts& parts, const load_options& options
 CAIRN_DECL load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
                                 const load_options& options, load_parts parts) {
     add_default_parts(parts, options);
-    auto const here = std::make_shared<boost::asio::io_context>(1);
-    auto work = boost::asio::make_work_guard(*here);
-    std::exception_ptr failure;
-    load_report report;
-    // Parts are called on this thread: they may block, and may belong to it.
-    std::make_shared<load_op>(surroundings{owning_executor(here)},
-                              std::shared_ptr<flattened_or_error>(std::shared_ptr<void>(), &flat),
-                              id, options, std::move(parts),
-                              [&](std::exception_ptr e, load_report r) {
-                                  failure = std::move(e);
-                                  report = std::move(r);
-                                  work.reset();
-                              })
-        ->start();
-    here->run();
-    if (failure) std::rethrow_exception(failure);
-    return report;
+    return run_here<load_report>([&](surroundings in, load_op::ended then) {
+        return std::make_shared<load_op>(
+            std::move(in), std::shared_ptr<flattened_or_error>(std::shared_ptr<void>(), &flat), id,
+            options, std::move(parts), std::move(then));
+    });
 }
 
 }  // namespace cairn::detail

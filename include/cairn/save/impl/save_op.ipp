@@ -5,7 +5,6 @@
 #include <cairn/save/save_op.hpp>
 
 #include <cairn/comm/omitted.hpp>
-#include <cairn/detail/stored_handler.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/check_text.hpp>
 #include <cairn/planner/plan_codec.hpp>
@@ -16,21 +15,13 @@ namespace cairn::detail {
 CAIRN_DECL save_op::save_op(surroundings in, std::shared_ptr<const flattened_or_error> state,
                             checkpoint_id id, save_options options, save_parts parts,
                             std::function<void()> staged, ended then)
-    : in_(std::move(in)), state_(std::move(state)), id_(std::move(id)),
-      options_(std::move(options)), parts_(std::move(parts)), staged_(std::move(staged)),
-      then_(std::move(then)), ranks_(std::in_place, in_, *parts_.ranks, options_.coordinator,
-                                     options_.exchange_timeout, clock_.activity()),
-      fsm_(ranks_->coordinator()) {}
+    : collective_op(std::move(in), *parts.ranks, options.coordinator, options.exchange_timeout,
+                    std::move(then)),
+      state_(std::move(state)), id_(std::move(id)), options_(std::move(options)),
+      parts_(std::move(parts)), staged_(std::move(staged)) {}
 
 CAIRN_DECL save_op::~save_op() {
-    if (!then_) return;
-    // The executor has dropped a step: no other rank may wait for this one.
-    ranks_->cancel();
-    try {
-        end(std::make_exception_ptr(dropped()), {});
-    } catch (...) {
-        print_unclaimed(std::current_exception());
-    }
+    if (running()) drop([this] { return dropped(); });
 }
 /// Whether there is a checkpoint, as far as a rank can know whose executor has ended.
 CAIRN_DECL error save_op::dropped() const {
@@ -46,51 +37,12 @@ CAIRN_DECL error save_op::dropped() const {
              .remedy = "run the executor until all saves are complete"}};
 }
 
-CAIRN_DECL void save_op::start() {
-    resume_on(in_.executor, [self = shared_from_this()] { self->run(); });
-}
-
-CAIRN_DECL void save_op::run() noexcept {
-    try {
-        while (fsm_.current() != step::done) {
-            auto const e = perform(fsm_.current());
-            if (!e) return;
-            fsm_.resume(*e);
-        }
-        finish();
-    } catch (...) {
-        fail(std::current_exception());
-    }
-}
-
-/// Ends a step that has waited: `f` returns how it ended.
-template <class F>
-void save_op::resume(F&& f) noexcept {
-    try {
-        fsm_.resume(f());
-    } catch (...) {
-        return fail(std::current_exception());
-    }
-    run();
-}
-
-/// There is too little memory to report a failure: the other ranks must not wait.
-CAIRN_DECL void save_op::fail(std::exception_ptr e) noexcept {
-    if (!then_) return;
-    ranks_->cancel();
-    end(std::move(e), {});
-}
-
 CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
     using enum save_fsm::step;
-    auto const gather = [&] {
-        ranks_->gather(mine_, received<std::vector<outcome>>(
-                                  [this](auto all) { return keep(std::move(all)); }));
-    };
     switch (s) {
         case open: return starts([&] { this->open(); });
         case plan_local: return worked("plan", [&] { return local_plan(); });
-        case exchange_plans: return starts(gather);
+        case exchange_plans: return starts([&] { gather_outcomes(); });
         case plan_global: return worked("plan for all", [&] { return global_plan(); });
         case exchange_global: return starts([&] { send_plans(); });
         case stage:
@@ -99,7 +51,7 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
                 return std::vector<std::byte>();
             });
         case write: return this->write();
-        case exchange_results: return starts(gather);
+        case exchange_results: return starts([&] { gather_outcomes(); });
         case commit: return this->commit();
         case exchange_verdict: return starts([&] { send_verdict(); });
         case resolve: return resolve_outcome();
@@ -111,63 +63,10 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
     return event::failed;
 }
 
-/// Runs a step of this rank alone: an exception, or that the save was cancelled, is sent in the
-/// next exchange.
-template <class F>
-save_fsm::event save_op::worked(const char* phase, F&& f) {
-    clock_.enter(phase);
-    mine_ = attempt(ranks_->rank(), [&] {
-        heed_cancellation();
-        auto told = f();
-        heed_cancellation();
-        return told;
-    });
-    clock_.stop();
-    return outcome_of(mine_.failures);
-}
-
-CAIRN_DECL void save_op::heed_cancellation() const {
-    if (cancelled_) throw error(errc::cancelled, {.rank = ranks_->rank()});
-}
-
 CAIRN_DECL save_fsm::event save_op::outcome_of(const std::vector<rank_failure>& failures) {
     for (auto const& f : failures)
         if (f.code == make_error_code(errc::outcome_unknown)) return event::unknown;
     return failures.empty() ? event::ok : event::failed;
-}
-
-template <class F>
-save_fsm::event save_op::exchanged(F&& f) {
-    try {
-        failures_ = f();
-        return outcome_of(failures_);
-    } catch (...) {
-        // The known failures are more informative than the group's failure that they caused.
-        failures_ = collect_failures(everybody_);
-        if (failures_.empty()) failures_ = mine_.failures;
-        failures_.push_back(failure_from(std::current_exception(), ranks_->rank()));
-        // Possibly only this rank has failed, on a message that it received: the others must
-        // not wait.
-        ranks_->cancel();
-        return event::cut_short;
-    }
-}
-
-/// Starts an exchange, which continues later; one that cannot be started is cut short.
-template <class Start>
-std::optional<save_fsm::event> save_op::starts(Start start) {
-    try {
-        start();
-        return {};
-    } catch (...) {
-        return exchanged([]() -> std::vector<rank_failure> { throw; });
-    }
-}
-template <class T, class F>
-std::function<void(call_result<T>)> save_op::received(F f) {
-    return [self = shared_from_this(), f](call_result<T> r) {
-        self->resume([&] { return self->exchanged([&] { return f(r.get()); }); });
-    };
 }
 
 CAIRN_DECL void save_op::open() {
@@ -205,13 +104,6 @@ CAIRN_DECL std::vector<std::byte> save_op::local_plan() {
     local_ = parts_.writer->prepare_local_save_plan(parts_.planner->create_local_save_plan());
     check_names(local_);
     return encode_save_plan(local_);
-}
-
-/// The coordinator keeps all ranks' payloads. Only it has them; the others learn from its next
-/// message.
-CAIRN_DECL std::vector<rank_failure> save_op::keep(std::vector<outcome> all) {
-    everybody_ = std::move(all);
-    return collect_failures(everybody_);
 }
 
 CAIRN_DECL std::vector<std::byte> save_op::global_plan() {
@@ -436,19 +328,11 @@ CAIRN_DECL void save_op::finish() {
         report_.warnings.push_back(std::move(*w));
     end(nullptr, std::move(report_));
 }
-/// Nothing of the caller's is used after this.
-CAIRN_DECL void save_op::end(std::exception_ptr e, save_report r) noexcept {
+CAIRN_DECL void save_op::release() noexcept {
     data_.clear();
     copies_.release();
-    ranks_.reset();
     parts_ = {};
     state_.reset();
-    try {
-        std::exchange(then_, nullptr)(e, std::move(r));
-    } catch (...) {  // no memory to call a handler
-        print_unclaimed(std::current_exception());
-        if (e) print_unclaimed(e);
-    }
 }
 
 }  // namespace cairn::detail
