@@ -9,12 +9,12 @@
 #include <cairn/detail/stored_handler.hpp>
 #include <cairn/detail/surroundings.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -142,10 +142,10 @@ protected:
 
     /// Whether an exchange has failed: the other ranks may be at another step.
     bool was_cut_short() const noexcept { return cut_short_; }
-    bool cancelled() const noexcept { return cancelled_; }
-    void set_cancelled() noexcept { cancelled_ = true; }
+    bool cancelled() const noexcept { return stop_.stop_requested(); }
+    void set_cancelled() noexcept { stop_.request_stop(); }
     void heed_cancellation() const {
-        if (cancelled_) throw error(errc::cancelled, {.rank = ranks_->rank()});
+        if (cancelled()) throw error(errc::cancelled, {.rank = ranks_->rank()});
     }
 
     /// Whether the end is still to be told.
@@ -179,6 +179,7 @@ protected:
     outcome mine_{};
     std::vector<outcome> everybody_{};  ///< On the coordinator.
     std::vector<rank_failure> failures_{};
+    std::stop_source stop_{};  ///< Stopped when this rank has cancelled the operation.
 
 private:
     Op& op() noexcept { return static_cast<Op&>(*this); }
@@ -215,7 +216,6 @@ private:
     }
 
     ended then_;
-    std::atomic<bool> cancelled_{false};
     bool cut_short_ = false;
 };
 

@@ -74,9 +74,10 @@ public:
     }
 
     /// Ends the save, on all ranks, with @ref errc::cancelled: its files are removed, the previous
-    /// checkpoint stays and the communicator remains usable. A write that is under way completes
-    /// first. If this rank has already sent its results, it is too late, and the save ends as it
-    /// would have. Any thread; returns at once.
+    /// checkpoint stays and the communicator remains usable. A write that is under way ends after
+    /// its current piece, at most 64 MiB, unless the writer is one of your own that does not heed
+    /// `storage_setup::stop`. If this rank has already sent its results, it is too late, and the
+    /// save ends as it would have. Any thread; returns at once.
     void cancel() noexcept {
         if (save_) save_->cancel();
     }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,9 @@ struct storage_setup {
     /// Call `advance()` as bytes move, so that the other ranks wait for a long write or read beyond
     /// their deadline. May be null.
     std::shared_ptr<cairn::activity> activity{};
+    /// Requested when this rank cancels the operation. A write or read may then end early, with
+    /// @ref errc::cancelled; the operation fails in any case.
+    std::stop_token stop{};
 };
 
 /// The result of a commit.

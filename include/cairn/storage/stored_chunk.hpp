@@ -2,13 +2,13 @@
 #ifndef CAIRN_STORAGE_STORED_CHUNK_HPP
 #define CAIRN_STORAGE_STORED_CHUNK_HPP
 
-#include <cairn/activity.hpp>
 #include <cairn/detail/fits_in.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/torch/item.hpp>
 #include <cairn/metadata/check.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/storage/concepts.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <array>
@@ -27,11 +27,12 @@ namespace cairn::detail {
 template <class Handle>
 class open_file {
 public:
-    /// @param activity  Advanced by every read; may be null.
-    open_file(Handle h, std::string described, cairn::activity* activity = nullptr)
+    /// @param me  Its activity advances with every read, and it can stop them.
+    open_file(Handle h, std::string described, storage_setup me = {})
         : handle_(std::move(h)), described_(std::move(described)), size_(handle_.size()),
-          activity_(activity) {}
+          me_(std::move(me)) {}
 
+    /// @throws error errc::cancelled when stopped
     void read(std::uint64_t at, std::span<std::byte> into) {
         if (!fits_in(at, into.size(), size_)) {
             throw error(errc::corrupt, {.file = described_,
@@ -40,8 +41,9 @@ public:
                                         .found = "a file of " + std::to_string(size_) + " bytes",
                                         .remedy = "the file is truncated"});
         }
+        if (me_.stop.stop_requested()) throw error(errc::cancelled, {.rank = me_.rank});
         if (!into.empty()) handle_.read(at, into);
-        if (activity_ != nullptr) activity_->advance();
+        if (me_.activity) me_.activity->advance();
     }
     std::uint64_t size() const noexcept { return size_; }
     const std::string& described() const noexcept { return described_; }
@@ -77,7 +79,7 @@ private:
     Handle handle_;
     std::string described_;
     std::uint64_t size_;
-    cairn::activity* activity_;
+    storage_setup me_;
     std::mutex m_;
     std::optional<format::native::file_footer> footer_;
 };

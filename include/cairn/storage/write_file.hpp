@@ -2,9 +2,9 @@
 #ifndef CAIRN_STORAGE_WRITE_FILE_HPP
 #define CAIRN_STORAGE_WRITE_FILE_HPP
 
-#include <cairn/activity.hpp>
 #include <cairn/format/crc.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/storage/concepts.hpp>
 #include <cairn/storage/file_layout.hpp>
 #include <cairn/tensor/flat_range.hpp>
 
@@ -17,23 +17,25 @@
 
 namespace cairn::detail {
 
-/// Writes to an object in pieces, and reports activity after each.
+/// Writes to an object in pieces, reports activity after each, and ends when it is told to stop.
 template <class Handle>
 class active_writes {
 public:
-    /// @param to  May be null.
-    active_writes(Handle& h, activity* to) : handle_(h), to_(to) {}
+    /// @param me  Outlives this.
+    active_writes(Handle& h, const storage_setup& me) : handle_(h), me_(me) {}
+    /// @throws error errc::cancelled when stopped
     void write(std::uint64_t at, byte_span b) {
         constexpr std::size_t part = std::size_t{64} << 20;
         for (std::size_t done = 0; done < b.size(); done += part) {
+            if (me_.stop.stop_requested()) throw error(errc::cancelled, {.rank = me_.rank});
             handle_.write(at + done, b.subspan(done, std::min(part, b.size() - done)));
-            if (to_ != nullptr) to_->advance();
+            if (me_.activity) me_.activity->advance();
         }
     }
 
 private:
     Handle& handle_;
-    activity* to_;
+    const storage_setup& me_;
 };
 
 /// Appends to an object through its positional writes: small pieces are gathered, large ones are

@@ -110,8 +110,8 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     if (!ranks_->coordinator()) parts_.reader->reset(id_);
     parts_.planner->set_up_load(state_->leaves(), std::as_const(meta_), ranks_->rank(),
                                 ranks_->coordinator());
-    storage_setup const me{ranks_->rank(), ranks_->size(), ranks_->coordinator(), meta_.save_id,
-                           clock_.activity()};
+    storage_setup const me{ranks_->rank(), ranks_->size(),    ranks_->coordinator(),
+                           meta_.save_id,  clock_.activity(), stop_.get_token()};
     parts_.reader->set_up_reader(std::as_const(meta_), me);
     place_ = place_in(parts_.plane);
     wire_writer w;

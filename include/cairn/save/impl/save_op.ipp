@@ -98,8 +98,8 @@ CAIRN_DECL std::vector<std::byte> save_op::local_plan() {
     parts_.writer->reset(id_);
     begun_ = true;
     parts_.planner->set_up_save(state_->leaves(), ranks_->rank(), ranks_->coordinator());
-    storage_setup const me{ranks_->rank(), ranks_->size(), ranks_->coordinator(), report_.save_id,
-                           clock_.activity()};
+    storage_setup const me{ranks_->rank(),  ranks_->size(),    ranks_->coordinator(),
+                           report_.save_id, clock_.activity(), stop_.get_token()};
     parts_.writer->set_up_writer(me);
     local_ = parts_.writer->prepare_local_save_plan(parts_.planner->create_local_save_plan());
     check_names(local_);

@@ -112,9 +112,9 @@ struct torch_reader::state {
         }
     }
 
-    void set_up_reader(const metadata& m, const storage_setup& me) {
+    void set_up_reader(const metadata& m, const storage_setup& rank) {
         meta = m;
-        activity = me.activity;
+        me = rank;
         unverified.note_metadata(m);
     }
     load_plan prepare_local_load_plan(load_plan plan) {
@@ -136,7 +136,7 @@ struct torch_reader::state {
                 auto r = detail::open_data_file(placed, file);
                 detail::check_size(placed, file, meta, r.size(), end);
             });
-            if (activity) activity->advance();
+            if (me.activity) me.activity->advance();
         }
         return plan;
     }
@@ -226,7 +226,7 @@ struct torch_reader::state {
     void read_file(read_job& job, const std::string& name, const std::vector<item_group>& groups) {
         using handle = detail::erased_store::reader;
         detail::open_file<handle> file(detail::open_data_file(placed, name), placed.describe(name),
-                                       activity.get());
+                                       me);
         detail::check_size(placed, name, meta, file.size());
         auto scratch = job.take_scratch();
         for (auto const& g : groups) {
@@ -284,7 +284,7 @@ struct torch_reader::state {
     torch_reader_options options;
     metadata meta{};
     detail::unverified unverified{};
-    std::shared_ptr<cairn::activity> activity{};
+    storage_setup me{};
     detail::job_pool jobs;  // last member: its threads end first
 };
 

@@ -258,7 +258,7 @@ struct torch_writer::state {
             std::lock_guard const lock(files_mutex);
             created.push_back(f.name);
         }
-        detail::active_writes writes(handle, me.activity.get());
+        detail::active_writes writes(handle, me);
         auto const mark = detail::owners_mark(me.save_id);
         if (with_footer) writes.write(size - mark.size(), mark);
         std::vector<write_result> results;
