@@ -73,6 +73,7 @@
 #include <cairn/state/impl/state_dict.ipp>
 #include <cairn/state/impl/unflatten.ipp>
 #include <cairn/state/impl/value_traits.ipp>
+#include <cairn/storage/impl/politeness.ipp>
 #include <cairn/storage/impl/torch_reader.ipp>
 #include <cairn/storage/impl/torch_writer.ipp>
 #include <cairn/tensor/impl/block_cyclic.ipp>

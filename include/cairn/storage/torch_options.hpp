@@ -2,7 +2,7 @@
 #ifndef CAIRN_STORAGE_TORCH_OPTIONS_HPP
 #define CAIRN_STORAGE_TORCH_OPTIONS_HPP
 
-#include <cairn/detail/cxx20.hpp>
+#include <cairn/storage/politeness.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -17,6 +17,8 @@ struct torch_writer_options {
     /// Data files and directories reach the disk before the checkpoint is committed. If false, a
     /// crash of the machine, but not of the program, may lose or damage the newest checkpoint.
     bool sync_files = true;
+    /// How the writer's threads yield to the program's.
+    politeness polite{};
     /// Number of files (with `single_file_per_rank`) that each rank writes concurrently.
     int thread_count = 1;
     /// False: fail if a checkpoint already exists.

@@ -6,6 +6,7 @@
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/file_layout.hpp>
+#include <cairn/storage/rate_limit.hpp>
 #include <cairn/tensor/flat_range.hpp>
 
 #include <algorithm>
@@ -21,14 +22,16 @@ namespace cairn::detail {
 template <class Handle>
 class active_writes {
 public:
-    /// @param me  Outlives this.
-    active_writes(Handle& h, const storage_setup& me) : handle_(h), me_(me) {}
+    /// @param me, at  Outlive this.
+    active_writes(Handle& h, const storage_setup& me, pace& at) : handle_(h), me_(me), pace_(at) {}
     /// @throws error errc::cancelled when stopped
     void write(std::uint64_t at, byte_span b) {
         constexpr std::size_t part = std::size_t{64} << 20;
         for (std::size_t done = 0; done < b.size(); done += part) {
+            auto const piece = b.subspan(done, std::min(part, b.size() - done));
+            pace_.wait(piece.size(), me_);
             if (me_.stop.stop_requested()) throw error(errc::cancelled, {.rank = me_.rank});
-            handle_.write(at + done, b.subspan(done, std::min(part, b.size() - done)));
+            handle_.write(at + done, piece);
             if (me_.activity) me_.activity->advance();
         }
     }
@@ -36,6 +39,7 @@ public:
 private:
     Handle& handle_;
     const storage_setup& me_;
+    pace& pace_;
 };
 
 /// Appends to an object through its positional writes: small pieces are gathered, large ones are

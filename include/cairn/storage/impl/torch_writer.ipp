@@ -32,8 +32,8 @@ namespace cairn {
 /// One rank's saves, one after the other. Never moved, because its pool's tasks refer to it.
 struct torch_writer::state {
     state(detail::erased_store at, torch_writer_options o, boost::asio::any_io_executor on)
-        : base(std::move(at)), placed(base), options(std::move(o)),
-          jobs(options.thread_count, std::move(on)) {}
+        : base(std::move(at)), placed(base), options(std::move(o)), own_threads(!on),
+          speed(options.polite.bytes_per_second), jobs(options.thread_count, std::move(on)) {}
 
     struct write_job {
         explicit write_job(completion<write_results> d) : done(std::move(d)) {}
@@ -52,6 +52,14 @@ struct torch_writer::state {
             throw error(errc::invalid_argument,
                         {.expected = "payload_alignment: a power of two from 64 to 32768",
                          .found = std::to_string(a)});
+        }
+        detail::check(options.polite);
+        if (!own_threads && options.polite != politeness()) {
+            throw error(errc::invalid_argument,
+                        {.expected = "no politeness, because the writer runs on an executor of "
+                                     "the program's",
+                         .found = "politeness for threads of the writer's own",
+                         .remedy = "pass no executor"});
         }
         if (!id.empty()) placed = base.at(id);
         created.clear();
@@ -112,6 +120,7 @@ struct torch_writer::state {
         for (auto const& f : job->files) {
             boost::asio::post(jobs.executor(), [this, job, data, &f] {
                 try {
+                    if (own_threads) detail::apply_to_this_thread(options.polite);
                     write_one(*job, f, data);
                 } catch (...) {
                     std::lock_guard const lock(job->m);
@@ -258,7 +267,7 @@ struct torch_writer::state {
             std::lock_guard const lock(files_mutex);
             created.push_back(f.name);
         }
-        detail::active_writes writes(handle, me);
+        detail::active_writes writes(handle, me, speed);
         auto const mark = detail::owners_mark(me.save_id);
         if (with_footer) writes.write(size - mark.size(), mark);
         std::vector<write_result> results;
@@ -317,6 +326,8 @@ struct torch_writer::state {
     std::vector<std::string> in_doubt{};  ///< Their creation failed, but they may exist.
     std::set<std::string> published{};    ///< The files of the current checkpoint.
     std::optional<detail::running_save> running{};
+    bool own_threads;
+    detail::pace speed;
     detail::job_pool jobs;  // last member: its threads end first
 };
 
