@@ -3,6 +3,7 @@
 //
 //     gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--timeout S]
 //               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--stage fresh|arena]
+//               [--foreground] [--polite]
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
 // `save` alternates between DIR/s0 and DIR/s1, `load` reads DIR/s0. Prints one line of JSON: for
@@ -15,6 +16,11 @@
 // that save alone (fresh) or to an arena that is kept; `times` those until the checkpoint exists.
 // After each save all ranks copy the same bytes once more, with memcpy to memory whose pages are
 // present (`memcpys`). `faults` are the page faults of all processes while the state is copied.
+// With --foreground each rank computes meanwhile: `beside_median` and `beside_p99` are the seconds
+// of a step of that while a save is written, `alone_median` and `alone_p99` those of as many steps
+// without a save; of the slowest rank. --polite gives the writers the lowest priority.
+#include "gpt2/figures.hpp"
+#include "gpt2/foreground.hpp"
 #include "gpt2/groups.hpp"
 #include "gpt2/state.hpp"
 
@@ -27,14 +33,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <map>
-#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -43,12 +46,14 @@
 
 namespace {
 
+using gpt2::result;
+
 struct arguments {
     std::string mode, dir;
     std::string group = "tcp", stage = "arena";
     std::vector<std::string> replicas{};
     int ranks = 1, steps = 1, timeout = 0;
-    bool sync = true, check = false;
+    bool sync = true, check = false, foreground = false, polite = false;
 };
 
 const std::map<std::string, cairn::read_once_policy> ways_to_load{
@@ -73,8 +78,8 @@ bool parse(int argc, char** argv, arguments& a) {
     a.dir = argv[2];
     for (int i = 3; i < argc; ++i) {
         std::string const o = argv[i];
-        if (o == "--check") {
-            a.check = true;
+        if (o == "--check" || o == "--foreground" || o == "--polite") {
+            (o == "--check" ? a.check : o == "--polite" ? a.polite : a.foreground) = true;
             continue;
         }
         if (i + 1 >= argc) return false;
@@ -107,98 +112,13 @@ bool parse(int argc, char** argv, arguments& a) {
            a.steps > 0 && (a.group == "tcp" || a.group == "mpi" || a.group == "nccl") &&
            (a.stage == "fresh" || a.stage == "arena") &&
            (a.replicas.empty() || a.mode != "async") &&
+           (a.mode == "async" || (!a.foreground && !a.polite)) &&
            std::all_of(a.replicas.begin(), a.replicas.end(), [&](const std::string& p) {
                return a.mode == "save" ? ways_to_save.count(p) != 0 : ways_to_load.count(p) != 0;
            });
 }
 
-void print_list(const char* name, const std::vector<double>& v) {
-    std::printf("\"%s\": [", name);
-    for (std::size_t i = 0; i < v.size(); ++i) std::printf("%s%.4f", i == 0 ? "" : ", ", v[i]);
-    std::printf("]");
-}
-
-/// What one rank has to report.
-struct result {
-    /// One figure for each step.
-    enum column : std::size_t { times, stalls, cpus, memcpys, faults, columns };
-
-    std::uint64_t bytes = 0, wrong = 0;
-    double maxrss_kib = 0, cpu_s = 0;
-    std::uint64_t process = 0;
-    std::array<std::vector<double>, columns> steps{};
-
-    cairn::message encode() const {
-        std::vector<double> all{static_cast<double>(bytes), static_cast<double>(wrong), maxrss_kib,
-                                cpu_s, static_cast<double>(process)};
-        for (auto const& c : steps) all.insert(all.end(), c.begin(), c.end());
-        auto const b = std::as_bytes(std::span(all));
-        return {b.begin(), b.end()};
-    }
-    static result decode(const cairn::message& m) {
-        std::vector<double> all(m.size() / sizeof(double));
-        std::memcpy(all.data(), m.data(), m.size());
-        result r{static_cast<std::uint64_t>(all[0]),
-                 static_cast<std::uint64_t>(all[1]),
-                 all[2],
-                 all[3],
-                 static_cast<std::uint64_t>(all[4]),
-                 {}};
-        auto const n = static_cast<std::ptrdiff_t>((all.size() - 5) / columns);
-        auto at = all.begin() + 5;
-        for (auto& c : r.steps) {
-            c.assign(at, at + n);
-            at += n;
-        }
-        return r;
-    }
-};
-
 std::atomic<bool> wrong_anywhere{false};
-
-void print(const arguments& a, const std::vector<result>& all) {
-    auto const n = static_cast<std::size_t>(a.steps);
-    std::uint64_t bytes = 0, wrong = 0;
-    std::map<std::uint64_t, const result*> processes;  // threads share theirs
-    for (auto const& r : all) {
-        bytes += r.bytes;
-        wrong += r.wrong;
-        processes[r.process] = &r;
-    }
-    auto const slowest = [&](result::column c) {
-        std::vector<double> s(n, 0);
-        for (auto const& r : all)
-            for (std::size_t k = 0; k < n; ++k) s[k] = std::max(s[k], r.steps[c][k]);
-        return s;
-    };
-    auto const sum = [&](result::column c) {
-        std::vector<double> s(n, 0);
-        for (auto const& [pid, r] : processes)
-            for (std::size_t k = 0; k < n; ++k) s[k] += r->steps[c][k];
-        return s;
-    };
-    double maxrss = 0, cpu = 0;
-    for (auto const& [pid, r] : processes) {
-        maxrss += r->maxrss_kib / 1024.0;
-        cpu += r->cpu_s;
-    }
-    std::printf("{\"mode\": \"%s\", \"ranks\": %zu, \"bytes\": %llu, ", a.mode.c_str(), all.size(),
-                static_cast<unsigned long long>(bytes));
-    print_list("times", slowest(result::times));
-    std::printf(", ");
-    print_list("stalls", slowest(result::stalls));
-    if (a.mode == "async") {
-        std::printf(", ");
-        print_list("memcpys", slowest(result::memcpys));
-        std::printf(", ");
-        print_list("faults", sum(result::faults));
-    }
-    std::printf(", ");
-    print_list("cpus", sum(result::cpus));
-    std::printf(", \"maxrss_mb\": %.1f, \"cpu_s\": %.2f", maxrss, cpu);
-    if (a.check) std::printf(", \"wrong\": %llu", static_cast<unsigned long long>(wrong));
-    std::printf("}\n");
-}
 
 /// Of each exchange; none unless asked for.
 std::chrono::milliseconds timeout(const arguments& a) {
@@ -258,6 +178,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 struct background {
     cairn::staging_arena arena{};
     std::vector<std::byte> copied{};  ///< Where memcpy copies to.
+    gpt2::foreground training{};
 };
 
 /// Saves in the background, waits for the end, and measures one memcpy of the same bytes.
@@ -267,6 +188,7 @@ void async(gpt2::state& s, const arguments& a, std::size_t step, Comm& ranks, ba
     cairn::save_options o;
     o.exchange_timeout = timeout(a);
     o.storage.sync_files = a.sync;
+    if (a.polite) o.storage.polite.nice = 19;
     auto const id = a.dir + (step % 2 == 0 ? "/s0" : "/s1");
     auto const faults = usage().ru_minflt;
     auto const start = std::chrono::steady_clock::now();
@@ -275,8 +197,16 @@ void async(gpt2::state& s, const arguments& a, std::size_t step, Comm& ranks, ba
                        : cairn::async_save(s, id, o, ranks, boost::asio::use_future).get();
     mine.steps[result::stalls].push_back(seconds_since(start));
     mine.steps[result::faults].push_back(static_cast<double>(usage().ru_minflt - faults));
+    std::vector<double> beside, alone;
+    while (a.foreground && !pending.ready()) beside.push_back(b.training.step());
     (void)pending.wait();
     mine.steps[result::times].push_back(seconds_since(start));
+    wait_for_all(ranks);
+    for (std::size_t k = 0; k < beside.size(); ++k) alone.push_back(b.training.step());
+    mine.steps[result::alone_median].push_back(gpt2::quantile(alone, 0.5));
+    mine.steps[result::alone_p99].push_back(gpt2::quantile(alone, 0.99));
+    mine.steps[result::beside_median].push_back(gpt2::quantile(beside, 0.5));
+    mine.steps[result::beside_p99].push_back(gpt2::quantile(beside, 0.99));
     b.copied.resize(s.bytes());
     wait_for_all(ranks);
     auto const copying = std::chrono::steady_clock::now();
@@ -310,6 +240,7 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
             mine.steps[result::stalls].push_back(seconds_since(start));  // it stalls throughout
             mine.steps[result::memcpys].push_back(0);
             mine.steps[result::faults].push_back(0);
+            for (auto const& [name, c] : result::foreground_columns) mine.steps[c].push_back(0);
         }
         mine.steps[result::cpus].push_back(cpu_seconds() - cpu);
     }
@@ -325,7 +256,7 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
     if (ranks.rank() != 0) return;
     std::vector<result> all;
     for (auto const& m : got) all.push_back(result::decode(m));
-    print(a, all);
+    gpt2::print(a.mode, a.check, all);
 }
 
 }  // namespace
@@ -337,7 +268,7 @@ int main(int argc, char** argv) {
             stderr,
             "usage: gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
             "[--timeout S] [--group tcp|mpi|nccl] "
-            "[--replicas POLICY[,POLICY]...] [--stage fresh|arena]\n");
+            "[--replicas POLICY[,POLICY]...] [--stage fresh|arena] [--foreground] [--polite]\n");
         return 2;
     }
     try {
