@@ -3,6 +3,7 @@
 #define CAIRN_LOAD_HPP
 
 #include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/detail/given_devices.hpp>
 #include <cairn/detail/token_last.hpp>
 #include <cairn/load/options.hpp>
 #include <cairn/load/parts.hpp>
@@ -45,7 +46,9 @@ template <class State, LoadPart... Parts>
 load_report load(State&& state, checkpoint_id id, load_options options, Parts&&... parts) {
     detail::flattened_or_error flat(state);
     detail::given_load_parts<Parts...> given(std::tuple<Parts...>(std::forward<Parts>(parts)...));
-    auto report = detail::run_load(flat, id, options, given.erased());
+    auto erased = given.erased();
+    erased.devices = detail::devices_of<detail::space_holder::caller>(flat.leaves(), given.parts());
+    auto report = detail::run_load(flat, id, options, std::move(erased));
     flat.flat->notify_loaded();
     return report;
 }

@@ -3,6 +3,7 @@
 #define CAIRN_SAVE_HPP
 
 #include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/detail/given_devices.hpp>
 #include <cairn/detail/token_last.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/save/parts.hpp>
@@ -43,7 +44,9 @@ template <class State, SavePart... Parts>
 save_report save(State&& state, checkpoint_id id, save_options options, Parts&&... parts) {
     detail::flattened_or_error const flat(state);
     detail::given_save_parts<Parts...> given(std::tuple<Parts...>(std::forward<Parts>(parts)...));
-    return detail::run_save(flat, id, options, given.erased());
+    auto erased = given.erased();
+    erased.devices = detail::devices_of<detail::space_holder::caller>(flat.leaves(), given.parts());
+    return detail::run_save(flat, id, options, std::move(erased));
 }
 template <class State, SavePart... Parts>
     requires Savable<State>

@@ -46,6 +46,9 @@ public:
     /// Does nothing if the planner is not a `CheckingLoadPlanner`.
     virtual void check_value(const read_item&, const value&) = 0;
     virtual void load_value(const read_item&, value) = 0;
+    /// What `finish_load` compares that is on devices, and where it expects copies in host memory.
+    /// A planner other than the default one compares nothing of that kind.
+    virtual std::vector<std::pair<const_tensor_view, tensor_view>> compared_on_devices() = 0;
     virtual load_report finish_load() = 0;
 
 protected:
@@ -98,6 +101,12 @@ public:
         if constexpr (CheckingLoadPlanner<P>) to_.check_value(item, v);
     }
     void load_value(const read_item& item, value v) override { to_.load_value(item, std::move(v)); }
+    std::vector<std::pair<const_tensor_view, tensor_view>> compared_on_devices() override {
+        if constexpr (std::is_same_v<P, default_planner>)
+            return to_.compared_on_devices();
+        else
+            return {};
+    }
     load_report finish_load() override { return to_.finish_load(); }
 
 private:

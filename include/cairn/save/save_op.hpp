@@ -12,7 +12,7 @@
 #include <cairn/save/replicas.hpp>
 #include <cairn/save/save_fsm.hpp>
 #include <cairn/save/save_parts.hpp>
-#include <cairn/save/snapshot.hpp>
+#include <cairn/save/staging.hpp>
 #include <cairn/storage/erased_storage.hpp>
 
 #include <atomic>
@@ -36,7 +36,7 @@ public:
     using ended = std::function<void(std::exception_ptr, save_report)>;
 
     /// @param state   Kept until the end; its tensors are not used once it is staged.
-    /// @param staged  If set, the save works on a copy of the tensors; called once it is made.
+    /// @param staged  If set, the save works on a copy of all tensors; called once it is made.
     /// @param then    Called once, as the last step, or when the executor drops the save.
     save_op(surroundings in, std::shared_ptr<const flattened_or_error> state, checkpoint_id id,
             save_options options, save_parts parts, std::function<void()> staged, ended then);
@@ -48,6 +48,13 @@ public:
     /// Ends the save on all ranks with @ref errc::cancelled, unless its results are already sent.
     /// Any thread.
     void cancel() noexcept { cancelled_ = true; }
+    /// Calls `f`, on the executor, when no device copies the tensors; false if none does. Called on
+    /// the executor.
+    bool when_copied(std::function<void()> f) {
+        if (!staging_.in_progress()) return false;
+        staging_.when_over(std::move(f));
+        return true;
+    }
 
 private:
     using step = save_fsm::step;
@@ -77,7 +84,9 @@ private:
     std::vector<rank_failure> keep(std::vector<outcome> all);
     std::vector<std::byte> global_plan();
     void send_plans();
-    void stage();
+    std::optional<event> stage();
+    void begin_staging();
+    event staged(const std::exception_ptr& failure);
     std::optional<event> write();
     event written(call_result<write_results> r);
     std::optional<event> commit();
@@ -100,7 +109,7 @@ private:
     checkpoint_id id_;
     save_options options_;
     save_parts parts_;
-    std::function<void()> staged_;
+    std::function<void()> on_staged_;
     ended then_;
     std::atomic<bool> cancelled_{false};
     phase_clock clock_;
@@ -117,7 +126,7 @@ private:
     save_plan plan_;               ///< As this rank writes it.
     std::vector<item_data> data_;  ///< For each item of `plan_`.
     std::span<const item_data> items_{};
-    snapshot copies_;  ///< What `data_` refers to, in the background.
+    staging staging_{in_, cancelled_};  ///< Has what `data_` refers to, if that is a copy.
     std::vector<std::byte> hashes_;
     replica_table replicas_;
     metadata meta_;

@@ -18,14 +18,23 @@
 
 namespace cairn::detail {
 
+/// Without memory spaces, tensors on devices are refused.
+inline load_parts with_devices(load_parts parts, const flattened_or_error& state) {
+    if (!parts.devices) {
+        parts.devices = std::make_shared<state_devices>();
+        parts.devices->fence(state.leaves());
+    }
+    return parts;
+}
+
 CAIRN_DECL load_op::load_op(surroundings in, std::shared_ptr<flattened_or_error> state,
                             checkpoint_id id, load_options options, load_parts parts, ended then)
     : in_(std::move(in)), state_(std::move(state)), id_(std::move(id)),
-      options_(std::move(options)), parts_(std::move(parts)), then_(std::move(then)),
-      ranks_(std::in_place, in_, *parts_.ranks, options_.coordinator, options_.exchange_timeout,
-             clock_.activity()),
-      turns_(std::in_place, in_, *parts_.planner, *parts_.reader, parts_.plane, clock_,
-             options_.exchange_timeout, meta_),
+      options_(std::move(options)), parts_(with_devices(std::move(parts), *state_)),
+      then_(std::move(then)), ranks_(std::in_place, in_, *parts_.ranks, options_.coordinator,
+                                     options_.exchange_timeout, clock_.activity()),
+      turns_(std::in_place, in_, *parts_.planner, *parts_.devices, *parts_.reader, parts_.plane,
+             clock_, options_.exchange_timeout, meta_),
       fsm_(ranks_->coordinator()) {}
 
 CAIRN_DECL load_op::~load_op() {
@@ -231,6 +240,7 @@ std::function<void(call_result<T>)> load_op::received(F f, event (load_op::*next
 
 CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     if (state_->refused) std::rethrow_exception(state_->refused);
+    parts_.devices->check();
     if (!ranks_->coordinator()) parts_.reader->reset(id_);
     parts_.planner->set_up_load(state_->leaves(), std::as_const(meta_), ranks_->rank(),
                                 ranks_->coordinator());
