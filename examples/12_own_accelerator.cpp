@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An accelerator of your own: one class, my_accelerator, tells cairn how its memory is copied. It is
-// an argument of every save and load of tensors there, and cairn's suite checks it.
+// An accelerator of your own: one class, my_accelerator, tells cairn how its memory is copied. It
+// is an argument of every save and load of tensors there, and cairn's suite checks it.
 #include "own_accelerator.hpp"
 
 #include <cairn/cairn.hpp>

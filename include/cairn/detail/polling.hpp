@@ -18,6 +18,14 @@
 
 namespace cairn::detail {
 
+/// @param copies  "copies from cuda:0"
+inline error_context late_copies(const std::string& copies, const std::string& fqn) {
+    return {.fqn = fqn,
+            .expected = copies + " to complete within exchange_timeout",
+            .found = "some that have not",
+            .remedy = "if a kernel that they wait for takes that long, raise exchange_timeout"};
+}
+
 /// Waits for what can only be asked for, such as a device's copies: asks now and then, on the
 /// executor, and holds no thread meanwhile.
 class polling {
@@ -30,11 +38,11 @@ public:
 
     /// Calls `over` until it returns true, and then `f`, on the executor: with a failure if `over`
     /// throws, or has not returned true within `timeout`. `f` keeps this alive.
-    /// @param what  Is waited for; for the error.
-    void run(std::function<bool()> over, std::chrono::milliseconds timeout, std::string what,
-             then f) {
+    /// @param late  Says what is waited for, for the error.
+    void run(std::function<bool()> over, std::chrono::milliseconds timeout,
+             std::function<error_context()> late, then f) {
         over_ = std::move(over);
-        what_ = std::move(what);
+        late_ = std::move(late);
         until_ = deadline_after(timeout, in_.now());
         pause_ = std::chrono::microseconds(20);
         ask(std::move(f));
@@ -45,11 +53,7 @@ private:
         try {
             if (!over_()) {
                 if (in_.now() < until_) return again(std::move(f));
-                throw error(errc::timed_out,
-                            {.expected = what_ + " to complete",
-                             .found = "that they have not, after the exchange timeout",
-                             .remedy = "if a kernel before them takes that long, raise "
-                                       "exchange_timeout"});
+                throw error(errc::timed_out, late_());
             }
         } catch (...) {
             return f(std::current_exception());
@@ -66,7 +70,7 @@ private:
     const surroundings& in_;
     std::optional<boost::asio::steady_timer> timer_{};
     std::function<bool()> over_{};
-    std::string what_{};
+    std::function<error_context()> late_{};
     deadline until_{};
     std::chrono::microseconds pause_{};
 };

@@ -46,11 +46,16 @@ public:
     /// call of the verb, on the caller's thread. What fails is thrown by `check`, so that this rank
     /// can tell the others.
     CAIRN_DECL void fence(const flat_state& state) noexcept;
-    void check() const {
+    /// @param all  Whether every device needs a memory space. A planner of the user's may stage
+    ///             tensors itself.
+    void check(bool all) const {
         if (refused_) std::rethrow_exception(refused_);
+        if (all && missing_) std::rethrow_exception(missing_);
     }
+    /// Whether it is host memory, or there is a memory space for it.
+    CAIRN_DECL bool serves(const const_tensor_view& v) const;
     /// Returns the device of a tensor; null for host memory, and for a view without elements.
-    /// @throws error errc::unsupported for memory that was no part of the state when the operation
+    /// @throws error errc::unsupported without a memory space, and for memory that was no part of the state when the operation
     /// was started, so that nothing orders copies after the work that produces it
     CAIRN_DECL state_device* of(const const_tensor_view& v, const std::string& fqn);
 
@@ -61,6 +66,7 @@ private:
     bool kept_ = true;  ///< All of them.
     std::deque<state_device> devices_{};
     std::exception_ptr refused_{};
+    std::exception_ptr missing_{};  ///< The first tensor without a memory space.
 };
 
 [[noreturn]] CAIRN_DECL void rethrow_naming(device_id d, const std::string& fqn);

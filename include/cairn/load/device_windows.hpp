@@ -49,12 +49,15 @@ public:
         return to_.compared_on_devices();
     }
     load_report finish_load() override { return to_.finish_load(); }
+    bool is_default() const override { return to_.is_default(); }
 
     /// Whether devices may be copying.
     CAIRN_DECL bool in_use();
     /// Goes on, and returns whether no device is copying any more. Never blocks, unless staging
     /// memory could not be pinned.
     CAIRN_DECL bool advance() noexcept;
+    /// Says what is being copied.
+    CAIRN_DECL error_context late();
     /// Begins to copy the elements on devices that the planner compares to the host.
     CAIRN_DECL void fetch();
     /// Called when `advance` has returned true: commits the windows that were copied.

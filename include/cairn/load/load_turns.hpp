@@ -176,7 +176,7 @@ private:
             if (!planner_.in_use()) return both(nullptr);
             try {
                 copying_.run([this] { return planner_.advance(); }, timeout_,
-                             "the copies to devices", both);
+                             [this] { return planner_.late(); }, both);
             } catch (...) {
                 both(std::current_exception());
             }

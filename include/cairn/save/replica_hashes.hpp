@@ -15,6 +15,7 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace cairn::detail {
@@ -32,6 +33,11 @@ public:
     CAIRN_DECL bool advance() noexcept;
     /// Begins no more copies.
     void stop() noexcept { left_.clear(); }
+    /// As `snapshot::unfinished`.
+    std::pair<const state_device*, std::string> unfinished() const {
+        if (left_.empty()) return {nullptr, {}};
+        return {left_.back().from, *left_.back().fqn};
+    }
     /// Returns the message to the coordinator.
     /// @throws the failure of a device
     CAIRN_DECL std::vector<std::byte> take();

@@ -40,6 +40,8 @@ public:
     CAIRN_DECL bool advance() noexcept;
     /// Begins no more copies.
     CAIRN_DECL void stop() noexcept;
+    /// Returns a device and one of its tensors, if it is still copying.
+    CAIRN_DECL std::pair<const state_device*, std::string> unfinished() const;
     /// Makes the data refer to the copies.
     /// @throws the failure of a device; the data is then unchanged
     CAIRN_DECL void finish();

@@ -16,7 +16,8 @@
 #include <exception>
 #include <functional>
 #include <span>
-#include <string_view>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,7 @@ public:
     void wait(std::exception_ptr failure, std::chrono::milliseconds timeout, polling::then f) {
         if (failure) stop();
         in_progress_ = true;
-        waiting_.run([this] { return advance(); }, timeout, "the copies from devices",
+        waiting_.run([this] { return advance(); }, timeout, [this] { return late(); },
                      [this, failure, f = std::move(f)](std::exception_ptr e) {
                          in_progress_ = false;
                          f(failure ? failure : e);
@@ -64,6 +65,13 @@ private:
         if (cancelled_) stop();
         bool const copied = copies_.advance();
         return hashes_.advance() && copied;
+    }
+
+    error_context late() const {
+        auto [device, fqn] = copies_.unfinished();
+        if (device == nullptr) std::tie(device, fqn) = hashes_.unfinished();
+        auto const from = device == nullptr ? "devices" : to_string(device->queue.device());
+        return late_copies("copies from " + from, fqn);
     }
 
     const std::atomic<bool>& cancelled_;

@@ -76,9 +76,17 @@ CAIRN_DECL void state_devices::note(const const_tensor_view& v, const std::strin
     auto d = std::find_if(devices_.begin(), devices_.end(),
                           [&](auto const& known) { return known.queue.device() == v.device; });
     if (d == devices_.end()) {
-        auto& space = spaces_.serving(v.device, fqn);
+        auto* const space = spaces_.find(v.device);
+        if (space == nullptr) {
+            try {
+                if (!missing_) (void)spaces_.serving(v.device, fqn);
+            } catch (...) {
+                missing_ = std::current_exception();
+            }
+            return;
+        }
         try {
-            devices_.push_back({space.open(v.device), space, kept_, fqn});
+            devices_.push_back({space->open(v.device), *space, kept_, fqn});
         } catch (...) {
             rethrow_naming(v.device, fqn);
         }
@@ -88,6 +96,11 @@ CAIRN_DECL void state_devices::note(const const_tensor_view& v, const std::strin
     d->ranges.push_back(addresses_of(v));
 }
 
+CAIRN_DECL bool state_devices::serves(const const_tensor_view& v) const {
+    return is_host(v.device.kind) ||
+           std::any_of(devices_.begin(), devices_.end(),
+                       [&](auto const& d) { return d.queue.device() == v.device; });
+}
 CAIRN_DECL state_device* state_devices::of(const const_tensor_view& v, const std::string& fqn) {
     if (is_host(v.device.kind) || v.empty()) return nullptr;
     auto const [first, last] = addresses_of(v);
@@ -98,6 +111,7 @@ CAIRN_DECL state_device* state_devices::of(const const_tensor_view& v, const std
                              [](std::uintptr_t a, auto const& range) { return a < range.first; });
         if (after != d.ranges.begin() && last <= (after - 1)->second) return &d;
     }
+    (void)spaces_.serving(v.device, fqn);
     throw error(errc::unsupported,
                 {.fqn = fqn,
                  .expected = "host memory, or memory of the state that the call was given",

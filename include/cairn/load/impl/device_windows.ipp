@@ -4,6 +4,7 @@
 
 #include <cairn/load/device_windows.hpp>
 
+#include <cairn/detail/polling.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <algorithm>
@@ -109,6 +110,16 @@ CAIRN_DECL bool device_windows::advance() noexcept {
         if (!failure_) failure_ = std::current_exception();
         return false;  // what has begun is waited for
     }
+}
+
+CAIRN_DECL error_context device_windows::late() {
+    std::lock_guard const lock(m_);
+    auto const* const w = !copying_.empty()   ? &copying_.front()
+                          : !waiting_.empty() ? &waiting_.front().first
+                          : !fetched_.empty() ? &fetched_.front().first
+                                              : nullptr;
+    if (w == nullptr) return late_copies("copies", {});
+    return late_copies("copies to " + to_string(w->on->queue.device()), w->item.fqn);
 }
 
 CAIRN_DECL void device_windows::fetch() {

@@ -240,7 +240,7 @@ std::function<void(call_result<T>)> load_op::received(F f, event (load_op::*next
 
 CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     if (state_->refused) std::rethrow_exception(state_->refused);
-    parts_.devices->check();
+    parts_.devices->check(parts_.planner->is_default());
     if (!ranks_->coordinator()) parts_.reader->reset(id_);
     parts_.planner->set_up_load(state_->leaves(), std::as_const(meta_), ranks_->rank(),
                                 ranks_->coordinator());

@@ -26,7 +26,7 @@ CAIRN_DECL void replica_hashes::begin(const std::vector<held_replica>& held, con
             wire_reader::fail("a replica that is not in this rank's plan");
         auto const& i = local.items[h.item];
         auto const v = elements_of_item(state, i);
-        if (v.data == nullptr) continue;
+        if (v.data == nullptr || !devices.serves(v)) continue;
         auto const how = h.whole
                              ? replica_sample::all()
                              : replica_sample::some(save_id, i.fqn, i.region, v.bytes(), h.holders);

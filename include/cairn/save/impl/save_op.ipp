@@ -190,7 +190,7 @@ CAIRN_DECL void save_op::open() {
 
 CAIRN_DECL std::vector<std::byte> save_op::local_plan() {
     if (state_->refused) std::rethrow_exception(state_->refused);
-    parts_.devices->check();
+    parts_.devices->check(parts_.planner->is_default());
     if (id_ != coordinators_id_) {
         throw error(errc::invalid_argument,
                     {.expected = "the coordinator's checkpoint id '" + coordinators_id_ + "'",
@@ -221,7 +221,7 @@ CAIRN_DECL std::vector<std::byte> save_op::global_plan() {
     replicas_ = replica_table(plans, options_);
     auto [global, meta] = parts_.planner->create_global_save_plan(std::move(plans));
     meta_ = std::move(meta);
-    if (!parts_.planner->checks_metadata()) check_planned_metadata(meta_);
+    if (!parts_.planner->is_default()) check_planned_metadata(meta_);
     plans_ = parts_.writer->prepare_global_save_plan(std::move(global));
     if (plans_.size() != static_cast<std::size_t>(ranks_->size())) {
         throw error(errc::invalid_plan,

@@ -120,6 +120,12 @@ CAIRN_DECL void snapshot::stop() noexcept {
         if (g.is == group::state::waiting) g.is = group::state::copied;
 }
 
+CAIRN_DECL std::pair<const state_device*, std::string> snapshot::unfinished() const {
+    for (auto const& g : groups_)
+        if (g.is != group::state::copied) return {g.from, *g.copies.front().second};
+    return {nullptr, {}};
+}
+
 CAIRN_DECL void snapshot::finish() {
     if (failure_) std::rethrow_exception(failure_);
     for (auto const& c : copied_) *c.view = copy_of(*c.view, c.in->begin + c.offset);
