@@ -6,6 +6,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace gpu {
 
@@ -22,10 +23,6 @@ __global__ void learn(float* w, float* m, std::int64_t n) {
     w[i] -= 0.02f * m[i];
 }
 
-void copy(void* to, const void* from, std::int64_t n, cudaMemcpyKind kind) {
-    check(cudaMemcpy(to, from, static_cast<std::size_t>(n) * sizeof(float), kind));
-}
-
 }  // namespace
 
 const char* why_not() {
@@ -34,9 +31,8 @@ const char* why_not() {
     return e != cudaSuccess ? cudaGetErrorString(e) : devices == 0 ? "there is no GPU" : nullptr;
 }
 
-model::model(std::int64_t n)
-    : n_(n), host_weights_(static_cast<std::size_t>(n)), host_momentum_(host_weights_.size()) {
-    auto const bytes = host_weights_.size() * sizeof(float);
+model::model(std::int64_t n) : n_(n) {
+    auto const bytes = static_cast<std::size_t>(n) * sizeof(float);
     check(cudaMalloc(reinterpret_cast<void**>(&weights_), bytes));
     check(cudaMalloc(reinterpret_cast<void**>(&momentum_), bytes));
     check(cudaMemset(weights_, 0, bytes));
@@ -51,14 +47,13 @@ void model::train(int steps) {
     constexpr unsigned block = 256;
     auto const blocks = static_cast<unsigned>((n_ + block - 1) / block);
     for (int i = 0; i < steps; ++i) learn<<<blocks, block>>>(weights_, momentum_, n_);
-    check(cudaGetLastError());
-    check(cudaDeviceSynchronize());
+    check(cudaGetLastError());  // the kernels may still run: a save waits for them
     step_ += steps;
 }
 
 double model::loss() const {
-    std::vector<float> w(host_weights_.size());
-    copy(w.data(), weights_, n_, cudaMemcpyDeviceToHost);
+    std::vector<float> w(static_cast<std::size_t>(n_));
+    check(cudaMemcpy(w.data(), weights_, w.size() * sizeof(float), cudaMemcpyDeviceToHost));
     double sum = 0;
     for (std::size_t i = 0; i < w.size(); ++i) {
         double const d = static_cast<double>(w[i]) - static_cast<double>(i + 1);
@@ -68,13 +63,13 @@ double model::loss() const {
 }
 
 cairn::state_dict model::state_dict() {
-    copy(host_weights_.data(), weights_, n_, cudaMemcpyDeviceToHost);
-    copy(host_momentum_.data(), momentum_, n_, cudaMemcpyDeviceToHost);
-    return {{"weights", host_weights_}, {"momentum", host_momentum_}, {"step", std::ref(step_)}};
-}
-void model::load_state_dict(const cairn::state_dict&) {
-    copy(weights_, host_weights_.data(), n_, cudaMemcpyHostToDevice);
-    copy(momentum_, host_momentum_.data(), n_, cudaMemcpyHostToDevice);
+    int device = 0;
+    check(cudaGetDevice(&device));
+    cairn::device_id const here{cairn::memory_kind::cuda, device};
+    auto const view = [&](float* memory) {
+        return cairn::tensor_view(cairn::dtype::float32, {n_}, memory, here);
+    };
+    return {{"weights", view(weights_)}, {"momentum", view(momentum_)}, {"step", std::ref(step_)}};
 }
 
 }  // namespace gpu

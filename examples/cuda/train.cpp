@@ -4,6 +4,7 @@
 #include "model.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/memory/cuda.hpp>
 
 #include <cstdio>
 #include <string>
@@ -17,10 +18,11 @@ int main(int argc, char** argv) {
     try {
         gpu::model first(1 << 20), second(1 << 20);
         first.train(50);
-        cairn::save(first, dir);
+        cairn::cuda_memory memory;  // of the default stream, which the kernels run on
+        cairn::save(first, dir, memory);
         first.train(50);
 
-        cairn::load(second, dir);
+        cairn::load(second, dir, memory);
         second.train(50);
         std::printf("step %lld: loss %.9g without a break, %.9g resumed\n",
                     static_cast<long long>(second.step()), first.loss(), second.loss());

@@ -3,6 +3,7 @@
 #define CAIRN_LOAD_HPP
 
 #include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/detail/given_devices.hpp>
 #include <cairn/detail/token_last.hpp>
 #include <cairn/load/options.hpp>
 #include <cairn/load/parts.hpp>
@@ -29,8 +30,8 @@ namespace cairn {
 ///                 `load_state_dict()` is called with it) or a `state_dict`.
 /// @param id       The checkpoint: a path for file stores. The same on every rank.
 /// @param options  See @ref load_options.
-/// @param parts    Any of a `Communicator`, a `LoadPlanner`, a `StorageReader` or an
-///                 `ObjectStore`, in any order, as for @ref save; and a `DataPlane`, with which
+/// @param parts    Any of a `Communicator`, a `LoadPlanner`, a `StorageReader`, an `ObjectStore` or
+///                 `MemorySpace`s, in any order, as for @ref save; and a `DataPlane`, with which
 ///                 data that all its ranks need is read by one of them and broadcast to the
 ///                 others, see `load_options::read_once`. Either all ranks pass one, or none does;
 ///                 there may be several, each for some of the ranks.
@@ -39,13 +40,18 @@ namespace cairn {
 ///         are reported before the user's memory is modified; later errors have
 ///         `state_modified()` set.
 ///
+/// **Devices**: what tensors on devices receive is read into host memory, and copied after the work
+/// that was enqueued on their streams before this call. Work that is enqueued afterwards sees it.
+///
 /// **Lifetimes**: tensors must not move until the call returns.
 template <class State, LoadPart... Parts>
     requires Savable<State>
 load_report load(State&& state, checkpoint_id id, load_options options, Parts&&... parts) {
     detail::flattened_or_error flat(state);
     detail::given_load_parts<Parts...> given(std::tuple<Parts...>(std::forward<Parts>(parts)...));
-    auto report = detail::run_load(flat, id, options, given.erased());
+    auto erased = given.erased();
+    erased.devices = detail::devices_of<detail::space_holder::caller>(flat.leaves(), given.parts());
+    auto report = detail::run_load(flat, id, options, std::move(erased));
     flat.flat->notify_loaded();
     return report;
 }
@@ -61,7 +67,8 @@ load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
 /// @param state, id, options  As for @ref load.
 /// @param parts  As for @ref load, and an executor, see *Threads*. Lvalues must outlive the
 ///               operation, except a communicator, a data plane, a copyable store that has
-///               `at(id)`, and an executor, of which it keeps a duplicate or copy.
+///               `at(id)`, a copyable memory space, and an executor, of which it keeps a duplicate
+///               or copy.
 /// @param token  Any Asio completion token, last.
 ///
 /// The communicator must be a `BackgroundCommunicator`, and the data plane, if there is one, a

@@ -3,6 +3,7 @@
 #define CAIRN_SAVE_HPP
 
 #include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/detail/given_devices.hpp>
 #include <cairn/detail/token_last.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/save/parts.hpp>
@@ -27,13 +28,17 @@ namespace cairn {
 /// @param id       The checkpoint: a path for file stores. The same on every rank.
 /// @param options  See @ref save_options.
 /// @param parts    Any of a `Communicator`, a `SavePlanner`, a `StorageWriter` or an
-///                 `ObjectStore` (PyTorch's format over it), in any order. Lvalues are borrowed,
-///                 rvalues are moved in. Without a communicator: one process, no exchange (DCP's
-///                 `no_dist`); this is an error in a process that a launcher started as one of
-///                 several, unless `cairn::solo()` is passed explicitly. Without a store: files.
+///                 `ObjectStore` (PyTorch's format over it), and a `MemorySpace` for each kind of
+///                 device that tensors are on, in any order. Lvalues are borrowed, rvalues are
+///                 moved in. Without a communicator: one process, no exchange (DCP's `no_dist`);
+///                 this is an error in a process that a launcher started as one of several, unless
+///                 `cairn::solo()` is passed explicitly. Without a store: files.
 /// @return This rank's report.
 /// @throws error on every rank when any rank failed, with each failed rank's own error. A
 ///         checkpoint that existed at `id` before is then unchanged.
+///
+/// **Devices**: tensors on devices are copied to host memory, after the work that was enqueued on
+/// their streams before this call.
 ///
 /// **Lifetimes**: tensors must neither change nor move until the call returns.
 ///
@@ -43,7 +48,9 @@ template <class State, SavePart... Parts>
 save_report save(State&& state, checkpoint_id id, save_options options, Parts&&... parts) {
     detail::flattened_or_error const flat(state);
     detail::given_save_parts<Parts...> given(std::tuple<Parts...>(std::forward<Parts>(parts)...));
-    return detail::run_save(flat, id, options, given.erased());
+    auto erased = given.erased();
+    erased.devices = detail::devices_of<detail::space_holder::caller>(flat.leaves(), given.parts());
+    return detail::run_save(flat, id, options, std::move(erased));
 }
 template <class State, SavePart... Parts>
     requires Savable<State>
@@ -58,9 +65,10 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 /// @param state, id, options  As for @ref save.
 /// @param parts  As for @ref save; also a `staging_arena`, see *Memory*, and an executor, see
 ///               *Threads*. Rvalues are moved in and live as long as the save. Of a communicator,
-///               of a copyable store that has `at(id)`, and of an executor, the save keeps its own
-///               duplicate or copy. An arena must live until the save is staged. Any other lvalue
-///               is borrowed, and the handle's destructor waits for the end of the save.
+///               of a copyable store that has `at(id)`, of a copyable memory space, and of an
+///               executor, the save keeps its own duplicate or copy. An arena must live until the
+///               save is staged. Any other lvalue is borrowed, and the handle's destructor waits
+///               for the end of the save.
 /// @param token  Any Asio completion token, last.
 ///
 /// **Communicator**: a `BackgroundCommunicator`; any other is refused at compile time. A save takes
@@ -76,12 +84,15 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 ///
 /// **Memory**: a copy of what this rank writes, given back when it is written: to the system or, if
 /// one is among the parts, to an arena, which keeps it for the next save. That save then takes no
-/// page faults if the copy fits. Saves may share an arena. If its budget has no room for the copy,
-/// also because other saves use it, the save fails with @ref errc::invalid_argument on all ranks.
+/// page faults if the copy fits. Saves may share an arena. It is pinned for the devices of the
+/// state, unless their memory space is borrowed: see `staging_arena::pin_for`. If its budget has no
+/// room for the copy, also because other saves use it, the save fails with
+/// @ref errc::invalid_argument on all ranks.
 ///
 /// **Cancellation**: any kind, through the token's slot, until staged. The handler then completes
 /// with @ref errc::cancelled without waiting for other ranks (at the end of the save if parts are
-/// borrowed); the other ranks get the same error. The communicator is free again once all ranks
+/// borrowed, and not before a device has ended the copies that it has begun); the other ranks get
+/// the same error. The communicator is free again once all ranks
 /// have started the verb.
 ///
 /// **Threads**: `state_dict()` and all values are read inside this call. The steps of the save run
@@ -89,7 +100,8 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 /// time (an `io_context` with one thread, a strand) and until the save ends; otherwise the save
 /// fails with @ref errc::abandoned or @ref errc::outcome_unknown. Files are written by the writer's
 /// own threads. The save never blocks the executor to wait for another rank; a user's planner or
-/// writer that blocks does, and so do the copy and the short calls of a store.
+/// writer that blocks does, and so do the copy of host memory and the short calls of a store. It
+/// does not wait for a device, except for copies to memory that could not be pinned.
 ///
 /// **Lifetimes**: tensors must neither change nor move until the save is staged.
 ///

@@ -20,7 +20,9 @@
 #include <cairn/comm/tree/impl/group.ipp>
 #include <cairn/detail/impl/error.ipp>
 #include <cairn/detail/impl/operation_thread.ipp>
+#include <cairn/detail/impl/state_devices.ipp>
 #include <cairn/load/impl/background_load.ipp>
+#include <cairn/load/impl/device_windows.ipp>
 #include <cairn/load/impl/load_op.ipp>
 #include <cairn/load/impl/run_load.ipp>
 #include <cairn/memory/impl/arena.ipp>
@@ -58,6 +60,7 @@
 #include <cairn/planner/impl/default_planner.ipp>
 #include <cairn/planner/impl/empty_state_planner.ipp>
 #include <cairn/save/impl/background_save.ipp>
+#include <cairn/save/impl/replica_hashes.ipp>
 #include <cairn/save/impl/run_save.ipp>
 #include <cairn/save/impl/save_op.ipp>
 #include <cairn/save/impl/snapshot.ipp>

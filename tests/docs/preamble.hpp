@@ -6,6 +6,8 @@
 #include <cairn/cairn.hpp>
 #include <cairn/comm/split.hpp>
 #include <cairn/comm/tcp_group.hpp>
+#include <cairn/memory/arena.hpp>
+#include <cairn/memory/host.hpp>
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -28,6 +30,12 @@
 #include <utility>
 #include <vector>
 
+namespace accelerator {
+inline constexpr cairn::device_id id{cairn::own_memory_kind(0), 0};
+struct memory : cairn::host_memory {
+    bool serves(cairn::device_id d) const noexcept { return d == id; }
+};
+}  // namespace accelerator
 namespace mine {
 struct tensor {
     std::vector<std::int64_t> shape;

@@ -2,7 +2,7 @@
 // What of a replica is hashed, what the coordinator asks of a rank, and what it is answered.
 #include <cairn/error.hpp>
 #include <cairn/save/replica_hash.hpp>
-#include <cairn/save/replicas.hpp>
+#include <cairn/save/replica_hashes.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -216,9 +216,12 @@ BOOST_AUTO_TEST_CASE(is_answered_for_as_much_as_was_asked) {
                    item("too much", box({5}, {n}), {n}), item("no leaf", box::whole({n}), {n}, 1)};
     auto const answers = [&](const std::vector<held_replica>& held) {
         state[0].what = t;
-        cairn::detail::wire_writer w;
-        cairn::detail::put_replica_hashes(w, held, local, state, "id");
-        cairn::detail::wire_reader r(w.out);
+        cairn::detail::state_devices devices;
+        cairn::detail::replica_hashes hashes;
+        hashes.begin(held, local, state, "id", devices);
+        BOOST_TEST(hashes.advance());
+        auto const told = hashes.take();
+        cairn::detail::wire_reader r(told);
         std::vector<std::uint64_t> all(r.count(8));
         for (auto& h : all) h = r.u64();
         return all;

@@ -4,6 +4,7 @@
 
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/data_plane.hpp>
+#include <cairn/memory/concepts.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/erased_store.hpp>
 #include <cairn/planner/concepts.hpp>
@@ -47,6 +48,11 @@ struct reader_part {
 struct store_part {
     template <class T>
     static constexpr bool is = ObjectStore<T>;
+};
+
+struct memory_part {
+    template <class T>
+    static constexpr bool is = MemorySpace<T>;
 };
 
 template <class T, class... Parts>
@@ -117,13 +123,15 @@ Erased* pointer_to(no_part&) noexcept {
 }
 
 /// Whether a part stays the caller's after an asynchronous verb has begun: an lvalue, unless the
-/// verb keeps a copy that shares the place (stores), or a duplicate (communicators, data planes).
+/// verb keeps a copy (memory spaces, and stores whose copies share the place), or a duplicate
+/// (communicators, data planes).
 template <class Part>
 constexpr bool is_borrowed() {
     using part = std::remove_cvref_t<Part>;
     constexpr bool duplicated = communicator_part::is<part> || data_plane_part::is<part>;
-    constexpr bool copied =
-        store_part::is<part> && RelocatableStore<part> && std::copy_constructible<part>;
+    constexpr bool may_copy =
+        memory_part::is<part> || (store_part::is<part> && RelocatableStore<part>);
+    constexpr bool copied = may_copy && std::copy_constructible<part>;
     return std::is_lvalue_reference_v<Part> && !duplicated && !copied;
 }
 

@@ -5,6 +5,7 @@
 #include <cairn/comm/erased_communicator.hpp>
 #include <cairn/comm/erased_data_plane.hpp>
 #include <cairn/object_store/erased_store.hpp>
+#include <cairn/detail/state_devices.hpp>
 #include <cairn/planner/erased_planner.hpp>
 #include <cairn/storage/erased_storage.hpp>
 
@@ -21,7 +22,8 @@ struct load_parts {
     erased_storage_reader* reader = nullptr;
     std::optional<erased_store> store{};  ///< For the default reader.
     erased_data_plane* plane = nullptr;
-    std::shared_ptr<void> owner{};  ///< Of parts that are not borrowed from the caller.
+    std::shared_ptr<void> owner{};             ///< Of parts that are not borrowed from the caller.
+    std::shared_ptr<state_devices> devices{};  ///< Fenced. Null: no memory spaces.
 };
 
 }  // namespace cairn::detail

@@ -5,7 +5,10 @@
 #include <cairn/completion.hpp>
 #include <cairn/detail/part_call.hpp>
 #include <cairn/detail/phases.hpp>
+#include <cairn/detail/polling.hpp>
+#include <cairn/detail/state_devices.hpp>
 #include <cairn/detail/surroundings.hpp>
+#include <cairn/load/device_windows.hpp>
 #include <cairn/load/read_once/broadcast_parts.hpp>
 #include <cairn/load/read_once/shared_reads.hpp>
 #include <cairn/load/stored_windows.hpp>
@@ -35,11 +38,11 @@ public:
     /// All arguments must outlive this. What is passed as `then` is called on the executor or
     /// inside the call, and keeps this alive.
     /// @param plane  May be null.
-    load_turns(const surroundings& in, erased_load_planner& planner, erased_storage_reader& reader,
-               erased_data_plane* plane, phase_clock& clock, std::chrono::milliseconds timeout,
-               const metadata& stored)
-        : in_(in), planner_(planner), reader_(reader), plane_(plane), clock_(clock),
-          timeout_(timeout), windows_(planner, stored) {}
+    load_turns(const surroundings& in, erased_load_planner& planner, state_devices& devices,
+               erased_storage_reader& reader, erased_data_plane* plane, phase_clock& clock,
+               std::chrono::milliseconds timeout, const metadata& stored)
+        : in_(in), planner_(planner, devices), reader_(reader), plane_(plane), clock_(clock),
+          timeout_(timeout), windows_(planner_, stored), copying_(in) {}
     load_turns(load_turns&&) = delete;
 
     shared_reads& shared() noexcept { return shared_; }
@@ -65,6 +68,7 @@ public:
     void read_values(load_plan& plan, then f) {
         values_.clear();
         windows_.clear();
+        planner_.clear();
         load_plan some;
         some.storage_data = plan.storage_data;
         auto const is_tensor = [](const read_item& i) { return i.kind != item_kind::value; };
@@ -87,7 +91,8 @@ public:
                   }));
     }
     /// @param plan  The finished plan, without its values; outlives the turn.
-    void read(const load_plan& plan, then f) {
+    void read(const load_plan& plan, then done) {
+        auto const f = settled(std::move(done));
         bool const first = shared_.current() == turn::read;
         auto rest = next(f, [this, &plan, f] {
             if (shared_.none()) return f(nullptr);
@@ -104,6 +109,7 @@ public:
     }
     /// @param whole  Whether the data plane has all ranks of the job, numbered alike.
     void broadcast(const load_plan& plan, bool whole, then f) {
+        f = settled(std::move(f));
         if (plane_ == nullptr) return f(nullptr);
         broadcaster_.emplace(in_, *plane_, windows_, planner_, plan, *clock_.activity(), timeout_,
                              whole);
@@ -162,6 +168,29 @@ private:
             f(std::move(e));
         };
     }
+    /// Returns a continuation that waits until no device is copying any more, also after a failure:
+    /// it would change memory that the caller may use again.
+    then waited(then f) {
+        return [this, f = std::move(f)](std::exception_ptr e) {
+            auto const both = [f, e](std::exception_ptr late) { f(e ? e : late); };
+            if (!planner_.in_use()) return both(nullptr);
+            try {
+                copying_.run([this] { return planner_.advance(); }, timeout_,
+                             [this] { return planner_.late(); }, both);
+            } catch (...) {
+                both(std::current_exception());
+            }
+        };
+    }
+    /// Returns a continuation that waits until all that a turn has read is where it belongs.
+    then settled(then f) {
+        return waited(next(f, [this, f] {
+            planner_.finish();
+            if (!shared_.last()) return f(nullptr);
+            planner_.fetch();
+            waited(checked(f, [this] { planner_.finish(); }))(nullptr);
+        }));
+    }
     /// Starts a clock, and returns a continuation that stops it.
     then timed(shared_reads::trial what, then f) {
         return checked(std::move(f), [this, what, start = std::chrono::steady_clock::now()] {
@@ -198,7 +227,7 @@ private:
     }
 
     const surroundings& in_;
-    erased_load_planner& planner_;
+    device_windows planner_;
     erased_storage_reader& reader_;
     erased_data_plane* plane_;
     phase_clock& clock_;
@@ -211,6 +240,7 @@ private:
     read_target target_{};                               ///< … and to where.
     std::vector<std::string> unverified_{};
     std::optional<part_broadcaster> broadcaster_{};
+    polling copying_;
 };
 
 }  // namespace cairn::detail

@@ -5,6 +5,7 @@
 #include <cairn/comm/deadline.hpp>
 #include <cairn/detail/lane.hpp>
 #include <cairn/detail/stored_handler.hpp>
+#include <cairn/detail/given_devices.hpp>
 #include <cairn/detail/token_last.hpp>
 #include <cairn/load/background_load.hpp>
 #include <cairn/load/run_load.hpp>
@@ -57,6 +58,8 @@ void start_load(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& i
         auto const held = std::make_shared<background_load_parts<Parts...>>(std::move(parts));
         // Now: stores are copied.
         held->erased = held->given.erased();
+        held->erased.devices =
+            devices_of<space_holder::operation>(flat->leaves(), held->given.parts());
         auto begin = [load, flat, held](std::exception_ptr e) {
             if (e) return load->end(std::move(e), {});
             auto erased = std::move(held->erased);

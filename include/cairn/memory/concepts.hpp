@@ -83,8 +83,8 @@ concept CopyQueue =
         { q.make_wait(s) } -> std::same_as<void>;
     };
 
-/// The memory of one kind of device, and how to move bytes between it and the host. The verbs do
-/// not take memory spaces yet; `staging_arena::pin_for` does.
+/// The memory of one kind of device, and how to move bytes between it and the host: a part of every
+/// save or load of tensors there.
 ///
 /// Given `m` of type `M&`, `c` of type `const M&`, `d` a `device_id` and `memory` a
 /// `std::span<std::byte>` of host memory:

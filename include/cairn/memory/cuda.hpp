@@ -7,8 +7,8 @@
 
 namespace cairn {
 
-/// The memory of CUDA devices, a `MemorySpace`. The verbs do not take it yet. Needs the CUDA
-/// toolkit (Meson: `cairn_cuda_dep`).
+/// The memory of CUDA devices, a `MemorySpace`: a part of saves and loads of tensors there. Needs
+/// the CUDA toolkit (Meson: `cairn_cuda_dep`).
 ///
 /// `cuda_memory(stream)` for a state that one stream produces, `cuda_memory()` for the default
 /// streams, `cuda_memory([](const cairn::const_tensor_view& t) { return …; })` for a stream per

@@ -22,8 +22,8 @@ inline std::string elements_of(dtype type, const index_vector& extents) {
     return std::string(name_of(type)) + " elements of shape " + to_string(extents);
 }
 
-/// @throws error errc::invalid_plan unless `data` matches `item` exactly.
-inline void check_item_data(const write_item& item, const item_data& data) {
+/// @throws error errc::invalid_plan unless `data` matches `item` exactly, wherever it is.
+inline void check_described(const write_item& item, const item_data& data) {
     auto const refuse = [&](std::string expected, std::string found) {
         throw error(errc::invalid_plan,
                     {.fqn = item.fqn,
@@ -47,23 +47,32 @@ inline void check_item_data(const write_item& item, const item_data& data) {
         refuse(expected, "strides " + to_string(view->strides));
     if (view->empty()) return;
     if (view->data == nullptr) refuse(expected, "a null pointer");
-    if (!is_host(view->device.kind))
-        refuse(expected + " in memory that the host can read",
-               "memory of " + to_string(view->device));
+}
+/// @throws error errc::invalid_plan also unless there is data for each item.
+inline void check_described(const save_plan& plan, std::span<const item_data> data) {
+    if (data.size() != plan.items.size())
+        throw error(errc::invalid_plan,
+                    {.expected = "data for each of " + std::to_string(plan.items.size()) + " items",
+                     .found = "data for " + std::to_string(data.size())});
+    for (std::size_t i = 0; i < data.size(); ++i) check_described(plan.items[i], data[i]);
 }
 
 }  // namespace detail
 
 /// Checks the data that a SavePlanner returned for each item of its finished plan, before any byte
-/// is written: a tensor of the item's dtype and shape, or a value if the item is one.
+/// is written: a tensor of the item's dtype and shape in host memory, or a value if the item is
+/// one.
 /// @throws error errc::invalid_plan naming the item, its description, and what was returned;
 /// errc::invalid_state for a str that is not UTF-8.
 inline void check_item_data(const save_plan& plan, std::span<const item_data> data) {
-    if (data.size() != plan.items.size())
-        throw error(errc::invalid_plan,
-                    {.expected = "data for each of " + std::to_string(plan.items.size()) + " items",
-                     .found = "data for " + std::to_string(data.size())});
-    for (std::size_t i = 0; i < data.size(); ++i) detail::check_item_data(plan.items[i], data[i]);
+    detail::check_described(plan, data);
+    for (std::size_t i = 0; i < data.size(); ++i) {
+        auto const* v = std::get_if<const_tensor_view>(&data[i]);
+        if (v == nullptr || v->empty() || is_host(v->device.kind)) continue;
+        throw error(errc::invalid_plan, {.fqn = plan.items[i].fqn,
+                                         .expected = "memory that the host can read",
+                                         .found = "memory of " + to_string(v->device)});
+    }
 }
 
 /// Checks the chunks that a user's planner plans, as @ref create_global_metadata checks its own:

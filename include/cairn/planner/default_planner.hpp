@@ -37,6 +37,9 @@ public:
     CAIRN_DECL void commit_tensor(const read_item& item, const tensor_view& v);
     CAIRN_DECL void check_value(const read_item& item, const value& v);
     CAIRN_DECL void load_value(const read_item& item, value v);
+    /// Returns the tied weights on devices that `finish_load` compares with a second stored copy,
+    /// and the host memory that they are to be copied to before.
+    CAIRN_DECL std::vector<std::pair<const_tensor_view, tensor_view>> compared_on_devices();
     CAIRN_DECL load_report finish_load();
 
     /// Returns how state and checkpoint differ, after `create_local_load_plan`, also if that threw.

@@ -26,8 +26,8 @@ public:
         std::vector<save_plan>) = 0;
     virtual save_plan finish_save_plan(save_plan) = 0;
     virtual item_data resolve_data(const write_item&) = 0;
-    /// Whether its metadata needs no check: it has checked it, and can name the ranks.
-    virtual bool checks_metadata() const = 0;
+    /// Then its metadata needs no check: it has checked it, and can name the ranks.
+    virtual bool is_default() const = 0;
 
 protected:
     ~erased_save_planner() = default;
@@ -46,7 +46,11 @@ public:
     /// Does nothing if the planner is not a `CheckingLoadPlanner`.
     virtual void check_value(const read_item&, const value&) = 0;
     virtual void load_value(const read_item&, value) = 0;
+    /// What `finish_load` compares that is on devices, and where it expects copies in host memory.
+    /// A planner other than the default one compares nothing of that kind.
+    virtual std::vector<std::pair<const_tensor_view, tensor_view>> compared_on_devices() = 0;
     virtual load_report finish_load() = 0;
+    virtual bool is_default() const = 0;
 
 protected:
     ~erased_load_planner() = default;
@@ -70,7 +74,7 @@ public:
         return to_.finish_save_plan(std::move(plan));
     }
     item_data resolve_data(const write_item& item) override { return to_.resolve_data(item); }
-    bool checks_metadata() const override { return std::is_same_v<P, default_planner>; }
+    bool is_default() const override { return std::is_same_v<P, default_planner>; }
 
 private:
     P& to_;
@@ -98,7 +102,14 @@ public:
         if constexpr (CheckingLoadPlanner<P>) to_.check_value(item, v);
     }
     void load_value(const read_item& item, value v) override { to_.load_value(item, std::move(v)); }
+    std::vector<std::pair<const_tensor_view, tensor_view>> compared_on_devices() override {
+        if constexpr (std::is_same_v<P, default_planner>)
+            return to_.compared_on_devices();
+        else
+            return {};
+    }
     load_report finish_load() override { return to_.finish_load(); }
+    bool is_default() const override { return std::is_same_v<P, default_planner>; }
 
 private:
     P& to_;

@@ -125,6 +125,9 @@ public:
             tied_.add(item.leaf, std::move(n.mapped().first), v, n.mapped().second);
     }
 
+    std::vector<std::pair<const_tensor_view, tensor_view>> compared_on_devices() {
+        return tied_.on_devices();
+    }
     /// Called when everything is in place: two stored copies of a tied weight must have been equal.
     void finish() { tied_.compare(); }
 

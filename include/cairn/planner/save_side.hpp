@@ -54,8 +54,6 @@ inline void check_leaf(const flat_leaf& leaf, const tensor_leaf& t) {
             throw bad(std::string(name_of(t.type)) + " in every shard",
                       std::string(name_of(v.type)));
         if (v.data == nullptr && !v.empty()) throw bad("memory", "a null pointer");
-        if (!is_host(v.device.kind))
-            throw bad("memory that the host can read", "memory of " + to_string(v.device));
     }
 }
 
@@ -215,15 +213,15 @@ private:
         if (item.kind == item_kind::value || item.region.empty() || !item.tied_to.empty()) return;
         auto const view = std::get<const_tensor_view>(resolve(item));
         auto& all = first_of_[view.data];
-        for (auto const& [at, strides] : all) {
+        for (auto const& [at, strides, device] : all) {
             auto const& first = plan.items[at];
             if (first.type == item.type && first.global_shape == item.global_shape &&
-                first.region == item.region && strides == view.strides) {
+                first.region == item.region && strides == view.strides && device == view.device) {
                 item.tied_to = first.fqn;
                 return;
             }
         }
-        all.emplace_back(static_cast<std::uint32_t>(plan.items.size()), view.strides);
+        all.push_back({static_cast<std::uint32_t>(plan.items.size()), view.strides, view.device});
     }
 
     write_item value_item(const flat_leaf& leaf, const value_leaf& o, const std::string& name,
@@ -246,8 +244,13 @@ private:
     const flat_state* state_ = nullptr;
     int rank_ = 0;
     std::deque<value> values_;
-    /// Keyed by address of the elements: the first item made of them, and their strides.
-    std::map<const void*, std::vector<std::pair<std::uint32_t, index_vector>>> first_of_;
+    struct first_item {
+        std::uint32_t at;
+        index_vector strides;
+        device_id device;
+    };
+    std::map<const void*, std::vector<first_item>>
+        first_of_;  ///< Keyed by address of the elements.
 };
 
 }  // namespace cairn::detail

@@ -9,6 +9,7 @@
 #include <cairn/tensor/layout.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -50,7 +51,18 @@ public:
     /// @param target  The window that would have received it.
     void add(std::uint32_t leaf, std::unique_ptr<std::byte[]> memory, const tensor_view& read,
              const tensor_view& target) {
-        copies_.push_back({leaf, std::move(memory), read, target});
+        copies_.push_back({leaf, std::move(memory), read, target, {}});
+    }
+    /// Returns the regions on devices, and the memory that `compare` expects copies of them in.
+    std::vector<std::pair<const_tensor_view, tensor_view>> on_devices() {
+        std::vector<std::pair<const_tensor_view, tensor_view>> all;
+        for (auto& c : copies_) {
+            if (is_host(c.target.device.kind)) continue;
+            c.fetched.resize(static_cast<std::size_t>(c.target.bytes()));
+            all.emplace_back(c.target,
+                             tensor_view(c.target.type, c.target.shape, c.fetched.data()));
+        }
+        return all;
     }
 
     /// @throws error errc::invalid_state naming both keys
@@ -59,7 +71,10 @@ public:
             auto const type = c.target.type;
             auto const bytes = static_cast<std::size_t>(c.target.bytes());
             std::vector<std::byte> first(bytes), second(bytes);
-            copy_elements(c.target, tensor_view(type, c.target.shape, first.data()));
+            if (c.fetched.empty())
+                copy_elements(c.target, tensor_view(type, c.target.shape, first.data()));
+            else
+                first = c.fetched;
             convert_elements(c.read, tensor_view(type, c.target.shape, second.data()));
             if (first != second)
                 throw error(errc::invalid_state,
@@ -78,12 +93,14 @@ private:
         std::unique_ptr<std::byte[]> memory;
         tensor_view read;
         tensor_view target;
+        std::vector<std::byte> fetched;  ///< The content of a target on a device.
     };
 
     static bool same_windows(const tensor_leaf& a, const tensor_leaf& b) {
         return std::equal(a.shards.begin(), a.shards.end(), b.shards.begin(), b.shards.end(),
                           [](const shard& x, const shard& y) {
                               return x.region == y.region && x.target == y.target &&
+                                     x.view.device == y.view.device &&
                                      x.view.strides == y.view.strides;
                           });
     }

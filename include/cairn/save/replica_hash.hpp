@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace cairn::detail {
@@ -41,36 +43,75 @@ struct replica_sample {
     }
 };
 
+/// The chosen blocks of an array, as ranges of its elements in row-major order.
+class sampled_blocks {
+public:
+    sampled_blocks() = default;
+    sampled_blocks(const const_tensor_view& v, const replica_sample& sample)
+        : per_block_(static_cast<std::int64_t>(
+              std::max<std::size_t>(1, sample.block_bytes / size_of(v.type)))),
+          stride_(static_cast<std::int64_t>(sample.stride) * per_block_),
+          at_(static_cast<std::int64_t>(sample.first) * per_block_), count_(v.shape.product()) {}
+
+    bool over() const noexcept { return at_ >= count_; }
+    /// @pre `!over()`
+    std::pair<std::int64_t, std::int64_t> next() {
+        auto const begin = at_;
+        at_ += stride_;
+        return {begin, std::min(begin + per_block_, count_)};
+    }
+
+private:
+    std::int64_t per_block_ = 1, stride_ = 1, at_ = 0, count_ = 0;
+};
+
+/// Calls `copy(from, to)` for the parts of a range of a view's elements, to gather them at `to`.
+template <class Copy>
+void gather_range(const const_tensor_view& v, std::int64_t begin, std::int64_t end, std::byte* to,
+                  Copy&& copy) {
+    if (is_row_major(v)) {
+        index_vector const shape{end - begin};
+        auto const* const from = v.data + static_cast<std::size_t>(begin) * size_of(v.type);
+        return copy(const_tensor_view(v.type, shape, from, v.device),
+                    tensor_view(v.type, shape, to));
+    }
+    for (auto const& b : boxes_of_flat_range(v.shape, begin, end)) {
+        tensor_view const part(v.type, b.shape, to);
+        copy(subview(v, b), part);
+        to += part.bytes();
+    }
+}
+
+/// A hash of blocks, added in order.
+class block_hash {
+public:
+    void add(std::span<const std::byte> block) {
+        h_ = (h_ ^ format::crc32(block)) * 0xff51afd7ed558ccd;
+        h_ ^= h_ >> 32;
+    }
+    std::uint64_t value() const noexcept { return h_; }
+
+private:
+    std::uint64_t h_ = 0x9e3779b97f4a7c15;
+};
+
 /// A hash of the chosen blocks of a view's elements in row-major order, whatever its strides.
 inline std::uint64_t hash_replica(const const_tensor_view& v, const replica_sample& sample) {
-    auto const element = size_of(v.type);
-    auto const per_block =
-        static_cast<std::int64_t>(std::max<std::size_t>(1, sample.block_bytes / element));
-    auto const count = v.shape.product();
-    bool const dense = is_row_major(v);
     std::vector<std::byte> gathered;
-    std::uint64_t h = 0x9e3779b97f4a7c15;
-    auto const stride = static_cast<std::int64_t>(sample.stride) * per_block;
-    for (auto at = static_cast<std::int64_t>(sample.first) * per_block; at < count; at += stride) {
-        auto const n = std::min(per_block, count - at);
-        auto const bytes = static_cast<std::size_t>(n) * element;
-        const std::byte* from = nullptr;
-        if (dense) {
-            from = v.data + static_cast<std::size_t>(at) * element;
-        } else {
+    block_hash h;
+    bool const dense = is_row_major(v);
+    for (sampled_blocks blocks(v, sample); !blocks.over();) {
+        auto const [begin, end] = blocks.next();
+        auto const bytes = static_cast<std::size_t>(end - begin) * size_of(v.type);
+        auto const* from = v.data + static_cast<std::size_t>(begin) * size_of(v.type);
+        if (!dense) {
             gathered.resize(bytes);
-            std::size_t done = 0;
-            for (auto const& b : boxes_of_flat_range(v.shape, at, at + n)) {
-                tensor_view const to(v.type, b.shape, gathered.data() + done);
-                copy_elements(subview(v, b), to);
-                done += static_cast<std::size_t>(to.bytes());
-            }
+            gather_range(v, begin, end, gathered.data(), copy_elements);
             from = gathered.data();
         }
-        h = (h ^ format::crc32({from, bytes})) * 0xff51afd7ed558ccd;
-        h ^= h >> 32;
+        h.add({from, bytes});
     }
-    return h;
+    return h.value();
 }
 
 }  // namespace cairn::detail

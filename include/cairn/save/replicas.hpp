@@ -45,8 +45,8 @@ inline std::vector<held_replica> decode_held(wire_reader& r) {
     return held;
 }
 
-/// Returns an item's elements in this rank's state; null data if they are not directly available
-/// because a custom planner produces them, e.g. from device memory.
+/// Returns an item's elements in this rank's state; null data if they are not there, because a
+/// custom planner produces them.
 inline const_tensor_view elements_of_item(const flat_state& state, const write_item& i) {
     const_tensor_view const none(i.type, i.region.shape, nullptr);
     auto const* t = i.leaf < state.size() ? state[i.leaf].tensor() : nullptr;
@@ -56,32 +56,10 @@ inline const_tensor_view elements_of_item(const flat_state& state, const write_i
     auto const& s = t->shards[i.shard_index];
     auto const& v = s.view;
     // Only the default planner has checked the shards.
-    if (v.data == nullptr || v.device.kind == memory_kind::cuda || v.type != i.type ||
-        v.shape != s.region.shape || v.strides.size() != v.shape.size() ||
-        !contains(s.region, i.region))
+    if (v.data == nullptr || v.type != i.type || v.shape != s.region.shape ||
+        v.strides.size() != v.shape.size() || !contains(s.region, i.region))
         return none;
     return subview(const_tensor_view(v), relative_to(i.region, s.region));
-}
-
-/// Hashes the items that the coordinator requested; 0 for an item that cannot be hashed.
-inline void put_replica_hashes(wire_writer& w, const std::vector<held_replica>& held,
-                               const save_plan& local, const flat_state& state,
-                               std::string_view save_id) {
-    w.varint(held.size());
-    for (auto const& h : held) {
-        if (h.item >= local.items.size())
-            wire_reader::fail("a replica that is not in this rank's plan");
-        auto const& i = local.items[h.item];
-        auto const v = elements_of_item(state, i);
-        if (v.data == nullptr) {
-            w.u64(0);
-            continue;
-        }
-        auto const how = h.whole
-                             ? replica_sample::all()
-                             : replica_sample::some(save_id, i.fqn, i.region, v.bytes(), h.holders);
-        w.u64(std::max<std::uint64_t>(1, hash_replica(v, how)));
-    }
 }
 
 /// The coordinator's table of replicas and the ranks that hold them.

@@ -11,7 +11,7 @@
 #include <cairn/save/replicas.hpp>
 #include <cairn/save/save_fsm.hpp>
 #include <cairn/save/save_parts.hpp>
-#include <cairn/save/snapshot.hpp>
+#include <cairn/save/staging.hpp>
 #include <cairn/storage/erased_storage.hpp>
 
 #include <cstddef>
@@ -29,7 +29,7 @@ namespace cairn::detail {
 class save_op : public collective_op<save_op, save_fsm, save_report> {
 public:
     /// @param state   Kept until the end; its tensors are not used once it is staged.
-    /// @param staged  If set, the save works on a copy of the tensors; called once it is made.
+    /// @param staged  If set, the save works on a copy of all tensors; called once it is made.
     /// @param then    Called once, as the last step, or when the executor drops the save.
     save_op(surroundings in, std::shared_ptr<const flattened_or_error> state, checkpoint_id id,
             save_options options, save_parts parts, std::function<void()> staged, ended then);
@@ -38,6 +38,13 @@ public:
     /// Ends the save on all ranks with @ref errc::cancelled, unless its results are already sent.
     /// Any thread.
     void cancel() noexcept { set_cancelled(); }
+    /// Calls `f`, on the executor, when no device copies the tensors; false if none does. Called on
+    /// the executor.
+    bool when_copied(std::function<void()> f) {
+        if (!staging_.in_progress()) return false;
+        staging_.when_over(std::move(f));
+        return true;
+    }
 
 private:
     friend collective_op;
@@ -48,7 +55,9 @@ private:
     std::vector<std::byte> local_plan();
     std::vector<std::byte> global_plan();
     void send_plans();
-    void stage();
+    std::optional<event> stage();
+    void begin_staging();
+    event staged(const std::exception_ptr& failure);
     std::optional<event> write();
     event written(call_result<write_results> r);
     std::optional<event> commit();
@@ -69,7 +78,7 @@ private:
     checkpoint_id id_;
     save_options options_;
     save_parts parts_;
-    std::function<void()> staged_;
+    std::function<void()> on_staged_;
     bool begun_ = false;        ///< The writer was reset for this save.
     bool all_removed_ = false;  ///< The files that this rank wrote, after a failure.
     std::string coordinators_id_;
@@ -79,7 +88,7 @@ private:
     save_plan plan_;               ///< As this rank writes it.
     std::vector<item_data> data_;  ///< For each item of `plan_`.
     std::span<const item_data> items_{};
-    snapshot copies_;  ///< What `data_` refers to, in the background.
+    staging staging_{in_, stop_.get_token()};  ///< Has what `data_` refers to, if that is a copy.
     std::vector<std::byte> hashes_;
     replica_table replicas_;
     metadata meta_;

@@ -5,6 +5,7 @@
 #include <cairn/comm/erased_communicator.hpp>
 #include <cairn/object_store/erased_store.hpp>
 #include <cairn/planner/erased_planner.hpp>
+#include <cairn/detail/state_devices.hpp>
 #include <cairn/storage/erased_storage.hpp>
 
 #include <memory>
@@ -22,9 +23,10 @@ struct save_parts {
     bool alone = false;  ///< A `solo` was passed explicitly.
     erased_save_planner* planner = nullptr;
     erased_storage_writer* writer = nullptr;
-    std::optional<erased_store> store{};  ///< For the default writer.
-    staging_arena* arena = nullptr;       ///< Null: memory for this save only.
-    std::shared_ptr<void> owner{};        ///< Of parts that are not borrowed from the caller.
+    std::optional<erased_store> store{};       ///< For the default writer.
+    staging_arena* arena = nullptr;            ///< Null: memory for this save only.
+    std::shared_ptr<void> owner{};             ///< Of parts that are not borrowed from the caller.
+    std::shared_ptr<state_devices> devices{};  ///< Fenced. Null: no memory spaces.
 };
 
 }  // namespace detail

@@ -3,33 +3,85 @@
 #define CAIRN_SAVE_SNAPSHOT_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/detail/state_devices.hpp>
 #include <cairn/memory/arena.hpp>
+#include <cairn/memory/copy_to_host.hpp>
+#include <cairn/memory/device_copy.hpp>
 #include <cairn/planner/plan.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace cairn::detail {
 
-/// A copy of what one rank writes, so that its tensors may change meanwhile.
+/// A copy, in host memory, of what one rank writes: of tensors on devices, and in the background of
+/// all others too, so that they may change meanwhile.
 class snapshot {
 public:
-    /// Copies all tensors, and makes `data` refer to the copies. Memory that several items share,
+    /// Copies host memory, and begins to copy that of devices. Memory that several items share,
     /// such as tied weights, is copied once. Dense tensors keep their strides, all others become
-    /// row-major.
-    /// @param from  Null: memory for this snapshot only, from the heap if it is little.
-    /// @throws error naming the bytes if the arena does not have them; `data` is then unchanged
-    CAIRN_DECL void take(std::span<item_data> data, staging_arena* from);
-    /// Gives the memory back; nothing may refer to it any more.
+    /// row-major. After an exception copies may have begun: `advance` is called all the same.
+    /// @param data     For each item; outlives the copies.
+    /// @param from     Null: memory for this snapshot only, from the heap if it is little.
+    /// @param host     Whether tensors in host memory are copied.
+    /// @param devices  Outlives this, or `release`.
+    /// @throws error naming the bytes if the arena does not have them, or the tensor
+    CAIRN_DECL void begin(const std::vector<write_item>& items, std::span<item_data> data,
+                          staging_arena* from, bool host, state_devices& devices);
+    /// Goes on, and returns whether nothing is being copied any more. Never blocks, unless staging
+    /// memory could not be pinned.
+    CAIRN_DECL bool advance() noexcept;
+    /// Begins no more copies.
+    CAIRN_DECL void stop() noexcept;
+    /// Returns a device and one of its tensors, if it is still copying.
+    CAIRN_DECL std::pair<const state_device*, std::string> unfinished() const;
+    /// Makes the data refer to the copies.
+    /// @throws the failure of a device; the data is then unchanged
+    CAIRN_DECL void finish();
+    /// Gives the memory back; nothing may refer to it any more. Memory that a device may still
+    /// write to is never used again.
     void release() noexcept {
-        memory_.end_operation();
+        groups_.clear();
+        copied_.clear();
         heap_.reset();
     }
 
 private:
-    arena_lease memory_{};
+    /// What is copied from one device, or within the host.
+    struct group {
+        enum class state { waiting, copying, copied };
+
+        state_device* from;  ///< Null: the host.
+        staging_block memory{};
+        std::byte* begin = nullptr;
+        std::uint64_t bytes = 0;
+        std::vector<std::pair<host_copy, const std::string*>> copies{};
+        state is = state::copied;
+    };
+    struct copied_item {
+        const_tensor_view* view;
+        const group* in;
+        std::uint64_t offset;
+    };
+
+    group& group_of(state_device* from);
+    void take_memory(group& g, staging_arena* from);
+    void start(group& g);
+    /// @return Whether nothing of it is being copied.
+    bool advance(group& g);
+    static tensor_view copy_of(const const_tensor_view& v, std::byte* at);
+
+    std::deque<group> groups_{};
+    std::vector<copied_item> copied_{};
     std::unique_ptr<std::byte[]> heap_{};
+    std::exception_ptr failure_{};
 };
 
 }  // namespace cairn::detail

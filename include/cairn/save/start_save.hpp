@@ -5,6 +5,7 @@
 #include <cairn/comm/deadline.hpp>
 #include <cairn/detail/lane.hpp>
 #include <cairn/detail/token_last.hpp>
+#include <cairn/detail/given_devices.hpp>
 #include <cairn/save/background_save.hpp>
 #include <cairn/save/pending_save.hpp>
 #include <cairn/save/run_save.hpp>
@@ -71,6 +72,8 @@ void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint
         // Now: stores are copied, and nothing of the caller's is looked at after this call.
         held->erased = held->given.erased();
         held->erased.arena = held->arena();
+        held->erased.devices =
+            devices_of<space_holder::operation>(flat->leaves(), held->given.parts());
         open_lane<communicator_part>(held->lane, held->given.parts(), save->executor(),
                                      deadline_after(timeout),
                                      [save, flat = std::move(flat), held](std::exception_ptr e) {

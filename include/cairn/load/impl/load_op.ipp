@@ -17,13 +17,23 @@
 
 namespace cairn::detail {
 
+/// Without memory spaces, tensors on devices are refused.
+inline load_parts with_devices(load_parts parts, const flattened_or_error& state) {
+    if (!parts.devices) {
+        parts.devices = std::make_shared<state_devices>();
+        parts.devices->fence(state.leaves());
+    }
+    return parts;
+}
+
 CAIRN_DECL load_op::load_op(surroundings in, std::shared_ptr<flattened_or_error> state,
                             checkpoint_id id, load_options options, load_parts parts, ended then)
     : collective_op(std::move(in), *parts.ranks, options.coordinator, options.exchange_timeout,
                     std::move(then)),
       state_(std::move(state)), id_(std::move(id)), options_(std::move(options)),
-      parts_(std::move(parts)), turns_(std::in_place, in_, *parts_.planner, *parts_.reader,
-                                       parts_.plane, clock_, options_.exchange_timeout, meta_) {}
+      parts_(with_devices(std::move(parts), *state_)),
+      turns_(std::in_place, in_, *parts_.planner, *parts_.devices, *parts_.reader, parts_.plane,
+             clock_, options_.exchange_timeout, meta_) {}
 
 CAIRN_DECL load_op::~load_op() {
     if (!running()) return;
@@ -107,6 +117,7 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
 
 CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     if (state_->refused) std::rethrow_exception(state_->refused);
+    parts_.devices->check(parts_.planner->is_default());
     if (!ranks_->coordinator()) parts_.reader->reset(id_);
     parts_.planner->set_up_load(state_->leaves(), std::as_const(meta_), ranks_->rank(),
                                 ranks_->coordinator());

@@ -68,6 +68,10 @@ CAIRN_DECL void default_planner::check_value(const read_item& item, const value&
 CAIRN_DECL void default_planner::load_value(const read_item& item, value v) {
     sides_->load.load_value(item, std::move(v));
 }
+CAIRN_DECL std::vector<std::pair<const_tensor_view, tensor_view>>
+default_planner::compared_on_devices() {
+    return sides_->load.compared_on_devices();
+}
 CAIRN_DECL load_report default_planner::finish_load() {
     sides_->load.finish();
     return sides_->load.report();

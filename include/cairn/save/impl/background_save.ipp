@@ -83,8 +83,12 @@ CAIRN_DECL void background_save::cancel() noexcept {
     }
 }
 CAIRN_DECL void background_save::give_up() {
+    std::shared_ptr<save_op> op;  // as in `cancel`
     std::unique_lock lock(m_);
     if (!staged_) return;
+    op = op_.lock();
+    // A device goes on copying whatever happens.
+    if (op && op->when_copied([self = shared_from_this()] { self->give_up(); })) return;
     settled_ = true;
     auto handler = std::move(staged_);
     lock.unlock();

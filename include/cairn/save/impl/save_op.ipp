@@ -18,7 +18,11 @@ CAIRN_DECL save_op::save_op(surroundings in, std::shared_ptr<const flattened_or_
     : collective_op(std::move(in), *parts.ranks, options.coordinator, options.exchange_timeout,
                     std::move(then)),
       state_(std::move(state)), id_(std::move(id)), options_(std::move(options)),
-      parts_(std::move(parts)), staged_(std::move(staged)) {}
+      parts_(std::move(parts)), on_staged_(std::move(staged)) {
+    if (parts_.devices) return;
+    parts_.devices = std::make_shared<state_devices>();
+    parts_.devices->fence(state_->leaves());
+}
 
 CAIRN_DECL save_op::~save_op() {
     if (running()) drop([this] { return dropped(); });
@@ -45,11 +49,7 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
         case exchange_plans: return starts([&] { gather_outcomes(); });
         case plan_global: return worked("plan for all", [&] { return global_plan(); });
         case exchange_global: return starts([&] { send_plans(); });
-        case stage:
-            return worked("stage", [&] {
-                this->stage();
-                return std::vector<std::byte>();
-            });
+        case stage: return this->stage();
         case write: return this->write();
         case exchange_results: return starts([&] { gather_outcomes(); });
         case commit: return this->commit();
@@ -89,6 +89,7 @@ CAIRN_DECL void save_op::open() {
 
 CAIRN_DECL std::vector<std::byte> save_op::local_plan() {
     if (state_->refused) std::rethrow_exception(state_->refused);
+    parts_.devices->check(parts_.planner->is_default());
     if (id_ != coordinators_id_) {
         throw error(errc::invalid_argument,
                     {.expected = "the coordinator's checkpoint id '" + coordinators_id_ + "'",
@@ -112,7 +113,7 @@ CAIRN_DECL std::vector<std::byte> save_op::global_plan() {
     replicas_ = replica_table(plans, options_);
     auto [global, meta] = parts_.planner->create_global_save_plan(std::move(plans));
     meta_ = std::move(meta);
-    if (!parts_.planner->checks_metadata()) check_planned_metadata(meta_);
+    if (!parts_.planner->is_default()) check_planned_metadata(meta_);
     plans_ = parts_.writer->prepare_global_save_plan(std::move(global));
     if (plans_.size() != static_cast<std::size_t>(ranks_->size())) {
         throw error(errc::invalid_plan,
@@ -142,22 +143,47 @@ CAIRN_DECL void save_op::send_plans() {
                     }));
 }
 
-/// Collects what this rank writes and, in the background, copies it: afterwards the tensors are not
-/// used.
-CAIRN_DECL void save_op::stage() {
+/// Collects what this rank writes and copies what is on devices and, in the background, all of it:
+/// then the tensors are not used afterwards.
+CAIRN_DECL std::optional<save_fsm::event> save_op::stage() {
+    clock_.enter("stage");
+    std::exception_ptr failure;
+    try {
+        heed_cancellation();
+        begin_staging();
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    staging_.wait(failure, options_.exchange_timeout,
+                  [self = shared_from_this()](std::exception_ptr e) {
+                      self->resume([&] { return self->staged(e); });
+                  });
+    return {};
+}
+CAIRN_DECL void save_op::begin_staging() {
     wire_reader sent(sent_);
     auto const held = decode_held(sent);
     plan_ = parts_.planner->finish_save_plan(decode_save_plan(sent.raw(sent.left())));
     data_.clear();
     data_.reserve(plan_.items.size());
     for (auto const& item : plan_.items) data_.push_back(parts_.planner->resolve_data(item));
-    check_item_data(plan_, data_);
-    wire_writer w;
-    put_replica_hashes(w, held, local_, state_->leaves(), report_.save_id);
-    hashes_ = std::move(w.out);
-    if (!staged_) return;
-    copies_.take(data_, parts_.arena);
-    std::exchange(staged_, nullptr)();
+    check_described(plan_, data_);
+    bool const background = on_staged_ != nullptr;
+    staging_.copies().begin(plan_.items, data_, parts_.arena, background, *parts_.devices);
+    staging_.hashes().begin(held, local_, state_->leaves(), report_.save_id, *parts_.devices);
+}
+CAIRN_DECL save_fsm::event save_op::staged(const std::exception_ptr& failure) {
+    mine_ = attempt(ranks_->rank(), [&] {
+        if (failure) std::rethrow_exception(failure);
+        heed_cancellation();
+        staging_.copies().finish();
+        hashes_ = staging_.hashes().take();
+        if (on_staged_) std::exchange(on_staged_, nullptr)();
+        heed_cancellation();
+        return std::vector<std::byte>();
+    });
+    clock_.stop();
+    return outcome_of(mine_.failures);
 }
 
 CAIRN_DECL std::optional<save_fsm::event> save_op::write() {
@@ -175,7 +201,7 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::write() {
 }
 CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {
     data_.clear();
-    copies_.release();
+    staging_.release();
     clock_.stop();
     mine_ = attempt(ranks_->rank(), [&] {
         auto const results = r.get();
@@ -330,7 +356,7 @@ CAIRN_DECL void save_op::finish() {
 }
 CAIRN_DECL void save_op::release() noexcept {
     data_.clear();
-    copies_.release();
+    staging_.release();
     parts_ = {};
     state_.reset();
 }

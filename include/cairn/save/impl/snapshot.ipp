@@ -4,61 +4,138 @@
 
 #include <cairn/save/snapshot.hpp>
 
-#include <cairn/memory/copy_to_host.hpp>
 #include <cairn/tensor/layout.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <map>
-#include <memory>
 #include <tuple>
-#include <utility>
 #include <variant>
-#include <vector>
 
 namespace cairn::detail {
 
-CAIRN_DECL void snapshot::take(std::span<item_data> data, staging_arena* from) {
+CAIRN_DECL void snapshot::begin(const std::vector<write_item>& items, std::span<item_data> data,
+                                staging_arena* from, bool host, state_devices& devices) {
     constexpr std::uint64_t alignment = 64;
-    constexpr std::uint64_t worth_mapping = std::uint64_t{8} << 20;
     // Equal memory: one copy.
-    std::map<std::tuple<const std::byte*, dtype, index_vector, index_vector>, std::uint64_t> places;
-    std::vector<std::pair<const_tensor_view*, std::uint64_t>> items;
-    std::vector<host_copy> copies;
-    std::uint64_t bytes = 0;
-    for (auto& d : data) {
-        auto* const v = std::get_if<const_tensor_view>(&d);
+    std::map<std::tuple<const group*, const std::byte*, dtype, index_vector, index_vector>,
+             std::uint64_t>
+        places;
+    for (std::size_t i = 0; i < data.size(); ++i) {
+        auto* const v = std::get_if<const_tensor_view>(&data[i]);
         if (v == nullptr || v->empty()) continue;
+        auto* const device = devices.of(*v, items[i].fqn);
+        if (device == nullptr && !host) continue;
+        auto& g = group_of(device);
         auto const [at, first] =
-            places.try_emplace(std::tuple(v->data, v->type, v->shape, v->strides), bytes);
-        items.emplace_back(v, at->second);
+            places.try_emplace(std::tuple(&g, v->data, v->type, v->shape, v->strides), g.bytes);
+        copied_.push_back({v, &g, at->second});
         if (!first) continue;
-        copies.push_back({*v, {}});
-        bytes += (v->bytes() + alignment - 1) / alignment * alignment;
+        g.copies.push_back({{*v, {}}, &items[i].fqn});
+        g.bytes += (v->bytes() + alignment - 1) / alignment * alignment;
     }
-    arena_lease memory;
-    std::unique_ptr<std::byte[]> heap;
-    if (from == nullptr && bytes < worth_mapping) {
-        heap = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
-    } else if (from == nullptr) {
-        staging_arena once({.persist = false, .slab_bytes = static_cast<std::size_t>(bytes)});
-        memory = once.take(static_cast<std::size_t>(bytes));  // outlives it
+    for (auto& g : groups_) {
+        take_memory(g, from);
+        for (auto& [c, fqn] : g.copies) {
+            auto const at = places.at({&g, c.from.data, c.from.type, c.from.shape, c.from.strides});
+            c.to = copy_of(c.from, g.begin + at);
+        }
+    }
+    // The devices copy while this thread does.
+    for (auto& g : groups_)
+        if (g.from != nullptr) start(g);
+    std::vector<host_copy> on_host;
+    for (auto& g : groups_)
+        if (g.from == nullptr)
+            for (auto& [c, fqn] : g.copies) on_host.push_back(std::move(c));
+    copy_to_host(on_host);
+}
+
+CAIRN_DECL snapshot::group& snapshot::group_of(state_device* from) {
+    for (auto& g : groups_)
+        if (g.from == from) return g;
+    return groups_.emplace_back(group{from});
+}
+
+CAIRN_DECL void snapshot::take_memory(group& g, staging_arena* from) {
+    constexpr std::uint64_t worth_mapping = std::uint64_t{8} << 20;
+    auto const bytes = static_cast<std::size_t>(g.bytes);
+    if (from != nullptr) {
+        if (g.from != nullptr && g.from->kept)
+            g.from->naming(*g.copies.front().second,
+                           [&] { from->pin_for(g.from->space, g.from->queue.device()); });
+        g.memory = staging_block(from->take(bytes));
+    } else if (g.from != nullptr || bytes >= worth_mapping) {
+        staging_arena once({.persist = false, .slab_bytes = bytes});
+        if (g.from != nullptr) once.pin_for(g.from->space, g.from->queue.device());
+        g.memory = staging_block(once.take(bytes));  // outlives it
     } else {
-        memory = from->take(static_cast<std::size_t>(bytes));
+        heap_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
     }
-    auto* const begin = heap ? heap.get() : memory.bytes().data();
-    auto const copy_of = [&](const const_tensor_view& v, std::uint64_t at) {
-        tensor_view to(v.type, v.shape, begin + at);
-        if (is_dense(v)) to.strides = v.strides;
-        to.requires_grad = v.requires_grad;
-        return to;
-    };
-    for (auto& c : copies)
-        c.to = copy_of(c.from, places.at({c.from.data, c.from.type, c.from.shape, c.from.strides}));
-    copy_to_host(copies);
-    for (auto const& [v, at] : items) *v = copy_of(*v, at);
-    memory_ = std::move(memory);
-    heap_ = std::move(heap);
+    g.begin = heap_ && g.from == nullptr ? heap_.get() : g.memory.bytes().data();
+}
+
+CAIRN_DECL void snapshot::start(group& g) {
+    g.is = group::state::waiting;
+    // A copy to memory that is not pinned blocks this thread until it has completed: for no longer
+    // than the copy itself takes.
+    if (!g.memory.pinned() && !g.from->queue.reached(g.from->fenced)) return;
+    g.is = group::state::copying;
+    auto& on = *g.from;
+    on.naming(on.fqn, [&] {
+        g.memory.copy(on.queue, [&] {
+            for (auto const& copy : g.copies) {
+                auto const& c = copy.first;
+                on.naming(*copy.second, [&] { enqueue_copy(on.queue, c.from, c.to); });
+            }
+        });
+    });
+}
+
+CAIRN_DECL bool snapshot::advance(group& g) {
+    if (g.is == group::state::waiting) {
+        if (failure_)
+            g.is = group::state::copied;
+        else
+            g.from->naming(g.from->fqn, [&] { start(g); });
+    }
+    if (g.is == group::state::copying &&
+        g.from->naming(g.from->fqn, [&] { return g.memory.idle(); }))
+        g.is = group::state::copied;
+    return g.is == group::state::copied;
+}
+CAIRN_DECL bool snapshot::advance() noexcept {
+    bool all = true;
+    for (auto& g : groups_) {
+        try {
+            all = advance(g) && all;
+        } catch (...) {
+            if (!failure_) failure_ = std::current_exception();
+            all = false;  // what has begun is waited for
+            if (g.is == group::state::waiting) g.is = group::state::copied;
+        }
+    }
+    return all;
+}
+CAIRN_DECL void snapshot::stop() noexcept {
+    for (auto& g : groups_)
+        if (g.is == group::state::waiting) g.is = group::state::copied;
+}
+
+CAIRN_DECL std::pair<const state_device*, std::string> snapshot::unfinished() const {
+    for (auto const& g : groups_)
+        if (g.is != group::state::copied) return {g.from, *g.copies.front().second};
+    return {nullptr, {}};
+}
+
+CAIRN_DECL void snapshot::finish() {
+    if (failure_) std::rethrow_exception(failure_);
+    for (auto const& c : copied_) *c.view = copy_of(*c.view, c.in->begin + c.offset);
+}
+
+CAIRN_DECL tensor_view snapshot::copy_of(const const_tensor_view& v, std::byte* at) {
+    tensor_view to(v.type, v.shape, at);
+    if (is_dense(v)) to.strides = v.strides;
+    to.requires_grad = v.requires_grad;
+    return to;
 }
 
 }  // namespace cairn::detail

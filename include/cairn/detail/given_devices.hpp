@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_DETAIL_GIVEN_DEVICES_HPP
+#define CAIRN_DETAIL_GIVEN_DEVICES_HPP
+
+#include <cairn/detail/parts.hpp>
+#include <cairn/detail/state_devices.hpp>
+#include <cairn/memory/any_memory_space.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace cairn::detail {
+
+/// Where the memory spaces among the parts of a verb end up.
+enum class space_holder {
+    caller,     ///< They are referred to: the verb blocks.
+    operation,  ///< Moved, or copied if that is possible, so that they live as long as needed.
+};
+
+template <space_holder Holder, class Part>
+void add_space(state_devices& to, std::remove_reference_t<Part>& part) {
+    using space = std::remove_cvref_t<Part>;
+    if constexpr (memory_part::is<space>) {
+        constexpr bool lent = std::is_lvalue_reference_v<Part>;
+        static_assert(!std::is_const_v<std::remove_reference_t<Part>>,
+                      "a memory space is used to open queues: give one that is not const");
+        if constexpr (Holder == space_holder::caller)
+            to.add(any_memory_space::refer(part), false);
+        else if constexpr (!lent)
+            to.add(any_memory_space::own(std::move(part)), true);
+        else if constexpr (std::copy_constructible<space>)
+            to.add(any_memory_space::own(space(part)), true);
+        else
+            to.add(any_memory_space::refer(part), false);
+    }
+}
+
+/// Makes the devices of an operation from the memory spaces among its parts, fenced. Called inside
+/// the initiating call.
+template <space_holder Holder, class... Parts>
+std::shared_ptr<state_devices> devices_of(const flat_state& state, std::tuple<Parts...>& parts) {
+    auto const devices = std::make_shared<state_devices>();
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+        (add_space<Holder, Parts>(*devices, std::get<I>(parts)), ...);
+    }(std::index_sequence_for<Parts...>());
+    devices->fence(state);
+    return devices;
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_DETAIL_POLLING_HPP
+#define CAIRN_DETAIL_POLLING_HPP
+
+#include <cairn/comm/deadline.hpp>
+#include <cairn/detail/surroundings.hpp>
+#include <cairn/error.hpp>
+
+#include <boost/asio/steady_timer.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace cairn::detail {
+
+/// @param copies  "copies from cuda:0"
+inline error_context late_copies(const std::string& copies, const std::string& fqn) {
+    return {.fqn = fqn,
+            .expected = copies + " to complete within exchange_timeout",
+            .found = "some that have not",
+            .remedy = "if a kernel that they wait for takes that long, raise exchange_timeout"};
+}
+
+/// Waits for what can only be asked for, such as a device's copies: asks now and then, on the
+/// executor, and holds no thread meanwhile.
+class polling {
+public:
+    using then = std::function<void(std::exception_ptr)>;
+
+    /// @param in  Outlives this.
+    explicit polling(const surroundings& in) : in_(in) {}
+    polling(polling&&) = delete;
+
+    /// Calls `over` until it returns true, and then `f`, on the executor: with a failure if `over`
+    /// throws, or has not returned true within `timeout`. `f` keeps this alive.
+    /// @param late  Says what is waited for, for the error.
+    void run(std::function<bool()> over, std::chrono::milliseconds timeout,
+             std::function<error_context()> late, then f) {
+        over_ = std::move(over);
+        late_ = std::move(late);
+        until_ = deadline_after(timeout, in_.now());
+        pause_ = std::chrono::microseconds(20);
+        ask(std::move(f));
+    }
+
+private:
+    void ask(then f) {
+        try {
+            if (!over_()) {
+                if (in_.now() < until_) return again(std::move(f));
+                throw error(errc::timed_out, late_());
+            }
+        } catch (...) {
+            return f(std::current_exception());
+        }
+        f(nullptr);
+    }
+    void again(const then& f) {
+        if (!timer_) timer_.emplace(in_.executor);  // starts a thread in some contexts
+        timer_->expires_after(pause_);
+        pause_ = std::min(pause_ * 2, std::chrono::microseconds(1000));
+        timer_->async_wait([this, f](const error_code&) { ask(f); });
+    }
+
+    const surroundings& in_;
+    std::optional<boost::asio::steady_timer> timer_{};
+    std::function<bool()> over_{};
+    std::function<error_context()> late_{};
+    deadline until_{};
+    std::chrono::microseconds pause_{};
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_LOAD_IMPL_DEVICE_WINDOWS_IPP
+#define CAIRN_LOAD_IMPL_DEVICE_WINDOWS_IPP
+
+#include <cairn/load/device_windows.hpp>
+
+#include <cairn/detail/polling.hpp>
+#include <cairn/tensor/layout.hpp>
+
+#include <algorithm>
+#include <string>
+
+namespace cairn::detail {
+
+CAIRN_DECL tensor_view device_windows::resolve_tensor(const read_item& i) {
+    auto const target = to_.resolve_tensor(i);
+    auto* const on = devices_.of(target, i.fqn);
+    if (on == nullptr) return target;
+    auto memory = on->naming(i.fqn, [&] { return take(*on, target.bytes()); });
+    tensor_view const window(target.type, target.shape, memory.bytes().data());
+    std::lock_guard const lock(m_);
+    open_.emplace(window.data, device_windows::window{i, target, on, std::move(memory)});
+    return window;
+}
+
+CAIRN_DECL void device_windows::commit_tensor(const read_item& i, tensor_view v) {
+    std::unique_lock lock(m_);
+    auto found = open_.extract(v.data);
+    if (found.empty()) {
+        lock.unlock();
+        return to_.commit_tensor(i, v);
+    }
+    auto& w = found.mapped();
+    tensor_view const from(w.target.type, w.target.shape, v.data);
+    // See snapshot::start.
+    if (!w.memory.pinned() && !w.on->queue.reached(w.on->fenced)) {
+        waiting_.emplace_back(std::move(w), from);
+        return;
+    }
+    lock.unlock();
+    add(std::move(w), from);
+}
+
+CAIRN_DECL staging_block device_windows::take(state_device& d, std::uint64_t bytes) {
+    std::unique_lock lock(m_);
+    reap();
+    if (!arena_) arena_.emplace(arena_options{.slab_bytes = std::size_t{16} << 20});
+    arena_->pin_for(d.space, d.queue.device());
+    lock.unlock();
+    return staging_block(arena_->take(static_cast<std::size_t>(bytes)));
+}
+
+CAIRN_DECL void device_windows::start(window& w, const tensor_view& from) {
+    auto& queue = w.on->queue;
+    w.on->naming(w.item.fqn,
+                 [&] { w.memory.copy(queue, [&] { enqueue_copy(queue, from, w.target); }); });
+}
+CAIRN_DECL void device_windows::add(window w, const tensor_view& from) {
+    std::exception_ptr failure;
+    try {
+        start(w, from);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    {
+        std::lock_guard const lock(m_);
+        copying_.push_back(std::move(w));
+    }
+    if (failure) std::rethrow_exception(failure);
+}
+
+CAIRN_DECL void device_windows::reap() noexcept {
+    while (!copying_.empty()) {
+        auto& w = copying_.front();
+        try {
+            if (!w.on->naming(w.item.fqn, [&] { return w.memory.idle(); })) return;
+            w.memory = {};
+            copied_.push_back(std::move(w));
+        } catch (...) {
+            if (!failure_) failure_ = std::current_exception();
+        }
+        copying_.pop_front();
+    }
+}
+
+CAIRN_DECL bool device_windows::in_use() {
+    std::lock_guard const lock(m_);
+    return !waiting_.empty() || !copying_.empty() || !fetched_.empty();
+}
+
+CAIRN_DECL bool device_windows::advance() noexcept {
+    try {
+        std::unique_lock lock(m_);
+        if (failure_) waiting_.clear();
+        for (auto& w : waiting_)
+            if (!w.first.on->queue.reached(w.first.on->fenced)) return false;
+        auto ready = std::exchange(waiting_, {});
+        lock.unlock();
+        for (auto& [w, from] : ready) add(std::move(w), from);
+        lock.lock();
+        reap();
+        if (!copying_.empty()) return false;
+        for (auto& f : fetched_) {
+            auto& w = f.first;
+            if (!w.on->naming(w.item.fqn, [&] { return w.memory.idle(); })) return false;
+        }
+        return true;
+    } catch (...) {
+        std::lock_guard const lock(m_);
+        if (!failure_) failure_ = std::current_exception();
+        return false;  // what has begun is waited for
+    }
+}
+
+CAIRN_DECL error_context device_windows::late() {
+    std::lock_guard const lock(m_);
+    auto const* const w = !copying_.empty()   ? &copying_.front()
+                          : !waiting_.empty() ? &waiting_.front().first
+                          : !fetched_.empty() ? &fetched_.front().first
+                                              : nullptr;
+    if (w == nullptr) return late_copies("copies", {});
+    return late_copies("copies to " + to_string(w->on->queue.device()), w->item.fqn);
+}
+
+CAIRN_DECL void device_windows::fetch() {
+    for (auto const& compared : compared_on_devices()) {
+        auto const& from = compared.first;
+        read_item item;  // has no name here
+        auto* const on = devices_.of(from, {});
+        tensor_view target(from.type, from.shape, nullptr);
+        fetched_.push_back({window{item, target, on, take(*on, from.bytes())}, compared.second});
+        auto& w = fetched_.back().first;
+        w.target.data = w.memory.bytes().data();
+        on->naming(on->fqn, [&] {
+            w.memory.copy(on->queue, [&] { enqueue_copy(on->queue, from, w.target); });
+        });
+    }
+}
+
+CAIRN_DECL void device_windows::finish() {
+    if (failure_) std::rethrow_exception(failure_);
+    for (auto const& [w, to] : std::exchange(fetched_, {})) copy_elements(w.target, to);
+    for (auto const& w : std::exchange(copied_, {})) to_.commit_tensor(w.item, w.target);
+}
+
+CAIRN_DECL void device_windows::clear() noexcept {
+    open_.clear();
+    waiting_.clear();
+    copying_.clear();
+    copied_.clear();
+    fetched_.clear();
+    failure_ = nullptr;
+}
+
+}  // namespace cairn::detail
+
+#endif
