@@ -55,8 +55,9 @@ public:
     /// Whether it is host memory, or there is a memory space for it.
     CAIRN_DECL bool serves(const const_tensor_view& v) const;
     /// Returns the device of a tensor; null for host memory, and for a view without elements.
-    /// @throws error errc::unsupported without a memory space, and for memory that was no part of the state when the operation
-    /// was started, so that nothing orders copies after the work that produces it
+    /// @throws error errc::unsupported without a memory space, and for memory that was no part of
+    /// the state when the operation was started: nothing orders copies after the work that produces
+    /// it
     CAIRN_DECL state_device* of(const const_tensor_view& v, const std::string& fqn);
 
 private:
