@@ -91,7 +91,7 @@ private:
     load_parts parts_;
     ended then_;
     std::atomic<bool> cancelled_{false};
-    phase_clock clock_{};
+    phase_clock clock_;
     std::optional<exchange> ranks_;  ///< Until the end.
     metadata meta_{};
     std::optional<load_turns> turns_;

@@ -5,6 +5,7 @@
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/data_plane.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/observe/concepts.hpp>
 #include <cairn/planner/concepts.hpp>
 #include <cairn/storage/concepts.hpp>
 
@@ -16,7 +17,7 @@ namespace cairn {
 template <class T>
 concept LoadPart = Communicator<std::remove_cvref_t<T>> || LoadPlanner<std::remove_cvref_t<T>> ||
                    StorageReader<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>> ||
-                   DataPlane<std::remove_cvref_t<T>>;
+                   DataPlane<std::remove_cvref_t<T>> || EventSink<std::remove_cvref_t<T>>;
 
 }  // namespace cairn
 

@@ -4,6 +4,7 @@
 
 #include <cairn/comm/concepts.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/observe/concepts.hpp>
 #include <cairn/planner/concepts.hpp>
 #include <cairn/storage/concepts.hpp>
 
@@ -14,7 +15,8 @@ namespace cairn {
 /// A part of a save besides its state; parts may be passed in any order.
 template <class T>
 concept SavePart = Communicator<std::remove_cvref_t<T>> || SavePlanner<std::remove_cvref_t<T>> ||
-                   StorageWriter<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>>;
+                   StorageWriter<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>> ||
+                   EventSink<std::remove_cvref_t<T>>;
 
 }  // namespace cairn
 

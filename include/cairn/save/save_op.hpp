@@ -17,6 +17,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -77,6 +78,7 @@ private:
     std::vector<rank_failure> keep(std::vector<outcome> all);
     std::vector<std::byte> global_plan();
     void send_plans();
+    static std::pair<std::uint64_t, std::uint64_t> content(const save_plan& plan);
     void stage();
     std::optional<event> write();
     event written(call_result<write_results> r);

@@ -4,6 +4,7 @@
 
 #include <cairn/comm/erased_communicator.hpp>
 #include <cairn/object_store/erased_store.hpp>
+#include <cairn/observe/erased_sink.hpp>
 #include <cairn/planner/erased_planner.hpp>
 #include <cairn/storage/erased_storage.hpp>
 
@@ -24,7 +25,9 @@ struct save_parts {
     erased_storage_writer* writer = nullptr;
     std::optional<erased_store> store{};  ///< For the default writer.
     staging_arena* arena = nullptr;       ///< Null: memory for this save only.
-    std::shared_ptr<void> owner{};        ///< Of parts that are not borrowed from the caller.
+    erased_sinks sinks{};
+    const char* verb = "save";
+    std::shared_ptr<void> owner{};  ///< Of parts that are not borrowed from the caller.
 };
 
 }  // namespace detail

@@ -43,6 +43,10 @@ public:
         if (!into.empty()) handle_.read(at, into);
         if (activity_ != nullptr) activity_->advance();
     }
+    /// Reports that so many of the bytes that were asked for have been delivered.
+    void delivered(std::uint64_t bytes) noexcept {
+        if (activity_ != nullptr) activity_->advance(bytes);
+    }
     std::uint64_t size() const noexcept { return size_; }
     const std::string& described() const noexcept { return described_; }
 

@@ -26,8 +26,9 @@ public:
     void write(std::uint64_t at, byte_span b) {
         constexpr std::size_t part = std::size_t{64} << 20;
         for (std::size_t done = 0; done < b.size(); done += part) {
-            handle_.write(at + done, b.subspan(done, std::min(part, b.size() - done)));
-            if (to_ != nullptr) to_->advance();
+            auto const n = std::min(part, b.size() - done);
+            handle_.write(at + done, b.subspan(done, n));
+            if (to_ != nullptr) to_->advance(n);
         }
     }
 

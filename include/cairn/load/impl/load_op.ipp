@@ -22,6 +22,7 @@ CAIRN_DECL load_op::load_op(surroundings in, std::shared_ptr<flattened_or_error>
                             checkpoint_id id, load_options options, load_parts parts, ended then)
     : in_(std::move(in)), state_(std::move(state)), id_(std::move(id)),
       options_(std::move(options)), parts_(std::move(parts)), then_(std::move(then)),
+      clock_(std::exchange(parts_.sinks, {})),
       ranks_(std::in_place, in_, *parts_.ranks, options_.coordinator, options_.exchange_timeout,
              clock_.activity()),
       turns_(std::in_place, in_, *parts_.planner, *parts_.reader, parts_.plane, clock_,
@@ -45,6 +46,7 @@ CAIRN_DECL load_op::~load_op() {
 }
 
 CAIRN_DECL void load_op::start() {
+    clock_.begin(parts_.verb, id_, ranks_->rank(), ranks_->size());
     resume_on(in_.executor, [self = shared_from_this()] { self->run(); });
 }
 
@@ -402,6 +404,7 @@ CAIRN_DECL void load_op::finish() {
 }
 /// Nothing of the caller's is used after this.
 CAIRN_DECL void load_op::end(std::exception_ptr e, load_report r) noexcept {
+    clock_.end(e);
     turns_.reset();
     ranks_.reset();
     parts_ = {};

@@ -18,8 +18,9 @@ CAIRN_DECL save_op::save_op(surroundings in, std::shared_ptr<const flattened_or_
                             std::function<void()> staged, ended then)
     : in_(std::move(in)), state_(std::move(state)), id_(std::move(id)),
       options_(std::move(options)), parts_(std::move(parts)), staged_(std::move(staged)),
-      then_(std::move(then)), ranks_(std::in_place, in_, *parts_.ranks, options_.coordinator,
-                                     options_.exchange_timeout, clock_.activity()),
+      then_(std::move(then)), clock_(std::exchange(parts_.sinks, {})),
+      ranks_(std::in_place, in_, *parts_.ranks, options_.coordinator, options_.exchange_timeout,
+             clock_.activity()),
       fsm_(ranks_->coordinator()) {}
 
 CAIRN_DECL save_op::~save_op() {
@@ -47,6 +48,7 @@ CAIRN_DECL error save_op::dropped() const {
 }
 
 CAIRN_DECL void save_op::start() {
+    clock_.begin(parts_.verb, id_, ranks_->rank(), ranks_->size());
     resume_on(in_.executor, [self = shared_from_this()] { self->run(); });
 }
 
@@ -250,6 +252,13 @@ CAIRN_DECL void save_op::send_plans() {
                     }));
 }
 
+/// Returns the bytes and items that a plan writes.
+CAIRN_DECL std::pair<std::uint64_t, std::uint64_t> save_op::content(const save_plan& plan) {
+    std::uint64_t bytes = 0;
+    for (auto const& item : plan.items)
+        if (item.tied_to.empty()) bytes += item.content_bytes();
+    return {bytes, plan.items.size()};
+}
 /// Collects what this rank writes and, in the background, copies it: afterwards the tensors are not
 /// used.
 CAIRN_DECL void save_op::stage() {
@@ -264,12 +273,15 @@ CAIRN_DECL void save_op::stage() {
     put_replica_hashes(w, held, local_, state_->leaves(), report_.save_id);
     hashes_ = std::move(w.out);
     if (!staged_) return;
+    clock_.expect([this] { return content(plan_); });
     copies_.take(data_, parts_.arena);
+    clock_.moved_rest();
     std::exchange(staged_, nullptr)();
 }
 
 CAIRN_DECL std::optional<save_fsm::event> save_op::write() {
     clock_.enter("write");
+    clock_.expect([this] { return content(plan_); });
     call_part<write_results>(
         in_.executor,
         [&](auto done) {
@@ -284,6 +296,7 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::write() {
 CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {
     data_.clear();
     copies_.release();
+    if (!r.failure) clock_.moved_rest();
     clock_.stop();
     mine_ = attempt(ranks_->rank(), [&] {
         auto const results = r.get();
@@ -389,6 +402,7 @@ CAIRN_DECL save_fsm::event save_op::abandon() {
     clock_.enter("clean up");
     // A writer that was not reset still has the files of the previous save.
     all_removed_ = !begun_ || parts_.writer->abandon();
+    clock_.stop();
     return all_removed_ ? event::ok : event::failed;
 }
 /// Called when all ranks know that the save failed; the coordinator learns whether files are left.
@@ -409,6 +423,7 @@ CAIRN_DECL void save_op::acknowledge() {
 /// The last step: the outcome is final, and known to all ranks that can learn it.
 CAIRN_DECL std::optional<save_fsm::event> save_op::sweep() {
     try {
+        clock_.enter("sweep");
         call_part<sweep_result>(
             in_.executor, [&](auto done) { parts_.writer->sweep(fsm_.end(), std::move(done)); },
             [self = shared_from_this()](call_result<sweep_result> r) {
@@ -438,6 +453,7 @@ CAIRN_DECL void save_op::finish() {
 }
 /// Nothing of the caller's is used after this.
 CAIRN_DECL void save_op::end(std::exception_ptr e, save_report r) noexcept {
+    clock_.end(e);
     data_.clear();
     copies_.release();
     ranks_.reset();
