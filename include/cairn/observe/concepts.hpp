@@ -5,6 +5,7 @@
 #include <cairn/observe/verb_event.hpp>
 
 #include <concepts>
+#include <type_traits>
 
 namespace cairn {
 
@@ -21,8 +22,8 @@ namespace cairn {
 /// - *Copies*: a verb keeps copies, until the operation has ended, and never uses what it was
 ///   given. A sink is a handle: all copies stand for one sink, and share what they collect.
 /// - *Order*: the events of one operation come one at a time and in order: `begin`; phases, each
-///   with a `phase_begin`, any number of `progress` and a `phase_end`; `end`. After `end` the
-///   operation uses the sink no more, and the verb completes.
+///   with a `phase_begin`, any number of `progress` and a `phase_end`; `end`. Then the operation
+///   has released its copies, and the verb completes. (A cancelled one may complete before `end`.)
 /// - *Threads*: any, and several at the same time: ranks that are threads, and verbs that overlap,
 ///   may share a sink. `verb_event::operation` tells their events apart.
 /// - *Blocking*: the operation waits for `notify`, `progress` between two writes or reads. A sink
@@ -38,9 +39,10 @@ namespace cairn {
 /// **Models**: `progress_line`, `trace_file`, `prometheus_metrics`, `sink_list`.
 /// **Archetype**: `archetype::event_sink`. **Conformance**: `cairn/testing/event_sink.hpp`.
 template <class S>
-concept EventSink = std::copy_constructible<S> && requires(S& s, const verb_event& e) {
-    { s.notify(e) } -> std::same_as<void>;
-};
+concept EventSink =
+    std::is_object_v<S> && std::copy_constructible<S> && requires(S& s, const verb_event& e) {
+        { s.notify(e) } -> std::same_as<void>;
+    };
 
 }  // namespace cairn
 

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 /// What an EventSink promises beyond its syntax; for models of your own. Needs no test framework.
@@ -64,7 +65,7 @@ private:
     void send(verb_event::kind what) {
         now_.what = what;
         now_.at += std::chrono::milliseconds(30);
-        sink_.notify(now_);
+        sink_.notify(std::as_const(now_));
     }
 
     S sink_;

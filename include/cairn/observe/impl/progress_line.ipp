@@ -24,11 +24,12 @@
 namespace cairn {
 
 CAIRN_DECL progress_output progress_output_to(int descriptor) {
-    auto const columns = [descriptor] {
+    auto const* const type = std::getenv("TERM");  // now: another thread may change it later
+    bool const redraws = type != nullptr && std::string_view(type) != "dumb";
+    auto const columns = [descriptor, redraws] {
         // A job in the background would be stopped, or draw over what runs in the foreground.
-        if (::isatty(descriptor) == 0 || ::tcgetpgrp(descriptor) != ::getpgrp()) return 0;
-        auto const* const type = std::getenv("TERM");
-        if (type == nullptr || std::string_view(type) == "dumb") return 0;
+        if (!redraws || ::isatty(descriptor) == 0 || ::tcgetpgrp(descriptor) != ::getpgrp())
+            return 0;
         ::winsize size{};
         bool const known = ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
         return known ? int{size.ws_col} : 80;
