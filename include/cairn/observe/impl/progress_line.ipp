@@ -69,14 +69,12 @@ private:
     using clock = verb_event::clock;
 
     void show(const verb_event& e, const detail::progress_text& of) {
+        bool const ends = e.what == verb_event::kind::end;
+        if (!ends && !may_draw(e)) return;  // before the system is asked for anything
         auto const columns = output_.columns();
-        if (columns == 0) {
-            print_plain(e, of);
-        } else if (e.what == verb_event::kind::end) {
-            if (drawn_) draw(of.ended(e), columns, "\n");
-        } else if (e.at - of.began() >= options_.after && may_draw(e)) {
-            draw(of.running(e.at), columns, "");
-        }
+        if (columns == 0) return print_plain(e, of);
+        if (ends && drawn_) draw(of.ended(e), columns, "\n");
+        if (!ends && e.at - of.began() >= options_.after) draw(of.running(e.at), columns, "");
     }
     /// At most four times a second for bytes, and five in all, so that the line names the phase.
     bool may_draw(const verb_event& e) {
