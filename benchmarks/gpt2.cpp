@@ -26,6 +26,7 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/memory/arena.hpp>
+#include <cairn/observe/progress_line.hpp>
 
 #include <boost/asio/use_future.hpp>
 
@@ -54,6 +55,7 @@ struct arguments {
     std::vector<std::string> replicas{};
     int ranks = 1, steps = 1, timeout = 0;
     bool sync = true, check = false, foreground = false, polite = false;
+    cairn::progress_line progress{};
 };
 
 const std::map<std::string, cairn::read_once_policy> ways_to_load{
@@ -130,11 +132,11 @@ void load(gpt2::state& s, const arguments& a, std::size_t step, Comm& ranks, Pla
     cairn::load_options o;
     o.exchange_timeout = timeout(a);
     if (a.replicas.empty()) {
-        cairn::load(s, a.dir + "/s0", o, ranks);
+        cairn::load(s, a.dir + "/s0", o, ranks, a.progress);
         return;
     }
     o.read_once = ways_to_load.at(a.replicas[step % a.replicas.size()]);
-    cairn::load(s, a.dir + "/s0", o, ranks, plane);
+    cairn::load(s, a.dir + "/s0", o, ranks, plane, a.progress);
 }
 
 template <class Comm>
@@ -143,11 +145,11 @@ void save(gpt2::state& s, const arguments& a, std::size_t step, Comm& ranks) {
     o.exchange_timeout = timeout(a);
     o.storage.sync_files = a.sync;
     if (a.replicas.empty()) {
-        cairn::save(s, a.dir + (step % 2 == 0 ? "/s0" : "/s1"), o, ranks);
+        cairn::save(s, a.dir + (step % 2 == 0 ? "/s0" : "/s1"), o, ranks, a.progress);
         return;
     }
     o.replicas = ways_to_save.at(a.replicas[step % a.replicas.size()]);
-    cairn::save(s, a.dir + "/s0", o, ranks);  // what all find is alike
+    cairn::save(s, a.dir + "/s0", o, ranks, a.progress);  // what all find is alike
 }
 
 rusage usage() {

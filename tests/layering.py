@@ -13,6 +13,7 @@ MAY_INCLUDE = {
     "error.hpp": set(),
     "activity.hpp": set(),
     "completion.hpp": {"error.hpp"},
+    "observe": {"error.hpp"},
     "tensor": {"error.hpp"},
     "memory": {"error.hpp", "tensor"},
     "metadata": {"error.hpp", "tensor"},
@@ -20,9 +21,10 @@ MAY_INCLUDE = {
     "format": {"error.hpp", "tensor", "metadata"},
     "planner": {"error.hpp", "activity.hpp", "tensor", "metadata", "state"},
     "object_store": {"error.hpp", "completion.hpp"},
-    "comm": {"error.hpp", "completion.hpp", "activity.hpp"},
+    "comm": {"error.hpp", "completion.hpp", "activity.hpp", "observe"},
     # Suites for models of users' own: nothing of cairn includes them.
-    "testing": {"error.hpp", "completion.hpp", "activity.hpp", "tensor", "memory", "comm"},
+    "testing": {"error.hpp", "completion.hpp", "activity.hpp", "tensor", "memory", "observe",
+                "comm"},
     "storage": {"error.hpp", "completion.hpp", "activity.hpp", "tensor", "metadata", "state",
                 "planner", "format", "object_store"},
 }
@@ -54,7 +56,7 @@ LEAVES = {"memory/cuda/runtime_api.hpp": {"memory/cuda.hpp"}, "memory/cuda.hpp":
           "comm/from_mpi.hpp": set()}
 
 # Usable from .cu files and small tools: whatever they reach, directly or not, is free of these.
-PLAIN = {"error.hpp", "tensor", "memory", "metadata", "state", "planner", "format"}
+PLAIN = {"error.hpp", "observe", "tensor", "memory", "metadata", "state", "planner", "format"}
 NOT_PLAIN = re.compile(r"boost/asio|cuda|nccl|mpi\.h")
 
 

@@ -2,6 +2,7 @@
 #include "checkpoint.hpp"
 
 #include <cairn/metadata/stored_bytes.hpp>
+#include <cairn/observe/progress_line.hpp>
 
 #include <deque>
 #include <iostream>
@@ -84,10 +85,11 @@ private:
 int reshard(const std::string& from, const std::string& to, int ranks, int dim) {
     auto const m = read_metadata(from);
     check_stored_bytes(m, [](std::string_view) { return true; });
+    cairn::progress_line const progress;
     cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
         part mine(m, me.rank(), ranks, dim);
-        cairn::load(mine.dict(), from, me);
-        cairn::save(mine.dict(), to, me, same_paths(m));
+        cairn::load(mine.dict(), from, me, progress);
+        cairn::save(mine.dict(), to, me, same_paths(m), progress);
     });
     std::cout << from << " re-sharded onto " << ranks << (ranks == 1 ? " rank: " : " ranks: ") << to
               << '\n';

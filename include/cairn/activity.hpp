@@ -2,11 +2,14 @@
 #ifndef CAIRN_ACTIVITY_HPP
 #define CAIRN_ACTIVITY_HPP
 
-#include <cairn/detail/cxx20.hpp>
+#include <cairn/detail/byte_meter.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 
 namespace cairn {
 
@@ -18,6 +21,10 @@ class activity {
 public:
     using clock = std::chrono::steady_clock;
 
+    activity() = default;
+    /// @param meter  Told how many bytes move; may be null.
+    explicit activity(std::shared_ptr<detail::byte_meter> meter) : meter_(std::move(meter)) {}
+
     /// Begins a phase.
     /// @param phase  A string literal: kept by address.
     void enter(const char* phase) noexcept {
@@ -27,6 +34,11 @@ public:
     }
     /// Records progress.
     void advance() noexcept { last_.store(ticks(), std::memory_order_relaxed); }
+    /// Records progress: so many bytes were written, read or sent since the last call.
+    void advance(std::uint64_t bytes) noexcept {
+        advance();
+        if (meter_ && bytes != 0) meter_->moved(bytes);
+    }
 
     struct snapshot {
         std::string phase{};                ///< Empty: no phase was entered.
@@ -47,6 +59,7 @@ private:
             clock::now() - clock::time_point(clock::duration(t)));
     }
 
+    std::shared_ptr<detail::byte_meter> meter_{};
     std::atomic<const char*> phase_{nullptr};
     std::atomic<clock::rep> since_{0};
     std::atomic<clock::rep> last_{0};

@@ -30,11 +30,11 @@ namespace cairn {
 ///                 `load_state_dict()` is called with it) or a `state_dict`.
 /// @param id       The checkpoint: a path for file stores. The same on every rank.
 /// @param options  See @ref load_options.
-/// @param parts    Any of a `Communicator`, a `LoadPlanner`, a `StorageReader`, an `ObjectStore` or
-///                 `MemorySpace`s, in any order, as for @ref save; and a `DataPlane`, with which
-///                 data that all its ranks need is read by one of them and broadcast to the
-///                 others, see `load_options::read_once`. Either all ranks pass one, or none does;
-///                 there may be several, each for some of the ranks.
+/// @param parts    Any of a `Communicator`, a `LoadPlanner`, a `StorageReader`, an `ObjectStore`,
+///                 and any number of `MemorySpace`s and `EventSink`s, in any order, as for @ref
+///                 save; and a `DataPlane`, with which data that all its ranks need is read by one
+///                 of them and broadcast to the others, see `load_options::read_once`. Either all
+///                 ranks pass one, or none does; there may be several, each for some of the ranks.
 /// @throws error on every rank when any rank failed, with each failed rank's own error. Errors of
 ///         the plan, missing data files, data files of the wrong size, and values that do not fit
 ///         are reported before the user's memory is modified; later errors have
@@ -67,8 +67,8 @@ load_report load(State&& state, checkpoint_id id, Parts&&... parts) {
 /// @param state, id, options  As for @ref load.
 /// @param parts  As for @ref load, and an executor, see *Threads*. Lvalues must outlive the
 ///               operation, except a communicator, a data plane, a copyable store that has
-///               `at(id)`, a copyable memory space, and an executor, of which it keeps a duplicate
-///               or copy.
+///               `at(id)`, a copyable memory space, sinks, and an executor, of which it keeps a
+///               duplicate or copy.
 /// @param token  Any Asio completion token, last.
 ///
 /// The communicator must be a `BackgroundCommunicator`, and the data plane, if there is one, a

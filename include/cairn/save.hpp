@@ -28,10 +28,11 @@ namespace cairn {
 /// @param id       The checkpoint: a path for file stores. The same on every rank.
 /// @param options  See @ref save_options.
 /// @param parts    Any of a `Communicator`, a `SavePlanner`, a `StorageWriter` or an
-///                 `ObjectStore` (PyTorch's format over it), and a `MemorySpace` for each kind of
-///                 device that tensors are on, in any order. Lvalues are borrowed, rvalues are
-///                 moved in. Without a communicator: one process, no exchange (DCP's `no_dist`);
-///                 this is an error in a process that a launcher started as one of several, unless
+///                 `ObjectStore` (PyTorch's format over it), a `MemorySpace` for each kind of
+///                 device that tensors are on, and any number of `EventSink`s, in any order.
+///                 Lvalues are borrowed, except sinks, which are copied; rvalues are moved in.
+///                 Without a communicator: one process, no exchange (DCP's `no_dist`); this is an
+///                 error in a process that a launcher started as one of several, unless
 ///                 `cairn::solo()` is passed explicitly. Without a store: files.
 /// @return This rank's report.
 /// @throws error on every rank when any rank failed, with each failed rank's own error. A
@@ -65,10 +66,10 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 /// @param state, id, options  As for @ref save.
 /// @param parts  As for @ref save; also a `staging_arena`, see *Memory*, and an executor, see
 ///               *Threads*. Rvalues are moved in and live as long as the save. Of a communicator,
-///               of a copyable store that has `at(id)`, of a copyable memory space, and of an
-///               executor, the save keeps its own duplicate or copy. An arena must live until the
-///               save is staged. Any other lvalue is borrowed, and the handle's destructor waits
-///               for the end of the save.
+///               of a copyable store that has `at(id)`, of a copyable memory space, of sinks, and
+///               of an executor, the save keeps its own duplicate or copy. An arena must live until
+///               the save is staged. Any other lvalue is borrowed, and the handle's destructor
+///               waits for the end of the save.
 /// @param token  Any Asio completion token, last.
 ///
 /// **Communicator**: a `BackgroundCommunicator`; any other is refused at compile time. A save takes

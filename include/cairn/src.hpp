@@ -57,6 +57,12 @@
 #include <cairn/object_store/impl/posix_file.ipp>
 #include <cairn/object_store/impl/replace_file.ipp>
 #include <cairn/object_store/impl/write_back.ipp>
+#include <cairn/observe/impl/observation.ipp>
+#include <cairn/observe/impl/progress_line.ipp>
+#include <cairn/observe/impl/progress_text.ipp>
+#include <cairn/observe/impl/prometheus_metrics.ipp>
+#include <cairn/observe/impl/text_file.ipp>
+#include <cairn/observe/impl/trace_file.ipp>
 #include <cairn/planner/impl/default_planner.ipp>
 #include <cairn/planner/impl/empty_state_planner.ipp>
 #include <cairn/save/impl/background_save.ipp>

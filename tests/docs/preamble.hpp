@@ -8,6 +8,9 @@
 #include <cairn/comm/tcp_group.hpp>
 #include <cairn/memory/arena.hpp>
 #include <cairn/memory/host.hpp>
+#include <cairn/observe/progress_line.hpp>
+#include <cairn/observe/prometheus_metrics.hpp>
+#include <cairn/observe/trace_file.hpp>
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>

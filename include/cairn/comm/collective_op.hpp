@@ -8,6 +8,7 @@
 #include <cairn/detail/phases.hpp>
 #include <cairn/detail/stored_handler.hpp>
 #include <cairn/detail/surroundings.hpp>
+#include <cairn/observe/erased_sink.hpp>
 
 #include <chrono>
 #include <exception>
@@ -27,6 +28,7 @@ namespace cairn::detail {
 /// `Op` derives from it and has
 /// - `std::optional<event> perform(step)`: how the step ended; nothing if it continues later;
 /// - `static event outcome_of(const std::vector<rank_failure>&)`: the event of known failures;
+/// - `void begin()`: tells the sinks, inside the call that starts the operation;
 /// - `void finish()`: calls `end`, when the machine is done;
 /// - `void release()`: gives up all that is the caller's.
 ///
@@ -40,6 +42,7 @@ public:
 
     /// Starts the operation on the executor.
     void start() {
+        op().begin();
         resume_on(in_.executor, [self = this->shared_from_this()] { self->run(); });
     }
 
@@ -47,10 +50,11 @@ protected:
     using step = typename Fsm::step;
     using event = typename Fsm::event;
 
-    /// @param then  Called once, as the last step.
+    /// @param sinks  Told of the phases.
+    /// @param then   Called once, as the last step.
     collective_op(surroundings in, erased_communicator& ranks, int coordinator,
-                  std::chrono::milliseconds exchange_timeout, ended then)
-        : in_(std::move(in)),
+                  std::chrono::milliseconds exchange_timeout, const erased_sinks& sinks, ended then)
+        : in_(std::move(in)), clock_(sinks),
           ranks_(std::in_place, in_, ranks, coordinator, exchange_timeout, clock_.activity()),
           fsm_(ranks_->coordinator()), then_(std::move(then)) {}
     ~collective_op() = default;
@@ -152,6 +156,7 @@ protected:
     bool running() const noexcept { return then_ != nullptr; }
     /// Nothing of the caller's is used after this.
     void end(std::exception_ptr e, Report r) noexcept {
+        clock_.end(e);
         ranks_.reset();  // refers to a part
         op().release();
         try {
@@ -173,7 +178,7 @@ protected:
     }
 
     surroundings in_;
-    phase_clock clock_{};
+    phase_clock clock_;
     std::optional<exchange> ranks_;  ///< Until the end.
     Fsm fsm_;
     outcome mine_{};

@@ -7,6 +7,7 @@
 #include <cairn/memory/concepts.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/erased_store.hpp>
+#include <cairn/observe/erased_sink.hpp>
 #include <cairn/planner/concepts.hpp>
 #include <cairn/storage/concepts.hpp>
 
@@ -48,6 +49,10 @@ struct reader_part {
 struct store_part {
     template <class T>
     static constexpr bool is = ObjectStore<T>;
+};
+struct sink_part {
+    template <class T>
+    static constexpr bool is = EventSink<T>;
 };
 
 struct memory_part {
@@ -123,14 +128,14 @@ Erased* pointer_to(no_part&) noexcept {
 }
 
 /// Whether a part stays the caller's after an asynchronous verb has begun: an lvalue, unless the
-/// verb keeps a copy (memory spaces, and stores whose copies share the place), or a duplicate
+/// verb keeps a copy (memory spaces, sinks, and stores whose copies share the place), or a duplicate
 /// (communicators, data planes).
 template <class Part>
 constexpr bool is_borrowed() {
     using part = std::remove_cvref_t<Part>;
     constexpr bool duplicated = communicator_part::is<part> || data_plane_part::is<part>;
-    constexpr bool may_copy =
-        memory_part::is<part> || (store_part::is<part> && RelocatableStore<part>);
+    constexpr bool may_copy = memory_part::is<part> || sink_part::is<part> ||
+                              (store_part::is<part> && RelocatableStore<part>);
     constexpr bool copied = may_copy && std::copy_constructible<part>;
     return std::is_lvalue_reference_v<Part> && !duplicated && !copied;
 }
@@ -143,6 +148,15 @@ std::optional<erased_store> store_in(std::tuple<Parts...>& parts) {
         return erased_store::share(std::get<i>(parts));
     else
         return std::nullopt;
+}
+
+/// Returns copies of the sinks among the parts.
+template <class... Parts>
+erased_sinks sinks_in([[maybe_unused]] const std::tuple<Parts...>& parts) {
+    erased_sinks sinks;
+    if constexpr (count_of<sink_part, Parts...> != 0)
+        std::apply([&](const auto&... part) { (add_sink(sinks, part), ...); }, parts);
+    return sinks;
 }
 
 }  // namespace cairn::detail

@@ -4,33 +4,65 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/detail/wire.hpp>
+#include <cairn/observe/observation.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace cairn::detail {
 
-/// Times this rank's phases, and publishes them to ranks that wait for it.
+/// Times this rank's phases, and publishes them to ranks that wait for it and to sinks.
 class phase_clock {
 public:
+    phase_clock() = default;
+    explicit phase_clock(const erased_sinks& sinks)
+        : seen_(sinks.empty() ? nullptr : std::make_shared<observation>(sinks)) {}
+
     const std::shared_ptr<cairn::activity>& activity() const noexcept { return activity_; }
 
-    /// Ends the previous phase and begins one. Work that no other rank waits for has no phase.
+    /// Tells the sinks, if there are any, that the verb begins; see `observation`.
+    void begin(const char* verb, std::string_view id, int rank, int ranks) noexcept {
+        if (seen_) seen_->begin(verb, id, rank, ranks);
+    }
+    /// Ends the last phase. The sinks are released.
+    void end(const std::exception_ptr& failure) noexcept {
+        if (!seen_) return;
+        if (current_ != nullptr) seen_->leave();
+        current_ = nullptr;
+        seen_->end(failure);
+    }
+    /// Ends the previous phase and begins one.
     /// @param phase  A string literal.
     void enter(const char* phase) {
         stop();
         current_ = phase;
         since_ = activity::clock::now();
         activity_->enter(phase);
+        if (seen_) seen_->enter(phase);
+    }
+    /// Adds to what the current phase will move, for the sinks.
+    /// @param count  Returns bytes and items; not called if there are no sinks.
+    template <class Count>
+    void expect(Count count) {
+        if (!seen_ || current_ == nullptr) return;
+        std::pair<std::uint64_t, std::uint64_t> const bytes_and_items = count();
+        seen_->expect(bytes_and_items.first, bytes_and_items.second);
+    }
+    /// All that the current phase was expected to move has moved.
+    void moved_rest() noexcept {
+        if (seen_ && current_ != nullptr) seen_->moved_rest();
     }
     void stop() {
         if (current_ == nullptr) return;
+        if (seen_) seen_->leave();
         auto const took =
             std::chrono::duration_cast<std::chrono::microseconds>(activity::clock::now() - since_);
         times_.emplace_back(std::exchange(current_, nullptr), took.count());
@@ -45,7 +77,8 @@ public:
     }
 
 private:
-    std::shared_ptr<cairn::activity> activity_ = std::make_shared<cairn::activity>();
+    std::shared_ptr<observation> seen_{};  ///< Null: no sinks.
+    std::shared_ptr<cairn::activity> activity_ = std::make_shared<cairn::activity>(seen_);
     const char* current_ = nullptr;
     activity::clock::time_point since_{};
     std::vector<std::pair<std::string, std::int64_t>> times_{};

@@ -37,6 +37,7 @@ public:
 private:
     friend collective_op;
 
+    void begin() { clock_.begin(parts_.verb, id_, ranks_->rank(), ranks_->size()); }
     std::optional<event> perform(step s);
     static event outcome_of(const std::vector<rank_failure>& failures) {
         return failures.empty() ? event::ok : event::failed;

@@ -5,6 +5,7 @@
 #include <cairn/comm/erased_communicator.hpp>
 #include <cairn/comm/erased_data_plane.hpp>
 #include <cairn/object_store/erased_store.hpp>
+#include <cairn/observe/erased_sink.hpp>
 #include <cairn/detail/state_devices.hpp>
 #include <cairn/planner/erased_planner.hpp>
 #include <cairn/storage/erased_storage.hpp>
@@ -22,6 +23,8 @@ struct load_parts {
     erased_storage_reader* reader = nullptr;
     std::optional<erased_store> store{};  ///< For the default reader.
     erased_data_plane* plane = nullptr;
+    erased_sinks sinks{};
+    const char* verb = "load";
     std::shared_ptr<void> owner{};             ///< Of parts that are not borrowed from the caller.
     std::shared_ptr<state_devices> devices{};  ///< Fenced. Null: no memory spaces.
 };

@@ -42,7 +42,7 @@ public:
                erased_storage_reader& reader, erased_data_plane* plane, phase_clock& clock,
                std::chrono::milliseconds timeout, const metadata& stored)
         : in_(in), planner_(planner, devices), reader_(reader), plane_(plane), clock_(clock),
-          timeout_(timeout), windows_(planner_, stored), copying_(in) {}
+          timeout_(timeout), stored_(stored), windows_(planner_, stored), copying_(in) {}
     load_turns(load_turns&&) = delete;
 
     shared_reads& shared() noexcept { return shared_; }
@@ -113,6 +113,7 @@ public:
         if (plane_ == nullptr) return f(nullptr);
         broadcaster_.emplace(in_, *plane_, windows_, planner_, plan, *clock_.activity(), timeout_,
                              whole);
+        clock_.expect([&] { return content(shared_.to_send()); });
         broadcaster_->run(shared_.to_send(), timed(shared_reads::once_sent, std::move(f)));
     }
     /// Called after a turn.
@@ -202,8 +203,25 @@ private:
         if (some.items.empty()) return f(nullptr);
         read_some(std::move(some), timed(what, std::move(f)));
     }
+    /// Returns the bytes and items that a plan reads.
+    std::pair<std::uint64_t, std::uint64_t> content(const load_plan& plan) const {
+        std::uint64_t bytes = 0;
+        for (auto const& i : plan.items) {
+            if (auto const* t = stored_.tensor(i.fqn))
+                bytes += static_cast<std::uint64_t>(i.shape.product()) * size_of(t->type);
+            else if (auto const* v = stored_.value(i.fqn))
+                bytes += v->at.length;
+        }
+        return {bytes, plan.items.size()};
+    }
+    static std::pair<std::uint64_t, std::uint64_t> content(const std::vector<shared_part*>& sent) {
+        std::uint64_t bytes = 0;
+        for (auto const* p : sent) bytes += p->bytes;
+        return {bytes, sent.size()};
+    }
     void read_some(load_plan some, then f) {
         reading_ = std::move(some);
+        clock_.expect([this] { return content(reading_); });
         target_.resolve_tensor = [this](const read_item& i) { return windows_.open(i); };
         target_.resolve_converted = [this](const read_item& i) {
             // Shared data is sent as it is stored.
@@ -222,6 +240,7 @@ private:
             },
             [this, f = std::move(f)](call_result<read_result> r) {
                 if (r.value) unverified_ = std::move(r.value->unverified);
+                if (!r.failure) clock_.moved_rest();
                 f(std::move(r.failure));
             });
     }
@@ -232,6 +251,7 @@ private:
     erased_data_plane* plane_;
     phase_clock& clock_;
     std::chrono::milliseconds timeout_;
+    const metadata& stored_;
     stored_windows windows_;
     load_report report_{};
     shared_reads shared_{};

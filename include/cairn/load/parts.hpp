@@ -6,6 +6,7 @@
 #include <cairn/comm/data_plane.hpp>
 #include <cairn/memory/concepts.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/observe/concepts.hpp>
 #include <cairn/planner/concepts.hpp>
 #include <cairn/storage/concepts.hpp>
 
@@ -17,7 +18,8 @@ namespace cairn {
 template <class T>
 concept LoadPart = Communicator<std::remove_cvref_t<T>> || LoadPlanner<std::remove_cvref_t<T>> ||
                    StorageReader<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>> ||
-                   DataPlane<std::remove_cvref_t<T>> || MemorySpace<std::remove_cvref_t<T>>;
+                   DataPlane<std::remove_cvref_t<T>> || MemorySpace<std::remove_cvref_t<T>> ||
+                   EventSink<std::remove_cvref_t<T>>;
 
 }  // namespace cairn
 

@@ -50,7 +50,7 @@ public:
                 pointer_to<erased_storage_reader>(reader_),
                 store_in(parts_),
                 pointer_to<erased_data_plane>(plane_),
-                {}};
+                sinks_in(parts_)};
     }
     tuple& parts() noexcept { return parts_; }
 

@@ -56,10 +56,11 @@ void start_load(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& i
     load->heed_slot();
     try {
         auto const held = std::make_shared<background_load_parts<Parts...>>(std::move(parts));
-        // Now: stores are copied.
+        // Now: stores and sinks are copied.
         held->erased = held->given.erased();
         held->erased.devices =
             devices_of<space_holder::operation>(flat->leaves(), held->given.parts());
+        held->erased.verb = "async_load";
         auto begin = [load, flat, held](std::exception_ptr e) {
             if (e) return load->end(std::move(e), {});
             auto erased = std::move(held->erased);

@@ -5,6 +5,7 @@
 #include <cairn/comm/concepts.hpp>
 #include <cairn/memory/concepts.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/observe/concepts.hpp>
 #include <cairn/planner/concepts.hpp>
 #include <cairn/storage/concepts.hpp>
 
@@ -16,7 +17,7 @@ namespace cairn {
 template <class T>
 concept SavePart = Communicator<std::remove_cvref_t<T>> || SavePlanner<std::remove_cvref_t<T>> ||
                    StorageWriter<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>> ||
-                   MemorySpace<std::remove_cvref_t<T>>;
+                   MemorySpace<std::remove_cvref_t<T>> || EventSink<std::remove_cvref_t<T>>;
 
 }  // namespace cairn
 

@@ -48,7 +48,7 @@ public:
                 pointer_to<erased_storage_writer>(writer_),
                 store_in(parts_),
                 nullptr,
-                {}};
+                sinks_in(parts_)};
     }
     tuple& parts() noexcept { return parts_; }
 

@@ -15,6 +15,7 @@
 #include <cairn/storage/erased_storage.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -49,12 +50,14 @@ public:
 private:
     friend collective_op;
 
+    void begin() { clock_.begin(parts_.verb, id_, ranks_->rank(), ranks_->size()); }
     std::optional<event> perform(step s);
     static event outcome_of(const std::vector<rank_failure>& failures);
     void open();
     std::vector<std::byte> local_plan();
     std::vector<std::byte> global_plan();
     void send_plans();
+    static std::pair<std::uint64_t, std::uint64_t> content(const save_plan& plan);
     std::optional<event> stage();
     void begin_staging();
     event staged(const std::exception_ptr& failure);

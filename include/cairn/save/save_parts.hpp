@@ -4,6 +4,7 @@
 
 #include <cairn/comm/erased_communicator.hpp>
 #include <cairn/object_store/erased_store.hpp>
+#include <cairn/observe/erased_sink.hpp>
 #include <cairn/planner/erased_planner.hpp>
 #include <cairn/detail/state_devices.hpp>
 #include <cairn/storage/erased_storage.hpp>
@@ -23,8 +24,10 @@ struct save_parts {
     bool alone = false;  ///< A `solo` was passed explicitly.
     erased_save_planner* planner = nullptr;
     erased_storage_writer* writer = nullptr;
-    std::optional<erased_store> store{};       ///< For the default writer.
-    staging_arena* arena = nullptr;            ///< Null: memory for this save only.
+    std::optional<erased_store> store{};  ///< For the default writer.
+    staging_arena* arena = nullptr;       ///< Null: memory for this save only.
+    erased_sinks sinks{};
+    const char* verb = "save";
     std::shared_ptr<void> owner{};             ///< Of parts that are not borrowed from the caller.
     std::shared_ptr<state_devices> devices{};  ///< Fenced. Null: no memory spaces.
 };

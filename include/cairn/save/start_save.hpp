@@ -69,11 +69,12 @@ void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint
     save->heed_slot();
     try {
         auto const held = std::make_shared<background_save_parts<Parts...>>(std::move(parts));
-        // Now: stores are copied, and nothing of the caller's is looked at after this call.
+        // Now: stores and sinks are copied; nothing of the caller's is looked at after this call.
         held->erased = held->given.erased();
         held->erased.arena = held->arena();
         held->erased.devices =
             devices_of<space_holder::operation>(flat->leaves(), held->given.parts());
+        held->erased.verb = "async_save";
         open_lane<communicator_part>(held->lane, held->given.parts(), save->executor(),
                                      deadline_after(timeout),
                                      [save, flat = std::move(flat), held](std::exception_ptr e) {

@@ -26,8 +26,9 @@ struct storage_setup {
     int world_size = 1;
     bool coordinator = true;
     std::string save_id{};  ///< 32 hex digits, the same on all ranks of one save. Empty for loads.
-    /// Call `advance()` as bytes move, so that the other ranks wait for a long write or read beyond
-    /// their deadline. May be null.
+    /// Call `advance(bytes)` as bytes move, from any thread: the other ranks then wait for a long
+    /// write or read beyond their deadline, and sinks show its progress. A writer reports the bytes
+    /// of its files, a reader those of the items that it has delivered. May be null.
     std::shared_ptr<cairn::activity> activity{};
     /// Requested when this rank cancels the operation. A write or read may then end early, with
     /// @ref errc::cancelled; the operation fails in any case.

@@ -161,6 +161,8 @@ private:
         } else {
             wanted.push_back({0, p_.length});
         }
+        std::uint64_t read = 0, to_read = 0;
+        for (auto const& r : wanted) to_read += r.end - r.begin;
         std::uint32_t crc = 0;
         for (auto const& r : wanted) {
             for (std::uint64_t at = r.begin; at < r.end;) {
@@ -180,6 +182,7 @@ private:
                     crc = format::crc32(bytes, crc);
                 if (!direct) scatter(at, bytes, element);
                 at += n;
+                report(read += n, to_read);
             }
         }
         if (!by_block && p_.checked && crc != p_.crc) bad_checksum(0, p_.length);
@@ -268,6 +271,20 @@ private:
         const_tensor_view const whole(p_.type, p_.shape, p_.strides,
                                       all.data() + p_.storage_offset * element);
         for (auto const& part : parts_) convert_elements(subview(whole, part.from), part.to);
+        report(p_.length, p_.length);
+    }
+
+    /// Reports the same share of the parts' bytes as of the bytes to read.
+    void report(std::uint64_t read, std::uint64_t to_read) {
+        std::uint64_t now = 0;
+        for (auto const& part : parts_) now += static_cast<std::uint64_t>(part.from.volume());
+        now *= size_of(p_.type);
+        if (read < to_read)
+            now = static_cast<std::uint64_t>(static_cast<double>(now) * static_cast<double>(read) /
+                                             static_cast<double>(to_read));
+        if (now <= delivered_) return;
+        file_.delivered(now - delivered_);
+        delivered_ = now;
     }
 
     open_file<Handle>& file_;
@@ -275,6 +292,7 @@ private:
     stored_payload p_;
     std::vector<payload_part> parts_;
     std::vector<std::byte>& scratch_;
+    std::uint64_t delivered_ = 0;  ///< Bytes reported so far.
 };
 
 }  // namespace cairn::detail

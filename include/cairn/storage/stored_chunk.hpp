@@ -45,6 +45,10 @@ public:
         if (!into.empty()) handle_.read(at, into);
         if (me_.activity) me_.activity->advance();
     }
+    /// Reports that so many of the bytes that were asked for have been delivered.
+    void delivered(std::uint64_t bytes) noexcept {
+        if (me_.activity) me_.activity->advance(bytes);
+    }
     std::uint64_t size() const noexcept { return size_; }
     const std::string& described() const noexcept { return described_; }
 

@@ -32,7 +32,7 @@ public:
             pace_.wait(piece.size(), me_);
             if (me_.stop.stop_requested()) throw error(errc::cancelled, {.rank = me_.rank});
             handle_.write(at + done, piece);
-            if (me_.activity) me_.activity->advance();
+            if (me_.activity) me_.activity->advance(piece.size());
         }
     }
 

@@ -29,7 +29,7 @@ inline load_parts with_devices(load_parts parts, const flattened_or_error& state
 CAIRN_DECL load_op::load_op(surroundings in, std::shared_ptr<flattened_or_error> state,
                             checkpoint_id id, load_options options, load_parts parts, ended then)
     : collective_op(std::move(in), *parts.ranks, options.coordinator, options.exchange_timeout,
-                    std::move(then)),
+                    parts.sinks, std::move(then)),
       state_(std::move(state)), id_(std::move(id)), options_(std::move(options)),
       parts_(with_devices(std::move(parts), *state_)),
       turns_(std::in_place, in_, *parts_.planner, *parts_.devices, *parts_.reader, parts_.plane,

@@ -111,7 +111,7 @@ private:
             },
             [this, mine, f](call_result<done_t> r) {
                 if (r.failure) return broken(std::move(r.failure), f);
-                activity_.advance();
+                activity_.advance(batches_[at_].bytes);
                 try {
                     end_batch(mine);
                 } catch (...) {

@@ -16,7 +16,7 @@ CAIRN_DECL save_op::save_op(surroundings in, std::shared_ptr<const flattened_or_
                             checkpoint_id id, save_options options, save_parts parts,
                             std::function<void()> staged, ended then)
     : collective_op(std::move(in), *parts.ranks, options.coordinator, options.exchange_timeout,
-                    std::move(then)),
+                    parts.sinks, std::move(then)),
       state_(std::move(state)), id_(std::move(id)), options_(std::move(options)),
       parts_(std::move(parts)), on_staged_(std::move(staged)) {
     if (parts_.devices) return;
@@ -143,6 +143,13 @@ CAIRN_DECL void save_op::send_plans() {
                     }));
 }
 
+/// Returns the bytes and items that a plan writes.
+CAIRN_DECL std::pair<std::uint64_t, std::uint64_t> save_op::content(const save_plan& plan) {
+    std::uint64_t bytes = 0;
+    for (auto const& item : plan.items)
+        if (item.tied_to.empty()) bytes += item.content_bytes();
+    return {bytes, plan.items.size()};
+}
 /// Collects what this rank writes and copies what is on devices and, in the background, all of it:
 /// then the tensors are not used afterwards.
 CAIRN_DECL std::optional<save_fsm::event> save_op::stage() {
@@ -169,6 +176,7 @@ CAIRN_DECL void save_op::begin_staging() {
     for (auto const& item : plan_.items) data_.push_back(parts_.planner->resolve_data(item));
     check_described(plan_, data_);
     bool const background = on_staged_ != nullptr;
+    if (background) clock_.expect([this] { return content(plan_); });
     staging_.copies().begin(plan_.items, data_, parts_.arena, background, *parts_.devices);
     staging_.hashes().begin(held, local_, state_->leaves(), report_.save_id, *parts_.devices);
 }
@@ -177,6 +185,7 @@ CAIRN_DECL save_fsm::event save_op::staged(const std::exception_ptr& failure) {
         if (failure) std::rethrow_exception(failure);
         heed_cancellation();
         staging_.copies().finish();
+        if (on_staged_) clock_.moved_rest();
         hashes_ = staging_.hashes().take();
         if (on_staged_) std::exchange(on_staged_, nullptr)();
         heed_cancellation();
@@ -188,6 +197,7 @@ CAIRN_DECL save_fsm::event save_op::staged(const std::exception_ptr& failure) {
 
 CAIRN_DECL std::optional<save_fsm::event> save_op::write() {
     clock_.enter("write");
+    clock_.expect([this] { return content(plan_); });
     call_part<write_results>(
         in_.executor,
         [&](auto done) {
@@ -202,6 +212,7 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::write() {
 CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {
     data_.clear();
     staging_.release();
+    if (!r.failure) clock_.moved_rest();
     clock_.stop();
     mine_ = attempt(ranks_->rank(), [&] {
         auto const results = r.get();
@@ -307,6 +318,7 @@ CAIRN_DECL save_fsm::event save_op::abandon() {
     clock_.enter("clean up");
     // A writer that was not reset still has the files of the previous save.
     all_removed_ = !begun_ || parts_.writer->abandon();
+    clock_.stop();
     return all_removed_ ? event::ok : event::failed;
 }
 /// Called when all ranks know that the save failed; the coordinator learns whether files are left.
@@ -327,6 +339,7 @@ CAIRN_DECL void save_op::acknowledge() {
 /// The last step: the outcome is final, and known to all ranks that can learn it.
 CAIRN_DECL std::optional<save_fsm::event> save_op::sweep() {
     try {
+        clock_.enter("sweep");
         call_part<sweep_result>(
             in_.executor, [&](auto done) { parts_.writer->sweep(fsm_.end(), std::move(done)); },
             [self = shared_from_this()](call_result<sweep_result> r) {
