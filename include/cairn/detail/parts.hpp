@@ -128,8 +128,8 @@ Erased* pointer_to(no_part&) noexcept {
 }
 
 /// Whether a part stays the caller's after an asynchronous verb has begun: an lvalue, unless the
-/// verb keeps a copy (memory spaces, sinks, and stores whose copies share the place), or a duplicate
-/// (communicators, data planes).
+/// verb keeps a copy (memory spaces, sinks, and stores whose copies share the place), or a
+/// duplicate (communicators, data planes).
 template <class Part>
 constexpr bool is_borrowed() {
     using part = std::remove_cvref_t<Part>;
