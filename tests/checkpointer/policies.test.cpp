@@ -165,6 +165,7 @@ BOOST_AUTO_TEST_CASE(thirty_saves_take_the_memory_of_one) {
         (void)ckpt.maybe_save(1, me);
         (void)ckpt.wait();
         auto const first = ckpt.staging_memory();
+        BOOST_TEST(first.bytes_mapped > 0u);
         BOOST_TEST(first.bytes_in_use == 0u);
         for (int step = 2; step <= 30; ++step) BOOST_TEST(bool(ckpt.maybe_save(step, me)));
         (void)ckpt.wait();

@@ -49,7 +49,8 @@ struct joint_report {
 /// @param reports  In rank order.
 /// @throws error errc::invalid_argument with each rank that makes another call, or the same with
 /// another step, than the coordinator
-CAIRN_DECL joint_report join(const std::vector<rank_report>& reports, std::size_t coordinator);
+CAIRN_DECL joint_report join_reports(const std::vector<rank_report>& reports,
+                                     std::size_t coordinator);
 
 }  // namespace cairn::detail
 

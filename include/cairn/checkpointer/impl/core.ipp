@@ -105,7 +105,7 @@ CAIRN_DECL rendezvous_answer checkpointer_core::answer(const std::vector<outcome
     std::vector<rank_report> reports;
     for (auto const& o : all) reports.push_back(decode_rank_report(o.payload));
     auto const me = static_cast<std::size_t>(ranks_.rank());
-    auto joint = join(reports, me);
+    auto joint = join_reports(reports, me);
     auto const call = reports[me].call;
     rendezvous_answer a;
     if (call == checkpointer_call::maybe_save || call == checkpointer_call::save_now) {
@@ -129,7 +129,11 @@ CAIRN_DECL rendezvous_answer checkpointer_core::answer(const std::vector<outcome
         if (call == checkpointer_call::load && !failed) schedule_->restart();
     }
     a.next = schedule_->next_rendezvous();
-    if (a.decided.what == action::fail) a.failures = std::move(joint.failures);
+    if (a.decided.what != action::fail) return a;
+    a.failures = std::move(joint.failures);
+    if (a.failures.empty())  // there was no memory to say what it was
+        a.failures.push_back(
+            error(errc::rank_failed, {.found = "a save that failed"}).as_failure(ranks_.rank()));
     return a;
 }
 
@@ -180,8 +184,15 @@ CAIRN_DECL void checkpointer_core::start(std::int64_t step, const make_state& st
         mine.failures = failures_of(std::current_exception(), ranks_.rank());
     }
     // A rank may have failed alone: all learn it in this call.
-    auto const all = exchanged([&] { return ranks_.gather(mine); });
-    auto const told = answered([&] { return staged(all); });
+    outcome told;
+    try {
+        auto const all = exchanged([&] { return ranks_.gather(mine); });
+        told = answered([&] { return staged(all); });
+    } catch (...) {
+        // If the group has failed, the failure of the save says why.
+        if (!mine.failures.empty()) throw error(std::move(mine.failures), false);
+        throw;
+    }
     if (told.failures.empty()) {
         next_ = exchanged([&] { return wire_reader(told.payload).svarint(); });
         return;

@@ -75,7 +75,7 @@ CAIRN_DECL rendezvous_answer decode_rendezvous_answer(std::span<const std::byte>
     return a;
 }
 
-inline std::string name_of(const rank_report& r) {
+inline std::string call_of(const rank_report& r) {
     switch (r.call) {
         case checkpointer_call::maybe_save: return "maybe_save of step " + std::to_string(r.step);
         case checkpointer_call::save_now: return "save_now of step " + std::to_string(r.step);
@@ -86,7 +86,8 @@ inline std::string name_of(const rank_report& r) {
     return {};
 }
 
-CAIRN_DECL joint_report join(const std::vector<rank_report>& reports, std::size_t coordinator) {
+CAIRN_DECL joint_report join_reports(const std::vector<rank_report>& reports,
+                                     std::size_t coordinator) {
     auto const& first = reports.at(coordinator);
     failure_folder different, failed;
     bool same = true;
@@ -98,8 +99,8 @@ CAIRN_DECL joint_report join(const std::vector<rank_report>& reports, std::size_
             different.add(
                 error(errc::invalid_argument,
                       {.rank = static_cast<int>(r),
-                       .expected = name_of(first) + ", as on rank " + std::to_string(coordinator),
-                       .found = name_of(one),
+                       .expected = call_of(first) + ", as on rank " + std::to_string(coordinator),
+                       .found = call_of(one),
                        .remedy = "call the members of a checkpointer in the same order, with the "
                                  "same steps, on all ranks"})
                     .as_failure(static_cast<int>(r)));
