@@ -38,9 +38,11 @@ MAY_INCLUDE["detail"] = EVERYTHING
 MAY_INCLUDE["save.hpp"] = EVERYTHING | {"save"}
 MAY_INCLUDE["load.hpp"] = EVERYTHING | {"load"}
 MAY_INCLUDE["load_tree.hpp"] = EVERYTHING | {"load", "load.hpp"}
+MAY_INCLUDE["checkpointer"] = EVERYTHING | {"save", "load"}
+MAY_INCLUDE["checkpointer.hpp"] = EVERYTHING | {"save", "load", "checkpointer"}
 MAY_INCLUDE["models.hpp"] = EVERYTHING | {"models", "load"}
 MAY_INCLUDE["cairn.hpp"] = EVERYTHING | {"save.hpp", "load.hpp", "load_tree.hpp", "models.hpp"}
-MAY_INCLUDE["src.hpp"] = EVERYTHING | {"save", "load", "models"}
+MAY_INCLUDE["src.hpp"] = EVERYTHING | {"save", "load", "checkpointer", "models"}
 
 # Leaves too: the only headers that may include theirs, and nothing else of cairn includes them.
 FOREIGN = re.compile(r"cuda|nccl\.h|^mpi\.h")

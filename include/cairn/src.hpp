@@ -10,6 +10,11 @@
 #error cairn/src.hpp is for programs that are compiled with -DCAIRN_SEPARATE_COMPILATION
 #endif
 
+#include <cairn/checkpointer/impl/core.ipp>
+#include <cairn/checkpointer/impl/plan.ipp>
+#include <cairn/checkpointer/impl/rendezvous.ipp>
+#include <cairn/checkpointer/impl/schedule.ipp>
+#include <cairn/checkpointer/impl/signal_watch.ipp>
 #include <cairn/comm/impl/communicator_data_plane.ipp>
 #include <cairn/comm/impl/launch_environment.ipp>
 #include <cairn/comm/impl/omitted.ipp>

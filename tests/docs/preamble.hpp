@@ -4,6 +4,7 @@
 #define CAIRN_TESTS_DOCS_PREAMBLE_HPP
 
 #include <cairn/cairn.hpp>
+#include <cairn/checkpointer.hpp>
 #include <cairn/comm/split.hpp>
 #include <cairn/comm/tcp_group.hpp>
 #include <cairn/memory/arena.hpp>
@@ -22,6 +23,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
@@ -53,6 +55,13 @@ struct layer {
     tensor weight, bias;
 };
 struct adam {};
+struct trainer {
+    std::int64_t step, goal;
+    cairn::state_dict state_dict();
+    void load_state_dict(const cairn::state_dict&);
+    void forward_backward();
+    void update();
+};
 }  // namespace mine
 template <>
 struct cairn::optimizer_traits<mine::adam> {
@@ -68,6 +77,7 @@ extern cairn::tensor_view local;
 extern cairn::sharded_view my_shards;
 extern std::map<std::string, std::vector<float>> model;
 extern mine::adam optimizer;
+extern mine::trainer run;
 extern cairn::device_mesh mesh;
 extern float* memory;
 extern std::int64_t begin, end;

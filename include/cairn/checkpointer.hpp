@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CHECKPOINTER_HPP
+#define CAIRN_CHECKPOINTER_HPP
+
+#include <cairn/checkpointer/core.hpp>
+#include <cairn/checkpointer/options.hpp>
+#include <cairn/checkpointer/plan.hpp>
+#include <cairn/comm/any_communicator.hpp>
+#include <cairn/comm/concepts.hpp>
+#include <cairn/comm/deadline.hpp>
+#include <cairn/comm/omitted.hpp>
+#include <cairn/comm/solo.hpp>
+#include <cairn/completion.hpp>
+#include <cairn/load/options.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/erased_store.hpp>
+#include <cairn/object_store/file.hpp>
+#include <cairn/save/pending_save.hpp>
+#include <cairn/state/savable.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace cairn {
+
+/// Saves the state of a training loop in the background, when it is due.
+///
+/// Step `n` is saved as checkpoint `step_n` of the directory, or of the store. All ranks make one
+/// checkpointer each and call its members in the same order, `maybe_save` and `save_now` with the
+/// same steps; a rank that does not is an error on all of them. Everything is decided by the
+/// coordinator (`save_options::coordinator`) in an exchange, so that all ranks save the same steps.
+///
+/// **Errors** of a save in the background are thrown once, on all ranks, by the same call: the
+/// first one in which the ranks exchange and by which the save has ended on all of them. That call
+/// does nothing else. The training state is unharmed, and a save that was due stays due. Any other
+/// error of an exchange, such as a rank that died, leaves the checkpointer unusable.
+///
+/// **Communicator**: the checkpointer duplicates it in its constructor, and for each save its
+/// duplicate. Between calls, the caller is free to use its own.
+///
+/// **Memory**: a copy of what this rank writes, in an arena that is kept from save to save.
+///
+/// **Threads**: one at a time. Saves run on a thread of their own, as those of @ref async_save do.
+class checkpointer {
+public:
+    /// @param ranks      A `BackgroundCommunicator`. An lvalue is duplicated, an rvalue is kept.
+    /// @param directory  Of checkpoints; it need not exist. The same on every rank.
+    /// @throws error on every rank if the options of any rank are not valid
+    template <class Comm>
+        requires Communicator<std::remove_cvref_t<Comm>>
+    checkpointer(Comm&& ranks, const std::string& directory, checkpointer_options options = {})
+        : checkpointer(std::forward<Comm>(ranks), file_store(directory), std::move(options)) {}
+
+    /// @param store  The `ObjectStore` of all checkpoints. An rvalue is kept, and so is a copy of
+    ///               an lvalue that has `at(id)`; any other lvalue is borrowed, and each checkpoint
+    ///               is a prefix of its names.
+    template <class Comm, class Store>
+        requires Communicator<std::remove_cvref_t<Comm>> && ObjectStore<std::remove_cvref_t<Store>>
+    checkpointer(Comm&& ranks, Store&& store, checkpointer_options options = {})
+        : core_(std::make_unique<detail::checkpointer_core>(
+              // The store is last: it may be moved from.
+              detail::checkpointer_core::parts{lane_of(std::forward<Comm>(ranks), options),
+                                               std::is_same_v<std::remove_cvref_t<Comm>, solo>,
+                                               directory_of(store),
+                                               store_of(std::forward<Store>(store))},
+              std::move(options))) {
+        static_assert(
+            std::is_lvalue_reference_v<Store> || RelocatableStore<std::remove_cvref_t<Store>>,
+            "checkpointer: this store has no at(id): pass an lvalue, which it borrows");
+    }
+
+    /// For one process, without a communicator; an error in one of several that a launcher started.
+    explicit checkpointer(const std::string& directory, checkpointer_options options = {})
+        : checkpointer(detail::omitted_communicator(), directory, std::move(options)) {}
+
+    checkpointer(checkpointer&&) noexcept = default;
+    checkpointer& operator=(checkpointer&&) noexcept = default;
+    /// Waits for the save that is being written, or cancels it (`checkpointer_options`). An error
+    /// that no call has thrown goes to `save_options::on_unclaimed_error`. Not collective.
+    ~checkpointer() = default;
+
+    /// Saves if a save is due, or if a signal asks for one; returns when the tensors are copied, so
+    /// that they may change. Otherwise returns at once: ranks exchange a few bytes at some calls,
+    /// about once a second or less often, and between them it compares two numbers.
+    ///
+    /// Steps may be left out: what was due at one of them is due at the next call. A step that is
+    /// less than the one before means that the run has gone back.
+    /// @param state  As for @ref save. `state_dict()` is called if a save begins, not otherwise.
+    /// @throws error on all ranks: of an earlier save, see above; of this one if it could not be
+    ///         started, also because the copy exceeds the arena's budget. It then stays due.
+    template <class State>
+        requires Savable<State>
+    checkpoint_result maybe_save(std::int64_t step, State&& state) {
+        return core_->at_step(detail::checkpointer_call::maybe_save, step, flat(state));
+    }
+    /// Saves; waits for the end of the previous save first, if it is still being written. Returns
+    /// when the tensors are copied.
+    /// @throws as @ref maybe_save: after the error of an earlier save, call it again.
+    template <class State>
+        requires Savable<State>
+    checkpoint_result save_now(std::int64_t step, State&& state) {
+        return core_->at_step(detail::checkpointer_call::save_now, step, flat(state));
+    }
+
+    /// Waits until the save that was begun last is a checkpoint on the disk.
+    /// @return this rank's report; nothing if there was nothing to wait for
+    /// @throws error of that save, on all ranks
+    std::optional<save_report> wait() { return core_->wait(); }
+
+    /// Loads a checkpoint of the directory, or of the store, e.g. `step_100`; waits for a save that
+    /// is being written. Afterwards steps may begin anywhere.
+    /// @param options  As for @ref cairn::load.
+    /// @throws as @ref cairn::load; error of an earlier save: nothing is then loaded.
+    template <class State>
+        requires Savable<State>
+    load_report load(const checkpoint_id& id, State&& state, const load_options& options = {}) {
+        core_->prepare_load();
+        detail::flattened_or_error flat(state);
+        auto report = core_->load(flat, id, options);
+        flat.flat->notify_loaded();
+        return report;
+    }
+
+    /// Plans a save of this state as @ref save_now would, on all ranks, without writing anything:
+    /// what each rank would write, and the memory that it takes.
+    /// @throws error on all ranks: of the state or the plan; errc::invalid_argument if the copy of
+    ///         a rank exceeds the arena's budget; no_space_on_device if a rank sees less free space
+    ///         than all ranks together would write (`file_store` only); of an earlier save.
+    template <class State>
+        requires Savable<State>
+    checkpoint_plan plan(State&& state) {
+        core_->prepare_plan();
+        return core_->plan(detail::flattened_or_error(state));
+    }
+
+    /// The memory for copies, on this rank.
+    arena_stats staging_memory() const { return core_->staging(); }
+
+private:
+    template <class State>
+    static detail::checkpointer_core::make_state flat(State& state) {
+        return [&state] { return std::make_shared<detail::flattened_or_error>(state); };
+    }
+    template <class Comm>
+    static any_communicator lane_of(Comm&& ranks, const checkpointer_options& options) {
+        using comm = std::remove_cvref_t<Comm>;
+        static_assert(BackgroundCommunicator<comm>,
+                      "checkpointer: this communicator is not a BackgroundCommunicator, so its "
+                      "exchanges must not run beside the program's own: give it a member "
+                      "duplicate(deadline, completion<itself>) if they may, or use a tcp_group");
+        if constexpr (std::is_lvalue_reference_v<Comm>)
+            return any_communicator(await_completion<comm>([&](auto done) {
+                ranks.duplicate(deadline_after(options.save.exchange_timeout), std::move(done));
+            }));
+        else
+            return any_communicator(std::move(ranks));
+    }
+    template <class Store>
+    static detail::erased_store store_of(Store&& store) {
+        if constexpr (std::is_lvalue_reference_v<Store>)
+            return detail::erased_store::share(store);
+        else
+            return detail::erased_store(std::move(store));
+    }
+    template <class Store>
+    static std::optional<std::filesystem::path> directory_of(const Store& store) {
+        if constexpr (std::same_as<Store, file_store>)
+            return store.directory();
+        else
+            return std::nullopt;
+    }
+
+    std::unique_ptr<detail::checkpointer_core> core_;
+};
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CHECKPOINTER_CORE_HPP
+#define CAIRN_CHECKPOINTER_CORE_HPP
+
+#include <cairn/checkpointer/options.hpp>
+#include <cairn/checkpointer/plan.hpp>
+#include <cairn/checkpointer/rendezvous.hpp>
+#include <cairn/checkpointer/schedule.hpp>
+#include <cairn/checkpointer/signal_watch.hpp>
+#include <cairn/comm/any_communicator.hpp>
+#include <cairn/comm/blocking_exchange.hpp>
+#include <cairn/comm/erased_communicator.hpp>
+#include <cairn/detail/config.hpp>
+#include <cairn/detail/failures.hpp>
+#include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/load/options.hpp>
+#include <cairn/memory/arena.hpp>
+#include <cairn/object_store/erased_store.hpp>
+#include <cairn/planner/report.hpp>
+#include <cairn/save/pending_save.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace cairn::detail {
+
+/// The part of a checkpointer that knows no type of the user's: carries out what the coordinator's
+/// `checkpoint_schedule` decides. Threads: one at a time.
+class checkpointer_core {
+public:
+    /// Calls the user's `state_dict`: when a save begins, not before.
+    using make_state = std::function<std::shared_ptr<flattened_or_error>()>;
+
+    struct parts {
+        any_communicator lane;  ///< Used by nothing else.
+        bool alone = false;     ///< It is a `solo`, passed explicitly.
+        /// Of a store of files, for its free space.
+        std::optional<std::filesystem::path> directory{};
+        erased_store store;
+    };
+    /// Collective. @throws error on all ranks if options are not valid on any
+    CAIRN_DECL checkpointer_core(parts p, checkpointer_options options);
+    checkpointer_core(checkpointer_core&&) = delete;
+    CAIRN_DECL ~checkpointer_core();
+
+    /// @param call  `maybe_save` or `save_now`.
+    CAIRN_DECL checkpoint_result at_step(checkpointer_call call, std::int64_t step,
+                                         const make_state& state);
+    CAIRN_DECL std::optional<save_report> wait();
+    /// Must come before `load`: the state is not used before the earlier save has ended.
+    CAIRN_DECL void prepare_load();
+    CAIRN_DECL load_report load(flattened_or_error& state, const checkpoint_id& id,
+                                const load_options& options);
+    /// Likewise, before `plan`.
+    CAIRN_DECL void prepare_plan();
+    CAIRN_DECL checkpoint_plan plan(const flattened_or_error& state);
+    arena_stats staging() const { return arena_->stats(); }
+
+private:
+    using action = checkpoint_schedule::action;
+    using time_point = checkpoint_schedule::time_point;
+
+    template <class F>
+    auto exchanged(F&& f);
+    template <class F>
+    outcome answered(F&& f);
+    rendezvous_answer meet(checkpointer_call call, std::int64_t step);
+    rendezvous_answer answer(const std::vector<outcome>& all);
+    struct agreement {
+        rendezvous_answer answer{};
+        std::optional<save_report> completed{};
+        std::optional<time_point> since{};  ///< From here on, ranks do not wait for late ones.
+    };
+    /// Meets the other ranks until they agree that the earlier save needs no waiting.
+    /// @throws error with its failures, if it failed
+    agreement agree(checkpointer_call call, std::int64_t step);
+    void start(std::int64_t step, const make_state& state, time_point stalled_since);
+    std::vector<std::byte> staged(const std::vector<outcome>& all);
+    pending_save begin(const checkpoint_id& id, std::shared_ptr<flattened_or_error> state);
+    /// Waits for the end of the earlier save on this rank.
+    void finish_earlier();
+    /// All ranks have learned how the earlier save ended.
+    std::optional<save_report> settle();
+    void report_unclaimed(const std::exception_ptr& e) noexcept;
+
+    checkpointer_options options_;
+    parts parts_;
+    communicator_ref<any_communicator> lane_{parts_.lane};
+    blocking_exchange ranks_;
+    std::optional<staging_arena> arena_{};
+    std::optional<signal_watch> signals_{};
+    std::optional<checkpoint_schedule> schedule_{};  ///< The coordinator's is used.
+    std::int64_t next_ = checkpoint_schedule::next_call;
+    std::optional<std::int64_t> last_step_{};
+    earlier_save earlier_ = earlier_save::none;
+    pending_save pending_{};
+    std::exception_ptr failure_{};
+    std::vector<rank_failure> failures_{};
+    std::optional<save_report> report_{};
+};
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/checkpointer/impl/core.ipp>
+#endif
+
+#endif

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CHECKPOINTER_IMPL_CORE_IPP
+#define CAIRN_CHECKPOINTER_IMPL_CORE_IPP
+
+#include <cairn/checkpointer/core.hpp>
+
+#include <cairn/comm/solo.hpp>
+#include <cairn/detail/failures.hpp>
+#include <cairn/detail/stored_handler.hpp>
+#include <cairn/detail/wire.hpp>
+#include <cairn/load/run_load.hpp>
+#include <cairn/save/start_save.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <string>
+#include <tuple>
+#include <utility>
+
+namespace cairn::detail {
+
+/// All failures of an exception: those of each rank, if it has crossed ranks.
+inline std::vector<rank_failure> failures_of(const std::exception_ptr& e, int rank) {
+    try {
+        std::rethrow_exception(e);
+    } catch (const error& x) {
+        if (!x.failures().empty()) return x.failures();
+    } catch (...) {
+    }
+    return {failure_from(e, rank)};
+}
+
+/// Runs an exchange. If it fails here, it may have succeeded elsewhere: the other ranks must not
+/// wait for this one.
+template <class F>
+auto checkpointer_core::exchanged(F&& f) {
+    try {
+        return f();
+    } catch (...) {
+        parts_.lane.cancel();
+        throw;
+    }
+}
+CAIRN_DECL checkpointer_core::checkpointer_core(parts p, checkpointer_options options)
+    : options_(std::move(options)), parts_(std::move(p)),
+      ranks_(lane_, options_.save.coordinator, options_.save.exchange_timeout) {
+    auto const mine = ranks_.attempt([&] {
+        arena_.emplace(options_.arena);
+        signals_.emplace(options_.save_on_signal);
+        schedule_.emplace(options_.every, options_.when_busy);
+        return std::vector<std::byte>();
+    });
+    throw_failures(exchanged([&] { return ranks_.all_gather(mine); }));
+}
+
+CAIRN_DECL checkpointer_core::~checkpointer_core() {
+    if (failure_) report_unclaimed(failure_);
+    if (!pending_) return;
+    bool const cancelled = options_.destruction == destruction_policy::cancel;
+    if (cancelled) pending_.cancel();
+    try {
+        (void)pending_.wait();
+    } catch (const error& e) {
+        if (!cancelled || e.code() != make_error_code(errc::cancelled))
+            report_unclaimed(std::current_exception());
+    } catch (...) {
+        report_unclaimed(std::current_exception());
+    }
+}
+CAIRN_DECL void checkpointer_core::report_unclaimed(const std::exception_ptr& e) noexcept {
+    auto const& to = options_.save.on_unclaimed_error;
+    try {
+        to ? to(e) : print_unclaimed(e);
+    } catch (...) {
+        print_unclaimed(std::current_exception());
+    }
+}
+
+/// Gives all ranks what `f` returns on the coordinator, or the failures of what it throws.
+template <class F>
+outcome checkpointer_core::answered(F&& f) {
+    outcome o;
+    if (ranks_.coordinator()) {
+        try {
+            o.payload = f();
+        } catch (...) {
+            o.failures = failures_of(std::current_exception(), ranks_.rank());
+        }
+    }
+    return exchanged([&] { return ranks_.broadcast(o); });
+}
+
+CAIRN_DECL rendezvous_answer checkpointer_core::meet(checkpointer_call call, std::int64_t step) {
+    if (pending_ && pending_.ready()) finish_earlier();
+    rank_report const mine{call, step, earlier_, signals_->any(), signals_->look(), failures_};
+    auto const all = exchanged([&] { return ranks_.gather({{}, encode(mine)}); });
+    auto const told = answered([&] { return encode(answer(all)); });
+    if (!told.failures.empty()) throw error(told.failures, false);
+    return exchanged([&] { return decode_rendezvous_answer(told.payload); });
+}
+
+/// On the coordinator.
+CAIRN_DECL rendezvous_answer checkpointer_core::answer(const std::vector<outcome>& all) {
+    std::vector<rank_report> reports;
+    for (auto const& o : all) reports.push_back(decode_rank_report(o.payload));
+    auto const me = static_cast<std::size_t>(ranks_.rank());
+    auto joint = join_reports(reports, me);
+    auto const call = reports[me].call;
+    rendezvous_answer a;
+    if (call == checkpointer_call::maybe_save || call == checkpointer_call::save_now) {
+        auto const step = reports[me].step;
+        if (step < 0)
+            throw error(errc::invalid_argument, {.expected = "a step of 0 or more",
+                                                 .found = "step " + std::to_string(step)});
+        a.decided = schedule_->decide({step, std::chrono::steady_clock::now(), joint.earlier,
+                                       joint.signals != 0, joint.heeds_signals,
+                                       call == checkpointer_call::save_now});
+        // If nothing is saved although signals arrived, this step has been saved before.
+        if (a.decided.what == action::save || a.decided.what == action::none)
+            a.signals = joint.signals;
+    } else if (joint.earlier == earlier_save::writing) {
+        if (call != checkpointer_call::plan) a.decided.what = action::wait;
+    } else {
+        bool const failed = joint.earlier == earlier_save::failed;
+        if (failed) a.decided.what = action::fail;
+        a.decided.settled = joint.earlier != earlier_save::none;
+        schedule_->settled(failed);
+        if (call == checkpointer_call::load && !failed) schedule_->restart();
+    }
+    a.next = schedule_->next_rendezvous();
+    if (a.decided.what != action::fail) return a;
+    a.failures = std::move(joint.failures);
+    if (a.failures.empty())  // there was no memory to say what it was
+        a.failures.push_back(
+            error(errc::rank_failed, {.found = "a save that failed"}).as_failure(ranks_.rank()));
+    return a;
+}
+
+CAIRN_DECL auto checkpointer_core::agree(checkpointer_call call, std::int64_t step) -> agreement {
+    agreement all;
+    for (;;) {
+        all.answer = meet(call, step);
+        auto const& decided = all.answer.decided;
+        if (!all.since) all.since = std::chrono::steady_clock::now();
+        next_ = all.answer.next;
+        if (decided.settled) all.completed = settle();
+        if (decided.what == action::fail) throw error(std::move(all.answer.failures), false);
+        if (decided.what != action::wait) return all;
+        finish_earlier();
+    }
+}
+
+CAIRN_DECL checkpoint_result checkpointer_core::at_step(checkpointer_call call, std::int64_t step,
+                                                        const make_state& state) {
+    checkpoint_result r;
+    // Alike on all ranks, as long as they make the same calls.
+    bool const meets =
+        call == checkpointer_call::save_now || step >= next_ || (last_step_ && step < *last_step_);
+    last_step_ = step;
+    if (!meets) return r;
+    auto all = agree(call, step);
+    r.completed = std::move(all.completed);
+    r.postponed = all.answer.decided.postponed;
+    if (all.answer.decided.what == action::save) {
+        start(step, state, *all.since);
+        r.saved = true;
+    }
+    signals_->acknowledge(all.answer.signals);
+    r.signals = numbers_of(all.answer.signals);
+    return r;
+}
+
+CAIRN_DECL void checkpointer_core::start(std::int64_t step, const make_state& state,
+                                         time_point stalled_since) {
+    outcome mine;
+    try {
+        pending_ = begin("step_" + std::to_string(step), state());
+        earlier_ = earlier_save::writing;
+        wire_writer w;
+        w.svarint((std::chrono::steady_clock::now() - stalled_since).count());
+        mine.payload = std::move(w.out);
+    } catch (...) {
+        mine.failures = failures_of(std::current_exception(), ranks_.rank());
+    }
+    // A rank may have failed alone: all learn it in this call.
+    outcome told;
+    try {
+        auto const all = exchanged([&] { return ranks_.gather(mine); });
+        told = answered([&] { return staged(all); });
+    } catch (...) {
+        // If the group has failed, the failure of the save says why.
+        if (!mine.failures.empty()) throw error(std::move(mine.failures), false);
+        throw;
+    }
+    if (told.failures.empty()) {
+        next_ = exchanged([&] { return wire_reader(told.payload).svarint(); });
+        return;
+    }
+    pending_.cancel();
+    finish_earlier();  // it fails likewise
+    (void)settle();
+    next_ = checkpoint_schedule::next_call;
+    throw error(told.failures, false);
+}
+/// On the coordinator. @return where the ranks meet next
+CAIRN_DECL std::vector<std::byte> checkpointer_core::staged(const std::vector<outcome>& all) {
+    if (auto failures = collect_failures(all); !failures.empty()) {
+        schedule_->refused();
+        throw error(std::move(failures), false);
+    }
+    std::int64_t stall = 0;
+    for (auto const& o : all) stall = std::max(stall, wire_reader(o.payload).svarint());
+    schedule_->started(std::chrono::steady_clock::now(), std::chrono::nanoseconds(stall));
+    wire_writer w;
+    w.svarint(schedule_->next_rendezvous());
+    return std::move(w.out);
+}
+CAIRN_DECL pending_save checkpointer_core::begin(const checkpoint_id& id,
+                                                 std::shared_ptr<flattened_or_error> state) {
+    state->freeze_objects();
+    auto const staged = std::make_shared<std::promise<pending_save>>();
+    auto result = staged->get_future();
+    auto handler = [staged](std::exception_ptr e, pending_save p) {
+        if (e)
+            staged->set_exception(std::move(e));
+        else
+            staged->set_value(std::move(p));
+    };
+    if (parts_.alone)
+        start_save(std::move(state), id, options_.save,
+                   std::tuple<solo, erased_store&, staging_arena&>(solo(), parts_.store, *arena_),
+                   std::move(handler));
+    else
+        start_save(std::move(state), id, options_.save,
+                   std::tuple<any_communicator&, erased_store&, staging_arena&>(
+                       parts_.lane, parts_.store, *arena_),
+                   std::move(handler));
+    return result.get();
+}
+
+CAIRN_DECL void checkpointer_core::finish_earlier() {
+    if (!pending_) return;
+    try {
+        report_ = pending_.wait();
+        earlier_ = earlier_save::completed;
+    } catch (...) {
+        earlier_ = earlier_save::failed;
+        failure_ = std::current_exception();
+        failures_ = failures_of(failure_, ranks_.rank());
+    }
+}
+CAIRN_DECL std::optional<save_report> checkpointer_core::settle() {
+    earlier_ = earlier_save::none;
+    failure_ = nullptr;
+    failures_.clear();
+    return std::exchange(report_, std::nullopt);
+}
+
+CAIRN_DECL std::optional<save_report> checkpointer_core::wait() {
+    if (earlier_ == earlier_save::none) return std::nullopt;  // alike on all ranks
+    finish_earlier();
+    return agree(checkpointer_call::wait, 0).completed;
+}
+CAIRN_DECL void checkpointer_core::prepare_load() {
+    finish_earlier();
+    (void)agree(checkpointer_call::load, 0);
+    last_step_.reset();
+}
+CAIRN_DECL load_report checkpointer_core::load(flattened_or_error& state, const checkpoint_id& id,
+                                               const load_options& options) {
+    load_parts parts;
+    parts.ranks = &lane_;
+    parts.alone = parts_.alone;
+    parts.store = parts_.store;
+    return run_load(state, id, options, std::move(parts));
+}
+CAIRN_DECL void checkpointer_core::prepare_plan() {
+    (void)agree(checkpointer_call::plan, 0);
+}
+CAIRN_DECL checkpoint_plan checkpointer_core::plan(const flattened_or_error& state) {
+    auto const& planner = options_.save.planner;
+    auto const mine = ranks_.attempt([&] {
+        return encode_needs(state, planner, ranks_.rank(), ranks_.coordinator(),
+                            options_.arena.budget, parts_.directory);
+    });
+    auto const all = exchanged([&] { return ranks_.gather(mine); });
+    auto const told = answered([&] {
+        throw_failures(all);
+        std::vector<needs_report> needs;
+        for (auto const& o : all) needs.push_back(decode_needs(o.payload));
+        return encode(join_needs(needs, planner));
+    });
+    if (!told.failures.empty()) throw error(told.failures, false);
+    return exchanged([&] { return decode_checkpoint_plan(told.payload); });
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CHECKPOINTER_IMPL_SIGNAL_WATCH_IPP
+#define CAIRN_CHECKPOINTER_IMPL_SIGNAL_WATCH_IPP
+
+#include <cairn/checkpointer/signal_watch.hpp>
+
+#include <cairn/error.hpp>
+
+#include <signal.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <mutex>
+#include <string>
+
+namespace cairn::detail {
+
+inline constexpr int highest_signal = 64;
+
+/// How often each signal has arrived while it was watched. The handler touches nothing else.
+inline std::array<std::atomic<unsigned>, highest_signal + 1> signal_counts{};
+static_assert(std::atomic<unsigned>::is_always_lock_free);
+
+inline void count_signal(int s) noexcept {
+    signal_counts[static_cast<std::size_t>(s)].fetch_add(1, std::memory_order_relaxed);
+}
+
+/// Who watches which signal in this process.
+class signal_handlers {
+public:
+    static signal_handlers& of_process() {
+        static signal_handlers all;
+        return all;
+    }
+    /// @throws error with the system's reason
+    void add(int s) {
+        std::lock_guard const lock(m_);
+        auto& h = handlers_[static_cast<std::size_t>(s)];
+        if (h.watchers == 0) {
+            struct sigaction ours {};
+            ours.sa_handler = count_signal;
+            ours.sa_flags = SA_RESTART;
+            ::sigemptyset(&ours.sa_mask);
+            if (::sigaction(s, &ours, &h.before) != 0)
+                throw error(errc::invalid_argument,
+                            {.expected = "checkpointer_options::save_on_signal: signals that can "
+                                         "be handled",
+                             .found = "signal " + std::to_string(s)});
+        }
+        ++h.watchers;
+    }
+    void remove(int s) noexcept {
+        std::lock_guard const lock(m_);
+        auto& h = handlers_[static_cast<std::size_t>(s)];
+        if (--h.watchers != 0) return;
+        struct sigaction now {};
+        if (::sigaction(s, nullptr, &now) == 0 && now.sa_handler == count_signal)
+            ::sigaction(s, &h.before, nullptr);
+    }
+
+private:
+    struct handler {
+        int watchers = 0;
+        struct sigaction before {};
+    };
+    std::mutex m_{};
+    std::array<handler, highest_signal + 1> handlers_{};
+};
+
+CAIRN_DECL std::vector<int> numbers_of(signal_set s) {
+    std::vector<int> out;
+    for (int n = 1; n <= highest_signal; ++n)
+        if ((s >> (n - 1) & 1) != 0) out.push_back(n);
+    return out;
+}
+
+CAIRN_DECL signal_watch::signal_watch(const std::vector<int>& signals) {
+    watched_.reserve(signals.size());
+    try {
+        for (int s : signals) {
+            if (s < 1 || s > highest_signal)
+                throw error(errc::invalid_argument,
+                            {.expected = "checkpointer_options::save_on_signal: signals from 1 to "
+                                         "64, such as SIGTERM",
+                             .found = std::to_string(s)});
+            if (std::any_of(watched_.begin(), watched_.end(),
+                            [s](const watched& w) { return w.signal == s; }))
+                continue;
+            // Counted first: what arrives once the handler is installed is new.
+            auto const known = signal_counts[static_cast<std::size_t>(s)].load();
+            signal_handlers::of_process().add(s);
+            watched_.push_back({s, known, known});
+        }
+    } catch (...) {
+        for (auto const& w : watched_) signal_handlers::of_process().remove(w.signal);
+        throw;
+    }
+}
+CAIRN_DECL signal_watch::~signal_watch() {
+    for (auto const& w : watched_) signal_handlers::of_process().remove(w.signal);
+}
+
+CAIRN_DECL signal_set signal_watch::look() noexcept {
+    signal_set arrived = 0;
+    for (auto& w : watched_) {
+        w.seen = signal_counts[static_cast<std::size_t>(w.signal)].load();
+        if (w.seen != w.known) arrived |= signal_set{1} << (w.signal - 1);
+    }
+    return arrived;
+}
+CAIRN_DECL void signal_watch::acknowledge(signal_set these) noexcept {
+    for (auto& w : watched_)
+        if ((these >> (w.signal - 1) & 1) != 0) w.known = w.seen;
+}
+
+}  // namespace cairn::detail
+
+#endif

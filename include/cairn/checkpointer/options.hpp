@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CHECKPOINTER_OPTIONS_HPP
+#define CAIRN_CHECKPOINTER_OPTIONS_HPP
+
+#include <cairn/memory/arena_options.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/save/options.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <variant>
+#include <vector>
+
+namespace cairn {
+
+/// A save is due at each multiple of `count`: at the first call whose step reaches it.
+struct steps {
+    explicit constexpr steps(std::int64_t n) : count(n) {}
+    std::int64_t count;
+};
+
+/// A save is due as often as the time that it stops the training for allows: the next one when
+/// `share` of the time since the last one is as long as that one's stall, which is measured. The
+/// first save is due at the first call.
+struct overhead {
+    explicit constexpr overhead(double s, std::chrono::nanoseconds least = std::chrono::minutes(1))
+        : share(s), at_least(least) {}
+    double share;                       ///< Of the training's time: 0.01 is one percent.
+    std::chrono::nanoseconds at_least;  ///< From one save to the next, however short the stalls.
+};
+
+/// How often a `checkpointer` saves: every so many steps, after so much time, or as often as an
+/// overhead allows.
+using save_interval = std::variant<steps, std::chrono::nanoseconds, overhead>;
+
+/// What to do if a save is due while the previous one is still being written.
+enum class busy_policy : std::uint8_t {
+    wait,  ///< Wait for the end of the previous save, then save.
+    skip,  ///< Do not save; the next save is due an interval later.
+    queue  ///< Save at the first call at which the previous save has ended on all ranks.
+};
+
+/// What the destructor of a `checkpointer` does with a save that is still being written.
+enum class destruction_policy : std::uint8_t {
+    wait,   ///< It waits until the checkpoint exists.
+    cancel  ///< It cancels the save on all ranks: the files are removed. A write completes first.
+};
+
+/// Options of a `checkpointer`.
+struct checkpointer_options {
+    /// How often `maybe_save` saves. The coordinator's value is used.
+    save_interval every = std::chrono::minutes(10);
+    /// One save is written at a time. The coordinator's value is used.
+    busy_policy when_busy = busy_policy::wait;
+    destruction_policy destruction = destruction_policy::wait;
+    /// Signals that ask for a save, e.g. `{SIGTERM, SIGUSR1}`. Their handlers are replaced while
+    /// the checkpointer exists. A signal on one rank is enough: all ranks then save.
+    std::vector<int> save_on_signal{};
+    /// Of the memory for copies. A state of which a rank writes more than `budget` is not saved:
+    /// that is @ref errc::invalid_argument on all ranks.
+    arena_options arena{};
+    /// Of each save; `exchange_timeout` and `coordinator` also for the checkpointer's own
+    /// exchanges, `on_unclaimed_error` for errors that the destructor finds.
+    save_options save{};
+};
+
+/// What `maybe_save` or `save_now` did; apart from `completed`, the same on all ranks.
+struct checkpoint_result {
+    /// This step is being saved. Its tensors are copied and may change.
+    bool saved = false;
+    /// A save was due, but the previous one was still being written (`busy_policy`).
+    bool postponed = false;
+    /// The signals that asked for a save, on any rank: this step is saved, or has been saved
+    /// already.
+    std::vector<int> signals{};
+    /// This rank's report of an earlier save, in the call that learned that it has completed.
+    std::optional<save_report> completed{};
+
+    explicit operator bool() const noexcept { return saved; }
+};
+
+}  // namespace cairn
+
+#endif

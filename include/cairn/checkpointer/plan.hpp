@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CHECKPOINTER_PLAN_HPP
+#define CAIRN_CHECKPOINTER_PLAN_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/planner/options.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+/// What one rank would do in a save.
+struct rank_needs {
+    std::uint64_t bytes = 0;          ///< To be written, without the headers of items and files.
+    std::uint64_t staging_bytes = 0;  ///< Of memory for the copy.
+    std::uint64_t items = 0;
+    friend bool operator==(const rank_needs&, const rank_needs&) = default;
+};
+
+/// What a save would take; the same on all ranks.
+struct checkpoint_plan {
+    std::vector<rank_needs> ranks{};  ///< In rank order.
+    std::uint64_t bytes = 0;          ///< Of all ranks.
+    /// Free where the checkpoint would be: the least that any rank sees. Empty if the store is not
+    /// a `file_store`.
+    std::optional<std::uint64_t> free_bytes{};
+    friend bool operator==(const checkpoint_plan&, const checkpoint_plan&) = default;
+};
+
+/// Formats a plan for people: a line for each rank, and one for all.
+CAIRN_DECL std::string to_string(const checkpoint_plan& p);
+
+namespace detail {
+
+/// What a rank knows before the plans of all are joined.
+struct needs_report {
+    std::uint64_t budget = 0;  ///< Of its arena.
+    std::optional<std::uint64_t> free_bytes{};
+    std::string directory{};  ///< Where these are free; for errors.
+    std::vector<std::byte> plan{};
+};
+/// Makes this rank's plan of a save, and looks how much is free in the directory, or in the
+/// nearest one above it that exists.
+/// @throws what the state or the planner does
+CAIRN_DECL std::vector<std::byte> encode_needs(const flattened_or_error& state,
+                                               const planner_options& options, int rank,
+                                               bool coordinator, std::uint64_t budget,
+                                               const std::optional<std::filesystem::path>& where);
+/// Plans for all, as a save does: replicas are written once.
+/// @throws error with each rank whose budget or disk does not suffice
+CAIRN_DECL checkpoint_plan join_needs(std::span<const needs_report> all,
+                                      const planner_options& options);
+CAIRN_DECL needs_report decode_needs(std::span<const std::byte> b);
+CAIRN_DECL std::vector<std::byte> encode(const checkpoint_plan& p);
+CAIRN_DECL checkpoint_plan decode_checkpoint_plan(std::span<const std::byte> b);
+
+}  // namespace detail
+}  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/checkpointer/impl/plan.ipp>
+#endif
+
+#endif

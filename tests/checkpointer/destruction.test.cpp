@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of a save whose checkpointer is destroyed.
+#include "checkpointed_ranks.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <unistd.h>
+
+#include <sys/syscall.h>
+
+#include <atomic>
+#include <exception>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+BOOST_AUTO_TEST_SUITE(checkpointer_destruction)
+
+using namespace checkpointed_ranks;
+using cairn::destruction_policy;
+
+/// Whether a thread of this process waits for something.
+bool is_blocked(long thread) {
+    std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
+    std::string text;
+    std::getline(stat, text);
+    auto const at = text.rfind(')');
+    return at != std::string::npos && at + 2 < text.size() && text[at + 2] == 'S';
+}
+
+/// Destroys the checkpointer of each of two ranks while rank 0's file is not written.
+/// @param lets_go  Called when rank 0 waits in its destructor.
+template <class F>
+void destroy_while_writing(run& r, destruction_policy how, std::atomic<int>& unclaimed, F lets_go) {
+    r.controls[0]->close();
+    std::atomic<long> destroying{0};
+    std::thread other([&] {
+        while (destroying == 0) std::this_thread::yield();
+        while (!is_blocked(destroying)) std::this_thread::yield();
+        lets_go();
+        r.controls[0]->open();
+    });
+    r.on_ranks([&](rank& me) {
+        cairn::checkpointer_options o{.every = cairn::steps(1), .destruction = how};
+        o.save.on_unclaimed_error = [&](const std::exception_ptr&) { ++unclaimed; };
+        std::optional<cairn::checkpointer> ckpt(me.checkpointer(o));
+        me.train(1);
+        BOOST_TEST(bool(ckpt->maybe_save(1, me)));
+        (void)r.controls[0]->wait_for(1);
+        auto moved = std::move(*ckpt);
+        ckpt.reset();  // empty
+        if (me.number == 0) destroying = ::syscall(SYS_gettid);
+    });
+    other.join();
+}
+
+BOOST_AUTO_TEST_CASE(the_destructor_waits) {
+    run r(2);
+    std::atomic<int> unclaimed{0};
+    destroy_while_writing(r, destruction_policy::wait, unclaimed, [] {});
+    BOOST_TEST(r.value_of("step_1") == 1.0f);
+    BOOST_TEST(unclaimed == 0);
+}
+BOOST_AUTO_TEST_CASE(the_destructor_cancels) {
+    run r(2);
+    std::atomic<int> unclaimed{0};
+    destroy_while_writing(r, destruction_policy::cancel, unclaimed, [] {});
+    BOOST_TEST(!r.exists("step_1"));
+    BOOST_TEST(unclaimed == 0);
+}
+BOOST_AUTO_TEST_CASE(the_destructor_reports_an_error) {
+    run r(2);
+    std::atomic<int> unclaimed{0};
+    destroy_while_writing(r, destruction_policy::wait, unclaimed,
+                          [&] { r.controls[0]->fail(support::thrown::number); });
+    BOOST_TEST(!r.exists("step_1"));
+    BOOST_TEST(unclaimed == 2);  // once for each rank
+}
+
+/// An error that this rank knows already, and that no call has thrown.
+BOOST_AUTO_TEST_CASE(an_error_that_was_not_agreed_is_reported_too) {
+    run r(2);
+    r.controls[1]->fail(support::thrown::bad_alloc);
+    std::atomic<int> unclaimed{0};
+    r.on_ranks([&](rank& me) {
+        cairn::checkpointer_options o{.every = cairn::steps(10)};
+        o.save.on_unclaimed_error = [&](const std::exception_ptr&) {
+            ++unclaimed;
+            throw 42;  // must not, but it ends nothing
+        };
+        auto ckpt = me.checkpointer(o);
+        BOOST_TEST(bool(ckpt.maybe_save(10, me)));
+        // Rank 0 waits for the end, and then for rank 1, which is gone.
+        if (me.number == 0) BOOST_CHECK_THROW((void)ckpt.wait(), cairn::error);
+    });
+    BOOST_TEST(unclaimed == 2);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_in_flight_nothing_to_do) {
+    run r(2);
+    r.on_ranks([&](rank& me) {
+        for (auto how : {destruction_policy::wait, destruction_policy::cancel}) {
+            auto ckpt = me.checkpointer({.every = cairn::steps(1), .destruction = how});
+            auto other = me.checkpointer({});
+            BOOST_TEST(bool(ckpt.maybe_save(1, me)));
+            (void)ckpt.wait();
+            ckpt = std::move(other);
+        }
+    });
+    BOOST_TEST(r.exists("step_1"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

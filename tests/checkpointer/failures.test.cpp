@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// An error of one rank is one error on all ranks, once; what follows works.
+#include "checkpointed_ranks.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <thread>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(checkpointer_failures)
+
+using namespace checkpointed_ranks;
+using cairn::busy_policy;
+using list = std::vector<std::string>;
+
+BOOST_AUTO_TEST_CASE(a_failed_save_is_reported_once_and_the_next_one_works) {
+    for (auto const what : support::all_thrown) {
+        for (int n : {1, 2, 4}) {
+            run r(n);
+            auto& bad = *r.controls.back();
+            notes saw;
+            r.on_ranks([&](rank& me) {
+                auto ckpt = me.checkpointer({.every = cairn::steps(10)});
+                me.train(1);
+                (void)ckpt.save_now(1, me);
+                (void)ckpt.wait();
+                bad.fail(what);
+                saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(10, me); }));
+                saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(20, me); }));
+                bad.fail({});
+                me.train(21);
+                saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(21, me); }));
+                BOOST_TEST(ckpt.wait().has_value());
+            });
+            auto const all = saw.agreed();
+            BOOST_REQUIRE(all.size() == 3u);
+            BOOST_TEST(all[0] == "saved");
+            BOOST_TEST(has(all[1], "rank " + std::to_string(n - 1)), all[1]);
+            BOOST_TEST(all[2] == "saved");
+            BOOST_TEST(!r.exists("step_10"));
+            BOOST_TEST(r.value_of("step_1") == 1.0f);
+            BOOST_TEST(r.value_of("step_21") == 21.0f);
+        }
+    }
+}
+
+/// The error is found at whatever call comes first, `skip` or not; on all ranks at the same one.
+BOOST_AUTO_TEST_CASE(every_member_reports_a_failed_save) {
+    enum { by_wait, by_save_now, by_load, by_plan, by_maybe_save, kinds };
+    for (int kind = 0; kind < kinds; ++kind) {
+        run r(3);
+        r.controls[1]->fail(support::thrown::runtime_error);
+        notes saw;
+        r.on_ranks([&](rank& me) {
+            auto ckpt = me.checkpointer({.every = cairn::steps(1), .when_busy = busy_policy::skip});
+            BOOST_TEST(bool(ckpt.maybe_save(1, me)));
+            std::int64_t step = 1;
+            auto const failed = [&]() -> std::string {
+                try {
+                    if (kind == by_wait) (void)ckpt.wait();
+                    if (kind == by_save_now) (void)ckpt.save_now(2, me);
+                    if (kind == by_load) (void)ckpt.load("step_1", me);
+                    for (;;) {  // until it has ended on all ranks
+                        if (kind == by_plan) (void)ckpt.plan(me);
+                        if (kind == by_maybe_save) (void)ckpt.maybe_save(++step, me);
+                        std::this_thread::yield();
+                    }
+                } catch (const cairn::error& e) {
+                    return e.what();
+                }
+            }();
+            saw.add(me.number, failed);
+            saw.add(me.number, std::to_string(step));
+            r.controls[1]->fail({});
+            BOOST_TEST(bool(ckpt.save_now(100, me)));
+            BOOST_TEST(ckpt.wait().has_value());
+        });
+        auto const all = saw.agreed();
+        BOOST_REQUIRE(all.size() == 2u);
+        BOOST_TEST(has(all[0], "injected into create"), all[0]);
+        BOOST_TEST(has(all[0], "rank 1"), all[0]);
+        BOOST_TEST(r.exists("step_100"));
+    }
+}
+
+/// What fails before the tensors are copied is an error of the very call.
+BOOST_AUTO_TEST_CASE(a_save_that_cannot_start_is_an_error_of_its_call) {
+    run r(3);
+    notes saw;
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer(
+            {.every = cairn::steps(10), .arena = {.budget = 2 << 20, .slab_bytes = 1 << 20}});
+        if (me.number == 1) me.refuses_state = true;
+        saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(10, me); }));
+        me.refuses_state = false;
+        if (me.number == 2) me.more.assign(std::size_t{1} << 20, 1.0f);  // 4 MiB, and its row
+        saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(11, me); }));
+        me.more.clear();
+        saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(12, me); }));
+        BOOST_TEST(ckpt.wait().has_value());
+        BOOST_TEST(ckpt.staging_memory().bytes_in_use == 0u);
+    });
+    auto const all = saw.agreed();
+    BOOST_REQUIRE(all.size() == 3u);
+    BOOST_TEST(has(all[0], "rank 1"), all[0]);
+    BOOST_TEST(has(all[1], "rank 2"), all[1]);
+    BOOST_TEST(has(all[1], "4194368"), all[1]);
+    BOOST_TEST(all[2] == "saved");
+    BOOST_TEST((!r.exists("step_10") && !r.exists("step_11") && r.exists("step_12")));
+}
+
+BOOST_AUTO_TEST_CASE(other_steps_or_other_calls_are_errors_on_all_ranks) {
+    run r(4);
+    notes saw;
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({.every = cairn::steps(1)});
+        saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(me.number == 2 ? 8 : 7, me); }));
+        saw.add(me.number, outcome_of([&] {
+                    return me.number > 1 ? ckpt.save_now(9, me) : ckpt.maybe_save(9, me);
+                }));
+        saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(-3, me); }));
+        saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(10, me); }));
+        (void)ckpt.wait();
+    });
+    auto const all = saw.agreed();
+    BOOST_REQUIRE(all.size() == 4u);
+    for (auto const* part : {"rank 2", "maybe_save of step 7, as on rank 0", "maybe_save of step 8",
+                             "in the same order"})
+        BOOST_TEST(has(all[0], part), all[0]);
+    BOOST_TEST(has(all[1], "ranks 2-3"), all[1]);
+    BOOST_TEST(has(all[1], "save_now of step 9"), all[1]);
+    BOOST_TEST(has(all[2], "a step of 0 or more"), all[2]);
+    BOOST_TEST(all[3] == "saved");
+}
+
+/// Options that one rank alone has wrong: no rank has a checkpointer.
+BOOST_AUTO_TEST_CASE(options_are_checked_on_all_ranks) {
+    run r(3);
+    std::atomic<int> refused{0};
+    r.on_ranks([&](rank& me) {
+        cairn::checkpointer_options o;
+        if (me.number == 1) o.save_on_signal = {9};
+        if (me.number == 2) o.every = cairn::steps(0);
+        try {
+            auto ckpt = me.checkpointer(o);
+        } catch (const cairn::error& e) {
+            BOOST_TEST(e.failures().size() == 2u);
+            BOOST_TEST(has(e.what(), "signal 9"), e.what());
+            BOOST_TEST(has(e.what(), "1 step or more"), e.what());
+            ++refused;
+        }
+        auto ckpt = me.checkpointer({});  // the communicator is usable
+        BOOST_TEST(bool(ckpt.save_now(1, me)));
+    });
+    BOOST_TEST(refused == 3);
+}
+
+/// A rank that is gone is an error of the next exchange; nobody waits for it.
+BOOST_AUTO_TEST_CASE(a_rank_that_leaves_is_named) {
+    run r(3);
+    std::atomic<int> named{0};
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({.every = cairn::steps(10)});
+        BOOST_TEST(bool(ckpt.maybe_save(10, me)));
+        (void)ckpt.wait();
+        if (me.number == 1) return;
+        for (int call = 0; call < 2; ++call) {
+            try {
+                (void)ckpt.maybe_save(20, me);
+            } catch (const cairn::error& e) {
+                if (call == 0) BOOST_TEST(has(e.what(), "rank 1"), e.what());
+                ++named;
+            }
+        }
+    });
+    BOOST_TEST(named == 4);
+    BOOST_TEST((r.exists("step_10") && !r.exists("step_20")));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

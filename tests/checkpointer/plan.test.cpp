@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a save would take is known before it is taken, and what cannot fit is refused.
+#include "checkpointed_ranks.hpp"
+#include "support/scratch.hpp"
+
+#include <cairn/object_store/file.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(checkpointer_plan)
+
+using namespace checkpointed_ranks;
+
+/// A row of four ranks' tensor; a replica, which one rank writes; tied weights, which are one.
+cairn::state_dict state_of(rank& me, std::vector<float>& replica) {
+    auto d = me.state_dict();
+    d["replica"] = replica;
+    d["tied"] = replica;
+    return d;
+}
+
+BOOST_AUTO_TEST_CASE(a_plan_is_what_a_save_takes) {
+    for (int n : {1, 2, 4}) {
+        run r(n);
+        std::mutex m;
+        std::vector<cairn::checkpoint_plan> plans;
+        std::vector<std::uint64_t> in_use(static_cast<std::size_t>(n));
+        r.on_ranks([&](rank& me) {
+            std::vector<float> replica(1000);
+            auto const state = state_of(me, replica);
+            auto ckpt = me.checkpointer({});
+            auto const p = ckpt.plan(state);
+            BOOST_TEST(!r.exists("step_1"));
+            BOOST_TEST(bool(ckpt.save_now(1, state)));
+            (void)ckpt.wait();
+            std::lock_guard const lock(m);
+            plans.push_back(p);
+            in_use[static_cast<std::size_t>(me.number)] = ckpt.staging_memory().peak_in_use;
+        });
+        for (auto const& p : plans) BOOST_TEST((p == plans[0]));
+        auto const& p = plans[0];
+        BOOST_REQUIRE(p.ranks.size() == static_cast<std::size_t>(n));
+        BOOST_TEST(p.bytes == 4000u + 8u * static_cast<unsigned>(n));
+        std::uint64_t bytes = 0;
+        for (std::size_t k = 0; k < p.ranks.size(); ++k) {
+            bytes += p.ranks[k].bytes;
+            BOOST_TEST(p.ranks[k].staging_bytes == in_use[k]);
+        }
+        BOOST_TEST(bytes == p.bytes);
+        BOOST_TEST(!p.free_bytes);
+        BOOST_TEST(has(to_string(p), "rank 0: "));
+        BOOST_TEST(has(to_string(p), "all: " + std::to_string(p.bytes) + " bytes"));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_exceeds_a_budget_is_refused) {
+    run r(3);
+    notes saw;
+    r.on_ranks([&](rank& me) {
+        cairn::checkpointer_options o;
+        o.arena = {.budget = me.number == 0 ? 1u << 30 : 2u << 20, .slab_bytes = 1u << 20};
+        auto ckpt = me.checkpointer(o);
+        me.more.assign(me.number == 2 ? std::size_t{1} << 20 : 0, 1.0f);
+        try {
+            (void)ckpt.plan(me);
+        } catch (const cairn::error& e) {
+            BOOST_TEST((e.code() == cairn::make_error_code(cairn::errc::invalid_argument)));
+            saw.add(me.number, e.what());
+        }
+        me.more.clear();
+        saw.add(me.number, std::to_string(ckpt.plan(me).bytes));
+        if (me.number == 1) me.refuses_state = true;
+        BOOST_CHECK_THROW((void)ckpt.plan(me), cairn::error);
+        me.refuses_state = false;
+        BOOST_TEST(bool(ckpt.save_now(1, me)));
+    });
+    auto const all = saw.agreed();
+    BOOST_REQUIRE(all.size() == 2u);
+    for (auto const* part : {"rank 2", "4194368", "a budget of 2097152", "arena.budget"})
+        BOOST_TEST(has(all[0], part), all[0]);
+    BOOST_TEST(all[1] == "24");
+}
+
+BOOST_AUTO_TEST_CASE(what_exceeds_the_disk_is_refused) {
+    support::scratch const at;
+    auto const dir = at.dir / "not" / "made" / "yet";
+    cairn::thread_group group(2);
+    support::rethrow_first(support::try_on_threads(2, [&](int n) {
+        auto member = group.rank(n);
+        std::vector<float> some(1000);
+        cairn::checkpointer ckpt(member, dir.string());
+        cairn::state_dict fits{{"w", some}};
+        auto const p = ckpt.plan(fits);
+        BOOST_REQUIRE(p.free_bytes);
+        BOOST_TEST(*p.free_bytes <= std::filesystem::space(at.dir).capacity);
+        BOOST_TEST(*p.free_bytes > 0u);
+        // 2^60 bytes that nobody looks at.
+        cairn::state_dict huge{
+            {"w", cairn::tensor_view(cairn::dtype::f32, {std::int64_t{1} << 58}, some.data())}};
+        try {
+            (void)ckpt.plan(huge);
+            BOOST_TEST(false);
+        } catch (const cairn::error& e) {
+            BOOST_TEST((e.code() == boost::system::errc::no_space_on_device));
+            BOOST_TEST(has(e.what(), dir.string()), e.what());
+            BOOST_TEST(has(e.what(), "1152921504606846976"), e.what());
+        }
+        BOOST_TEST(bool(ckpt.save_now(3, fits)));
+        (void)ckpt.wait();
+    }));
+    BOOST_TEST(std::filesystem::exists(dir / "step_3" / ".metadata"));
+}
+
+BOOST_AUTO_TEST_CASE(one_process_and_other_stores) {
+    support::scratch const at;
+    std::vector<float> w(10, 1.0f);
+    cairn::state_dict state{{"w", w}};
+    {
+        cairn::checkpointer ckpt((at.dir / "ckpt").string(), {.every = cairn::steps(2)});
+        for (int step = 1; step <= 5; ++step) (void)ckpt.maybe_save(step, state);
+        w.assign(10, 0.0f);
+        (void)ckpt.load("step_4", state);
+        BOOST_TEST(w[9] == 1.0f);
+    }
+    BOOST_TEST(std::filesystem::exists(at.dir / "ckpt" / "step_2" / ".metadata"));
+    cairn::memory_store store;
+    {
+        cairn::checkpointer given{cairn::solo(), store, {.every = cairn::steps(1)}};
+        (void)given.maybe_save(1, state);
+    }
+    BOOST_TEST(!store.at("step_1").list().empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// A signal on one rank makes all ranks save; handlers are restored.
+#include "checkpointed_ranks.hpp"
+
+#include <cairn/checkpointer/signal_watch.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <signal.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(checkpointer_signals)
+
+using namespace checkpointed_ranks;
+using cairn::detail::signal_watch;
+
+void other_handler(int) {}
+void yet_another(int) {}
+
+auto handler_of(int s) {
+    struct sigaction now {};
+    ::sigaction(s, nullptr, &now);
+    return now.sa_handler;
+}
+constexpr cairn::detail::signal_set bit(int s) {
+    return cairn::detail::signal_set{1} << (s - 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_signal_is_seen_until_it_is_acknowledged) {
+    signal_watch none;
+    BOOST_TEST(!none.any());
+    BOOST_TEST(none.look() == 0u);
+    signal_watch w({SIGUSR1, SIGUSR2, SIGUSR1});
+    BOOST_TEST(w.look() == 0u);
+    ::raise(SIGUSR2);
+    ::raise(SIGUSR2);
+    BOOST_TEST(w.look() == bit(SIGUSR2));
+    BOOST_TEST(w.look() == bit(SIGUSR2));
+    w.acknowledge(bit(SIGUSR1));
+    BOOST_TEST(w.look() == bit(SIGUSR2));
+    ::raise(SIGUSR1);
+    ::raise(SIGUSR2);  // not looked for yet
+    w.acknowledge(bit(SIGUSR1) | bit(SIGUSR2));
+    BOOST_TEST(w.look() == (bit(SIGUSR1) | bit(SIGUSR2)));
+    w.acknowledge(~cairn::detail::signal_set{0});
+    BOOST_TEST(w.look() == 0u);
+    BOOST_TEST(
+        (cairn::detail::numbers_of(bit(1) | bit(15) | bit(64)) == std::vector<int>{1, 15, 64}));
+}
+
+BOOST_AUTO_TEST_CASE(handlers_are_restored_by_the_last_one) {
+    auto const at_first = ::signal(SIGUSR1, other_handler);
+    {
+        auto a = std::make_unique<signal_watch>(std::vector<int>{SIGUSR1});
+        BOOST_TEST((handler_of(SIGUSR1) != other_handler));
+        signal_watch b({SIGUSR1});
+        ::raise(SIGUSR1);
+        BOOST_TEST(a->look() == bit(SIGUSR1));
+        a.reset();
+        BOOST_TEST((handler_of(SIGUSR1) != other_handler));
+        ::raise(SIGUSR1);
+        BOOST_TEST(b.look() == bit(SIGUSR1));
+        signal_watch c({SIGUSR1});
+        BOOST_TEST(c.look() == 0u);  // what came before it is not its own
+    }
+    BOOST_TEST((handler_of(SIGUSR1) == other_handler));
+    {
+        signal_watch a({SIGUSR1});
+        ::signal(SIGUSR1, yet_another);  // somebody else's by now
+    }
+    BOOST_TEST((handler_of(SIGUSR1) == yet_another));
+    ::signal(SIGUSR1, at_first);
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_be_watched_is_refused_and_changes_nothing) {
+    auto const at_first = ::signal(SIGUSR1, other_handler);
+    for (int bad : {0, -1, 65, SIGKILL, SIGSTOP}) {
+        BOOST_CHECK_THROW(signal_watch({SIGUSR1, bad}), cairn::error);
+        BOOST_TEST((handler_of(SIGUSR1) == other_handler));
+    }
+    ::signal(SIGUSR1, at_first);
+}
+
+/// Rank 1 alone gets signals. All ranks save, at one step, and are told why.
+BOOST_AUTO_TEST_CASE(a_signal_on_one_rank_is_a_save_on_all) {
+    for (int n : {1, 2, 4}) {
+        run r(n);
+        notes saw;
+        r.on_ranks([&](rank& me) {
+            bool const gets_it = me.number == n - 1;
+            cairn::checkpointer_options o{.every = cairn::steps(1 << 30)};
+            if (gets_it) o.save_on_signal = {SIGUSR2, SIGTERM};
+            auto ckpt = me.checkpointer(o);
+            for (int time = 0; time < 2; ++time) {
+                std::int64_t const first = 1000 * time;
+                std::int64_t step = first;
+                cairn::checkpoint_result done;
+                while (step < first + 1000) {
+                    me.train(++step);
+                    if (gets_it && step == first + 5) ::raise(time == 0 ? SIGUSR2 : SIGTERM);
+                    done = ckpt.maybe_save(step, me);
+                    if (!done.signals.empty()) break;
+                }
+                BOOST_TEST(bool(done));
+                BOOST_TEST((done.signals == std::vector<int>{time == 0 ? SIGUSR2 : SIGTERM}));
+                saw.add(me.number, std::to_string(step));
+                BOOST_TEST(!ckpt.maybe_save(step, me).saved);
+            }
+        });
+        auto const all = saw.agreed();
+        BOOST_REQUIRE(all.size() == 2u);
+        BOOST_TEST(std::stoi(all[0]) >= 5);
+        for (auto const& step : all) BOOST_TEST(r.value_of("step_" + step) == std::stof(step));
+    }
+}
+
+/// A save in flight is waited for, whatever the policy; what is saved already is only reported.
+BOOST_AUTO_TEST_CASE(a_signal_while_a_save_is_written) {
+    run r(2);
+    r.controls[0]->close();
+    std::thread lets_go([&] {
+        (void)r.controls[0]->wait_for(1);
+        r.controls[0]->open();
+    });
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({.every = cairn::steps(1),
+                                     .when_busy = cairn::busy_policy::skip,
+                                     .save_on_signal = {SIGUSR1}});
+        BOOST_TEST(bool(ckpt.maybe_save(1, me)));
+        if (me.number == 1) ::raise(SIGUSR1);  // both ranks, of one process, see it
+        me.meet();
+        auto const second = ckpt.maybe_save(2, me);
+        BOOST_TEST(second.saved);
+        BOOST_TEST((second.signals == std::vector<int>{SIGUSR1}));
+        me.meet();
+        if (me.number == 1) ::raise(SIGUSR1);
+        me.meet();
+        BOOST_TEST((ckpt.save_now(3, me).signals == std::vector<int>{SIGUSR1}));
+        me.meet();
+        if (me.number == 1) ::raise(SIGUSR1);
+        me.meet();
+        (void)ckpt.maybe_save(2, me);  // meets: the run went back
+        BOOST_TEST(ckpt.maybe_save(4, me).signals.empty());
+    });
+    lets_go.join();
+    BOOST_TEST((r.exists("step_2") && r.exists("step_3")));
+}
+
+/// An error does not make a signal forgotten.
+BOOST_AUTO_TEST_CASE(a_signal_survives_a_failed_save) {
+    run r(2);
+    r.controls[1]->fail(support::thrown::cairn_error);
+    r.on_ranks([&](rank& me) {
+        cairn::checkpointer_options o{.every = cairn::steps(10)};
+        if (me.number == 0) o.save_on_signal = {SIGUSR1};
+        auto ckpt = me.checkpointer(o);
+        BOOST_TEST(bool(ckpt.maybe_save(10, me)));
+        if (me.number == 0) ::raise(SIGUSR1);
+        BOOST_CHECK_THROW((void)ckpt.maybe_save(20, me), cairn::error);
+        r.controls[1]->fail({});
+        auto const done = ckpt.maybe_save(21, me);
+        BOOST_TEST(done.saved);
+        BOOST_TEST((done.signals == std::vector<int>{SIGUSR1}));
+        BOOST_TEST(ckpt.wait().has_value());
+    });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
