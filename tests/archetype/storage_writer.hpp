@@ -83,7 +83,7 @@ public:
         });
     }
 
-private:
+protected:
     template <class F>
     void later(F f) {
         join();
@@ -106,9 +106,11 @@ private:
         names_.insert(name);
     }
 
+    std::string prefix_;
+
+private:
     std::shared_ptr<shelf> to_;
     std::string id_;
-    std::string prefix_;
     std::set<std::string> names_;
     std::thread worker_;
 };

@@ -7,6 +7,7 @@
 #include <cairn/planner/plan.hpp>
 
 #include <concepts>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -121,6 +122,32 @@ concept StorageWriter =
         { w.committed(save_id) } -> std::same_as<bool>;
         { w.abandon() } noexcept -> std::same_as<bool>;
         { w.sweep(save_end::committed, std::move(swept)) } -> std::same_as<void>;
+    };
+
+/// Called by a writer with the index of an item whose data it will not use again.
+using item_released = std::function<void(std::uint32_t)>;
+
+/// A StorageWriter that says, while it writes, which data it has finished with. A save whose
+/// snapshot is smaller than the state can then let the tensors change before everything is written.
+///
+/// Given the same as for `StorageWriter`, and `released` of type `const item_released&`:
+///
+/// | Expression                              | Meaning                                      |
+/// |-----------------------------------------|----------------------------------------------|
+/// | `w.write_data(plan, data, released, done)` | as `w.write_data(plan, data, done)`, and calls `released(i)` once for each item |
+///
+/// **Semantics**: after `released(i)`, `data[i]` is not read again, whatever happens. It is called
+/// from any thread, several at a time, before `done`; not for items whose write failed. `released`
+/// stays valid until `done` is called, and does not throw.
+///
+/// **Models**: `torch_writer`. **Archetype**: `archetype::releasing_writer`.
+template <class W>
+concept ReleasingWriter =
+    StorageWriter<W> && requires(W& w, save_plan plan, const std::span<const item_data>& data,
+                                 const item_released& released, completion<write_results> wrote) {
+        {
+            w.write_data(std::as_const(plan), data, released, std::move(wrote))
+        } -> std::same_as<void>;
     };
 
 /// Receives the items that a reader has fetched. Plain callables over the planner, so that a reader

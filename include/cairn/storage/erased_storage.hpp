@@ -23,6 +23,10 @@ public:
     virtual std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan>) = 0;
     virtual void write_data(const save_plan&, const std::span<const item_data>&,
                             completion<write_results>) = 0;
+    /// Whether the next function calls `released`.
+    virtual bool releases() const noexcept = 0;
+    virtual void write_data(const save_plan&, const std::span<const item_data>&,
+                            const item_released&, completion<write_results>) = 0;
     virtual void finish(const metadata&, completion<commit_result>) = 0;
     virtual bool committed(const std::string& save_id) = 0;
     virtual bool abandon() noexcept = 0;
@@ -65,6 +69,14 @@ public:
     void write_data(const save_plan& plan, const std::span<const item_data>& data,
                     completion<write_results> done) override {
         to_.write_data(plan, data, std::move(done));
+    }
+    bool releases() const noexcept override { return ReleasingWriter<W>; }
+    void write_data(const save_plan& plan, const std::span<const item_data>& data,
+                    const item_released& released, completion<write_results> done) override {
+        if constexpr (ReleasingWriter<W>)
+            to_.write_data(plan, data, released, std::move(done));
+        else
+            to_.write_data(plan, data, std::move(done));
     }
     void finish(const metadata& m, completion<commit_result> done) override {
         to_.finish(m, std::move(done));

@@ -52,6 +52,9 @@ public:
 
     CAIRN_DECL void write_data(const save_plan& plan, std::span<const item_data> data,
                                completion<write_results> done);
+    /// @param released  See @ref ReleasingWriter.
+    CAIRN_DECL void write_data(const save_plan& plan, std::span<const item_data> data,
+                               const item_released& released, completion<write_results> done);
 
     /// Commits: checks that every data file exists with its full size, then replaces the metadata.
     /// Nothing is removed.
@@ -72,7 +75,7 @@ private:
     struct state;
     std::unique_ptr<state> s_;
 };
-static_assert(StorageWriter<torch_writer>);
+static_assert(ReleasingWriter<torch_writer>);
 
 }  // namespace cairn
 

@@ -115,9 +115,11 @@ void for_each_payload_piece(const const_tensor_view& v, std::vector<std::byte>& 
 
 /// Writes one data file: items, then the footer; one pass over the bytes computes the block,
 /// payload and item checksums. Appends a result per item.
-template <class Handle>
+/// @param released  Called with each item whose data is not used again.
+template <class Handle, class Released>
 std::uint64_t write_file(Handle& handle, const placed_file& f, std::span<const item_data> data,
-                         const std::string& save_id, std::vector<write_result>& results) {
+                         const std::string& save_id, std::vector<write_result>& results,
+                         const Released& released) {
     append_stream<Handle> out(handle);
     auto footer = empty_footer(f, save_id);
     std::vector<std::byte> scratch;
@@ -152,6 +154,7 @@ std::uint64_t write_file(Handle& handle, const placed_file& f, std::span<const i
             out.append(p.value);
             layout.item_crc = format::crc32(p.value);
         }
+        released(p.item);
         results.push_back({p.item, {f.name, p.offset, p.length, {}, std::move(layout)}});
     }
     // A rank without items leaves an empty file, as DCP does.

@@ -44,6 +44,8 @@ struct torch_writer::state {
         std::exception_ptr failure;
         write_results results;
         completion<write_results> done;
+        const item_released* released = nullptr;
+        std::vector<std::pair<std::uint32_t, std::uint32_t>> stored_with{};  ///< Sorted.
     };
 
     void reset(const checkpoint_id& id) {
@@ -94,15 +96,20 @@ struct torch_writer::state {
         return plans;
     }
 
+    /// @param released  May be null.
     void write_data(const save_plan& plan, std::span<const item_data> data,
-                    completion<write_results> done) {
+                    const item_released* released, completion<write_results> done) {
         auto job = std::make_shared<write_job>(std::move(done));
+        job->released = released;
         try {
             check_item_data(plan, data);
             auto const names = detail::decode_file_names(plan.storage_data);
             auto const split = detail::split_into_files(plan, options);
             job->stored_as = detail::stored_as(plan);
             check_tied(plan, job->stored_as, data);
+            for (std::uint32_t i = 0; i < job->stored_as.size(); ++i)
+                if (job->stored_as[i] != i) job->stored_with.emplace_back(job->stored_as[i], i);
+            std::sort(job->stored_with.begin(), job->stored_with.end());
             if (names.size() != split.size()) {
                 throw error(errc::invalid_plan,
                             {.expected = std::to_string(split.size()) + " file names",
@@ -271,11 +278,21 @@ struct torch_writer::state {
         auto const mark = detail::owners_mark(me.save_id);
         if (with_footer) writes.write(size - mark.size(), mark);
         std::vector<write_result> results;
-        if (!f.items.empty()) size = detail::write_file(writes, f, data, me.save_id, results);
+        if (!f.items.empty())
+            size = detail::write_file(writes, f, data, me.save_id, results,
+                                      [&](auto i) { release(job, i); });
         handle.finish(options.sync_files);
         std::lock_guard const lock(job.m);
         job.results.file_sizes.emplace(f.name, size);
         job.results.items.insert(job.results.items.end(), results.begin(), results.end());
+    }
+    static void release(const write_job& job, std::uint32_t item) {
+        if (job.released == nullptr) return;
+        (*job.released)(item);
+        auto const& with = job.stored_with;
+        for (auto w = std::lower_bound(with.begin(), with.end(), std::pair(item, 0u));
+             w != with.end() && w->first == item; ++w)
+            (*job.released)(w->second);
     }
     detail::erased_store::writer create(const std::string& name, std::uint64_t size) {
         try {
@@ -353,7 +370,12 @@ CAIRN_DECL std::vector<save_plan> torch_writer::prepare_global_save_plan(
 }
 CAIRN_DECL void torch_writer::write_data(const save_plan& plan, std::span<const item_data> data,
                                          completion<write_results> done) {
-    s_->write_data(plan, data, std::move(done));
+    s_->write_data(plan, data, nullptr, std::move(done));
+}
+CAIRN_DECL void torch_writer::write_data(const save_plan& plan, std::span<const item_data> data,
+                                         const item_released& released,
+                                         completion<write_results> done) {
+    s_->write_data(plan, data, &released, std::move(done));
 }
 CAIRN_DECL void torch_writer::finish(const metadata& m, completion<commit_result> done) {
     s_->finish(m, std::move(done));
