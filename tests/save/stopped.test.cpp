@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A cancelled save or load does not write or read to the end.
 #include "background_ranks.hpp"
+#include "piecewise_store.hpp"
 
 #include <cairn/load.hpp>
 #include <cairn/object_store/memory.hpp>
@@ -25,64 +26,6 @@
 BOOST_AUTO_TEST_SUITE(stopped)
 
 using namespace background_ranks;
-
-/// A store that counts the pieces written to and read from data files, and stands at a gate in the
-/// first.
-class piecewise_store {
-public:
-    struct seen {
-        gate first{};
-        std::atomic<int> pieces{0};
-
-        void piece() {
-            if (pieces++ == 0) first.pass();
-        }
-    };
-    template <class Handle>
-    struct counting {
-        Handle handle;
-        std::shared_ptr<seen> counts;  ///< Null: not a data file.
-
-        void write(std::uint64_t at, cairn::byte_span b) {
-            if (counts) counts->piece();
-            handle.write(at, b);
-        }
-        void finish(bool durable) { handle.finish(durable); }
-        void read(std::uint64_t at, std::span<std::byte> into) {
-            if (counts) counts->piece();
-            handle.read(at, into);
-        }
-        std::uint64_t size() { return handle.size(); }
-    };
-
-    piecewise_store(cairn::memory_store s, std::shared_ptr<seen> counts)
-        : store_(std::move(s)), counts_(std::move(counts)) {}
-    piecewise_store at(const std::string& id) const { return {store_.at(id), counts_}; }
-    auto create(std::string_view n, std::uint64_t size) {
-        auto h = store_.create(n, size);
-        return counting<decltype(h)>{std::move(h), of(n)};
-    }
-    auto open(std::string_view n) {
-        auto h = store_.open(n);
-        return counting<decltype(h)>{std::move(h), of(n)};
-    }
-    void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
-        store_.publish(n, b, std::move(m));
-    }
-    cairn::object_tag tag(std::string_view n) { return store_.tag(n); }
-    std::vector<cairn::object_info> list() { return store_.list(); }
-    void remove(std::string_view n) { store_.remove(n); }
-    void sync() { store_.sync(); }
-    std::string describe(std::string_view n) { return store_.describe(n); }
-
-private:
-    std::shared_ptr<seen> of(std::string_view n) {
-        return n.ends_with(".distcp") ? counts_ : nullptr;
-    }
-
-    cairn::memory_store store_;
-    std::shared_ptr<seen> counts_;
-};
 
 /// Tensors that are written and read in a piece each.
 struct four_tensors {

@@ -108,6 +108,8 @@ public:
     /// not help; with the system's code if memory cannot be mapped
     std::optional<lease> try_take(std::size_t bytes);
 
+    /// The bytes that the budget leaves for leases.
+    std::uint64_t room() const;
     /// The bytes mapped, in use or not.
     std::uint64_t bytes_held() const;
     /// Returns slabs of which nothing is in use to the system.

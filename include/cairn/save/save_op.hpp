@@ -14,6 +14,7 @@
 #include <cairn/save/staging.hpp>
 #include <cairn/storage/erased_storage.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -39,11 +40,11 @@ public:
     /// Ends the save on all ranks with @ref errc::cancelled, unless its results are already sent.
     /// Any thread.
     void cancel() noexcept { set_cancelled(); }
-    /// Calls `f`, on the executor, when no device copies the tensors; false if none does. Called on
-    /// the executor.
-    bool when_copied(std::function<void()> f) {
-        if (!staging_.in_progress()) return false;
-        staging_.when_over(std::move(f));
+    /// Calls `f`, on the executor, when neither a device nor the writer uses the tensors; false if
+    /// none does. Called on the executor, of a save that copies.
+    bool when_free(std::function<void()> f) {
+        if (!staging_.in_progress() && !writes_tensors_) return false;
+        (writes_tensors_ ? when_written_ : staging_.when_over()) = std::move(f);
         return true;
     }
 
@@ -61,6 +62,8 @@ private:
     std::optional<event> stage();
     void begin_staging();
     event staged(const std::exception_ptr& failure);
+    void await_release(const std::vector<std::uint32_t>& items);
+    void tensors_free(bool written);
     std::optional<event> write();
     event written(call_result<write_results> r);
     std::optional<event> commit();
@@ -82,6 +85,11 @@ private:
     save_options options_;
     save_parts parts_;
     std::function<void()> on_staged_;
+    bool writes_tensors_ = false;  ///< The copy is not complete: the writer uses tensors.
+    std::function<void()> when_written_{};
+    std::vector<bool> left_out_{};             ///< Of the copy, for each item.
+    std::atomic<std::uint64_t> unwritten_{0};  ///< Of those, how many are still to be written.
+    item_released released_{};
     bool begun_ = false;        ///< The writer was reset for this save.
     bool all_removed_ = false;  ///< The files that this rank wrote, after a failure.
     std::string coordinators_id_;

@@ -30,9 +30,9 @@ public:
     /// row-major. After an exception copies may have begun: `advance` is called all the same.
     /// @param data     For each item; outlives the copies.
     /// @param from     Null: memory for this snapshot only, from the heap if it is little.
-    /// @param host     Whether tensors in host memory are copied.
+    /// @param host     Whether tensors in host memory are copied: as many as the arena has room for.
     /// @param devices  Outlives this, or `release`.
-    /// @throws error naming the bytes if the arena does not have them, or the tensor
+    /// @throws error naming the bytes if the arena does not have those for devices, or the tensor
     CAIRN_DECL void begin(const std::vector<write_item>& items, std::span<item_data> data,
                           staging_arena* from, bool host, state_devices& devices);
     /// Goes on, and returns whether nothing is being copied any more. Never blocks, unless staging
@@ -45,6 +45,8 @@ public:
     /// Makes the data refer to the copies.
     /// @throws the failure of a device; the data is then unchanged
     CAIRN_DECL void finish();
+    /// The items that are not copied although they should be, for want of room.
+    const std::vector<std::uint32_t>& left_out() const noexcept { return left_out_; }
     /// Gives the memory back; nothing may refer to it any more. Memory that a device may still
     /// write to is never used again.
     void release() noexcept {
@@ -62,6 +64,7 @@ private:
         staging_block memory{};
         std::byte* begin = nullptr;
         std::uint64_t bytes = 0;
+        std::uint64_t left_out = 0;  ///< The first of these bytes.
         std::vector<std::pair<host_copy, const std::string*>> copies{};
         state is = state::copied;
     };
@@ -69,10 +72,13 @@ private:
         const_tensor_view* view;
         const group* in;
         std::uint64_t offset;
+        std::uint32_t item;
     };
 
     group& group_of(state_device* from);
     void take_memory(group& g, staging_arena* from);
+    /// Leaves copies out until the rest is not larger.
+    void leave_out(group& g, std::uint64_t room);
     void start(group& g);
     /// @return Whether nothing of it is being copied.
     bool advance(group& g);
@@ -81,6 +87,7 @@ private:
     std::deque<group> groups_{};
     std::vector<copied_item> copied_{};
     std::unique_ptr<std::byte[]> heap_{};
+    std::vector<std::uint32_t> left_out_{};
     std::exception_ptr failure_{};
 };
 

@@ -37,8 +37,8 @@ public:
     snapshot& copies() noexcept { return copies_; }
     /// Whether a device may be copying.
     bool in_progress() const noexcept { return in_progress_; }
-    /// Calls `f`, on the executor, when none is any more. @pre `in_progress()`
-    void when_over(std::function<void()> f) { when_over_ = std::move(f); }
+    /// What is called, on the executor, when none is any more. @pre `in_progress()`
+    std::function<void()>& when_over() noexcept { return when_over_; }
 
     /// Waits, without holding the thread, until nothing is copied any more, and calls `f`.
     /// @param failure  Of the beginning; what has begun is waited for all the same.

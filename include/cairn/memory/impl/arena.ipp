@@ -59,6 +59,10 @@ CAIRN_DECL std::optional<arena_lease> staging_arena::try_take(std::size_t bytes)
     return arena_lease(core_, p->at, bytes, p->pinned);
 }
 
+CAIRN_DECL std::uint64_t staging_arena::room() const {
+    return here().budget() - here().stats().bytes_in_use;
+}
+
 CAIRN_DECL std::uint64_t staging_arena::bytes_held() const {
     return here().bytes_held();
 }

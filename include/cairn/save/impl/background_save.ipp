@@ -87,8 +87,8 @@ CAIRN_DECL void background_save::give_up() {
     std::unique_lock lock(m_);
     if (!staged_) return;
     op = op_.lock();
-    // A device goes on copying whatever happens.
-    if (op && op->when_copied([self = shared_from_this()] { self->give_up(); })) return;
+    // A device goes on copying, and a writer writing, whatever happens.
+    if (op && op->when_free([self = shared_from_this()] { self->give_up(); })) return;
     settled_ = true;
     auto handler = std::move(staged_);
     lock.unlock();

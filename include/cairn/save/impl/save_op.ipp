@@ -187,12 +187,33 @@ CAIRN_DECL save_fsm::event save_op::staged(const std::exception_ptr& failure) {
         staging_.copies().finish();
         if (on_staged_) clock_.moved_rest();
         hashes_ = staging_.hashes().take();
-        if (on_staged_) std::exchange(on_staged_, nullptr)();
+        await_release(staging_.copies().left_out());
+        if (!writes_tensors_ && on_staged_) std::exchange(on_staged_, nullptr)();
         heed_cancellation();
         return std::vector<std::byte>();
     });
     clock_.stop();
+    if (!mine_.failures.empty()) tensors_free(false);
     return outcome_of(mine_.failures);
+}
+/// What the copy has no room for is written from the tensors: they may change when the writer has
+/// released it, or has ended.
+CAIRN_DECL void save_op::await_release(const std::vector<std::uint32_t>& items) {
+    if (items.empty()) return;
+    left_out_.assign(data_.size(), false);
+    for (auto const i : items) left_out_[i] = true;
+    unwritten_ = items.size();
+    released_ = [this](std::uint32_t i) {  // the writer's completion keeps this alive
+        if (left_out_[i] && --unwritten_ == 0)
+            resume_on(in_.executor, [self = shared_from_this()] { self->tensors_free(true); });
+    };
+    writes_tensors_ = true;
+}
+/// @param written  Whether all that was left out is written; otherwise the save fails.
+CAIRN_DECL void save_op::tensors_free(bool written) {
+    writes_tensors_ = false;
+    if (written && on_staged_) std::exchange(on_staged_, nullptr)();
+    if (auto const f = std::exchange(when_written_, nullptr)) f();
 }
 
 CAIRN_DECL std::optional<save_fsm::event> save_op::write() {
@@ -202,6 +223,8 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::write() {
         in_.executor,
         [&](auto done) {
             items_ = data_;  // a member: the writer may refer to it until it is done
+            if (writes_tensors_ && parts_.writer->releases())
+                return parts_.writer->write_data(plan_, items_, released_, std::move(done));
             parts_.writer->write_data(plan_, items_, std::move(done));
         },
         [self = shared_from_this()](call_result<write_results> r) {
@@ -216,6 +239,7 @@ CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {
     clock_.stop();
     mine_ = attempt(ranks_->rank(), [&] {
         auto const results = r.get();
+        tensors_free(true);
         heed_cancellation();
         for (auto const& [name, size] : results.file_sizes) report_.bytes_written += size;
         // The finished plan may differ from the scattered one: it is sent with the results.
@@ -226,6 +250,7 @@ CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {
         clock_.put(w);
         return std::move(w.out);
     });
+    tensors_free(false);
     return outcome_of(mine_.failures);
 }
 

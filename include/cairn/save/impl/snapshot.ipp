@@ -12,9 +12,13 @@
 
 namespace cairn::detail {
 
+inline std::uint64_t staged_bytes(const const_tensor_view& v) noexcept {
+    constexpr std::uint64_t alignment = 64;
+    return (v.bytes() + alignment - 1) / alignment * alignment;
+}
+
 CAIRN_DECL void snapshot::begin(const std::vector<write_item>& items, std::span<item_data> data,
                                 staging_arena* from, bool host, state_devices& devices) {
-    constexpr std::uint64_t alignment = 64;
     // Equal memory: one copy.
     std::map<std::tuple<const group*, const std::byte*, dtype, index_vector, index_vector>,
              std::uint64_t>
@@ -27,16 +31,17 @@ CAIRN_DECL void snapshot::begin(const std::vector<write_item>& items, std::span<
         auto& g = group_of(device);
         auto const [at, first] =
             places.try_emplace(std::tuple(&g, v->data, v->type, v->shape, v->strides), g.bytes);
-        copied_.push_back({v, &g, at->second});
+        copied_.push_back({v, &g, at->second, static_cast<std::uint32_t>(i)});
         if (!first) continue;
         g.copies.push_back({{*v, {}}, &items[i].fqn});
-        g.bytes += (v->bytes() + alignment - 1) / alignment * alignment;
+        g.bytes += staged_bytes(*v);
     }
     for (auto& g : groups_) {
+        if (g.from == nullptr && from != nullptr) leave_out(g, from->room());
         take_memory(g, from);
         for (auto& [c, fqn] : g.copies) {
             auto const at = places.at({&g, c.from.data, c.from.type, c.from.shape, c.from.strides});
-            c.to = copy_of(c.from, g.begin + at);
+            c.to = copy_of(c.from, g.begin + (at - g.left_out));
         }
     }
     // The devices copy while this thread does.
@@ -57,9 +62,17 @@ CAIRN_DECL snapshot::group& snapshot::group_of(state_device* from) {
 
 CAIRN_DECL void snapshot::take_memory(group& g, staging_arena* from) {
     constexpr std::uint64_t worth_mapping = std::uint64_t{8} << 20;
-    auto const bytes = static_cast<std::size_t>(g.bytes);
-    if (from != nullptr) {
-        if (g.from != nullptr && g.from->kept)
+    auto const bytes = static_cast<std::size_t>(g.bytes - g.left_out);
+    if (bytes == 0) return;
+    if (from != nullptr && g.from == nullptr) {
+        try {
+            g.memory = staging_block(from->take(bytes));
+        } catch (const error& e) {  // another save was faster, or no slab fits
+            if (e.code() != make_error_code(errc::invalid_argument)) throw;
+            return leave_out(g, 0);
+        }
+    } else if (from != nullptr) {
+        if (g.from->kept)
             g.from->naming(*g.copies.front().second,
                            [&] { from->pin_for(g.from->space, g.from->queue.device()); });
         g.memory = staging_block(from->take(bytes));
@@ -71,6 +84,18 @@ CAIRN_DECL void snapshot::take_memory(group& g, staging_arena* from) {
         heap_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
     }
     g.begin = heap_ && g.from == nullptr ? heap_.get() : g.memory.bytes().data();
+}
+
+CAIRN_DECL void snapshot::leave_out(group& g, std::uint64_t room) {
+    auto first = g.copies.begin();
+    for (; first != g.copies.end() && g.bytes - g.left_out > room; ++first)
+        g.left_out += staged_bytes(first->first.from);
+    g.copies.erase(g.copies.begin(), first);
+    std::erase_if(copied_, [&](const copied_item& c) {
+        bool const out = c.in == &g && c.offset < g.left_out;
+        if (out) left_out_.push_back(c.item);
+        return out;
+    });
 }
 
 CAIRN_DECL void snapshot::start(group& g) {
@@ -128,7 +153,8 @@ CAIRN_DECL std::pair<const state_device*, std::string> snapshot::unfinished() co
 
 CAIRN_DECL void snapshot::finish() {
     if (failure_) std::rethrow_exception(failure_);
-    for (auto const& c : copied_) *c.view = copy_of(*c.view, c.in->begin + c.offset);
+    for (auto const& c : copied_)
+        *c.view = copy_of(*c.view, c.in->begin + (c.offset - c.in->left_out));
 }
 
 CAIRN_DECL tensor_view snapshot::copy_of(const const_tensor_view& v, std::byte* at) {
