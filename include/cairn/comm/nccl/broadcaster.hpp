@@ -88,6 +88,8 @@ private:
         if (wrong) mine.gave_up = wrong->code().value();
         agree(mine, wrong);
         mine.stage = nccl_header::stage_type::ready;
+        // Once this header is sent, the others go on to the bytes: no header matches those.
+        calling_ = bytes.empty();
         agree(mine, {});
         calling_ = false;
         move(bytes, root, given);
