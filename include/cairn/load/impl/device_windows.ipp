@@ -17,10 +17,10 @@ CAIRN_DECL tensor_view device_windows::resolve_tensor(const read_item& i) {
     auto* const on = devices_.of(target, i.fqn);
     if (on == nullptr) return target;
     auto memory = on->naming(i.fqn, [&] { return take(*on, target.bytes()); });
-    tensor_view const window(target.type, target.shape, memory.bytes().data());
+    tensor_view const staged(target.type, target.shape, memory.bytes().data());
     std::lock_guard const lock(m_);
-    open_.emplace(window.data, device_windows::window{i, target, on, std::move(memory)});
-    return window;
+    open_.emplace(staged.data, window{i, target, on, std::move(memory)});
+    return staged;
 }
 
 CAIRN_DECL void device_windows::commit_tensor(const read_item& i, tensor_view v) {
