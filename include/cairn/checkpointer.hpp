@@ -93,7 +93,7 @@ public:
     /// less than the one before means that the run has gone back.
     /// @param state  As for @ref save. `state_dict()` is called if a save begins, not otherwise.
     /// @throws error on all ranks: of an earlier save, see above; of this one if it could not be
-    ///         started, also because the copy exceeds the arena's budget. It then stays due.
+    ///         started. It then stays due.
     template <class State>
         requires Savable<State>
     checkpoint_result maybe_save(std::int64_t step, State&& state) {
@@ -129,9 +129,9 @@ public:
 
     /// Plans a save of this state as @ref save_now would, on all ranks, without writing anything:
     /// what each rank would write, and the memory that it takes.
-    /// @throws error on all ranks: of the state or the plan; errc::invalid_argument if the copy of
-    ///         a rank exceeds the arena's budget; no_space_on_device if a rank sees less free space
-    ///         than all ranks together would write (`file_store` only); of an earlier save.
+    /// @throws error on all ranks: of the state or the plan; no_space_on_device if a rank sees less
+    ///         free space than all ranks together would write (`file_store` only); of an earlier
+    ///         save.
     template <class State>
         requires Savable<State>
     checkpoint_plan plan(State&& state) {

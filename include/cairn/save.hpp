@@ -87,14 +87,15 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 /// one is among the parts, to an arena, which keeps it for the next save. That save then takes no
 /// page faults if the copy fits. Saves may share an arena. It is pinned for the devices of the
 /// state, unless their memory space is borrowed: see `staging_arena::pin_for`. If its budget has no
-/// room for the copy, also because other saves use it, the save fails with
-/// @ref errc::invalid_argument on all ranks.
+/// room for the whole copy, also because other saves use it, the rest is written from the tensors,
+/// and the save is staged when that is written: later, but with no more memory. With a writer that
+/// is no @ref ReleasingWriter, that is when everything is written. The copies of tensors on devices
+/// must fit; else the save fails with @ref errc::invalid_argument on all ranks.
 ///
 /// **Cancellation**: any kind, through the token's slot, until staged. The handler then completes
 /// with @ref errc::cancelled without waiting for other ranks (at the end of the save if parts are
-/// borrowed, and not before a device has ended the copies that it has begun); the other ranks get
-/// the same error. The communicator is free again once all ranks
-/// have started the verb.
+/// borrowed, and not before devices and the writer have finished with the tensors); the other ranks
+/// get the same error. The communicator is free again once all ranks have started the verb.
 ///
 /// **Threads**: `state_dict()` and all values are read inside this call. The steps of the save run
 /// on a thread of its own, or on the executor among the parts, which must be run by one thread at a

@@ -57,8 +57,8 @@ struct checkpointer_options {
     /// Signals that ask for a save, e.g. `{SIGTERM, SIGUSR1}`. Their handlers are replaced while
     /// the checkpointer exists. A signal on one rank is enough: all ranks then save.
     std::vector<int> save_on_signal{};
-    /// Of the memory for copies. A state of which a rank writes more than `budget` is not saved:
-    /// that is @ref errc::invalid_argument on all ranks.
+    /// Of the memory for copies. Of a state that needs more than `budget`, the rest is written from
+    /// the tensors: `maybe_save` then returns when that is written.
     arena_options arena{};
     /// Of each save; `exchange_timeout` and `coordinator` also for the checkpointer's own
     /// exchanges, `on_unclaimed_error` for errors that the destructor finds.

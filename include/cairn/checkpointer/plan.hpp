@@ -19,7 +19,7 @@ namespace cairn {
 /// What one rank would do in a save.
 struct rank_needs {
     std::uint64_t bytes = 0;          ///< To be written, without the headers of items and files.
-    std::uint64_t staging_bytes = 0;  ///< Of memory for the copy.
+    std::uint64_t staging_bytes = 0;  ///< Of memory for the copy, within the budget.
     std::uint64_t items = 0;
     friend bool operator==(const rank_needs&, const rank_needs&) = default;
 };
@@ -54,7 +54,7 @@ CAIRN_DECL std::vector<std::byte> encode_needs(const flattened_or_error& state,
                                                bool coordinator, std::uint64_t budget,
                                                const std::optional<std::filesystem::path>& where);
 /// Plans for all, as a save does: replicas are written once.
-/// @throws error with each rank whose budget or disk does not suffice
+/// @throws error with each rank whose disk does not suffice
 CAIRN_DECL checkpoint_plan join_needs(std::span<const needs_report> all,
                                       const planner_options& options);
 CAIRN_DECL needs_report decode_needs(std::span<const std::byte> b);

@@ -30,7 +30,8 @@ public:
     /// row-major. After an exception copies may have begun: `advance` is called all the same.
     /// @param data     For each item; outlives the copies.
     /// @param from     Null: memory for this snapshot only, from the heap if it is little.
-    /// @param host     Whether tensors in host memory are copied: as many as the arena has room for.
+    /// @param host     Whether tensors in host memory are copied: as many as the arena has room
+    ///                 for.
     /// @param devices  Outlives this, or `release`.
     /// @throws error naming the bytes if the arena does not have those for devices, or the tensor
     CAIRN_DECL void begin(const std::vector<write_item>& items, std::span<item_data> data,

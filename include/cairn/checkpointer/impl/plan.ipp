@@ -131,15 +131,7 @@ CAIRN_DECL checkpoint_plan join_needs(std::span<const needs_report> all,
     failure_folder refused;
     for (std::size_t r = 0; r < all.size() && r < p.ranks.size(); ++r) {
         auto const rank = static_cast<int>(r);
-        if (p.ranks[r].staging_bytes > all[r].budget)
-            refused.add(error(errc::invalid_argument,
-                              {.rank = rank,
-                               .expected = "staging memory of at least " +
-                                           std::to_string(p.ranks[r].staging_bytes) + " bytes",
-                               .found = "a budget of " + std::to_string(all[r].budget) + " bytes",
-                               .remedy = "raise checkpointer_options::arena.budget, or save from "
-                                         "more ranks"})
-                            .as_failure(rank));
+        p.ranks[r].staging_bytes = std::min(p.ranks[r].staging_bytes, all[r].budget);
         if (all[r].free_bytes && p.bytes > *all[r].free_bytes)
             refused.add(
                 error(make_error_code(boost::system::errc::no_space_on_device),
