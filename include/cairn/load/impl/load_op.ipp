@@ -34,10 +34,11 @@ CAIRN_DECL load_op::~load_op() {
     ranks_->cancel();
     if (parts_.plane != nullptr) parts_.plane->cancel();
     try {
-        end(std::make_exception_ptr(error(
-                errc::abandoned, {.rank = ranks_->rank(),
-                                  .found = "the executor of the load has ended before the load",
-                                  .remedy = "run the executor until all loads are complete"})),
+        error const why(errc::abandoned,
+                        {.rank = ranks_->rank(),
+                         .found = "the executor of the load has ended before the load",
+                         .remedy = "run the executor until all loads are complete"});
+        end(std::make_exception_ptr(error({why.as_failure(ranks_->rank())}, fsm_.state_modified())),
             {});
     } catch (...) {
         print_unclaimed(std::current_exception());
