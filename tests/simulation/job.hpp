@@ -2,10 +2,12 @@
 #ifndef CAIRN_TEST_SIMULATION_JOB_HPP
 #define CAIRN_TEST_SIMULATION_JOB_HPP
 
+#include "content.hpp"
+#include "ending.hpp"
+#include "garbling_group.hpp"
 #include "network.hpp"
 #include "world.hpp"
 
-#include <cairn/comm/erased_communicator.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
 #include <cairn/load.hpp>
 #include <cairn/load/load_op.hpp>
@@ -16,61 +18,14 @@
 #include <cairn/storage/erased_storage.hpp>
 #include <cairn/storage/torch_reader.hpp>
 #include <cairn/storage/torch_writer.hpp>
-#include <cairn/tensor/mesh.hpp>
-#include <cairn/tensor/sharded_tensor.hpp>
 
-#include <chrono>
-#include <cstdint>
+#include <cstddef>
 #include <exception>
 #include <memory>
-#include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 namespace simulation {
-
-/// What one rank holds: a row of a sharded tensor, a replica, and a value, all of one version.
-struct content {
-    content(int rank, int ranks, int version)
-        : row(4), replica(16, static_cast<float>(version)), step(version) {
-        for (std::size_t i = 0; i < row.size(); ++i)
-            row[i] = static_cast<float>(version * 1000 + rank * 4 + static_cast<int>(i));
-        state["rows"] = cairn::shard_by_mesh(
-            cairn::tensor_view(cairn::dtype::f32, {1, 4}, row.data()), {ranks, 4},
-            cairn::device_mesh::line(ranks), {cairn::shard_along{0}}, rank);
-        state["replica"] = replica;
-        state["step"] = std::ref(step);
-    }
-    content(content&&) = delete;
-
-    std::vector<float> row;
-    std::vector<float> replica;
-    int step;
-    cairn::state_dict state{};
-};
-
-/// How one rank's verb has ended.
-struct ending {
-    bool over = false;
-    bool staged = false;
-    std::exception_ptr failure{};
-
-    cairn::error_code code() const {
-        if (!failure) return {};
-        try {
-            std::rethrow_exception(failure);
-        } catch (const boost::system::system_error& e) {
-            return e.code();
-        } catch (...) {
-            return make_error_code(cairn::errc::rank_failed);
-        }
-    }
-    std::string text() const {
-        if (!failure) return "well";
-        return cairn::detail::text_of(failure);
-    }
-};
 
 /// One rank in a save or a load: its group, its parts, and what it was told.
 template <class Store>
@@ -82,7 +37,7 @@ public:
           reader_(std::move(store), {}, boost::asio::any_io_executor(w.of(r))) {}
     rank(rank&&) = delete;
 
-    void save(content& of, const std::string& id, const cairn::save_options& options,
+    void save(content& of, const cairn::save_options& options, const std::shared_ptr<ending>& ended,
               const std::shared_ptr<rank>& self) {
         auto flat = std::make_shared<cairn::detail::flattened_or_error>(of.state);
         flat->freeze_objects();
@@ -92,8 +47,7 @@ public:
         parts.writer = &writer_ref_;
         parts.owner = self;
         auto const op = std::make_shared<cairn::detail::save_op>(
-            surroundings(), std::move(flat), id, options, std::move(parts),
-            [e = ended] { e->staged = true; },
+            surroundings(), std::move(flat), "c", options, std::move(parts), [&of] { of.spoil(); },
             [e = ended](std::exception_ptr failure, const cairn::save_report&) {
                 e->over = true;
                 e->failure = std::move(failure);
@@ -101,36 +55,33 @@ public:
         saving_ = op;
         op->start();
     }
-    void load(content& into, const std::string& id, const cairn::load_options& options,
-              const std::shared_ptr<rank>& self) {
+    void load(columns& into, const cairn::load_options& options,
+              const std::shared_ptr<ending>& ended, const std::shared_ptr<rank>& self) {
         cairn::detail::load_parts parts;
         parts.ranks = &ranks_;
         parts.planner = &load_planner_;
         parts.reader = &reader_ref_;
         parts.owner = self;
-        std::make_shared<cairn::detail::load_op>(
-            surroundings(), std::make_shared<cairn::detail::flattened_or_error>(into.state), id,
+        auto const op = std::make_shared<cairn::detail::load_op>(
+            surroundings(), std::make_shared<cairn::detail::flattened_or_error>(into.state), "c",
             options, std::move(parts),
             [e = ended](std::exception_ptr failure, const cairn::load_report&) {
                 e->over = true;
                 e->failure = std::move(failure);
-            })
-            ->start();
+            });
+        loading_ = op;
+        op->start();
     }
+    garbling_group& group() { return ranks_; }
     void cancel() {
         if (auto const op = saving_.lock()) op->cancel();
+        if (auto const op = loading_.lock()) op->cancel();
     }
-
-    std::shared_ptr<ending> ended = std::make_shared<ending>();
 
 private:
     cairn::detail::surroundings surroundings() {
-        return {world_.of(rank_), [&w = world_] { return w.now(); },
-                [&w = world_] {
-                    std::string id;
-                    for (int i = 0; i < 32; ++i) id += "0123456789abcdef"[w.below(16)];
-                    return id;
-                }};
+        return {world_.of(rank_), [&w = world_, r = rank_] { return w.now(r); },
+                [&w = world_] { return w.new_id(); }};
     }
 
     world& world_;
@@ -139,12 +90,40 @@ private:
     cairn::default_planner planner_{};
     cairn::torch_writer writer_;
     cairn::torch_reader reader_;
-    cairn::detail::communicator_ref<network::group> ranks_{group_};
+    garbling_group ranks_{group_};
     cairn::detail::save_planner_ref<cairn::default_planner> save_planner_{planner_};
     cairn::detail::load_planner_ref<cairn::default_planner> load_planner_{planner_};
     cairn::detail::storage_writer_ref<cairn::torch_writer> writer_ref_{writer_};
     cairn::detail::storage_reader_ref<cairn::torch_reader> reader_ref_{reader_};
     std::weak_ptr<cairn::detail::save_op> saving_{};
+    std::weak_ptr<cairn::detail::load_op> loading_{};
+};
+
+/// A group of ranks in a world, over one store or a view of it for each rank.
+template <class Store>
+class job {
+public:
+    template <class StoreOf>
+    job(world& w, int ranks, int fan_in, StoreOf store_of, cairn::liveness_options liveness = {})
+        : network_(w, ranks, fan_in, liveness) {
+        for (int r = 0; r < ranks; ++r)
+            all_.push_back(std::make_shared<rank<Store>>(w, network_, r, store_of(r)));
+    }
+
+    network& links() { return network_; }
+    rank<Store>& at(int r) { return *all_[static_cast<std::size_t>(r)]; }
+    void save(int r, content& of, const cairn::save_options& options,
+              const std::shared_ptr<ending>& ended) {
+        at(r).save(of, options, ended, all_[static_cast<std::size_t>(r)]);
+    }
+    void load(int r, columns& into, const cairn::load_options& options,
+              const std::shared_ptr<ending>& ended) {
+        at(r).load(into, options, ended, all_[static_cast<std::size_t>(r)]);
+    }
+
+private:
+    network network_;
+    std::vector<std::shared_ptr<rank<Store>>> all_{};
 };
 
 }  // namespace simulation

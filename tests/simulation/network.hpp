@@ -10,12 +10,10 @@
 #include <cairn/comm/tree/group.hpp>
 #include <cairn/comm/tree/lanes.hpp>
 
-#include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,18 +29,14 @@ class network {
                          public std::enable_shared_from_this<engine> {
     public:
         engine(network& n, cairn::detail::tree_topology where)
-            : net_(n), lanes_(where, first_lane, n.options_, n.world_.now()) {}
+            : net_(n), lanes_(where, first_lane, n.options_, n.world_.now(where.rank)) {}
 
         const cairn::detail::tree_topology& where() const noexcept override {
             return lanes_.where();
         }
         void run(work f) override {
-            // In order, as on an engine's own thread.
-            auto& w = net_.world_;
-            runs_ = std::max(w.now() + w.some_time(std::chrono::microseconds(20)),
-                             runs_ + world::duration(1));
-            w.after(runs_ - w.now(), where().rank, [self = shared_from_this(), f = std::move(f)] {
-                f(self->lanes_, self->net_.world_.now());
+            net_.world_.work(where().rank, [self = shared_from_this(), f = std::move(f)] {
+                f(self->lanes_, self->now());
                 self->collect();
             });
         }
@@ -50,50 +44,52 @@ class network {
         void detach() noexcept override {}
 
         void received(int from, const std::vector<std::byte>& frame) {
-            lanes_.received(from, cairn::detail::decode_frame(frame), net_.world_.now());
+            if (lost_.count(from) != 0) return;
+            lanes_.received(from, cairn::detail::decode_frame(frame), now());
             collect();
         }
         void drop_waiting() {
-            lanes_.fail_all(cairn::error(cairn::errc::cancelled, {}), net_.world_.now());
+            lanes_.fail_all(cairn::error(cairn::errc::cancelled, {}), now());
             auto const ended = lanes_.take_ended();
         }
         void lost(int peer) {
-            lanes_.lost(peer, "rank " + std::to_string(peer) + " is gone", net_.world_.now());
+            lost_.insert(peer);
+            lanes_.lost(peer, "rank " + std::to_string(peer) + " is gone", now());
             collect();
         }
 
     private:
+        world::time now() const { return net_.world_.now(where().rank); }
         void collect() {
             for (auto& p : lanes_.take_posts()) net_.send(where().rank, p.to, *p.frame);
             for (auto const& f : lanes_.take_ended()) f();
             auto const next = lanes_.wake();
-            if (next == world::time::max() || (wake_ > net_.world_.now() && wake_ <= next)) return;
+            if (next == world::time::max() || (wake_ > now() && wake_ <= next)) return;
             wake_ = next;
-            net_.world_.after(std::max(world::duration(1), next - net_.world_.now()), where().rank,
-                              [weak = weak_from_this(), next] {
-                                  auto const self = weak.lock();
-                                  if (!self || self->wake_ != next) return;
-                                  self->wake_ = {};
-                                  self->lanes_.tick(self->net_.world_.now());
-                                  self->collect();
-                              });
+            net_.world_.at(next, where().rank, [weak = weak_from_this(), next] {
+                auto const self = weak.lock();
+                if (!self || self->wake_ != next) return;
+                self->wake_ = {};
+                self->lanes_.tick(self->now());
+                self->collect();
+            });
         }
 
         network& net_;
         cairn::detail::tree_lanes lanes_;
         world::time wake_{};
-        world::time runs_{};
+        std::set<int> lost_{};
     };
 
 public:
-    network(world& w, int ranks, int fan_in = 8, cairn::liveness_options o = {})
+    network(world& w, int ranks, int fan_in, cairn::liveness_options o = {})
         : world_(w), options_(o) {
         for (int r = 0; r < ranks; ++r)
             engines_.push_back(
                 std::make_shared<engine>(*this, cairn::detail::tree_topology{r, ranks, fan_in}));
     }
     network(network&&) = delete;
-    /// Whoever waits is dropped: a rank that was killed waits for ever, and keeps its group.
+    /// Whoever waits is dropped: a rank that was killed never ends, and keeps its group.
     ~network() {
         for (auto const& e : engines_) e->drop_waiting();
         world_.drop_all();
@@ -108,33 +104,24 @@ public:
     };
     group of(int rank) { return group(cairn::detail::tree_seat(at(rank), first_lane)); }
 
-    /// The rank's process ends: its neighbours notice after a while.
+    /// The rank's process ends: the others notice later.
     void kill(int rank) {
         world_.kill(rank);
         for (int r = 0; r < static_cast<int>(engines_.size()); ++r)
-            if (r != rank)
-                world_.after(world_.some_time(std::chrono::milliseconds(1)), r,
-                             [e = at(r), rank] { e->lost(rank); });
+            if (!world_.dead(r)) world_.notice(r, [e = at(r), rank] { e->lost(rank); });
     }
 
 private:
     std::shared_ptr<engine>& at(int rank) { return engines_[static_cast<std::size_t>(rank)]; }
     void send(int from, int to, const cairn::detail::tree_frame& f) {
-        // A link keeps the order.
-        auto& last = last_[{from, to}];
-        auto const t = std::max(world_.now() + world_.some_time(std::chrono::microseconds(200)),
-                                last + world::duration(1));
-        last = t;
-        world_.after(t - world_.now(), to,
-                     [e = at(to), from, this, bytes = cairn::detail::encode_frame(f)] {
-                         if (!world_.dead(from)) e->received(from, bytes);
-                     });
+        world_.deliver(from, to, [e = at(to), from, bytes = cairn::detail::encode_frame(f)] {
+            e->received(from, bytes);
+        });
     }
 
     world& world_;
     cairn::liveness_options options_;
     std::vector<std::shared_ptr<engine>> engines_{};
-    std::map<std::pair<int, int>, world::time> last_{};
 };
 static_assert(cairn::BackgroundCommunicator<network::group>);
 

@@ -7,96 +7,51 @@
 #include <boost/asio/execution_context.hpp>
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <random>
 #include <set>
+#include <string>
 #include <utility>
-#include <vector>
 
 namespace simulation {
 
-/// Time and chance for a whole job in one thread: events happen at points of a simulated time, and
-/// everything that could be otherwise is decided by one seed.
+/// What a whole job takes from outside, in one thread: clocks, ids, and the order of events. Each
+/// event happens on one rank.
 class world {
 public:
     using time = std::chrono::steady_clock::time_point;
     using duration = std::chrono::nanoseconds;
+    using event = std::function<void()>;
     static constexpr int nobody = -1;
 
-    explicit world(std::uint64_t seed) : random_(seed) {}
+    world() = default;
     world(world&&) = delete;
-    ~world() { drop_all(); }
-    /// Nothing happens any more. What is dropped may make new events, which are dropped too.
-    void drop_all() {
-        while (!events_.empty() || !held_.empty()) {
-            auto const events = std::exchange(events_, {});
-            auto const held = std::exchange(held_, {});
-        }
-    }
+    virtual ~world() = default;
 
-    time now() const noexcept { return now_; }
-    /// A number from 0 to `n` - 1.
-    std::uint64_t below(std::uint64_t n) { return random_() % n; }
-    bool one_in(std::uint64_t n) { return below(n) == 0; }
-    /// Short as a rule, and now and then a thousand times as long.
-    duration some_time(duration at_most) {
-        auto const d = duration(below(static_cast<std::uint64_t>(at_most.count())) + 1);
-        return one_in(200) ? d * 1000 : d;
-    }
+    /// The rank's own clock.
+    virtual time now(int rank) const = 0;
+    virtual std::string new_id() = 0;
 
-    /// Calls `f` after some time, unless the rank is dead by then.
-    void after(duration d, int rank, std::function<void()> f) {
-        if (dead_.count(rank) != 0) return;
-        events_.emplace(std::pair(now_ + d, random_()), event{rank, std::move(f)});
-    }
-    /// Runs the next event. @return Whether there was one.
-    bool step() {
-        if (events_.empty()) return false;
-        auto const e = events_.extract(events_.begin());
-        now_ = e.key().first;
-        auto& [rank, f] = e.mapped();
-        trace_ = (trace_ ^ (static_cast<std::uint64_t>(rank) + 2 + random_())) * 0x9e3779b97f4a7c15;
-        if (dead_.count(rank) != 0) return true;
-        if (hung_.count(rank) != 0) {
-            held_.push_back(std::move(e.mapped()));
-            return true;
-        }
-        f();
-        return true;
-    }
-    /// Runs events until `over`, or until nothing is left, or for that long.
-    bool run(const std::function<bool()>& over, duration at_most) {
-        auto const end = now_ + at_most;
-        while (!over()) {
-            if (now_ > end || !step()) return over();
-        }
-        return true;
-    }
+    /// Runs `f` on the rank's executor, in any order.
+    virtual void post(int rank, event f) = 0;
+    /// Runs `f` in the rank's engine, in the order of these calls.
+    virtual void work(int rank, event f) = 0;
+    /// Runs `f` on `to`, as a message on the link from `from`: a link keeps the order.
+    virtual void deliver(int from, int to, event f) = 0;
+    /// Runs `f` on `to`, which learns that another rank is gone: before or after its last messages.
+    virtual void notice(int to, event f) = 0;
+    /// Runs `f` when the rank's clock shows `t`.
+    virtual void at(time t, int rank, event f) = 0;
+    /// Nothing happens any more.
+    virtual void drop_all() = 0;
 
-    /// The rank's process ends at once: nothing of it happens any more.
+    /// The rank's process ends: nothing of it happens any more.
     void kill(int rank) { dead_.insert(rank); }
     bool dead(int rank) const { return dead_.count(rank) != 0; }
-    /// The rank's process is stopped.
-    void hang(int rank) { hung_.insert(rank); }
-    void wake(int rank) {
-        hung_.erase(rank);
-        auto const held = std::exchange(held_, {});
-        for (auto const& e : held) {
-            if (e.rank == rank)
-                after(some_time(std::chrono::microseconds(50)), rank, e.f);
-            else
-                held_.push_back(e);
-        }
-    }
-    bool hung(int rank) const { return hung_.count(rank) != 0; }
+    /// The rank's executor ends, and drops what it has not run; its engine goes on.
+    void drop_executor(int rank) { dropped_.insert(rank); }
+    bool dropped(int rank) const { return dropped_.count(rank) != 0; }
 
-    /// A number that two runs share if the same events happened in them, in the same order.
-    std::uint64_t trace() const noexcept { return trace_; }
-
-    /// Runs what one rank posts, each piece after a while of its own.
     class executor {
     public:
         executor(world& w, int rank) : w_(&w), rank_(rank) {}
@@ -111,8 +66,7 @@ public:
         template <class F>
         void execute(F f) const {
             auto const kept = std::make_shared<F>(std::move(f));
-            w_->after(w_->some_time(std::chrono::microseconds(100)), rank_,
-                      [kept] { std::move (*kept)(); });
+            w_->post(rank_, [kept] { std::move (*kept)(); });
         }
         friend bool operator==(const executor& a, const executor& b) noexcept {
             return a.w_ == b.w_ && a.rank_ == b.rank_;
@@ -126,20 +80,9 @@ public:
     executor of(int rank) { return {*this, rank}; }
 
 private:
-    struct event {
-        int rank;
-        std::function<void()> f;
-    };
-
-    std::mt19937_64 random_;
-    time now_{std::chrono::hours(1)};
-    std::uint64_t trace_ = 0;
     boost::asio::execution_context context_{};
     std::set<int> dead_{};
-    std::set<int> hung_{};
-    /// By time; at one time, in an order of chance.
-    std::multimap<std::pair<time, std::uint64_t>, event> events_{};
-    std::vector<event> held_{};  ///< Of ranks that hang.
+    std::set<int> dropped_{};
 };
 
 }  // namespace simulation

@@ -39,10 +39,11 @@ CAIRN_DECL load_op::~load_op() {
     if (!running()) return;
     if (parts_.plane != nullptr) parts_.plane->cancel();
     drop([this] {
-        return error(errc::abandoned,
-                     {.rank = ranks_->rank(),
-                      .found = "the executor of the load has ended before the load",
-                      .remedy = "run the executor until all loads are complete"});
+        error const why(errc::abandoned,
+                        {.rank = ranks_->rank(),
+                         .found = "the executor of the load has ended before the load",
+                         .remedy = "run the executor until all loads are complete"});
+        return error({why.as_failure(ranks_->rank())}, fsm_.state_modified());
     });
 }
 
