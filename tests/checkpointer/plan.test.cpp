@@ -5,6 +5,7 @@
 
 #include <cairn/object_store/file.hpp>
 
+#include <boost/system/errc.hpp>
 #include <boost/test/unit_test.hpp>
 
 #include <cstdint>
@@ -33,7 +34,7 @@ BOOST_AUTO_TEST_CASE(a_plan_is_what_a_save_takes) {
         std::vector<std::uint64_t> in_use(static_cast<std::size_t>(n));
         r.on_ranks([&](rank& me) {
             std::vector<float> replica(1000);
-            auto const state = state_of(me, replica);
+            auto state = state_of(me, replica);
             auto ckpt = me.checkpointer({});
             auto const p = ckpt.plan(state);
             BOOST_TEST(!r.exists("step_1"));
