@@ -68,7 +68,7 @@ BOOST_AUTO_TEST_CASE(the_slowest_rank_counts_and_failures_are_folded) {
     BOOST_TEST((join_reports(all, 2).earlier == earlier_save::none));
     all[0].earlier = earlier_save::completed;
     BOOST_TEST((join_reports(all, 2).earlier == earlier_save::completed));
-    for (std::size_t r : {1, 3}) {
+    for (std::size_t const r : {std::size_t{1}, std::size_t{3}}) {
         all[r] = some_report();
         all[r].call = all[0].call;
         all[r].step = all[0].step;

@@ -161,8 +161,9 @@ std::string small_job::name() const {
     return n;
 }
 std::string small_job::text() const {
-    return name() + (what == trouble::none ? "/0" : "") + "/" + std::to_string(at) + "/" +
-           std::to_string(ranks);
+    auto t = name() + (what == trouble::none ? "/0" : "");
+    for (int const n : {at, then, ranks}) t += "/" + std::to_string(n);
+    return t;
 }
 small_job small_job::parse(const std::string& text) {
     std::vector<std::string> parts(1);

@@ -269,11 +269,11 @@ CAIRN_DECL void checkpointer_core::prepare_load() {
 }
 CAIRN_DECL load_report checkpointer_core::load(flattened_or_error& state, const checkpoint_id& id,
                                                const load_options& options) {
-    load_parts parts;
-    parts.ranks = &lane_;
-    parts.alone = parts_.alone;
-    parts.store = parts_.store;
-    return run_load(state, id, options, std::move(parts));
+    load_parts given;
+    given.ranks = &lane_;
+    given.alone = parts_.alone;
+    given.store = parts_.store;
+    return run_load(state, id, options, std::move(given));
 }
 CAIRN_DECL void checkpointer_core::prepare_plan() {
     (void)agree(checkpointer_call::plan, 0);
