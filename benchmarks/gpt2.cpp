@@ -3,7 +3,7 @@
 //
 //     gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--timeout S]
 //               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--stage fresh|arena]
-//               [--foreground] [--polite]
+//               [--budget BYTES] [--foreground] [--polite]
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
 // `save` alternates between DIR/s0 and DIR/s1, `load` reads DIR/s0. Prints one line of JSON: for
@@ -15,7 +15,9 @@
 // `async` saves in the background: `stalls` are the seconds until the state is copied, to memory of
 // that save alone (fresh) or to an arena that is kept; `times` those until the checkpoint exists.
 // After each save all ranks copy the same bytes once more, with memcpy to memory whose pages are
-// present (`memcpys`). `faults` are the page faults of all processes while the state is copied.
+// present (`memcpys`). `faults` are the page faults of all processes while the state is copied,
+// `residents` the MB of memory that all of them have after a step, and `peaks` the most so far.
+// --budget bounds the arena of each rank.
 // With --foreground each rank computes meanwhile: `beside_median` and `beside_p99` are the seconds
 // of a step of that while a save is written, `alone_median` and `alone_p99` those of as many steps
 // without a save; of the slowest rank. --polite gives the writers the lowest priority.
@@ -36,8 +38,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <sstream>
 #include <stdexcept>
@@ -54,6 +58,7 @@ struct arguments {
     std::string group = "tcp", stage = "arena";
     std::vector<std::string> replicas{};
     int ranks = 1, steps = 1, timeout = 0;
+    std::uint64_t budget = cairn::arena_options::no_limit;
     bool sync = true, check = false, foreground = false, polite = false;
     cairn::progress_line progress{};
 };
@@ -88,6 +93,10 @@ bool parse(int argc, char** argv, arguments& a) {
         std::string const word = argv[++i];
         if (o == "--group") {
             a.group = word;
+            continue;
+        }
+        if (o == "--budget") {
+            a.budget = std::strtoull(word.c_str(), nullptr, 10);
             continue;
         }
         if (o == "--stage") {
@@ -157,6 +166,11 @@ rusage usage() {
     getrusage(RUSAGE_SELF, &u);
     return u;
 }
+double resident_mb() {
+    std::uint64_t pages = 0, resident = 0;
+    std::ifstream("/proc/self/statm") >> pages >> resident;
+    return static_cast<double>(resident * static_cast<std::uint64_t>(getpagesize())) / 1e6;
+}
 /// Of this process so far.
 double cpu_seconds() {
     auto const u = usage();
@@ -178,7 +192,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 /// What `async` keeps from step to step.
 struct background {
-    cairn::staging_arena arena{};
+    explicit background(std::uint64_t budget) : arena({.budget = budget}) {}
+
+    cairn::staging_arena arena;
     std::vector<std::byte> copied{};  ///< Where memcpy copies to.
     gpt2::foreground training{};
 };
@@ -209,10 +225,12 @@ void async(gpt2::state& s, const arguments& a, std::size_t step, Comm& ranks, ba
     mine.steps[result::alone_p99].push_back(gpt2::quantile(alone, 0.99));
     mine.steps[result::beside_median].push_back(gpt2::quantile(beside, 0.5));
     mine.steps[result::beside_p99].push_back(gpt2::quantile(beside, 0.99));
-    b.copied.resize(s.bytes());
+    mine.steps[result::residents].push_back(resident_mb());
+    mine.steps[result::peaks].push_back(static_cast<double>(usage().ru_maxrss) / 1024.0);
+    if (a.budget == cairn::arena_options::no_limit) b.copied.resize(s.bytes());
     wait_for_all(ranks);
     auto const copying = std::chrono::steady_clock::now();
-    s.copy_to(b.copied.data());
+    if (!b.copied.empty()) s.copy_to(b.copied.data());
     mine.steps[result::memcpys].push_back(seconds_since(copying));
 }
 
@@ -221,7 +239,7 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
     result mine;
     bool const whole = !a.replicas.empty();
     gpt2::state s(whole ? 0 : ranks.rank(), whole ? 1 : ranks.size(), a.mode != "load");
-    background kept;
+    background kept(a.budget);
     mine.bytes = s.bytes();
     for (int k = 0; k < a.steps; ++k) {
         wait_for_all(ranks);
@@ -242,6 +260,8 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
             mine.steps[result::stalls].push_back(seconds_since(start));  // it stalls throughout
             mine.steps[result::memcpys].push_back(0);
             mine.steps[result::faults].push_back(0);
+            mine.steps[result::residents].push_back(resident_mb());
+            mine.steps[result::peaks].push_back(static_cast<double>(usage().ru_maxrss) / 1024.0);
             for (auto const& [name, c] : result::foreground_columns) mine.steps[c].push_back(0);
         }
         mine.steps[result::cpus].push_back(cpu_seconds() - cpu);
@@ -270,7 +290,8 @@ int main(int argc, char** argv) {
             stderr,
             "usage: gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
             "[--timeout S] [--group tcp|mpi|nccl] "
-            "[--replicas POLICY[,POLICY]...] [--stage fresh|arena] [--foreground] [--polite]\n");
+            "[--replicas POLICY[,POLICY]...] [--stage fresh|arena] [--budget BYTES] "
+            "[--foreground] [--polite]\n");
         return 2;
     }
     try {

@@ -33,6 +33,8 @@ struct result {
         cpus,
         memcpys,
         faults,
+        residents,
+        peaks,
         alone_median,
         alone_p99,
         beside_median,
@@ -112,6 +114,10 @@ inline void print(const std::string& mode, bool check, const std::vector<result>
         print_list("memcpys", slowest(result::memcpys));
         std::printf(", ");
         print_list("faults", sum(result::faults));
+        std::printf(", ");
+        print_list("residents", sum(result::residents));
+        std::printf(", ");
+        print_list("peaks", sum(result::peaks));
         for (auto const& [name, c] : result::foreground_columns) {
             std::printf(", ");
             print_list(name, slowest(c));
