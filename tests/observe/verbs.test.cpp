@@ -3,7 +3,7 @@
 #include "archetype/event_sink.hpp"
 #include "archetype/shelf.hpp"
 #include "archetype/storage_writer.hpp"
-#include "background_ranks.hpp"
+#include "save/background_ranks.hpp"
 #include "recorder.hpp"
 #include "support/fault_store.hpp"
 #include "support/on_threads.hpp"

@@ -44,8 +44,8 @@ void add_space(state_devices& to, std::remove_reference_t<Part>& part) {
 template <space_holder Holder, class... Parts>
 std::shared_ptr<state_devices> devices_of(const flat_state& state, std::tuple<Parts...>& parts) {
     auto const devices = std::make_shared<state_devices>();
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-        (add_space<Holder, Parts>(*devices, std::get<I>(parts)), ...);
+    [&]<std::size_t... Index>(std::index_sequence<Index...>) {
+        (add_space<Holder, Parts>(*devices, std::get<Index>(parts)), ...);
     }(std::index_sequence_for<Parts...>());
     devices->fence(state);
     return devices;
