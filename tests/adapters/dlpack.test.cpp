@@ -148,13 +148,14 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_understood_is_refused) {
                        })->t,
                        invalid));
     BOOST_CHECK_THROW(view_of(static_cast<DLTensor*>(nullptr)), error);
-    // A device's memory is seen as such; the verb says that it cannot read it.
+    // A device's memory is seen as such; the verb says which part it lacks.
     foreign f;
     f.t.device = {kDLCUDA, 1};
     BOOST_TEST((view_of(f.t).device == device_id{memory_kind::cuda, 1}));
     memory_store store;
     BOOST_CHECK_EXCEPTION(save(state_dict{{"t", f.t}}, "ckpt", store), error, [](const error& e) {
-        return e.code() == errc::invalid_state && e.context().fqn == "t";
+        return e.code() == errc::unsupported && e.context().fqn == "t" &&
+               e.context().remedy.find("cuda_memory") != std::string::npos;
     });
 }
 
