@@ -23,6 +23,12 @@ EXAMPLES = {"1_save_and_load": "saved and loaded on 3 ranks",
 TORCH = os.environ.get("CAIRN_TORCH_PYTHON")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
+# What runs in the background of a shell has these ignored, and a rank cannot trap what is ignored.
+for _ignored in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(_ignored, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 
 def skip(name, why): print(f"skipped {name}: {why}", flush=True)
 
