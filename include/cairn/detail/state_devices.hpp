@@ -10,6 +10,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,10 @@ struct state_device {
     /// The addresses of its tensors, from … up to, in order and disjoint.
     std::vector<std::pair<std::uintptr_t, std::uintptr_t>> ranges{};
 
+    /// Whether copies between its tensors and host memory may be enqueued now. If that memory is
+    /// not pinned, they block the thread until they have completed: only once the tensors have been
+    /// produced, so for no longer than the copies themselves take.
+    bool may_copy(bool pinned) { return pinned || queue.reached(fenced); }
     /// Adds the device and the tensor to what its memory space throws.
     template <class F>
     decltype(auto) naming(const std::string& name, F&& f) const;
@@ -69,6 +74,13 @@ private:
     std::exception_ptr refused_{};
     std::exception_ptr missing_{};  ///< The first tensor without a memory space.
 };
+
+/// The devices of an operation without memory spaces: tensors on any are refused.
+inline std::shared_ptr<state_devices> no_memory_spaces(const flat_state& state) {
+    auto devices = std::make_shared<state_devices>();
+    devices->fence(state);
+    return devices;
+}
 
 [[noreturn]] CAIRN_DECL void rethrow_naming(device_id d, const std::string& fqn);
 

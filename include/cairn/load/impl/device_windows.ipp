@@ -32,8 +32,7 @@ CAIRN_DECL void device_windows::commit_tensor(const read_item& i, tensor_view v)
     }
     auto& w = found.mapped();
     tensor_view const from(w.target.type, w.target.shape, v.data);
-    // See snapshot::start.
-    if (!w.memory.pinned() && !w.on->queue.reached(w.on->fenced)) {
+    if (!w.on->may_copy(w.memory.pinned())) {
         waiting_.emplace_back(std::move(w), from);
         return;
     }
@@ -93,7 +92,7 @@ CAIRN_DECL bool device_windows::advance() noexcept {
         std::unique_lock lock(m_);
         if (failure_) waiting_.clear();
         for (auto& w : waiting_)
-            if (!w.first.on->queue.reached(w.first.on->fenced)) return false;
+            if (!w.first.on->may_copy(w.first.memory.pinned())) return false;
         auto ready = std::exchange(waiting_, {});
         lock.unlock();
         for (auto& [w, from] : ready) add(std::move(w), from);

@@ -17,23 +17,16 @@
 
 namespace cairn::detail {
 
-/// Without memory spaces, tensors on devices are refused.
-inline load_parts with_devices(load_parts parts, const flattened_or_error& state) {
-    if (!parts.devices) {
-        parts.devices = std::make_shared<state_devices>();
-        parts.devices->fence(state.leaves());
-    }
-    return parts;
-}
-
 CAIRN_DECL load_op::load_op(surroundings in, std::shared_ptr<flattened_or_error> state,
                             checkpoint_id id, load_options options, load_parts parts, ended then)
     : collective_op(std::move(in), *parts.ranks, options.coordinator, options.exchange_timeout,
                     parts.sinks, std::move(then)),
       state_(std::move(state)), id_(std::move(id)), options_(std::move(options)),
-      parts_(with_devices(std::move(parts), *state_)),
-      turns_(std::in_place, in_, *parts_.planner, *parts_.devices, *parts_.reader, parts_.plane,
-             clock_, options_.exchange_timeout, meta_) {}
+      parts_(std::move(parts)) {
+    if (!parts_.devices) parts_.devices = no_memory_spaces(state_->leaves());
+    turns_.emplace(in_, *parts_.planner, *parts_.devices, *parts_.reader, parts_.plane, clock_,
+                   options_.exchange_timeout, meta_);
+}
 
 CAIRN_DECL load_op::~load_op() {
     if (!running()) return;

@@ -66,7 +66,7 @@ CAIRN_DECL bool replica_hashes::begin_round(on_device& d) {
         memory_ = staging_block(once.take(round_bytes));  // outlives it
         memory_for_ = d.from;
     }
-    if (!memory_.pinned() && !queue.reached(d.from->fenced)) return false;  // see snapshot::start
+    if (!d.from->may_copy(memory_.pinned())) return false;
     memory_.copy(queue, [&] {
         std::size_t bytes = 0;
         while (!d.blocks.over()) {

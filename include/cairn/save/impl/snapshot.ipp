@@ -100,9 +100,7 @@ CAIRN_DECL void snapshot::leave_out(group& g, std::uint64_t room) {
 
 CAIRN_DECL void snapshot::start(group& g) {
     g.is = group::state::waiting;
-    // A copy to memory that is not pinned blocks this thread until it has completed: for no longer
-    // than the copy itself takes.
-    if (!g.memory.pinned() && !g.from->queue.reached(g.from->fenced)) return;
+    if (!g.from->may_copy(g.memory.pinned())) return;
     g.is = group::state::copying;
     auto& on = *g.from;
     on.naming(on.fqn, [&] {
