@@ -75,19 +75,14 @@ protected:
     template <class F>
     event worked(const char* phase, F&& f) {
         clock_.enter(phase);
-        return ends_work(std::forward<F>(f));
+        return ends_work(std::forward<F>(f), nullptr);
     }
     /// As `worked`, for a step that `start(f)` starts and that ends by calling `f`.
     template <class Start, class F>
     std::optional<event> works(const char* phase, Start start, F then) {
         clock_.enter(phase);
         auto go_on = [self = this->shared_from_this(), then](std::exception_ptr e) {
-            self->resume([&] {
-                return self->ends_work([&] {
-                    if (e) std::rethrow_exception(e);
-                    return then();
-                });
-            });
+            self->resume([&] { return self->ends_work(then, e); });
         };
         try {
             start(go_on);
@@ -203,8 +198,9 @@ private:
         }
     }
     template <class F>
-    event ends_work(F&& f) {
+    event ends_work(F&& f, const std::exception_ptr& failed) {
         mine_ = attempt(ranks_->rank(), [&] {
+            if (failed) std::rethrow_exception(failed);
             heed_cancellation();
             auto told = f();
             heed_cancellation();

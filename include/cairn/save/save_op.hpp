@@ -61,7 +61,7 @@ private:
     static std::pair<std::uint64_t, std::uint64_t> content(const save_plan& plan);
     std::optional<event> stage();
     void begin_staging();
-    event staged(const std::exception_ptr& failure);
+    std::vector<std::byte> staged();
     void await_release(const std::vector<std::uint32_t>& items);
     void tensors_free(bool written);
     std::optional<event> write();

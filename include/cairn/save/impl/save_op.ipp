@@ -19,9 +19,7 @@ CAIRN_DECL save_op::save_op(surroundings in, std::shared_ptr<const flattened_or_
                     parts.sinks, std::move(then)),
       state_(std::move(state)), id_(std::move(id)), options_(std::move(options)),
       parts_(std::move(parts)), on_staged_(std::move(staged)) {
-    if (parts_.devices) return;
-    parts_.devices = std::make_shared<state_devices>();
-    parts_.devices->fence(state_->leaves());
+    if (!parts_.devices) parts_.devices = no_memory_spaces(state_->leaves());
 }
 
 CAIRN_DECL save_op::~save_op() {
@@ -51,7 +49,9 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
         case exchange_global: return starts([&] { send_plans(); });
         case stage: return this->stage();
         case write: return this->write();
-        case exchange_results: return starts([&] { gather_outcomes(); });
+        case exchange_results:
+            tensors_free(false);  // staged and written, or not to be
+            return starts([&] { gather_outcomes(); });
         case commit: return this->commit();
         case exchange_verdict: return starts([&] { send_verdict(); });
         case resolve: return resolve_outcome();
@@ -153,19 +153,19 @@ CAIRN_DECL std::pair<std::uint64_t, std::uint64_t> save_op::content(const save_p
 /// Collects what this rank writes and copies what is on devices and, in the background, all of it:
 /// then the tensors are not used afterwards.
 CAIRN_DECL std::optional<save_fsm::event> save_op::stage() {
-    clock_.enter("stage");
-    std::exception_ptr failure;
-    try {
-        heed_cancellation();
-        begin_staging();
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    staging_.wait(failure, options_.exchange_timeout,
-                  [self = shared_from_this()](std::exception_ptr e) {
-                      self->resume([&] { return self->staged(e); });
-                  });
-    return {};
+    return works(
+        "stage",
+        [this](auto f) {
+            std::exception_ptr failure;
+            try {
+                heed_cancellation();
+                begin_staging();
+            } catch (...) {  // copies may have begun
+                failure = std::current_exception();
+            }
+            staging_.wait(failure, options_.exchange_timeout, std::move(f));
+        },
+        [this] { return staged(); });
 }
 CAIRN_DECL void save_op::begin_staging() {
     wire_reader sent(sent_);
@@ -180,21 +180,13 @@ CAIRN_DECL void save_op::begin_staging() {
     staging_.copies().begin(plan_.items, data_, parts_.arena, background, *parts_.devices);
     staging_.hashes().begin(held, local_, state_->leaves(), report_.save_id, *parts_.devices);
 }
-CAIRN_DECL save_fsm::event save_op::staged(const std::exception_ptr& failure) {
-    mine_ = attempt(ranks_->rank(), [&] {
-        if (failure) std::rethrow_exception(failure);
-        heed_cancellation();
-        staging_.copies().finish();
-        if (on_staged_) clock_.moved_rest();
-        hashes_ = staging_.hashes().take();
-        await_release(staging_.copies().left_out());
-        if (!writes_tensors_ && on_staged_) std::exchange(on_staged_, nullptr)();
-        heed_cancellation();
-        return std::vector<std::byte>();
-    });
-    clock_.stop();
-    if (!mine_.failures.empty()) tensors_free(false);
-    return outcome_of(mine_.failures);
+CAIRN_DECL std::vector<std::byte> save_op::staged() {
+    staging_.copies().finish();
+    if (on_staged_) clock_.moved_rest();
+    hashes_ = staging_.hashes().take();
+    await_release(staging_.copies().left_out());
+    if (!writes_tensors_ && on_staged_) std::exchange(on_staged_, nullptr)();
+    return {};
 }
 /// What the copy has no room for is written from the tensors: they may change when the writer has
 /// released it, or has ended.
@@ -250,7 +242,6 @@ CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {
         clock_.put(w);
         return std::move(w.out);
     });
-    tensors_free(false);
     return outcome_of(mine_.failures);
 }
 
