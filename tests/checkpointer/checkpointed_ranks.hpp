@@ -3,6 +3,7 @@
 #define CAIRN_TEST_CHECKPOINTER_CHECKPOINTED_RANKS_HPP
 
 #include "support/fault_store.hpp"
+#include "support/forwarding_store.hpp"
 #include "support/on_threads.hpp"
 #include "support/whole.hpp"
 
@@ -67,28 +68,18 @@ private:
 };
 
 /// A place in memory that all ranks share, through one rank's control.
-class controlled_store {
+class controlled_store : public support::forwarding_store<cairn::memory_store> {
 public:
     controlled_store(cairn::memory_store s, std::shared_ptr<control> c)
-        : store_(std::move(s)), control_(std::move(c)) {}
+        : forwarding_store(std::move(s)), control_(std::move(c)) {}
     controlled_store at(const std::string& id) const { return {store_.at(id), control_}; }
     auto create(std::string_view n, std::uint64_t size) {
         auto h = store_.create(n, size);
         control_->create();
         return h;
     }
-    void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
-        store_.publish(n, b, std::move(m));
-    }
-    auto open(std::string_view n) { return store_.open(n); }
-    cairn::object_tag tag(std::string_view n) { return store_.tag(n); }
-    std::vector<cairn::object_info> list() { return store_.list(); }
-    void remove(std::string_view n) { store_.remove(n); }
-    void sync() { store_.sync(); }
-    std::string describe(std::string_view n) { return store_.describe(n); }
 
 private:
-    cairn::memory_store store_;
     std::shared_ptr<control> control_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads into tensors on devices: nothing is written there but what was read.
 #include "replicas.hpp"
+#include "support/error_text.hpp"
 #include "support/fake_gpu/checks.hpp"
 #include "support/fake_gpu/tensors.hpp"
 #include "support/scratch.hpp"
@@ -28,7 +29,9 @@ BOOST_AUTO_TEST_SUITE(devices)
 namespace asio = boost::asio;
 using replicas::numbers;
 using support::check_clean;
+using support::contains;
 using support::device_tensor;
+using support::error_of;
 using support::fake_cuda_memory;
 using support::fake_gpu;
 
@@ -38,20 +41,6 @@ cairn::memory_store store_with(cairn::state_dict sd) {
     cairn::memory_store store;
     cairn::save(sd, "c", store);
     return store;
-}
-template <class F>
-std::string error_of(F&& f) {
-    try {
-        f();
-    } catch (const std::exception& e) {
-        return e.what();
-    }
-    return {};
-}
-bool contains(const std::string& all, std::initializer_list<const char*> parts) {
-    for (auto const* p : parts)
-        if (all.find(p) == std::string::npos) return false;
-    return true;
 }
 
 }  // namespace

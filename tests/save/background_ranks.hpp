@@ -2,6 +2,7 @@
 #ifndef CAIRN_TEST_SAVE_BACKGROUND_RANKS_HPP
 #define CAIRN_TEST_SAVE_BACKGROUND_RANKS_HPP
 
+#include "support/forwarding_store.hpp"
 #include "support/whole.hpp"
 
 #include <cairn/comm/thread_group.hpp>
@@ -54,27 +55,18 @@ struct gate {
 
 /// A store whose writes stand at a gate, once for each file.
 template <class Store>
-class gated_store {
+class gated_store : public support::forwarding_store<Store> {
 public:
-    gated_store(Store s, std::shared_ptr<gate> g) : store_(std::move(s)), gate_(std::move(g)) {}
-    gated_store at(const std::string& id) const { return {store_.at(id), gate_}; }
+    gated_store(Store s, std::shared_ptr<gate> g)
+        : support::forwarding_store<Store>(std::move(s)), gate_(std::move(g)) {}
+    gated_store at(const std::string& id) const { return {this->store_.at(id), gate_}; }
     auto create(std::string_view n, std::uint64_t size) {
-        auto h = store_.create(n, size);
+        auto h = this->store_.create(n, size);
         gate_->pass();
         return h;
     }
-    void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
-        store_.publish(n, b, std::move(m));
-    }
-    auto open(std::string_view n) { return store_.open(n); }
-    cairn::object_tag tag(std::string_view n) { return store_.tag(n); }
-    std::vector<cairn::object_info> list() { return store_.list(); }
-    void remove(std::string_view n) { store_.remove(n); }
-    void sync() { store_.sync(); }
-    std::string describe(std::string_view n) { return store_.describe(n); }
 
 private:
-    Store store_;
     std::shared_ptr<gate> gate_;
 };
 

@@ -3,6 +3,7 @@
 #define CAIRN_TEST_SAVE_DEVICE_STATE_HPP
 
 #include "background_ranks.hpp"
+#include "support/error_text.hpp"
 #include "support/fake_gpu/checks.hpp"
 #include "support/fake_gpu/tensors.hpp"
 #include "support/whole.hpp"
@@ -22,7 +23,6 @@
 #include <cstring>
 #include <exception>
 #include <functional>
-#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,7 +33,9 @@ namespace device_state {
 namespace asio = boost::asio;
 using background_ranks::code_of;
 using support::check_clean;
+using support::contains;
 using support::device_tensor;
+using support::error_of;
 using support::fake_cuda_memory;
 using support::fake_gpu;
 using support::on_gpu;
@@ -93,20 +95,6 @@ inline std::string text_of(const std::exception_ptr& e) {
     } catch (const std::exception& x) {
         return x.what();
     }
-}
-inline bool contains(const std::string& all, std::initializer_list<const char*> parts) {
-    for (auto const* p : parts)
-        if (all.find(p) == std::string::npos) return false;
-    return true;
-}
-template <class F>
-std::string error_of(F&& f) {
-    try {
-        f();
-    } catch (const std::exception& e) {
-        return e.what();
-    }
-    return {};
 }
 
 /// Runs what is ready until `over`, or nothing happens any more.

@@ -3,6 +3,7 @@
 #define CAIRN_TEST_SAVE_PIECEWISE_STORE_HPP
 
 #include "background_ranks.hpp"
+#include "support/forwarding_store.hpp"
 
 #include <cairn/object_store/memory.hpp>
 
@@ -20,7 +21,7 @@
 namespace background_ranks {
 
 /// A store that counts the pieces written to and read from data files, and stands at gates.
-class piecewise_store {
+class piecewise_store : public support::forwarding_store<cairn::memory_store> {
 public:
     struct seen {
         gate first{};  ///< In the first piece …
@@ -53,7 +54,7 @@ public:
     };
 
     piecewise_store(cairn::memory_store s, std::shared_ptr<seen> counts)
-        : store_(std::move(s)), counts_(std::move(counts)) {}
+        : forwarding_store(std::move(s)), counts_(std::move(counts)) {}
     piecewise_store at(const std::string& id) const { return {store_.at(id), counts_}; }
     auto create(std::string_view n, std::uint64_t size) {
         auto h = store_.create(n, size);
@@ -63,21 +64,12 @@ public:
         auto h = store_.open(n);
         return counting<decltype(h)>{std::move(h), of(n)};
     }
-    void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
-        store_.publish(n, b, std::move(m));
-    }
-    cairn::object_tag tag(std::string_view n) { return store_.tag(n); }
-    std::vector<cairn::object_info> list() { return store_.list(); }
-    void remove(std::string_view n) { store_.remove(n); }
-    void sync() { store_.sync(); }
-    std::string describe(std::string_view n) { return store_.describe(n); }
 
 private:
     std::shared_ptr<seen> of(std::string_view n) {
         return n.ends_with(".distcp") ? counts_ : nullptr;
     }
 
-    cairn::memory_store store_;
     std::shared_ptr<seen> counts_;
 };
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A writer's threads yield to the program's: priorities, CPUs, and a limit of the rate.
+#include "support/forwarding_store.hpp"
+
 #include <cairn/error.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
@@ -30,7 +32,7 @@
 BOOST_AUTO_TEST_SUITE(politeness)
 
 /// Calls a function in each write.
-class watched_store {
+class watched_store : public support::forwarding_store<cairn::memory_store> {
 public:
     using watch = std::function<void()>;
     struct handle {
@@ -44,23 +46,13 @@ public:
     };
 
     explicit watched_store(watch w, cairn::memory_store s = {})
-        : store_(std::move(s)), watch_(std::move(w)) {}
+        : forwarding_store(std::move(s)), watch_(std::move(w)) {}
     watched_store at(const std::string& id) const { return watched_store(watch_, store_.at(id)); }
     handle create(std::string_view n, std::uint64_t size) {
         return {store_.create(n, size), watch_};
     }
-    auto open(std::string_view n) { return store_.open(n); }
-    void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
-        store_.publish(n, b, std::move(m));
-    }
-    cairn::object_tag tag(std::string_view n) { return store_.tag(n); }
-    std::vector<cairn::object_info> list() { return store_.list(); }
-    void remove(std::string_view n) { store_.remove(n); }
-    void sync() { store_.sync(); }
-    std::string describe(std::string_view n) { return store_.describe(n); }
 
 private:
-    cairn::memory_store store_;
     watch watch_;
 };
 

@@ -2,6 +2,8 @@
 #ifndef CAIRN_TEST_SUPPORT_SMALL_STORE_HPP
 #define CAIRN_TEST_SUPPORT_SMALL_STORE_HPP
 
+#include "forwarding_store.hpp"
+
 #include <cairn/object_store/concepts.hpp>
 
 #include <atomic>
@@ -18,10 +20,13 @@ namespace support {
 /// A store on a disk with room for so many bytes more, shared by all copies; what is removed gives
 /// none back.
 template <cairn::ObjectStore Store>
-class small_store {
+class small_store : public forwarding_store<Store> {
+    using base = forwarding_store<Store>;
+    using base::store_;
+
 public:
     small_store(Store s, std::int64_t room)
-        : store_(std::move(s)), room_(std::make_shared<std::atomic<std::int64_t>>(room)) {}
+        : base(std::move(s)), room_(std::make_shared<std::atomic<std::int64_t>>(room)) {}
     small_store at(std::string id) const {
         small_store s(*this);
         s.store_ = store_.at(std::move(id));
@@ -49,19 +54,12 @@ public:
         take(*room_, b.size(), store_.describe(n));
         store_.publish(n, b, std::move(m));
     }
-    auto open(std::string_view n) { return store_.open(n); }
-    cairn::object_tag tag(std::string_view n) { return store_.tag(n); }
-    std::vector<cairn::object_info> list() { return store_.list(); }
-    void remove(std::string_view n) { store_.remove(n); }
-    void sync() { store_.sync(); }
-    std::string describe(std::string_view n) { return store_.describe(n); }
 
 private:
     static void take(std::atomic<std::int64_t>& room, std::size_t n, const std::string& what) {
         if ((room -= static_cast<std::int64_t>(n)) < 0)
             throw cairn::error(cairn::errc::io, {.file = what, .found = "No space left on device"});
     }
-    Store store_;
     std::shared_ptr<std::atomic<std::int64_t>> room_;
 };
 
