@@ -9,6 +9,7 @@
 #include <cairn/error.hpp>
 #include <cairn/load.hpp>
 #include <cairn/load_tree.hpp>
+#include <cairn/memory/frozen_tensors.hpp>
 #include <cairn/models.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>

@@ -10,11 +10,15 @@
 #include <cairn/comm/deadline.hpp>
 #include <cairn/comm/omitted.hpp>
 #include <cairn/comm/solo.hpp>
+#include <cairn/detail/given_devices.hpp>
+#include <cairn/detail/parts.hpp>
+#include <cairn/memory/concepts.hpp>
 #include <cairn/completion.hpp>
 #include <cairn/load/options.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/erased_store.hpp>
 #include <cairn/object_store/file.hpp>
+#include <cairn/observe/concepts.hpp>
 #include <cairn/save/pending_save.hpp>
 #include <cairn/state/savable.hpp>
 
@@ -24,10 +28,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace cairn {
+
+/// A part of a checkpointer besides its communicator and store.
+template <class T>
+concept CheckpointerPart = MemorySpace<std::remove_cvref_t<T>> || EventSink<std::remove_cvref_t<T>>;
 
 /// Saves the state of a training loop in the background, when it is due.
 ///
@@ -44,6 +54,11 @@ namespace cairn {
 /// **Communicator**: the checkpointer duplicates it in its constructor, and for each save its
 /// duplicate. Between calls, the caller is free to use its own.
 ///
+/// **Overlap**: with `checkpointer_options::overlap`, `maybe_save` returns while tensors are still
+/// being copied. They must not change before @ref before_update has been called, which every step
+/// does just before it changes them. If a step forgets it, the save fails on all ranks instead of
+/// committing copies of two steps: a save commits only once `before_update` was called after it.
+///
 /// **Memory**: a copy of what this rank writes, in an arena that is kept from save to save.
 ///
 /// **Threads**: one at a time. Saves run on a thread of their own, as those of @ref async_save do.
@@ -51,24 +66,30 @@ class checkpointer {
 public:
     /// @param ranks      A `BackgroundCommunicator`. An lvalue is duplicated, an rvalue is kept.
     /// @param directory  Of checkpoints; it need not exist. The same on every rank.
+    /// @param parts      Of every save and load: a `MemorySpace` for each kind of device that
+    ///                   tensors are on (moved in, copied, or, if it is an lvalue that cannot be
+    ///                   copied, borrowed), and any number of `EventSink`s, which are copied.
     /// @throws error on every rank if the options of any rank are not valid
-    template <class Comm>
+    template <class Comm, CheckpointerPart... Parts>
         requires Communicator<std::remove_cvref_t<Comm>>
-    checkpointer(Comm&& ranks, const std::string& directory, checkpointer_options options = {})
-        : checkpointer(std::forward<Comm>(ranks), file_store(directory), std::move(options)) {}
+    checkpointer(Comm&& ranks, const std::string& directory, checkpointer_options options = {},
+                 Parts&&... parts)
+        : checkpointer(std::forward<Comm>(ranks), file_store(directory), std::move(options),
+                       std::forward<Parts>(parts)...) {}
 
     /// @param store  The `ObjectStore` of all checkpoints. An rvalue is kept, and so is a copy of
     ///               an lvalue that has `at(id)`; any other lvalue is borrowed, and each checkpoint
     ///               is a prefix of its names.
-    template <class Comm, class Store>
+    template <class Comm, class Store, CheckpointerPart... Parts>
         requires Communicator<std::remove_cvref_t<Comm>> && ObjectStore<std::remove_cvref_t<Store>>
-    checkpointer(Comm&& ranks, Store&& store, checkpointer_options options = {})
+    checkpointer(Comm&& ranks, Store&& store, checkpointer_options options = {}, Parts&&... parts)
         : core_(std::make_unique<detail::checkpointer_core>(
               // The store is last: it may be moved from.
-              detail::checkpointer_core::parts{lane_of(std::forward<Comm>(ranks), options),
-                                               std::is_same_v<std::remove_cvref_t<Comm>, solo>,
-                                               directory_of(store),
-                                               store_of(std::forward<Store>(store))},
+              detail::checkpointer_core::parts{
+                  lane_of(std::forward<Comm>(ranks), options),
+                  std::is_same_v<std::remove_cvref_t<Comm>, solo>, directory_of(store),
+                  store_of(std::forward<Store>(store)), spaces_of<Parts...>(parts...),
+                  detail::sinks_in(std::tie(std::as_const(parts)...))},
               std::move(options))) {
         static_assert(
             std::is_lvalue_reference_v<Store> || RelocatableStore<std::remove_cvref_t<Store>>,
@@ -76,8 +97,11 @@ public:
     }
 
     /// For one process, without a communicator; an error in one of several that a launcher started.
-    explicit checkpointer(const std::string& directory, checkpointer_options options = {})
-        : checkpointer(detail::omitted_communicator(), directory, std::move(options)) {}
+    template <CheckpointerPart... Parts>
+    explicit checkpointer(const std::string& directory, checkpointer_options options = {},
+                          Parts&&... parts)
+        : checkpointer(detail::omitted_communicator(), directory, std::move(options),
+                       std::forward<Parts>(parts)...) {}
 
     checkpointer(checkpointer&&) noexcept = default;
     checkpointer& operator=(checkpointer&&) noexcept = default;
@@ -106,6 +130,21 @@ public:
         requires Savable<State>
     checkpoint_result save_now(std::int64_t step, State&& state) {
         return core_->at_step(detail::checkpointer_call::save_now, step, flat(state));
+    }
+
+    /// Must be called before tensors change if `checkpointer_options::overlap` is on: waits until
+    /// those of the save that was begun last are copied. Not collective; returns at once if there is
+    /// nothing to wait for. What has failed is thrown by a later call, as all errors of a save.
+    void before_update() { core_->before_update(); }
+    /// The same for a change that is enqueued on a stream of the device that the tensors are on:
+    /// blocks only until all copies are enqueued, and lets what is enqueued on the stream from then
+    /// on start after them. Tensors in host memory are copied when it returns.
+    /// @param stream  Of the type that the memory space takes, e.g. `cudaStream_t`.
+    /// @throws error invalid_argument while the stream captures a graph; errors of the device. Then
+    ///         the tensors must not change yet.
+    template <class Stream>
+    void before_update(const Stream& stream) {
+        core_->before_update(stream);
     }
 
     /// Waits until the save that was begun last is a checkpoint on the disk.
@@ -143,6 +182,16 @@ public:
     arena_stats staging_memory() const { return core_->staging(); }
 
 private:
+    template <class... Parts>
+    static std::vector<any_memory_space> spaces_of(std::remove_reference_t<Parts>&... parts) {
+        std::vector<any_memory_space> spaces;
+        auto const add = [&]<class Part>(std::type_identity<Part>, auto& part) {
+            if constexpr (MemorySpace<std::remove_cvref_t<Part>>)
+                spaces.push_back(detail::space_of<Part>(part));
+        };
+        (add(std::type_identity<Parts>(), parts), ...);
+        return spaces;
+    }
     template <class State>
     static detail::checkpointer_core::make_state flat(State& state) {
         return [&state] { return std::make_shared<detail::flattened_or_error>(state); };

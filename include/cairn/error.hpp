@@ -76,6 +76,9 @@ enum class errc {
     replicas_differ,
     /// A device (a GPU) or its driver failed; its own words are in the text.
     device_failed,
+    /// A tensor changed while a save used it (`save_options::detect_changes`). The checkpoint that
+    /// was there before is unchanged.
+    state_changed,
 };
 
 /// The category of @ref errc. Its name is "cairn".

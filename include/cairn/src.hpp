@@ -71,6 +71,7 @@
 #include <cairn/planner/impl/default_planner.ipp>
 #include <cairn/planner/impl/empty_state_planner.ipp>
 #include <cairn/save/impl/background_save.ipp>
+#include <cairn/save/impl/change_check.ipp>
 #include <cairn/save/impl/replica_hashes.ipp>
 #include <cairn/save/impl/run_save.ipp>
 #include <cairn/save/impl/save_op.ipp>

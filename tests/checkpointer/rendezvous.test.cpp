@@ -20,9 +20,13 @@ using namespace cairn::detail;
 rank_report some_report() {
     auto const failure =
         cairn::error(cairn::errc::io, {.file = "a file", .found = "no disk"}).as_failure(3);
-    return {checkpointer_call::save_now, std::numeric_limits<std::int64_t>::min(),
-            earlier_save::failed,        true,
-            std::uint64_t{1} << 63,      {failure}};
+    return {checkpointer_call::save_now,
+            std::numeric_limits<std::int64_t>::min(),
+            earlier_save::failed,
+            true,
+            std::uint64_t{1} << 63,
+            12'345'678'901,
+            {failure}};
 }
 
 BOOST_AUTO_TEST_CASE(reports_and_answers_survive) {
@@ -32,17 +36,20 @@ BOOST_AUTO_TEST_CASE(reports_and_answers_survive) {
     BOOST_TEST((r.earlier == earlier_save::failed));
     BOOST_TEST(r.heeds_signals);
     BOOST_TEST(r.signals == std::uint64_t{1} << 63);
+    BOOST_TEST(r.stall == 12'345'678'901);
     BOOST_REQUIRE(r.failures.size() == 1u);
     BOOST_TEST(r.failures[0].where.file == "a file");
 
     rendezvous_answer a;
     a.decided = {checkpoint_schedule::action::fail, true, true};
+    a.overlapped = true;
     a.signals = 5;
     a.next = 77;
     a.failures = r.failures;
     auto const b = decode_rendezvous_answer(encode(a));
     BOOST_TEST((b.decided.what == checkpoint_schedule::action::fail));
     BOOST_TEST((b.decided.settled && b.decided.postponed));
+    BOOST_TEST(b.overlapped);
     BOOST_TEST(b.signals == 5u);
     BOOST_TEST(b.next == 77);
     BOOST_TEST(b.failures.size() == 1u);

@@ -14,16 +14,21 @@
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
 #include <cairn/load/options.hpp>
+#include <cairn/memory/any_memory_space.hpp>
 #include <cairn/memory/arena.hpp>
 #include <cairn/object_store/erased_store.hpp>
+#include <cairn/observe/erased_sink.hpp>
 #include <cairn/planner/report.hpp>
+#include <cairn/save/overlap_gate.hpp>
 #include <cairn/save/pending_save.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -43,6 +48,8 @@ public:
         /// Of a store of files, for its free space.
         std::optional<std::filesystem::path> directory{};
         erased_store store;
+        std::vector<any_memory_space> spaces{};  ///< They outlive the checkpointer.
+        erased_sinks sinks{};
     };
     /// Collective. @throws error on all ranks if options are not valid on any
     CAIRN_DECL checkpointer_core(parts p, checkpointer_options options);
@@ -52,6 +59,14 @@ public:
     /// @param call  `maybe_save` or `save_now`.
     CAIRN_DECL checkpoint_result at_step(checkpointer_call call, std::int64_t step,
                                          const make_state& state);
+    /// See `checkpointer::before_update`.
+    void before_update() {
+        passing([](overlap_gate& g) { g.pass(); });
+    }
+    template <class Stream>
+    void before_update(const Stream& stream) {
+        passing([&](overlap_gate& g) { g.pass(stream); });
+    }
     CAIRN_DECL std::optional<save_report> wait();
     /// Must come before `load`: the state is not used before the earlier save has ended.
     CAIRN_DECL void prepare_load();
@@ -81,8 +96,23 @@ private:
     /// @throws error with its failures, if it failed
     agreement agree(checkpointer_call call, std::int64_t step);
     void start(std::int64_t step, const make_state& state, time_point stalled_since);
+    /// Starts a save whose copies go on after the call.
+    void overlap(std::int64_t step, const make_state& state, time_point stalled_since);
     std::vector<std::byte> staged(const std::vector<outcome>& all);
-    pending_save begin(const checkpoint_id& id, std::shared_ptr<flattened_or_error> state);
+    void begin(std::int64_t step, std::shared_ptr<flattened_or_error> state);
+    template <class F>
+    void passing(F&& f) {
+        if (!gate_ || gate_->passed()) return;
+        auto const from = std::chrono::steady_clock::now();
+        f(*gate_);
+        stall_ += std::chrono::steady_clock::now() - from;
+    }
+    /// The training may have changed tensors since the earlier save began.
+    void refuse_unpassed(std::int64_t step);
+    /// Whether the earlier save has ended on this rank; takes its handle if it is staged.
+    bool has_ended();
+    void take_handle();
+    void note_failure();
     /// Waits for the end of the earlier save on this rank.
     void finish_earlier();
     /// All ranks have learned how the earlier save ended.
@@ -99,7 +129,11 @@ private:
     std::int64_t next_ = checkpoint_schedule::next_call;
     std::optional<std::int64_t> last_step_{};
     earlier_save earlier_ = earlier_save::none;
-    pending_save pending_{};
+    std::shared_ptr<overlap_gate> gate_{};  ///< Of the earlier save.
+    std::future<pending_save> handle_{};    ///< Its handle, once it is staged …
+    pending_save pending_{};                ///< … and taken.
+    std::int64_t saving_step_ = 0;
+    std::chrono::nanoseconds stall_{};  ///< Of the earlier save, if it was overlapped.
     std::exception_ptr failure_{};
     std::vector<rank_failure> failures_{};
     std::optional<save_report> report_{};

@@ -53,6 +53,9 @@ struct checkpointer_options {
     save_interval every = std::chrono::minutes(10);
     /// One save is written at a time. The coordinator's value is used.
     busy_policy when_busy = busy_policy::wait;
+    /// `maybe_save` returns before the tensors are copied: while the next step computes gradients,
+    /// they are copied, and `before_update` waits for that. The coordinator's value is used.
+    bool overlap = false;
     destruction_policy destruction = destruction_policy::wait;
     /// Signals that ask for a save, e.g. `{SIGTERM, SIGUSR1}`. Their handlers are replaced while
     /// the checkpointer exists. A signal on one rank is enough: all ranks then save.
@@ -67,7 +70,8 @@ struct checkpointer_options {
 
 /// What `maybe_save` or `save_now` did; apart from `completed`, the same on all ranks.
 struct checkpoint_result {
-    /// This step is being saved. Its tensors are copied and may change.
+    /// This step is being saved. Its tensors are copied and may change; with
+    /// `checkpointer_options::overlap`, after `before_update`.
     bool saved = false;
     /// A save was due, but the previous one was still being written (`busy_policy`).
     bool postponed = false;

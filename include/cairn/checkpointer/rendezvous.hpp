@@ -24,6 +24,7 @@ struct rank_report {
     earlier_save earlier = earlier_save::none;
     bool heeds_signals = false;
     signal_set signals = 0;
+    std::int64_t stall = 0;  ///< Of the earlier save on this rank, in ns, if it was overlapped.
     std::vector<rank_failure> failures{};  ///< Of the earlier save, if it failed here.
 };
 CAIRN_DECL std::vector<std::byte> encode(const rank_report& r);
@@ -32,7 +33,8 @@ CAIRN_DECL rank_report decode_rank_report(std::span<const std::byte> b);
 /// What the coordinator answers to all ranks.
 struct rendezvous_answer {
     checkpoint_schedule::decision decided{};
-    signal_set signals = 0;  ///< That have asked for the save, if there is one.
+    bool overlapped = false;  ///< The call returns before the copies are complete.
+    signal_set signals = 0;   ///< That have asked for the save, if there is one.
     std::int64_t next = checkpoint_schedule::next_call;
     std::vector<rank_failure> failures{};  ///< Of the earlier save, if `decided` is to fail.
 };
@@ -44,6 +46,7 @@ struct joint_report {
     earlier_save earlier = earlier_save::none;
     bool heeds_signals = false;
     signal_set signals = 0;
+    std::int64_t stall = 0;  ///< The longest.
     std::vector<rank_failure> failures{};
 };
 /// @param reports  In rank order.

@@ -64,6 +64,8 @@ public:
     /// The save that was decided is staged.
     /// @param stall  How long it has stopped the training for, on the rank where that was longest.
     CAIRN_DECL void started(time_point now, duration stall);
+    /// How long it has stopped the training for in all, if that was not known when it was started.
+    void stalled(duration stall) { stall_ = stall; }
     /// The save that was decided could not be started; it stays due.
     CAIRN_DECL void refused();
     /// The ranks have learned outside of `decide` how the earlier save ended.

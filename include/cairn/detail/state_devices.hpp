@@ -64,6 +64,15 @@ public:
     /// the state when the operation was started: nothing orders copies after the work that produces
     /// it
     CAIRN_DECL state_device* of(const const_tensor_view& v, const std::string& fqn);
+    /// Lets the work that is enqueued on the stream from now on start after all copies that are
+    /// enqueued already. False, and nothing has happened, if a queue takes streams of another type.
+    template <class Stream>
+    bool order(const Stream& stream) {
+        for (auto const& d : devices_)
+            if (!d.queue.template takes<Stream>()) return false;
+        for (auto& d : devices_) d.naming(d.fqn, [&] { d.queue.make_wait(stream); });
+        return true;
+    }
 
 private:
     void note(const const_tensor_view& v, const std::string& fqn);

@@ -38,6 +38,11 @@ public:
     /// Whether everything before the point has completed. False, too, while another thread is in a
     /// call: it never blocks.
     bool reached(ticket t) { return impl_->reached(t); }
+    /// Whether `Stream` is the type of this queue's streams.
+    template <class Stream>
+    bool takes() const noexcept {
+        return impl_->stream_type() == typeid(Stream);
+    }
     /// See @ref CopyQueue.
     /// @throws error errc::invalid_argument when `Stream` is not the type of this queue's streams
     template <class Stream>
@@ -53,6 +58,7 @@ private:
         virtual void to_device(std::span<const pitched_copy>) = 0;
         virtual ticket record() = 0;
         virtual bool reached(ticket) = 0;
+        virtual const std::type_info& stream_type() const noexcept = 0;
         virtual void make_wait(const std::type_info&, const void*) = 0;
     };
     template <CopyQueue Q>
@@ -84,8 +90,11 @@ private:
                 events_.pop_front();
             return t <= recorded_ - events_.size();
         }
+        const std::type_info& stream_type() const noexcept override {
+            return typeid(typename Q::stream);
+        }
         void make_wait(const std::type_info& type, const void* s) override {
-            if (type != typeid(typename Q::stream))
+            if (type != stream_type())
                 throw error(errc::invalid_argument,
                             {.expected = "a stream of the memory space that copies the state",
                              .found = "a stream of another type"});

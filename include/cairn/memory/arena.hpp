@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 
 namespace cairn {
@@ -65,7 +66,7 @@ private:
 };
 
 /// Staging memory of one rank: mapped once, in huge pages, every page present, pinned if devices
-/// copy from and to it, and bounded.
+/// copy from and to it, and bounded. A model of @ref Stager.
 ///
 /// It allocates from slabs, best fit. Leases are meant to be few and large, but 10^5 of them cost
 /// no more each. Memory that is free in small parts is whole again when the leases between them are
@@ -108,6 +109,8 @@ public:
     /// not help; with the system's code if memory cannot be mapped
     std::optional<lease> try_take(std::size_t bytes);
 
+    /// Every tensor: see @ref Stager.
+    static bool copies(std::string_view) noexcept { return true; }
     /// The bytes that the budget leaves for leases.
     std::uint64_t room() const;
     /// The bytes mapped, in use or not.

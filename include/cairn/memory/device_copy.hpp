@@ -3,8 +3,8 @@
 #define CAIRN_MEMORY_DEVICE_COPY_HPP
 
 #include <cairn/memory/any_memory_space.hpp>
-#include <cairn/memory/arena.hpp>
 #include <cairn/memory/piecewise_copy.hpp>
+#include <cairn/memory/stager.hpp>
 
 #include <cstddef>
 #include <optional>
@@ -36,7 +36,7 @@ inline void enqueue_copy(any_copy_queue& q, const const_tensor_view& from, const
 class staging_block {
 public:
     staging_block() = default;
-    explicit staging_block(arena_lease memory) : memory_(std::move(memory)) {}
+    explicit staging_block(erased_lease memory) : memory_(std::move(memory)) {}
     staging_block(staging_block&& other) noexcept
         : memory_(std::move(other.memory_)), queue_(std::exchange(other.queue_, nullptr)),
           until_(other.until_) {}
@@ -100,7 +100,7 @@ private:
         memory_.abandon();
     }
 
-    arena_lease memory_{};
+    erased_lease memory_{};
     any_copy_queue* queue_ = nullptr;  ///< Of the copies that are not known to have completed.
     any_copy_queue::ticket until_ = 0;
 };

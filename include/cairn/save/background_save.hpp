@@ -36,6 +36,7 @@ public:
     /// Says what nobody was told.
     CAIRN_DECL ~background_save();
 
+    const save_options& options() const noexcept { return options_; }
     /// Where the save runs. @pre neither `start` nor `refuse` was called
     const boost::asio::any_io_executor& executor() const noexcept { return on_.executor; }
     /// Until it is staged, the slot of its handler cancels the save.

@@ -36,6 +36,10 @@ struct save_options {
     replica_policy replicas = replica_policy::sampled;
     /// The policy for each tensor; empty: `replicas` for all.
     std::function<replica_policy(std::string_view fqn)> replicas_of{};
+    /// For finding errors: every tensor is hashed when the verb is called (which blocks, devices
+    /// included) and when it has been written; one that has changed meanwhile fails the save with
+    /// @ref errc::state_changed.
+    bool detect_changes = false;
     torch_writer_options storage{};  ///< For the default writer; a custom writer has its own.
     planner_options planner{};       ///< For the default planner; likewise.
     /// Called with the error (also @ref errc::cancelled) of a background save whose `pending_save`

@@ -31,6 +31,10 @@ public:
                           state_devices& devices);
     /// Goes on, and returns whether all is hashed. @ref snapshot::advance
     CAIRN_DECL bool advance() noexcept;
+    /// As `snapshot::enqueued`.
+    bool enqueued() const noexcept {
+        return left_.empty() || (left_.size() == 1 && left_.back().blocks.over());
+    }
     /// Begins no more copies.
     void stop() noexcept { left_.clear(); }
     /// As `snapshot::unfinished`.

@@ -23,6 +23,11 @@ struct save_part_check {
 /// Adds the default parts where none was given.
 CAIRN_DECL void add_default_parts(save_parts& parts, const save_options& options);
 
+/// Notes what the tensors contain if their changes are to be detected. Called inside the initiating
+/// call of the verb, with the devices.
+CAIRN_DECL void note_content(save_parts& parts, const flat_state& state,
+                             const save_options& options);
+
 /// Saves on the calling thread.
 CAIRN_DECL save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
                                 const save_options& options, save_parts parts);

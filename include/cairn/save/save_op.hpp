@@ -64,7 +64,10 @@ private:
     std::vector<std::byte> staged();
     void await_release(const std::vector<std::uint32_t>& items);
     void tensors_free(bool written);
+    void tell_staged();
     std::optional<event> write();
+    void await_update(call_result<write_results> r);
+    void check_unchanged();
     event written(call_result<write_results> r);
     std::optional<event> commit();
     void prepare_metadata();

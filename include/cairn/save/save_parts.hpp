@@ -14,9 +14,11 @@
 
 namespace cairn {
 
-class staging_arena;
-
 namespace detail {
+
+class change_check;
+class erased_stager;
+class overlap_gate;
 
 /// The parts of a save whose types only the verb knew. Null: the default.
 struct save_parts {
@@ -25,11 +27,13 @@ struct save_parts {
     erased_save_planner* planner = nullptr;
     erased_storage_writer* writer = nullptr;
     std::optional<erased_store> store{};  ///< For the default writer.
-    staging_arena* arena = nullptr;       ///< Null: memory for this save only.
+    erased_stager* stager = nullptr;      ///< Null: memory for this save only.
     erased_sinks sinks{};
     const char* verb = "save";
     std::shared_ptr<void> owner{};             ///< Of parts that are not borrowed from the caller.
     std::shared_ptr<state_devices> devices{};  ///< Fenced. Null: no memory spaces.
+    std::shared_ptr<change_check> changes{};   ///< Null: changes are not detected.
+    std::shared_ptr<overlap_gate> gate{};      ///< Null: the caller waits until it is staged.
 };
 
 }  // namespace detail

@@ -4,11 +4,12 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/detail/state_devices.hpp>
-#include <cairn/memory/arena.hpp>
 #include <cairn/memory/copy_to_host.hpp>
 #include <cairn/memory/device_copy.hpp>
+#include <cairn/memory/stager.hpp>
 #include <cairn/planner/plan.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -30,15 +31,20 @@ public:
     /// row-major. After an exception copies may have begun: `advance` is called all the same.
     /// @param data     For each item; outlives the copies.
     /// @param from     Null: memory for this snapshot only, from the heap if it is little.
-    /// @param host     Whether tensors in host memory are copied: as many as the arena has room
-    ///                 for.
+    /// @param host     Whether tensors in host memory are copied, unless they are frozen: as many
+    ///                 as the stager has room for.
     /// @param devices  Outlives this, or `release`.
-    /// @throws error naming the bytes if the arena does not have those for devices, or the tensor
+    /// @throws error naming the bytes if the stager does not have those for devices, or the tensor
     CAIRN_DECL void begin(const std::vector<write_item>& items, std::span<item_data> data,
-                          staging_arena* from, bool host, state_devices& devices);
+                          erased_stager* from, bool host, state_devices& devices);
     /// Goes on, and returns whether nothing is being copied any more. Never blocks, unless staging
     /// memory could not be pinned.
     CAIRN_DECL bool advance() noexcept;
+    /// Whether there are no copies that are still to be enqueued.
+    bool enqueued() const noexcept {
+        return std::none_of(groups_.begin(), groups_.end(),
+                            [](const group& g) { return g.is == group::state::waiting; });
+    }
     /// Begins no more copies.
     CAIRN_DECL void stop() noexcept;
     /// Returns a device and one of its tensors, if it is still copying.
@@ -77,7 +83,7 @@ private:
     };
 
     group& group_of(state_device* from);
-    void take_memory(group& g, staging_arena* from);
+    void take_memory(group& g, erased_stager* from);
     /// Leaves copies out until the rest is not larger.
     void leave_out(group& g, std::uint64_t room);
     void start(group& g);

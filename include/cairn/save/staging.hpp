@@ -40,6 +40,8 @@ public:
     /// What is called, on the executor, when none is any more. @pre `in_progress()`
     std::function<void()>& when_over() noexcept { return when_over_; }
 
+    /// Calls `f`, on the executor, when all copies are enqueued, also if that is at the end.
+    void when_enqueued(std::function<void()> f) { when_enqueued_ = std::move(f); }
     /// Waits, without holding the thread, until nothing is copied any more, and calls `f`.
     /// @param failure  Of the beginning; what has begun is waited for all the same.
     void wait(std::exception_ptr failure, std::chrono::milliseconds timeout, polling::then f) {
@@ -65,7 +67,10 @@ private:
     bool advance() {
         if (cancelled_.stop_requested()) stop();
         bool const copied = copies_.advance();
-        return hashes_.advance() && copied;
+        bool const over = hashes_.advance() && copied;
+        if (when_enqueued_ && copies_.enqueued() && hashes_.enqueued())
+            std::exchange(when_enqueued_, nullptr)();
+        return over;
     }
 
     error_context late() const {
@@ -80,6 +85,7 @@ private:
     snapshot copies_{};
     bool in_progress_ = false;
     std::function<void()> when_over_{};
+    std::function<void()> when_enqueued_{};
     polling waiting_;
 };
 

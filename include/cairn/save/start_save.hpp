@@ -6,6 +6,8 @@
 #include <cairn/detail/lane.hpp>
 #include <cairn/detail/token_last.hpp>
 #include <cairn/detail/given_devices.hpp>
+#include <cairn/memory/arena.hpp>
+#include <cairn/memory/stager.hpp>
 #include <cairn/save/background_save.hpp>
 #include <cairn/save/pending_save.hpp>
 #include <cairn/save/run_save.hpp>
@@ -15,29 +17,33 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace cairn {
-
-class staging_arena;
-
 namespace detail {
 
-struct arena_part {
+struct stager_part {
     template <class T>
-    static constexpr bool is = std::is_same_v<T, staging_arena>;
+    static constexpr bool is = Stager<T>;
 };
 struct background_save_part_check {
     template <class T>
-    static constexpr bool is = SavePart<T> || arena_part::is<std::remove_cvref_t<T>>;
+    static constexpr bool is = SavePart<T> || stager_part::is<std::remove_cvref_t<T>>;
 };
 
-/// Whether the handle of a save has to wait for its end. An arena is used until it is staged; of an
-/// executor the save has a copy.
+/// Whether a save uses something of the caller's to its end, for which its handle has to wait. Of
+/// an executor the save has a copy. An arena's memory outlives it; with any other stager, tensors may
+/// be frozen.
+template <class Part>
+constexpr bool is_used_to_the_end() {
+    using part = std::remove_cvref_t<Part>;
+    if constexpr (stager_part::is<part>)
+        return !std::is_same_v<part, staging_arena>;
+    else
+        return is_borrowed<Part>() && !executor_part::is<part>;
+}
 template <class... Parts>
-inline constexpr bool borrows =
-    (false || ... ||
-     (is_borrowed<Parts>() && !arena_part::is<std::remove_cvref_t<Parts>> &&
-      !executor_part::is<std::remove_cvref_t<Parts>>));
+inline constexpr bool borrows = (false || ... || is_used_to_the_end<Parts>());
 
 /// The parts of a save in the background, and its lane: what is borrowed is only referred to.
 template <class... Parts>
@@ -45,23 +51,27 @@ struct background_save_parts {
     explicit background_save_parts(std::tuple<Parts...> p) : given(std::move(p)) {}
     background_save_parts(background_save_parts&&) = delete;
 
-    staging_arena* arena() {
-        constexpr auto i = index_of<arena_part, Parts...>();
-        if constexpr (i < sizeof...(Parts))
-            return std::addressof(std::get<i>(given.parts()));
-        else
-            return nullptr;
-    }
+    static_assert(count_of<stager_part, Parts...> <= 1, "async_save: two stagers");
 
     given_save_parts<Parts...> given;
+    decltype(ref_to<stager_part, stager_ref>(std::declval<std::tuple<Parts...>&>())) stager =
+        ref_to<stager_part, stager_ref>(given.parts());
     save_parts erased{};
     lane_of<communicator_part, communicator_ref, Parts...> lane{};
+};
+
+/// What a `checkpointer` adds to the parts of its saves.
+struct checkpointer_parts {
+    std::vector<any_memory_space> spaces{};
+    erased_sinks sinks{};
+    std::shared_ptr<overlap_gate> gate{};
 };
 
 /// Starts a save in the background. The communicator is duplicated inside this call.
 template <class Handler, class... Parts>
 void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint_id& id,
-                save_options options, std::tuple<Parts...> parts, Handler handler) {
+                save_options options, std::tuple<Parts...> parts, Handler handler,
+                const checkpointer_parts& more = {}) {
     auto const timeout = options.exchange_timeout;
     auto const save = std::make_shared<background_save>(
         executor_in(parts), id, std::move(options), borrows<Parts...>,
@@ -71,9 +81,12 @@ void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint
         auto const held = std::make_shared<background_save_parts<Parts...>>(std::move(parts));
         // Now: stores and sinks are copied; nothing of the caller's is looked at after this call.
         held->erased = held->given.erased();
-        held->erased.arena = held->arena();
+        held->erased.stager = pointer_to<erased_stager>(held->stager);
         held->erased.devices =
-            devices_of<space_holder::operation>(flat->leaves(), held->given.parts());
+            devices_of<space_holder::operation>(flat->leaves(), held->given.parts(), more.spaces);
+        held->erased.sinks.insert(held->erased.sinks.end(), more.sinks.begin(), more.sinks.end());
+        held->erased.gate = more.gate;
+        note_content(held->erased, flat->leaves(), save->options());
         held->erased.verb = "async_save";
         open_lane<communicator_part>(held->lane, held->given.parts(), save->executor(),
                                      deadline_after(timeout),

@@ -55,6 +55,8 @@ CAIRN_DECL checkpointer_core::checkpointer_core(parts p, checkpointer_options op
 }
 
 CAIRN_DECL checkpointer_core::~checkpointer_core() {
+    before_update();
+    take_handle();
     if (failure_) report_unclaimed(failure_);
     if (!pending_) return;
     bool const cancelled = options_.destruction == destruction_policy::cancel;
@@ -92,8 +94,10 @@ outcome checkpointer_core::answered(F&& f) {
 }
 
 CAIRN_DECL rendezvous_answer checkpointer_core::meet(checkpointer_call call, std::int64_t step) {
-    if (pending_ && pending_.ready()) finish_earlier();
-    rank_report const mine{call, step, earlier_, signals_->any(), signals_->look(), failures_};
+    if (gate_) gate_->await_plan();  // until then the lane is being duplicated
+    if (has_ended()) finish_earlier();
+    rank_report const mine{call,           step,     earlier_, signals_->any(), signals_->look(),
+                           stall_.count(), failures_};
     auto const all = exchanged([&] { return ranks_.gather({{}, encode(mine)}); });
     auto const told = answered([&] { return encode(answer(all)); });
     if (!told.failures.empty()) throw error(told.failures, false);
@@ -106,6 +110,7 @@ CAIRN_DECL rendezvous_answer checkpointer_core::answer(const std::vector<outcome
     for (auto const& o : all) reports.push_back(decode_rank_report(o.payload));
     auto const me = static_cast<std::size_t>(ranks_.rank());
     auto joint = join_reports(reports, me);
+    if (joint.stall > 0) schedule_->stalled(std::chrono::nanoseconds(joint.stall));
     auto const call = reports[me].call;
     rendezvous_answer a;
     if (call == checkpointer_call::maybe_save || call == checkpointer_call::save_now) {
@@ -113,9 +118,13 @@ CAIRN_DECL rendezvous_answer checkpointer_core::answer(const std::vector<outcome
         if (step < 0)
             throw error(errc::invalid_argument, {.expected = "a step of 0 or more",
                                                  .found = "step " + std::to_string(step)});
-        a.decided = schedule_->decide({step, std::chrono::steady_clock::now(), joint.earlier,
-                                       joint.signals != 0, joint.heeds_signals,
-                                       call == checkpointer_call::save_now});
+        auto const now = std::chrono::steady_clock::now();
+        a.decided = schedule_->decide({step, now, joint.earlier, joint.signals != 0,
+                                       joint.heeds_signals, call == checkpointer_call::save_now});
+        a.overlapped = options_.overlap && a.decided.what == action::save &&
+                       call == checkpointer_call::maybe_save;
+        // How long it stops the training is known, and told, at the next rendezvous.
+        if (a.overlapped) schedule_->started(now, {});
         // If nothing is saved although signals arrived, this step has been saved before.
         if (a.decided.what == action::save || a.decided.what == action::none)
             a.signals = joint.signals;
@@ -154,6 +163,7 @@ CAIRN_DECL auto checkpointer_core::agree(checkpointer_call call, std::int64_t st
 CAIRN_DECL checkpoint_result checkpointer_core::at_step(checkpointer_call call, std::int64_t step,
                                                         const make_state& state) {
     checkpoint_result r;
+    refuse_unpassed(step);
     // Alike on all ranks, as long as they make the same calls.
     bool const meets =
         call == checkpointer_call::save_now || step >= next_ || (last_step_ && step < *last_step_);
@@ -163,7 +173,7 @@ CAIRN_DECL checkpoint_result checkpointer_core::at_step(checkpointer_call call, 
     r.completed = std::move(all.completed);
     r.postponed = all.answer.decided.postponed;
     if (all.answer.decided.what == action::save) {
-        start(step, state, *all.since);
+        all.answer.overlapped ? overlap(step, state, *all.since) : start(step, state, *all.since);
         r.saved = true;
     }
     signals_->acknowledge(all.answer.signals);
@@ -175,14 +185,16 @@ CAIRN_DECL void checkpointer_core::start(std::int64_t step, const make_state& st
                                          time_point stalled_since) {
     outcome mine;
     try {
-        pending_ = begin("step_" + std::to_string(step), state());
-        earlier_ = earlier_save::writing;
+        begin(step, state());
+        gate_->await_copies();
+        take_handle();
         wire_writer w;
         w.svarint((std::chrono::steady_clock::now() - stalled_since).count());
         mine.payload = std::move(w.out);
     } catch (...) {
         mine.failures = failures_of(std::current_exception(), ranks_.rank());
     }
+    if (gate_) gate_->pass();  // before the call returns no tensor changes
     // A rank may have failed alone: all learn it in this call.
     outcome told;
     try {
@@ -216,42 +228,91 @@ CAIRN_DECL std::vector<std::byte> checkpointer_core::staged(const std::vector<ou
     w.svarint(schedule_->next_rendezvous());
     return std::move(w.out);
 }
-CAIRN_DECL pending_save checkpointer_core::begin(const checkpoint_id& id,
-                                                 std::shared_ptr<flattened_or_error> state) {
+CAIRN_DECL void checkpointer_core::overlap(std::int64_t step, const make_state& state,
+                                           time_point stalled_since) {
+    try {
+        begin(step, state());
+    } catch (...) {
+        note_failure();  // told at the next rendezvous, as what fails in the background
+    }
+    stall_ = std::chrono::steady_clock::now() - stalled_since;
+}
+CAIRN_DECL void checkpointer_core::refuse_unpassed(std::int64_t step) {
+    if (!gate_ || gate_->passed()) return;
+    gate_->refuse(std::make_exception_ptr(
+        error(errc::invalid_argument,
+              {.rank = ranks_.rank(),
+               .expected = "before_update() after the maybe_save of step " +
+                           std::to_string(saving_step_) + ", before tensors change",
+               .found = "none before the call for step " + std::to_string(step),
+               .remedy = "call before_update in every step, before the optimizer's; or leave "
+                         "checkpointer_options::overlap off"})));
+}
+
+CAIRN_DECL void checkpointer_core::begin(std::int64_t step,
+                                         std::shared_ptr<flattened_or_error> state) {
+    auto const id = "step_" + std::to_string(step);
     state->freeze_objects();
     auto const staged = std::make_shared<std::promise<pending_save>>();
-    auto result = staged->get_future();
-    auto handler = [staged](std::exception_ptr e, pending_save p) {
+    checkpointer_parts const more{parts_.spaces, parts_.sinks, std::make_shared<overlap_gate>()};
+    auto handler = [staged, gate = more.gate](std::exception_ptr e, pending_save p) {
+        gate->copied(e);
         if (e)
             staged->set_exception(std::move(e));
         else
             staged->set_value(std::move(p));
     };
+    auto handle = staged->get_future();
     if (parts_.alone)
         start_save(std::move(state), id, options_.save,
                    std::tuple<solo, erased_store&, staging_arena&>(solo(), parts_.store, *arena_),
-                   std::move(handler));
+                   std::move(handler), more);
     else
         start_save(std::move(state), id, options_.save,
                    std::tuple<any_communicator&, erased_store&, staging_arena&>(
                        parts_.lane, parts_.store, *arena_),
-                   std::move(handler));
-    return result.get();
+                   std::move(handler), more);
+    handle_ = std::move(handle);
+    gate_ = more.gate;
+    saving_step_ = step;
+    stall_ = {};
+    earlier_ = earlier_save::writing;
+}
+
+CAIRN_DECL bool checkpointer_core::has_ended() {
+    constexpr std::chrono::seconds no_time{0};
+    if (handle_.valid() && handle_.wait_for(no_time) == std::future_status::ready) take_handle();
+    return pending_ && pending_.ready();
+}
+CAIRN_DECL void checkpointer_core::take_handle() {
+    if (!handle_.valid()) return;
+    try {
+        pending_ = handle_.get();
+    } catch (...) {
+        note_failure();
+    }
+}
+CAIRN_DECL void checkpointer_core::note_failure() {
+    earlier_ = earlier_save::failed;
+    failure_ = std::current_exception();
+    failures_ = failures_of(failure_, ranks_.rank());
 }
 
 CAIRN_DECL void checkpointer_core::finish_earlier() {
+    before_update();
+    take_handle();
     if (!pending_) return;
     try {
         report_ = pending_.wait();
         earlier_ = earlier_save::completed;
     } catch (...) {
-        earlier_ = earlier_save::failed;
-        failure_ = std::current_exception();
-        failures_ = failures_of(failure_, ranks_.rank());
+        note_failure();
     }
 }
 CAIRN_DECL std::optional<save_report> checkpointer_core::settle() {
     earlier_ = earlier_save::none;
+    gate_.reset();
+    stall_ = {};
     failure_ = nullptr;
     failures_.clear();
     return std::exchange(report_, std::nullopt);
@@ -273,6 +334,9 @@ CAIRN_DECL load_report checkpointer_core::load(flattened_or_error& state, const 
     given.ranks = &lane_;
     given.alone = parts_.alone;
     given.store = parts_.store;
+    given.sinks = parts_.sinks;
+    std::tuple<> none;
+    given.devices = devices_of<space_holder::operation>(state.leaves(), none, parts_.spaces);
     return run_load(state, id, options, std::move(given));
 }
 CAIRN_DECL void checkpointer_core::prepare_plan() {

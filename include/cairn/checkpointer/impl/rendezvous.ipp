@@ -38,6 +38,7 @@ CAIRN_DECL std::vector<std::byte> encode(const rank_report& r) {
     w.u8(static_cast<std::uint8_t>(r.earlier));
     w.u8(r.heeds_signals ? 1 : 0);
     w.varint(r.signals);
+    w.svarint(r.stall);
     put_failures(w, r.failures);
     return std::move(w.out);
 }
@@ -49,6 +50,7 @@ CAIRN_DECL rank_report decode_rank_report(std::span<const std::byte> b) {
     out.earlier = get_enum(r, earlier_save::writing);
     out.heeds_signals = r.u8() != 0;
     out.signals = r.varint();
+    out.stall = r.svarint();
     out.failures = get_failures(r);
     return out;
 }
@@ -58,6 +60,7 @@ CAIRN_DECL std::vector<std::byte> encode(const rendezvous_answer& a) {
     w.u8(static_cast<std::uint8_t>(a.decided.what));
     w.u8(a.decided.settled ? 1 : 0);
     w.u8(a.decided.postponed ? 1 : 0);
+    w.u8(a.overlapped ? 1 : 0);
     w.varint(a.signals);
     w.svarint(a.next);
     put_failures(w, a.failures);
@@ -69,6 +72,7 @@ CAIRN_DECL rendezvous_answer decode_rendezvous_answer(std::span<const std::byte>
     a.decided.what = get_enum(r, checkpoint_schedule::action::fail);
     a.decided.settled = r.u8() != 0;
     a.decided.postponed = r.u8() != 0;
+    a.overlapped = r.u8() != 0;
     a.signals = r.varint();
     a.next = r.svarint();
     a.failures = get_failures(r);
@@ -108,6 +112,7 @@ CAIRN_DECL joint_report join_reports(const std::vector<rank_report>& reports,
         all.earlier = std::max(all.earlier, one.earlier);
         all.heeds_signals = all.heeds_signals || one.heeds_signals;
         all.signals |= one.signals;
+        all.stall = std::max(all.stall, one.stall);
         for (auto const& f : one.failures) failed.add(f);
     }
     if (!same) throw error(different.take(), false);

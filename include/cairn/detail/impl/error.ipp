@@ -102,6 +102,7 @@ public:
             case errc::invalid_argument: return "invalid argument";
             case errc::cancelled: return "cancelled";
             case errc::device_failed: return "a device or its driver failed";
+            case errc::state_changed: return "a tensor changed while it was being saved";
             case errc::missing_file: return "a data file of the checkpoint is missing";
             case errc::replicas_differ: return "replicas differ between ranks";
             case errc::value_mismatch: return "the stored value does not fit";

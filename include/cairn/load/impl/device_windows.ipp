@@ -46,7 +46,7 @@ CAIRN_DECL staging_block device_windows::take(state_device& d, std::uint64_t byt
     if (!arena_) arena_.emplace(arena_options{.slab_bytes = std::size_t{16} << 20});
     arena_->pin_for(d.space, d.queue.device());
     lock.unlock();
-    return staging_block(arena_->take(static_cast<std::size_t>(bytes)));
+    return staging_block(erased_lease(arena_->take(static_cast<std::size_t>(bytes))));
 }
 
 CAIRN_DECL void device_windows::start(window& w, const tensor_view& from) {

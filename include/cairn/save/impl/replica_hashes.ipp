@@ -5,6 +5,7 @@
 #include <cairn/save/replica_hashes.hpp>
 
 #include <cairn/detail/wire.hpp>
+#include <cairn/memory/arena.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -63,7 +64,7 @@ CAIRN_DECL bool replica_hashes::begin_round(on_device& d) {
     if (memory_for_ != d.from) {
         staging_arena once({.persist = false, .slab_bytes = round_bytes});
         once.pin_for(d.from->space, queue.device());
-        memory_ = staging_block(once.take(round_bytes));  // outlives it
+        memory_ = staging_block(erased_lease(once.take(round_bytes)));  // outlives it
         memory_for_ = d.from;
     }
     if (!d.from->may_copy(memory_.pinned())) return false;

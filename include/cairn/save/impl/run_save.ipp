@@ -4,11 +4,13 @@
 
 #include <cairn/save/run_save.hpp>
 
+#include <cairn/comm/deadline.hpp>
 #include <cairn/comm/omitted.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/detail/run_here.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/planner/default_planner.hpp>
+#include <cairn/save/change_check.hpp>
 #include <cairn/save/save_op.hpp>
 #include <cairn/storage/torch_writer.hpp>
 
@@ -30,9 +32,17 @@ CAIRN_DECL void add_default_parts(save_parts& parts, const save_options& options
     }
 }
 
+CAIRN_DECL void note_content(save_parts& parts, const flat_state& state,
+                             const save_options& options) {
+    if (options.detect_changes)
+        parts.changes = std::make_shared<change_check>(state, parts.devices,
+                                                       deadline_after(options.exchange_timeout));
+}
+
 CAIRN_DECL save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
                                 const save_options& options, save_parts parts) {
     add_default_parts(parts, options);
+    note_content(parts, flat.leaves(), options);
     return run_here<save_report>([&](surroundings in, save_op::ended then) {
         return std::make_shared<save_op>(
             std::move(in),

@@ -8,6 +8,8 @@
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/check_text.hpp>
 #include <cairn/planner/plan_codec.hpp>
+#include <cairn/save/change_check.hpp>
+#include <cairn/save/overlap_gate.hpp>
 #include <cairn/save/place_results.hpp>
 
 namespace cairn::detail {
@@ -51,6 +53,8 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
         case write: return this->write();
         case exchange_results:
             tensors_free(false);  // staged and written, or not to be
+            if (parts_.gate && !mine_.failures.empty())
+                parts_.gate->copied(std::make_exception_ptr(error(mine_.failures, false)));
             return starts([&] { gather_outcomes(); });
         case commit: return this->commit();
         case exchange_verdict: return starts([&] { send_verdict(); });
@@ -175,17 +179,20 @@ CAIRN_DECL void save_op::begin_staging() {
     data_.reserve(plan_.items.size());
     for (auto const& item : plan_.items) data_.push_back(parts_.planner->resolve_data(item));
     check_described(plan_, data_);
+    if (parts_.changes) parts_.changes->expect(data_);
     bool const background = on_staged_ != nullptr;
     if (background) clock_.expect([this] { return content(plan_); });
-    staging_.copies().begin(plan_.items, data_, parts_.arena, background, *parts_.devices);
+    staging_.copies().begin(plan_.items, data_, parts_.stager, background, *parts_.devices);
     staging_.hashes().begin(held, local_, state_->leaves(), report_.save_id, *parts_.devices);
+    if (parts_.gate && staging_.copies().left_out().empty())
+        staging_.when_enqueued([this] { parts_.gate->enqueued(parts_.devices); });
 }
 CAIRN_DECL std::vector<std::byte> save_op::staged() {
     staging_.copies().finish();
     if (on_staged_) clock_.moved_rest();
     hashes_ = staging_.hashes().take();
     await_release(staging_.copies().left_out());
-    if (!writes_tensors_ && on_staged_) std::exchange(on_staged_, nullptr)();
+    if (!writes_tensors_) tell_staged();
     return {};
 }
 /// What the copy has no room for is written from the tensors: they may change when the writer has
@@ -196,7 +203,9 @@ CAIRN_DECL void save_op::await_release(const std::vector<std::uint32_t>& items) 
     for (auto const i : items) left_out_[i] = true;
     unwritten_ = items.size();
     released_ = [this](std::uint32_t i) {  // the writer's completion keeps this alive
-        if (left_out_[i] && --unwritten_ == 0)
+        if (!left_out_[i]) return;
+        if (parts_.changes) parts_.changes->compare(plan_.items[i], i, data_[i]);
+        if (--unwritten_ == 0)
             resume_on(in_.executor, [self = shared_from_this()] { self->tensors_free(true); });
     };
     writes_tensors_ = true;
@@ -204,8 +213,14 @@ CAIRN_DECL void save_op::await_release(const std::vector<std::uint32_t>& items) 
 /// @param written  Whether all that was left out is written; otherwise the save fails.
 CAIRN_DECL void save_op::tensors_free(bool written) {
     writes_tensors_ = false;
-    if (written && on_staged_) std::exchange(on_staged_, nullptr)();
+    if (written) tell_staged();
     if (auto const f = std::exchange(when_written_, nullptr)) f();
+}
+
+CAIRN_DECL void save_op::tell_staged() {
+    if (!on_staged_) return;
+    if (parts_.gate) parts_.gate->copied();
+    std::exchange(on_staged_, nullptr)();
 }
 
 CAIRN_DECL std::optional<save_fsm::event> save_op::write() {
@@ -220,17 +235,37 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::write() {
             parts_.writer->write_data(plan_, items_, std::move(done));
         },
         [self = shared_from_this()](call_result<write_results> r) {
-            self->resume([&] { return self->written(std::move(r)); });
+            if (!r.failure) self->clock_.moved_rest();
+            self->clock_.stop();
+            self->await_update(std::move(r));
         });
     return {};
 }
+/// Goes on when the training has waited for the copies, if it did not before.
+CAIRN_DECL void save_op::await_update(call_result<write_results> r) {
+    if (r.failure || !parts_.gate) return resume([&] { return written(std::move(r)); });
+    try {
+        auto go_on = [self = shared_from_this(),
+                      told = std::make_shared<call_result<write_results>>(std::move(r))] {
+            self->resume([&] { return self->written(std::move(*told)); });
+        };
+        parts_.gate->when_passed([on = in_.executor, go_on] { resume_on(on, go_on); });
+    } catch (...) {
+        resume([]() -> event { throw; });
+    }
+}
+/// Compares what was written from memory that is still the save's.
+CAIRN_DECL void save_op::check_unchanged() {
+    bool const all = left_out_.empty() || !parts_.writer->releases();
+    for (std::size_t i = 0; i < data_.size(); ++i)
+        if (all || !left_out_[i]) parts_.changes->compare(plan_.items[i], i, data_[i]);
+    parts_.changes->finish();
+}
 CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {
-    data_.clear();
-    staging_.release();
-    if (!r.failure) clock_.moved_rest();
-    clock_.stop();
     mine_ = attempt(ranks_->rank(), [&] {
         auto const results = r.get();
+        if (parts_.gate) parts_.gate->check();
+        if (parts_.changes) check_unchanged();
         tensors_free(true);
         heed_cancellation();
         for (auto const& [name, size] : results.file_sizes) report_.bytes_written += size;
@@ -242,6 +277,8 @@ CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {
         clock_.put(w);
         return std::move(w.out);
     });
+    data_.clear();
+    staging_.release();
     return outcome_of(mine_.failures);
 }
 

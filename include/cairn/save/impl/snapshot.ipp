@@ -4,6 +4,7 @@
 
 #include <cairn/save/snapshot.hpp>
 
+#include <cairn/memory/arena.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <map>
@@ -18,7 +19,7 @@ inline std::uint64_t staged_bytes(const const_tensor_view& v) noexcept {
 }
 
 CAIRN_DECL void snapshot::begin(const std::vector<write_item>& items, std::span<item_data> data,
-                                staging_arena* from, bool host, state_devices& devices) {
+                                erased_stager* from, bool host, state_devices& devices) {
     // Equal memory: one copy.
     std::map<std::tuple<const group*, const std::byte*, dtype, index_vector, index_vector>,
              std::uint64_t>
@@ -27,7 +28,8 @@ CAIRN_DECL void snapshot::begin(const std::vector<write_item>& items, std::span<
         auto* const v = std::get_if<const_tensor_view>(&data[i]);
         if (v == nullptr || v->empty()) continue;
         auto* const device = devices.of(*v, items[i].fqn);
-        if (device == nullptr && !host) continue;
+        bool const frozen = from != nullptr && !from->copies(items[i].fqn);
+        if (device == nullptr && (!host || frozen)) continue;
         auto& g = group_of(device);
         auto const [at, first] =
             places.try_emplace(std::tuple(&g, v->data, v->type, v->shape, v->strides), g.bytes);
@@ -60,7 +62,7 @@ CAIRN_DECL snapshot::group& snapshot::group_of(state_device* from) {
     return groups_.emplace_back(group{from});
 }
 
-CAIRN_DECL void snapshot::take_memory(group& g, staging_arena* from) {
+CAIRN_DECL void snapshot::take_memory(group& g, erased_stager* from) {
     constexpr std::uint64_t worth_mapping = std::uint64_t{8} << 20;
     auto const bytes = static_cast<std::size_t>(g.bytes - g.left_out);
     if (bytes == 0) return;
@@ -79,7 +81,7 @@ CAIRN_DECL void snapshot::take_memory(group& g, staging_arena* from) {
     } else if (g.from != nullptr || bytes >= worth_mapping) {
         staging_arena once({.persist = false, .slab_bytes = bytes});
         if (g.from != nullptr) once.pin_for(g.from->space, g.from->queue.device());
-        g.memory = staging_block(once.take(bytes));  // outlives it
+        g.memory = staging_block(erased_lease(once.take(bytes)));  // outlives it
     } else {
         heap_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
     }

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_MEMORY_FROZEN_TENSORS_HPP
+#define CAIRN_MEMORY_FROZEN_TENSORS_HPP
+
+#include <cairn/memory/arena.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace cairn {
+
+/// A stager for tensors that nobody changes while they are saved: they are written from where they
+/// are, so that they need neither memory nor time to be copied.
+///
+/// A model of @ref Stager. The caller promises that a frozen tensor neither changes nor moves until
+/// the save has ended; `save_options::detect_changes` checks that. The `pending_save` of such a
+/// save therefore waits in its destructor for the end of the save. Tensors on devices are copied to
+/// host memory all the same.
+///
+/// **Threads**: `which` is called on the thread of the save.
+class frozen_tensors {
+public:
+    using lease = arena_lease;
+
+    /// All tensors are frozen; those on devices are copied to memory of this save only.
+    frozen_tensors() = default;
+    /// @param which  Whether a tensor of that name is frozen, e.g. part of a base model. The others
+    ///               are copied to memory of this save only.
+    explicit frozen_tensors(std::function<bool(std::string_view fqn)> which)
+        : which_(std::move(which)) {}
+    /// @param rest  For copies of the others. It must live until the save is staged.
+    frozen_tensors(std::function<bool(std::string_view fqn)> which, staging_arena& rest)
+        : which_(std::move(which)), rest_(std::addressof(rest)) {}
+
+    bool copies(std::string_view fqn) const { return which_ && !which_(fqn); }
+    std::uint64_t room() const {
+        return rest_ != nullptr ? rest_->room() : arena_options::no_limit;
+    }
+    lease take(std::size_t bytes) {
+        if (rest_ != nullptr) return rest_->take(bytes);
+        staging_arena once({.persist = false, .slab_bytes = bytes});
+        if (by_) once.pin_for(by_->first, by_->second);
+        return once.take(bytes);  // outlives it
+    }
+    void pin_for(const any_memory_space& space, device_id d) {
+        if (rest_ != nullptr)
+            rest_->pin_for(space, d);
+        else
+            by_.emplace(space, d);
+    }
+
+private:
+    std::function<bool(std::string_view)> which_{};
+    staging_arena* rest_ = nullptr;
+    std::optional<std::pair<any_memory_space, device_id>> by_{};
+};
+
+}  // namespace cairn
+
+#endif

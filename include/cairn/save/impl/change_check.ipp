@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_IMPL_CHANGE_CHECK_IPP
+#define CAIRN_SAVE_IMPL_CHANGE_CHECK_IPP
+
+#include <cairn/save/change_check.hpp>
+
+#include <cairn/detail/polling.hpp>
+#include <cairn/error.hpp>
+#include <cairn/memory/arena.hpp>
+#include <cairn/memory/device_copy.hpp>
+#include <cairn/planner/save_side.hpp>
+#include <cairn/save/replica_hash.hpp>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <variant>
+
+namespace cairn::detail {
+
+CAIRN_DECL change_check::change_check(const flat_state& state,
+                                      std::shared_ptr<state_devices> devices,
+                                      deadline until) noexcept
+    : devices_(std::move(devices)), until_(until) {
+    try {
+        for (auto const& leaf : state) {
+            auto const* const t = leaf.tensor();
+            if (t == nullptr) continue;
+            check_leaf(leaf, *t);
+            for (auto const& s : t->shards) {
+                const_tensor_view const v = s.view;
+                if (v.empty() || !devices_->serves(v)) continue;
+                auto const [at, first] = at_call_.try_emplace(memory_of(v), 0);
+                if (first) at->second = hash_of(v, leaf.fqn);
+            }
+        }
+    } catch (...) {
+        failure_ = std::current_exception();
+    }
+}
+
+CAIRN_DECL void change_check::expect(std::span<const item_data> data) {
+    if (failure_) std::rethrow_exception(failure_);
+    expected_.assign(data.size(), 0);
+    for (std::size_t i = 0; i < data.size(); ++i) {
+        auto const* const v = std::get_if<const_tensor_view>(&data[i]);
+        if (v == nullptr || v->empty()) continue;
+        auto const known = at_call_.find(memory_of(*v));
+        expected_[i] = known != at_call_.end() ? known->second : hash_of(*v, {});
+    }
+}
+
+CAIRN_DECL void change_check::compare(const write_item& item, std::size_t index,
+                                      const item_data& data) noexcept {
+    try {
+        auto const* const v = std::get_if<const_tensor_view>(&data);
+        if (v == nullptr || v->empty()) return;
+        if (hash_replica(*v, replica_sample::all()) == expected_[index]) return;
+        throw error(errc::state_changed,
+                    {.fqn = item.fqn,
+                     .expected = "the content that it had when the save was called",
+                     .found = "another",
+                     .remedy = "change tensors only once the save is staged (frozen ones, once it "
+                               "has ended); with a checkpointer's overlap, call before_update"});
+    } catch (...) {
+        std::lock_guard const lock(m_);
+        if (!failure_) failure_ = std::current_exception();
+    }
+}
+CAIRN_DECL void change_check::finish() const {
+    std::lock_guard const lock(m_);
+    if (failure_) std::rethrow_exception(failure_);
+}
+
+CAIRN_DECL std::uint64_t change_check::hash_of(const const_tensor_view& v,
+                                               const std::string& fqn) const {
+    auto* const d = devices_->of(v, fqn);
+    if (d == nullptr) return hash_replica(v, replica_sample::all());
+    return d->naming(fqn, [&] { return hash_on(*d, v); });
+}
+CAIRN_DECL std::uint64_t change_check::hash_on(state_device& d, const const_tensor_view& v) const {
+    wait_for(d, [&] { return d.queue.reached(d.fenced); });
+    staging_arena once({.persist = false, .slab_bytes = v.bytes()});
+    staging_block memory(erased_lease(once.take(v.bytes())));  // outlives it
+    tensor_view const to(v.type, v.shape, memory.bytes().data());
+    memory.copy(d.queue, [&] { enqueue_copy(d.queue, v, to); });
+    wait_for(d, [&] { return memory.idle(); });
+    return hash_replica(to, replica_sample::all());
+}
+CAIRN_DECL void change_check::wait_for(const state_device& d,
+                                       const std::function<bool()>& over) const {
+    while (!over()) {
+        if (std::chrono::steady_clock::now() >= until_)
+            throw error(errc::timed_out,
+                        late_copies("copies from " + to_string(d.queue.device()), d.fqn));
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TESTING_STAGER_HPP
+#define CAIRN_TESTING_STAGER_HPP
+
+#include <cairn/memory/stager.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+/// What a Stager promises beyond its syntax; for models of your own. Needs no test framework.
+namespace cairn::testing {
+namespace detail {
+
+template <Stager S>
+class stager_checks {
+public:
+    explicit stager_checks(S& s) : s_(s) {}
+
+    void memory_is_its_own() {
+        std::vector<std::pair<lease, std::byte>> held;
+        for (auto const n : {1u, 63u, 64u, 65u, 4096u, 100'001u}) {
+            auto const mark = static_cast<std::byte>(held.size() + 1);
+            held.emplace_back(take(n), mark);
+            auto const b = std::as_const(held.back().first).bytes();
+            expect(b.size() == n,
+                   "take(" + std::to_string(n) + ") gives " + std::to_string(b.size()) + " bytes");
+            expect(reinterpret_cast<std::uintptr_t>(b.data()) % 64 == 0,
+                   "memory that is not aligned to 64 bytes");
+            std::fill(b.begin(), b.end(), mark);
+        }
+        for (auto const& [l, mark] : held) expect(all_are(l, mark), "two leases share memory");
+        for (auto& [l, mark] : held) l.end_operation();
+    }
+    void leases_move() {
+        auto first = take(1000);
+        std::fill(first.bytes().begin(), first.bytes().end(), std::byte{7});
+        auto const* const at = first.bytes().data();
+        lease second(std::move(first));
+        expect(second.bytes().data() == at && all_are(second, std::byte{7}),
+               "a lease that was moved has other memory");
+        auto third = take(10);
+        third = std::move(second);
+        expect(third.bytes().data() == at && all_are(third, std::byte{7}),
+               "a lease that was assigned has other memory");
+        third.end_operation();
+    }
+    /// Room that a lease takes comes back with it, however it is given back.
+    void room_comes_back() {
+        auto const before = s_.room();
+        expect(before != 0, "no room although nothing is in use");
+        for (bool ended : {true, false}) {
+            {
+                auto l = take(1000);
+                expect(s_.room() <= before, "more room after a lease was taken");
+                if (ended) l.end_operation();
+            }
+            expect(s_.room() >= before, ended ? "end_operation does not give the memory back"
+                                              : "the destructor does not give the memory back");
+        }
+    }
+    /// Memory that was given up is handed out no more.
+    void abandoned_memory_stays() {
+        auto gone = take(4096);
+        auto const at = gone.bytes();
+        std::fill(at.begin(), at.end(), std::byte{9});
+        gone.abandon();
+        for (int i = 0; i < 8; ++i) {
+            auto l = take(4096);
+            std::fill(l.bytes().begin(), l.bytes().end(), std::byte{3});
+            l.end_operation();
+        }
+        expect(std::all_of(at.begin(), at.end(), [](auto b) { return b == std::byte{9}; }),
+               "abandoned memory was used again");
+    }
+    /// The save takes what was said to be there.
+    void room_can_be_taken() {
+        auto const n = std::min<std::uint64_t>(s_.room() / 2, std::uint64_t{1} << 20);
+        auto l = take(static_cast<std::size_t>(n));
+        expect(l.bytes().size() == n, "half of the room cannot be taken");
+        l.end_operation();
+    }
+    void threads_may_take() {
+        std::vector<std::exception_ptr> failures(4);
+        std::vector<std::thread> threads;
+        for (std::size_t t = 0; t < failures.size(); ++t)
+            threads.emplace_back([&, t] {
+                try {
+                    for (int i = 0; i < 50; ++i) {
+                        auto l = take(500 + t);
+                        auto const mark = static_cast<std::byte>(t + 1);
+                        std::fill(l.bytes().begin(), l.bytes().end(), mark);
+                        std::this_thread::yield();
+                        expect(all_are(l, mark), "two threads share memory");
+                        l.end_operation();
+                    }
+                } catch (...) {
+                    failures[t] = std::current_exception();
+                }
+            });
+        for (auto& t : threads) t.join();
+        for (auto const& f : failures)
+            if (f) std::rethrow_exception(f);
+    }
+    void names_are_judged_alike() {
+        for (auto const* fqn : {"", "layers.0.weight", "a"})
+            expect(s_.copies(fqn) == s_.copies(fqn), "copies() changes its mind");
+    }
+
+private:
+    using lease = typename S::lease;
+
+    static void expect(bool ok, const std::string& what) {
+        if (!ok) throw std::runtime_error(what);
+    }
+    static bool all_are(const lease& l, std::byte value) {
+        auto const b = l.bytes();
+        return std::all_of(b.begin(), b.end(), [&](auto x) { return x == value; });
+    }
+    lease take(std::size_t n) { return s_.take(n); }
+
+    S& s_;
+};
+
+}  // namespace detail
+
+/// Runs all checks. The stager should have a MiB or more, and be in use by nothing else.
+/// @return What failed, in words; empty: the stager keeps its promises as far as this can tell.
+template <Stager S>
+std::vector<std::string> stager_suite(S& s) {
+    std::vector<std::string> failures;
+    detail::stager_checks<S> checks(s);
+    auto const run = [&](const char* name, auto check) {
+        try {
+            check();
+        } catch (const std::exception& e) {
+            failures.push_back(std::string(name) + ": " + e.what());
+        } catch (...) {
+            failures.push_back(std::string(name) + ": an exception of an unknown type");
+        }
+    };
+    run("memory", [&] { checks.memory_is_its_own(); });
+    run("moves", [&] { checks.leases_move(); });
+    run("room", [&] { checks.room_comes_back(); });
+    run("half of the room", [&] { checks.room_can_be_taken(); });
+    run("threads", [&] { checks.threads_may_take(); });
+    run("names", [&] { checks.names_are_judged_alike(); });
+    run("abandon", [&] { checks.abandoned_memory_stays(); });
+    return failures;
+}
+
+}  // namespace cairn::testing
+
+#endif

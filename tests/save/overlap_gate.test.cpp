@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between a save and the training that goes on while it copies.
+#include "device_state.hpp"
+
+#include <cairn/memory/host.hpp>
+#include <cairn/save/overlap_gate.hpp>
+#include <cairn/save/start_save.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(overlap_gate)
+
+using namespace device_state;
+using background_ranks::gate;
+using background_ranks::gated_store;
+using cairn::detail::overlap_gate;
+
+/// The gate calls its continuation once, whichever side comes first.
+BOOST_AUTO_TEST_CASE(both_orders) {
+    int called = 0;
+    overlap_gate first;
+    first.copied();
+    first.pass();
+    first.when_passed([&] { ++called; });
+    BOOST_TEST(called == 1);
+    overlap_gate second;
+    second.when_passed([&] { ++called; });
+    BOOST_TEST(called == 1);
+    BOOST_TEST(!second.passed());
+    second.copied();
+    second.pass();
+    BOOST_TEST(called == 2);
+    BOOST_CHECK_NO_THROW(second.check());
+}
+BOOST_AUTO_TEST_CASE(a_refusal_opens_it) {
+    int called = 0;
+    overlap_gate g;
+    g.when_passed([&] { ++called; });
+    g.refuse(std::make_exception_ptr(42));
+    BOOST_TEST(called == 1);
+    BOOST_CHECK_THROW(g.check(), int);
+}
+BOOST_AUTO_TEST_CASE(passing_waits_for_the_copies) {
+    overlap_gate g;
+    std::atomic<bool> copied{false};
+    std::thread save([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        copied = true;
+        g.copied();
+    });
+    g.pass();
+    BOOST_TEST(copied.load());
+    save.join();
+}
+
+namespace {
+
+/// The host's memory, as a device whose copies may fail.
+struct frail_memory {
+    static constexpr cairn::device_id device{cairn::own_memory_kind(4), 0};
+    struct queue : cairn::host_memory::queue {
+        explicit queue(bool f) : fails(f) {}
+        void to_host(std::span<const cairn::pitched_copy> c) {
+            if (fails) throw std::runtime_error("worn out");
+            cairn::host_memory::queue::to_host(c);
+        }
+        bool fails;
+    };
+    bool fails;
+
+    bool serves(cairn::device_id d) const { return d == device; }
+    void pin(std::span<std::byte>, cairn::device_id) {}
+    void unpin(std::span<std::byte>, cairn::device_id) noexcept {}
+    queue open(cairn::device_id) { return queue(fails); }
+};
+static_assert(cairn::MemorySpace<frail_memory>);
+
+}  // namespace
+
+/// A rank whose copy fails learns it while the others are still writing theirs.
+BOOST_AUTO_TEST_CASE(a_copy_that_fails_is_told_at_once) {
+    constexpr int n = 2;
+    cairn::memory_store base;
+    auto const store = std::make_shared<gate>();
+    cairn::thread_group group(n);
+    std::vector<std::vector<float>> memory(n, std::vector<float>(9, 1));
+    std::vector<std::future<cairn::pending_save>> staged;
+    std::vector<std::shared_ptr<overlap_gate>> gates;
+    for (int r = 0; r < n; ++r) {
+        cairn::tensor_view const w(cairn::dtype::f32, {9},
+                                   memory[static_cast<std::size_t>(r)].data(),
+                                   frail_memory::device);
+        cairn::state_dict sd{{"w" + std::to_string(r), w}};
+        gates.push_back(std::make_shared<overlap_gate>());
+        cairn::detail::checkpointer_parts more{};
+        more.gate = gates.back();
+        more.spaces.push_back(cairn::any_memory_space::own(frail_memory{r == 1}));
+        auto const told = std::make_shared<std::promise<cairn::pending_save>>();
+        staged.push_back(told->get_future());
+        cairn::detail::start_save(
+            std::make_shared<cairn::detail::flattened_or_error>(sd), "c", cairn::save_options{},
+            std::tuple<cairn::thread_group::member, gated_store<cairn::memory_store>>(
+                group.rank(r), gated_store(base, store)),
+            [told](const std::exception_ptr& e, cairn::pending_save p) {
+                if (e)
+                    told->set_exception(e);
+                else
+                    told->set_value(std::move(p));
+            },
+            more);
+    }
+    BOOST_CHECK_THROW(gates[1]->await_copies(), cairn::error);
+    BOOST_CHECK_NO_THROW(gates[0]->await_copies());
+    for (auto& g : gates) g->pass();
+    BOOST_TEST(store->wait_for(1));  // rank 0 has not written anything
+    store->let_go();
+    auto const names_it = [](const cairn::error& e) {
+        return contains(e.what(), {"rank 1", "w1", "worn out"});
+    };
+    BOOST_CHECK_EXCEPTION((void)staged[1].get(), cairn::error, names_it);
+    BOOST_CHECK_EXCEPTION((void)staged[0].get().wait(), cairn::error, names_it);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
