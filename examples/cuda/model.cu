@@ -16,11 +16,20 @@ void check(cudaError_t e) {
     if (e != cudaSuccess) throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(e));
 }
 
-__global__ void learn(float* w, float* m, std::int64_t n) {
+__global__ void differentiate(const float* w, float* g, std::int64_t n) {
+    auto const i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < n) g[i] = w[i] - static_cast<float>(i + 1);
+}
+__global__ void learn(float* w, float* m, const float* g, std::int64_t n) {
     auto const i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= n) return;
-    m[i] = 0.9f * m[i] + (w[i] - static_cast<float>(i + 1));
+    m[i] = 0.9f * m[i] + g[i];
     w[i] -= 0.02f * m[i];
+}
+
+constexpr unsigned block = 256;
+unsigned blocks_for(std::int64_t n) {
+    return static_cast<unsigned>((n + block - 1) / block);
 }
 
 }  // namespace
@@ -35,25 +44,35 @@ model::model(std::int64_t n) : n_(n) {
     auto const bytes = static_cast<std::size_t>(n) * sizeof(float);
     check(cudaMalloc(reinterpret_cast<void**>(&weights_), bytes));
     check(cudaMalloc(reinterpret_cast<void**>(&momentum_), bytes));
-    check(cudaMemset(weights_, 0, bytes));
-    check(cudaMemset(momentum_, 0, bytes));
+    check(cudaMalloc(reinterpret_cast<void**>(&gradients_), bytes));
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    check(cudaMemsetAsync(weights_, 0, bytes, stream_));
+    check(cudaMemsetAsync(momentum_, 0, bytes, stream_));
 }
 model::~model() {
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
     cudaFree(weights_);
     cudaFree(momentum_);
+    cudaFree(gradients_);
 }
 
-void model::train(int steps) {
-    constexpr unsigned block = 256;
-    auto const blocks = static_cast<unsigned>((n_ + block - 1) / block);
-    for (int i = 0; i < steps; ++i) learn<<<blocks, block>>>(weights_, momentum_, n_);
-    check(cudaGetLastError());  // the kernels may still run: a save waits for them
-    step_ += steps;
+// The kernels may still run when these return: a save is ordered after them.
+void model::forward_backward() {
+    differentiate<<<blocks_for(n_), block, 0, stream_>>>(weights_, gradients_, n_);
+    check(cudaGetLastError());
+}
+void model::update() {
+    learn<<<blocks_for(n_), block, 0, stream_>>>(weights_, momentum_, gradients_, n_);
+    check(cudaGetLastError());
+    ++step_;
 }
 
 double model::loss() const {
     std::vector<float> w(static_cast<std::size_t>(n_));
-    check(cudaMemcpy(w.data(), weights_, w.size() * sizeof(float), cudaMemcpyDeviceToHost));
+    check(cudaMemcpyAsync(w.data(), weights_, w.size() * sizeof(float), cudaMemcpyDeviceToHost,
+                          stream_));
+    check(cudaStreamSynchronize(stream_));
     double sum = 0;
     for (std::size_t i = 0; i < w.size(); ++i) {
         double const d = static_cast<double>(w[i]) - static_cast<double>(i + 1);

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+struct CUstream_st;  // a cudaStream_t points to it
+
 namespace gpu {
 
 /// Returns why nothing can run here; null if something can.
@@ -19,9 +21,14 @@ public:
     model(model&&) = delete;
     ~model();
 
-    void train(int steps);
+    /// Computes gradients; changes neither weights nor momentum.
+    void forward_backward();
+    /// The optimizer's part of a step.
+    void update();
     /// Returns the mean square error.
     double loss() const;
+    /// The stream that all its kernels run on.
+    CUstream_st* stream() const { return stream_; }
     std::int64_t step() const { return step_; }
 
     /// Stateful: views of device memory. cairn copies it, with a `cuda_memory` among the arguments.
@@ -30,7 +37,8 @@ public:
 
 private:
     std::int64_t n_, step_ = 0;
-    float *weights_ = nullptr, *momentum_ = nullptr;  // on the device
+    float *weights_ = nullptr, *momentum_ = nullptr, *gradients_ = nullptr;  // on the device
+    CUstream_st* stream_ = nullptr;
 };
 
 }  // namespace gpu
