@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model on a GPU is trained and saved half-way, and a second one continues from there.
+// Trains a model on a GPU, saves it half-way, and continues from there with a second model.
 //     cuda_train [DIR]
 #include "model.hpp"
 
