@@ -41,12 +41,13 @@ namespace cairn {
 /// does nothing else. The training state is unharmed, and a save that was due stays due. Any other
 /// error of an exchange, such as a rank that died, leaves the checkpointer unusable.
 ///
-/// **Communicator**: the checkpointer duplicates it in its constructor, and for each save its
-/// duplicate. Between calls, the caller is free to use its own.
+/// **Communicator**: the checkpointer duplicates it in its constructor, and duplicates that one for
+/// each save. Between calls, the caller may use its own.
 ///
 /// **Memory**: a copy of what this rank writes, in an arena that is kept from save to save.
 ///
-/// **Threads**: one at a time. Saves run on a thread of their own, as those of @ref async_save do.
+/// **Threads**: used by one thread at a time. Saves run on a thread of their own, as with
+/// @ref async_save.
 class checkpointer {
 public:
     /// @param ranks      A `BackgroundCommunicator`. An lvalue is duplicated, an rvalue is kept.
@@ -108,7 +109,7 @@ public:
         return core_->at_step(detail::checkpointer_call::save_now, step, flat(state));
     }
 
-    /// Waits until the save that was begun last is a checkpoint on the disk.
+    /// Waits until the save that was begun last is a checkpoint on disk.
     /// @return this rank's report; nothing if there was nothing to wait for
     /// @throws error of that save, on all ranks
     std::optional<save_report> wait() { return core_->wait(); }
