@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator of your own: a class that models `Communicator`, its test suite, and a save.
+// A communicator of your own: a class that satisfies the concept `Communicator`, cairn's test suite
+// for such classes, and a save and a load with it.
 #include "own_communicator.hpp"
 
 #include <cairn/cairn.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of ranks built over any broadcast of bytes that you have. Here: a key-value store like
+// A tcp_group over any broadcast of bytes that you have: here, over a key-value store like
 // torch.distributed's TCPStore.
 #include <cairn/cairn.hpp>
 #include <cairn/comm/tcp_group.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An accelerator of your own: one class, my_accelerator, tells cairn how its memory is copied. It
-// is an argument of every save and load of tensors there, and cairn's suite checks it.
+// An accelerator of your own: one class, my_accelerator, tells cairn how to copy its memory. Pass
+// it to every save and load of tensors on the accelerator. cairn's test suite checks it.
 #include "own_accelerator.hpp"
 
 #include <cairn/cairn.hpp>
@@ -28,7 +28,7 @@ struct matrix {
     matrix(matrix&&) = delete;
     ~matrix() { release(memory); }
 
-    /// By a slow kernel, which may still run when this returns.
+    /// Starts a slow kernel, which may still be running when this returns.
     void fill(std::byte value) { stream->fill(memory, value, bytes); }
     bool is_all(std::byte value) const {
         auto const* const now = toy::memory::instance().resolve(memory);
@@ -48,7 +48,7 @@ struct matrix {
 template <>
 struct cairn::tensor_traits<matrix> {
     static tensor_view view(const matrix& m) {
-        return {dtype::f32, {1000, 100}, {128, 1}, m.memory, my_accelerator::device};
+        return {dtype::float32, {1000, 100}, {128, 1}, m.memory, my_accelerator::device};
     }
 };
 
@@ -67,7 +67,8 @@ int main(int argc, char** argv) {
     weights.fill(std::byte{7});
     cairn::save(state, dir + "/first", accelerator);
 
-    // In the background: staged when the accelerator has copied the matrix, which may then change.
+    // In the background: get() returns when the accelerator has copied the matrix, which may then
+    // change.
     cairn::staging_arena arena;
     weights.fill(std::byte{8});
     auto second =
@@ -81,7 +82,7 @@ int main(int argc, char** argv) {
         cairn::load(state, dir + name, accelerator);
         ok = ok && weights.is_all(static_cast<std::byte>(value));
     }
-    std::printf("own accelerator: %zu promises broken, the tensor came back %s\n", failures.size(),
-                ok ? "whole" : "changed");
+    std::printf("own accelerator: %zu checks failed, the loaded tensor is %s\n", failures.size(),
+                ok ? "as saved" : "different");
     return failures.empty() && ok ? 0 : 1;
 }

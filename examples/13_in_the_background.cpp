@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training loop that saves in the background. It stops while its tensors are copied, and if the
-// previous save has not ended when the next one is due.
+// A training loop that saves in the background. It waits only while its tensors are copied, and, if
+// the previous save has not ended when the next one is due, for the end of that save.
 #include <cairn/cairn.hpp>
 #include <cairn/memory/arena.hpp>
 
@@ -13,7 +13,7 @@
 
 namespace {
 
-/// What a trainer keeps: parameters and the number of its step.
+/// The state of a trainer: its parameters and the number of the current step.
 struct trainer {
     std::vector<float> weight = std::vector<float>(1 << 16, 0.0f);
     int step = 0;
@@ -49,7 +49,7 @@ int main() {
         trainer t;
         run(t, 5, store);
 
-        // Each checkpoint holds its own step, although training went on while it was written.
+        // Each checkpoint holds its own step, although training continued while it was written.
         bool right = true;
         for (int step = 1; step <= 5; ++step) {
             trainer loaded;
@@ -57,7 +57,8 @@ int main() {
             right = right && loaded.step == step &&
                     loaded.weight == std::vector<float>(1 << 16, static_cast<float>(step));
         }
-        std::printf("five steps saved in the background: %s\n", right ? "each its own" : "mixed");
+        std::printf("five steps saved in the background: %s\n",
+                    right ? "each is correct" : "mixed up");
         return right ? 0 : 1;
     } catch (const std::exception& e) {
         std::fprintf(stderr, "%s\n", e.what());

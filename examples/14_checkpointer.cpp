@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training loop with a checkpointer: saves every 100 steps in the background, and when the
-// process is told to end; resumes from what it saved.
+// A training loop with a checkpointer, which saves in the background every 100 steps and when the
+// process receives a signal; then a second run resumes from the last checkpoint.
 #include <cairn/cairn.hpp>
 #include <cairn/checkpointer.hpp>
 #include <cairn/comm/launched_ranks.hpp>
@@ -18,14 +18,14 @@
 
 namespace {
 
-/// What a trainer keeps: this rank's rows of a matrix, and the number of its step.
+/// The state of a trainer: this rank's rows of a matrix, and the number of the current step.
 struct trainer {
     int rank, ranks;
     std::vector<float> rows = std::vector<float>(1000, 0.0f);
     std::int64_t step = 0;
 
     cairn::state_dict state_dict() {
-        auto const mine = cairn::tensor_view(cairn::dtype::f32, {10, 100}, rows.data());
+        auto const mine = cairn::tensor_view(cairn::dtype::float32, {10, 100}, rows.data());
         auto const line = cairn::device_mesh::line(ranks);
         return {{"weight", cairn::shard_by_mesh(mine, {10 * ranks, 100}, line,
                                                 {cairn::shard_along{0}}, rank)},
@@ -39,12 +39,12 @@ struct trainer {
     }
 };
 
-/// Trains up to a step, or until a signal; returns whether it got there.
+/// Trains up to a step, or until a signal arrives. Returns whether it reached the step.
 bool train_until(std::int64_t goal, trainer& t, cairn::checkpointer& ckpt) {
     while (t.step < goal) {
         t.train();
         auto const done = ckpt.maybe_save(t.step, t);  // errors of the last save surface here
-        if (!done.signals.empty()) return false;       // this step is saved: end
+        if (!done.signals.empty()) return false;       // this step is saved, so end
     }
     return true;
 }
@@ -59,7 +59,7 @@ void run(cairn::any_communicator& ranks, const std::string& directory) {
         train_until(250, first, ckpt);
         if (ranks.rank() == 0) std::raise(SIGTERM);  // as a job scheduler would
         if (train_until(1000000, first, ckpt)) std::printf("no signal arrived\n");
-    }  // the destructor waits until the last checkpoint is on the disk
+    }  // the destructor waits until the last checkpoint is on disk
 
     trainer second{ranks.rank(), ranks.size()};
     cairn::checkpointer ckpt(ranks, directory, options);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks save one sharded tensor in parallel and load it back in place. Ranks are four threads, or
-// the processes of a launcher (cairn launch -n 8 -- 1_save_and_load).
+// Ranks save one sharded tensor in parallel and load it back in place. The ranks are four threads,
+// or the processes of a launcher (cairn launch -n 8 -- 1_save_and_load).
 #include <cairn/cairn.hpp>
 #include <cairn/comm/launched_ranks.hpp>
 
@@ -29,6 +29,6 @@ int main() {
         if (rows[0] != static_cast<float>(ranks.rank()) || step != 100) ++wrong;
         if (ranks.rank() == 0) std::printf("saved and loaded on %d ranks\n", n);
     });
-    if (wrong != 0) std::printf("the load went wrong\n");
+    if (wrong != 0) std::printf("the loaded state differs\n");
     return wrong != 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saved as rows on four ranks, loaded as columns on three: a checkpoint can be loaded in any
-// layout. Under a launcher: as rows, then as columns of its processes.
+// A matrix is saved as rows on four ranks and loaded as columns on three: a checkpoint can be
+// loaded in any layout. Under a launcher, its processes save rows and then load columns.
 #include <cairn/cairn.hpp>
 #include <cairn/comm/launched_ranks.hpp>
 
@@ -11,12 +11,12 @@
 namespace {
 
 /// A rank's shard of a 12×10 matrix split along one dimension.
-struct part {
+struct rank_shard {
     std::vector<double> memory;
     cairn::sharded_view view{{12, 10}, cairn::dtype::float64, {}};
 
-    part(int dim, int rank, int ranks) {
-        // One box; none for a rank beyond the last row or column.
+    rank_shard(int dim, int rank, int ranks) {
+        // One box, or none if there are more ranks than rows or columns.
         for (auto const& box : boxes_of(view.global_shape, cairn::device_mesh::line(ranks),
                                         {cairn::shard_along{dim}}, rank)) {
             memory.resize(static_cast<std::size_t>(box.volume()));
@@ -42,14 +42,14 @@ struct part {
 int main() {
     std::atomic<int> saved_by{0}, loaded_by{0}, wrong{0};
     cairn::run_launched_ranks(4, [&](cairn::any_communicator& ranks) {
-        part rows(0, ranks.rank(), ranks.size());
+        rank_shard rows(0, ranks.rank(), ranks.size());
         rows.each([](double& x, double want) { x = want; });
         cairn::state_dict state{{"matrix", rows.view}};
         cairn::save(state, "ckpt/reshard", ranks);
         saved_by = ranks.size();
     });
     cairn::run_launched_ranks(3, [&](cairn::any_communicator& ranks) {
-        part columns(1, ranks.rank(), ranks.size());
+        rank_shard columns(1, ranks.rank(), ranks.size());
         cairn::state_dict state{{"matrix", columns.view}};
         cairn::load(state, "ckpt/reshard", ranks);
         columns.each([&](double& x, double want) { wrong += x != want; });

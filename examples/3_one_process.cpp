@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process, no ranks: a trainer that provides its state. (Several processes would each save a
-// checkpoint of their own here; ranks pass their communicator.)
+// One process, without a communicator: a trainer that provides its own state. (If there are several
+// processes, each passes its communicator to save and load.)
 #include <cairn/cairn.hpp>
 
 #include <cstdio>

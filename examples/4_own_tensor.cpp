@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor type of your own, described once. All ranks hold the same matrix.
+// A tensor type of your own, described once, by tensor_traits. All ranks hold the same matrix.
 #include <cairn/cairn.hpp>
 #include <cairn/comm/launched_ranks.hpp>
 
@@ -28,10 +28,10 @@ private:
 template <>
 struct cairn::tensor_traits<mine::matrix> {
     static tensor_view view(mine::matrix& m) {
-        return {dtype::f64, {m.rows(), m.columns()}, m.data()};
+        return {dtype::float64, {m.rows(), m.columns()}, m.data()};
     }
     static const_tensor_view view(const mine::matrix& m) {
-        return {dtype::f64, {m.rows(), m.columns()}, m.data()};
+        return {dtype::float64, {m.rows(), m.columns()}, m.data()};
     }
 };
 

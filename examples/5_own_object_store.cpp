@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An object store of your own: one class, and every format and verb of cairn works on it. This one
-// is in a process's memory, so the ranks are its threads.
+// An object store of your own: one class, which works with every format and every function of
+// cairn. This one is in the memory of a process, so the ranks are its threads.
 #include "own_object_store.hpp"
 
 #include <cairn/cairn.hpp>
@@ -15,9 +15,9 @@ int main() {
     auto const run = [&](cairn::thread_group::member& ranks, bool save) {
         std::vector<float> rows(4, save ? static_cast<float>(ranks.rank()) : -1.0f);
         cairn::state_dict state{
-            {"w", cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {1, 4}, rows.data()),
-                                       {3, 4}, cairn::device_mesh::line(3), {cairn::shard_along{0}},
-                                       ranks.rank())}};
+            {"w", cairn::shard_by_mesh(
+                      cairn::tensor_view(cairn::dtype::float32, {1, 4}, rows.data()), {3, 4},
+                      cairn::device_mesh::line(3), {cairn::shard_along{0}}, ranks.rank())}};
         if (save) {
             cairn::save(state, "run/step_1", ranks, store);
             return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces part of the planning: names are mapped, and a planner omits some entries.
+// A planner of your own that omits some entries of the state, and a load under other names.
 #include <cairn/cairn.hpp>
 #include <cairn/comm/launched_ranks.hpp>
 
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-/// Saves everything except the frozen part of a model; otherwise like the default planner.
+/// Saves everything except the frozen parameters of a model; otherwise like the default planner.
 class without_frozen {
 public:
     void set_up_save(const cairn::flat_state& state, int rank, bool c) {
@@ -39,7 +39,7 @@ int main() {
              cairn::state_dict{{"head", head}, {"frozen", cairn::state_dict{{"base", base}}}}}};
         cairn::save(state, "ckpt/own_planner", ranks, without_frozen{});
 
-        // Load under another name, and leave entries unchanged that the checkpoint lacks.
+        // Loads under another name, and leaves entries that the checkpoint lacks unchanged.
         std::vector<float> other{0, 0};
         cairn::state_dict renamed{{"network", cairn::state_dict{{"head", other}}},
                                   {"frozen", base}};

@@ -2,7 +2,7 @@
 // A format of your own: one raw file per rank, and a JSON index of where everything is.
 //
 // Saving is planned by cairn as usual; own_storage.hpp only defines the bytes on disk. Loading is
-// kept simple: the same boxes that were saved, no resharding.
+// kept simple: the boxes must be those that were saved, without re-sharding.
 #include "own_storage.hpp"
 
 #include <cairn/comm/launched_ranks.hpp>
@@ -28,7 +28,7 @@ int main() {
                                   ranks.rank())},
             {"step", std::ref(step)}};
         auto const name = [](int r, const std::string& save_id) {
-            return "part_" + std::to_string(r) + "_" + save_id + ".raw";
+            return "rank_" + std::to_string(r) + "_" + save_id + ".raw";
         };
         call_log saved, loaded;
         cairn::save(state, "ckpt/own_storage", ranks, raw_writer(name, saved));
@@ -38,7 +38,7 @@ int main() {
         cairn::load(state, "ckpt/own_storage", ranks, raw_reader(loaded));
         if (rows != std::vector<float>(rows.size(), me) || step != 100) ++wrong;
 
-        // The order of the protocol; only the coordinator plans for all, finishes, sweeps.
+        // The protocol's order of calls; only the coordinator plans for all, finishes and sweeps.
         auto const expected = ranks.rank() == 0
                                   ? call_log{"reset", "set up", "prepare local", "prepare global",
                                              "write", "finish", "sweep"}

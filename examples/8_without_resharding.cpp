@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Without plans and formats: each rank's bytes in a file of its own; all files count or none does.
+// Without a plan or a format: each rank writes its bytes to its own file, and a marker file, which
+// is written last, makes all of them valid at once.
 #include <cairn/cairn.hpp>
 #include <cairn/comm/launched_ranks.hpp>
 

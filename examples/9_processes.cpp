@@ -10,7 +10,7 @@
 int main() {
     try {
         auto ranks = cairn::tcp_group::from_environment();
-        // Two rows of a matrix that has two for each rank.
+        // This rank holds two rows of a matrix that has two rows for each rank.
         std::vector<float> rows(2 * 3, static_cast<float>(ranks.rank()));
         cairn::sharded_view const weight = cairn::shard_by_mesh(
             cairn::tensor_view(cairn::dtype::float32, {2, 3}, rows.data()), {2 * ranks.size(), 3},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of an accelerator that cairn has never heard of, as one class.
+// A memory space for an accelerator that cairn does not know, as one class.
 #ifndef CAIRN_EXAMPLES_OWN_ACCELERATOR_HPP
 #define CAIRN_EXAMPLES_OWN_ACCELERATOR_HPP
 
@@ -13,7 +13,7 @@
 
 class my_accelerator {
 public:
-    /// What tensors say in their view's device.
+    /// The device in the views of its tensors.
     static constexpr cairn::device_id device{cairn::own_memory_kind(0), 0};
 
     class queue {
@@ -47,7 +47,7 @@ public:
     explicit my_accelerator(toy::stream& producer) : producer_(&producer) {}
 
     bool serves(cairn::device_id d) const { return d == device; }
-    void pin(std::span<std::byte>, cairn::device_id) {}  // it copies from anywhere
+    void pin(std::span<std::byte>, cairn::device_id) {}  // it can copy from any host memory
     void unpin(std::span<std::byte>, cairn::device_id) noexcept {}
     queue open(cairn::device_id) { return queue(producer_); }
 

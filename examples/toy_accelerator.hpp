@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vendor's driver for an accelerator that is not there: memory that the CPU cannot touch, streams
-// that work in order and later, events. For the example 12_own_accelerator.cpp, not for use.
+// Simulates the driver of an accelerator: memory that the CPU cannot access, streams that run work
+// asynchronously and in order, events. Only for the example 12_own_accelerator.cpp.
 #ifndef CAIRN_EXAMPLES_TOY_ACCELERATOR_HPP
 #define CAIRN_EXAMPLES_TOY_ACCELERATOR_HPP
 
@@ -23,7 +23,7 @@
 
 namespace toy {
 
-/// All device memory: addresses that fault on the CPU, and what is behind them.
+/// All device memory: addresses that fault on the CPU, and the memory that backs them.
 class memory {
 public:
     static memory& instance() {
@@ -42,7 +42,8 @@ public:
         ::munmap(at, blocks_.at(at).size());
         blocks_.erase(at);
     }
-    /// For the device's own work: what is behind an address; a host address is itself.
+    /// For the device's own work: returns the memory that backs an address; a host address is
+    /// returned unchanged.
     std::byte* resolve(const std::byte* at) {
         std::lock_guard const lock(mutex_);
         auto block = blocks_.upper_bound(const_cast<std::byte*>(at));
@@ -70,7 +71,7 @@ private:
     std::shared_ptr<std::atomic<bool>> reached_ = std::make_shared<std::atomic<bool>>(false);
 };
 
-/// Work that the device does in order.
+/// Work that the device runs in order.
 class stream {
 public:
     stream() : worker_([this] { run(); }) {}
@@ -87,7 +88,7 @@ public:
     }
     void fill(std::byte* at, std::byte value, std::size_t n) {
         enqueue([=] {
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));  // it is slow
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a slow device
             std::memset(memory::instance().resolve(at), static_cast<int>(value), n);
         });
     }

@@ -5,8 +5,8 @@
 //     cairn launch -n 4 -- train_charlm DIR STEPS [--save-every K] [--resume CKPT] [--text FILE]
 //     train_charlm DIR STEPS … [--ranks N]
 //
-// Saves DIR/step_K …, and writes the losses, bit for bit, to DIR/losses. Prints a fingerprint of
-// the state after loading and at every save.
+// Saves DIR/step_K, DIR/step_2K, …, and writes the losses, bit for bit, to DIR/losses. Prints a
+// fingerprint of the state after loading and at every save.
 #include "charlm/trainer.hpp"
 
 #include <cairn/cairn.hpp>

@@ -12,46 +12,52 @@
 
 int main(int argc, char** argv) {
     CLI::App app{
-        "Looks at, checks, compares and re-shards checkpoints of cairn and PyTorch DCP; "
-        "starts programs as ranks."};
+        "Inspects, verifies, compares and re-shards checkpoints of cairn and PyTorch DCP; "
+        "starts a program as several ranks."};
     app.require_subcommand(1);
     std::string a, b, fqn;
     bool json = false, raw = false;
     int ranks = 0, dim = 0;
 
-    auto* const ls = app.add_subcommand("ls", "names, dtypes, shapes, chunks, bytes, files");
-    ls->add_option("CKPT", a, "a checkpoint's directory")->required();
-    ls->add_flag("--json", json, "one JSON list");
+    auto* const ls =
+        app.add_subcommand("ls", "list names, dtypes, shapes, chunks, bytes and files");
+    ls->add_option("CKPT", a, "directory of a checkpoint")->required();
+    ls->add_flag("--json", json, "print one JSON list");
 
-    auto* const cat = app.add_subcommand("cat", "one tensor or object");
-    cat->add_option("CKPT", a, "a checkpoint's directory")->required();
-    cat->add_option("FQN", fqn, "its name")->required();
-    auto* const raw_flag = cat->add_flag("--raw", raw, "little-endian row-major bytes of a tensor");
-    cat->add_flag("--json", json, "JSON (the default)")->excludes(raw_flag);
+    auto* const cat = app.add_subcommand("cat", "print one tensor or value as JSON");
+    cat->add_option("CKPT", a, "directory of a checkpoint")->required();
+    cat->add_option("FQN", fqn, "name of the tensor or value")->required();
+    auto* const raw_flag =
+        cat->add_flag("--raw", raw, "write a tensor's bytes, little-endian and row-major");
+    cat->add_flag("--json", json, "print JSON (the default)")->excludes(raw_flag);
 
-    auto* const verify = app.add_subcommand("verify", "read everything, check everything");
-    verify->add_option("CKPT", a, "a checkpoint's directory")->required();
+    auto* const verify = app.add_subcommand("verify", "read the whole checkpoint and check it");
+    verify->add_option("CKPT", a, "directory of a checkpoint")->required();
 
     auto* const diff = app.add_subcommand("diff", "compare two checkpoints by name");
-    diff->add_option("A", a, "a checkpoint's directory")->required();
-    diff->add_option("B", b, "another's")->required();
+    diff->add_option("A", a, "directory of a checkpoint")->required();
+    diff->add_option("B", b, "directory of another checkpoint")->required();
 
-    auto* const reshard = app.add_subcommand("reshard", "load on N ranks, save on N ranks");
-    reshard->add_option("SRC", a, "a checkpoint's directory")->required();
-    reshard->add_option("DST", b, "where the new one goes")->required();
-    reshard->add_option("--ranks", ranks, "how many ranks")->required()->check(CLI::Range(1, 4096));
-    reshard->add_option("--dim", dim, "which dimension is split")->check(CLI::Range(0, 63));
+    auto* const reshard =
+        app.add_subcommand("reshard", "load a checkpoint on N ranks and save it from them");
+    reshard->add_option("SRC", a, "directory of a checkpoint")->required();
+    reshard->add_option("DST", b, "directory of the new checkpoint")->required();
+    reshard->add_option("--ranks", ranks, "number of ranks")
+        ->required()
+        ->check(CLI::Range(1, 4096));
+    reshard->add_option("--dim", dim, "dimension that is split among the ranks (default 0)")
+        ->check(CLI::Range(0, 63));
 
     tool::launch_options launch;
     auto* const start = app.add_subcommand("launch", "start a program as N ranks on this host");
-    start->add_option("-n,--ranks", launch.ranks, "how many")
+    start->add_option("-n,--ranks", launch.ranks, "number of ranks")
         ->required()
         ->check(CLI::Range(1, 65536));
     start
         ->add_option("--grace", launch.grace,
-                     "seconds for the others to end when a rank has failed")
+                     "seconds until the other ranks are terminated, once a rank has failed")
         ->check(CLI::Range(0, 86400));
-    start->add_option("PROGRAM", launch.command, "after --: the program and its arguments")
+    start->add_option("PROGRAM", launch.command, "the program and its arguments, after --")
         ->required();
 
     // CLI11 would only report that a subcommand is required.
@@ -61,7 +67,7 @@ int main(int argc, char** argv) {
                            [&](const CLI::App* s) { return s->get_name() == name; });
     };
     if (argc > 1 && argv[1][0] != '-' && !known(argv[1])) {
-        std::cerr << "cairn: there is no subcommand '" << argv[1] << "' (cairn --help says more)\n";
+        std::cerr << "cairn: there is no subcommand '" << argv[1] << "' (see cairn --help)\n";
         return tool::could_not_run;
     }
     try {
@@ -69,7 +75,7 @@ int main(int argc, char** argv) {
     } catch (const CLI::CallForHelp& e) {
         return app.exit(e);
     } catch (const CLI::ParseError& e) {
-        std::cerr << "cairn: " << e.what() << " (cairn --help says more)\n";
+        std::cerr << "cairn: " << e.what() << " (see cairn --help)\n";
         return tool::could_not_run;
     }
     try {

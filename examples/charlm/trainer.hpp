@@ -69,7 +69,7 @@ public:
         return n;
     }
 
-    /// Runs one step on this rank's part of the batch. @return the mean loss of the whole batch
+    /// Runs one step on this rank's share of the batch. @return the mean loss of the whole batch
     double train() {
         weights grads;
         float loss = 0;
@@ -89,8 +89,8 @@ public:
     std::uint64_t fingerprint() {
         std::uint64_t h = static_cast<std::uint64_t>(step) + 14695981039346656037ULL;
         for (auto& [name, p] : parameters_) {
-            for (auto* part : {&p.value, &p.exp_avg, &p.exp_avg_sq}) {
-                for (float f : group_->all_gather(*part)) {
+            for (auto* values : {&p.value, &p.exp_avg, &p.exp_avg_sq}) {
+                for (float f : group_->all_gather(*values)) {
                     std::uint32_t bits = 0;
                     std::memcpy(&bits, &f, sizeof bits);
                     h = (h ^ bits) * 1099511628211ULL;

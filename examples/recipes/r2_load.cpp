@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// R2, load: a fresh model and an Adam that has never stepped continue where r1_save stopped, on any
-// number of ranks.
+// R2, load: a new model and an Adam without any state continue where r1_save stopped, on any number
+// of ranks.
 //     r2_load [DIR] [RANKS]
 #include "toy.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// R3, inference: one process, no group, a model of plain vectors; only the model is read from a
-// checkpoint that ranks have saved together with their optimizer.
+// R3, inference: one process, without a communicator, with a model of plain vectors. Reads only the
+// model from a checkpoint in which several ranks have saved a model and its optimizer.
 //     r3_inference [DIR]
 #include <cairn/cairn.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// R4, Stateful: an application provides its state; ten steps, each saved in the background once the
-// save before is complete; then a fresh application continues from the last.
+// R4, Stateful: an application provides its own state. Ten steps, each saved in the background once
+// the previous save is complete; then a new application continues from the last one.
 //     r4_stateful [DIR] [RANKS]        writes DIR_step0 … DIR_step9
 #include "app_state.hpp"
 

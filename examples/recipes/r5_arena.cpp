@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// R5, the same with memory that is kept: the copies of ten steps use one arena. No save waits for
-// the one before it; each has its own copy, so the arena may grow to ten of them.
+// R5, like R4, with memory that is kept: the copies of ten steps use one arena. No save waits for
+// the previous one; each has its own copy, so the arena may grow to the size of ten copies.
 //     r5_arena [DIR] [RANKS]        writes DIR_step0 … DIR_step9
 #include "app_state.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// R6, one after the other: model and optimizer in one checkpoint, the model loaded alone, then the
-// optimizer alone, with the layout of the model's shards.
+// R6, one after the other: model and optimizer are saved in one checkpoint; then the model is
+// loaded alone, and after it the optimizer, with the layout of the model's shards.
 //     r6_model_then_optimizer [DIR] [RANKS]
 #include "toy.hpp"
 

@@ -74,7 +74,7 @@ inline std::vector<float> input(int step) {
     return x;
 }
 
-/// Keeps this rank's part of a gradient that every rank has whole. Every rank sees the same rows,
+/// Keeps this rank's range of a gradient that every rank has whole. Every rank sees the same rows,
 /// so the mean over the ranks is what each has computed.
 inline void keep(parameter& p, const std::vector<float>& gradient) {
     p.gradient.assign(gradient.begin() + p.begin, gradient.begin() + p.end);
@@ -189,7 +189,7 @@ public:
 
 }  // namespace toy
 
-// Describes these types to cairn: where a shard lies, and the names of all parts.
+// Describes these types to cairn: the position of each shard, and the names of all parameters.
 template <std::derived_from<toy::flat_shard> T>
 struct cairn::shard_traits<T> {
     static const index_vector& global_shape(const T& s) { return s.shape; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ToyModel and Adam, sharded over threads as in FSDP; alternates with PyTorch:
+// ToyModel and Adam, sharded over threads as in FSDP; continues what cairn or PyTorch saved:
 //     train [--load CKPT] --save CKPT --steps K [--ranks N]
 #include "toy.hpp"
 
@@ -13,11 +13,13 @@
 int main(int argc, char** argv) {
     std::string load, save;
     int steps = 1, ranks = 4;
-    CLI::App cli("Trains ToyModel on its own, or on from what cairn or PyTorch saved.");
-    cli.add_option("--load", load, "the checkpoint to go on from");
+    CLI::App cli(
+        "Trains ToyModel from the start, or from a checkpoint that cairn or PyTorch saved.");
+    cli.add_option("--load", load, "the checkpoint to continue from");
     cli.add_option("--save", save, "the checkpoint to write")->required();
-    cli.add_option("--steps", steps, "steps to train; 0 saves what was loaded");
-    cli.add_option("--ranks", ranks, "threads as ranks")->check(CLI::PositiveNumber);
+    cli.add_option("--steps", steps, "steps to train; 0: saves what was loaded");
+    cli.add_option("--ranks", ranks, "the number of ranks, which are threads")
+        ->check(CLI::PositiveNumber);
     CLI11_PARSE(cli, argc, argv);
 
     try {

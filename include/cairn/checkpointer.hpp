@@ -51,8 +51,8 @@ concept CheckpointerPart = MemorySpace<std::remove_cvref_t<T>> || EventSink<std:
 /// does nothing else. The training state is unharmed, and a save that was due stays due. Any other
 /// error of an exchange, such as a rank that died, leaves the checkpointer unusable.
 ///
-/// **Communicator**: the checkpointer duplicates it in its constructor, and for each save its
-/// duplicate. Between calls, the caller is free to use its own.
+/// **Communicator**: the checkpointer duplicates it in its constructor, and duplicates that one for
+/// each save. Between calls, the caller may use its own.
 ///
 /// **Overlap**: with `checkpointer_options::overlap`, `maybe_save` returns while tensors are still
 /// being copied. They must not change before @ref before_update has been called, which every step
@@ -61,7 +61,8 @@ concept CheckpointerPart = MemorySpace<std::remove_cvref_t<T>> || EventSink<std:
 ///
 /// **Memory**: a copy of what this rank writes, in an arena that is kept from save to save.
 ///
-/// **Threads**: one at a time. Saves run on a thread of their own, as those of @ref async_save do.
+/// **Threads**: used by one thread at a time. Saves run on a thread of their own, as with
+/// @ref async_save.
 class checkpointer {
 public:
     /// @param ranks      A `BackgroundCommunicator`. An lvalue is duplicated, an rvalue is kept.
@@ -133,8 +134,8 @@ public:
     }
 
     /// Must be called before tensors change if `checkpointer_options::overlap` is on: waits until
-    /// those of the save that was begun last are copied. Not collective; returns at once if there is
-    /// nothing to wait for. What has failed is thrown by a later call, as all errors of a save.
+    /// those of the save that was begun last are copied. Not collective; returns at once if there
+    /// is nothing to wait for. What has failed is thrown by a later call, as all errors of a save.
     void before_update() { core_->before_update(); }
     /// The same for a change that is enqueued on a stream of the device that the tensors are on:
     /// blocks only until all copies are enqueued, and lets what is enqueued on the stream from then
@@ -147,7 +148,7 @@ public:
         core_->before_update(stream);
     }
 
-    /// Waits until the save that was begun last is a checkpoint on the disk.
+    /// Waits until the save that was begun last is a checkpoint on disk.
     /// @return this rank's report; nothing if there was nothing to wait for
     /// @throws error of that save, on all ranks
     std::optional<save_report> wait() { return core_->wait(); }

@@ -35,12 +35,13 @@ namespace cairn {
 ///                 save; and a `DataPlane`, with which data that all its ranks need is read by one
 ///                 of them and broadcast to the others, see `load_options::read_once`. Either all
 ///                 ranks pass one, or none does; there may be several, each for some of the ranks.
+/// @return How state and checkpoint differ, and what took how long.
 /// @throws error on every rank when any rank failed, with each failed rank's own error. Errors of
 ///         the plan, missing data files, data files of the wrong size, and values that do not fit
 ///         are reported before the user's memory is modified; later errors have
 ///         `state_modified()` set.
 ///
-/// **Devices**: what tensors on devices receive is read into host memory, and copied after the work
+/// **Devices**: data for tensors on devices is read into host memory, and copied after the work
 /// that was enqueued on their streams before this call. Work that is enqueued afterwards sees it.
 ///
 /// **Lifetimes**: tensors must not move until the call returns.

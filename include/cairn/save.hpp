@@ -36,7 +36,8 @@ namespace cairn {
 ///                 `cairn::solo()` is passed explicitly. Without a store: files.
 /// @return This rank's report.
 /// @throws error on every rank when any rank failed, with each failed rank's own error. A
-///         checkpoint that existed at `id` before is then unchanged.
+///         checkpoint that existed at `id` before is then unchanged, except that with
+///         @ref errc::outcome_unknown the new one may have replaced it.
 ///
 /// **Devices**: tensors on devices are copied to host memory, after the work that was enqueued on
 /// their streams before this call.
@@ -64,7 +65,7 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 /// completes when the checkpoint exists; DCP's `async_save`.
 ///
 /// @param state, id, options  As for @ref save.
-/// @param parts  As for @ref save; also a `staging_arena`, see *Memory*, and an executor, see
+/// @param parts  As for @ref save; also a @ref Stager, see *Memory*, and an executor, see
 ///               *Threads*. Rvalues are moved in and live as long as the save. Of a communicator,
 ///               of a copyable store that has `at(id)`, of a copyable memory space, of sinks, and
 ///               of an executor, the save keeps its own duplicate or copy. An arena must live until
@@ -72,30 +73,32 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 ///               waits for the end of the save.
 /// @param token  Any Asio completion token, last.
 ///
-/// **Communicator**: a `BackgroundCommunicator`; any other is refused at compile time. A save takes
-/// a lane of its own, `duplicate`d inside this call: all ranks start asynchronous verbs, on one
-/// communicator, in the same order, and use it for nothing else until the save is staged. Then it
-/// is free again, for other saves too.
+/// **Communicator**: a `BackgroundCommunicator`; any other is refused at compile time. A save uses
+/// a duplicate of its own, made inside this call: all ranks start asynchronous verbs, on one
+/// communicator, in the same order, and use it for nothing else until the save is staged. It may
+/// then be used again, for other saves too.
 ///
 /// **Completion signature**: `void(std::exception_ptr, pending_save)`, on the handler's associated
-/// executor; without one, on a thread of Asio's, where what the handler throws is printed. The
-/// executor among the parts is not its default. The same holds for `async_wait`. Tensors may then
+/// executor; without one, on a thread of Asio, where an exception from the handler is printed. The
+/// executor among the parts is not the default. The same holds for `async_wait`. Tensors may then
 /// change, and the state may be destroyed. All ranks have agreed on a plan, so most errors are
 /// reported here. With an error, the `pending_save` is empty.
 ///
-/// **Memory**: a copy of what this rank writes, given back when it is written: to the system or, if
-/// one is among the parts, to an arena, which keeps it for the next save. That save then takes no
-/// page faults if the copy fits. Saves may share an arena. It is pinned for the devices of the
-/// state, unless their memory space is borrowed: see `staging_arena::pin_for`. If its budget has no
-/// room for the whole copy, also because other saves use it, the rest is written from the tensors,
-/// and the save is staged when that is written: later, but with no more memory. With a writer that
-/// is no @ref ReleasingWriter, that is when everything is written. The copies of tensors on devices
-/// must fit; else the save fails with @ref errc::invalid_argument on all ranks.
+/// **Memory**: a copy of what this rank writes, released when it is written: to the system or, if
+/// an arena is among the parts, to the arena, which keeps it for the next save. That save then
+/// causes no page faults if the copy fits. Saves may share an arena. It is pinned for the devices
+/// of the state, unless their memory space is borrowed: see `staging_arena::pin_for`. If its budget
+/// has no room for the whole copy, possibly because other saves use it, the rest is written from
+/// the tensors, and the save is staged once that is written. If the writer is not a
+/// @ref ReleasingWriter, this is when everything is written. The copies of tensors on devices
+/// must fit; otherwise the save fails with @ref errc::invalid_argument on all ranks. Any other
+/// @ref Stager takes the arena's place. With `frozen_tensors`, some are not copied at all: these
+/// must neither change nor move until the save has ended, for which the handle's destructor waits.
 ///
 /// **Cancellation**: any kind, through the token's slot, until staged. The handler then completes
 /// with @ref errc::cancelled without waiting for other ranks (at the end of the save if parts are
 /// borrowed, and not before devices and the writer have finished with the tensors); the other ranks
-/// get the same error. The communicator is free again once all ranks have started the verb.
+/// get the same error. The communicator may be used again once all ranks have started the verb.
 ///
 /// **Threads**: `state_dict()` and all values are read inside this call. The steps of the save run
 /// on a thread of its own, or on the executor among the parts, which must be run by one thread at a

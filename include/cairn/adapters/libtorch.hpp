@@ -83,7 +83,7 @@ inline void check_plain(const at::Tensor& t) {
 /// handle: a const one can still be loaded into, and an rvalue is kept by the state dict. A load
 /// bypasses autograd: gradients computed before it belong to the old values.
 ///
-/// A CUDA tensor is recognised as such, and refused by verbs that cannot read device memory.
+/// A CUDA tensor names its device, and is refused by verbs that are not given a `cuda_memory`.
 /// Sparse, quantised, nested, meta, undefined and lazily conjugated tensors are refused with
 /// errc::unsupported.
 template <>

@@ -20,14 +20,14 @@ struct steps {
     std::int64_t count;
 };
 
-/// A save is due as often as the time that it stops the training for allows: the next one when
-/// `share` of the time since the last one is as long as that one's stall, which is measured. The
-/// first save is due at the first call.
+/// A save is due as often as its stalls, i.e. the time for which it stops the training, allow: the
+/// next one when `share` of the time since the last one is as long as the stall of the last one,
+/// which is measured. The first save is due at the first call.
 struct overhead {
     explicit constexpr overhead(double s, std::chrono::nanoseconds least = std::chrono::minutes(1))
         : share(s), at_least(least) {}
     double share;                       ///< Of the training's time: 0.01 is one percent.
-    std::chrono::nanoseconds at_least;  ///< From one save to the next, however short the stalls.
+    std::chrono::nanoseconds at_least;  ///< The least time from one save to the next.
 };
 
 /// How often a `checkpointer` saves: every so many steps, after so much time, or as often as an
@@ -44,7 +44,7 @@ enum class busy_policy : std::uint8_t {
 /// What the destructor of a `checkpointer` does with a save that is still being written.
 enum class destruction_policy : std::uint8_t {
     wait,   ///< It waits until the checkpoint exists.
-    cancel  ///< It cancels the save on all ranks: the files are removed. A write completes first.
+    cancel  ///< It cancels the save on all ranks and removes its files, after the current write.
 };
 
 /// Options of a `checkpointer`.

@@ -29,8 +29,8 @@ struct load_options {
     planner_options planner{};       ///< For the default planner: strict, partial, dtypes, names.
     /// These two apply if a `DataPlane` is given; the coordinator's values are used.
     read_once_policy read_once = read_once_policy::automatic;
-    /// Bytes on which `automatic` tries each way. If all ranks of a plane need less than four times
-    /// this amount alike, each of them reads it.
+    /// Bytes on which `automatic` tries each way. If all ranks of a plane share less than four
+    /// times this amount, each of them reads it.
     std::uint64_t read_once_trial = std::uint64_t{16} << 20;
 };
 

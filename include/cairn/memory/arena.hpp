@@ -34,8 +34,8 @@ public:
     }
     ~arena_lease();
 
-    /// As many as were asked for, at a multiple of `arena_options::alignment`. What follows them up
-    /// to the next multiple is unused, and out of bounds for AddressSanitizer.
+    /// The requested number of bytes, at a multiple of `arena_options::alignment`. The bytes after
+    /// them, up to the next multiple, are unused, and out of bounds for AddressSanitizer.
     std::span<std::byte> bytes() const noexcept { return {at_, size_}; }
     /// True if devices can copy from and to it at full speed.
     bool pinned() const noexcept { return pinned_; }
@@ -68,32 +68,32 @@ private:
 /// Staging memory of one rank: mapped once, in huge pages, every page present, pinned if devices
 /// copy from and to it, and bounded. A model of @ref Stager.
 ///
-/// It allocates from slabs, best fit. Leases are meant to be few and large, but 10^5 of them cost
-/// no more each. Memory that is free in small parts is whole again when the leases between them are
-/// given back; a caller that waits for its own leases therefore always gets what the budget allows.
+/// It allocates from slabs, best fit. Leases are meant to be few and large, but each of 10^5 leases
+/// costs no more. Free pieces of memory are merged when the leases between them are given back; a
+/// caller that waits for its own leases therefore always gets what the budget allows.
 ///
 /// **Threads**: every function may be called from several threads at the same time. Mapping a slab
-/// takes long; leases can be taken and given back meanwhile.
-/// **Fork**: a child process gets none of the memory. There an arena can only be destroyed; leases
-/// too, and their bytes are gone.
+/// takes long; leases can be taken and given back in the meantime.
+/// **Fork**: a child process does not inherit the memory. There, an arena and its leases can only
+/// be destroyed.
 class staging_arena {
 public:
     using lease = arena_lease;
 
     /// @throws error invalid_argument for an alignment that is not allowed
     explicit staging_arena(const arena_options& o = {});
-    /// What was moved from can only be destroyed or assigned to.
+    /// A moved-from arena can only be destroyed or assigned to.
     staging_arena(staging_arena&&) = default;
     staging_arena& operator=(staging_arena&&) = default;
 
     /// From now on slabs, including those mapped already, are pinned for devices of this space.
-    /// What cannot be pinned stays pageable, which is not an error: see `reserve_result` and
+    /// Slabs that cannot be pinned stay pageable, which is not an error: see `reserve_result` and
     /// `arena_stats`. Call it before a graph capture begins, and before `reserve`.
     /// @param space  If it only refers to the caller's, that outlives the arena and its leases.
     /// @param d      The device that the memory is for, one of them if there are several.
     void pin_for(const any_memory_space& space, device_id d);
 
-    /// What `reserve(bytes)` would take from the system: to be reported before it is taken.
+    /// Returns what `reserve(bytes)` would take from the system.
     arena_need need(std::uint64_t bytes) const;
     /// Maps memory, and pins it, until `bytes` in all are mapped or the budget is used up. Every
     /// page is touched: later use takes no page fault.
@@ -104,7 +104,7 @@ public:
     /// @throws error invalid_argument if the budget does not allow it; with the system's code if
     /// memory cannot be mapped. Both name the bytes; the arena remains usable.
     lease take(std::size_t bytes);
-    /// The same; nothing if leases have to be given back first.
+    /// As above; returns nothing if leases have to be given back first.
     /// @throws error invalid_argument if the lease is larger than the budget, so that waiting would
     /// not help; with the system's code if memory cannot be mapped
     std::optional<lease> try_take(std::size_t bytes);

@@ -9,8 +9,8 @@
 
 namespace cairn {
 
-/// Is told what a verb does while it runs: for progress displays, traces, metrics, logs. A part of
-/// every verb, of which there may be several.
+/// Receives the events of a verb while it runs: for progress displays, traces, metrics, logs. A
+/// part of every verb, of which there may be several.
 ///
 /// Given `s` of type `S&` and `e` of type `const verb_event&`:
 ///
@@ -29,8 +29,8 @@ namespace cairn {
 /// - *Blocking*: the operation waits for `notify`, `progress` between two writes or reads. A sink
 ///   returns within microseconds, and never waits for an operation.
 /// - *Errors*: an exception of any type has no effect on the operation. The first one that a sink
-///   throws in an operation is printed as one line on standard error; later events are delivered
-///   all the same.
+///   throws in an operation is printed as one line on standard error; later events are still
+///   delivered.
 /// - *Which operations*: a verb that fails before its ranks begin to exchange, e.g. because its
 ///   communicator cannot be duplicated, has no events. On a rank whose program ends before the
 ///   operation does, the last ones are missing.

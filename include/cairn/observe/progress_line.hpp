@@ -16,16 +16,17 @@ struct progress_options {
     int rank = 0;  ///< The rank that is shown, with its own bytes; all others print nothing.
     /// A verb that ends sooner prints nothing on a terminal.
     std::chrono::milliseconds after = std::chrono::seconds(1);
-    /// Between two lines where the output is not a terminal; a verb that ends sooner prints none.
-    /// Zero: never a line.
+    /// The time between two lines if the output is not a terminal; a verb that ends sooner prints
+    /// none. Zero: no lines.
     std::chrono::milliseconds plain_interval = std::chrono::seconds(30);
 };
 
-/// Where a progress line is shown.
+/// The output that shows a progress line.
 struct progress_output {
-    /// Returns the number of columns of the terminal; 0: it is not one, or not ours.
+    /// Returns the number of columns of the terminal; 0: not a terminal, or the process is in its
+    /// background.
     std::function<int()> columns{};
-    /// Must not block: what cannot be shown at once is dropped.
+    /// Must not block: text that cannot be written at once is dropped.
     std::function<void(std::string_view)> write{};
 };
 
@@ -40,9 +41,9 @@ CAIRN_DECL progress_output progress_output_to(int descriptor);
 ///     save ckpt/step_100 (rank 0 of 8): write 45%, 4.5 of 10 GB, 1.2 GB/s, 5 s left
 ///
 /// The line is redrawn when something has happened, at most five times a second; at the end one
-/// that says how long the verb took replaces it. Of verbs that overlap, the oldest is shown. Where
-/// the output is not a terminal, i.e. in logs and under most launchers, the same text is a line of
-/// its own, at long intervals.
+/// that says how long the verb took replaces it. Of verbs that overlap, the oldest is shown. If the
+/// output is not a terminal, i.e. in logs and under most launchers, the same text is printed as a
+/// line of its own, at long intervals.
 class progress_line {
 public:
     /// Shows it on standard error.

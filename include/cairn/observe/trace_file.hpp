@@ -18,7 +18,7 @@ namespace cairn {
 /// in its name. Times are microseconds since 1970, so that `jq -s add trace.*.json` joins them.
 ///
 /// The array is closed after each event: the file of a process that is killed is valid JSON too.
-/// (At worst its last event is cut, which the viewers accept.) What it lacks are the ends of the
+/// (At worst its last event is truncated, which the viewers accept.) It lacks the ends of the
 /// phases that were running.
 class trace_file {
 public:

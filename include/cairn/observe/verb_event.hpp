@@ -11,8 +11,9 @@
 
 namespace cairn {
 
-/// What one rank does in a verb: it begins, goes through phases one after the other, and ends. What
-/// an `EventSink` is told. All that it refers to is valid during the call.
+/// An event of a verb on one rank, as passed to an `EventSink`: the verb begins, goes through
+/// phases one after the other, and ends. All that the event refers to is valid only during the
+/// call.
 struct verb_event {
     using clock = std::chrono::steady_clock;
 

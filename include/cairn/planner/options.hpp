@@ -24,18 +24,20 @@ enum class dtype_policy : std::uint8_t {
 struct planner_options {
     /// Replicas are written by the lowest rank that has them, not by the least loaded.
     bool dedup_save_to_lowest_rank = false;
-    /// A key that only the checkpoint has is an error, not a line in the report.
+    /// A key of the checkpoint that no rank loads is an error, not an entry of
+    /// `load_report::unexpected`.
     bool strict = false;
     /// A key that the checkpoint lacks leaves its memory unchanged and is not an error; DCP's
     /// allow_partial_load.
     bool partial = false;
     dtype_policy dtypes = dtype_policy::refuse;
-    /// Returns the checkpoint's name of a leaf; empty: its own.
+    /// Returns the checkpoint's name for a tensor or value, given its name in the state; empty: the
+    /// same name.
     std::function<std::string(std::string_view fqn)> rename{};
     /// Returns the rank whose `per_rank` value or tensor a rank loads; empty: its own.
-    /// `saved_ranks` is how many ranks saved one: one more than the highest of them.
+    /// `saved_ranks` is one more than the highest rank that saved one.
     std::function<int(int rank, int saved_ranks)> per_rank_source{};
-    /// Replaces the items created for one leaf.
+    /// Replaces the items created for one tensor or value.
     std::function<std::vector<write_item>(const flat_leaf&, std::vector<write_item> usual)>
         create_items{};
     /// Replaces the deduplication; takes and returns all plans in rank order.

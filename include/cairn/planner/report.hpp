@@ -22,11 +22,11 @@ struct dtype_difference {
     dtype stored = dtype::float32, wanted = dtype::float32;
 };
 
-/// The data that all ranks of this rank's data plane wanted alike, and whether each rank read it or
-/// one rank read and broadcast it. All 0 without a `DataPlane`.
+/// The data that all ranks of this rank's data plane wanted, and how much of it was read only once.
+/// All 0 without a `DataPlane`.
 struct read_once_report {
-    std::uint64_t shared_bytes = 0;  ///< Wanted alike by all ranks of the plane.
-    std::uint64_t once_bytes = 0;    ///< Of these: read by one rank each and broadcast.
+    std::uint64_t shared_bytes = 0;  ///< Wanted by all ranks of the plane.
+    std::uint64_t once_bytes = 0;    ///< Of these: read by one rank and broadcast.
     /// Whether both ways were measured. Their rates are in bytes per second of all planes, by the
     /// slowest rank. The same on all ranks.
     bool measured = false;

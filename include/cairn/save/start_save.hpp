@@ -32,8 +32,8 @@ struct background_save_part_check {
 };
 
 /// Whether a save uses something of the caller's to its end, for which its handle has to wait. Of
-/// an executor the save has a copy. An arena's memory outlives it; with any other stager, tensors may
-/// be frozen.
+/// an executor the save has a copy. An arena's memory outlives it; with any other stager, tensors
+/// may be frozen.
 template <class Part>
 constexpr bool is_used_to_the_end() {
     using part = std::remove_cvref_t<Part>;

@@ -17,7 +17,7 @@ namespace cairn {
 /// | `T`          | Meaning                                                                  |
 /// |--------------|--------------------------------------------------------------------------|
 /// | `state_dict` | its entries; after a load they are filled, and nothing is called         |
-/// | a `Stateful` | what its `state_dict()` returns; after a load, `load_state_dict` is told |
+/// | a `Stateful` | what its `state_dict()` returns; after a load, `load_state_dict` is called |
 ///
 /// **Semantics**
 /// - *Lifetime*: as for @ref Stateful: memory that views and references point to must outlive the

@@ -9,12 +9,12 @@
 
 namespace cairn {
 
-/// A thread's share of a disk, as the Linux schedulers bfq and mq-deadline know it; others ignore
-/// it. It concerns direct and synchronous writes; the kernel writes buffered ones back itself.
+/// A thread's I/O priority, which the Linux schedulers bfq and mq-deadline heed; others ignore it.
+/// It applies to direct and synchronous writes; the kernel writes buffered data back itself.
 enum class io_priority : std::uint8_t {
     as_program,
     low,  ///< The lowest of the class "best effort".
-    idle  ///< Only when nobody else uses the disk; on a busy one a save may never end.
+    idle  ///< Only when nothing else uses the disk; on a busy disk a save may never end.
 };
 
 /// How a writer's threads, which compute checksums and write, yield to the program's own.
@@ -22,7 +22,7 @@ struct politeness {
     int nice = 0;  ///< 0 to 19. The threads' nice value, unless the program's is higher.
     io_priority io = io_priority::as_program;
     std::vector<int> cpus{};  ///< The CPUs on which the threads run; empty: those of the program.
-    /// The most bytes that a rank writes in a second, on average; 0: no limit.
+    /// The maximum number of bytes that a rank writes in a second, on average; 0: no limit.
     std::uint64_t bytes_per_second = 0;
 
     friend bool operator==(const politeness&, const politeness&) = default;

@@ -126,11 +126,12 @@ struct shard_traits;
 /// |----------------------|---------------------------|------------------------------------------|
 /// | `X::global_shape(s)` | convertible to `index_vector` | shape of the whole tensor            |
 /// | `X::shards(s)`       | range of `shard`          | this rank's boxes and their memory       |
-/// | `X::element_type(s)` | `dtype` (optional)        | needed where a rank may hold no shard    |
+/// | `X::element_type(s)` | `dtype` (optional)        | required if a rank may hold no shard     |
 ///
 /// **Semantics**: as for @ref Tensor. Boxes lie within the whole; those of one rank do not overlap.
 /// Two ranks may hold the same box (a replica): it is written once. The boxes of all ranks together
-/// cover the whole; otherwise the save is refused.
+/// cover the whole; otherwise the save is refused. A rank that holds no shard returns an empty
+/// range.
 template <class T>
 concept Sharded = requires(std::remove_cvref_t<T>& s) {
     { shard_traits<std::remove_cvref_t<T>>::global_shape(s) } -> std::convertible_to<index_vector>;
