@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What gpt2.cpp does, by PyTorch's own DCP: the same state, options, and line of JSON.
 
-    gpt2_dcp.py save|load DIR [--ranks N] [--steps K] [--sync 0|1] [--check]
+    gpt2_dcp.py save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check]
+                [--stager default|writer|cached|shared|threaded|pinned] [--foreground]
 
-N processes on gloo, every tensor a DTensor with Shard(0); DCP's defaults otherwise.
+N processes on gloo, every tensor a DTensor with Shard(0); DCP's defaults otherwise. `async` calls
+async_save: `stalls` end when it returns or, with a stager that returns a future, when that is done;
+`times` end with the future of the upload. Stagers: see gpt2_dcp_async.py.
 """
 import argparse, json, os, resource, sys, tempfile, time, warnings
 
@@ -16,6 +19,8 @@ import torch.distributed.checkpoint as dcp
 import torch.multiprocessing as mp
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
+
+import gpt2_dcp_async
 
 BLOCK = 1 << 20  # elements that are computed at once, so that temporaries do not count as memory
 
@@ -103,20 +108,24 @@ def one_rank(rank, a, rendezvous):
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // a.ranks))
     store = dist.FileStore(rendezvous, a.ranks)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=a.ranks)
-    state, times, wrong = State(rank, a.ranks, a.mode == "save"), [], 0
+    state, times, wrong = State(rank, a.ranks, a.mode != "load"), [], 0
+    background = gpt2_dcp_async.Saves(a, state) if a.mode == "async" else None
     for k in range(a.steps):
         sd = state.state_dict()
         dist.barrier()
-        start = time.perf_counter()
-        if a.mode == "save":
-            path = f"{a.dir}/s{k % 2}"
+        path, start = f"{a.dir}/s{k % 2}", time.perf_counter()
+        if background:
+            background.step(sd, path)
+        elif a.mode == "save":
             dcp.save(sd, storage_writer=dcp.FileSystemWriter(path, sync_files=bool(a.sync)))
         else:
             dcp.load(sd, checkpoint_id=f"{a.dir}/s0")
         times.append(time.perf_counter() - start)
+    if background: background.close()
     if a.check: wrong = state.wrong(sd)
     used = resource.getrusage(resource.RUSAGE_SELF)
-    mine = (times, state.bytes(), wrong, used.ru_maxrss / 1024, used.ru_utime + used.ru_stime)
+    mine = (times, state.bytes(), wrong, used.ru_maxrss / 1024, used.ru_utime + used.ru_stime,
+            background and background.columns)
     everyone = [None] * a.ranks
     dist.all_gather_object(everyone, mine)
     if rank == 0:
@@ -125,6 +134,8 @@ def one_rank(rank, a, rendezvous):
                 "times": [round(t, 4) for t in slowest], "stalls": [round(t, 4) for t in slowest],
                 "maxrss_mb": round(sum(r[3] for r in everyone), 1),
                 "cpu_s": round(sum(r[4] for r in everyone), 2)}
+        if background:
+            line.update(stage=a.stager, **gpt2_dcp_async.figures([r[5] for r in everyone]))
         if a.check: line["wrong"] = sum(r[2] for r in everyone)
         print(json.dumps(line), flush=True)
     # Nobody closes his sockets while another still waits in a collective.
@@ -137,13 +148,20 @@ def one_rank(rank, a, rendezvous):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("mode", choices=["save", "load"])
+    p.add_argument("mode", choices=["save", "load", "async"])
     p.add_argument("dir")
     p.add_argument("--ranks", type=int, default=1)
     p.add_argument("--steps", type=int, default=1)
     p.add_argument("--sync", type=int, default=1)
     p.add_argument("--check", action="store_true")
+    p.add_argument("--stager", choices=gpt2_dcp_async.STAGERS)
+    p.add_argument("--foreground", action="store_true")
     a = p.parse_args()
+    if a.mode == "async":
+        a.stager = a.stager or "default"
+    elif a.stager or a.foreground:
+        p.error("--stager and --foreground are for async")
+    gpt2_dcp_async.refuse(a.stager)
     with tempfile.TemporaryDirectory() as tmp:
         mp.spawn(one_rank, args=(a, f"{tmp}/rendezvous"), nprocs=a.ranks)
 

@@ -78,7 +78,22 @@ struct result {
     }
 };
 
-inline void print(const std::string& mode, bool check, const std::vector<result>& all) {
+/// The rate of the stalls as a share of memcpy's: median, least and most of the steps from the
+/// second on; the first one touches memory for the first time. Empty if there are none.
+inline std::vector<double> shares_of_memcpy(const std::vector<double>& stalls,
+                                            const std::vector<double>& memcpys) {
+    std::vector<double> s;
+    for (std::size_t k = 1; k < stalls.size(); ++k)
+        if (memcpys[k] > 0) s.push_back(memcpys[k] / stalls[k]);
+    if (s.empty()) return s;
+    std::sort(s.begin(), s.end());
+    auto const n = s.size();
+    return {(s[(n - 1) / 2] + s[n / 2]) / 2, s.front(), s.back()};
+}
+
+/// @param stage  How the tensors were staged; empty if they were not.
+inline void print(const std::string& mode, const std::string& stage, bool check,
+                  const std::vector<result>& all) {
     auto const n = all.front().steps[result::times].size();
     std::uint64_t bytes = 0, wrong = 0;
     std::map<std::uint64_t, const result*> processes;  // threads share theirs
@@ -104,14 +119,19 @@ inline void print(const std::string& mode, bool check, const std::vector<result>
         maxrss += r->maxrss_kib / 1024.0;
         cpu += r->cpu_s;
     }
-    std::printf("{\"mode\": \"%s\", \"ranks\": %zu, \"bytes\": %llu, ", mode.c_str(), all.size(),
+    std::printf("{\"mode\": \"%s\", ", mode.c_str());
+    if (!stage.empty()) std::printf("\"stage\": \"%s\", ", stage.c_str());
+    std::printf("\"ranks\": %zu, \"bytes\": %llu, ", all.size(),
                 static_cast<unsigned long long>(bytes));
     print_list("times", slowest(result::times));
     std::printf(", ");
     print_list("stalls", slowest(result::stalls));
-    if (mode == "async") {
+    if (!stage.empty()) {
         std::printf(", ");
         print_list("memcpys", slowest(result::memcpys));
+        std::printf(", ");
+        print_list("share_of_memcpy",
+                   shares_of_memcpy(slowest(result::stalls), slowest(result::memcpys)));
         std::printf(", ");
         print_list("faults", sum(result::faults));
         std::printf(", ");

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_BENCHMARKS_GPT2_ARGUMENTS_HPP
+#define CAIRN_BENCHMARKS_GPT2_ARGUMENTS_HPP
+
+#include <cairn/cairn.hpp>
+#include <cairn/memory/arena.hpp>
+#include <cairn/observe/progress_line.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace gpt2 {
+
+inline constexpr const char* usage_text =
+    "usage: gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
+    "[--timeout S] [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] "
+    "[--stage blocking|fresh|arena] [--budget BYTES] [--foreground] [--polite]\n";
+
+struct arguments {
+    std::string mode, dir;
+    std::string group = "tcp", stage{};
+    std::vector<std::string> replicas{};
+    int ranks = 1, steps = 1, timeout = 0;
+    std::uint64_t budget = cairn::arena_options::no_limit;
+    bool sync = true, check = false, foreground = false, polite = false;
+    cairn::progress_line progress{};
+
+    /// Of each exchange; none unless asked for.
+    std::chrono::milliseconds exchange_timeout() const {
+        return timeout == 0 ? cairn::no_timeout : std::chrono::seconds(timeout);
+    }
+};
+
+inline const std::map<std::string, cairn::read_once_policy> ways_to_load{
+    {"each", cairn::read_once_policy::never},
+    {"once", cairn::read_once_policy::always},
+    {"faster", cairn::read_once_policy::automatic}};
+inline const std::map<std::string, cairn::replica_policy> ways_to_save{
+    {"trust", cairn::replica_policy::trust},
+    {"sampled", cairn::replica_policy::sampled},
+    {"verify", cairn::replica_policy::verify}};
+/// What `start_step` in background.hpp knows.
+inline const std::set<std::string> ways_to_stage{"blocking", "fresh", "arena"};
+
+inline std::vector<std::string> split(const std::string& words) {
+    std::istringstream in(words);
+    std::vector<std::string> all;
+    for (std::string word; std::getline(in, word, ',');) all.push_back(word);
+    return all;
+}
+
+/// Whether no option is given that its mode would ignore, and every word is known.
+inline bool consistent(const arguments& a) {
+    bool const limited = a.budget != cairn::arena_options::no_limit;
+    if (a.mode == "async") {
+        if (!a.replicas.empty() || ways_to_stage.count(a.stage) == 0) return false;
+        if (limited && a.stage != "arena") return false;
+        if (a.foreground && a.stage == "blocking") return false;
+    } else if (a.mode == "save" || a.mode == "load") {
+        if (a.foreground || a.polite || limited || !a.stage.empty()) return false;
+    } else {
+        return false;
+    }
+    return a.ranks > 0 && a.steps > 0 &&
+           (a.group == "tcp" || a.group == "mpi" || a.group == "nccl") &&
+           std::all_of(a.replicas.begin(), a.replicas.end(), [&](const std::string& p) {
+               return a.mode == "save" ? ways_to_save.count(p) != 0 : ways_to_load.count(p) != 0;
+           });
+}
+
+inline bool parse(int argc, char** argv, arguments& a) {
+    if (argc < 3) return false;
+    a.mode = argv[1];
+    a.dir = argv[2];
+    if (a.mode == "async") a.stage = "arena";
+    for (int i = 3; i < argc; ++i) {
+        std::string const o = argv[i];
+        if (o == "--check" || o == "--foreground" || o == "--polite") {
+            (o == "--check" ? a.check : o == "--polite" ? a.polite : a.foreground) = true;
+            continue;
+        }
+        if (i + 1 >= argc) return false;
+        std::string const word = argv[++i];
+        int const v = std::atoi(word.c_str());
+        if (o == "--group")
+            a.group = word;
+        else if (o == "--budget")
+            a.budget = std::strtoull(word.c_str(), nullptr, 10);
+        else if (o == "--stage")
+            a.stage = word;
+        else if (o == "--replicas")
+            a.replicas = split(word);
+        else if (o == "--ranks")
+            a.ranks = v;
+        else if (o == "--steps")
+            a.steps = v;
+        else if (o == "--sync")
+            a.sync = v != 0;
+        else if (o == "--timeout")
+            a.timeout = v;
+        else
+            return false;
+    }
+    return consistent(a);
+}
+
+}  // namespace gpt2
+
+#endif
