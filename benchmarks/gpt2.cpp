@@ -3,7 +3,8 @@
 //
 //     gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--timeout S]
 //               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...]
-//               [--stage blocking|fresh|arena] [--budget BYTES] [--foreground] [--polite]
+//               [--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground]
+//               [--overlap] [--polite]
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
 // `save` alternates between DIR/s0 and DIR/s1, `load` reads DIR/s0. Prints one line of JSON: for
@@ -14,15 +15,16 @@
 // verify), and writes DIR/s0 only.
 // `async` saves in the background. `stalls` are the seconds until the tensors may change: when they
 // are copied to memory of that save alone (fresh) or to an arena that is kept (arena), or when the
-// save has ended (blocking). `times` are those until the checkpoint exists. After each save all
-// ranks copy the same bytes once more, with memcpy to memory whose pages are present (`memcpys`);
-// `share_of_memcpy` is the rate of the stalls as a share of that rate, as median, least and most of
-// the steps from the second on. `faults` are the page faults of all processes during the stall,
-// `residents` the MB of memory that all of them have after a step, and `peaks` the most so far.
-// --budget bounds the arena of each rank.
+// save has ended (blocking); if they never change, once the save is planned (frozen). `times` are
+// those until the checkpoint exists. After each save all ranks copy the same bytes once more, with
+// memcpy to memory whose pages are present (`memcpys`); `share_of_memcpy` is the rate of the stalls
+// as a share of that rate, as median, least and most of the steps from the second on. `faults` are
+// the page faults of all processes during the stall, `residents` the MB of memory that all of them
+// have after a step, and `peaks` the most so far. --budget bounds the arena of each rank.
 // With --foreground each rank computes meanwhile: `beside_median` and `beside_p99` are the seconds
 // of a step of that while a save is written, `alone_median` and `alone_p99` those of as many steps
-// without a save; of the slowest rank. --polite gives the writers the lowest priority.
+// without a save; of the slowest rank. With --overlap the first of these steps runs beside the
+// copy, and the stall is what is left of it. --polite gives the writers the lowest priority.
 #include "gpt2/arguments.hpp"
 #include "gpt2/background.hpp"
 #include "gpt2/figures.hpp"

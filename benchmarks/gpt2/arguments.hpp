@@ -21,7 +21,8 @@ namespace gpt2 {
 inline constexpr const char* usage_text =
     "usage: gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
     "[--timeout S] [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] "
-    "[--stage blocking|fresh|arena] [--budget BYTES] [--foreground] [--polite]\n";
+    "[--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground] [--overlap] "
+    "[--polite]\n";
 
 struct arguments {
     std::string mode, dir;
@@ -29,7 +30,7 @@ struct arguments {
     std::vector<std::string> replicas{};
     int ranks = 1, steps = 1, timeout = 0;
     std::uint64_t budget = cairn::arena_options::no_limit;
-    bool sync = true, check = false, foreground = false, polite = false;
+    bool sync = true, check = false, foreground = false, overlap = false, polite = false;
     cairn::progress_line progress{};
 
     /// Of each exchange; none unless asked for.
@@ -47,7 +48,7 @@ inline const std::map<std::string, cairn::replica_policy> ways_to_save{
     {"sampled", cairn::replica_policy::sampled},
     {"verify", cairn::replica_policy::verify}};
 /// What `start_step` in background.hpp knows.
-inline const std::set<std::string> ways_to_stage{"blocking", "fresh", "arena"};
+inline const std::set<std::string> ways_to_stage{"blocking", "fresh", "arena", "frozen"};
 
 inline std::vector<std::string> split(const std::string& words) {
     std::istringstream in(words);
@@ -63,8 +64,9 @@ inline bool consistent(const arguments& a) {
         if (!a.replicas.empty() || ways_to_stage.count(a.stage) == 0) return false;
         if (limited && a.stage != "arena") return false;
         if (a.foreground && a.stage == "blocking") return false;
+        if (a.overlap && (!a.foreground || a.stage != "arena")) return false;
     } else if (a.mode == "save" || a.mode == "load") {
-        if (a.foreground || a.polite || limited || !a.stage.empty()) return false;
+        if (a.foreground || a.overlap || a.polite || limited || !a.stage.empty()) return false;
     } else {
         return false;
     }
@@ -82,8 +84,12 @@ inline bool parse(int argc, char** argv, arguments& a) {
     if (a.mode == "async") a.stage = "arena";
     for (int i = 3; i < argc; ++i) {
         std::string const o = argv[i];
-        if (o == "--check" || o == "--foreground" || o == "--polite") {
-            (o == "--check" ? a.check : o == "--polite" ? a.polite : a.foreground) = true;
+        if (auto* const flag = o == "--check"        ? &a.check
+                               : o == "--foreground" ? &a.foreground
+                               : o == "--overlap"    ? &a.overlap
+                               : o == "--polite"     ? &a.polite
+                                                     : nullptr) {
+            *flag = true;
             continue;
         }
         if (i + 1 >= argc) return false;

@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,11 +39,11 @@ struct background {
     foreground training{};
 };
 
-/// Returns once the tensors may change: with the save that goes on, empty if none does.
-/// A further way to stage is a branch here and a word in `ways_to_stage`.
+/// Starts a save. The result is ready once the tensors may change: the save that goes on, empty if
+/// none does. A further way to stage is a branch here and a word in `ways_to_stage`.
 template <class Comm>
-cairn::pending_save start_step(state& s, const arguments& a, const std::string& id, Comm& ranks,
-                               background& b) {
+std::future<cairn::pending_save> start_step(state& s, const arguments& a, const std::string& id,
+                                            Comm& ranks, background& b) {
     using boost::asio::use_future;
     cairn::save_options o;
     o.exchange_timeout = a.exchange_timeout();
@@ -51,10 +52,14 @@ cairn::pending_save start_step(state& s, const arguments& a, const std::string& 
 
     if (a.stage == "blocking") {
         cairn::save(s, id, o, ranks);
-        return {};
+        std::promise<cairn::pending_save> none;
+        none.set_value({});
+        return none.get_future();
     }
-    if (a.stage == "fresh") return cairn::async_save(s, id, o, ranks, use_future).get();
-    return cairn::async_save(s, id, o, ranks, b.arena, use_future).get();
+    if (a.stage == "fresh") return cairn::async_save(s, id, o, ranks, use_future);
+    if (a.stage == "frozen")
+        return cairn::async_save(s, id, o, ranks, cairn::frozen_tensors(), use_future);
+    return cairn::async_save(s, id, o, ranks, b.arena, use_future);
 }
 
 /// Saves, waits for the end, and measures one memcpy of the same bytes.
@@ -64,10 +69,15 @@ void async_step(state& s, const arguments& a, std::size_t step, Comm& ranks, bac
     auto const add = [&](result::column c, double x) { mine.steps[c].push_back(x); };
     auto const faults = usage().ru_minflt;
     auto const start = std::chrono::steady_clock::now();
-    auto pending = start_step(s, a, a.dir + (step % 2 == 0 ? "/s0" : "/s1"), ranks, b);
-    add(result::stalls, seconds_since(start));
-    add(result::faults, static_cast<double>(usage().ru_minflt - faults));
+    auto staged = start_step(s, a, a.dir + (step % 2 == 0 ? "/s0" : "/s1"), ranks, b);
+    auto const started = seconds_since(start);
     std::vector<double> beside, alone;
+    // One step's gradients are computed beside the copies, and what is left of them is waited for.
+    if (a.overlap) beside.push_back(b.training.step());
+    auto const waiting = std::chrono::steady_clock::now();
+    auto pending = staged.get();
+    add(result::stalls, started + seconds_since(waiting));
+    add(result::faults, static_cast<double>(usage().ru_minflt - faults));
     if (pending) {
         while (a.foreground && !pending.ready()) beside.push_back(b.training.step());
         (void)pending.wait();
