@@ -287,6 +287,40 @@ BOOST_AUTO_TEST_CASE(an_update_on_a_stream_is_ordered) {
     }
 }
 
+/// What has no room in the arena is written from the tensors: that it is enqueued is not enough.
+BOOST_AUTO_TEST_CASE(what_has_no_room_is_waited_for) {
+    run r(1);
+    r.controls[0]->close();
+    r.on_ranks([&](rank& me) {
+        fake_gpu gpu(1);
+        auto* const user = gpu.new_stream(0, false);
+        device_state s(gpu);
+        s.host.assign(100'000, 1);
+        s.w.produce(user, 1);
+        auto const all = s.w.produced();
+        {
+            auto o = overlapping();
+            o.arena = {.budget = 1 << 16, .slab_bytes = 1 << 16};
+            cairn::checkpointer ckpt(me.member, me.store, o, fake_cuda_memory(user));
+            (void)ckpt.maybe_save(1, s);
+            auto const opener = std::async(std::launch::async, [&] {
+                BOOST_CHECK(r.controls[0]->wait_for(1));
+                std::this_thread::sleep_for(std::chrono::milliseconds(30));
+                r.controls[0]->open();
+            });
+            ckpt.before_update(user);
+            s.host.assign(100'000, 2);
+            s.w.produce(user, 500);
+            BOOST_TEST(ckpt.wait().has_value());
+        }
+        BOOST_TEST(s.is_stored(r.base, "step_1", all));
+        BOOST_TEST(support::only_number(support::load_whole(r.base, "step_1").tensors.at("host")) ==
+                   1.0f);
+        gpu.synchronize();
+        support::check_clean(gpu);
+    });
+}
+
 /// A graph that is being captured would wait for the copies each time that it is launched.
 BOOST_AUTO_TEST_CASE(a_capturing_stream_is_refused) {
     fake_gpu gpu(1);

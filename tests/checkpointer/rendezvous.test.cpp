@@ -89,6 +89,7 @@ BOOST_AUTO_TEST_CASE(the_slowest_rank_counts_and_failures_are_folded) {
     joint = join_reports(all, 0);
     BOOST_TEST((joint.earlier == earlier_save::writing));
     BOOST_TEST(joint.signals == ((std::uint64_t{1} << 63) | 1u));
+    BOOST_TEST(joint.stall == some_report().stall);
 }
 
 BOOST_AUTO_TEST_CASE(each_call_is_named_where_ranks_differ) {
