@@ -124,8 +124,8 @@ public:
     error(error_code ec, error_context where);
     error(errc e, error_context where);
 
-    /// Combines the failures of one or more ranks; its code is the first one's.
-    /// @pre `!failures.empty()`
+    /// Combines the failures of one or more ranks; its code is the first one's, or
+    /// @ref errc::rank_failed if there are none.
     error(std::vector<rank_failure> failures, bool state_modified);
 
     const char* what() const noexcept override;

@@ -108,7 +108,11 @@ save_report save(State&& state, checkpoint_id id, Parts&&... parts) {
 /// writer that blocks does, and so do the copy of host memory and the short calls of a store. It
 /// does not wait for a device, except for copies to memory that could not be pinned.
 ///
-/// **Lifetimes**: tensors must neither change nor move until the save is staged.
+/// **Lifetimes**: tensors must neither change nor move until the save is staged. The context of an
+/// executor, of the save or of a handler, may be destroyed before the save has ended: it is not
+/// used afterwards. A handler is then destroyed without being called, as by Asio's own operations,
+/// but neither a device nor the writer is interrupted: keep tensors and what is borrowed until the
+/// handler has been called or the program ends.
 ///
 /// **Failure**: as for @ref save, reported here or by the `pending_save`.
 template <class State, class... PartsAndToken>

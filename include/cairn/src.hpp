@@ -23,6 +23,7 @@
 #include <cairn/comm/impl/thread_group.ipp>
 #include <cairn/comm/tcp/impl/unique_id.ipp>
 #include <cairn/comm/tree/impl/group.ipp>
+#include <cairn/detail/impl/context_gate.ipp>
 #include <cairn/detail/impl/error.ipp>
 #include <cairn/detail/impl/operation_thread.ipp>
 #include <cairn/detail/impl/state_devices.ipp>

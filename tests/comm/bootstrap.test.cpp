@@ -210,33 +210,40 @@ BOOST_AUTO_TEST_CASE(a_rank_that_waits_in_vain_names_the_file) {
     BOOST_TEST(contains(zero, "rank 1 did not join"), zero);
 }
 
-/// Two jobs that use one name at the same time: the second one is told, the first one goes on.
-BOOST_AUTO_TEST_CASE(a_name_that_another_job_uses_is_refused) {
+/// Two jobs that use one name at the same time: ranks of one could join the other, so neither goes
+/// on, and each says who the other one was.
+BOOST_AUTO_TEST_CASE(a_name_that_another_job_uses_is_refused_in_both) {
     support::scratch const place;
     auto const d = place.dir.string();
-    std::string first, one;
+    std::string first;
     std::thread zero([&] {
-        first = failure_of([&] {
-            auto g = tcp_group::from_directory(d, "run", 0, 2, soon(30s));
-            meet(g);
-        });
+        first = failure_of([&] { (void)tcp_group::from_directory(d, "run", 0, 2, soon(1s)); });
     });
     while (!std::filesystem::exists(d + "/cairn-run.group")) std::this_thread::sleep_for(5ms);
     auto const second =
         failure_of([&] { (void)tcp_group::from_directory(d, "run", 0, 2, soon(500ms)); });
     BOOST_TEST(contains(second, "already exists"), second);
     BOOST_TEST(contains(second, d + "/cairn-run.group"), second);
-    std::thread other([&] {
-        one = failure_of([&] {
-            auto g = tcp_group::from_directory(d, "run", 1, 2, soon(30s));
-            meet(g);
-        });
-    });
+    auto const one =
+        failure_of([&] { (void)tcp_group::from_directory(d, "run", 1, 2, soon(30s)); });
     zero.join();
-    other.join();
-    BOOST_TEST(first == "");
-    BOOST_TEST(one == "");
+    for (auto const& said : {first, one}) {
+        BOOST_TEST(contains(said, "already exists"), said);
+        BOOST_TEST(contains(said, "whose rank 0 was process " + std::to_string(::getpid())), said);
+        BOOST_TEST(contains(said, "CAIRN_RENDEZVOUS_DIR"), said);
+    }
     BOOST_TEST(std::filesystem::is_empty(d));
+}
+/// Even if all ranks had read the file before.
+BOOST_AUTO_TEST_CASE(a_second_rank_0_stops_a_group_that_is_complete) {
+    support::scratch const place;
+    auto const d = place.dir.string();
+    cairn::detail::rendezvous_file mine(d, "run", 0), other(d, "run", 0);
+    tcp_id const id{{{"127.0.0.1", 1}}, {}};
+    mine.write(id);
+    mine.check_alone();
+    BOOST_CHECK_THROW(other.write(id), cairn::error);
+    BOOST_CHECK_THROW(mine.check_alone(), cairn::error);
 }
 
 /// Jobs of one host each, on two hosts that share a directory, numbered alike by their launchers.

@@ -171,8 +171,6 @@ BOOST_AUTO_TEST_CASE(strangers_are_not_let_in) {
     other.secret[3] = static_cast<std::uint8_t>(other.secret[3] + 1);
     auto const to_stranger = failure_of([&] { tcp_group(other, 1, 3, soon(500ms)); });
     join(1);
-    std::this_thread::sleep_for(300ms);
-    auto const to_twin = failure_of([&] { tcp_group(id, 1, 3, soon(30s)); });
     join(2);
     for (auto& t : ranks) t.join();
     // The job went on.
@@ -181,7 +179,6 @@ BOOST_AUTO_TEST_CASE(strangers_are_not_let_in) {
     BOOST_TEST(contains(to_stranger, "the group there is another one"), to_stranger);
     BOOST_REQUIRE(to_old.size() > 7u);
     BOOST_TEST(static_cast<int>(to_old[7]) == int{cairn::detail::handshake_version});
-    BOOST_TEST(contains(to_twin, "rank 1 has already joined"), to_twin);
 }
 
 /// Somebody listens where the id says, and gets what a rank sends to whoever is there.

@@ -19,7 +19,8 @@ std::atomic<long long> held{0}, most{0}, taken{0}, allowed{0};
 
 void* take(std::size_t n, std::size_t alignment) noexcept {
     if (counting.load(std::memory_order_relaxed)) {
-        if (n > static_cast<std::size_t>(std::numeric_limits<long long>::max()) ||
+        if (allowed.load() == 0 ||
+            n > static_cast<std::size_t>(std::numeric_limits<long long>::max()) ||
             held.load() + static_cast<long long>(n) > allowed.load()) {
             met = true;
             return nullptr;

@@ -7,8 +7,8 @@
 namespace support {
 
 /// Counts what the whole program takes from `operator new` while it lives, and lets no more than a
-/// limit be held at once: beyond it `new` throws `std::bad_alloc`. For programs that link
-/// support/allocations.cpp; one at a time.
+/// limit be held at once: beyond it, and always if it is 0, `new` throws `std::bad_alloc`. For
+/// programs that link support/allocations.cpp; one at a time.
 ///
 /// The bytes taken in all stand for time: they repeat exactly, which a clock does not.
 class allocations {

@@ -30,7 +30,10 @@ namespace cairn::detail {
 /// - `static event outcome_of(const std::vector<rank_failure>&)`: the event of known failures;
 /// - `void begin()`: tells the sinks, inside the call that starts the operation;
 /// - `void finish()`: calls `end`, when the machine is done;
-/// - `void release()`: gives up all that is the caller's.
+/// - `void release()`: gives up all that is the caller's;
+/// - `error broken(const std::exception_ptr&)`: the error of an operation that cannot report this
+///   failure to the others; may throw;
+/// - `std::exception_ptr broken_without_memory()`: one that was made before, or null.
 ///
 /// `Fsm` has `step`, with a last one `done`, `event`, with `cut_short`, `current` and `resume`.
 template <class Op, class Fsm, class Report>
@@ -213,6 +216,11 @@ private:
     void fail(std::exception_ptr e) noexcept {
         if (!running()) return;
         ranks_->cancel();
+        try {
+            e = std::make_exception_ptr(op().broken(e));
+        } catch (...) {  // no memory for its text either
+            if (auto const made = op().broken_without_memory()) e = made;
+        }
         end(std::move(e), {});
     }
 

@@ -32,6 +32,9 @@ struct operation_context {
 CAIRN_DECL operation_context new_operation_thread(std::string what);
 /// The caller's executor; its context has work as long as the result's.
 CAIRN_DECL operation_context operation_on(boost::asio::any_io_executor on);
+/// Destroys an object on a thread of the library's, because it may own the calling thread; here if
+/// there is no memory for that.
+CAIRN_DECL void destroy_elsewhere(std::shared_ptr<void> what) noexcept;
 
 }  // namespace detail
 }  // namespace cairn

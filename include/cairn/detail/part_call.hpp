@@ -3,6 +3,7 @@
 #define CAIRN_DETAIL_PART_CALL_HPP
 
 #include <cairn/completion.hpp>
+#include <cairn/detail/operation_thread.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/post.hpp>
@@ -41,6 +42,21 @@ struct call_result {
     }
 };
 
+/// While one lives, this thread is handing on the end of a call.
+class completing {
+public:
+    completing() noexcept : outer_(std::exchange(on_this_thread(), true)) {}
+    completing(completing&&) = delete;
+    ~completing() { on_this_thread() = outer_; }
+    static bool& on_this_thread() noexcept {
+        thread_local bool b = false;
+        return b;
+    }
+
+private:
+    bool outer_;
+};
+
 /// Calls a part that reports its result later, `start(completion<T>)`, and then, on the executor,
 /// `then(call_result<T>)`; never inside this call.
 ///
@@ -59,6 +75,16 @@ void call_part(const boost::asio::any_io_executor& on,
         std::function<void(call_result<T>)> then;
         boost::asio::any_io_executor on;
 
+        /// The executor has ended if the continuation is still here. It must not end on a thread
+        /// of the backend's, which it may own.
+        ~call() {
+            if (!then || !completing::on_this_thread()) return;
+            try {
+                using next = std::function<void(call_result<T>)>;
+                destroy_elsewhere(std::make_shared<next>(std::move(then)));
+            } catch (...) {  // no memory
+            }
+        }
         /// @return Whether the other half has ended.
         bool ended() {
             std::lock_guard const lock(m);
@@ -74,19 +100,23 @@ void call_part(const boost::asio::any_io_executor& on,
             });
         }
     };
-    auto const c = std::make_shared<call>();
+    auto c = std::make_shared<call>();
     c->then = std::move(then);
     c->on = on;
-    completion<T> done([c](std::exception_ptr e, std::optional<T> v) {
-        c->result = {std::move(e), std::move(v)};
-        if (c->ended()) call::resume(c);
+    completion<T> done([c](std::exception_ptr e, std::optional<T> v) mutable {
+        completing const now;
+        auto const mine = std::move(c);
+        mine->result = {std::move(e), std::move(v)};
+        if (mine->ended()) call::resume(mine);
     });
     try {
         start(std::move(done));
     } catch (...) {
         c->thrown = std::current_exception();
     }
-    if (c->ended()) call::resume(c);
+    completing const now;
+    auto const mine = std::move(c);
+    if (mine->ended()) call::resume(mine);
 }
 
 }  // namespace cairn::detail

@@ -12,7 +12,7 @@
 #include <chrono>
 #include <exception>
 #include <functional>
-#include <optional>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -61,14 +61,13 @@ private:
         f(nullptr);
     }
     void again(const then& f) {
-        if (!timer_) timer_.emplace(in_.executor);  // starts a thread in some contexts
-        timer_->expires_after(pause_);
+        // Ends with its handler, hence with the context at the latest.
+        auto const timer = std::make_shared<boost::asio::steady_timer>(in_.executor, pause_);
         pause_ = std::min(pause_ * 2, std::chrono::microseconds(1000));
-        timer_->async_wait([this, f](const error_code&) { ask(f); });
+        timer->async_wait([this, f, timer](const error_code&) { ask(f); });
     }
 
     const surroundings& in_;
-    std::optional<boost::asio::steady_timer> timer_{};
     std::function<bool()> over_{};
     std::function<error_context()> late_{};
     deadline until_{};

@@ -2,6 +2,7 @@
 #ifndef CAIRN_DETAIL_STORED_HANDLER_HPP
 #define CAIRN_DETAIL_STORED_HANDLER_HPP
 
+#include <cairn/detail/context_gate.hpp>
 #include <cairn/detail/failures.hpp>
 
 #include <boost/asio/associated_allocator.hpp>
@@ -32,7 +33,8 @@ inline void print_unclaimed(const std::exception_ptr& e) noexcept {
 }
 
 /// A completion handler that is kept until its operation ends; meanwhile its executor has work.
-/// Empty after a move and after `complete`.
+/// Ends, without being called, with the context of its executor. Empty after a move and after
+/// `complete`.
 template <class... Args>
 class stored_handler {
     struct base {
@@ -43,34 +45,42 @@ class stored_handler {
     template <class Handler>
     struct holder final : base {
         using executor = boost::asio::associated_executor_t<Handler>;
+        struct content {
+            explicit content(Handler h)
+                : handler(std::move(h)), work(boost::asio::get_associated_executor(handler)) {}
+            Handler handler;
+            boost::asio::executor_work_guard<executor> work;
+        };
 
         explicit holder(Handler h)
-            : handler_(std::move(h)), work_(boost::asio::get_associated_executor(handler_)) {}
+            : slot_(boost::asio::get_associated_cancellation_slot(h)),
+              content_{context_gate::of(context_of(boost::asio::get_associated_executor(h))),
+                       content(std::move(h))} {}  // in this order
         void complete(Args... args) override {
-            auto const allocator = boost::asio::get_associated_allocator(handler_);
-            auto on = work_.get_executor();
-            auto call = [h = std::move(handler_), work = std::move(work_),
-                         ... values = std::move(args)]() mutable {
-                // Slots may be cleared here only: the user orders this and emitting.
-                auto slot = boost::asio::get_associated_cancellation_slot(h);
-                if (slot.is_connected()) slot.clear();
-                if constexpr (std::is_same_v<executor, boost::asio::system_executor>) {
-                    try {
+            content_.with([&](content& c) {
+                auto const allocator = boost::asio::get_associated_allocator(c.handler);
+                auto on = c.work.get_executor();
+                auto call = [h = std::move(c.handler), work = std::move(c.work),
+                             ... values = std::move(args)]() mutable {
+                    // Slots may be cleared here only: the user orders this and emitting.
+                    auto slot = boost::asio::get_associated_cancellation_slot(h);
+                    if (slot.is_connected()) slot.clear();
+                    if constexpr (std::is_same_v<executor, boost::asio::system_executor>) {
+                        try {
+                            std::move(h)(std::move(values)...);
+                        } catch (...) {
+                            print_unclaimed(std::current_exception());
+                        }
+                    } else {
                         std::move(h)(std::move(values)...);
-                    } catch (...) {
-                        print_unclaimed(std::current_exception());
                     }
-                } else {
-                    std::move(h)(std::move(values)...);
-                }
-            };
-            boost::asio::post(on, boost::asio::bind_allocator(allocator, std::move(call)));
+                };
+                boost::asio::post(on, boost::asio::bind_allocator(allocator, std::move(call)));
+            });
         }
-        boost::asio::cancellation_slot slot() const noexcept override {
-            return boost::asio::get_associated_cancellation_slot(handler_);
-        }
-        Handler handler_;
-        boost::asio::executor_work_guard<executor> work_;
+        boost::asio::cancellation_slot slot() const noexcept override { return slot_; }
+        boost::asio::cancellation_slot slot_;
+        kept_by_context<content> content_;
     };
 
 public:

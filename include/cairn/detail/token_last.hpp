@@ -44,13 +44,13 @@ concept parts_then_token =
     all_but_last<Check, std::tuple<Args...>>(
         std::make_index_sequence<(sizeof...(Args) > 0 ? sizeof...(Args) - 1 : 0)>());
 
-/// Returns the executor among the parts; null if there is none.
+/// Takes the executor out of the parts, which may outlive its context; null if there is none.
 template <class... Parts>
-boost::asio::any_io_executor executor_in(const std::tuple<Parts...>& parts) {
+boost::asio::any_io_executor executor_in(std::tuple<Parts...>& parts) {
     static_assert(count_of<executor_part, Parts...> <= 1, "two executors");
     constexpr auto i = index_of<executor_part, Parts...>();
     if constexpr (i < sizeof...(Parts))
-        return std::get<i>(parts);
+        return std::get<i>(std::move(parts));
     else
         return {};
 }

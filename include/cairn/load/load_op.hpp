@@ -56,6 +56,12 @@ private:
     void restart();
     void finish();
     void release() noexcept;
+    error broken(const std::exception_ptr& e) const {
+        return {{failure_from(e, ranks_->rank())}, fsm_.state_modified()};
+    }
+    std::exception_ptr broken_without_memory() const noexcept {
+        return fsm_.state_modified() ? out_of_memory_ : nullptr;
+    }
 
     std::shared_ptr<flattened_or_error> state_;
     checkpoint_id id_;
@@ -70,6 +76,7 @@ private:
     load_plan plan_{};
     outcome looked_{};  ///< Whether the checkpoint was replaced; on the coordinator.
     std::vector<phase_time> phases_{};
+    std::exception_ptr out_of_memory_{};  ///< Made before memory changes.
 };
 
 }  // namespace cairn::detail

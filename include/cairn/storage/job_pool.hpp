@@ -2,7 +2,7 @@
 #ifndef CAIRN_STORAGE_JOB_POOL_HPP
 #define CAIRN_STORAGE_JOB_POOL_HPP
 
-#include <cairn/detail/cxx20.hpp>
+#include <cairn/detail/context_gate.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -20,7 +20,8 @@ class job_pool {
 public:
     /// @param threads  At least one is made.
     explicit job_pool(int threads, boost::asio::any_io_executor on = {})
-        : size_(static_cast<std::size_t>(std::max(1, threads))), on_(std::move(on)) {}
+        : size_(static_cast<std::size_t>(std::max(1, threads))),
+          on_(on ? until_context_ends(std::move(on)) : std::move(on)) {}
 
     boost::asio::any_io_executor executor() {
         if (on_) return on_;

@@ -38,6 +38,7 @@ inline tree_seat join_through(rendezvous_file& file, tree_topology where, const 
         return join_tcp(where, id_in(file, where.rank, o, loopback, made), o);
     } catch (const error& e) {
         if (e.code() != make_error_code(errc::timed_out) || file.seen()) throw;
+        if (where.rank == 0) file.check_alone();  // why others did not join
         auto c = e.context();
         c.file = file.path();
         if (where.rank != 0) {
@@ -64,6 +65,7 @@ CAIRN_DECL tcp_group::tcp_group(const tcp_id& id, int rank, int size, const tcp_
 CAIRN_DECL tcp_group::tcp_group(detail::rendezvous_file& file, int rank, int size,
                                 const tcp_options& o, bool loopback, detail::made_id&& made)
     : base(detail::join_through(file, {rank, size, o.fan_in}, o, loopback, made)) {
+    if (rank == 0) file.check_alone();
     meet(o);
 }
 

@@ -34,11 +34,13 @@ class tcp_handshake {
 public:
     using time = std::chrono::steady_clock::time_point;
 
-    /// @param by      Deadline for the connections to all neighbours.
-    /// @param random  Random numbers.
-    tcp_handshake(tree_topology where, time by, std::function<std::uint64_t()> random)
-        : at_(where), by_(by), context_{std::move(random), {}, 0}, acceptor_(context_),
-          connector_(context_), roster_(where) {
+    /// @param by       Deadline for the connections to all neighbours.
+    /// @param random   Random numbers.
+    /// @param process  This process, for the errors of others.
+    tcp_handshake(tree_topology where, time by, std::function<std::uint64_t()> random,
+                  std::string process = {})
+        : at_(where), by_(by), process_(std::move(process)), context_{std::move(random), {}, 0},
+          acceptor_(context_), connector_(context_), roster_(where) {
         instance_ = context_.random();
         if (at_.rank == 0) epoch_ = context_.random() | 1;
     }
@@ -168,8 +170,8 @@ private:
     using verdict = join_answer::verdict;
 
     void aim(const std::vector<tcp_address>& addresses) {
-        join_request const me{instance_, to_parent_ ? epoch_ : 0, at_.rank, at_.size, at_.fan_in,
-                              mine_};
+        join_request const me{
+            instance_, to_parent_ ? epoch_ : 0, at_.rank, at_.size, at_.fan_in, mine_, process_};
         connector_.aim(addresses, id_->secret, me, now_);
     }
 
@@ -194,8 +196,13 @@ private:
                                .remedy = "start all ranks with the same settings"}));
         }
         auto const before = roster_.enter(c, who, from);
-        if (!before.refused.empty())
-            return acceptor_.answer(c, {verdict::refused, before.refused, 0, {}});
+        if (!before.refused.empty()) {
+            bool const stop = at_.rank == 0 && !before.twin.empty();
+            auto const why = claimed_twice(who.rank, before.twin, tcp_roster::described(who, from));
+            acceptor_.answer(c, {verdict::refused, stop ? why.what() : before.refused, 0, {}});
+            if (stop) fail(why);
+            return;
+        }
         if (before.superseded >= 0) acceptor_.drop(before.superseded);
         acceptor_.answer(c, {verdict::wait, {}, 0, {}});
         for (int other : roster_.to_put_off(tcp_roster::most_waiting)) put_off(other);
@@ -292,6 +299,16 @@ private:
                                                  : std::string("no answer"),
                     "see whether " + whom + " runs and can be reached from here");
     }
+    /// Two jobs may have met: the group might consist of ranks of both.
+    static error claimed_twice(int rank, const std::string& one, const std::string& other) {
+        return {errc::invalid_argument,
+                {.rank = rank,
+                 .expected = "one process with this rank",
+                 .found = "two: " + one + " and " + other,
+                 .remedy = "start each rank once; if these are two jobs, give each an id, a "
+                           "directory (CAIRN_RENDEZVOUS_DIR) or a name (from_directory) of its "
+                           "own"}};
+    }
     error no_descriptors(const std::string& why) const {
         return {errc::io,
                 {.rank = at_.rank,
@@ -308,6 +325,7 @@ private:
 
     tree_topology at_;
     time by_;
+    std::string process_;
     time now_{};
     handshake_context context_;
     handshake_acceptor acceptor_;

@@ -42,6 +42,7 @@ struct join_request {
     int size = 0;
     int fan_in = 0;
     std::vector<tcp_address> addresses{};  ///< Where this rank's children connect.
+    std::string process{};                 ///< For errors: "process 4711 on node3".
 };
 
 struct join_answer {
@@ -59,7 +60,7 @@ struct join_answer {
 };
 
 inline constexpr std::string_view handshake_magic = "cairnjn";
-inline constexpr std::uint8_t handshake_version = 2;
+inline constexpr std::uint8_t handshake_version = 3;
 inline constexpr std::size_t handshake_head_bytes = 12;
 inline constexpr std::uint32_t largest_handshake_body = 1u << 16;
 
@@ -115,6 +116,7 @@ inline message encode(const join_request& j) {
     w.u64(j.epoch);
     for (int x : {j.rank, j.size, j.fan_in}) w.u32(static_cast<std::uint32_t>(x));
     put(w, j.addresses);
+    w.string(std::string_view(j.process).substr(0, 1024));
     return std::move(w.out);
 }
 inline join_request decode_join(wire_reader& r) {
@@ -123,6 +125,7 @@ inline join_request decode_join(wire_reader& r) {
     j.epoch = r.u64();
     for (int* x : {&j.rank, &j.size, &j.fan_in}) *x = static_cast<int>(r.u32() & INT32_MAX);
     j.addresses = get_addresses(r);
+    j.process = r.string();
     return j;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cairn/comm/launch_environment.hpp>
 #include <cairn/comm/tcp/listener.hpp>
+#include <cairn/comm/tcp/this_process.hpp>
 #include <cairn/comm/tcp/unique_id.hpp>
 
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -19,6 +21,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -60,6 +63,7 @@ public:
         mine_ = ::mkostemp(temporary.data(), O_CLOEXEC);  // mode 0600
         if (mine_ < 0) throw failed("a file for the group's id");
         auto const text = id.text() + "\n";
+        size_ = text.size();
         bool ok = ::write(mine_, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
                   ::fsync(mine_) == 0;
         ::flock(mine_, LOCK_EX | LOCK_NB);  // file systems without locks do without
@@ -70,12 +74,12 @@ public:
             }
             if (!remove_stale()) {
                 ::unlink(temporary.c_str());
+                claim();
                 throw error(errc::already_exists,
                             {.file = path_,
                              .expected = "no other run with this name",
                              .found = "another run that holds the lock on the file",
-                             .remedy = "give each run a name of its own (from_directory), or a "
-                                       "directory (CAIRN_RENDEZVOUS_DIR)"});
+                             .remedy = own_place});
             }
         }
         if (ok) {
@@ -87,7 +91,8 @@ public:
         throw e;
     }
     /// Returns nothing if the file does not exist yet or is incomplete.
-    /// @throws error errc::invalid_argument if another user could have written it
+    /// @throws error errc::invalid_argument if another user could have written it,
+    /// errc::already_exists if two runs use it
     std::optional<tcp_id> read() {
         int const fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0) return {};
@@ -104,7 +109,15 @@ public:
                          .found = "one that others own, or may read or write",
                          .remedy = "remove it"});
         if (n <= 0 || text[n - 1] != '\n') return {};
-        return tcp_id::parse({text, static_cast<std::size_t>(n) - 1});
+        std::string_view const all(text, static_cast<std::size_t>(n) - 1);
+        if (auto const end = all.find('\n'); end != all.npos) throw shared(all.substr(end + 1));
+        return tcp_id::parse(all);
+    }
+    /// On rank 0, once all ranks have joined: some may belong to another run.
+    /// @throws error errc::already_exists if the rank 0 of another run has used the file
+    void check_alone() {
+        auto const text = contents();  // opened again: a network file system may lag otherwise
+        if (text.size() > size_ + 1) throw shared({text.data() + size_, text.size() - size_ - 1});
     }
 
     const std::string& path() const noexcept { return path_; }
@@ -114,6 +127,34 @@ public:
 private:
     static constexpr const char* writable = "name a directory that all ranks can write to";
 
+    static constexpr const char* own_place =
+        "give each run a name of its own (from_directory), or a directory (CAIRN_RENDEZVOUS_DIR)";
+
+    /// Tells the ranks of the run that uses the file that there is another one.
+    void claim() const {
+        int const fd = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0) return;
+        auto const line = this_process() + "\n";
+        if (::write(fd, line.data(), line.size()) < 0) {  // that run is not told
+        }
+        ::close(fd);
+    }
+    std::string contents() const {
+        std::string text(8192, '\0');
+        int const fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        auto const n = fd < 0 ? -1 : ::read(fd, text.data(), text.size());
+        if (fd >= 0) ::close(fd);
+        text.resize(n < 0 ? 0 : static_cast<std::size_t>(n));
+        return text;
+    }
+    error shared(std::string_view with) const {
+        return {errc::already_exists,
+                {.file = path_,
+                 .expected = "one run with this name",
+                 .found = "another one, whose rank 0 was " +
+                          std::string(with.substr(0, std::min<std::size_t>(with.find('\n'), 300))),
+                 .remedy = own_place}};
+    }
     /// Whether a path names the file of an open descriptor.
     static bool is(int descriptor, const std::string& path) {
         struct stat a {
@@ -139,7 +180,8 @@ private:
     }
 
     std::string path_;
-    int mine_ = -1;  ///< Open and locked.
+    int mine_ = -1;         ///< Open and locked.
+    std::size_t size_ = 0;  ///< Of what this process has written.
     bool seen_ = false;
 };
 

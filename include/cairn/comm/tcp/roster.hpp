@@ -39,16 +39,24 @@ public:
     struct entered {
         int superseded = -1;    ///< An older connection of the same process.
         std::string refused{};  ///< Why it is not accepted.
+        std::string twin{};     ///< The other process that claims to be the same rank.
     };
     entered enter(int c, const join_request& j, const std::string& from) {
         auto const it = all_.find(j.rank);
-        if (it != all_.end() && (it->second.who.instance != j.instance || it->second.in))
-            return {-1, "rank " + std::to_string(j.rank) + " has already joined, from " +
-                            it->second.from};
+        if (it != all_.end() && (it->second.who.instance != j.instance || it->second.in)) {
+            bool const same = it->second.who.instance == j.instance;
+            return {
+                -1,
+                "rank " + std::to_string(j.rank) + " has already joined, from " + it->second.from,
+                same ? std::string() : described(it->second.who, it->second.from)};
+        }
         entered e;
         if (it != all_.end()) e.superseded = it->second.connection;
         all_[j.rank] = {c, j, from};
         return e;
+    }
+    static std::string described(const join_request& j, const std::string& from) {
+        return j.process.empty() ? from : j.process + " (" + from + ")";
     }
     /// A connection has ended. A rank neither directed to its parent nor put off has to ask again.
     void lost(int c) {

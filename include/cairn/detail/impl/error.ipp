@@ -23,8 +23,11 @@ CAIRN_DECL error::error(errc e, error_context where)
     : error(make_error_code(e), std::move(where)) {}
 
 CAIRN_DECL error::error(std::vector<rank_failure> failures, bool state_modified)
-    : system_error(failures.front().code), context_(failures.front().where),
+    : system_error(failures.empty() ? make_error_code(errc::rank_failed) : failures.front().code),
+      context_(failures.empty() ? error_context{.found = "no description of its failure"}
+                                : failures.front().where),
       failures_(std::move(failures)), state_modified_(state_modified) {
+    if (failures_.empty()) text_ = describe(code().message(), context_);
     constexpr std::size_t shown = 3;
     for (std::size_t i = 0; i < failures_.size() && i < shown; ++i) {
         if (i != 0) text_ += "; ";

@@ -5,10 +5,12 @@
 #include <cairn/detail/operation_thread.hpp>
 
 #include <cairn/comm/deadline.hpp>
+#include <cairn/detail/context_gate.hpp>
 #include <cairn/detail/owning_executor.hpp>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 
 #include <unistd.h>
 
@@ -112,8 +114,16 @@ CAIRN_DECL operation_context new_operation_thread(std::string what) {
 }
 CAIRN_DECL operation_context operation_on(boost::asio::any_io_executor on) {
     using guard = boost::asio::executor_work_guard<boost::asio::any_io_executor>;
-    auto work = std::make_shared<guard>(on);
-    return {std::move(on), std::move(work)};
+    auto work =
+        std::make_shared<kept_by_context<guard>>(context_gate::of(context_of(on)), guard(on));
+    return {until_context_ends(std::move(on)), std::move(work)};
+}
+CAIRN_DECL void destroy_elsewhere(std::shared_ptr<void> what) noexcept {
+    try {
+        auto const there = new_operation_thread("the end of what its executor has dropped");
+        boost::asio::post(there.executor, [w = std::move(what)]() mutable { w.reset(); });
+    } catch (...) {  // no memory or no thread
+    }
 }
 
 }  // namespace cairn::detail

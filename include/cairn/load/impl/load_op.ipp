@@ -79,6 +79,9 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
         case step::finish_plan: return this->finish_plan();
         case agree:
             return starts([&] {
+                out_of_memory_ = std::make_exception_ptr(
+                    error({failure_from(std::make_exception_ptr(std::bad_alloc()), ranks_->rank())},
+                          true));
                 ranks_->all_gather(mine_, received<std::vector<outcome>>(
                                               [this](const auto& all) { return agreed(all); },
                                               &load_op::moved_if_replaced));

@@ -28,14 +28,16 @@ CAIRN_DECL save_op::~save_op() {
     if (running()) drop([this] { return dropped(); });
 }
 /// Whether there is a checkpoint, as far as a rank can know whose executor has ended.
-CAIRN_DECL error save_op::dropped() const {
+CAIRN_DECL bool save_op::may_be_committed() const noexcept {
     using enum save_fsm::step;
-    if (!failures_.empty()) return {failures_, false};
     auto const at = fsm_.current();
     bool const sent = at == exchange_results && !ranks_->coordinator();
-    bool const doubt = sent || at == step::commit || at == exchange_verdict ||
-                       (at == step::sweep && fsm_.end() == save_end::committed);
-    return {doubt ? errc::outcome_unknown : errc::abandoned,
+    return sent || at == step::commit || at == exchange_verdict || at == resolve ||
+           fsm_.end() == save_end::committed;
+}
+CAIRN_DECL error save_op::dropped() const {
+    if (!failures_.empty()) return {failures_, false};
+    return {may_be_committed() ? errc::outcome_unknown : errc::abandoned,
             {.rank = ranks_->rank(),
              .found = "the executor of the save has ended before the save",
              .remedy = "run the executor until all saves are complete"}};
@@ -55,7 +57,10 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
             tensors_free(false);  // staged and written, or not to be
             if (parts_.gate && !mine_.failures.empty())
                 parts_.gate->copied(std::make_exception_ptr(error(mine_.failures, false)));
-            return starts([&] { gather_outcomes(); });
+            return starts([&] {
+                doubt_ = std::make_exception_ptr(error({in_doubt("out of memory")}, false));
+                gather_outcomes();
+            });
         case commit: return this->commit();
         case exchange_verdict: return starts([&] { send_verdict(); });
         case resolve: return resolve_outcome();

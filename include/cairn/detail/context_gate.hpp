@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_DETAIL_CONTEXT_GATE_HPP
+#define CAIRN_DETAIL_CONTEXT_GATE_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/detail/cxx20.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/execution.hpp>
+#include <boost/asio/execution_context.hpp>
+#include <boost/asio/query.hpp>
+
+#include <condition_variable>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace cairn::detail {
+
+/// Holds what other threads keep for an execution context and what must not outlive it: executors,
+/// work guards, handlers. The shutdown of the context waits for those that use them at that moment,
+/// and destroys them. Threads: any.
+class context_gate {
+public:
+    struct kept {
+        virtual ~kept() = default;
+    };
+    using place = std::list<std::unique_ptr<kept>>::iterator;
+
+    /// Returns the gate of a context; made at first use.
+    CAIRN_DECL static std::shared_ptr<context_gate> of(boost::asio::execution_context& context);
+
+    /// While one lives that is true, the context does not end.
+    class pass {
+    public:
+        CAIRN_DECL explicit pass(context_gate& gate);
+        pass(pass&&) = delete;
+        CAIRN_DECL ~pass();
+        explicit operator bool() const noexcept { return of_ != nullptr; }
+
+    private:
+        friend context_gate;
+        static pass*& innermost() noexcept {
+            thread_local pass* p = nullptr;
+            return p;
+        }
+        context_gate* of_ = nullptr;
+        pass* outer_ = nullptr;  ///< Of this thread.
+    };
+
+    /// Destroys at once what comes after the end.
+    CAIRN_DECL place add(std::unique_ptr<kept> what);
+    CAIRN_DECL void remove(place at);
+    /// The context ends. Twice is once.
+    CAIRN_DECL void close() noexcept;
+
+private:
+    std::mutex m_{};
+    std::condition_variable changed_{};
+    std::list<std::unique_ptr<kept>> all_{};
+    int passes_ = 0;
+    bool closed_ = false;
+};
+
+/// An object that ends with a context, or before.
+template <class T>
+class kept_by_context {
+    struct kept final : context_gate::kept {
+        explicit kept(T v) : value(std::move(v)) {}
+        T value;
+    };
+
+public:
+    kept_by_context(std::shared_ptr<context_gate> gate, T value)
+        : gate_(std::move(gate)), at_(gate_->add(std::make_unique<kept>(std::move(value)))) {}
+    kept_by_context(kept_by_context&&) = delete;
+    ~kept_by_context() { gate_->remove(at_); }
+
+    /// Calls `f(T&)` and returns true, unless the context has ended; meanwhile it does not end.
+    template <class F>
+    bool with(F&& f) {
+        context_gate::pass const in(*gate_);
+        if (!in) return false;
+        std::forward<F>(f)(static_cast<kept&>(**at_).value);
+        return true;
+    }
+
+private:
+    std::shared_ptr<context_gate> gate_;
+    context_gate::place at_;
+};
+
+/// Returns the context of an executor, also of one of the Networking TS.
+template <class Executor>
+boost::asio::execution_context& context_of(const Executor& on) {
+    if constexpr (boost::asio::execution::is_executor<Executor>::value)
+        return boost::asio::query(on, boost::asio::execution::context);
+    else
+        return on.context();
+}
+
+/// Returns an executor that posts to the given one until that one's context ends, and afterwards
+/// destroys what is posted. Copies are no work, and may outlive the context.
+CAIRN_DECL boost::asio::any_io_executor until_context_ends(boost::asio::any_io_executor on);
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/detail/impl/context_gate.ipp>
+#endif
+
+#endif

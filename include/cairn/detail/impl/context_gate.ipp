@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_DETAIL_IMPL_CONTEXT_GATE_IPP
+#define CAIRN_DETAIL_IMPL_CONTEXT_GATE_IPP
+
+#include <cairn/detail/context_gate.hpp>
+
+#include <boost/asio/execution.hpp>
+#include <boost/asio/post.hpp>
+
+#include <iterator>
+
+namespace cairn::detail {
+
+/// Closes the gate before the services that were there earlier end, the context's own among them.
+class context_gate_service final : public boost::asio::execution_context::service {
+public:
+    inline static boost::asio::execution_context::id id{};
+
+    explicit context_gate_service(boost::asio::execution_context& c) : service(c) {}
+    /// One that was made during the shutdown is not shut down.
+    ~context_gate_service() { gate->close(); }
+
+    std::shared_ptr<context_gate> const gate = std::make_shared<context_gate>();
+
+private:
+    void shutdown() override { gate->close(); }
+};
+
+CAIRN_DECL std::shared_ptr<context_gate> context_gate::of(boost::asio::execution_context& context) {
+    return boost::asio::use_service<context_gate_service>(context).gate;
+}
+
+CAIRN_DECL context_gate::pass::pass(context_gate& gate) {
+    std::lock_guard const lock(gate.m_);
+    if (gate.closed_) return;
+    ++gate.passes_;
+    of_ = &gate;
+    outer_ = std::exchange(innermost(), this);
+}
+CAIRN_DECL context_gate::pass::~pass() {
+    if (of_ == nullptr) return;
+    innermost() = outer_;
+    std::lock_guard const lock(of_->m_);
+    --of_->passes_;
+    if (of_->closed_) of_->changed_.notify_all();
+}
+
+CAIRN_DECL context_gate::place context_gate::add(std::unique_ptr<kept> what) {
+    std::list<std::unique_ptr<kept>> one;
+    one.push_back(std::move(what));
+    pass const in(*this);
+    if (!in) return {};
+    std::lock_guard const lock(m_);
+    all_.splice(all_.end(), one);
+    return std::prev(all_.end());
+}
+CAIRN_DECL void context_gate::remove(place at) {
+    pass const in(*this);
+    if (!in) return;                       // gone
+    std::list<std::unique_ptr<kept>> one;  // ends before the pass, and after the lock
+    std::lock_guard const lock(m_);
+    one.splice(one.end(), all_, at);
+}
+CAIRN_DECL void context_gate::close() noexcept {
+    // What is in use on this thread may be what ends the context.
+    int own = 0;
+    for (auto const* p = pass::innermost(); p != nullptr; p = p->outer_) own += p->of_ == this;
+    std::list<std::unique_ptr<kept>> all;
+    std::unique_lock lock(m_);
+    closed_ = true;
+    changed_.wait(lock, [&] { return passes_ <= own; });
+    all.swap(all_);
+    lock.unlock();
+    all.clear();
+}
+
+/// The executor of a context that may end before those who have a copy.
+class gated_executor {
+public:
+    using target = kept_by_context<boost::asio::any_io_executor>;
+
+    // Not from an executor: every executor converts to any_io_executor.
+    gated_executor(boost::asio::execution_context& context, std::shared_ptr<target> to)
+        : context_(&context), to_(std::move(to)) {}
+
+    boost::asio::execution_context& query(boost::asio::execution::context_t) const noexcept {
+        return *context_;
+    }
+    static constexpr boost::asio::execution::blocking_t query(
+        boost::asio::execution::blocking_t) noexcept {
+        return boost::asio::execution::blocking.never;
+    }
+    gated_executor require(boost::asio::execution::blocking_t::never_t) const { return *this; }
+    template <class F>
+    void execute(F f) const {
+        to_->with([&](auto& on) { boost::asio::post(on, std::move(f)); });
+    }
+    friend bool operator==(const gated_executor& a, const gated_executor& b) noexcept {
+        return a.to_ == b.to_;
+    }
+    friend bool operator!=(const gated_executor& a, const gated_executor& b) noexcept {
+        return !(a == b);
+    }
+
+private:
+    boost::asio::execution_context* context_;
+    std::shared_ptr<target> to_;
+};
+
+CAIRN_DECL boost::asio::any_io_executor until_context_ends(boost::asio::any_io_executor on) {
+    auto& context = context_of(on);
+    return gated_executor(context, std::make_shared<gated_executor::target>(
+                                       context_gate::of(context), std::move(on)));
+}
+
+}  // namespace cairn::detail
+
+#endif

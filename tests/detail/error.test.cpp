@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cairn/error.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(errors)
+
+/// Who has only an empty list to throw throws an error nevertheless.
+BOOST_AUTO_TEST_CASE(an_error_without_failures) {
+    for (bool const modified : {false, true}) {
+        cairn::error const e(std::vector<cairn::rank_failure>{}, modified);
+        BOOST_TEST(e.code() == make_error_code(cairn::errc::rank_failed));
+        BOOST_TEST(e.failures().empty());
+        BOOST_TEST(e.context().rank == -1);
+        BOOST_TEST(e.state_modified() == modified);
+        BOOST_TEST(std::string(e.what()).starts_with("a rank failed; found "));
+        BOOST_TEST(e.as_failure(2).where.rank == 2);
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
