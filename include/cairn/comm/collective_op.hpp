@@ -168,11 +168,14 @@ protected:
     template <class Reason>
     void drop(Reason&& reason) noexcept {
         ranks_->cancel();
+        std::exception_ptr e;
         try {
-            end(std::make_exception_ptr(reason()), {});
-        } catch (...) {
-            print_unclaimed(std::current_exception());
+            e = std::make_exception_ptr(reason());
+        } catch (...) {  // no memory for its text
+            e = op().broken_without_memory();
+            if (!e) e = std::current_exception();
         }
+        end(std::move(e), {});
     }
 
     surroundings in_;

@@ -96,7 +96,10 @@ void call_part(const boost::asio::any_io_executor& on,
             auto const to = c->on;
             resume_on(to, [c] {
                 auto const next = std::exchange(c->then, nullptr);
-                next(std::move(c->result));
+                try {
+                    next(std::move(c->result));
+                } catch (...) {  // no memory to go on: what is waiting ends as if it was dropped
+                }
             });
         }
     };
