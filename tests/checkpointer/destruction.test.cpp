@@ -38,10 +38,18 @@ void destroy_while_writing(run& r, destruction_policy how, std::atomic<int>& unc
     std::atomic<long> destroying{0};
     std::thread other([&] {
         while (destroying == 0) std::this_thread::yield();
-        while (!is_blocked(destroying)) std::this_thread::yield();
+        while (destroying > 0 && !is_blocked(destroying)) std::this_thread::yield();
         lets_go();
         r.controls[0]->open();
     });
+    struct joining {  // whatever fails
+        std::thread& t;
+        std::atomic<long>& destroying;
+        ~joining() {
+            if (destroying == 0) destroying = -1;
+            t.join();
+        }
+    } const joined{other, destroying};
     r.on_ranks([&](rank& me) {
         cairn::checkpointer_options o{.every = cairn::steps(1), .destruction = how};
         o.save.on_unclaimed_error = [&](const std::exception_ptr&) { ++unclaimed; };
@@ -53,7 +61,6 @@ void destroy_while_writing(run& r, destruction_policy how, std::atomic<int>& unc
         ckpt.reset();  // empty
         if (me.number == 0) destroying = ::syscall(SYS_gettid);
     });
-    other.join();
 }
 
 BOOST_AUTO_TEST_CASE(the_destructor_waits) {
