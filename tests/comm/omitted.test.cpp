@@ -1,22 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verbs that were given no communicator: in a process of a launcher that is an error.
+#include "support/dying_store.hpp"
+#include "support/set_variable.hpp"
+
 #include <cairn/cairn.hpp>
 #include <cairn/comm/any_communicator.hpp>
 #include <cairn/comm/omitted.hpp>
 #include <cairn/comm/tcp_group.hpp>
 
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
 #include <boost/test/unit_test.hpp>
 
-#include <cstdlib>
+#include <exception>
+#include <functional>
 #include <map>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(omitted)
 
 using cairn::errc;
+using support::set_variable;
 
 namespace {
 
@@ -41,25 +50,6 @@ std::string failure_of(const variables& v) {
 bool contains(const std::string& all, const std::string& part) {
     return all.find(part) != std::string::npos;
 }
-/// Sets a variable of this process while it lives.
-class set_variable {
-public:
-    set_variable(const char* name, const char* value) : name_(name) {
-        if (auto const* const old = std::getenv(name)) old_ = old;
-        ::setenv(name, value, 1);
-    }
-    set_variable(set_variable&&) = delete;
-    ~set_variable() {
-        if (old_)
-            ::setenv(name_, old_->c_str(), 1);
-        else
-            ::unsetenv(name_);
-    }
-
-private:
-    const char* name_;
-    std::optional<std::string> old_{};
-};
 
 }  // namespace
 
@@ -98,6 +88,50 @@ BOOST_AUTO_TEST_CASE(is_told_once_where_variables_are_not_enough) {
     BOOST_TEST(unused({{"RANK", "0"}, {"WORLD_SIZE", "1"}}) == "");
     BOOST_TEST(unused({{"RANK", "private"}, {"WORLD_SIZE", "first class"}}) == "");
     BOOST_TEST(unused({}) == "");
+}
+
+/// The warning is given once in a process, so each verb gets a process of its own; and before any
+/// other case has had it.
+BOOST_AUTO_TEST_CASE(every_verb_tells) {
+    cairn::memory_store store;
+    std::vector<float> w{1, 2, 3};
+    cairn::state_dict sd{{"w", w}};
+    (void)cairn::save(sd, "c", store, cairn::solo());
+    auto const in_background = [&](auto&&... communicator) {
+        boost::asio::io_context io;
+        cairn::save_report report;
+        cairn::async_save(
+            sd, "c", store, communicator...,
+            boost::asio::bind_executor(io, [&](const std::exception_ptr& e, cairn::pending_save p) {
+                if (e) std::rethrow_exception(e);
+                report = p.wait();
+            }));
+        io.run();
+        return report.warnings;
+    };
+    std::vector<std::pair<const char*, std::function<std::vector<std::string>()>>> const verbs{
+        {"save", [&] { return cairn::save(sd, "c", store).warnings; }},
+        {"save with a group of one",
+         [&] {
+             auto found = cairn::tcp_group::from_environment();
+             return cairn::save(sd, "c", store, found).warnings;
+         }},
+        {"async_save", [&] { return in_background(); }},
+        {"async_save with a group of one",
+         [&] {
+             auto found = cairn::tcp_group::from_environment();
+             return in_background(found);
+         }},
+        {"load", [&] { return cairn::load(sd, "c", store).warnings; }}};
+    for (auto const& [name, verb] : verbs) {
+        auto const how = support::in_process([&, ask = verb] {
+            set_variable const rank("RANK", "1"), size("WORLD_SIZE", "2");
+            auto const warnings = ask();
+            if (warnings.size() != 1 || !contains(warnings[0], "RANK=1, WORLD_SIZE=2"))
+                throw std::runtime_error(std::to_string(warnings.size()) + " warnings");
+        });
+        BOOST_TEST((how == support::ended::well), name);
+    }
 }
 
 BOOST_AUTO_TEST_CASE(the_verbs_ask) {

@@ -13,9 +13,11 @@
 
 #include <sys/stat.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -137,6 +139,33 @@ BOOST_AUTO_TEST_CASE(any_completion_token) {
         asio::detached);
     other.run();
     BOOST_TEST(awaited);
+}
+
+/// Added to a point in time, it would lie in the past.
+BOOST_AUTO_TEST_CASE(no_timeout_is_no_timeout) {
+    using std::chrono::milliseconds;
+    for (auto const none :
+         {cairn::no_timeout, milliseconds::max() - milliseconds(1), milliseconds::max() / 2}) {
+        cairn::memory_store store;
+        BOOST_CHECK_NO_THROW(cairn::run_ranks(2, [&](auto& me) {
+            std::vector<float> w{1, 2};
+            cairn::state_dict sd{{"w", w}};
+            cairn::save_options saving;
+            cairn::load_options loading;
+            saving.exchange_timeout = loading.exchange_timeout = none;
+            cairn::save(sd, "a", saving, store, me);
+            cairn::async_save(sd, "b", saving, store, me, asio::use_future).get().wait();
+            for (auto const* id : {"a", "b"}) {
+                w = {0, 0};
+                cairn::load(sd, id, loading, store, me);
+                if (w[1] != 2.0f) throw std::runtime_error("not loaded");
+                w = {0, 0};
+                cairn::async_load(sd, id, loading, store, me, asio::use_future).get();
+                if (w[1] != 2.0f) throw std::runtime_error("not loaded");
+            }
+            (void)cairn::full_tensor(w, me, {.exchange_timeout = none});
+        }));
+    }
 }
 
 BOOST_AUTO_TEST_CASE(an_error_on_one_rank_reaches_all) {

@@ -184,6 +184,17 @@ def input_of_ranks():
     check("input goes to rank 0", code == 0 and out == "[0] for rank 0\n", out + err)
 
 
+def command_lines():
+    """Whoever lists processes sees command lines; the group's secret is in the environment."""
+    code, out, err = sh(2, "for p in $$ $PPID; do tr '\\0' ' ' < /proc/$p/cmdline; echo; done; "
+                           "echo group $CAIRN_GROUP")
+    groups = re.findall(r"^\[\d\] group (cairn1:(\w+)@.*)$", out, re.MULTILINE)
+    seen = "\n".join(x for x in out.splitlines() if "group cairn1:" not in x)
+    check("ranks get the group's secret", code == 0 and len(groups) == 2, out + err)
+    check("and it is on no command line", "CAIRN_GROUP" in seen and "launch" in seen
+          and all(secret not in seen for _, secret in groups), seen)
+
+
 def signals():
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
         p = start(2, f"trap 'echo heard; exit 0' {number}; echo ready; "
@@ -337,6 +348,7 @@ def main():
     output()
     unfinished_lines()
     input_of_ranks()
+    command_lines()
     failures()
     left_behind()
     blocked_output()

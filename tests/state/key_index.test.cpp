@@ -5,6 +5,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cstddef>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -94,6 +96,17 @@ BOOST_AUTO_TEST_CASE(a_hundred_thousand_keys) {
     BOOST_TEST(holds(d, keys));
     auto const copy = d;
     BOOST_TEST(holds(copy, keys));
+}
+
+// With a search from front to back this takes an hour.
+BOOST_AUTO_TEST_CASE(a_million_keys_are_added_and_found) {
+    constexpr std::size_t n = 1'000'000;
+    state_dict d;
+    for (std::size_t i = 0; i < n; ++i) (void)d["k" + std::to_string(i)];
+    BOOST_TEST(d.size() == n);
+    for (std::size_t i = 0; i < n; ++i) (void)d["k" + std::to_string(i)];
+    BOOST_TEST(d.size() == n);
+    BOOST_TEST((d.find("k999999") == &std::prev(d.end())->second));
 }
 
 BOOST_AUTO_TEST_CASE(copies_are_independent_and_moved_from_dicts_are_usable) {

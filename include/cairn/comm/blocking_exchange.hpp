@@ -7,6 +7,7 @@
 #include <cairn/detail/failures.hpp>
 
 #include <chrono>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -27,27 +28,41 @@ public:
 
     /// Returns all ranks' outcomes, in rank order, on the coordinator; empty elsewhere.
     std::vector<outcome> gather(const outcome& mine) {
-        return decode_outcomes(await_completion<std::vector<message>>([&](auto done) {
+        auto const all = await_completion<std::vector<message>>([&](auto done) {
             comm_.gather(encode_outcome(mine.failures, mine.payload), root_, by(), std::move(done));
-        }));
+        });
+        return alone([&] { return decode_outcomes(all); });
     }
     /// Returns the coordinator's outcome, on every rank.
     outcome broadcast(const outcome& mine) {
         message m;
         if (coordinator()) m = encode_outcome(mine.failures, mine.payload);
-        return decode_outcome(await_completion<message>(
-            [&](auto done) { comm_.broadcast(std::move(m), root_, by(), std::move(done)); }));
+        auto const told = await_completion<message>(
+            [&](auto done) { comm_.broadcast(std::move(m), root_, by(), std::move(done)); });
+        return alone([&] { return decode_outcome(told); });
     }
     /// Returns all ranks' outcomes, on every rank.
     std::vector<outcome> all_gather(const outcome& mine) {
-        return decode_outcomes(await_completion<std::vector<message>>([&](auto done) {
+        auto const all = await_completion<std::vector<message>>([&](auto done) {
             comm_.all_gather(encode_outcome(mine.failures, mine.payload), by(), std::move(done));
-        }));
+        });
+        return alone([&] { return decode_outcomes(all); });
     }
 
     template <class F>
     outcome attempt(F&& f) {
         return detail::attempt(rank(), std::forward<F>(f));
+    }
+    /// Runs a step of which the other ranks learn nothing. If it fails, the group is cancelled: the
+    /// others must not wait for this rank.
+    template <class F>
+    std::invoke_result_t<F> alone(F&& f) {
+        try {
+            return std::forward<F>(f)();
+        } catch (...) {
+            comm_.cancel();
+            throw;
+        }
     }
 
 private:

@@ -16,7 +16,7 @@ namespace cairn::detail {
 ///
 /// @param given  Rank 0's; ignored on the other ranks.
 /// @throws error on all ranks, with every failed rank's own error, before anything is changed; with
-/// `state_modified()` if rank 0 fails while tensors are being sent.
+/// `state_modified()` if rank 0 or an exchange fails while tensors are being sent.
 CAIRN_DECL void broadcast_state(erased_communicator& comm, const std::vector<given_part>& given,
                                 const gather_options& options, bool strict);
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -63,6 +64,8 @@ public:
         auto const& mine = sends_[rank];
         return round < mine.size() ? mine[round] : nothing_;
     }
+    /// @throws error errc::invalid_plan if these are not as many bytes as a rank sends in a round
+    void check_size(std::span<const std::byte> sent, std::size_t rank, std::size_t round) const;
 
 private:
     void add(std::size_t rank, const std::vector<std::byte>& message);

@@ -65,6 +65,9 @@ private:
     /// Delivers the result to the handler that waits, if there is one.
     void deliver(std::unique_lock<std::mutex>& lock);
     void check_unsettled() const;
+    /// Completes the handler of a save that has failed; if that fails too, reports the error.
+    void fail(staged_handler handler, const std::exception_ptr& e) const noexcept;
+    void report_unclaimed(const std::exception_ptr& e) const;
 
     operation_context on_;
     checkpoint_id id_;

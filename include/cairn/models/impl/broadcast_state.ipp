@@ -139,7 +139,9 @@ struct part_in_broadcast : part_on_its_way {
             return whole->find(schedule->tensors()[r.tensor].fqn)->tensor()->shards[0].view;
         });
     }
-    void receive(std::size_t round, const std::byte* from) const {
+    void receive(std::size_t round, std::span<const std::byte> sent) const {
+        schedule->check_size(sent, 0, round);
+        auto const* from = sent.data();
         for (auto const& r : schedule->of(0, round)) {
             auto const& t = schedule->tensors()[r.tensor];
             auto const element = size_of(t.type);
@@ -186,13 +188,21 @@ CAIRN_DECL void broadcast_state(erased_communicator& comm, const std::vector<giv
     throw_failures(ex.all_gather(mine));
     for (auto& p : parts) p.change->keep_values();
 
-    for (auto& p : parts) {
-        for (std::size_t round = 0; round < p.schedule->rounds(); ++round) {
-            auto const o = ex.broadcast(
-                ex.attempt([&] { return p.whole ? p.send(round) : std::vector<std::byte>(); }));
-            if (!o.failures.empty()) throw error(o.failures, true);
-            p.receive(round, o.payload.data());
+    auto const exchange_pieces = [&] {
+        for (auto const& p : parts) {
+            for (std::size_t round = 0; round < p.schedule->rounds(); ++round) {
+                auto const o = ex.broadcast(
+                    ex.attempt([&] { return p.whole ? p.send(round) : std::vector<std::byte>(); }));
+                if (!o.failures.empty()) throw error(o.failures, true);
+                ex.alone([&] { p.receive(round, o.payload); });
+            }
         }
+    };
+    try {
+        exchange_pieces();
+    } catch (const error& e) {
+        if (e.state_modified()) throw;
+        throw error({e.as_failure(ex.rank())}, true);  // earlier pieces have been copied
     }
     for (auto& p : parts) p.change->copy_tensors();
 }

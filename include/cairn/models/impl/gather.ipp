@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <string_view>
 
 namespace cairn::detail {
@@ -25,16 +26,18 @@ CAIRN_DECL std::vector<std::pair<std::string, host_tensor>> gather_whole(
         return gather_schedule::describe(mine);
     }));
     throw_failures(everybody);
-    gather_schedule const schedule(everybody, options.piece_bytes);
 
+    std::optional<gather_schedule> made;
     std::vector<std::pair<std::string, host_tensor>> out;
-    outcome ready = ex.attempt([&] {
+    outcome const ready = ex.attempt([&] {
+        made.emplace(everybody, options.piece_bytes);
         if (all || ex.coordinator())
-            for (auto const& t : schedule.tensors())
+            for (auto const& t : made->tensors())
                 out.emplace_back(t.fqn, host_tensor(t.type, t.global_shape));
         return std::vector<std::byte>();
     });
-    throw_failures(ex.all_gather(ready));  // some rank has not enough memory
+    throw_failures(ex.all_gather(ready));  // e.g. one rank has not enough memory
+    auto const& schedule = *made;
 
     std::map<std::string_view, const tensor_leaf*> leaves;
     for (auto const& m : mine) leaves.emplace(m.fqn, m.leaf);
@@ -47,19 +50,23 @@ CAIRN_DECL std::vector<std::pair<std::string, host_tensor>> gather_whole(
                         });
         });
         auto const got = all ? ex.all_gather(o) : ex.gather(o);
-        throw_failures(got);
-        for (std::size_t rank = 0; rank < got.size(); ++rank) {
-            auto const* from = got[rank].payload.data();
-            for (auto const& r : schedule.of(rank, round)) {
-                auto const target = subview(out[r.tensor].second.view(), r.region);
-                auto const element = size_of(target.type);
-                for_each_box(r, element, [&](const box& b, std::size_t at) {
-                    copy_elements(const_tensor_view(target.type, b.shape, from + at),
-                                  subview(target, b));
-                });
-                from += static_cast<std::size_t>(r.end - r.begin) * element;
+        if (all) throw_failures(got);  // as on all ranks
+        ex.alone([&] {
+            throw_failures(got);
+            for (std::size_t rank = 0; rank < got.size(); ++rank) {
+                schedule.check_size(got[rank].payload, rank, round);
+                auto const* from = got[rank].payload.data();
+                for (auto const& r : schedule.of(rank, round)) {
+                    auto const target = subview(out[r.tensor].second.view(), r.region);
+                    auto const element = size_of(target.type);
+                    for_each_box(r, element, [&](const box& b, std::size_t at) {
+                        copy_elements(const_tensor_view(target.type, b.shape, from + at),
+                                      subview(target, b));
+                    });
+                    from += static_cast<std::size_t>(r.end - r.begin) * element;
+                }
             }
-        }
+        });
     }
     return out;
 }

@@ -62,6 +62,18 @@ CAIRN_DECL void gather_schedule::add(std::size_t rank, const std::vector<std::by
     }
 }
 
+CAIRN_DECL void gather_schedule::check_size(std::span<const std::byte> sent, std::size_t rank,
+                                            std::size_t round) const {
+    std::size_t wanted = 0;
+    for (auto const& r : of(rank, round))
+        wanted += static_cast<std::size_t>(r.end - r.begin) * size_of(tensors_[r.tensor].type);
+    if (sent.size() == wanted) return;
+    throw error(errc::invalid_plan,
+                {.expected = std::to_string(wanted) + " bytes from rank " + std::to_string(rank),
+                 .found = std::to_string(sent.size()),
+                 .remedy = "use the same piece_bytes on all ranks"});
+}
+
 CAIRN_DECL std::string gather_schedule::describe(dtype type, const index_vector& global) {
     return std::string(name_of(type)) + " " + to_string(global);
 }

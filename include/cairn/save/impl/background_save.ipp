@@ -30,7 +30,23 @@ CAIRN_DECL background_save::~background_save() {
                                       .remedy = "run the executor until all saves are complete"})),
                 nullptr);
         } else if (failure_ && !settled_) {
-            (options_.on_unclaimed_error ? options_.on_unclaimed_error : print_unclaimed)(failure_);
+            report_unclaimed(failure_);
+        }
+    } catch (...) {
+        print_unclaimed(std::current_exception());
+    }
+}
+
+CAIRN_DECL void background_save::report_unclaimed(const std::exception_ptr& e) const {
+    (options_.on_unclaimed_error ? options_.on_unclaimed_error : print_unclaimed)(e);
+}
+CAIRN_DECL void background_save::fail(staged_handler handler,
+                                      const std::exception_ptr& e) const noexcept {
+    try {
+        try {
+            handler.complete(e, nullptr);
+        } catch (...) {  // e.g. no memory to call it; the thread must not end for that
+            report_unclaimed(e ? e : std::current_exception());
         }
     } catch (...) {
         print_unclaimed(std::current_exception());
@@ -92,7 +108,7 @@ CAIRN_DECL void background_save::give_up() {
     settled_ = true;
     auto handler = std::move(staged_);
     lock.unlock();
-    handler.complete(std::make_exception_ptr(error(errc::cancelled, {})), nullptr);
+    fail(std::move(handler), std::make_exception_ptr(error(errc::cancelled, {})));
 }
 
 CAIRN_DECL void background_save::staged() {
@@ -112,7 +128,7 @@ CAIRN_DECL void background_save::end(std::exception_ptr e, save_report r) {
         settled_ = true;
         auto handler = std::move(staged_);
         lock.unlock();
-        return handler.complete(std::move(e), nullptr);
+        return fail(std::move(handler), e);
     }
     failure_ = std::move(e);
     report_ = std::move(r);

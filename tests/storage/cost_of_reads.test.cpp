@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a save and a load take beside the user's memory: counted in bytes, never in seconds.
+#include "support/allocations.hpp"
+#include "support/counting_store.hpp"
+
+#include <cairn/cairn.hpp>
+#include <cairn/format/native/footer.hpp>
+#include <cairn/object_store/read_whole.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(cost_of_reads)
+
+namespace {
+
+constexpr std::size_t mib = std::size_t{1} << 20;
+
+std::uint64_t data_bytes(cairn::memory_store at) {
+    std::uint64_t n = 0;
+    for (auto const& o : at.list())
+        if (o.name.ends_with(".distcp")) n += o.size;
+    return n;
+}
+
+}  // namespace
+
+/// However many tensors and chunks are read from a file, its footer is read once, and before that
+/// its end, which says how long it is.
+BOOST_AUTO_TEST_CASE(of_a_footer_is_one) {
+    constexpr std::size_t rows = 100, tensors = 100;
+    std::vector<float> w(rows * 2, 1.0f);
+    std::vector<std::vector<float>> small(tensors, std::vector<float>(3, 2.0f));
+    cairn::sharded_view chunks{{rows, 2}, cairn::dtype::float32, {}};
+    for (std::int64_t r = 0; r < static_cast<std::int64_t>(rows); ++r)
+        chunks.shards.emplace_back(
+            cairn::box({r, 0}, {1, 2}),
+            cairn::tensor_view(cairn::dtype::float32, {1, 2}, w.data() + 2 * r));
+    cairn::state_dict sd{{"chunks", chunks}};
+    for (std::size_t i = 0; i < tensors; ++i) sd["t" + std::to_string(i)] = small[i];
+    cairn::memory_store store;
+    (void)cairn::save(sd, "c", store);
+
+    w.assign(w.size(), 0.0f);
+    support::counting_store counting(store);
+    (void)cairn::load(sd, "c", counting);
+    BOOST_TEST(w.back() == 1.0f);
+    int files = 0;
+    auto at = store.at("c");
+    for (auto const& o : at.list()) {
+        if (!o.name.ends_with(".distcp")) continue;
+        ++files;
+        auto const bytes = cairn::detail::read_whole(at, o.name);
+        auto const tail = cairn::format::native::footer_tail_bytes;
+        auto const length = cairn::format::native::footer_length(std::span(bytes).last(tail));
+        BOOST_TEST_REQUIRE(length > tail + rows + tensors);
+        auto const body = counting.reads(o.name, o.size - length, length - tail);
+        BOOST_TEST(body.first == 1);
+        BOOST_TEST(body.second == 1);
+        BOOST_TEST(counting.reads(o.name, o.size - tail, tail).second <= 2);
+    }
+    BOOST_TEST(files == 1);
+}
+
+/// What is stored as another dtype is converted slab by slab.
+BOOST_AUTO_TEST_CASE(of_a_conversion_is_a_slab) {
+    constexpr std::size_t n = 6 * mib;
+    cairn::memory_store store;
+    {
+        std::vector<float> w(n, 1.5f);
+        (void)cairn::save(cairn::state_dict{{"w", w}}, "c", store);
+    }
+    std::vector<double> wide(n);
+    cairn::state_dict sd{{"w", wide}};
+    cairn::load_options o;
+    o.planner.dtypes = cairn::dtype_policy::convert;
+    {
+        support::allocations const count;
+        (void)cairn::load(sd, "c", o, store);
+        BOOST_TEST(count.peak() < n * sizeof(float) / 2);
+    }
+    BOOST_TEST(wide.back() == 1.5);
+}
+
+/// Memory with gaps is gathered and scattered through one buffer for each file.
+BOOST_AUTO_TEST_CASE(of_tensors_with_gaps_is_one_buffer) {
+    constexpr std::size_t tensors = 100, side = 256;
+    std::vector<std::vector<float>> memory(tensors, std::vector<float>(2 * side * side, 3.0f));
+    cairn::state_dict sd;
+    for (std::size_t i = 0; i < tensors; ++i)
+        sd["t" + std::to_string(i)] = cairn::tensor_view(cairn::dtype::float32, {side, side},
+                                                         {2 * side, 2}, memory[i].data());
+    cairn::memory_store store;
+    std::size_t saved = 0, loaded = 0;
+    {
+        support::allocations const count;
+        (void)cairn::save(sd, "c", store);
+        saved = count.total();
+    }
+    auto const stored = data_bytes(store.at("c"));
+    BOOST_TEST_REQUIRE(stored >= tensors * side * side * sizeof(float));
+    BOOST_TEST(saved < stored + stored / 3);  // the store's own copy is one
+    for (auto& m : memory) m.assign(m.size(), 0.0f);
+    {
+        support::allocations const count;
+        (void)cairn::load(sd, "c", store);
+        loaded = count.total();
+    }
+    BOOST_TEST(loaded < stored / 3);
+    BOOST_TEST((memory.back()[0] == 3.0f && memory.back()[1] == 0.0f));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
