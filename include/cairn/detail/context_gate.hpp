@@ -91,13 +91,16 @@ private:
     context_gate::place at_;
 };
 
-/// Returns the context of an executor, also of one of the Networking TS.
+/// Returns the gate of an executor's context; of one that names no context, a gate that stays open.
 template <class Executor>
-boost::asio::execution_context& context_of(const Executor& on) {
-    if constexpr (boost::asio::execution::is_executor<Executor>::value)
-        return boost::asio::query(on, boost::asio::execution::context);
+std::shared_ptr<context_gate> gate_of(const Executor& on) {
+    using boost::asio::execution::context_t;
+    if constexpr (boost::asio::can_query<Executor, context_t>::value)
+        return context_gate::of(boost::asio::query(on, boost::asio::execution::context));
+    else if constexpr (requires { context_gate::of(on.context()); })  // of the Networking TS
+        return context_gate::of(on.context());
     else
-        return on.context();
+        return std::make_shared<context_gate>();
 }
 
 /// Returns an executor that posts to the given one until that one's context ends, and afterwards

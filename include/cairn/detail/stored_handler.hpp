@@ -54,8 +54,8 @@ class stored_handler {
 
         explicit holder(Handler h)
             : slot_(boost::asio::get_associated_cancellation_slot(h)),
-              content_{context_gate::of(context_of(boost::asio::get_associated_executor(h))),
-                       content(std::move(h))} {}  // in this order
+              content_{gate_of(boost::asio::get_associated_executor(h)), content(std::move(h))} {
+        }  // in this order
         void complete(Args... args) override {
             content_.with([&](content& c) {
                 auto const allocator = boost::asio::get_associated_allocator(c.handler);

@@ -46,8 +46,8 @@ public:
     CAIRN_DECL void finish() const;
 
 private:
-    using memory = std::tuple<const std::byte*, dtype, index_vector, index_vector>;
-    static memory memory_of(const const_tensor_view& v) {
+    using place = std::tuple<const std::byte*, dtype, index_vector, index_vector>;
+    static place place_of(const const_tensor_view& v) {
         return {v.data, v.type, v.shape, v.strides};
     }
     std::uint64_t hash_of(const const_tensor_view& v, const std::string& fqn) const;
@@ -56,7 +56,7 @@ private:
 
     std::shared_ptr<state_devices> devices_;
     deadline until_;
-    std::map<memory, std::uint64_t> at_call_{};
+    std::map<place, std::uint64_t> at_call_{};
     std::vector<std::uint64_t> expected_{};  ///< For each item.
     mutable std::mutex m_{};
     std::exception_ptr failure_{};

@@ -108,7 +108,7 @@ private:
 };
 
 CAIRN_DECL boost::asio::any_io_executor until_context_ends(boost::asio::any_io_executor on) {
-    auto& context = context_of(on);
+    auto& context = boost::asio::query(on, boost::asio::execution::context);
     return gated_executor(context, std::make_shared<gated_executor::target>(
                                        context_gate::of(context), std::move(on)));
 }

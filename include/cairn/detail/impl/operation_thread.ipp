@@ -114,8 +114,7 @@ CAIRN_DECL operation_context new_operation_thread(std::string what) {
 }
 CAIRN_DECL operation_context operation_on(boost::asio::any_io_executor on) {
     using guard = boost::asio::executor_work_guard<boost::asio::any_io_executor>;
-    auto work =
-        std::make_shared<kept_by_context<guard>>(context_gate::of(context_of(on)), guard(on));
+    auto work = std::make_shared<kept_by_context<guard>>(gate_of(on), guard(on));
     return {until_context_ends(std::move(on)), std::move(work)};
 }
 CAIRN_DECL void destroy_elsewhere(std::shared_ptr<void> what) noexcept {

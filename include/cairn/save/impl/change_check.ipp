@@ -30,7 +30,7 @@ CAIRN_DECL change_check::change_check(const flat_state& state,
             for (auto const& s : t->shards) {
                 const_tensor_view const v = s.view;
                 if (v.empty() || !devices_->serves(v)) continue;
-                auto const [at, first] = at_call_.try_emplace(memory_of(v), 0);
+                auto const [at, first] = at_call_.try_emplace(place_of(v), 0);
                 if (first) at->second = hash_of(v, leaf.fqn);
             }
         }
@@ -45,7 +45,7 @@ CAIRN_DECL void change_check::expect(std::span<const item_data> data) {
     for (std::size_t i = 0; i < data.size(); ++i) {
         auto const* const v = std::get_if<const_tensor_view>(&data[i]);
         if (v == nullptr || v->empty()) continue;
-        auto const known = at_call_.find(memory_of(*v));
+        auto const known = at_call_.find(place_of(*v));
         expected_[i] = known != at_call_.end() ? known->second : hash_of(*v, {});
     }
 }
