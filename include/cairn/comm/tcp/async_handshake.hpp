@@ -5,7 +5,7 @@
 #include <cairn/comm/tcp/handshake.hpp>
 #include <cairn/comm/tcp/handshake_connection.hpp>
 #include <cairn/comm/tcp/listener.hpp>
-#include <cairn/comm/tcp/this_process.hpp>
+#include <cairn/comm/tcp/process_in_words.hpp>
 
 #include <boost/asio/compose.hpp>
 #include <boost/asio/dispatch.hpp>
@@ -49,7 +49,7 @@ public:
     handshake_shell(const boost::asio::any_io_executor& ex, tree_topology where,
                     clock::time_point by, tcp_id_source source, std::vector<int> listeners,
                     std::string interfaces)
-        : strand_(boost::asio::make_strand(ex)), decides_(where, by, random(), this_process()),
+        : strand_(boost::asio::make_strand(ex)), decides_(where, by, random(), process_in_words()),
           source_(std::move(source)), interfaces_(std::move(interfaces)), timer_(strand_),
           done_(strand_, clock::time_point::max()) {
         if (!listeners.empty()) listener_.emplace(strand_, std::move(listeners));

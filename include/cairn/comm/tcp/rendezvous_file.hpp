@@ -4,7 +4,7 @@
 
 #include <cairn/comm/launch_environment.hpp>
 #include <cairn/comm/tcp/listener.hpp>
-#include <cairn/comm/tcp/this_process.hpp>
+#include <cairn/comm/tcp/process_in_words.hpp>
 #include <cairn/comm/tcp/unique_id.hpp>
 
 #include <fcntl.h>
@@ -134,7 +134,7 @@ private:
     void claim() const {
         int const fd = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0) return;
-        auto const line = this_process() + "\n";
+        auto const line = process_in_words() + "\n";
         if (::write(fd, line.data(), line.size()) < 0) {  // that run is not told
         }
         ::close(fd);
