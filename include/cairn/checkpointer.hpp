@@ -186,7 +186,7 @@ private:
     template <class... Parts>
     static std::vector<any_memory_space> spaces_of(std::remove_reference_t<Parts>&... parts) {
         std::vector<any_memory_space> spaces;
-        auto const add = [&]<class Part>(std::type_identity<Part>, auto& part) {
+        [[maybe_unused]] auto const add = [&]<class Part>(std::type_identity<Part>, auto& part) {
             if constexpr (MemorySpace<std::remove_cvref_t<Part>>)
                 spaces.push_back(detail::space_of<Part>(part));
         };
