@@ -42,7 +42,7 @@ struct call_result {
     }
 };
 
-/// While one lives, this thread is handing on the end of a call.
+/// While one lives, this thread belongs to a part that calls complete on, and that joins it.
 class completing {
 public:
     completing() noexcept : outer_(std::exchange(on_this_thread(), true)) {}
@@ -107,7 +107,6 @@ void call_part(const boost::asio::any_io_executor& on,
     c->then = std::move(then);
     c->on = on;
     completion<T> done([c](std::exception_ptr e, std::optional<T> v) mutable {
-        completing const now;
         auto const mine = std::move(c);
         mine->result = {std::move(e), std::move(v)};
         if (mine->ended()) call::resume(mine);
@@ -117,7 +116,6 @@ void call_part(const boost::asio::any_io_executor& on,
     } catch (...) {
         c->thrown = std::current_exception();
     }
-    completing const now;
     auto const mine = std::move(c);
     if (mine->ended()) call::resume(mine);
 }

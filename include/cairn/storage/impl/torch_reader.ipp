@@ -9,6 +9,7 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/data_file.hpp>
 #include <cairn/storage/file_sizes.hpp>
+#include <cairn/detail/part_call.hpp>
 #include <cairn/storage/job_pool.hpp>
 #include <cairn/storage/read_payload.hpp>
 #include <cairn/storage/torch_reader.hpp>
@@ -152,6 +153,7 @@ struct torch_reader::state {
         if (job->left == 0) return job->done(result());
         for (auto const& file : job->files) {
             boost::asio::post(jobs.executor(), [this, job, &file] {
+                detail::completing const on_own_thread;
                 try {
                     if (!job->failed()) read_file(*job, file.first, file.second);
                 } catch (...) {

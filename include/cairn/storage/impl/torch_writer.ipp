@@ -9,6 +9,7 @@
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/file_names.hpp>
+#include <cairn/detail/part_call.hpp>
 #include <cairn/storage/job_pool.hpp>
 #include <cairn/storage/running_saves.hpp>
 #include <cairn/storage/torch_writer.hpp>
@@ -126,6 +127,7 @@ struct torch_writer::state {
         if (job->left == 0) return job->done(write_results{});
         for (auto const& f : job->files) {
             boost::asio::post(jobs.executor(), [this, job, data, &f] {
+                detail::completing const on_own_thread;
                 try {
                     if (own_threads) detail::apply_to_this_thread(options.polite);
                     write_one(*job, f, data);
