@@ -3,6 +3,7 @@
 #define CAIRN_DETAIL_PART_CALL_HPP
 
 #include <cairn/completion.hpp>
+#include <cairn/detail/completing.hpp>
 #include <cairn/detail/operation_thread.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -40,21 +41,6 @@ struct call_result {
         if (failure) std::rethrow_exception(failure);
         return std::move(*value);
     }
-};
-
-/// While one lives, this thread belongs to a part that calls complete on, and that joins it.
-class completing {
-public:
-    completing() noexcept : outer_(std::exchange(on_this_thread(), true)) {}
-    completing(completing&&) = delete;
-    ~completing() { on_this_thread() = outer_; }
-    static bool& on_this_thread() noexcept {
-        thread_local bool b = false;
-        return b;
-    }
-
-private:
-    bool outer_;
 };
 
 /// Calls a part that reports its result later, `start(completion<T>)`, and then, on the executor,

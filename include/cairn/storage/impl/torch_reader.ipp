@@ -9,7 +9,7 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/data_file.hpp>
 #include <cairn/storage/file_sizes.hpp>
-#include <cairn/detail/part_call.hpp>
+#include <cairn/detail/completing.hpp>
 #include <cairn/storage/job_pool.hpp>
 #include <cairn/storage/read_payload.hpp>
 #include <cairn/storage/torch_reader.hpp>

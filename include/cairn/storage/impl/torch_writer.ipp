@@ -9,7 +9,7 @@
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/file_names.hpp>
-#include <cairn/detail/part_call.hpp>
+#include <cairn/detail/completing.hpp>
 #include <cairn/storage/job_pool.hpp>
 #include <cairn/storage/running_saves.hpp>
 #include <cairn/storage/torch_writer.hpp>
