@@ -4,6 +4,7 @@
 
 #include <cairn/comm/concepts.hpp>
 #include <cairn/testing/ranks.hpp>
+#include <cairn/testing/run_check.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -4,6 +4,7 @@
 
 #include <cairn/comm/data_plane.hpp>
 #include <cairn/testing/ranks.hpp>
+#include <cairn/testing/run_check.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -81,10 +82,7 @@ std::vector<std::string> data_plane_suite(Make make, std::size_t largest = std::
     using plane = std::remove_cvref_t<decltype(make())>;
     static_assert(DataPlane<plane>);
     std::vector<std::string> failures;
-    auto const check = [&](const char* name, auto f) {
-        if (auto const why = detail::why_not(f); !why.empty())
-            failures.push_back(std::string(name) + ": " + why);
-    };
+    auto const check = [&](const char* name, auto f) { detail::run_check(failures, name, f); };
     check("broadcasts", [&] {
         plane p = make();
         check_broadcasts(p, largest);

@@ -3,6 +3,7 @@
 #define CAIRN_TESTING_EVENT_SINK_HPP
 
 #include <cairn/observe/concepts.hpp>
+#include <cairn/testing/run_check.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -85,16 +86,10 @@ std::vector<std::string> event_sink_suite(const S& sink) {
     std::mutex m;
     std::uint64_t last_operation = 0;
     auto const run = [&](const char* name, const std::function<void()>& check) {
-        std::string what;
-        try {
-            return check();
-        } catch (const std::exception& e) {
-            what = e.what();
-        } catch (...) {
-            what = "an exception of an unknown type";
-        }
+        auto const why = detail::why_not(check);
+        if (why.empty()) return;
         std::lock_guard const lock(m);
-        failures.push_back(std::string(name) + ": " + what);
+        failures.push_back(std::string(name) + ": " + why);
     };
     auto const operation = [&](int rank, int ranks, std::exception_ptr failure) {
         std::unique_lock lock(m);

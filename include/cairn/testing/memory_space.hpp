@@ -3,6 +3,7 @@
 #define CAIRN_TESTING_MEMORY_SPACE_HPP
 
 #include <cairn/memory/concepts.hpp>
+#include <cairn/testing/run_check.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -314,13 +315,7 @@ std::vector<std::string> memory_space_suite(const memory_under_test<M>& t) {
     std::vector<std::string> failures;
     detail::memory_space_checks<M> checks(t);
     auto const run = [&](const char* name, auto check) {
-        try {
-            check();
-        } catch (const std::exception& e) {
-            failures.push_back(std::string(name) + ": " + e.what());
-        } catch (...) {
-            failures.push_back(std::string(name) + ": an exception of an unknown type");
-        }
+        detail::run_check(failures, name, check);
     };
     run("serves", [&] { checks.serves_its_device(); });
     run("round trip", [&] { checks.round_trip(true); });

@@ -87,19 +87,6 @@ error_code code_of(F&& f, std::string* text = nullptr) {
     return {};
 }
 
-/// Returns the text of what `f` throws; empty if it throws nothing.
-template <class F>
-std::string why_not(F&& f) {
-    try {
-        f();
-        return {};
-    } catch (const std::exception& e) {
-        return *e.what() == '\0' ? "an exception without a text" : e.what();
-    } catch (...) {
-        return "an exception of an unknown type";
-    }
-}
-
 }  // namespace cairn::testing::detail
 
 #endif

@@ -3,6 +3,7 @@
 #define CAIRN_TESTING_STAGER_HPP
 
 #include <cairn/memory/stager.hpp>
+#include <cairn/testing/run_check.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -137,13 +138,7 @@ std::vector<std::string> stager_suite(S& s) {
     std::vector<std::string> failures;
     detail::stager_checks<S> checks(s);
     auto const run = [&](const char* name, auto check) {
-        try {
-            check();
-        } catch (const std::exception& e) {
-            failures.push_back(std::string(name) + ": " + e.what());
-        } catch (...) {
-            failures.push_back(std::string(name) + ": an exception of an unknown type");
-        }
+        detail::run_check(failures, name, check);
     };
     run("memory", [&] { checks.memory_is_its_own(); });
     run("moves", [&] { checks.leases_move(); });
