@@ -3,7 +3,7 @@
 #define CAIRN_DETAIL_PART_CALL_HPP
 
 #include <cairn/completion.hpp>
-#include <cairn/detail/completing.hpp>
+#include <cairn/detail/joined_thread.hpp>
 #include <cairn/detail/operation_thread.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -64,7 +64,7 @@ void call_part(const boost::asio::any_io_executor& on,
         /// The executor has ended if the continuation is still here. It must not end on a thread
         /// of the backend's, which it may own.
         ~call() {
-            if (!then || !completing::on_this_thread()) return;
+            if (!then || !joined_thread::is_this()) return;
             try {
                 using next = std::function<void(call_result<T>)>;
                 destroy_elsewhere(std::make_shared<next>(std::move(then)));

@@ -3,8 +3,10 @@
 #define CAIRN_STORAGE_JOB_POOL_HPP
 
 #include <cairn/detail/context_gate.hpp>
+#include <cairn/detail/joined_thread.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 
 #include <algorithm>
@@ -23,10 +25,15 @@ public:
         : size_(static_cast<std::size_t>(std::max(1, threads))),
           on_(on ? until_context_ends(std::move(on)) : std::move(on)) {}
 
-    boost::asio::any_io_executor executor() {
-        if (on_) return on_;
+    template <class F>
+    void post(F f) {
+        if (on_) return boost::asio::post(on_, std::move(f));
         if (!threads_) threads_ = std::make_unique<boost::asio::thread_pool>(size_);
-        return threads_->get_executor();
+        boost::asio::post(*threads_, [f = std::move(f)]() mutable {
+            joined_thread const mark;
+            auto const run = std::move(f);
+            run();
+        });
     }
 
 private:

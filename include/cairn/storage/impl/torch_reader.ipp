@@ -9,13 +9,10 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/data_file.hpp>
 #include <cairn/storage/file_sizes.hpp>
-#include <cairn/detail/completing.hpp>
 #include <cairn/storage/job_pool.hpp>
 #include <cairn/storage/read_payload.hpp>
 #include <cairn/storage/torch_reader.hpp>
 #include <cairn/storage/unverified.hpp>
-
-#include <boost/asio/post.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -152,8 +149,7 @@ struct torch_reader::state {
         job->left = job->files.size();
         if (job->left == 0) return job->done(result());
         for (auto const& file : job->files) {
-            boost::asio::post(jobs.executor(), [this, job, &file] {
-                detail::completing const on_own_thread;
+            jobs.post([this, job, &file] {
                 try {
                     if (!job->failed()) read_file(*job, file.first, file.second);
                 } catch (...) {

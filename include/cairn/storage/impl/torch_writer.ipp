@@ -9,13 +9,10 @@
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/file_names.hpp>
-#include <cairn/detail/completing.hpp>
 #include <cairn/storage/job_pool.hpp>
 #include <cairn/storage/running_saves.hpp>
 #include <cairn/storage/torch_writer.hpp>
 #include <cairn/storage/write_file.hpp>
-
-#include <boost/asio/post.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -126,8 +123,7 @@ struct torch_writer::state {
         job->left = job->files.size();
         if (job->left == 0) return job->done(write_results{});
         for (auto const& f : job->files) {
-            boost::asio::post(jobs.executor(), [this, job, data, &f] {
-                detail::completing const on_own_thread;
+            jobs.post([this, job, data, &f] {
                 try {
                     if (own_threads) detail::apply_to_this_thread(options.polite);
                     write_one(*job, f, data);
