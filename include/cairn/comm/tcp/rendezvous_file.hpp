@@ -94,22 +94,18 @@ public:
     /// @throws error errc::invalid_argument if another user could have written it,
     /// errc::already_exists if two runs use it
     std::optional<tcp_id> read() {
-        int const fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (fd < 0) return {};
-        seen_ = true;
         struct stat s {};
-        char text[8192];
-        bool const known = ::fstat(fd, &s) == 0;
-        auto const n = known ? ::read(fd, text, sizeof text) : -1;
-        ::close(fd);
-        if (known && (s.st_uid != ::geteuid() || (s.st_mode & 077) != 0))
+        auto const text = contents(&s);
+        if (!text) return {};
+        seen_ = true;
+        if (s.st_uid != ::geteuid() || (s.st_mode & 077) != 0)
             throw error(errc::invalid_argument,
                         {.file = path_,
                          .expected = "a file of this user's alone (mode 0600)",
                          .found = "one that others own, or may read or write",
                          .remedy = "remove it"});
-        if (n <= 0 || text[n - 1] != '\n') return {};
-        std::string_view const all(text, static_cast<std::size_t>(n) - 1);
+        if (text->empty() || text->back() != '\n') return {};
+        auto const all = std::string_view(*text).substr(0, text->size() - 1);
         if (auto const end = all.find('\n'); end != all.npos) throw shared(all.substr(end + 1));
         return tcp_id::parse(all);
     }
@@ -117,7 +113,8 @@ public:
     /// @throws error errc::already_exists if the rank 0 of another run has used the file
     void check_alone() {
         auto const text = contents();  // opened again: a network file system may lag otherwise
-        if (text.size() > size_ + 1) throw shared({text.data() + size_, text.size() - size_ - 1});
+        if (text && text->size() > size_ + 1)
+            throw shared(std::string_view(*text).substr(size_, text->size() - size_ - 1));
     }
 
     const std::string& path() const noexcept { return path_; }
@@ -139,11 +136,15 @@ private:
         }
         ::close(fd);
     }
-    std::string contents() const {
+    /// Returns nothing if the file does not exist; an empty text if it cannot be read.
+    std::optional<std::string> contents(struct stat* s = nullptr) const {
         std::string text(8192, '\0');
         int const fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        auto const n = fd < 0 ? -1 : ::read(fd, text.data(), text.size());
-        if (fd >= 0) ::close(fd);
+        if (fd < 0) return {};
+        bool const known = s == nullptr || ::fstat(fd, s) == 0;
+        auto const n = known ? ::read(fd, text.data(), text.size()) : -1;
+        ::close(fd);
+        if (!known) return {};
         text.resize(n < 0 ? 0 : static_cast<std::size_t>(n));
         return text;
     }
