@@ -82,8 +82,6 @@ private:
     using time_point = checkpoint_schedule::time_point;
 
     template <class F>
-    auto exchanged(F&& f);
-    template <class F>
     outcome answered(F&& f);
     rendezvous_answer meet(checkpointer_call call, std::int64_t step);
     rendezvous_answer answer(const std::vector<outcome>& all);
@@ -117,7 +115,6 @@ private:
     void finish_earlier();
     /// All ranks have learned how the earlier save ended.
     std::optional<save_report> settle();
-    void report_unclaimed(const std::exception_ptr& e) noexcept;
 
     checkpointer_options options_;
     parts parts_;

@@ -53,8 +53,9 @@ public:
     outcome attempt(F&& f) {
         return detail::attempt(rank(), std::forward<F>(f));
     }
-    /// Runs a step of which the other ranks learn nothing. If it fails, the group is cancelled: the
-    /// others must not wait for this rank.
+    /// Runs a step of which the other ranks learn nothing, or an exchange: that may fail here and
+    /// succeed elsewhere. If it fails, the group is cancelled: the others must not wait for this
+    /// rank.
     template <class F>
     std::invoke_result_t<F> alone(F&& f) {
         try {

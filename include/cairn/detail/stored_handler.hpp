@@ -17,6 +17,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -30,6 +31,16 @@ inline void print_unclaimed(const std::exception_ptr& e) noexcept {
     } catch (...) {  // no memory for the text
         std::fputs("cairn: an error that nobody claimed\n", stderr);
     }
+}
+/// Passes such an error to the function of an option, if there is one; prints it otherwise.
+inline void report_unclaimed(const std::function<void(const std::exception_ptr&)>& to,
+                             const std::exception_ptr& e) noexcept {
+    try {
+        if (to) return to(e);
+    } catch (...) {
+        print_unclaimed(std::current_exception());
+    }
+    print_unclaimed(e);
 }
 
 /// A completion handler that is kept until its operation ends; meanwhile its executor has work.

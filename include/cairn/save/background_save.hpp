@@ -67,7 +67,6 @@ private:
     void check_unsettled() const;
     /// Completes the handler of a save that has failed; if that fails too, reports the error.
     void fail(staged_handler handler, const std::exception_ptr& e) const noexcept;
-    void report_unclaimed(const std::exception_ptr& e) const;
 
     operation_context on_;
     checkpoint_id id_;

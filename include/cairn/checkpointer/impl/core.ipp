@@ -31,17 +31,6 @@ inline std::vector<rank_failure> failures_of(const std::exception_ptr& e, int ra
     return {failure_from(e, rank)};
 }
 
-/// Runs an exchange. If it fails here, it may have succeeded elsewhere: the other ranks must not
-/// wait for this one.
-template <class F>
-auto checkpointer_core::exchanged(F&& f) {
-    try {
-        return f();
-    } catch (...) {
-        parts_.lane.cancel();
-        throw;
-    }
-}
 CAIRN_DECL checkpointer_core::checkpointer_core(parts p, checkpointer_options options)
     : options_(std::move(options)), parts_(std::move(p)),
       ranks_(lane_, options_.save.coordinator, options_.save.exchange_timeout) {
@@ -51,13 +40,14 @@ CAIRN_DECL checkpointer_core::checkpointer_core(parts p, checkpointer_options op
         schedule_.emplace(options_.every, options_.when_busy);
         return std::vector<std::byte>();
     });
-    throw_failures(exchanged([&] { return ranks_.all_gather(mine); }));
+    throw_failures(ranks_.alone([&] { return ranks_.all_gather(mine); }));
 }
 
 CAIRN_DECL checkpointer_core::~checkpointer_core() {
     before_update();
     take_handle();
-    if (failure_) report_unclaimed(failure_);
+    auto const& unclaimed = options_.save.on_unclaimed_error;
+    if (failure_) report_unclaimed(unclaimed, failure_);
     if (!pending_) return;
     bool const cancelled = options_.destruction == destruction_policy::cancel;
     if (cancelled) pending_.cancel();
@@ -65,17 +55,9 @@ CAIRN_DECL checkpointer_core::~checkpointer_core() {
         (void)pending_.wait();
     } catch (const error& e) {
         if (!cancelled || e.code() != make_error_code(errc::cancelled))
-            report_unclaimed(std::current_exception());
+            report_unclaimed(unclaimed, std::current_exception());
     } catch (...) {
-        report_unclaimed(std::current_exception());
-    }
-}
-CAIRN_DECL void checkpointer_core::report_unclaimed(const std::exception_ptr& e) noexcept {
-    auto const& to = options_.save.on_unclaimed_error;
-    try {
-        to ? to(e) : print_unclaimed(e);
-    } catch (...) {
-        print_unclaimed(std::current_exception());
+        report_unclaimed(unclaimed, std::current_exception());
     }
 }
 
@@ -90,7 +72,7 @@ outcome checkpointer_core::answered(F&& f) {
             o.failures = failures_of(std::current_exception(), ranks_.rank());
         }
     }
-    return exchanged([&] { return ranks_.broadcast(o); });
+    return ranks_.alone([&] { return ranks_.broadcast(o); });
 }
 
 CAIRN_DECL rendezvous_answer checkpointer_core::meet(checkpointer_call call, std::int64_t step) {
@@ -98,10 +80,10 @@ CAIRN_DECL rendezvous_answer checkpointer_core::meet(checkpointer_call call, std
     if (has_ended()) finish_earlier();
     rank_report const mine{call,           step,     earlier_, signals_->any(), signals_->look(),
                            stall_.count(), failures_};
-    auto const all = exchanged([&] { return ranks_.gather({{}, encode(mine)}); });
+    auto const all = ranks_.alone([&] { return ranks_.gather({{}, encode(mine)}); });
     auto const told = answered([&] { return encode(answer(all)); });
     if (!told.failures.empty()) throw error(told.failures, false);
-    return exchanged([&] { return decode_rendezvous_answer(told.payload); });
+    return ranks_.alone([&] { return decode_rendezvous_answer(told.payload); });
 }
 
 /// On the coordinator.
@@ -198,7 +180,7 @@ CAIRN_DECL void checkpointer_core::start(std::int64_t step, const make_state& st
     // A rank may have failed alone: all learn it in this call.
     outcome told;
     try {
-        auto const all = exchanged([&] { return ranks_.gather(mine); });
+        auto const all = ranks_.alone([&] { return ranks_.gather(mine); });
         told = answered([&] { return staged(all); });
     } catch (...) {
         // If the group has failed, the failure of the save says why.
@@ -206,7 +188,7 @@ CAIRN_DECL void checkpointer_core::start(std::int64_t step, const make_state& st
         throw;
     }
     if (told.failures.empty()) {
-        next_ = exchanged([&] { return wire_reader(told.payload).svarint(); });
+        next_ = ranks_.alone([&] { return wire_reader(told.payload).svarint(); });
         return;
     }
     pending_.cancel();
@@ -348,7 +330,7 @@ CAIRN_DECL checkpoint_plan checkpointer_core::plan(const flattened_or_error& sta
         return encode_needs(state, planner, ranks_.rank(), ranks_.coordinator(),
                             options_.arena.budget, parts_.directory);
     });
-    auto const all = exchanged([&] { return ranks_.gather(mine); });
+    auto const all = ranks_.alone([&] { return ranks_.gather(mine); });
     auto const told = answered([&] {
         throw_failures(all);
         std::vector<needs_report> needs;
@@ -356,7 +338,7 @@ CAIRN_DECL checkpoint_plan checkpointer_core::plan(const flattened_or_error& sta
         return encode(join_needs(needs, planner));
     });
     if (!told.failures.empty()) throw error(told.failures, false);
-    return exchanged([&] { return decode_checkpoint_plan(told.payload); });
+    return ranks_.alone([&] { return decode_checkpoint_plan(told.payload); });
 }
 
 }  // namespace cairn::detail

@@ -30,26 +30,19 @@ CAIRN_DECL background_save::~background_save() {
                                       .remedy = "run the executor until all saves are complete"})),
                 nullptr);
         } else if (failure_ && !settled_) {
-            report_unclaimed(failure_);
+            report_unclaimed(options_.on_unclaimed_error, failure_);
         }
     } catch (...) {
         print_unclaimed(std::current_exception());
     }
 }
 
-CAIRN_DECL void background_save::report_unclaimed(const std::exception_ptr& e) const {
-    (options_.on_unclaimed_error ? options_.on_unclaimed_error : print_unclaimed)(e);
-}
 CAIRN_DECL void background_save::fail(staged_handler handler,
                                       const std::exception_ptr& e) const noexcept {
     try {
-        try {
-            handler.complete(e, nullptr);
-        } catch (...) {  // e.g. no memory to call it; the thread must not end for that
-            report_unclaimed(e ? e : std::current_exception());
-        }
-    } catch (...) {
-        print_unclaimed(std::current_exception());
+        handler.complete(e, nullptr);
+    } catch (...) {  // e.g. no memory to call it; the thread must not end for that
+        report_unclaimed(options_.on_unclaimed_error, e ? e : std::current_exception());
     }
 }
 
