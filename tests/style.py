@@ -49,6 +49,16 @@ def header_problems(name: str, text: str):
                 yield number, why
 
 
+def unsorted_includes(lines: list[str]):
+    """Lines at which a block of includes, between other lines, stops being sorted."""
+    before = ""
+    for number, line in enumerate(lines, 1):
+        include = line if line.startswith("#include ") else ""
+        if include and include < before:
+            yield number
+        before = include
+
+
 def file_problems(name: str, text: str):
     lines = text.splitlines()
     first = 1 if lines and lines[0].startswith("#!") else 0
@@ -63,6 +73,9 @@ def file_problems(name: str, text: str):
             yield number, "trailing space, or a tab"
         if len(line) > MAX_COLUMNS and not line.lstrip().startswith("/// |"):
             yield number, f"{len(line)} columns"
+    if not name.endswith(".py"):
+        for number in unsorted_includes(lines):
+            yield number, "an include that sorts before the one above"
     if name.endswith((".hpp", ".ipp")) and name.startswith("include/"):
         yield from header_problems(name, text)
 

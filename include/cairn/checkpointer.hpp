@@ -10,11 +10,11 @@
 #include <cairn/comm/deadline.hpp>
 #include <cairn/comm/omitted.hpp>
 #include <cairn/comm/solo.hpp>
+#include <cairn/completion.hpp>
 #include <cairn/detail/given_devices.hpp>
 #include <cairn/detail/parts.hpp>
-#include <cairn/memory/concepts.hpp>
-#include <cairn/completion.hpp>
 #include <cairn/load/options.hpp>
+#include <cairn/memory/concepts.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/erased_store.hpp>
 #include <cairn/object_store/file.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "../examples/own_object_store.hpp"
 #include "archetype/object_store.hpp"
 #include "conformance/object_store.hpp"
 #include "support/scratch.hpp"
-#include "../examples/own_object_store.hpp"
 
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>

@@ -4,9 +4,9 @@
 #define CAIRN_ADAPTERS_LIBTORCH_HPP
 
 #include <cairn/error.hpp>
-#include <cairn/state/converted.hpp>
 #include <cairn/models/model.hpp>
 #include <cairn/models/optimizer.hpp>
+#include <cairn/state/converted.hpp>
 #include <cairn/tensor/traits.hpp>
 
 #include <ATen/core/Tensor.h>

@@ -4,9 +4,9 @@
 
 #include <cairn/comm/erased_communicator.hpp>
 #include <cairn/comm/erased_data_plane.hpp>
+#include <cairn/detail/state_devices.hpp>
 #include <cairn/object_store/erased_store.hpp>
 #include <cairn/observe/erased_sink.hpp>
-#include <cairn/detail/state_devices.hpp>
 #include <cairn/planner/erased_planner.hpp>
 #include <cairn/storage/erased_storage.hpp>
 

@@ -3,9 +3,9 @@
 #define CAIRN_LOAD_START_LOAD_HPP
 
 #include <cairn/comm/deadline.hpp>
+#include <cairn/detail/given_devices.hpp>
 #include <cairn/detail/lane.hpp>
 #include <cairn/detail/stored_handler.hpp>
-#include <cairn/detail/given_devices.hpp>
 #include <cairn/detail/token_last.hpp>
 #include <cairn/load/background_load.hpp>
 #include <cairn/load/run_load.hpp>

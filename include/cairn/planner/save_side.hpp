@@ -5,8 +5,8 @@
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/check_text.hpp>
 #include <cairn/planner/global_plan.hpp>
-#include <cairn/planner/value_hash.hpp>
 #include <cairn/planner/options.hpp>
+#include <cairn/planner/value_hash.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <algorithm>

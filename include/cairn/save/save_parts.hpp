@@ -3,10 +3,10 @@
 #define CAIRN_SAVE_SAVE_PARTS_HPP
 
 #include <cairn/comm/erased_communicator.hpp>
+#include <cairn/detail/state_devices.hpp>
 #include <cairn/object_store/erased_store.hpp>
 #include <cairn/observe/erased_sink.hpp>
 #include <cairn/planner/erased_planner.hpp>
-#include <cairn/detail/state_devices.hpp>
 #include <cairn/storage/erased_storage.hpp>
 
 #include <memory>

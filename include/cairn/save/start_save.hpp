@@ -3,9 +3,9 @@
 #define CAIRN_SAVE_START_SAVE_HPP
 
 #include <cairn/comm/deadline.hpp>
+#include <cairn/detail/given_devices.hpp>
 #include <cairn/detail/lane.hpp>
 #include <cairn/detail/token_last.hpp>
-#include <cairn/detail/given_devices.hpp>
 #include <cairn/memory/arena.hpp>
 #include <cairn/memory/stager.hpp>
 #include <cairn/save/background_save.hpp>

@@ -2,8 +2,8 @@
 #ifndef CAIRN_FORMAT_TORCH_PARSE_ITEM_HPP
 #define CAIRN_FORMAT_TORCH_PARSE_ITEM_HPP
 
-#include <cairn/format/torch/value_item.hpp>
 #include <cairn/format/torch/storage_class.hpp>
+#include <cairn/format/torch/value_item.hpp>
 #include <cairn/tensor/index_vector.hpp>
 
 #include <cstdint>
