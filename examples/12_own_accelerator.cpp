@@ -3,6 +3,7 @@
 // it to every save and load of tensors on the accelerator. cairn's test suite checks it.
 #include "own_accelerator.hpp"
 
+#include <cairn/async_save.hpp>
 #include <cairn/cairn.hpp>
 #include <cairn/memory/arena.hpp>
 #include <cairn/testing/memory_space.hpp>

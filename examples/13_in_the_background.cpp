@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training loop that saves in the background. It waits only while its tensors are copied, and, if
 // the previous save has not ended when the next one is due, for the end of that save.
+#include <cairn/async_save.hpp>
 #include <cairn/cairn.hpp>
 #include <cairn/memory/arena.hpp>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trainer that has an event loop: its saves run on the same io_context, in the same thread, as
 // its own coroutines.
+#include <cairn/async_save.hpp>
 #include <cairn/cairn.hpp>
 #include <cairn/comm/launched_ranks.hpp>
 #include <cairn/memory/arena.hpp>

@@ -35,8 +35,8 @@ MAY_INCLUDE["save"] = EVERYTHING
 MAY_INCLUDE["load"] = EVERYTHING | {"load.hpp"}
 MAY_INCLUDE["models"] = EVERYTHING
 MAY_INCLUDE["detail"] = EVERYTHING
-MAY_INCLUDE["save.hpp"] = EVERYTHING | {"save"}
-MAY_INCLUDE["load.hpp"] = EVERYTHING | {"load"}
+MAY_INCLUDE["save.hpp"] = MAY_INCLUDE["async_save.hpp"] = EVERYTHING | {"save"}
+MAY_INCLUDE["load.hpp"] = MAY_INCLUDE["async_load.hpp"] = EVERYTHING | {"load"}
 MAY_INCLUDE["load_tree.hpp"] = EVERYTHING | {"load", "load.hpp"}
 MAY_INCLUDE["checkpointer"] = EVERYTHING | {"save", "load"}
 MAY_INCLUDE["checkpointer.hpp"] = EVERYTHING | {"save", "load", "checkpointer"}

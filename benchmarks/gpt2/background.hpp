@@ -9,8 +9,10 @@
 #include "process.hpp"
 #include "state.hpp"
 
+#include <cairn/async_save.hpp>
 #include <cairn/cairn.hpp>
 #include <cairn/memory/arena.hpp>
+#include <cairn/memory/frozen_tensors.hpp>
 
 #include <boost/asio/use_future.hpp>
 

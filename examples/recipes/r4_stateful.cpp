@@ -4,6 +4,7 @@
 //     r4_stateful [DIR] [RANKS]        writes DIR_step0 … DIR_step9
 #include "app_state.hpp"
 
+#include <cairn/async_save.hpp>
 #include <cairn/comm/launched_ranks.hpp>
 
 #include <boost/asio/use_future.hpp>

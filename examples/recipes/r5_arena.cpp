@@ -4,6 +4,7 @@
 //     r5_arena [DIR] [RANKS]        writes DIR_step0 … DIR_step9
 #include "app_state.hpp"
 
+#include <cairn/async_save.hpp>
 #include <cairn/comm/launched_ranks.hpp>
 #include <cairn/memory/arena.hpp>
 

@@ -2,14 +2,13 @@
 #ifndef CAIRN_CAIRN_HPP
 #define CAIRN_CAIRN_HPP
 
-// Everything that needs no optional dependency.
+// What most programs need; everything else has a header of its own, listed in docs/building.md.
 #include <cairn/comm/communicator_data_plane.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/comm/thread_group.hpp>
 #include <cairn/error.hpp>
 #include <cairn/load.hpp>
 #include <cairn/load_tree.hpp>
-#include <cairn/memory/frozen_tensors.hpp>
 #include <cairn/models.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>

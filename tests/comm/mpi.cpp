@@ -2,6 +2,7 @@
 // The suite over MPI: mpirun -n N test_mpi multiple|single
 #include "support/scratch.hpp"
 
+#include <cairn/async_save.hpp>
 #include <cairn/cairn.hpp>
 #include <cairn/comm/from_mpi.hpp>
 #include <cairn/comm/mpi_group.hpp>

@@ -3,6 +3,8 @@
 #include "support/dying_store.hpp"
 #include "support/set_variable.hpp"
 
+#include <cairn/async_load.hpp>
+#include <cairn/async_save.hpp>
 #include <cairn/cairn.hpp>
 #include <cairn/comm/any_communicator.hpp>
 #include <cairn/comm/omitted.hpp>

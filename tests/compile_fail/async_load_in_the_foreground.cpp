@@ -3,6 +3,7 @@
 // expect: duplicate\(deadline, completion<itself>\)
 #include "foreground_ranks.hpp"
 
+#include <cairn/async_load.hpp>
 #include <cairn/load.hpp>
 
 #ifdef BASELINE

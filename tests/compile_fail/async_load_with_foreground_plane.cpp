@@ -2,6 +2,7 @@
 // expect: async_load: .*this data plane not a BackgroundDataPlane
 #include "foreground_ranks.hpp"
 
+#include <cairn/async_load.hpp>
 #include <cairn/comm/communicator_data_plane.hpp>
 #include <cairn/load.hpp>
 

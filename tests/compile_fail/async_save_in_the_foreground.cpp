@@ -3,6 +3,7 @@
 // expect: duplicate\(deadline, completion<itself>\)
 #include "foreground_ranks.hpp"
 
+#include <cairn/async_save.hpp>
 #include <cairn/save.hpp>
 
 #ifdef BASELINE

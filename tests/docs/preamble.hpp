@@ -3,11 +3,14 @@
 #ifndef CAIRN_TESTS_DOCS_PREAMBLE_HPP
 #define CAIRN_TESTS_DOCS_PREAMBLE_HPP
 
+#include <cairn/async_load.hpp>
+#include <cairn/async_save.hpp>
 #include <cairn/cairn.hpp>
 #include <cairn/checkpointer.hpp>
 #include <cairn/comm/split.hpp>
 #include <cairn/comm/tcp_group.hpp>
 #include <cairn/memory/arena.hpp>
+#include <cairn/memory/frozen_tensors.hpp>
 #include <cairn/memory/host.hpp>
 #include <cairn/observe/progress_line.hpp>
 #include <cairn/observe/prometheus_metrics.hpp>

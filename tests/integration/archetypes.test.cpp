@@ -11,6 +11,8 @@
 #include "archetype/storage_writer.hpp"
 #include "archetype/tensor.hpp"
 
+#include <cairn/async_load.hpp>
+#include <cairn/async_save.hpp>
 #include <cairn/load.hpp>
 #include <cairn/save.hpp>
 

@@ -3,6 +3,7 @@
 // that contradict each other. Over TCP, where nothing is shared by accident.
 #include "support/tcp_ranks.hpp"
 
+#include <cairn/async_save.hpp>
 #include <cairn/comm/thread_group.hpp>
 #include <cairn/load.hpp>
 #include <cairn/object_store/memory.hpp>

@@ -4,6 +4,7 @@
 #include "support/on_threads.hpp"
 #include "support/scratch.hpp"
 
+#include <cairn/async_save.hpp>
 #include <cairn/cairn.hpp>
 #include <cairn/comm/tcp_group.hpp>
 

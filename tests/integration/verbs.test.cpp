@@ -3,6 +3,9 @@
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
 
+#include <cairn/async_load.hpp>
+#include <cairn/async_save.hpp>
+
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>

@@ -5,6 +5,8 @@
 #include "support/counting_store.hpp"
 #include "support/nccl_ranks.hpp"
 
+#include <cairn/async_load.hpp>
+
 #include <boost/asio/use_future.hpp>
 #include <boost/test/unit_test.hpp>
 

@@ -9,6 +9,8 @@
 #include "support/on_threads.hpp"
 #include "support/scratch.hpp"
 
+#include <cairn/async_load.hpp>
+#include <cairn/async_save.hpp>
 #include <cairn/comm/communicator_data_plane.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/detail/phases.hpp>

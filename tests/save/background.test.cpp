@@ -5,6 +5,8 @@
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
 
+#include <cairn/async_load.hpp>
+#include <cairn/async_save.hpp>
 #include <cairn/load.hpp>
 #include <cairn/memory/arena.hpp>
 #include <cairn/object_store/file.hpp>

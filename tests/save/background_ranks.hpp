@@ -5,6 +5,7 @@
 #include "support/forwarding_store.hpp"
 #include "support/whole.hpp"
 
+#include <cairn/async_save.hpp>
 #include <cairn/comm/thread_group.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/memory.hpp>

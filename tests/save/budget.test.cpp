@@ -6,6 +6,7 @@
 #include "piecewise_store.hpp"
 #include "support/fault_store.hpp"
 
+#include <cairn/async_save.hpp>
 #include <cairn/load.hpp>
 #include <cairn/memory/arena.hpp>
 #include <cairn/save.hpp>

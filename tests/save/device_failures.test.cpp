@@ -2,6 +2,7 @@
 // Devices that fail, do not end, or are not served: nobody waits, and no memory is used twice.
 #include "device_state.hpp"
 
+#include <cairn/async_save.hpp>
 #include <cairn/memory/host.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>

@@ -3,6 +3,8 @@
 // afterwards. Sanitizers see what these tests cannot ask for.
 #include "background_ranks.hpp"
 
+#include <cairn/async_save.hpp>
+
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>

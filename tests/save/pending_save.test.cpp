@@ -2,6 +2,7 @@
 // Handles of saves in the background: cancelled, dropped, waited for.
 #include "background_ranks.hpp"
 
+#include <cairn/async_save.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
 #include <cairn/storage/torch_writer.hpp>

@@ -3,6 +3,8 @@
 #include "background_ranks.hpp"
 #include "piecewise_store.hpp"
 
+#include <cairn/async_load.hpp>
+#include <cairn/async_save.hpp>
 #include <cairn/load.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>

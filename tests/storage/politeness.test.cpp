@@ -2,6 +2,7 @@
 // A writer's threads yield to the program's: priorities, CPUs, and a limit of the rate.
 #include "support/forwarding_store.hpp"
 
+#include <cairn/async_save.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
