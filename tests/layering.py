@@ -21,7 +21,8 @@ MAY_INCLUDE = {
     "format": {"error.hpp", "tensor", "metadata"},
     "planner": {"error.hpp", "activity.hpp", "tensor", "metadata", "state"},
     "object_store": {"error.hpp", "completion.hpp"},
-    "comm": {"error.hpp", "completion.hpp", "activity.hpp", "observe"},
+    # Data planes: memory.
+    "comm": {"error.hpp", "completion.hpp", "activity.hpp", "observe", "memory"},
     # Suites for models of users' own: nothing of cairn includes them.
     "testing": {"error.hpp", "completion.hpp", "activity.hpp", "tensor", "memory", "observe",
                 "comm"},

@@ -28,7 +28,9 @@ public:
 
     int rank() const { return inner_.rank(); }
     int size() const { return inner_.size(); }
-    void broadcast(std::span<std::byte> bytes, int root, deadline d, completion<done_t>&& done) {
+    bool serves(device_id d) const { return d == device_id(); }
+    void broadcast(memory_span memory, int root, deadline d, completion<done_t>&& done) {
+        auto const bytes = memory.on_host();
         auto const to = std::make_shared<completion<done_t>>(std::move(done));
         bool const mine = root == rank();
         inner_.broadcast(mine ? message(bytes.begin(), bytes.end()) : message(), root, d,
@@ -67,19 +69,29 @@ struct plane_without_broadcast : data_plane {
     void broadcast() = delete;
 };
 struct plane_broadcast_returns : data_plane {
-    int broadcast(std::span<std::byte>, int, deadline, completion<done_t>);
+    int broadcast(memory_span, int, deadline, completion<done_t>);
 };
 struct plane_broadcast_blocks : data_plane {
-    void broadcast(std::span<std::byte>, int, deadline);
+    void broadcast(memory_span, int, deadline);
 };
 struct plane_broadcast_without_root : data_plane {
-    void broadcast(std::span<std::byte>, deadline, completion<done_t>);
+    void broadcast(memory_span, deadline, completion<done_t>);
 };
 struct plane_broadcast_completes_with_bytes : data_plane {
-    void broadcast(std::span<std::byte>, int, deadline, completion<message>);
+    void broadcast(memory_span, int, deadline, completion<message>);
 };
-struct plane_broadcast_of_other_memory : data_plane {
-    void broadcast(std::span<std::byte, 4>, int, deadline, completion<done_t>);
+/// It would take a device's memory for the host's.
+struct plane_broadcast_of_host_memory : data_plane {
+    void broadcast(std::span<std::byte>, int, deadline, completion<done_t>);
+};
+struct plane_without_serves : data_plane {
+    void serves() = delete;
+};
+struct plane_serves_not_const : data_plane {
+    bool serves(device_id);
+};
+struct plane_serves_is_a_number : data_plane {
+    int serves(device_id) const;
 };
 struct plane_without_cancel : data_plane {
     void cancel() = delete;
@@ -106,7 +118,9 @@ static_assert(!DataPlane<plane_without_size> && !DataPlane<plane_size_is_unsigne
 static_assert(!DataPlane<plane_without_broadcast> && !DataPlane<plane_broadcast_returns>);
 static_assert(!DataPlane<plane_broadcast_blocks> && !DataPlane<plane_broadcast_without_root>);
 static_assert(!DataPlane<plane_broadcast_completes_with_bytes>);
-static_assert(!DataPlane<plane_broadcast_of_other_memory>);
+static_assert(!DataPlane<plane_broadcast_of_host_memory>);
+static_assert(!DataPlane<plane_without_serves> && !DataPlane<plane_serves_not_const>);
+static_assert(!DataPlane<plane_serves_is_a_number>);
 static_assert(!DataPlane<plane_without_cancel> && !DataPlane<plane_cancel_may_throw>);
 static_assert(!DataPlane<plane_is_private>);
 // References are not parts; what is held is.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL's logic over a fake with NCCL's and CUDA's ordering rules; no GPU, no toolkit.
+#include "support/nccl_checks.hpp"
 #include "support/nccl_ranks.hpp"
 #include "support/tcp_ranks.hpp"
 
@@ -35,45 +36,13 @@ using support::fake_plane;
 using support::fake_world;
 using support::run_nccl_ranks;
 using support::try_nccl_ranks;
+using namespace support::nccl_checks;
 using namespace std::chrono_literals;
 
 static_assert(cairn::DataPlane<fake_plane> && !cairn::BackgroundDataPlane<fake_plane>);
 
 namespace {
 
-std::size_t constexpr mib = std::size_t{1} << 20;
-
-nccl_plane_options staging(std::size_t bytes) {
-    nccl_plane_options o;
-    o.staging_bytes = bytes;
-    return o;
-}
-/// Nothing that NCCL would not have stood, and nothing left over.
-void check_clean(fake_world& world) {
-    for (auto const& rule : world.broken_rules()) BOOST_ERROR("a rule was broken: " + rule);
-    BOOST_TEST(world.in_use() == 0u);
-}
-cairn::error error_of(const std::exception_ptr& e) {
-    try {
-        if (e) std::rethrow_exception(e);
-    } catch (const cairn::error& x) {
-        return x;
-    }
-    return {cairn::error_code(), {}};
-}
-bool is(const cairn::error& e, errc code) {
-    return e.code() == cairn::make_error_code(code);
-}
-bool contains(const cairn::error& e, const std::string& part) {
-    return std::string(e.what()).find(part) != std::string::npos;
-}
-/// On the threads of ranks, where Boost.Test's macros must not be used.
-void must(bool ok, const char* what) {
-    if (!ok) throw std::runtime_error(what);
-}
-cairn::deadline in(std::chrono::milliseconds t) {
-    return cairn::deadline_after(t);
-}
 /// Rank `root` sends `n` bytes.
 void send(fake_plane& p, std::size_t n, int root = 0, cairn::deadline by = cairn::no_deadline) {
     std::vector<std::byte> memory(n);

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA and NCCL themselves, one rank. Without a GPU it ends with 77 and says why, which is what
-// tests call skipped.
+// CUDA and NCCL themselves, one rank; device to device, one rank for each GPU. Without a GPU it
+// ends with 77 and says why, which is what tests call skipped.
 #include <cairn/cairn.hpp>
 #include <cairn/comm/from_nccl.hpp>
 #include <cairn/comm/nccl_data_plane.hpp>
+#include <cairn/memory/cuda.hpp>
 #include <cairn/testing/communicator.hpp>
 #include <cairn/testing/data_plane.hpp>
+#include <cairn/testing/device_data_plane.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -42,6 +46,68 @@ struct one_rank {
         ncclCommDestroy(comm);
     }
 };
+
+void check(cudaError_t r, const char* what) {
+    if (r != cudaSuccess)
+        throw std::runtime_error(what + std::string(": ") + cudaGetErrorString(r));
+}
+std::byte* device_memory(std::size_t n) {
+    void* p = nullptr;
+    check(cudaMalloc(&p, n), "cudaMalloc");
+    return static_cast<std::byte*>(p);
+}
+
+/// Broadcasts from GPU to GPU, then a load that receives a tensor there.
+void on_device(ncclComm_t comm, int device) {
+    check(cudaSetDevice(device), "cudaSetDevice");
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreate(&stream), "cudaStreamCreate");
+    cairn::cuda_memory space(stream);
+    cairn::nccl_plane_options o;
+    o.abort_on_failure = true;
+    auto ranks = cairn::tcp_group_from_nccl(comm);
+    cairn::nccl_data_plane plane(comm, 0, o);
+    cairn::device_id const here{cairn::memory_kind::cuda, device};
+    cairn::testing::check_device_broadcasts(
+        plane, cairn::testing::memory_under_test<cairn::cuda_memory>{
+                   space, here, stream, device_memory, [](std::byte* p) { cudaFree(p); }, {}});
+
+    static cairn::memory_store store;
+    constexpr std::size_t n = std::size_t{4} << 20;
+    std::vector<float> weights(n), read(n);
+    for (std::size_t i = 0; i < n; ++i) weights[i] = static_cast<float>(i % 1009);
+    cairn::save(cairn::state_dict{{"weights", weights}}, "step", ranks, store);
+    auto* const there = device_memory(n * sizeof(float));
+    check(cudaMemsetAsync(there, 0, n * sizeof(float), stream), "cudaMemsetAsync");
+    cairn::tensor_view view(cairn::dtype::f32, {static_cast<std::int64_t>(n)}, there);
+    view.device = here;
+    cairn::load_options once;
+    once.read_once = cairn::read_once_policy::always;
+    cairn::load(cairn::state_dict{{"weights", view}}, "step", once, ranks, plane, store, space);
+    check(cudaMemcpy(read.data(), there, n * sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
+    if (read != weights) throw std::runtime_error("other weights on the GPU than those saved");
+    check(cudaFree(there), "cudaFree");
+    check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
+void run_on_devices(int n) {
+    auto const count = static_cast<std::size_t>(n);
+    std::vector<ncclComm_t> comms(count);
+    check(ncclCommInitAll(comms.data(), n, nullptr), "ncclCommInitAll");
+    std::vector<std::exception_ptr> failures(count);
+    std::vector<std::thread> threads;
+    for (std::size_t r = 0; r < count; ++r)
+        threads.emplace_back([&, r] {
+            try {
+                on_device(comms[r], static_cast<int>(r));
+            } catch (...) {
+                failures[r] = std::current_exception();
+            }
+        });
+    for (auto& t : threads) t.join();
+    for (auto& f : failures)
+        if (f) std::rethrow_exception(f);
+    for (auto c : comms) ncclCommDestroy(c);
+}
 
 void run() {
     for (bool blocking : {true, false}) {
@@ -90,6 +156,8 @@ int main() {
     try {
         run();
         std::puts("one rank: fine");
+        run_on_devices(devices);
+        std::printf("device to device over %d GPUs: fine\n", devices);
         return 0;
     } catch (const std::exception& e) {
         std::printf("%s\n", e.what());

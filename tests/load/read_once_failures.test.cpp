@@ -3,6 +3,9 @@
 #include "odd_planner.hpp"
 #include "replicas.hpp"
 #include "support/counting_store.hpp"
+#include "support/meddling_group.hpp"
+
+#include <cairn/async_load.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -11,15 +14,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <future>
 #include <memory>
 #include <optional>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -87,6 +91,62 @@ BOOST_AUTO_TEST_CASE(a_failed_broadcast_is_the_error_of_all) {
     }
 }
 
+/// An exchange breaks on one rank alone, with the data plane on another group: the others may wait
+/// for that rank in a broadcast by then, and nobody leaves that group before all have ended.
+BOOST_AUTO_TEST_CASE(a_broken_exchange_ends_the_broadcasts_of_the_others) {
+    cairn::memory_store memory;
+    stored from;
+    cairn::save(from.dict(), "c", memory);
+    static constexpr int n = 3;
+    int in_broadcasts = 0;
+    for (int bad = 0; bad < n; ++bad) {
+        int k = 0;
+        for (std::atomic<bool> reached{true}; reached; ++k) {
+            reached = false;
+            std::atomic<int> ended{0};
+            std::atomic<bool> cut{false};
+            auto const errors = try_with_planes(n, [&](member& me, auto& plane) {
+                support::meddling_group comm(me, [&](int at, auto&) {
+                    if (me.rank() != bad || at != k) return;
+                    reached = true;
+                    throw cairn::error(errc::io, {.found = "injected"});
+                });
+                auto const stay = [&] {
+                    ++ended;
+                    while (ended != n) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                };
+                wanted to(me.rank(), n);
+                auto sd = to.dict();
+                auto o = how(read_once_policy::always);
+                o.exchange_timeout = std::chrono::seconds(30);  // nobody waits for it
+                bad_plane counted(plane, -1, false);
+                try {
+                    (void)cairn::load(sd, "c", o, comm, counted, memory);
+                } catch (...) {
+                    cut = cut || (me.rank() != bad && counted.calls() == 1);
+                    stay();
+                    throw;
+                }
+                stay();
+                must(to.is(from), "a rank has another state");
+            });
+            in_broadcasts += cut;
+            BOOST_TEST_CONTEXT("exchange " << k << " on rank " << bad) {
+                BOOST_TEST((errors[static_cast<std::size_t>(bad)] != nullptr) == reached.load());
+                for (auto const& e : errors) {
+                    if (!e) continue;
+                    BOOST_REQUIRE_EXCEPTION(
+                        std::rethrow_exception(e), cairn::error, [](const auto& x) {
+                            return x.code() != cairn::make_error_code(errc::timed_out);
+                        });
+                }
+            }
+        }
+        BOOST_TEST(k > 5);
+    }
+    BOOST_TEST(in_broadcasts >= n);
+}
+
 BOOST_AUTO_TEST_CASE(a_checkpoint_that_is_replaced_meanwhile_is_loaded_whole) {
     for (auto policy : {read_once_policy::always, read_once_policy::automatic}) {
         cairn::memory_store memory;
@@ -150,7 +210,8 @@ BOOST_AUTO_TEST_CASE(a_load_in_the_background_can_be_cancelled_in_a_broadcast) {
         int size() const { return inner->size(); }
         int plane_id() const { return inner->plane_id(); }
         void cancel() noexcept { inner->cancel(); }
-        void broadcast(std::span<std::byte> b, int root, cairn::deadline d,
+        bool serves(cairn::device_id d) const { return inner->serves(d); }
+        void broadcast(cairn::memory_span b, int root, cairn::deadline d,
                        cairn::completion<cairn::done_t> done) {
             if (auto* const h = std::exchange(here, nullptr)) {
                 h->set_value();

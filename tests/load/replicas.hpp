@@ -17,7 +17,6 @@
 #include <functional>
 #include <map>
 #include <numeric>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -175,7 +174,8 @@ public:
     int size() const { return inner_->size(); }
     int plane_id() const { return inner_->plane_id(); }
     void cancel() noexcept { inner_->cancel(); }
-    void broadcast(std::span<std::byte> b, int root, cairn::deadline d,
+    bool serves(cairn::device_id d) const { return inner_->serves(d); }
+    void broadcast(cairn::memory_span b, int root, cairn::deadline d,
                    cairn::completion<cairn::done_t> done) {
         if (calls_++ != fail_at_) return inner_->broadcast(b, root, d, std::move(done));
         cairn::error const e(cairn::errc::io, {.rank = rank(), .found = "injected into broadcast"});

@@ -231,6 +231,9 @@ struct fake_nccl {
         if (from.at != place.at) return {state::failed, "the fake gathers in place only"};
         return collective({fake_world::kind::all_gather, each}, {from, to}, c, s);
     }
+    static device_pointer address(std::byte* at, int device) {
+        return {device, reinterpret_cast<std::uintptr_t>(at)};
+    }
     static status broadcast(device_pointer at, std::size_t n, int root, comm c, stream s) {
         return collective({fake_world::kind::broadcast, n, root}, {at, at}, c, s);
     }

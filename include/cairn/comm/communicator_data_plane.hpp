@@ -5,13 +5,13 @@
 #include <cairn/comm/data_plane.hpp>
 #include <cairn/comm/erased_communicator.hpp>
 #include <cairn/detail/config.hpp>
+#include <cairn/memory/memory_span.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <exception>
 #include <memory>
 #include <optional>
-#include <span>
 #include <utility>
 
 namespace cairn {
@@ -22,9 +22,8 @@ namespace detail {
 inline constexpr std::size_t broadcast_piece_bytes = std::size_t{1} << 20;
 
 /// Keeps `comm` alive until it has called `done`.
-CAIRN_DECL void broadcast_in_pieces(std::shared_ptr<erased_communicator> comm,
-                                    std::span<std::byte> bytes, int root, deadline d,
-                                    completion<done_t> done);
+CAIRN_DECL void broadcast_in_pieces(std::shared_ptr<erased_communicator> comm, memory_span bytes,
+                                    int root, deadline d, completion<done_t> done);
 
 }  // namespace detail
 
@@ -49,10 +48,12 @@ public:
     int size() const { return comm_->erased.size(); }
     void cancel() noexcept { comm_->erased.cancel(); }
 
+    /// Host memory only.
+    bool serves(device_id d) const noexcept { return is_host(d.kind); }
     /// A rank that passes a different size from root's fails with @ref errc::invalid_argument, and
-    /// the group then fails on the other ranks too.
-    void broadcast(std::span<std::byte> bytes, int root, deadline d, completion<done_t> done) {
-        detail::broadcast_in_pieces({comm_, &comm_->erased}, bytes, root, d, std::move(done));
+    /// the group then fails on the other ranks too; likewise one that passes device memory.
+    void broadcast(memory_span m, int root, deadline d, completion<done_t> done) {
+        detail::broadcast_in_pieces({comm_, &comm_->erased}, m, root, d, std::move(done));
     }
     void duplicate(deadline d, completion<communicator_data_plane> done)
         requires BackgroundCommunicator<Comm>

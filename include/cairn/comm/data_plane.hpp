@@ -4,10 +4,10 @@
 
 #include <cairn/comm/concepts.hpp>
 #include <cairn/completion.hpp>
+#include <cairn/memory/memory_span.hpp>
 
 #include <concepts>
 #include <cstddef>
-#include <span>
 #include <utility>
 
 namespace cairn {
@@ -15,15 +15,15 @@ namespace cairn {
 /// Moves tensor bytes between ranks, in place: `load` uses it to send replicas what one rank has
 /// read.
 ///
-/// Given `p` of type `P&`, `bytes` a `std::span<std::byte>` of host memory, `root` an `int`, `d` a
-/// `deadline`:
+/// Given `p` of type `P&`, `m` a `memory_span`, `root` an `int`, `d` a `deadline`:
 ///
-/// | Expression                          | `done` gets | Meaning                                  |
-/// |-------------------------------------|-------------|------------------------------------------|
-/// | `p.rank()`, `p.size()`              |             | among the ranks that the plane joins     |
-/// | `p.plane_id()`                      |             | which of the job's planes this is        |
-/// | `p.broadcast(bytes, root, d, done)` | `done_t`    | root's bytes are in every rank's memory  |
-/// | `p.cancel()`                        |             | `noexcept`; ends it for all              |
+/// | Expression                      | `done` gets | Meaning                                      |
+/// |---------------------------------|-------------|----------------------------------------------|
+/// | `p.rank()`, `p.size()`          |             | among the ranks that the plane joins         |
+/// | `p.plane_id()`                  |             | which of the job's planes this is            |
+/// | `p.serves(m.device)`            |             | whether it sends from and fills such memory  |
+/// | `p.broadcast(m, root, d, done)` | `done_t`    | root's bytes are in every rank's memory      |
+/// | `p.cancel()`                    |             | `noexcept`; ends it for all                  |
 ///
 /// **Semantics**
 /// - *Ranks*: all ranks of the load's communicator, with the same or different numbers, or a
@@ -31,6 +31,10 @@ namespace cairn {
 ///   replicas of each shard. `plane_id()` distinguishes them: it is the same on all ranks of one
 ///   plane. A plane of all ranks returns 0.
 /// - *Order*: every rank calls the same broadcasts in the same order; one outstanding per rank.
+/// - *Memory*: every plane serves host memory. One that serves a device too is given device memory
+///   by some ranks, and host memory by others, in one broadcast. It is not given memory of a device
+///   that it does not serve on that rank. No work on a device that uses the memory is pending
+///   then, nor when `done` is called, also with an error: what is enqueued later sees the bytes.
 /// - *Sizes*: the same on every rank. If they differ, broadcasts may fail or have any content, but
 ///   no rank writes beyond its memory.
 /// - *Completion*: exactly once, from any thread, inside the call or later; root's memory has then
@@ -46,15 +50,15 @@ namespace cairn {
 /// **Models**: `communicator_data_plane`, `nccl_data_plane`.
 /// **Archetype**: `archetype::data_plane`.
 template <class P>
-concept DataPlane =
-    std::movable<P> && !Communicator<P> &&
-    requires(P& p, const P& k, std::span<std::byte> bytes, deadline d, completion<done_t> done) {
-        { k.rank() } -> std::same_as<int>;
-        { k.size() } -> std::same_as<int>;
-        { k.plane_id() } -> std::same_as<int>;
-        { p.broadcast(bytes, 0, d, std::move(done)) } -> std::same_as<void>;
-        { p.cancel() } noexcept -> std::same_as<void>;
-    };
+concept DataPlane = std::movable<P> && !Communicator<P> &&
+                    requires(P& p, const P& k, memory_span m, deadline d, completion<done_t> done) {
+                        { k.rank() } -> std::same_as<int>;
+                        { k.size() } -> std::same_as<int>;
+                        { k.plane_id() } -> std::same_as<int>;
+                        { k.serves(m.device) } -> std::same_as<bool>;
+                        { p.broadcast(m, 0, d, std::move(done)) } -> std::same_as<void>;
+                        { p.cancel() } noexcept -> std::same_as<void>;
+                    };
 
 /// A `DataPlane` whose broadcasts may run in the background, alongside the rest of the program;
 /// required by `async_load`.

@@ -5,9 +5,8 @@
 #include <cairn/comm/data_plane.hpp>
 #include <cairn/comm/deadline.hpp>
 #include <cairn/completion.hpp>
+#include <cairn/memory/memory_span.hpp>
 
-#include <cstddef>
-#include <span>
 #include <utility>
 
 namespace cairn::detail {
@@ -21,7 +20,8 @@ public:
     virtual int rank() const = 0;
     virtual int size() const = 0;
     virtual int plane_id() const = 0;
-    virtual void broadcast(std::span<std::byte>, int root, deadline, completion<done_t>) = 0;
+    virtual bool serves(device_id) const = 0;
+    virtual void broadcast(memory_span, int root, deadline, completion<done_t>) = 0;
     virtual void cancel() noexcept = 0;
 
 protected:
@@ -37,9 +37,9 @@ public:
     int rank() const override { return std::as_const(to_).rank(); }
     int size() const override { return std::as_const(to_).size(); }
     int plane_id() const override { return std::as_const(to_).plane_id(); }
-    void broadcast(std::span<std::byte> bytes, int root, deadline d,
-                   completion<done_t> done) override {
-        to_.broadcast(bytes, root, d, std::move(done));
+    bool serves(device_id d) const override { return std::as_const(to_).serves(d); }
+    void broadcast(memory_span m, int root, deadline d, completion<done_t> done) override {
+        to_.broadcast(m, root, d, std::move(done));
     }
     void cancel() noexcept override { to_.cancel(); }
 

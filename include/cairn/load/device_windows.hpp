@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -20,9 +21,9 @@
 
 namespace cairn::detail {
 
-/// A planner as the rest of a load sees it: all windows are in host memory. Those of the planner
-/// that are on devices are copied there when they are filled, and not before: memory that the load
-/// does not fill is not changed.
+/// A planner as the rest of a load sees it: all windows are in host memory, unless they are filled
+/// in place. Those of the planner that are on devices are copied there when they are filled, and
+/// not before: memory that the load does not fill is not changed.
 ///
 /// Threads: as the planner's own functions; `advance` and `clear` on the executor.
 class device_windows final : public erased_load_planner {
@@ -42,6 +43,10 @@ public:
         return to_.finish_load_plan(std::move(plan));
     }
     CAIRN_DECL tensor_view resolve_tensor(const read_item& i) override;
+    /// Returns the planner's own window, even on a device, if `suits(window)` and no work that was
+    /// enqueued before the load uses it any more; otherwise as `resolve_tensor`.
+    CAIRN_DECL tensor_view resolve_in_place(const read_item& i,
+                                            const std::function<bool(const tensor_view&)>& suits);
     CAIRN_DECL void commit_tensor(const read_item& i, tensor_view v) override;
     void check_value(const read_item& i, const value& v) override { to_.check_value(i, v); }
     void load_value(const read_item& i, value v) override { to_.load_value(i, std::move(v)); }
@@ -74,6 +79,7 @@ private:
         staging_block memory;
     };
 
+    tensor_view stage(const read_item& i, const tensor_view& target, state_device& on);
     staging_block take(state_device& d, std::uint64_t bytes);
     static void start(window& w, const tensor_view& from);
     /// Starts, and keeps it whether or not that fails.

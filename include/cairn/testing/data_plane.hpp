@@ -20,9 +20,8 @@ namespace cairn::testing {
 namespace detail {
 
 template <DataPlane Plane>
-void broadcast_and_wait(Plane& p, std::span<std::byte> bytes, int root, deadline by = no_deadline) {
-    (void)await_completion<done_t>(
-        [&](auto done) { p.broadcast(bytes, root, by, std::move(done)); });
+void broadcast_and_wait(Plane& p, memory_span m, int root, deadline by = no_deadline) {
+    (void)await_completion<done_t>([&](auto done) { p.broadcast(m, root, by, std::move(done)); });
 }
 
 }  // namespace detail
@@ -34,6 +33,7 @@ template <DataPlane Plane>
 void check_broadcasts(Plane& p, std::size_t largest = std::size_t{9} << 20) {
     auto const must = [&](bool ok, const char* what) { detail::expect(ok, p.rank(), what); };
     must(p.rank() >= 0 && p.rank() < p.size(), "a rank outside of the plane");
+    must(std::as_const(p).serves(device_id()), "serves() denies host memory");
     constexpr auto untouched = std::byte{0xa5};
     for (int root = 0; root < p.size(); ++root) {
         for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{4096}, largest}) {

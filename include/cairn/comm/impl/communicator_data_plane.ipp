@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 
 namespace cairn::detail {
@@ -86,7 +87,12 @@ inline void proceed(const std::shared_ptr<piecewise_broadcast>& j) {
             }
             if (e) return j->done.fail(std::move(e));
             if (j->at == j->bytes.size()) return j->done();
-            if (where->exchange(ended) == returned) proceed(j);
+            if (where->exchange(ended) != returned) return;
+            try {
+                proceed(j);
+            } catch (...) {  // what broadcast threw: its completion has told `done`
+                j->comm->cancel();
+            }
         });
         // If it throws before it has completed, the dropped completion reports that to `done`.
         j->comm->broadcast(std::move(m), j->root, j->by, std::move(got));
@@ -94,11 +100,18 @@ inline void proceed(const std::shared_ptr<piecewise_broadcast>& j) {
     }
 }
 
-CAIRN_DECL void broadcast_in_pieces(std::shared_ptr<erased_communicator> comm,
-                                    std::span<std::byte> bytes, int root, deadline d,
-                                    completion<done_t> done) {
-    proceed(
-        std::make_shared<piecewise_broadcast>(std::move(comm), bytes, root, d, std::move(done)));
+CAIRN_DECL void broadcast_in_pieces(std::shared_ptr<erased_communicator> comm, memory_span bytes,
+                                    int root, deadline d, completion<done_t> done) {
+    if (!is_host(bytes.device.kind)) {
+        comm->cancel();
+        return done.fail(std::make_exception_ptr(
+            error(errc::invalid_argument, {.rank = comm->rank(),
+                                           .expected = "host memory",
+                                           .found = "memory of " + to_string(bytes.device),
+                                           .remedy = "ask the plane's serves()"})));
+    }
+    proceed(std::make_shared<piecewise_broadcast>(std::move(comm), bytes.on_host(), root, d,
+                                                  std::move(done)));
 }
 
 }  // namespace cairn::detail

@@ -41,6 +41,7 @@ struct nccl_status {
 /// | `allocate_device`, `release_device`             | `cudaMalloc`, `cudaFree`                 |
 /// | `allocate_pinned`, `release_pinned`             | `cudaHostAlloc`, `cudaFreeHost`          |
 /// | `to_device`, `to_host` (to, from, bytes, stream)| `cudaMemcpyAsync`                        |
+/// | `address(std::byte*, int device)`               | a `device_pointer`; tensors' addresses   |
 ///
 /// **Models**: `cuda_nccl_api`, and a fake with the same ordering rules in cairn's tests.
 template <class Api>
@@ -72,6 +73,7 @@ concept NcclApi =
         { Api::release_pinned(h) } -> std::same_as<nccl_status>;
         { Api::to_device(d, std::as_const(h), n, s) } -> std::same_as<nccl_status>;
         { Api::to_host(h, d, n, s) } -> std::same_as<nccl_status>;
+        { Api::address(h, i) } -> std::same_as<typename Api::device_pointer>;
     };
 
 }  // namespace cairn

@@ -5,6 +5,7 @@
 #include <cairn/comm/data_plane.hpp>
 #include <cairn/comm/nccl/broadcaster.hpp>
 #include <cairn/comm/own_thread.hpp>
+#include <cairn/memory/memory_span.hpp>
 
 #include <atomic>
 #include <condition_variable>
@@ -13,13 +14,15 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <utility>
 
 namespace cairn {
 
 /// A DataPlane over the trainer's own `ncclComm_t`: broadcasts host memory through pinned staging
-/// memory, on a stream of its own.
+/// memory, and device memory directly, on a stream of its own.
+///
+/// **Devices**: it serves the communicator's device if `nccl_plane_options::abort_on_failure` is
+/// set. Ranks that pass device memory and ranks that pass host memory may be in one broadcast.
 ///
 /// **Communicator**: it remains the caller's and must outlive the plane. Nothing else may be
 /// launched on it while a verb of cairn runs, because NCCL requires the same order of launches on
@@ -72,7 +75,8 @@ public:
     int size() const noexcept { return core_->size; }
     int plane_id() const noexcept { return plane_id_; }
 
-    void broadcast(std::span<std::byte> bytes, int root, deadline d, completion<done_t> done) {
+    bool serves(device_id d) const noexcept { return is_host(d.kind) || core_->device == d; }
+    void broadcast(memory_span bytes, int root, deadline d, completion<done_t> done) {
         auto const c = core_;
         {
             guard const lock(c->m);
@@ -99,7 +103,7 @@ public:
 private:
     using guard = std::unique_lock<std::mutex>;
     struct call {
-        std::span<std::byte> bytes;
+        memory_span bytes;
         int root;
         deadline by;
     };
@@ -108,8 +112,9 @@ private:
     struct core {
         std::atomic<bool> cancelled{false};
         std::atomic<bool> aborted{false};
-        int rank = 0;  ///< These two are written before `ready` is called.
+        int rank = 0;  ///< These three are written before `ready` is called.
         int size = 1;
+        std::optional<device_id> device{};
         detail::own_thread thread{};
 
         std::mutex m{};
@@ -128,6 +133,7 @@ private:
             }
             rank = member->rank();
             size = member->size();
+            device = member->device();
             ready();
             guard lock(m);
             for (;;) {

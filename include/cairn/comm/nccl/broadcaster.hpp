@@ -4,6 +4,7 @@
 
 #include <cairn/comm/nccl/header.hpp>
 #include <cairn/comm/nccl/staging.hpp>
+#include <cairn/memory/memory_span.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -23,7 +24,9 @@ namespace cairn {
 struct nccl_plane_options {
     /// Staging memory, both on the device and pinned on the host; at least 8 KiB.
     std::size_t staging_bytes = std::size_t{8} << 20;
-    /// The plane calls `ncclCommAbort` when a broadcast is interrupted. Otherwise the caller must.
+    /// The plane calls `ncclCommAbort` when a broadcast is interrupted. Otherwise the caller must,
+    /// and the plane does not serve the device: what remains in the communicator could write to
+    /// tensors later.
     bool abort_on_failure = false;
 };
 
@@ -43,9 +46,14 @@ public:
     int rank() const noexcept { return staging_.rank(); }
     int size() const noexcept { return staging_.size(); }
     bool aborted() const noexcept { return staging_.aborted(); }
+    /// The device that is served, beside the host.
+    std::optional<device_id> device() const {
+        if (!abort_) return {};
+        return device_id{memory_kind::cuda, staging_.device_number()};
+    }
 
-    /// @throws error; the plane is unusable afterwards
-    void run(std::span<std::byte> bytes, int root, deadline by) {
+    /// @throws error; the plane is unusable afterwards, and does not use the memory any more
+    void run(const memory_span& bytes, int root, deadline by) {
         if (poison_)
             throw error(errc::poisoned,
                         {.rank = rank(), .found = *poison_, .remedy = "make a new data plane"});
@@ -68,7 +76,7 @@ public:
     }
 
 private:
-    void broadcast(std::span<std::byte> bytes, int root, deadline by) {
+    void broadcast(const memory_span& bytes, int root, deadline by) {
         auto const given = by == no_deadline ? no_timeout
                                              : std::chrono::ceil<std::chrono::milliseconds>(
                                                    by - std::chrono::steady_clock::now());
@@ -78,13 +86,21 @@ private:
         mine.plane_id = plane_id_;
         mine.round = round_++;
         mine.staging = staging_.bytes();
-        mine.size = bytes.size();
+        mine.size = bytes.size;
         std::optional<error> wrong;
         if (root < 0 || root >= size())
             wrong = error(errc::invalid_argument,
                           {.rank = rank(),
                            .expected = "a root from 0 to " + std::to_string(size() - 1),
                            .found = std::to_string(root)});
+        else if (!is_host(bytes.device.kind) && bytes.device != device())
+            wrong = error(errc::invalid_argument,
+                          {.rank = rank(),
+                           .expected = "host memory" +
+                                       (device() ? ", or memory of " + to_string(*device()) : ""),
+                           .found = "memory of " + to_string(bytes.device),
+                           .remedy = "ask the plane's serves(); nccl_plane_options says what "
+                                     "devices need"});
         if (wrong) mine.gave_up = wrong->code().value();
         agree(mine, wrong);
         mine.stage = nccl_header::stage_type::ready;
@@ -92,7 +108,12 @@ private:
         calling_ = bytes.empty();
         agree(mine, {});
         calling_ = false;
-        move(bytes, root, given);
+        in_place_ = !is_host(bytes.device.kind);
+        if (in_place_)
+            move_in_place(bytes, root, given);
+        else
+            move_staged(bytes.on_host(), root, given);
+        in_place_ = false;
     }
 
     /// Returns if all ranks agree.
@@ -122,35 +143,58 @@ private:
                           "tell each other what they were called for");
     }
 
-    /// Broadcasts piece by piece, through two slots: while one is copied from or to the host, the
-    /// other is sent.
-    void move(std::span<std::byte> bytes, int root, std::chrono::milliseconds given) {
-        bool const here = rank() == root;
-        auto const piece = staging_.bytes();
-        auto const pieces = (bytes.size() + piece - 1) / piece;
+    /// Broadcasts in pieces of the size of a slot: two are under way.
+    /// @param begin  `begin(piece, slot)` launches it.
+    /// @param end    `end(piece, slot)` is called when it is sent.
+    template <class Begin, class End>
+    void move(std::size_t bytes, std::chrono::milliseconds given, Begin begin, End end) {
+        struct piece {
+            std::size_t at, size;
+        };
+        auto const most = staging_.bytes();
+        auto const pieces = (bytes + most - 1) / most;
         auto const part = [&](std::size_t i) {
-            return bytes.subspan(i * piece, std::min(piece, bytes.size() - i * piece));
+            return piece{i * most, std::min(most, bytes - i * most)};
         };
         auto const finish = [&](std::size_t i) {
             staging_.wait(i % slots, "broadcast");
             if (given != no_timeout) staging_.until(deadline_after(given));  // restarts the timeout
-            if (!here) std::memcpy(part(i).data(), staging_.host(i % slots), part(i).size());
+            end(part(i), i % slots);
         };
         for (std::size_t i = 0; i < pieces; ++i) {
-            auto const slot = i % slots;
             if (i >= slots) finish(i - slots);
-            auto const n = part(i).size();
-            if (here) {
-                std::memcpy(staging_.host(slot), part(i).data(), n);
-                staging_.to_device(staging_.device(slot), staging_.host(slot), n);
-            }
-            staging_.launched(
-                Api::broadcast(staging_.device(slot), n, root, staging_.comm(), staging_.stream()),
-                "broadcast");
-            if (!here) staging_.to_host(staging_.host(slot), staging_.device(slot), n);
-            staging_.mark(slot);
+            begin(part(i), i % slots);
+            staging_.mark(i % slots);
         }
         for (auto i = pieces - std::min(slots, pieces); i < pieces; ++i) finish(i);
+    }
+    /// While the piece of one slot is copied from or to the host, that of the other is sent.
+    void move_staged(std::span<std::byte> bytes, int root, std::chrono::milliseconds given) {
+        bool const here = rank() == root;
+        move(
+            bytes.size(), given,
+            [&](auto p, std::size_t slot) {
+                if (here) {
+                    std::memcpy(staging_.host(slot), bytes.data() + p.at, p.size);
+                    staging_.to_device(staging_.device(slot), staging_.host(slot), p.size);
+                }
+                launch(staging_.device(slot), p.size, root);
+                if (!here) staging_.to_host(staging_.host(slot), staging_.device(slot), p.size);
+            },
+            [&](auto p, std::size_t slot) {
+                if (!here) std::memcpy(bytes.data() + p.at, staging_.host(slot), p.size);
+            });
+    }
+    /// Other ranks may be given host memory: the pieces are the same.
+    void move_in_place(const memory_span& bytes, int root, std::chrono::milliseconds given) {
+        auto const at = Api::address(bytes.data, bytes.device.index);
+        move(
+            bytes.size, given, [&](auto p, std::size_t) { launch(at + p.at, p.size, root); },
+            [](auto, std::size_t) {});
+    }
+    void launch(typename Api::device_pointer at, std::size_t n, int root) {
+        staging_.launched(Api::broadcast(at, n, root, staging_.comm(), staging_.stream()),
+                          "broadcast");
     }
 
     /// Ends this rank's part in a broadcast that other ranks may still be in. A rank that calls it
@@ -172,6 +216,7 @@ private:
                                       staging_.stream());
         }
         staging_.give_up(abort_);
+        if (in_place_) (void)staging_.drain();
     }
 
     static constexpr std::size_t slots = nccl_staging<Api>::slots;
@@ -181,8 +226,9 @@ private:
     const std::atomic<bool>& cancelled_;
     nccl_staging<Api> staging_;
     std::uint64_t round_ = 0;
-    bool calling_ = false;  ///< Headers are being exchanged; no bytes yet.
-    bool agreed_ = false;   ///< All ranks have the same headers, and fail alike.
+    bool calling_ = false;   ///< Headers are being exchanged; no bytes yet.
+    bool in_place_ = false;  ///< A device's memory that is the caller's is sent or filled.
+    bool agreed_ = false;    ///< All ranks have the same headers, and fail alike.
     std::optional<std::string> poison_{};
 };
 

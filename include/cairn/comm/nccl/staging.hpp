@@ -35,9 +35,8 @@ public:
         : comm_(comm), cancelled_(cancelled), slot_(std::max<std::size_t>(bytes / slots, 4096)) {
         check(Api::rank(comm_, rank_), "ask for the rank");
         check(Api::count(comm_, size_), "ask for the number of ranks");
-        int device = 0;
-        check(Api::device(comm_, device), "ask for the device");
-        check(Api::set_device(device), "use the communicator's device");
+        check(Api::device(comm_, device_number_), "ask for the device");
+        check(Api::set_device(device_number_), "use the communicator's device");
         headers_ = header * static_cast<std::size_t>(size_);
         auto const all = slots * slot_ + headers_;
         try {
@@ -60,17 +59,12 @@ public:
     /// Keeps memory that operations in the stream may still use: freeing it would block without a
     /// limit. After an abort the stream ends soon.
     ~nccl_staging() {
-        using clock = std::chrono::steady_clock;
-        auto const by = clock::now() + std::chrono::seconds(aborted_ ? 10 : 0);
-        while (stuck_ && Api::query(events_[0]).is != nccl_status::state::ok) {
-            if (clock::now() >= by) return;
-            std::this_thread::sleep_for(std::chrono::microseconds(100));
-        }
-        release();
+        if (drain()) release();
     }
 
     int rank() const noexcept { return rank_; }
     int size() const noexcept { return size_; }
+    int device_number() const noexcept { return device_number_; }
     typename Api::comm comm() const noexcept { return comm_; }
     typename Api::stream stream() const noexcept { return stream_; }
     /// Bytes of a slot.
@@ -124,6 +118,17 @@ public:
         (void)Api::record(events_[0], stream_);
     }
     bool aborted() const noexcept { return aborted_; }
+    /// Returns whether nothing in the stream uses memory any more; waits for the end of what was
+    /// aborted.
+    bool drain() noexcept {
+        using clock = std::chrono::steady_clock;
+        auto const by = clock::now() + std::chrono::seconds(aborted_ ? 10 : 0);
+        while (stuck_ && Api::query(events_[0]).is != nccl_status::state::ok) {
+            if (clock::now() >= by) return false;
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
+        }
+        return true;
+    }
 
 private:
     void check(const nccl_status& s, const char* what) const {
@@ -171,6 +176,7 @@ private:
     const std::atomic<bool>& cancelled_;
     int rank_ = 0;
     int size_ = 1;
+    int device_number_ = 0;
     std::size_t slot_;
     std::size_t headers_ = 0;
     deadline by_ = no_deadline;

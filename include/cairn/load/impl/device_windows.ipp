@@ -15,11 +15,23 @@ namespace cairn::detail {
 CAIRN_DECL tensor_view device_windows::resolve_tensor(const read_item& i) {
     auto const target = to_.resolve_tensor(i);
     auto* const on = devices_.of(target, i.fqn);
+    return on == nullptr ? target : stage(i, target, *on);
+}
+CAIRN_DECL tensor_view device_windows::resolve_in_place(
+    const read_item& i, const std::function<bool(const tensor_view&)>& suits) {
+    auto const target = to_.resolve_tensor(i);
+    auto* const on = devices_.of(target, i.fqn);
     if (on == nullptr) return target;
-    auto memory = on->naming(i.fqn, [&] { return take(*on, target.bytes()); });
+    bool const in_place =
+        suits(target) && on->naming(i.fqn, [&] { return on->queue.reached(on->fenced); });
+    return in_place ? target : stage(i, target, *on);
+}
+CAIRN_DECL tensor_view device_windows::stage(const read_item& i, const tensor_view& target,
+                                             state_device& on) {
+    auto memory = on.naming(i.fqn, [&] { return take(on, target.bytes()); });
     tensor_view const staged(target.type, target.shape, memory.bytes().data());
     std::lock_guard const lock(m_);
-    open_.emplace(staged.data, window{i, target, on, std::move(memory)});
+    open_.emplace(staged.data, window{i, target, &on, std::move(memory)});
     return staged;
 }
 
@@ -124,8 +136,9 @@ CAIRN_DECL error_context device_windows::late() {
 CAIRN_DECL void device_windows::fetch() {
     for (auto const& compared : compared_on_devices()) {
         auto const& from = compared.first;
-        read_item item;  // has no name here
         auto* const on = devices_.of(from, {});
+        read_item item;
+        item.fqn = on->fqn;  // its own name is not known here
         tensor_view target(from.type, from.shape, nullptr);
         fetched_.push_back({window{item, target, on, take(*on, from.bytes())}, compared.second});
         auto& w = fetched_.back().first;

@@ -7,11 +7,12 @@
 #include <cairn/completion.hpp>
 #include <cairn/detail/part_call.hpp>
 #include <cairn/detail/surroundings.hpp>
+#include <cairn/load/device_windows.hpp>
 #include <cairn/load/read_once/pieces.hpp>
 #include <cairn/load/read_once/plane_groups.hpp>
 #include <cairn/load/read_once/shared_reads.hpp>
 #include <cairn/load/stored_windows.hpp>
-#include <cairn/planner/erased_planner.hpp>
+#include <cairn/memory/memory_span.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/layout.hpp>
 
@@ -28,11 +29,14 @@
 namespace cairn::detail {
 
 /// Broadcasts data that one rank has read: row-major, with many small parts together, and large
-/// ones in pieces, without a copy where the memory layout permits. All ranks of the plane make the
-/// same broadcasts even if one of them fails, unless the plane itself fails.
+/// ones in pieces, without a copy where the memory layout permits: also to devices, if the plane
+/// serves them. All ranks of the plane make the same broadcasts even if one of them fails, unless
+/// the plane itself fails.
 class part_broadcaster {
 public:
     static constexpr std::uint64_t batch_bytes = std::uint64_t{16} << 20;
+    /// Parts of this size are not sent with others, so that they need no copy.
+    static constexpr std::uint64_t large_bytes = std::uint64_t{4} << 20;
 
     using then = std::function<void(std::exception_ptr)>;
 
@@ -41,7 +45,7 @@ public:
     /// @param whole    Whether the plane has all ranks of the job, numbered alike, so that
     ///                 its errors name the right ones.
     part_broadcaster(const surroundings& in, erased_data_plane& plane, stored_windows& windows,
-                     erased_load_planner& planner, const load_plan& plan, cairn::activity& activity,
+                     device_windows& planner, const load_plan& plan, cairn::activity& activity,
                      std::chrono::milliseconds timeout, bool whole)
         : in_(in), plane_(plane), windows_(windows), planner_(planner), plan_(plan),
           activity_(activity), timeout_(timeout), whole_(whole) {}
@@ -54,8 +58,9 @@ public:
             for (auto* p : parts) {
                 for_pieces(p->shape, size_of(p->type), batch_bytes,
                            [&](const box& b, std::uint64_t bytes, bool last) {
-                               if (batches_.empty() ||
+                               if (batches_.empty() || is_large(*p) ||
                                    batches_.back().bytes + bytes > batch_bytes ||
+                                   is_large(*batches_.back().pieces.front().part) ||
                                    batches_.back().pieces.front().part->reader != p->reader)
                                    batches_.emplace_back();
                                batches_.back().pieces.push_back({p, b, bytes, last});
@@ -81,6 +86,8 @@ private:
         std::uint64_t bytes = 0;
     };
 
+    static bool is_large(const shared_part& p) noexcept { return p.bytes >= large_bytes; }
+
     void next(then f) noexcept {
         if (at_ == batches_.size()) return f(failure_);
         try {
@@ -98,7 +105,7 @@ private:
         staged_ = bytes.empty();
         if (staged_) {
             if (staging_.size() < now.bytes) staging_.resize(static_cast<std::size_t>(now.bytes));
-            bytes = {staging_.data(), static_cast<std::size_t>(now.bytes)};
+            bytes = std::span(staging_).first(static_cast<std::size_t>(now.bytes));
             if (mine)
                 each_window([](const tensor_view& staged, const tensor_view& w) {
                     copy_elements(w, staged);
@@ -161,12 +168,20 @@ private:
         try {
             if (!mine)
                 for (auto const i : p.items)
-                    p.held.emplace_back(plan_.items[i], planner_.resolve_tensor(plan_.items[i]));
+                    p.held.emplace_back(plan_.items[i], resolve(p, plan_.items[i]));
             check(p);
         } catch (...) {
             p.held.clear();
             throw;
         }
+    }
+    /// A window on a device only if no piece of it needs a copy.
+    tensor_view resolve(const shared_part& p, const read_item& i) {
+        if (!is_large(p) || p.items.size() != 1) return planner_.resolve_tensor(i);
+        return planner_.resolve_in_place(i, [&](const tensor_view& w) {
+            return plane_.serves(w.device) && w.type == p.type && w.shape == p.shape &&
+                   is_row_major(w);
+        });
     }
     /// @throws error errc::invalid_plan for windows that violate the concepts
     void check(const shared_part& p) const {
@@ -189,13 +204,12 @@ private:
         p.held.clear();
     }
     /// Returns the user's own memory, if the batch is one piece that has the wire's layout there.
-    std::span<std::byte> in_place() const {
+    memory_span in_place() const {
         auto const& [pieces, bytes] = batches_[at_];
         if (pieces.size() != 1 || pieces.front().part->held.size() != 1) return {};
         auto const w = subview(pieces.front().part->held.front().second, pieces.front().region);
-        if (w.type != pieces.front().part->type || !is_row_major(w) || !is_host(w.device.kind))
-            return {};
-        return {w.data, static_cast<std::size_t>(bytes)};
+        if (w.type != pieces.front().part->type || !is_row_major(w)) return {};
+        return {w.data, static_cast<std::size_t>(bytes), w.device};
     }
     template <class Copy>
     void each_window(Copy copy) {
@@ -211,7 +225,7 @@ private:
     const surroundings& in_;
     erased_data_plane& plane_;
     stored_windows& windows_;
-    erased_load_planner& planner_;
+    device_windows& planner_;
     const load_plan& plan_;
     cairn::activity& activity_;
     std::chrono::milliseconds timeout_;
