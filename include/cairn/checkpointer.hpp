@@ -118,7 +118,7 @@ public:
     /// less than the one before means that the run has gone back.
     /// @param state  As for @ref save. `state_dict()` is called if a save begins, not otherwise.
     /// @throws error on all ranks: of an earlier save, see above; of this one if it could not be
-    ///         started. It then stays due.
+    ///         started. It then stays due; with `overlap` it is told later, as an earlier save's.
     template <class State>
         requires Savable<State>
     checkpoint_result maybe_save(std::int64_t step, State&& state) {
@@ -134,12 +134,17 @@ public:
     }
 
     /// Must be called before tensors change if `checkpointer_options::overlap` is on: waits until
-    /// those of the save that was begun last are copied. Not collective; returns at once if there
-    /// is nothing to wait for. What has failed is thrown by a later call, as all errors of a save.
+    /// those of the save that was begun last are copied. Not collective, but all ranks call it
+    /// within `exchange_timeout`; returns at once if there is nothing to wait for. What has failed
+    /// is thrown by a later call, as all errors of a save.
+    ///
+    /// `wait`, `load`, the destructor, and `save_now` of the same step include it: tensors must not
+    /// have changed before them either.
     void before_update() { core_->before_update(); }
     /// The same for a change that is enqueued on a stream of the device that the tensors are on:
     /// blocks only until all copies are enqueued, and lets what is enqueued on the stream from then
-    /// on start after them. Tensors in host memory are copied when it returns.
+    /// on start after them. Tensors in host memory are copied when it returns. Call it for each
+    /// stream that changes tensors.
     /// @param stream  Of the type that the memory space takes, e.g. `cudaStream_t`.
     /// @throws error invalid_argument while the stream captures a graph; errors of the device. Then
     ///         the tensors must not change yet.

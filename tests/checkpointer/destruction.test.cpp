@@ -4,11 +4,14 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <exception>
 #include <fstream>
 #include <optional>
@@ -76,6 +79,39 @@ BOOST_AUTO_TEST_CASE(the_destructor_cancels) {
     destroy_while_writing(r, destruction_policy::cancel, unclaimed, [] {});
     BOOST_TEST(!r.exists("step_1"));
     BOOST_TEST(unclaimed == 0);
+}
+
+/// From now on this thread and those that it starts share one processor …
+void share_a_processor() {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(std::max(::sched_getcpu(), 0)), &one);
+    (void)::sched_setaffinity(0, sizeof one, &one);
+}
+/// … and the others go first: what a step of this thread lets go on is done before the next one.
+void go_last() {
+    sched_param const none{};
+    (void)::sched_setscheduler(0, SCHED_IDLE, &none);
+}
+
+/// All is written, and only `before_update` is missing: the destructor does not let it commit.
+BOOST_AUTO_TEST_CASE(the_destructor_cancels_what_is_written) {
+    for (int round = 0; round < 20; ++round) {
+        run r(1);
+        r.on_ranks([&](rank& me) {
+            share_a_processor();
+            cairn::checkpointer_options const o{.every = cairn::steps(1),
+                                                .overlap = true,
+                                                .destruction = destruction_policy::cancel};
+            std::optional<cairn::checkpointer> ckpt(me.checkpointer(o));
+            me.train(1);
+            BOOST_TEST(bool(ckpt->maybe_save(1, me)));
+            BOOST_TEST(r.controls[0]->wait_for(1));
+            go_last();
+            ckpt.reset();
+        });
+        BOOST_TEST(!r.exists("step_1"));
+    }
 }
 BOOST_AUTO_TEST_CASE(the_destructor_reports_an_error) {
     run r(2);

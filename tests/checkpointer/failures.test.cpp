@@ -5,6 +5,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <string>
@@ -151,6 +152,36 @@ BOOST_AUTO_TEST_CASE(options_are_checked_on_all_ranks) {
         BOOST_TEST(bool(ckpt.save_now(1, me)));
     });
     BOOST_TEST(refused == 3);
+}
+
+/// The coordinator is a rank, and the same one on all ranks. Otherwise no rank has a checkpointer,
+/// and the communicator that was lent is usable.
+BOOST_AUTO_TEST_CASE(the_coordinator_is_checked_on_all_ranks) {
+    for (auto const& given : std::vector<std::vector<int>>{
+             {1}, {-1}, {2, 2}, {3, 3, 3}, {-1, -1, -1}, {0, 0, 3}, {0, 0, 1}, {2, 1, 0}}) {
+        auto const n = static_cast<int>(given.size());
+        run r(n);
+        std::atomic<int> refused{0};
+        r.on_ranks([&](rank& me) {
+            cairn::checkpointer_options o;
+            o.save.coordinator = given[static_cast<std::size_t>(me.number)];
+            try {
+                auto ckpt = me.checkpointer(o);
+            } catch (const cairn::error& e) {
+                BOOST_TEST(e.code() == make_error_code(cairn::errc::invalid_argument));
+                BOOST_TEST(has(e.what(), "coordinator"), e.what());
+                ++refused;
+            }
+            auto ckpt = me.checkpointer({});
+            BOOST_TEST(bool(ckpt.save_now(1, me)));
+        });
+        BOOST_TEST(refused == n);
+        BOOST_TEST(r.exists("step_1"));
+    }
+    cairn::checkpointer_options o;
+    o.save.coordinator = 1;
+    cairn::memory_store base;
+    BOOST_CHECK_THROW(cairn::checkpointer(cairn::solo(), base, o), cairn::error);
 }
 
 /// A rank that is gone is an error of the next exchange; nobody waits for it.

@@ -32,6 +32,19 @@ namespace {
 cairn::checkpointer_options overlapping(int every = 1) {
     return {.every = cairn::steps(every), .overlap = true};
 }
+/// What is saved has no room in memory: it is copied when it is written.
+cairn::checkpointer_options without_room(cairn::checkpointer_options o) {
+    o.arena = {.budget = 1 << 12, .slab_bytes = 1 << 12};
+    return o;
+}
+/// Opens a closed store a while after it was met.
+std::future<void> opened_after(control& c, std::chrono::milliseconds time) {
+    return std::async(std::launch::async, [&c, time] {
+        BOOST_CHECK(c.wait_for(1));
+        std::this_thread::sleep_for(time);
+        c.open();
+    });
+}
 /// A rank's state whose `state_dict` waits, and so do the copies of all ranks.
 struct slow_state {
     rank& me;
@@ -181,11 +194,53 @@ BOOST_AUTO_TEST_CASE(the_end_of_a_program) {
             me.train(1);
             (void)ckpt.maybe_save(1, me);
             if (kind == by_wait) BOOST_TEST(ckpt.wait().has_value());
+            if (kind == by_save_now) {
+                auto const again = ckpt.save_now(1, me);
+                BOOST_TEST((again.saved && again.completed));
+            }
             if (kind == by_load) (void)ckpt.load("step_1", me);
         });
-        if (kind != by_save_now) BOOST_TEST(r.value_of("step_1") == 1.0f);
+        BOOST_TEST(r.value_of("step_1") == 1.0f);
     }
 }
+
+/// `save_now` overlaps with nothing: the tensors may change when it returns.
+BOOST_AUTO_TEST_CASE(save_now_waits_for_the_copies) {
+    run r(1);
+    r.controls[0]->close();
+    r.on_ranks([&](rank& me) {
+        me.more.assign(100'000, 1);
+        me.train(1);
+        auto ckpt = me.checkpointer(without_room(overlapping()));
+        auto const opener = opened_after(*r.controls[0], std::chrono::milliseconds(30));
+        BOOST_TEST(bool(ckpt.save_now(1, me)));
+        me.more.assign(100'000, 2);
+        me.train(2);
+        BOOST_TEST(ckpt.wait().has_value());
+    });
+    BOOST_TEST(r.value_of("step_1") == 1.0f);
+    BOOST_TEST(support::only_number(support::load_whole(r.base, "step_1").tensors.at("more")) ==
+               1.0f);
+}
+
+/// The time for which `before_update` stops the training is a stall: 0.3 s of it are one percent of
+/// more time than this test takes.
+BOOST_AUTO_TEST_CASE(the_wait_before_an_update_counts_as_overhead) {
+    run r(1);
+    r.controls[0]->close();
+    r.on_ranks([&](rank& me) {
+        me.more.assign(100'000, 1);
+        auto o = without_room(overlapping());
+        o.every = cairn::overhead(0.01, std::chrono::seconds(0));
+        auto ckpt = me.checkpointer(o);
+        BOOST_TEST(bool(ckpt.maybe_save(1, me)));
+        auto const opener = opened_after(*r.controls[0], std::chrono::milliseconds(300));
+        ckpt.before_update();
+        auto const next = ckpt.maybe_save(2, me);
+        BOOST_TEST((!next.saved && !next.postponed));
+    });
+}
+
 /// With a policy to cancel, the destructor does not write what nobody waits for.
 BOOST_AUTO_TEST_CASE(destruction_may_cancel) {
     run r(2);

@@ -2,10 +2,13 @@
 // Ranks decide alike, however fast the storage of each is.
 #include "checkpointed_ranks.hpp"
 
+#include <cairn/observe/verb_event.hpp>
+
 #include <boost/test/unit_test.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -174,6 +177,42 @@ BOOST_AUTO_TEST_CASE(thirty_saves_take_the_memory_of_one) {
         BOOST_TEST(last.page_faults == first.page_faults);
         BOOST_TEST(last.peak_in_use == first.peak_in_use);
     });
+}
+
+/// `load` passes its options and the checkpointer's sinks on, and tells the state of it.
+BOOST_AUTO_TEST_CASE(a_load_is_like_any_other) {
+    struct state {
+        std::vector<float> w = std::vector<float>(3, 1), other = std::vector<float>(3, 1);
+        bool more = false;
+        int loaded = 0;
+        cairn::state_dict state_dict() {
+            cairn::state_dict d{{"w", w}};
+            if (more) d["other"] = other;
+            return d;
+        }
+        void load_state_dict(const cairn::state_dict&) { ++loaded; }
+    };
+    struct sink {
+        std::shared_ptr<int> loads = std::make_shared<int>(0);
+        void notify(const cairn::verb_event& e) {
+            *loads += e.verb == "load" && e.what == cairn::verb_event::kind::end && !e.failure;
+        }
+    };
+    cairn::memory_store base;
+    sink const told;
+    cairn::checkpointer ckpt(cairn::solo(), base, {}, told);
+    state s;
+    (void)ckpt.save_now(1, s);
+    BOOST_TEST(ckpt.wait().has_value());
+    s.w.assign(3, 2);
+    s.more = true;
+    BOOST_CHECK_THROW((void)ckpt.load("step_1", s), cairn::error);
+    BOOST_TEST((s.loaded == 0 && *told.loads == 0));
+    cairn::load_options some;
+    some.planner.partial = true;
+    (void)ckpt.load("step_1", s, some);
+    BOOST_TEST((s.loaded == 1 && *told.loads == 1));
+    BOOST_TEST((s.w[0] == 1.0f && s.other[0] == 1.0f));
 }
 
 /// The trainer's own communicator is free between calls; two checkpointers do not mix.

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -307,6 +308,32 @@ BOOST_AUTO_TEST_CASE(threads_allocate_and_give_back) {
     for (auto& t : threads) t.join();
     BOOST_TEST(a.stats().bytes_in_use == 0u);
     BOOST_TEST(a.stats().peak_mapped <= 64u * 4096);
+}
+
+/// All together they take what the budget allows: none is refused, whoever maps the slabs.
+BOOST_AUTO_TEST_CASE(threads_take_the_whole_budget_at_once) {
+    constexpr std::size_t takers = 8, each = 8, bytes = 4096;
+    std::atomic<int> refused{0};
+    for (int round = 0; round < 300; ++round) {
+        staging_arena a(arena_options{.budget = takers * each * bytes, .slab_bytes = bytes});
+        std::atomic<std::size_t> here{0};
+        std::vector<std::thread> threads;
+        for (std::size_t t = 0; t < takers; ++t)
+            threads.emplace_back([&] {
+                std::vector<arena_lease> mine;
+                ++here;
+                while (here < takers) std::this_thread::yield();
+                for (std::size_t i = 0; i < each; ++i) {
+                    try {
+                        mine.push_back(a.take(bytes));
+                    } catch (const error&) {
+                        ++refused;
+                    }
+                }
+            });
+        for (auto& t : threads) t.join();
+    }
+    BOOST_TEST(refused == 0);
 }
 
 BOOST_AUTO_TEST_CASE(free_leases_are_poisoned, *boost::unit_test::precondition(has_asan)) {

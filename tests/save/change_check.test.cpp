@@ -3,12 +3,18 @@
 #include "device_state.hpp"
 #include "piecewise_store.hpp"
 
+#include <cairn/async_save.hpp>
 #include <cairn/memory/frozen_tensors.hpp>
+#include <cairn/memory/host.hpp>
 #include <cairn/tensor/sharded_tensor.hpp>
 
+#include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -183,6 +189,75 @@ BOOST_AUTO_TEST_CASE(an_update_that_comes_too_early_is_found) {
         w.produce(user, 5000);
         BOOST_CHECK_NO_THROW((void)pending.wait());
     }
+}
+
+/// Tensors are hashed before anything else: what a device never produces is an error in time.
+BOOST_AUTO_TEST_CASE(a_device_that_does_not_finish_is_not_waited_for) {
+    fake_gpu gpu(3);
+    auto* const user = gpu.new_stream(0, false);
+    device_tensor w(gpu, 0, {5});
+    auto const kernel = w.produce(user, 1, true);
+    cairn::state_dict sd{{"w", w.view}};
+    cairn::memory_store store;
+    auto o = detecting();
+    o.exchange_timeout = std::chrono::milliseconds(100);
+    std::promise<void> over;
+    // Otherwise the test ends by succeeding to save.
+    auto const rescue = std::async(std::launch::async, [&, ended = over.get_future()] {
+        if (ended.wait_for(std::chrono::seconds(20)) != std::future_status::ready)
+            gpu.let_go(kernel);
+    });
+    BOOST_CHECK_EXCEPTION(cairn::save(sd, "c", o, store, fake_cuda_memory(user)), cairn::error,
+                          [](const cairn::error& e) {
+                              return e.code() == make_error_code(cairn::errc::timed_out) &&
+                                     e.context().fqn == "w";
+                          });
+    over.set_value();
+    gpu.let_go(kernel);
+    gpu.synchronize();
+    check_clean(gpu);
+}
+
+namespace {
+
+/// Two devices whose addresses are offsets into memory of their own, from the same number on.
+struct islands {
+    static constexpr auto kind = cairn::own_memory_kind(6);
+    static constexpr std::uintptr_t first = 0x10000;
+    using memory = std::array<std::vector<float>, 2>;
+    struct queue : cairn::host_memory::queue {
+        queue(const memory& all, int device) : content(&all[static_cast<std::size_t>(device)]) {}
+        void to_host(std::span<const cairn::pitched_copy> copies) {
+            for (auto c : copies) {
+                c.from = reinterpret_cast<const std::byte*>(content->data()) +
+                         (reinterpret_cast<std::uintptr_t>(c.from) - first);
+                cairn::host_memory::queue::to_host({&c, 1});
+            }
+        }
+        const std::vector<float>* content;
+    };
+    const memory* all;
+
+    static cairn::tensor_view view(int device) {
+        return {cairn::dtype::f32, {9}, reinterpret_cast<void*>(first), {kind, device}};
+    }
+    bool serves(cairn::device_id d) const { return d.kind == kind; }
+    void pin(std::span<std::byte>, cairn::device_id) {}
+    void unpin(std::span<std::byte>, cairn::device_id) noexcept {}
+    queue open(cairn::device_id d) { return {*all, d.index}; }
+};
+static_assert(cairn::MemorySpace<islands>);
+
+}  // namespace
+
+/// Equal addresses of two devices are not the same memory.
+BOOST_AUTO_TEST_CASE(addresses_are_those_of_a_device) {
+    islands::memory const all{std::vector<float>(9, 1), std::vector<float>(9, 2)};
+    cairn::state_dict sd{{"w0", islands::view(0)}, {"w1", islands::view(1)}};
+    cairn::memory_store store;
+    BOOST_CHECK_NO_THROW(cairn::save(sd, "c", detecting(), store, islands{&all}));
+    BOOST_TEST(stored(store, "w0") == 1);
+    BOOST_TEST(stored(store, "w1") == 2);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

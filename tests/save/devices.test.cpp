@@ -3,6 +3,8 @@
 #include "archetype/memory_space.hpp"
 #include "device_state.hpp"
 
+#include <cairn/async_save.hpp>
+
 #include <optional>
 #include <stdexcept>
 
@@ -85,6 +87,40 @@ BOOST_AUTO_TEST_CASE(tensors_may_change_once_staged) {
         arena.reset();
         d->gpu.synchronize();
         check_clean(d->gpu);
+    }
+}
+
+/// Copies from devices need their room: host tensors take the rest, even those that come before in
+/// the state, and what is left is written from them.
+BOOST_AUTO_TEST_CASE(devices_come_first_where_room_is_short) {
+    constexpr std::size_t kib = 1024;
+    for (std::uint64_t pinnable : {UINT64_MAX, std::uint64_t{0}}) {
+        fake_gpu gpu({1, 4, pinnable});
+        {
+            auto* const user = gpu.new_stream(0, false);
+            device_tensor z(gpu, 0, {36 * kib / sizeof(float)});
+            z.produce(user, 1);
+            auto const all = z.produced();
+            std::vector<std::vector<float>> host(3,
+                                                 std::vector<float>(20 * kib / sizeof(float), 1));
+            cairn::state_dict sd{{"a", host[0]}, {"b", host[1]}, {"c", host[2]}, {"z", z.view}};
+            cairn::memory_store store;
+            cairn::staging_arena arena({.budget = 64 * kib, .slab_bytes = 64 * kib});
+            auto pending =
+                cairn::async_save(sd, "c", store, fake_cuda_memory(user), arena, asio::use_future)
+                    .get();
+            BOOST_TEST(arena.stats().peak_in_use == 56 * kib);
+            for (auto& h : host) h.assign(h.size(), 2);
+            z.produce(user, 5000);
+            (void)pending.wait();
+            BOOST_TEST(arena.stats().bytes_in_use == 0u);
+            auto const stored = support::load_whole(store, "c").tensors;
+            for (auto const* fqn : {"a", "b", "c"})
+                BOOST_TEST(support::only_number(stored.at(fqn)) == 1.0f);
+            BOOST_TEST(std::memcmp(stored.at("z").bytes.data(), all.data(), z.bytes()) == 0);
+            gpu.synchronize();
+        }
+        check_clean(gpu);
     }
 }
 

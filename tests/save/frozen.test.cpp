@@ -3,6 +3,7 @@
 #include "archetype/stager.hpp"
 #include "device_state.hpp"
 
+#include <cairn/async_save.hpp>
 #include <cairn/memory/frozen_tensors.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -129,6 +130,35 @@ BOOST_AUTO_TEST_CASE(devices_are_copied_all_the_same) {
             BOOST_TEST(from.is_stored(support::load_whole(store, "c")));
         }
         d.gpu.synchronize();
+        check_clean(d.gpu);
+    }
+}
+
+/// Only to pinned memory does a device copy while it still works on something else.
+BOOST_AUTO_TEST_CASE(memory_for_devices_is_pinned) {
+    for (bool with_arena : {false, true}) {
+        two_devices d(3);
+        {
+            mixed_state from(d.gpu);
+            from.produce(d.first, d.second, 1);
+            auto const late = d.gpu.launch(d.first, "a late kernel", {}, {}, true);
+            cairn::memory_store store;
+            cairn::staging_arena arena;
+            auto sd = from.dict();
+            auto some =
+                with_arena ? cairn::frozen_tensors(is_base, arena) : cairn::frozen_tensors();
+            auto staged =
+                cairn::async_save(sd, "c", store, d.space, std::move(some), asio::use_future);
+            // Those of the second device are let through in any case.
+            auto const by = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+            while (d.gpu.copies() == 0 && std::chrono::steady_clock::now() < by)
+                std::this_thread::yield();
+            BOOST_TEST(d.gpu.pinned_bytes() != 0u);
+            d.gpu.let_go(late);
+            (void)staged.get().wait();
+            BOOST_TEST(from.is_stored(support::load_whole(store, "c")));
+            d.gpu.synchronize();
+        }
         check_clean(d.gpu);
     }
 }

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <future>
 #include <memory>
 #include <span>
@@ -60,6 +61,20 @@ BOOST_AUTO_TEST_CASE(passing_waits_for_the_copies) {
     g.pass();
     BOOST_TEST(copied.load());
     save.join();
+}
+/// While they are waited for, other ranks can be told that this one is at work.
+BOOST_AUTO_TEST_CASE(waiting_for_the_copies_ticks) {
+    overlap_gate g;
+    std::atomic<int> ticks{0};
+    std::thread save([&] {
+        while (ticks < 3) std::this_thread::yield();
+        g.copied();
+    });
+    g.await_copies(std::chrono::milliseconds(1), [&] { ++ticks; });
+    BOOST_TEST(ticks >= 3);
+    save.join();
+    g.await_copies(std::chrono::milliseconds(1), [&] { ticks = -1; });
+    BOOST_TEST(ticks != -1);
 }
 
 namespace {
@@ -118,8 +133,11 @@ BOOST_AUTO_TEST_CASE(a_copy_that_fails_is_told_at_once) {
             },
             more);
     }
-    BOOST_CHECK_THROW(gates[1]->await_copies(), cairn::error);
-    BOOST_CHECK_NO_THROW(gates[0]->await_copies());
+    auto const await_copies = [&](std::size_t rank) {
+        gates[rank]->await_copies(std::chrono::seconds(1), [] {});
+    };
+    BOOST_CHECK_THROW(await_copies(1), cairn::error);
+    BOOST_CHECK_NO_THROW(await_copies(0));
     for (auto& g : gates) g->pass();
     BOOST_TEST(store->wait_for(1));  // rank 0 has not written anything
     store->let_go();

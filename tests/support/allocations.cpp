@@ -13,12 +13,25 @@
 namespace {
 
 // Signed: what is given back may have been taken before the count began.
-std::atomic<bool> counting{false};
+std::atomic<bool> counts_now{false};
 std::atomic<bool> met{false};
 std::atomic<long long> held{0}, most{0}, taken{0}, allowed{0};
 
+// Of a `failing_allocation`.
+using whose = support::failing_allocation::of;
+std::atomic<bool> one_fails{false};
+std::atomic<whose> fails_of{whose::this_thread};
+std::atomic<long long> still_succeed{0};
+thread_local bool made_it = false;  // on the thread that has made the object
+
+bool fails() noexcept {
+    if (!one_fails.load(std::memory_order_relaxed)) return false;
+    return made_it == (fails_of == whose::this_thread) && still_succeed-- == 0;
+}
+
 void* take(std::size_t n, std::size_t alignment) noexcept {
-    if (counting.load(std::memory_order_relaxed)) {
+    if (fails()) return nullptr;
+    if (counts_now.load(std::memory_order_relaxed)) {
         if (allowed.load() == 0 ||
             n > static_cast<std::size_t>(std::numeric_limits<long long>::max()) ||
             held.load() + static_cast<long long>(n) > allowed.load()) {
@@ -31,7 +44,7 @@ void* take(std::size_t n, std::size_t alignment) noexcept {
     auto const rounded = (n + alignment - 1) / alignment * alignment;
     void* const p = alignment <= alignof(std::max_align_t) ? std::malloc(n)
                                                            : std::aligned_alloc(alignment, rounded);
-    if (p != nullptr && counting.load(std::memory_order_relaxed)) {
+    if (p != nullptr && counts_now.load(std::memory_order_relaxed)) {
         auto const got = static_cast<long long>(::malloc_usable_size(p));
         taken += got;
         auto const now = held += got;
@@ -48,7 +61,7 @@ void* take_or_throw(std::size_t n, std::size_t alignment) {
 
 void give(void* p) noexcept {
     if (p == nullptr) return;
-    if (counting.load(std::memory_order_relaxed))
+    if (counts_now.load(std::memory_order_relaxed))
         held -= static_cast<long long>(::malloc_usable_size(p));
     std::free(p);
 }
@@ -62,10 +75,10 @@ allocations::allocations(std::size_t limit) {
     met = false;
     allowed = static_cast<long long>(
         std::min<std::size_t>(limit, std::numeric_limits<long long>::max() / 2));
-    counting = true;
+    counts_now = true;
 }
 allocations::~allocations() {
-    counting = false;
+    counts_now = false;
 }
 std::size_t allocations::peak() const noexcept {
     return static_cast<std::size_t>(most.load());
@@ -75,6 +88,20 @@ std::size_t allocations::total() const noexcept {
 }
 bool allocations::exceeded() const noexcept {
     return met;
+}
+
+failing_allocation::failing_allocation(of w, std::uint64_t nth) {
+    made_it = true;
+    fails_of = w;
+    still_succeed = static_cast<long long>(nth);
+    one_fails = true;
+}
+failing_allocation::~failing_allocation() {
+    one_fails = false;
+    made_it = false;
+}
+bool failing_allocation::hit() const noexcept {
+    return still_succeed < 0;
 }
 
 }  // namespace support

@@ -3,6 +3,7 @@
 #define CAIRN_TEST_SUPPORT_ALLOCATIONS_HPP
 
 #include <cstddef>
+#include <cstdint>
 
 namespace support {
 
@@ -21,6 +22,19 @@ public:
     std::size_t peak() const noexcept;   ///< Most bytes held at once, beyond those held before.
     std::size_t total() const noexcept;  ///< Bytes taken in all, given back or not.
     bool exceeded() const noexcept;      ///< Whether the limit was met.
+};
+
+/// Lets one allocation fail: the `nth`, from 0, of those that are made while it lives. For the same
+/// programs; one at a time.
+class failing_allocation {
+public:
+    enum class of { this_thread, other_threads };
+    failing_allocation(of whose, std::uint64_t nth);
+    failing_allocation(const failing_allocation&) = delete;
+    failing_allocation& operator=(const failing_allocation&) = delete;
+    ~failing_allocation();
+
+    bool hit() const noexcept;  ///< Whether there were so many.
 };
 
 }  // namespace support

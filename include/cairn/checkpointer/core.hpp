@@ -2,6 +2,7 @@
 #ifndef CAIRN_CHECKPOINTER_CORE_HPP
 #define CAIRN_CHECKPOINTER_CORE_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/checkpointer/options.hpp>
 #include <cairn/checkpointer/plan.hpp>
 #include <cairn/checkpointer/rendezvous.hpp>
@@ -34,6 +35,8 @@
 #include <vector>
 
 namespace cairn::detail {
+
+struct checkpointer_parts;
 
 /// The part of a checkpointer that knows no type of the user's: carries out what the coordinator's
 /// `checkpoint_schedule` decides. Threads: one at a time.
@@ -93,24 +96,31 @@ private:
     /// Meets the other ranks until they agree that the earlier save needs no waiting.
     /// @throws error with its failures, if it failed
     agreement agree(checkpointer_call call, std::int64_t step);
-    void start(std::int64_t step, const make_state& state, time_point stalled_since);
+    void check_coordinator() const;
+    void check_same_coordinator(std::int64_t other) const;
+    /// Saves, and waits for the copies.
+    void save(std::int64_t step, const make_state& state, time_point stalled_since);
+    void await_copies();
     /// Starts a save whose copies go on after the call.
     void overlap(std::int64_t step, const make_state& state, time_point stalled_since);
     std::vector<std::byte> staged(const std::vector<outcome>& all);
     void begin(std::int64_t step, std::shared_ptr<flattened_or_error> state);
+    template <class Handler>
+    void start(std::shared_ptr<flattened_or_error> state, const checkpoint_id& id,
+               const checkpointer_parts& more, Handler handler);
     template <class F>
     void passing(F&& f) {
-        if (!gate_ || gate_->passed()) return;
+        if (!gate_ || gate_->over()) return;
         auto const from = std::chrono::steady_clock::now();
         f(*gate_);
         stall_ += std::chrono::steady_clock::now() - from;
     }
     /// The training may have changed tensors since the earlier save began.
-    void refuse_unpassed(std::int64_t step);
+    void refuse_unpassed(checkpointer_call call, std::int64_t step) noexcept;
     /// Whether the earlier save has ended on this rank; takes its handle if it is staged.
     bool has_ended();
     void take_handle();
-    void note_failure();
+    void note_failure() noexcept;
     /// Waits for the end of the earlier save on this rank.
     void finish_earlier();
     /// All ranks have learned how the earlier save ended.
@@ -119,6 +129,7 @@ private:
     checkpointer_options options_;
     parts parts_;
     communicator_ref<any_communicator> lane_{parts_.lane};
+    std::shared_ptr<activity> activity_ = std::make_shared<activity>();  ///< Of this rank's calls.
     blocking_exchange ranks_;
     std::optional<staging_arena> arena_{};
     std::optional<signal_watch> signals_{};

@@ -90,9 +90,10 @@ public:
         auto const all = rounded(bytes);
         if (auto p = take_mapped(all, bytes)) return p;
         std::lock_guard const growth(growth_);
-        if (auto p = take_mapped(all, bytes)) return p;  // another thread has made room meanwhile
-        if (!make_room(all)) return std::nullopt;
-        return take_mapped(all, bytes);
+        for (;;) {  // other threads may have made room meanwhile, or take what is made here
+            if (auto p = take_mapped(all, bytes)) return p;
+            if (!make_room(all)) return std::nullopt;
+        }
     }
     void give_back(std::byte* at, std::size_t bytes) noexcept {
         if (!in_this_process()) return;

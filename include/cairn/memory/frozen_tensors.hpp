@@ -8,9 +8,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace cairn {
 
@@ -44,20 +45,30 @@ public:
     lease take(std::size_t bytes) {
         if (rest_ != nullptr) return rest_->take(bytes);
         staging_arena once({.persist = false, .slab_bytes = bytes});
-        if (by_) once.pin_for(by_->first, by_->second);
+        {
+            std::lock_guard const lock(by_->m);
+            for (auto const& [space, d] : by_->spaces) once.pin_for(space, d);
+        }
         return once.take(bytes);  // outlives it
     }
     void pin_for(const any_memory_space& space, device_id d) {
-        if (rest_ != nullptr)
-            rest_->pin_for(space, d);
-        else
-            by_.emplace(space, d);
+        if (rest_ != nullptr) return rest_->pin_for(space, d);
+        std::lock_guard const lock(by_->m);
+        for (auto const& known : by_->spaces)
+            if (known.first.type() == space.type()) return;
+        by_->spaces.emplace_back(space, d);
     }
 
 private:
+    /// Several saves may use a stager at once.
+    struct pinning {
+        std::mutex m{};
+        std::vector<std::pair<any_memory_space, device_id>> spaces{};
+    };
+
     std::function<bool(std::string_view)> which_{};
     staging_arena* rest_ = nullptr;
-    std::optional<std::pair<any_memory_space, device_id>> by_{};
+    std::shared_ptr<pinning> by_ = std::make_shared<pinning>();
 };
 
 }  // namespace cairn

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <thread>
@@ -80,13 +81,15 @@ private:
         std::atomic<int> failed{0};
         std::atomic<std::uint64_t> faults{0};
         auto const caller = std::this_thread::get_id();
-        in_parallel(static_cast<unsigned>(std::min<std::size_t>(threads, parts)), [&]() noexcept {
+        auto const work = [&]() noexcept {
             auto const before = page_faults_of_thread();
             for (auto k = next++; k < parts && failed == 0; k = next++)
                 if (int const e = populate(k * part, std::min(part, bytes_ - k * part)); e != 0)
                     failed = e;
             if (std::this_thread::get_id() != caller) faults += page_faults_of_thread() - before;
-        });
+        };
+        // By reference: a copy might need memory.
+        in_parallel(static_cast<unsigned>(std::min<std::size_t>(threads, parts)), std::cref(work));
         faults_ += faults;
         return failed;
     }

@@ -37,7 +37,7 @@ public:
 
     /// Notes what is to be written for each item, while `data` still refers to the tensors. Memory
     /// that is no tensor of the state, but a part of one, is hashed now.
-    CAIRN_DECL void expect(std::span<const item_data> data);
+    CAIRN_DECL void expect(const std::vector<write_item>& items, std::span<const item_data> data);
     /// Compares what was written for an item, in host memory. A difference is thrown by `finish`.
     /// Any thread.
     CAIRN_DECL void compare(const write_item& item, std::size_t index,
@@ -46,9 +46,9 @@ public:
     CAIRN_DECL void finish() const;
 
 private:
-    using place = std::tuple<const std::byte*, dtype, index_vector, index_vector>;
+    using place = std::tuple<memory_kind, int, const std::byte*, dtype, index_vector, index_vector>;
     static place place_of(const const_tensor_view& v) {
-        return {v.data, v.type, v.shape, v.strides};
+        return {v.device.kind, v.device.index, v.data, v.type, v.shape, v.strides};
     }
     std::uint64_t hash_of(const const_tensor_view& v, const std::string& fqn) const;
     std::uint64_t hash_on(state_device& d, const const_tensor_view& v) const;

@@ -4,6 +4,7 @@
 
 #include <cairn/detail/state_devices.hpp>
 
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -55,18 +56,25 @@ public:
         std::unique_lock lock(m_);
         changed_.wait(lock, [this] { return copied_ || queues_ != nullptr; });
     }
-    /// Waits until the tensors are not used any more.
+    /// Waits until the tensors are not used any more; calls `tick` now and then.
     /// @throws what `copied` was given
-    void await_copies() {
+    template <class Tick>
+    void await_copies(std::chrono::milliseconds period, Tick tick) {
         std::unique_lock lock(m_);
-        changed_.wait(lock, [this] { return copied_; });
+        while (!changed_.wait_for(lock, period, [this] { return copied_; })) tick();
         if (failure_) std::rethrow_exception(failure_);
     }
     bool passed() const {
         std::lock_guard const lock(m_);
         return passed_;
     }
-    /// Waits until the tensors are not used any more.
+    /// Whether it is passed, and nothing is to be waited for any more.
+    bool over() const {
+        std::lock_guard const lock(m_);
+        return passed_ && copied_;
+    }
+    /// Waits until the tensors are not used any more. It may be passed several times, e.g. on
+    /// several streams.
     void pass() {
         std::unique_lock lock(m_);
         changed_.wait(lock, [this] { return copied_; });

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <new>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -35,22 +36,42 @@ CAIRN_DECL checkpointer_core::checkpointer_core(parts p, checkpointer_options op
     : options_(std::move(options)), parts_(std::move(p)),
       ranks_(lane_, options_.save.coordinator, options_.save.exchange_timeout) {
     auto const mine = ranks_.attempt([&] {
+        check_coordinator();
         arena_.emplace(options_.arena);
         signals_.emplace(options_.save_on_signal);
         schedule_.emplace(options_.every, options_.when_busy);
-        return std::vector<std::byte>();
+        wire_writer w;
+        w.svarint(options_.save.coordinator);
+        return std::move(w.out);
     });
-    throw_failures(ranks_.alone([&] { return ranks_.all_gather(mine); }));
+    auto const all = ranks_.all_gather(mine);
+    throw_failures(all);
+    for (auto const& o : all) check_same_coordinator(wire_reader(o.payload).svarint());
+    lane_.share(activity_);
+}
+CAIRN_DECL void checkpointer_core::check_coordinator() const {
+    auto const c = options_.save.coordinator;
+    if (c >= 0 && c < ranks_.size()) return;
+    throw error(errc::invalid_argument,
+                {.expected = "a coordinator from 0 to " + std::to_string(ranks_.size() - 1),
+                 .found = std::to_string(c)});
+}
+CAIRN_DECL void checkpointer_core::check_same_coordinator(std::int64_t other) const {
+    if (other == options_.save.coordinator) return;
+    throw error(errc::invalid_argument,
+                {.expected = "the same save_options::coordinator on all ranks",
+                 .found = std::to_string(options_.save.coordinator) + " on this rank, " +
+                          std::to_string(other) + " on another"});
 }
 
 CAIRN_DECL checkpointer_core::~checkpointer_core() {
-    before_update();
+    bool const cancelled = options_.destruction == destruction_policy::cancel;
     take_handle();
+    if (cancelled && pending_) pending_.cancel();  // before it may commit
+    before_update();
     auto const& unclaimed = options_.save.on_unclaimed_error;
     if (failure_) report_unclaimed(unclaimed, failure_);
     if (!pending_) return;
-    bool const cancelled = options_.destruction == destruction_policy::cancel;
-    if (cancelled) pending_.cancel();
     try {
         (void)pending_.wait();
     } catch (const error& e) {
@@ -72,15 +93,17 @@ outcome checkpointer_core::answered(F&& f) {
             o.failures = failures_of(std::current_exception(), ranks_.rank());
         }
     }
-    return ranks_.alone([&] { return ranks_.broadcast(o); });
+    return ranks_.broadcast(o);
 }
 
 CAIRN_DECL rendezvous_answer checkpointer_core::meet(checkpointer_call call, std::int64_t step) {
     if (gate_) gate_->await_plan();  // until then the lane is being duplicated
-    if (has_ended()) finish_earlier();
-    rank_report const mine{call,           step,     earlier_, signals_->any(), signals_->look(),
-                           stall_.count(), failures_};
-    auto const all = ranks_.alone([&] { return ranks_.gather({{}, encode(mine)}); });
+    auto const mine = ranks_.alone([&] {
+        if (has_ended()) finish_earlier();
+        return encode(rank_report{call, step, earlier_, signals_->any(), signals_->look(),
+                                  stall_.count(), failures_});
+    });
+    auto const all = ranks_.gather({{}, mine});
     auto const told = answered([&] { return encode(answer(all)); });
     if (!told.failures.empty()) throw error(told.failures, false);
     return ranks_.alone([&] { return decode_rendezvous_answer(told.payload); });
@@ -145,7 +168,7 @@ CAIRN_DECL auto checkpointer_core::agree(checkpointer_call call, std::int64_t st
 CAIRN_DECL checkpoint_result checkpointer_core::at_step(checkpointer_call call, std::int64_t step,
                                                         const make_state& state) {
     checkpoint_result r;
-    refuse_unpassed(step);
+    refuse_unpassed(call, step);
     // Alike on all ranks, as long as they make the same calls.
     bool const meets =
         call == checkpointer_call::save_now || step >= next_ || (last_step_ && step < *last_step_);
@@ -155,7 +178,7 @@ CAIRN_DECL checkpoint_result checkpointer_core::at_step(checkpointer_call call, 
     r.completed = std::move(all.completed);
     r.postponed = all.answer.decided.postponed;
     if (all.answer.decided.what == action::save) {
-        all.answer.overlapped ? overlap(step, state, *all.since) : start(step, state, *all.since);
+        all.answer.overlapped ? overlap(step, state, *all.since) : save(step, state, *all.since);
         r.saved = true;
     }
     signals_->acknowledge(all.answer.signals);
@@ -163,24 +186,24 @@ CAIRN_DECL checkpoint_result checkpointer_core::at_step(checkpointer_call call, 
     return r;
 }
 
-CAIRN_DECL void checkpointer_core::start(std::int64_t step, const make_state& state,
-                                         time_point stalled_since) {
+CAIRN_DECL void checkpointer_core::save(std::int64_t step, const make_state& state,
+                                        time_point stalled_since) {
     outcome mine;
     try {
         begin(step, state());
-        gate_->await_copies();
+        await_copies();
         take_handle();
         wire_writer w;
         w.svarint((std::chrono::steady_clock::now() - stalled_since).count());
         mine.payload = std::move(w.out);
     } catch (...) {
-        mine.failures = failures_of(std::current_exception(), ranks_.rank());
+        ranks_.alone([&] { mine.failures = failures_of(std::current_exception(), ranks_.rank()); });
     }
     if (gate_) gate_->pass();  // before the call returns no tensor changes
     // A rank may have failed alone: all learn it in this call.
     outcome told;
     try {
-        auto const all = ranks_.alone([&] { return ranks_.gather(mine); });
+        auto const all = ranks_.gather(mine);
         told = answered([&] { return staged(all); });
     } catch (...) {
         // If the group has failed, the failure of the save says why.
@@ -196,6 +219,14 @@ CAIRN_DECL void checkpointer_core::start(std::int64_t step, const make_state& st
     (void)settle();
     next_ = checkpoint_schedule::next_call;
     throw error(told.failures, false);
+}
+/// Other ranks that have staged theirs wait for this one, which may write what has no room.
+CAIRN_DECL void checkpointer_core::await_copies() {
+    constexpr std::chrono::milliseconds longest{1000}, shortest{1};
+    auto const period = std::clamp(options_.save.exchange_timeout / 4, shortest, longest);
+    activity_->enter("copy");
+    gate_->await_copies(period, [this] { activity_->advance(); });
+    activity_->enter("training");
 }
 /// On the coordinator. @return where the ranks meet next
 CAIRN_DECL std::vector<std::byte> checkpointer_core::staged(const std::vector<outcome>& all) {
@@ -219,32 +250,30 @@ CAIRN_DECL void checkpointer_core::overlap(std::int64_t step, const make_state& 
     }
     stall_ = std::chrono::steady_clock::now() - stalled_since;
 }
-CAIRN_DECL void checkpointer_core::refuse_unpassed(std::int64_t step) {
+CAIRN_DECL void checkpointer_core::refuse_unpassed(checkpointer_call call,
+                                                   std::int64_t step) noexcept {
     if (!gate_ || gate_->passed()) return;
-    gate_->refuse(std::make_exception_ptr(
-        error(errc::invalid_argument,
-              {.rank = ranks_.rank(),
-               .expected = "before_update() after the maybe_save of step " +
-                           std::to_string(saving_step_) + ", before tensors change",
-               .found = "none before the call for step " + std::to_string(step),
-               .remedy = "call before_update in every step, before the optimizer's; or leave "
-                         "checkpointer_options::overlap off"})));
+    // At the end of a loop the last step is saved whether or not it was due.
+    if (call == checkpointer_call::save_now && step == saving_step_) return before_update();
+    std::exception_ptr why;
+    try {
+        why = std::make_exception_ptr(
+            error(errc::invalid_argument,
+                  {.rank = ranks_.rank(),
+                   .expected = "before_update() after the maybe_save of step " +
+                               std::to_string(saving_step_) + ", before tensors change",
+                   .found = "none before the call for step " + std::to_string(step),
+                   .remedy = "call before_update in every step, before the optimizer's; or leave "
+                             "checkpointer_options::overlap off"}));
+    } catch (...) {  // no memory to say so
+        why = std::current_exception();
+    }
+    gate_->refuse(why);
 }
 
-CAIRN_DECL void checkpointer_core::begin(std::int64_t step,
-                                         std::shared_ptr<flattened_or_error> state) {
-    auto const id = "step_" + std::to_string(step);
-    state->freeze_objects();
-    auto const staged = std::make_shared<std::promise<pending_save>>();
-    checkpointer_parts const more{parts_.spaces, parts_.sinks, std::make_shared<overlap_gate>()};
-    auto handler = [staged, gate = more.gate](std::exception_ptr e, pending_save p) {
-        gate->copied(e);
-        if (e)
-            staged->set_exception(std::move(e));
-        else
-            staged->set_value(std::move(p));
-    };
-    auto handle = staged->get_future();
+template <class Handler>
+void checkpointer_core::start(std::shared_ptr<flattened_or_error> state, const checkpoint_id& id,
+                              const checkpointer_parts& more, Handler handler) {
     if (parts_.alone)
         start_save(std::move(state), id, options_.save,
                    std::tuple<solo, erased_store&, staging_arena&>(solo(), parts_.store, *arena_),
@@ -254,13 +283,37 @@ CAIRN_DECL void checkpointer_core::begin(std::int64_t step,
                    std::tuple<any_communicator&, erased_store&, staging_arena&>(
                        parts_.lane, parts_.store, *arena_),
                    std::move(handler), more);
-    handle_ = std::move(handle);
-    gate_ = more.gate;
+}
+
+CAIRN_DECL void checkpointer_core::begin(std::int64_t step,
+                                         std::shared_ptr<flattened_or_error> state) {
+    // The other ranks duplicate the lane: they must not wait for one that has no memory to.
+    ranks_.alone([&] {
+        state->freeze_objects();
+        auto const staged = std::make_shared<std::promise<pending_save>>();
+        checkpointer_parts const more{parts_.spaces, parts_.sinks,
+                                      std::make_shared<overlap_gate>()};
+        // A handler may be destroyed without a call: nobody must wait for it.
+        std::shared_ptr<overlap_gate> const told(
+            more.gate.get(), [owner = more.gate](overlap_gate* gate) {
+                gate->copied(std::make_exception_ptr(std::bad_alloc()));
+            });
+        auto handle = staged->get_future();
+        start(std::move(state), "step_" + std::to_string(step), more,
+              [staged, told](std::exception_ptr e, pending_save p) {
+                  told->copied(e);
+                  if (e)
+                      staged->set_exception(std::move(e));
+                  else
+                      staged->set_value(std::move(p));
+              });
+        handle_ = std::move(handle);
+        gate_ = more.gate;
+    });
     saving_step_ = step;
     stall_ = {};
     earlier_ = earlier_save::writing;
 }
-
 CAIRN_DECL bool checkpointer_core::has_ended() {
     constexpr std::chrono::seconds no_time{0};
     if (handle_.valid() && handle_.wait_for(no_time) == std::future_status::ready) take_handle();
@@ -274,10 +327,14 @@ CAIRN_DECL void checkpointer_core::take_handle() {
         note_failure();
     }
 }
-CAIRN_DECL void checkpointer_core::note_failure() {
+CAIRN_DECL void checkpointer_core::note_failure() noexcept {
     earlier_ = earlier_save::failed;
     failure_ = std::current_exception();
-    failures_ = failures_of(failure_, ranks_.rank());
+    try {
+        failures_ = failures_of(failure_, ranks_.rank());
+    } catch (...) {  // no memory: the coordinator says that it failed
+        failures_.clear();
+    }
 }
 
 CAIRN_DECL void checkpointer_core::finish_earlier() {
@@ -318,7 +375,8 @@ CAIRN_DECL load_report checkpointer_core::load(flattened_or_error& state, const 
     given.store = parts_.store;
     given.sinks = parts_.sinks;
     std::tuple<> none;
-    given.devices = devices_of<space_holder::operation>(state.leaves(), none, parts_.spaces);
+    given.devices = ranks_.alone(
+        [&] { return devices_of<space_holder::operation>(state.leaves(), none, parts_.spaces); });
     return run_load(state, id, options, std::move(given));
 }
 CAIRN_DECL void checkpointer_core::prepare_plan() {
@@ -330,7 +388,7 @@ CAIRN_DECL checkpoint_plan checkpointer_core::plan(const flattened_or_error& sta
         return encode_needs(state, planner, ranks_.rank(), ranks_.coordinator(),
                             options_.arena.budget, parts_.directory);
     });
-    auto const all = ranks_.alone([&] { return ranks_.gather(mine); });
+    auto const all = ranks_.gather(mine);
     auto const told = answered([&] {
         throw_failures(all);
         std::vector<needs_report> needs;

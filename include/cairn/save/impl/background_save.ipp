@@ -109,7 +109,11 @@ CAIRN_DECL void background_save::staged() {
     if (!staged_) return;
     auto handler = std::move(staged_);
     lock.unlock();
-    handler.complete(nullptr, shared_from_this());
+    try {
+        handler.complete(nullptr, shared_from_this());
+    } catch (...) {  // no memory to call it: the save goes on, and nobody can wait for it
+        report_unclaimed(options_.on_unclaimed_error, std::current_exception());
+    }
 }
 CAIRN_DECL void background_save::end(std::exception_ptr e, save_report r) {
     std::unique_lock lock(m_);

@@ -39,14 +39,15 @@ CAIRN_DECL change_check::change_check(const flat_state& state,
     }
 }
 
-CAIRN_DECL void change_check::expect(std::span<const item_data> data) {
+CAIRN_DECL void change_check::expect(const std::vector<write_item>& items,
+                                     std::span<const item_data> data) {
     if (failure_) std::rethrow_exception(failure_);
     expected_.assign(data.size(), 0);
     for (std::size_t i = 0; i < data.size(); ++i) {
         auto const* const v = std::get_if<const_tensor_view>(&data[i]);
         if (v == nullptr || v->empty()) continue;
         auto const known = at_call_.find(place_of(*v));
-        expected_[i] = known != at_call_.end() ? known->second : hash_of(*v, {});
+        expected_[i] = known != at_call_.end() ? known->second : hash_of(*v, items[i].fqn);
     }
 }
 

@@ -184,7 +184,7 @@ CAIRN_DECL void save_op::begin_staging() {
     data_.reserve(plan_.items.size());
     for (auto const& item : plan_.items) data_.push_back(parts_.planner->resolve_data(item));
     check_described(plan_, data_);
-    if (parts_.changes) parts_.changes->expect(data_);
+    if (parts_.changes) parts_.changes->expect(plan_.items, data_);
     bool const background = on_staged_ != nullptr;
     if (background) clock_.expect([this] { return content(plan_); });
     staging_.copies().begin(plan_.items, data_, parts_.stager, background, *parts_.devices);

@@ -38,12 +38,17 @@ CAIRN_DECL void snapshot::begin(const std::vector<write_item>& items, std::span<
         g.copies.push_back({{*v, {}}, &items[i].fqn});
         g.bytes += staged_bytes(*v);
     }
-    for (auto& g : groups_) {
-        if (g.from == nullptr && from != nullptr) leave_out(g, from->room());
-        take_memory(g, from);
-        for (auto& [c, fqn] : g.copies) {
-            auto const at = places.at({&g, c.from.data, c.from.type, c.from.shape, c.from.strides});
-            c.to = copy_of(c.from, g.begin + (at - g.left_out));
+    // Devices first: what there is no room for is written from host memory.
+    for (bool const on_devices : {true, false}) {
+        for (auto& g : groups_) {
+            if ((g.from != nullptr) != on_devices) continue;
+            if (!on_devices && from != nullptr) leave_out(g, from->room());
+            take_memory(g, from);
+            for (auto& [c, fqn] : g.copies) {
+                auto const at =
+                    places.at({&g, c.from.data, c.from.type, c.from.shape, c.from.strides});
+                c.to = copy_of(c.from, g.begin + (at - g.left_out));
+            }
         }
     }
     // The devices copy while this thread does.

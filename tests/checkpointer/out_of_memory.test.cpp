@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that runs out in a checkpointer's calls, or in its save: an error that ends no program and
+// that nobody waits for; what follows works.
+#include "support/allocations.hpp"
+#include "support/whole.hpp"
+
+#include <cairn/checkpointer.hpp>
+#include <cairn/comm/solo.hpp>
+#include <cairn/object_store/memory.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(checkpointer_out_of_memory)
+
+using support::failing_allocation;
+
+namespace {
+
+constexpr std::size_t elements = 1000;
+
+struct state {
+    std::vector<float> w = std::vector<float>(elements, 1);
+    cairn::state_dict state_dict() { return {{"w", w}, {"a number", 3}}; }
+    void load_state_dict(const cairn::state_dict&) {}
+};
+
+cairn::checkpointer_options options(bool overlap) {
+    cairn::checkpointer_options o{.every = cairn::steps(1), .overlap = overlap};
+    o.save.on_unclaimed_error = [](const std::exception_ptr&) {};
+    return o;
+}
+float value_of(cairn::memory_store& base, const char* id) {
+    return support::only_number(support::load_whole(base, id).tensors.at("w"));
+}
+
+/// One step of a loop, and its end by `wait` or by the destructor.
+void one_step(cairn::memory_store& base, state& s, bool overlap, bool waits) {
+    try {
+        cairn::checkpointer ckpt(cairn::solo(), base, options(overlap));
+        (void)ckpt.maybe_save(1, s);
+        ckpt.before_update();
+        for (auto& x : s.w) x = 2;
+        if (waits) (void)ckpt.wait();
+    } catch (const std::exception&) {  // std::bad_alloc, or what it became
+    }
+}
+
+/// Lets each allocation fail in turn, or each of so many.
+void fail_each(failing_allocation::of whose, bool overlap, bool waits, std::uint64_t of_so_many) {
+    {  // what a program has one of is there from now on
+        cairn::memory_store base;
+        state s;
+        one_step(base, s, overlap, true);
+        BOOST_TEST_REQUIRE(value_of(base, "step_1") == 1.0f);
+    }
+    std::uint64_t nth = 0;
+    for (bool hit = true; hit; nth += of_so_many) {
+        cairn::memory_store base;
+        state s;
+        {
+            failing_allocation const fails(whose, nth);
+            one_step(base, s, overlap, waits);
+            hit = fails.hit();
+        }
+        auto const which = "allocation " + std::to_string(nth);
+        if (!base.at("step_1").tag(".metadata").text.empty())
+            BOOST_TEST_REQUIRE(value_of(base, "step_1") == 1.0f, which);
+        for (auto& x : s.w) x = 3;
+        cairn::checkpointer next(cairn::solo(), base, options(overlap));
+        BOOST_TEST_REQUIRE(bool(next.save_now(2, s)), which);
+        BOOST_TEST_REQUIRE(next.wait().has_value(), which);
+        BOOST_TEST_REQUIRE(value_of(base, "step_2") == 3.0f, which);
+        BOOST_TEST_REQUIRE(nth < 100'000u);
+    }
+    BOOST_TEST(nth > 50u);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(in_the_calls, *boost::unit_test::timeout(200)) {
+    for (bool overlap : {false, true})
+        for (bool waits : {false, true})
+            fail_each(failing_allocation::of::this_thread, overlap, waits, 1);
+}
+/// How many allocations come before one of another thread's differs a little from run to run.
+BOOST_AUTO_TEST_CASE(in_the_save, *boost::unit_test::timeout(200)) {
+    for (bool overlap : {false, true})
+        for (bool waits : {false, true})
+            fail_each(failing_allocation::of::other_threads, overlap, waits, 3);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank whose copies have no room writes from its tensors: the others wait as long as it advances.
+#include "checkpointed_ranks.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(checkpointer_slow_copies)
+
+using namespace checkpointed_ranks;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// A place in memory in which each write takes a while.
+class slow_store : public support::forwarding_store<cairn::memory_store> {
+public:
+    template <class Handle>
+    struct slow {
+        Handle handle;
+        std::chrono::milliseconds each;
+
+        void write(std::uint64_t at, cairn::byte_span b) {
+            std::this_thread::sleep_for(each);
+            handle.write(at, b);
+        }
+        void finish(bool durable) { handle.finish(durable); }
+    };
+
+    slow_store(cairn::memory_store s, std::chrono::milliseconds each)
+        : forwarding_store(std::move(s)), each_(each) {}
+    slow_store at(const std::string& id) const { return {store_.at(id), each_}; }
+    auto create(std::string_view n, std::uint64_t size) {
+        auto h = store_.create(n, size);
+        return slow<decltype(h)>{std::move(h), each_};
+    }
+
+private:
+    std::chrono::milliseconds each_;
+};
+
+/// A rank's state, and tensors that each are a write of their own.
+struct many_tensors {
+    static constexpr std::size_t elements = std::size_t{1} << 14;
+    rank& me;
+    std::vector<std::vector<float>> own{};
+
+    cairn::state_dict state_dict() {
+        auto d = me.state_dict();
+        for (std::size_t i = 0; i < own.size(); ++i) d["own" + std::to_string(i)] = own[i];
+        return d;
+    }
+    void load_state_dict(const cairn::state_dict&) {}
+};
+
+}  // namespace
+
+/// Rank 1 has nothing to do meanwhile, for more than `exchange_timeout`.
+BOOST_AUTO_TEST_CASE(a_rank_without_room_may_take_longer_than_a_timeout) {
+    constexpr std::size_t count = 40;  // 800 ms or more
+    run r(2);
+    r.on_ranks([&](rank& me) {
+        bool const slow = me.number == 0;
+        cairn::checkpointer_options o{.every = cairn::steps(1)};
+        o.save.exchange_timeout = 400ms;
+        if (slow) o.arena = {.budget = 4096, .slab_bytes = 4096};
+        cairn::checkpointer ckpt(me.member, slow_store(r.base, slow ? 20ms : 0ms), o);
+        many_tensors s{me};
+        if (slow) s.own.assign(count, std::vector<float>(many_tensors::elements, 1));
+        me.train(1);
+        BOOST_TEST(bool(ckpt.save_now(1, s)));
+        me.train(2);
+        for (auto& t : s.own) t.assign(many_tensors::elements, 2);
+        BOOST_TEST(ckpt.wait().has_value());
+    });
+    BOOST_TEST(r.value_of("step_1") == 1.0f);
+    auto const all = support::load_whole(r.base, "step_1").tensors;
+    for (std::size_t i = 0; i < count; ++i)
+        BOOST_TEST(support::only_number(all.at("own" + std::to_string(i))) == 1.0f);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
