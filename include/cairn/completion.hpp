@@ -60,17 +60,26 @@ public:
     {
         finish(nullptr, done_t{});
     }
-    void fail(std::exception_ptr e) { finish(std::move(e), std::nullopt); }
+    /// @param e  Not null: an operation without an exception has not failed, nor has it a result.
+    void fail(std::exception_ptr e) {
+        finish(e ? std::move(e) : without_result("a failure without an exception"), std::nullopt);
+    }
 
 private:
     void finish(std::exception_ptr e, std::optional<T> r) noexcept {
         if (auto f = std::move(impl_)) f->invoke(std::move(e), std::move(r));
     }
     void abandon() noexcept {
-        if (impl_)
-            finish(std::make_exception_ptr(
-                       error(errc::abandoned, {.remedy = "the backend must call its completion"})),
-                   std::nullopt);
+        if (impl_) finish(without_result({}), std::nullopt);
+    }
+    static std::exception_ptr without_result(const char* found) noexcept {
+        try {
+            return std::make_exception_ptr(
+                error(errc::abandoned, {.found = found != nullptr ? found : "",
+                                        .remedy = "the backend must call its completion"}));
+        } catch (...) {  // no memory
+            return std::current_exception();
+        }
     }
 
     std::unique_ptr<base> impl_;

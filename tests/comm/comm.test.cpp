@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -34,6 +35,9 @@ namespace {
 void meet(cairn::thread_group::member& m, cairn::deadline d = cairn::no_deadline) {
     (void)await_completion<cairn::message>(
         [&](auto done) { m.broadcast({}, 0, d, std::move(done)); });
+}
+auto says(std::string what) {
+    return [what = std::move(what)](const std::exception& e) { return e.what() == what; };
 }
 void check_none(const std::vector<std::string>& failures) {
     for (auto const& f : failures) BOOST_ERROR(f);
@@ -147,8 +151,31 @@ BOOST_AUTO_TEST_CASE(a_rank_that_throws_hangs_nobody) {
             }
         });
     };
-    BOOST_CHECK_THROW(run(), std::exception);
+    BOOST_CHECK_EXCEPTION(run(), std::runtime_error, says("rank 2 gives up"));
     BOOST_TEST(told == 3);
+}
+
+/// The others fail only because it has cancelled the group, and are of lower rank.
+BOOST_AUTO_TEST_CASE(the_rank_that_cancels_and_throws_is_the_one_reported) {
+    std::atomic<int> told{0};
+    auto const run = [&] {
+        cairn::run_ranks(3, [&](cairn::thread_group::member& m) {
+            if (m.rank() == 2) {
+                m.cancel();
+                // It leaves when it throws: the others must have heard of the cancellation.
+                for (int i = 0; i < 6000 && told != 2; ++i) std::this_thread::sleep_for(10ms);
+                throw std::runtime_error("the cause");
+            }
+            try {
+                meet(m);
+            } catch (const cairn::error& e) {
+                told += e.code() == make_error_code(errc::cancelled);
+                throw;
+            }
+        });
+    };
+    BOOST_CHECK_EXCEPTION(run(), std::runtime_error, says("the cause"));
+    BOOST_TEST(told == 2);
 }
 
 BOOST_AUTO_TEST_CASE(a_dropped_completion_is_an_error_and_no_hang) {
@@ -157,6 +184,22 @@ BOOST_AUTO_TEST_CASE(a_dropped_completion_is_an_error_and_no_hang) {
                           cairn::error, [](const cairn::error& e) {
                               return e.code() == cairn::make_error_code(errc::abandoned);
                           });
+}
+
+/// It is no success: there is no result.
+BOOST_AUTO_TEST_CASE(a_failure_without_an_exception_is_an_error) {
+    auto const run = [] { (void)await_completion<message>([](auto done) { done.fail(nullptr); }); };
+    BOOST_CHECK_EXCEPTION(run(), cairn::error, [](const cairn::error& e) {
+        return e.code() == make_error_code(errc::abandoned);
+    });
+    std::exception_ptr failure;
+    bool has_result = true;
+    cairn::completion<cairn::done_t>([&](std::exception_ptr e, std::optional<cairn::done_t> r) {
+        failure = e;
+        has_result = r.has_value();
+    }).fail(nullptr);
+    BOOST_TEST(!!failure);
+    BOOST_TEST(!has_result);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "archetype/data_plane.hpp"
+#include "support/error_text.hpp"
 #include "support/many_groups.hpp"
 #include "support/tcp_ranks.hpp"
 
@@ -12,7 +13,10 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
+#include <exception>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -48,6 +52,44 @@ struct slow_ranks {
 private:
     thread_group::member* m_;
 };
+
+/// One rank whose messages arrive when a thread passes them on; one broadcast throws.
+class passed_on {
+public:
+    explicit passed_on(int throw_at) : throw_at_(throw_at) {}
+    int rank() const { return 0; }
+    int size() const { return 1; }
+    void gather(cairn::message, int, cairn::deadline,
+                cairn::completion<std::vector<cairn::message>>) {}
+    void scatter(std::vector<cairn::message>, int, cairn::deadline,
+                 cairn::completion<cairn::message>) {}
+    void broadcast(cairn::message m, int, cairn::deadline, cairn::completion<cairn::message> done) {
+        if (calls_++ == throw_at_) throw std::runtime_error("injected");
+        auto const to = std::make_shared<cairn::completion<cairn::message>>(std::move(done));
+        on_their_way_.push_back([to, m = std::move(m)] { (*to)(m); });
+    }
+    void all_gather(cairn::message, cairn::deadline,
+                    cairn::completion<std::vector<cairn::message>>) {}
+    void share(std::shared_ptr<const cairn::activity>) {}
+    void cancel() noexcept { ++cancelled_; }
+
+    /// Until no message is on its way.
+    void pass_on() {
+        while (!on_their_way_.empty()) {
+            auto const next = std::move(on_their_way_.front());
+            on_their_way_.pop_front();
+            next();
+        }
+    }
+    int calls() const { return calls_; }
+    int cancelled() const { return cancelled_; }
+
+private:
+    int throw_at_;
+    int calls_ = 0, cancelled_ = 0;
+    std::deque<std::function<void()>> on_their_way_{};
+};
+static_assert(cairn::Communicator<passed_on>);
 
 /// The suite on `n` threads, for planes over groups that `next(rank)` makes.
 template <class Next>
@@ -101,6 +143,33 @@ BOOST_AUTO_TEST_CASE(a_broadcast_is_waited_for_as_long_as_pieces_arrive) {
         std::vector<std::byte> memory(std::size_t{6} << 20);
         cairn::testing::detail::broadcast_and_wait(p, memory, 0, cairn::deadline_after(250ms));
     }));
+}
+
+/// What throws is then called by a completion, on a thread of the communicator's.
+BOOST_AUTO_TEST_CASE(a_later_piece_that_throws_fails_the_broadcast) {
+    for (int const at : {1, 2}) {
+        passed_on ranks(at);
+        communicator_data_plane p(ranks);
+        std::vector<std::byte> memory(3 * p.piece_bytes);
+        int told = 0;
+        std::exception_ptr failure;
+        p.broadcast(memory, 0, cairn::no_deadline,
+                    cairn::completion<cairn::done_t>(
+                        [&](std::exception_ptr e, std::optional<cairn::done_t>) {
+                            ++told;
+                            failure = std::move(e);
+                        }));
+        std::thread([&] { ranks.pass_on(); }).join();
+        BOOST_TEST(told == 1);
+        BOOST_TEST(ranks.calls() == at + 1);
+        BOOST_TEST(ranks.cancelled() >= 1);  // other ranks wait for this one
+        BOOST_REQUIRE(failure);
+        auto const text = support::error_of([&] { std::rethrow_exception(failure); });
+        auto const abandoned = make_error_code(cairn::errc::abandoned).message();
+        BOOST_TEST(
+            (support::contains(text, {"injected"}) || support::contains(text, {abandoned.c_str()})),
+            text);
+    }
 }
 
 /// Larger or smaller than root's, by pieces or by bytes: nothing is written beyond a rank's memory,

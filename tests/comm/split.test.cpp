@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups of some ranks of a group.
+#include "support/meddling_group.hpp"
 #include "support/on_threads.hpp"
 #include "support/tcp_ranks.hpp"
 
@@ -118,6 +119,37 @@ BOOST_AUTO_TEST_CASE(what_fails_on_one_rank_fails_on_all_and_leaves_nothing) {
         BOOST_TEST(told == 4, f.says);
     }
     BOOST_TEST(open_files() <= before);
+}
+
+/// Each of its exchanges: the others end without waiting for a rank that heard only of an error.
+BOOST_AUTO_TEST_CASE(an_exchange_that_throws_on_one_rank_ends_all) {
+    int tried = 0;
+    for (int k = 0;; ++k) {
+        std::atomic<bool> reached{false};
+        auto const all = support::on_ranks_that_stay(3, [&](member& me, int r) {
+            support::meddling_group ranks(me, [&](int n, auto&) {
+                if (r != 1 || n != k) return;
+                reached = true;
+                throw cairn::error(cairn::errc::io, {.found = "injected"});
+            });
+            cairn::tcp_options o;
+            o.join_timeout = std::chrono::seconds(1);
+            o.interfaces = "lo";
+            (void)cairn::split(ranks, r, o);
+        });
+        if (!reached) break;
+        ++tried;
+        BOOST_TEST_CONTEXT("exchange " << k << support::words(all)) {
+            BOOST_TEST(all[1].is(cairn::errc::io));
+            for (auto const& t : all) {
+                BOOST_TEST(!t.raw);
+                BOOST_REQUIRE(!t.is(cairn::errc::timed_out));
+                // In the last exchange the others have all they need.
+                if (k != 2) BOOST_TEST(!t.ok());
+            }
+        }
+    }
+    BOOST_TEST(tried == 3);
 }
 
 /// Two shards of two replicas each: what a user of hybrid sharding does.

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>
@@ -197,6 +198,32 @@ BOOST_AUTO_TEST_CASE(travel_with_their_ranks) {
                                              {std::byte{2}, std::byte{3}},
                                              {std::byte{2}, std::byte{1}, std::byte{0}}})
         BOOST_CHECK_THROW((void)decode_outcome(bytes), cairn::error);
+}
+
+/// What is sent is not trusted: another version of cairn, or a peer that is none.
+BOOST_AUTO_TEST_CASE(what_no_rank_sends_is_refused_or_is_a_failure) {
+    using cairn::detail::decode_outcome;
+    using cairn::detail::encode_outcome;
+    for (int const rank : {INT32_MAX, -2, INT32_MIN}) {
+        auto wrong = failure(0, "a");
+        wrong.where.rank = rank;
+        BOOST_CHECK_THROW((void)decode_outcome(encode_outcome({wrong}, {})), cairn::error);
+    }
+    for (int const rank : {INT32_MAX - 1, 0, -1}) {
+        auto fine = failure(0, "a");
+        fine.where.rank = rank;
+        auto const got = decode_outcome(encode_outcome({fine}, {}));
+        BOOST_TEST(got.failures.at(0).where.rank == rank);
+        BOOST_TEST(cairn::detail::collect_failures({got}).size() == 1u);
+    }
+    // An error that was made of it would be none.
+    for (auto const& none : {cairn::error_code(0, cairn::category()), cairn::error_code(),
+                             cairn::error_code(0, boost::system::generic_category())}) {
+        auto wrong = failure(0, "a");
+        wrong.code = none;
+        auto const got = decode_outcome(encode_outcome({wrong}, {}));
+        BOOST_TEST((got.failures.at(0).code == make_error_code(errc::rank_failed)));
+    }
 }
 
 /// A key that is mistyped everywhere: what the coordinator says grows with the ranks, not with

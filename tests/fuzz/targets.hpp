@@ -85,7 +85,9 @@ inline void hello(bytes b) {
     if (kind == cairn::detail::handshake_kind::answer) (void)cairn::detail::decode_answer(body);
 }
 inline void outcome(bytes b) {
-    (void)cairn::detail::decode_outcome(b);
+    std::vector<cairn::detail::outcome> all;
+    all.push_back(cairn::detail::decode_outcome(b));
+    (void)cairn::detail::collect_failures(all);
     (void)cairn::detail::phase_table::decode(b);
     (void)cairn::detail::decode_missing(b);
 }
@@ -117,7 +119,7 @@ inline constexpr target targets[] = {
     {"load", load},
     {"frame", frame},
     {"hello", hello},
-    {"outcome", outcome},
+    {"outcome", outcome, {72, std::size_t{128} << 10}},
     {"checkpoint", checkpoint, {64, std::size_t{2} << 20}, edited, 10},
 };
 

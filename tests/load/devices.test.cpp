@@ -6,6 +6,7 @@
 #include "support/fake_gpu/tensors.hpp"
 #include "support/scratch.hpp"
 
+#include <cairn/async_load.hpp>
 #include <cairn/load.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
@@ -42,6 +43,18 @@ cairn::memory_store store_with(cairn::state_dict sd) {
     cairn::save(sd, "c", store);
     return store;
 }
+
+/// CUDA's API of which a call fails, counted from the first copy to the host.
+struct failing_fetch : support::fake_cuda {
+    inline static std::uint64_t nth = 0;
+    inline static bool after = false;
+
+    static status to_host(const cairn::pitched_copy& c, stream s) {
+        if (nth != 0) fake_gpu::current()->fail_call(std::exchange(nth, std::uint64_t{0}), after);
+        return support::fake_cuda::to_host(c, s);
+    }
+};
+static_assert(cairn::CudaApi<failing_fetch>);
 
 }  // namespace
 
@@ -233,6 +246,75 @@ BOOST_AUTO_TEST_CASE(failures_of_the_device) {
             for (auto const& rule : gpu.broken_rules()) BOOST_ERROR(nth << ": " << rule);
         }
         BOOST_TEST(failed >= 10);
+    }
+}
+
+/// Each call fails in turn while tied weights are fetched to be compared: what is being copied is
+/// waited for, so that the tensors may be freed at once.
+BOOST_AUTO_TEST_CASE(failures_of_the_device_while_tied_weights_are_fetched) {
+    auto v = numbers(500, 1), second_v = v, u = numbers(300, 9), second_u = u;
+    auto store = store_with({{"embed", v}, {"head", second_v}, {"in", u}, {"out", second_u}});
+    for (bool const after : {false, true}) {
+        int failed = 0, fetches = 0;
+        for (std::uint64_t nth = 1; nth <= 16; ++nth) {
+            fake_gpu gpu({1, 4 * nth + 3});  // as late as it can be
+            auto* const user = gpu.new_stream();
+            device_tensor a(gpu, 0, {500}, {2}), b(gpu, 0, {300}, {3});
+            cairn::state_dict sd{
+                {"embed", a.view}, {"head", a.view}, {"in", b.view}, {"out", b.view}};
+            failing_fetch::nth = nth;
+            failing_fetch::after = after;
+            auto const text = error_of([&] {
+                cairn::load(sd, "c", store, cairn::basic_cuda_memory<failing_fetch>(user));
+            });
+            BOOST_TEST_CONTEXT("call " << nth << (after ? " afterwards: " : ": ") << text) {
+                BOOST_TEST(failing_fetch::nth == 0u);
+                failed += !text.empty();
+                bool const copy = contains(text, {"to copy to the host ("});
+                fetches += copy;
+                if (text.empty())
+                    BOOST_TEST((a.elements() == v && b.elements() == u));
+                else
+                    BOOST_TEST(contains(text, {"'", "CUDA device", "injected"}));
+                // After a failure of another call, nobody can tell how far the device has come.
+                if (copy || text.empty()) {
+                    gpu.release(a.at);
+                    gpu.release(b.at);
+                }
+                gpu.synchronize();
+                for (auto const& rule : gpu.broken_rules()) BOOST_ERROR(rule);
+            }
+        }
+        BOOST_TEST(failed >= 6);
+        BOOST_TEST(fetches >= 2);
+    }
+}
+
+/// A device that never ends does not hold up the load for ever, and what it may still read is not
+/// used again.
+BOOST_AUTO_TEST_CASE(a_device_that_does_not_end) {
+    auto v = numbers(5000, 1);
+    auto store = store_with({{"w", v}});
+    for (std::uint64_t pinnable : {UINT64_MAX, std::uint64_t{0}}) {
+        fake_gpu gpu({1, 4, pinnable});
+        auto* const user = gpu.new_stream();
+        device_tensor w(gpu, 0, {5000});
+        auto const kernel = w.produce(user, 1000, true);
+        cairn::state_dict sd{{"w", w.view}};
+        cairn::load_options o;
+        o.exchange_timeout = std::chrono::milliseconds(100);
+        try {
+            cairn::load(sd, "c", o, store, fake_cuda_memory(user));
+            BOOST_ERROR("no exception");
+        } catch (const cairn::error& e) {
+            BOOST_TEST((e.code() == make_error_code(cairn::errc::timed_out)));
+            BOOST_TEST(contains(e.what(), {"'w'", "copies to cuda:0", "exchange_timeout"}),
+                       e.what());
+            BOOST_TEST(e.state_modified());
+        }
+        gpu.let_go(kernel);
+        BOOST_TEST(gpu.synchronize());
+        for (auto const& rule : gpu.broken_rules()) BOOST_ERROR(rule);
     }
 }
 

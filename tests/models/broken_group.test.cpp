@@ -15,7 +15,9 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <new>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -116,6 +118,61 @@ BOOST_AUTO_TEST_CASE(a_message_that_one_rank_cannot_read) {
     BOOST_TEST(refused >= tried * 3 / 4);
 }
 
+/// The others, who may have heard all that was sent, do not wait for it.
+BOOST_AUTO_TEST_CASE(an_exchange_that_throws_on_one_rank) {
+    using group = support::meddling_group;
+    int tried = 0;
+    for (auto const& [name, run] : verbs<group>()) {
+        for (int const rank : {0, 1}) {
+            for (int n = 0; n < 5; ++n) {
+                std::atomic<bool> reached{false};
+                auto const all =
+                    support::on_ranks_that_stay(ranks, [&, &run_verb = run](auto& me, int r) {
+                        group comm(me, [&](int k, auto&) {
+                            if (r != rank || k != n) return;
+                            reached = true;
+                            throw cairn::error(cairn::errc::io, {.found = "injected"});
+                        });
+                        run_verb(comm, r);
+                    });
+                if (!reached) continue;
+                ++tried;
+                BOOST_TEST_CONTEXT(name << ": exchange " << n << " on rank " << rank
+                                        << support::words(all)) {
+                    BOOST_TEST(all[static_cast<std::size_t>(rank)].is(cairn::errc::io));
+                    for (auto const& t : all) {
+                        BOOST_TEST(!t.raw);
+                        BOOST_REQUIRE(!t.is(cairn::errc::timed_out));
+                    }
+                }
+            }
+        }
+    }
+    std::cout << "broken group: " << tried << " exchanges of whole tensors that threw\n";
+    BOOST_TEST(tried >= 4 * 2 * 4);
+}
+
+/// In the last exchange to a root, the others are told nothing.
+BOOST_AUTO_TEST_CASE(a_rank_that_cannot_pack_its_last_piece_says_so) {
+    for (int const root : {0, 2}) {
+        auto const all = support::on_ranks_that_stay(ranks, [&](auto& me, int r) {
+            rows mine(r);
+            // No memory that it could read.
+            if (r == 1) mine.view.shards.front().view.device = {cairn::memory_kind::cuda, 0};
+            (void)cairn::full_tensor(mine.view, me, {.root = root, .exchange_timeout = hang});
+        });
+        BOOST_TEST_CONTEXT("root " << root << support::words(all)) {
+            for (int const r : {1, root}) {
+                auto const& t = all[static_cast<std::size_t>(r)];
+                BOOST_REQUIRE(t.e);
+                BOOST_TEST(t.is(cairn::errc::invalid_argument));
+                BOOST_TEST(t.e->context().rank == 1);
+            }
+            for (auto const& t : all) BOOST_TEST(!t.is(cairn::errc::timed_out));
+        }
+    }
+}
+
 /// The pieces that ranks expect of each other differ.
 BOOST_AUTO_TEST_CASE(ranks_with_other_pieces_are_told) {
     for (int root : {-1, 0}) {
@@ -148,6 +205,32 @@ BOOST_AUTO_TEST_CASE(a_piece_that_is_lost_has_modified_the_state) {
         BOOST_REQUIRE(all[1].e);
         BOOST_TEST(all[1].e->state_modified());
         for (auto const& t : all) BOOST_TEST((t.ok() || t.e->state_modified()));
+    }
+}
+
+/// A communicator may throw anything.
+BOOST_AUTO_TEST_CASE(an_exception_of_any_type_after_a_piece_has_modified_the_state) {
+    auto const throwing = std::map<std::string, std::function<void()>>{
+        {"injected", [] { throw std::runtime_error("injected"); }},
+        {"out of memory", [] { throw std::bad_alloc(); }},
+        {"unknown type", [] { throw 42; }}};
+    for (auto const& [text, fail] : throwing) {
+        auto const all = support::on_ranks_that_stay(ranks, [&, &throw_it = fail](auto& me, int r) {
+            support::meddling_group comm(me, [&](int k, auto&) {
+                if (r == 1 && k == 3) throw_it();  // the second of two pieces
+            });
+            verbs<support::meddling_group>().at("broadcast_from_rank0")(comm, r);
+        });
+        BOOST_TEST_CONTEXT(text << support::words(all)) {
+            BOOST_REQUIRE(all[1].e);
+            BOOST_TEST(all[1].e->state_modified());
+            BOOST_TEST(std::string(all[1].e->what()).find(text) != std::string::npos);
+            for (auto const& t : all) {
+                BOOST_TEST(!t.raw);
+                BOOST_TEST((t.ok() || (t.e && t.e->state_modified())));
+                BOOST_TEST(!t.is(cairn::errc::timed_out));
+            }
+        }
     }
 }
 

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../../examples/recipes/toy.hpp"
+#include "support/allocations.hpp"
+#include "support/error_text.hpp"
 
+#include <cairn/comm/solo.hpp>
 #include <cairn/comm/thread_group.hpp>
 #include <cairn/models.hpp>
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <random>
@@ -104,6 +109,25 @@ BOOST_AUTO_TEST_CASE(random_layouts_become_whole) {
         });
         BOOST_TEST(good == ranks);
     }
+}
+
+/// One piece, however many bytes that may be. Memory is bounded because a schedule that does not
+/// end takes all there is.
+BOOST_AUTO_TEST_CASE(the_largest_piece_is_one_round) {
+    std::array<std::uint8_t, 5> bytes{1, 2, 3, 4, 5};
+    cairn::sharded_view view{{5}, cairn::dtype::u8, {}};
+    view.shards.emplace_back(box({0}, {5}), cairn::tensor_view(view.type, {5}, bytes.data()));
+    std::string text;
+    cairn::host_tensor whole;
+    {
+        cairn::solo alone;
+        support::allocations const bounded(std::size_t{16} << 20);
+        text = support::error_of(
+            [&] { whole = cairn::full_tensor(view, alone, {.piece_bytes = SIZE_MAX}); });
+    }
+    BOOST_TEST(text == "");
+    BOOST_REQUIRE(whole.bytes().size() == bytes.size());
+    BOOST_TEST(std::equal(bytes.begin(), bytes.end(), whole.as<std::uint8_t>().begin()));
 }
 
 // Each box against all others takes minutes.

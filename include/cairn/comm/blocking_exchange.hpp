@@ -14,7 +14,8 @@
 namespace cairn::detail {
 
 /// Exchanges that block the calling thread; each rank's failures travel with its data. An exception
-/// from a member is a failure of the exchange itself.
+/// from a member is a failure of the exchange itself; since other ranks may have succeeded, and
+/// must not wait for this one, the group is cancelled.
 class blocking_exchange {
 public:
     /// @param timeout  For each exchange.
@@ -28,34 +29,37 @@ public:
 
     /// Returns all ranks' outcomes, in rank order, on the coordinator; empty elsewhere.
     std::vector<outcome> gather(const outcome& mine) {
-        auto const all = await_completion<std::vector<message>>([&](auto done) {
-            comm_.gather(encode_outcome(mine.failures, mine.payload), root_, by(), std::move(done));
+        return alone([&] {
+            return decode_outcomes(await_completion<std::vector<message>>([&](auto done) {
+                comm_.gather(encode_outcome(mine.failures, mine.payload), root_, by(),
+                             std::move(done));
+            }));
         });
-        return alone([&] { return decode_outcomes(all); });
     }
     /// Returns the coordinator's outcome, on every rank.
     outcome broadcast(const outcome& mine) {
-        message m;
-        if (coordinator()) m = encode_outcome(mine.failures, mine.payload);
-        auto const told = await_completion<message>(
-            [&](auto done) { comm_.broadcast(std::move(m), root_, by(), std::move(done)); });
-        return alone([&] { return decode_outcome(told); });
+        return alone([&] {
+            message m;
+            if (coordinator()) m = encode_outcome(mine.failures, mine.payload);
+            return decode_outcome(await_completion<message>(
+                [&](auto done) { comm_.broadcast(std::move(m), root_, by(), std::move(done)); }));
+        });
     }
     /// Returns all ranks' outcomes, on every rank.
     std::vector<outcome> all_gather(const outcome& mine) {
-        auto const all = await_completion<std::vector<message>>([&](auto done) {
-            comm_.all_gather(encode_outcome(mine.failures, mine.payload), by(), std::move(done));
+        return alone([&] {
+            return decode_outcomes(await_completion<std::vector<message>>([&](auto done) {
+                comm_.all_gather(encode_outcome(mine.failures, mine.payload), by(),
+                                 std::move(done));
+            }));
         });
-        return alone([&] { return decode_outcomes(all); });
     }
 
     template <class F>
     outcome attempt(F&& f) {
         return detail::attempt(rank(), std::forward<F>(f));
     }
-    /// Runs a step of which the other ranks learn nothing, or an exchange: that may fail here and
-    /// succeed elsewhere. If it fails, the group is cancelled: the others must not wait for this
-    /// rank.
+    /// Runs a step of which the other ranks learn nothing. If it fails, the group is cancelled.
     template <class F>
     std::invoke_result_t<F> alone(F&& f) {
         try {

@@ -36,7 +36,12 @@ public:
         comm_.share(activity);
     }
     exchange(exchange&&) = delete;
-    ~exchange() { comm_.share(nullptr); }
+    ~exchange() {
+        try {
+            comm_.share(nullptr);
+        } catch (...) {  // no memory: the activity is shared longer
+        }
+    }
 
     int rank() const { return comm_.rank(); }
     int size() const { return comm_.size(); }

@@ -74,13 +74,17 @@ inline rank_failure decode_failure(wire_reader& r) {
     rank_failure f;
     auto const kind = r.u8();
     auto const value = static_cast<int>(r.svarint());
-    if (kind == 0)
+    if (value == 0)  // no failure has it
+        f.code = make_error_code(errc::rank_failed);
+    else if (kind == 0)
         f.code = make_error_code(static_cast<errc>(value));
     else if (kind == 1)
         f.code = error_code(value, boost::system::generic_category());
     else
         f.code = make_error_code(errc::rank_failed);
-    f.where.rank = static_cast<int>(r.svarint());
+    auto const rank = r.svarint();
+    if (rank < -1 || rank >= INT32_MAX) wire_reader::fail("no rank");
+    f.where.rank = static_cast<int>(rank);
     for (auto* s :
          {&f.where.fqn, &f.where.file, &f.where.expected, &f.where.found, &f.where.remedy, &f.text})
         *s = r.string();
@@ -155,10 +159,14 @@ inline outcome decode_outcome(std::span<const std::byte> m) {
     return o;
 }
 
-inline std::vector<outcome> decode_outcomes(const std::vector<std::vector<std::byte>>& all) {
+/// Frees each message when it is decoded: they may be large.
+inline std::vector<outcome> decode_outcomes(std::vector<std::vector<std::byte>> all) {
     std::vector<outcome> out;
     out.reserve(all.size());
-    for (auto const& m : all) out.push_back(decode_outcome(m));
+    for (auto& m : all) {
+        out.push_back(decode_outcome(m));
+        m = {};
+    }
     return out;
 }
 

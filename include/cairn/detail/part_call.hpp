@@ -3,7 +3,6 @@
 #define CAIRN_DETAIL_PART_CALL_HPP
 
 #include <cairn/completion.hpp>
-#include <cairn/detail/joined_thread.hpp>
 #include <cairn/detail/operation_thread.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -14,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 namespace cairn::detail {
@@ -60,11 +60,12 @@ void call_part(const boost::asio::any_io_executor& on,
         call_result<T> result{};
         std::function<void(call_result<T>)> then;
         boost::asio::any_io_executor on;
+        std::thread::id started_on = std::this_thread::get_id();
 
         /// The executor has ended if the continuation is still here. It must not end on a thread
-        /// of the backend's, which it may own.
+        /// of the backend's, which it may own, and which then would join itself.
         ~call() {
-            if (!then || !joined_thread::is_this()) return;
+            if (!then || std::this_thread::get_id() == started_on) return;
             try {
                 using next = std::function<void(call_result<T>)>;
                 destroy_elsewhere(std::make_shared<next>(std::move(then)));

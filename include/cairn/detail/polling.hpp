@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace cairn::detail {
@@ -45,20 +46,27 @@ public:
         late_ = std::move(late);
         until_ = deadline_after(timeout, in_.now());
         pause_ = std::chrono::microseconds(20);
-        ask(std::move(f));
+        ask(f);
     }
 
 private:
-    void ask(then f) {
-        try {
-            if (!over_()) {
-                if (in_.now() < until_) return again(std::move(f));
-                throw error(errc::timed_out, late_());
+    void ask(const then& f) {
+        std::exception_ptr failure;
+        for (bool over = false; !over && !failure;) {
+            try {
+                over = over_();
+                if (!over && in_.now() >= until_) throw error(errc::timed_out, late_());
+            } catch (...) {
+                failure = std::current_exception();
             }
-        } catch (...) {
-            return f(std::current_exception());
+            if (over || failure) break;
+            try {
+                return again(f);
+            } catch (...) {  // no memory: what is being copied is waited for all the same
+                std::this_thread::sleep_for(pause_);
+            }
         }
-        f(nullptr);
+        f(failure);
     }
     void again(const then& f) {
         // Ends with its handler, hence with the context at the latest.

@@ -188,8 +188,13 @@ private:
         return waited(next(f, [this, f] {
             planner_.finish();
             if (!shared_.last()) return f(nullptr);
-            planner_.fetch();
-            waited(checked(f, [this] { planner_.finish(); }))(nullptr);
+            std::exception_ptr failure;
+            try {
+                planner_.fetch();
+            } catch (...) {  // copies may have begun
+                failure = std::current_exception();
+            }
+            waited(checked(f, [this] { planner_.finish(); }))(failure);
         }));
     }
     /// Starts a clock, and returns a continuation that stops it.

@@ -108,6 +108,7 @@ public:
     /// Ends a failed save whose files have been removed by every rank.
     std::vector<std::string> release(Store& store) {
         leftovers<Store> own(store, nothing(), nullptr);
+        own.note_removals();
         if (!name_.empty()) own.forget(name_);
         name_.clear();
         return own.take_warnings();

@@ -3,7 +3,6 @@
 #define CAIRN_STORAGE_JOB_POOL_HPP
 
 #include <cairn/detail/context_gate.hpp>
-#include <cairn/detail/joined_thread.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/post.hpp>
@@ -29,11 +28,7 @@ public:
     void post(F f) {
         if (on_) return boost::asio::post(on_, std::move(f));
         if (!threads_) threads_ = std::make_unique<boost::asio::thread_pool>(size_);
-        boost::asio::post(*threads_, [f = std::move(f)]() mutable {
-            joined_thread const mark;
-            auto const run = std::move(f);
-            run();
-        });
+        boost::asio::post(*threads_, std::move(f));
     }
 
 private:

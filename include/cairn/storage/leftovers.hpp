@@ -70,6 +70,8 @@ public:
         if (sync()) attempt([&] { store_.remove(intent); });
     }
 
+    /// Others have removed files too: an intent is forgotten only once that is durable.
+    void note_removals() noexcept { removed_ = true; }
     /// Makes the removals durable. @return Whether that succeeded.
     bool sync() {
         if (removed_ && attempt([&] { store_.sync(); })) removed_ = false;

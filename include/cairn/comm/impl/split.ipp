@@ -37,10 +37,12 @@ CAIRN_DECL tcp_group split(erased_communicator& ranks, int color, const tcp_opti
         w.svarint(color);
         return std::move(w.out);
     }));
-    for (int r = 0; r < among.size(); ++r) {
-        wire_reader told(colors[static_cast<std::size_t>(r)].payload);
-        if (told.svarint() == color) together.push_back(r);
-    }
+    among.alone([&] {
+        for (int r = 0; r < among.size(); ++r) {
+            wire_reader told(colors[static_cast<std::size_t>(r)].payload);
+            if (told.svarint() == color) together.push_back(r);
+        }
+    });
     auto const me = std::find(together.begin(), together.end(), among.rank()) - together.begin();
 
     made_id made;

@@ -58,8 +58,9 @@ inline bool is_echo(const std::exception_ptr& e) {
     try {
         std::rethrow_exception(e);
     } catch (const error& x) {
-        return x.code() == make_error_code(errc::rank_failed) ||
-               x.code() == make_error_code(errc::poisoned);
+        for (auto const c : {errc::rank_failed, errc::poisoned, errc::cancelled})
+            if (x.code() == make_error_code(c)) return true;
+        return false;
     } catch (...) {
         return false;
     }

@@ -51,7 +51,11 @@ public:
     /// Detaches a group; the last one waits up to a second for data in flight.
     void detach() noexcept override {
         if (--seats_ > 0) return;
-        boost::asio::post(io_, [this] { leave(); });
+        try {
+            boost::asio::post(io_, [this] { leave(); });
+        } catch (...) {  // no memory: data in flight are not waited for
+            io_.stop();
+        }
         thread_.end();
     }
 
@@ -80,8 +84,11 @@ private:
                 io_.run();
                 return;
             } catch (const std::exception& e) {  // e.g. out of memory
-                failed = e.what();
-                lanes_.fail_all(error(errc::rank_failed, {.found = failed}), clock::now());
+                try {
+                    failed = e.what();
+                    lanes_.fail_all(error(errc::rank_failed, {.found = failed}), clock::now());
+                } catch (...) {  // nor for that: the other ranks wait until their deadline
+                }
             }
         }
     }

@@ -203,6 +203,8 @@ CAIRN_DECL void broadcast_state(erased_communicator& comm, const std::vector<giv
     } catch (const error& e) {
         if (e.state_modified()) throw;
         throw error({e.as_failure(ex.rank())}, true);  // earlier pieces have been copied
+    } catch (...) {
+        throw error({failure_from(std::current_exception(), ex.rank())}, true);
     }
     for (auto& p : parts) p.change->copy_tensors();
 }

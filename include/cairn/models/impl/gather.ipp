@@ -51,6 +51,7 @@ CAIRN_DECL std::vector<std::pair<std::string, host_tensor>> gather_whole(
         });
         auto const got = all ? ex.all_gather(o) : ex.gather(o);
         if (all) throw_failures(got);  // as on all ranks
+        if (!o.failures.empty() && !ex.coordinator()) throw error(o.failures, false);
         ex.alone([&] {
             throw_failures(got);
             for (std::size_t rank = 0; rank < got.size(); ++rank) {

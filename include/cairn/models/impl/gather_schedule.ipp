@@ -30,7 +30,8 @@ CAIRN_DECL gather_schedule::gather_schedule(const std::vector<outcome>& everybod
     for (auto& t : tensors_)
         check_coverage(t.fqn, t.global_shape, t.boxes,
                        [&](std::size_t i) { return "rank " + std::to_string(t.owners[i]); });
-    cut(everybody.size(), std::max<std::size_t>(piece, 16));
+    // Not less than the largest element; numbers of elements are signed.
+    cut(everybody.size(), std::clamp<std::size_t>(piece, 16, std::size_t{1} << 62));
 }
 
 CAIRN_DECL void gather_schedule::add(std::size_t rank, const std::vector<std::byte>& message) {

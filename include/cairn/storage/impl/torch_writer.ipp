@@ -62,8 +62,7 @@ struct torch_writer::state {
                          .remedy = "pass no executor"});
         }
         if (!id.empty()) placed = base.at(id);
-        created.clear();
-        in_doubt.clear();
+        made.clear();
         published.clear();
         hold = {};
         running.reset();
@@ -153,7 +152,7 @@ struct torch_writer::state {
         });
         hold.publish(placed, bytes);
         published = std::move(files);
-        created.clear();
+        made.clear();
         done(std::move(result));
     }
 
@@ -181,16 +180,17 @@ struct torch_writer::state {
                 gone = false;
             }
         };
-        for (auto const& name : created) attempt([&] { placed.remove(name); });
-        for (auto const& name : in_doubt) {
+        for (auto const& file : made) {
             attempt([&] {
-                auto const w = detail::whose(placed, name, me.save_id, true);
+                auto const& name = file.first;
+                auto const w = file.second == origin::created
+                                   ? detail::ownership::proven
+                                   : detail::whose(placed, name, me.save_id, true);
                 if (w == detail::ownership::proven) placed.remove(name);
                 if (w == detail::ownership::unproven) gone = false;
             });
         }
-        created.clear();
-        in_doubt.clear();
+        made.clear();
         if (!me.coordinator) running.reset();
         return gone;
     }
@@ -268,10 +268,6 @@ struct torch_writer::state {
         if (with_footer)
             size += format::native::encode_footer(detail::empty_footer(f, me.save_id)).size();
         auto handle = create(f.name, size);
-        {
-            std::lock_guard const lock(files_mutex);
-            created.push_back(f.name);
-        }
         detail::active_writes writes(handle, me, speed);
         auto const mark = detail::owners_mark(me.save_id);
         if (with_footer) writes.write(size - mark.size(), mark);
@@ -292,20 +288,25 @@ struct torch_writer::state {
              w != with.end() && w->first == item; ++w)
             (*job.released)(w->second);
     }
+    /// Notes the file before it exists: it is removed whatever happens.
     detail::erased_store::writer create(const std::string& name, std::uint64_t size) {
-        try {
-            return placed.create(name, size, options.sync_files);
-        } catch (const error& e) {
-            if (e.code() != make_error_code(errc::already_exists)) doubt(name);
-            throw;
-        } catch (...) {
-            doubt(name);
-            throw;
-        }
-    }
-    void doubt(const std::string& name) {
-        std::lock_guard const lock(files_mutex);
-        in_doubt.push_back(name);
+        std::unique_lock lock(files_mutex);
+        auto const mine = made.emplace(name, origin::doubtful).first;
+        lock.unlock();
+        auto file = [&] {
+            try {
+                return placed.create(name, size, options.sync_files);
+            } catch (const error& e) {
+                if (e.code() == make_error_code(errc::already_exists)) {
+                    lock.lock();
+                    made.erase(mine);
+                }
+                throw;
+            }
+        }();
+        lock.lock();
+        mine->second = origin::created;
+        return file;
     }
 
     void end_of_file(write_job& job) {
@@ -336,10 +337,13 @@ struct torch_writer::state {
     torch_writer_options options;
     storage_setup me{};
     detail::claim<detail::erased_store> hold{};
-    std::mutex files_mutex{};  ///< Protects the next two members.
-    std::vector<std::string> created{};
-    std::vector<std::string> in_doubt{};  ///< Their creation failed, but they may exist.
-    std::set<std::string> published{};    ///< The files of the current checkpoint.
+    enum class origin {
+        created,
+        doubtful,  ///< Its creation has failed, or has not ended: it may exist.
+    };
+    std::mutex files_mutex{};              ///< Protects the next member.
+    std::map<std::string, origin> made{};  ///< The files of this save.
+    std::set<std::string> published{};     ///< The files of the current checkpoint.
     std::optional<detail::running_save> running{};
     bool own_threads;
     detail::pace speed;

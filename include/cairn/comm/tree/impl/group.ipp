@@ -106,8 +106,11 @@ CAIRN_DECL void tree_operations::share(std::shared_ptr<const activity> a) {
             [lane = seat_.lane(), a = std::move(a)](tree_lanes& l, auto) { l.share(lane, a); });
 }
 CAIRN_DECL void tree_operations::cancel() noexcept {
-    auto const e = seat_.engine();
-    if (e) e->run([lane = seat_.lane()](tree_lanes& l, auto now) { l.cancel(lane, now); });
+    try {
+        auto const e = seat_.engine();
+        if (e) e->run([lane = seat_.lane()](tree_lanes& l, auto now) { l.cancel(lane, now); });
+    } catch (...) {  // no memory: the others wait until their deadline
+    }
 }
 
 CAIRN_DECL void tree_operations::start(exchange_kind k, int root, std::vector<message> in,
