@@ -65,14 +65,14 @@ struct many_tensors {
 
 /// Rank 1 has nothing to do meanwhile, for more than `exchange_timeout`.
 BOOST_AUTO_TEST_CASE(a_rank_without_room_may_take_longer_than_a_timeout) {
-    constexpr std::size_t count = 40;  // 800 ms or more
+    constexpr std::size_t count = 40;  // 2.4 s or more
     run r(2);
     r.on_ranks([&](rank& me) {
         bool const slow = me.number == 0;
         cairn::checkpointer_options o{.every = cairn::steps(1)};
-        o.save.exchange_timeout = 400ms;
+        o.save.exchange_timeout = 1200ms;
         if (slow) o.arena = {.budget = 4096, .slab_bytes = 4096};
-        cairn::checkpointer ckpt(me.member, slow_store(r.base, slow ? 20ms : 0ms), o);
+        cairn::checkpointer ckpt(me.member, slow_store(r.base, slow ? 60ms : 0ms), o);
         many_tensors s{me};
         if (slow) s.own.assign(count, std::vector<float>(many_tensors::elements, 1));
         me.train(1);
