@@ -52,7 +52,8 @@ public:
 private:
     void ask(const then& f) {
         std::exception_ptr failure;
-        for (bool over = false; !over && !failure;) {
+        for (;;) {
+            bool over = false;
             try {
                 over = over_();
                 if (!over && in_.now() >= until_) throw error(errc::timed_out, late_());

@@ -13,9 +13,7 @@
 namespace cairn::detail {
 
 CAIRN_DECL tensor_view device_windows::resolve_tensor(const read_item& i) {
-    auto const target = to_.resolve_tensor(i);
-    auto* const on = devices_.of(target, i.fqn);
-    return on == nullptr ? target : stage(i, target, *on);
+    return resolve_in_place(i, [](const tensor_view&) { return false; });
 }
 CAIRN_DECL tensor_view device_windows::resolve_in_place(
     const read_item& i, const std::function<bool(const tensor_view&)>& suits) {
