@@ -305,6 +305,14 @@ BOOST_AUTO_TEST_CASE(launchers_say_who_we_are) {
                             (void)detect({{"CAIRN_RANK", "x"}, {"CAIRN_WORLD_SIZE", "4"}});
                         }),
                         "CAIRN_RANK"));
+    // Half of a pair.
+    for (auto const* const name :
+         {"CAIRN_RANK", "CAIRN_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"})
+        BOOST_TEST(contains(failure_of([&] {
+                                (void)detect({{name, "2"}});
+                            }),
+                            "found nothing"),
+                   name);
     BOOST_TEST(contains(failure_of([&] {
                             (void)detect({{"CAIRN_RANK", "4"}, {"CAIRN_WORLD_SIZE", "4"}});
                         }),

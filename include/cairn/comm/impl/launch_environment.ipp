@@ -52,12 +52,13 @@ CAIRN_DECL launch_environment launch_environment::detect(const environment& get)
         e.variables =
             std::string(its_rank) + "=" + text(its_rank) + ", " + its_size + "=" + text(its_size);
     };
-    if (has("CAIRN_RANK")) {
+    // Half of a pair is an error, not one rank alone: each process would take itself for all.
+    if (has("CAIRN_RANK") || has("CAIRN_WORLD_SIZE")) {
         is("cairn launch", "CAIRN_RANK", "CAIRN_WORLD_SIZE");
         e.id = text("CAIRN_GROUP");
         if (e.rank == 0 && has("CAIRN_LISTEN_FD")) e.descriptor = number("CAIRN_LISTEN_FD");
         e.run = "launch-" + text("CAIRN_RUN");
-    } else if (has("OMPI_COMM_WORLD_RANK")) {
+    } else if (has("OMPI_COMM_WORLD_RANK") || has("OMPI_COMM_WORLD_SIZE")) {
         is("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
         e.one_host = text("OMPI_COMM_WORLD_LOCAL_SIZE") == text("OMPI_COMM_WORLD_SIZE");
         e.run = "mpi-" +
