@@ -297,6 +297,76 @@ BOOST_AUTO_TEST_CASE(an_intent_keeps_what_it_says) {
     BOOST_TEST(!j.owner.boot.empty());
 }
 
+/// Calls, in order, of a store whose place is a folder.
+struct noting_store : cairn::file_store {
+    explicit noting_store(const fs::path& at) : cairn::file_store(at) {}
+    std::vector<std::string> calls{};
+    void remove(std::string_view name) {
+        calls.push_back("remove " + std::string(name));
+        cairn::file_store::remove(name);
+    }
+    void sync() {
+        calls.push_back("sync");
+        cairn::file_store::sync();
+    }
+};
+
+/// With the checkpoint that stands, and the one that is being written, they would take the space of
+/// a third.
+BOOST_AUTO_TEST_CASE(are_collected_before_anything_is_written) {
+    place p;
+    noting_store store(p.at);
+    // The save that published what stands was killed before it swept, and so was the one after it
+    // before it published.
+    auto standing = intent_of(p.standing_id);
+    standing.names = {"__0_0.distcp"};
+    standing.replaced_id = id_b;
+    standing.replaced = {"__0_0." + id_b + ".distcp"};
+    auto const dead = intent_of(id_a);
+    p.write(".saving." + p.standing_id, standing.encode());
+    p.write(standing.replaced[0], "replaced");
+    p.write(".saving." + id_a, dead.encode());
+    p.write(dead.names[0], "never published");
+    // One of another host may still publish, however old it is.
+    std::string const id_d(32, 'd');
+    auto elsewhere = intent_of(id_d);
+    elsewhere.owner.boot = "another host";
+    elsewhere.owner.run = id_d;
+    elsewhere.began -= 1000 * hours;
+    p.write(".saving." + id_d, elsewhere.encode());
+    p.write(elsewhere.names[0], "being written");
+    cairn::detail::claim<noting_store> mine;
+    std::string const id(32, 'c');
+    auto const names = mine.take(store, id, {"__0_0.distcp", "__1_0.distcp"}, true);
+    BOOST_TEST(names[1] == "__1_0." + id + ".distcp");
+    BOOST_TEST(p.count() == 5u);
+    for (auto const& there : {std::string(".metadata"), std::string("__0_0.distcp"),
+                              ".saving." + id, ".saving." + id_d, elsewhere.names[0]})
+        BOOST_TEST(p.has(there), there);
+    // What was replaced goes only once what replaced it is durable.
+    BOOST_REQUIRE(!store.calls.empty());
+    BOOST_TEST(store.calls[0] == "sync");
+    mine.release(store);
+    p.save_well(2);
+}
+
+BOOST_AUTO_TEST_CASE(in_a_place_without_a_checkpoint_leave_their_names_unused) {
+    support::scratch dir;
+    auto const dead = [] {
+        auto i = intent_of(id_a);
+        i.names = {"__0_0.distcp", "__1_0.distcp"};
+        return i;
+    }();
+    cairn::file_store store(dir.dir / "c");
+    store.publish(".saving." + id_a, dead.encode(), std::nullopt);
+    store.publish("__0_0.distcp", {}, std::nullopt);
+    cairn::detail::claim<cairn::file_store> mine;
+    auto const names = mine.take(store, id_b, dead.names, true);
+    // Rank 1 of the dead save may still be about to create its file.
+    BOOST_TEST(names[1] == "__1_0." + id_b + ".distcp");
+    BOOST_TEST(store.list().size() == 1u);
+}
+
 /// While a save runs, another in the same place may commit, and must not touch the first one's
 /// files; the first one then finds that it is too late.
 BOOST_AUTO_TEST_CASE(of_a_save_that_runs_are_not_touched) {

@@ -30,13 +30,21 @@ namespace cairn::detail {
 template <ObjectStore Store>
 class claim {
 public:
-    /// @param names  The preferred names of the save's files.
+    /// Removes first what saves that have ended left there: with the checkpoint that stands and the
+    /// new one, it would take the space of a third.
+    /// @param names     The preferred names of the save's files.
+    /// @param activity  Advanced for each file that is removed; may be null.
     /// @return The names to use: unchanged if the place contains no checkpoint, otherwise with the
     /// save id.
     /// @throws error errc::already_exists if `overwrite` is off and the place contains a
     /// checkpoint.
     std::vector<std::string> take(Store& store, const std::string& save_id,
-                                  std::vector<std::string> names, bool overwrite) {
+                                  std::vector<std::string> names, bool overwrite,
+                                  cairn::activity* activity = nullptr) {
+        // Before the metadata is read: what has ended by now publishes no more.
+        std::set<std::string> standing;
+        leftovers<Store> ended(store, standing, activity);
+        ended.find_ended();
         start_ = store.tag(metadata_name);
         if (!overwrite && !start_.text.empty()) {
             throw error(errc::already_exists,
@@ -54,7 +62,14 @@ public:
             return out;
         };
         name_ = std::string(intent_prefix) + save_id;
+        // Where anything was left, a rank of an ended save may still create its files: other names.
         bool const plain = place_is_free(store, names);
+        if (ended.found_any() && old_problem_.empty()) {
+            standing.insert(intent_.replaced.begin(), intent_.replaced.end());
+            // The save that published the metadata may have died before that was durable.
+            if (ended.attempt([&] { store.sync(); })) ended.remove_found();
+        }
+        early_warnings_ = ended.take_warnings();
         intent_.names = plain ? names : with_ids();
         store.publish(name_, intent_.encode(), std::nullopt);
         if (plain && !place_is_free(store, names)) {  // another save took the place concurrently
@@ -99,6 +114,7 @@ public:
                                    cairn::activity* activity) {
         leftovers<Store> old(store, standing, activity);
         if (!old_problem_.empty()) old.warn(old_problem_);
+        for (auto& w : early_warnings_) old.warn(std::move(w));
         old.collect(name_, intent_.replaced_id);
         if (old.remove_replaced(intent_.replaced, intent_.replaced_id)) old.forget(name_);
         name_.clear();
@@ -215,6 +231,7 @@ private:
     std::string name_{};  ///< Of the intent, from when it may exist.
     object_tag start_{};
     std::string old_problem_{};
+    std::vector<std::string> early_warnings_{};  ///< Of `take`, for `sweep`.
 };
 
 }  // namespace cairn::detail

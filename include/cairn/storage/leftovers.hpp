@@ -8,6 +8,7 @@
 #include <cairn/storage/running_saves.hpp>
 #include <cairn/storage/save_intent.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -48,16 +49,17 @@ public:
     /// @param own          The intent to skip.
     /// @param replaced_id  The save whose metadata was just replaced: it was published.
     void collect(const std::string& own, const std::string& replaced_id) {
-        std::vector<object_info> there;
-        attempt([&] { there = store_.list(); });
-        std::vector<found_intent> over;
-        for (auto const& info : there) {
-            if (!is_intent_name(info.name) || info.name == own) continue;
-            attempt([&] { look_at(info, replaced_id, over); });
-        }
-        for (auto& i : over) {
+        if (attempt([&] { find(own, replaced_id, false); })) remove_found();
+    }
+    /// Finds what saves have left whose process has certainly ended, so that they publish no more:
+    /// `standing` need not be known until `remove_found`, which removes it.
+    /// @throws what the store throws as it lists its objects
+    void find_ended() { find({}, {}, true); }
+    bool found_any() const noexcept { return !over_.empty(); }
+    void remove_found() {
+        for (auto& i : std::exchange(over_, {})) {
             if (!i.readable)  // its files can still be recognized by the id in their names
-                for (auto const& info : there)
+                for (auto const& info : there_)
                     if (is_data_name(info.name) && has_id(info.name, i.save_id))
                         i.what.names.push_back(info.name);
             bool const planned_gone = remove_planned(i.what.names, i.save_id, i.on_this_host);
@@ -88,8 +90,9 @@ public:
             return false;
         }
     }
-    /// Limits the number of warnings.
+    /// Limits the number of warnings, and repeats none.
     void warn(std::string what) {
+        if (std::find(warnings_.begin(), warnings_.end(), what) != warnings_.end()) return;
         if (warnings_.size() < most_warnings)
             warnings_.push_back(std::move(what));
         else
@@ -109,9 +112,15 @@ private:
         bool on_this_host = false;
     };
 
+    void find(const std::string& own, const std::string& replaced_id, bool certain) {
+        there_ = store_.list();
+        for (auto const& info : there_) {
+            if (!is_intent_name(info.name) || info.name == own) continue;
+            attempt([&] { look_at(info, replaced_id, certain); });
+        }
+    }
     /// Records whether an intent's save has ended, or which files it may still need.
-    void look_at(const object_info& info, const std::string& replaced_id,
-                 std::vector<found_intent>& over) {
+    void look_at(const object_info& info, const std::string& replaced_id, bool certain) {
         found_intent i;
         i.name = info.name;
         i.save_id = info.name.substr(intent_prefix.size());
@@ -142,11 +151,12 @@ private:
         bool const mine = is_this_process(owner);
         i.on_this_host = mine || (!owner.boot.empty() && owner.boot == boot_id());
         auto const limit = std::chrono::duration_cast<std::chrono::seconds>(intent_expiry).count();
-        bool const ended = mine ? !running_save::is(i.save_id)
-                                : has_ended(owner) || i.what.began <= save_intent::now() - limit;
+        bool const ended = mine ? !running_save::is(i.save_id) : has_ended(owner);
+        bool const expired = !mine && i.what.began <= save_intent::now() - limit;
         if (!i.readable) i.what = {};
-        if (!i.readable || i.save_id == replaced_id || ended)
-            over.push_back(std::move(i));
+        bool const over = !i.readable || i.save_id == replaced_id || expired;
+        if (certain ? i.readable && ended : over || ended)
+            over_.push_back(std::move(i));
         else
             needed_.insert(i.what.names.begin(), i.what.names.end());
     }
@@ -190,6 +200,8 @@ private:
     Store& store_;
     const std::set<std::string>& standing_;
     cairn::activity* activity_;
+    std::vector<object_info> there_{};  ///< In the place, when `find` looked.
+    std::vector<found_intent> over_{};
     std::set<std::string> needed_{};  ///< By saves that may still commit.
     std::vector<std::string> warnings_{};
     std::size_t unsaid_ = 0;

@@ -83,7 +83,8 @@ struct torch_writer::state {
                 names.push_back(file_name(static_cast<int>(rank), static_cast<int>(n)));
         }
         detail::check_file_names(names);
-        names = hold.take(placed, me.save_id, std::move(names), options.overwrite);
+        names =
+            hold.take(placed, me.save_id, std::move(names), options.overwrite, me.activity.get());
         std::size_t at = 0;
         for (std::size_t rank = 0; rank < plans.size(); ++rank) {
             plans[rank].storage_data =
