@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(each_operation_of_a_load) {
                 for (auto const what : support::all_thrown) {
                     for (int at = 0;; ++at) {
                         faulty_store bad(base, fault{at, what, afterwards});
-                        bool whole = true;
+                        std::atomic<bool> whole{true};
                         auto const load = [&](cairn::thread_group::member& me, int rank) {
                             state s(0, rank, ranks);
                             cairn::load_options o;
@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(each_operation_of_a_load) {
                                 cairn::load(s.dict, "c", o, me, bad);
                             else
                                 cairn::load(s.dict, "c", o, me, base);
-                            whole = s.is(before);
+                            if (!s.is(before)) whole = false;
                         };
                         auto const all = support::on_ranks_that_stay(ranks, load);
                         BOOST_TEST_CONTEXT(
