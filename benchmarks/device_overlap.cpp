@@ -7,8 +7,8 @@
 // round trains N steps without a checkpointer, N with one that overlaps, and N with one that does
 // not, in turn; a save begins after the first of them, and the others run beside it. `stall` is the
 // time inside maybe_save and before_update, of all N steps, where the GPU has done the step before
-// maybe_save is called. Files are in host memory, so that no disk is measured. Prints a table and one line of JSON: seconds, with
-// lists of median, least and most. Without a GPU it ends with 77.
+// maybe_save is called. Files are in host memory, so that no disk is measured. Prints a table and
+// one line of JSON: seconds, with lists of median, least and most. Without a GPU it ends with 77.
 #include "spread.hpp"
 #include "training/trainer.hpp"
 
