@@ -26,7 +26,6 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace {
 
@@ -60,6 +59,7 @@ double timed(F&& f) {
 /// A way to train, and its figures of each round.
 struct way {
     const char* name;
+    cairn::memory_store store{};
     std::unique_ptr<cairn::checkpointer> ckpt{};
     /// The step that is followed by `maybe_save`, the one after it, and the median of all others.
     spread saved{}, next{}, others{};
@@ -93,6 +93,8 @@ void one_round(training::trainer& t, way& w, std::int64_t round, std::int64_t st
             others.add(took);
     }
     if (w.ckpt && !w.ckpt->wait()) throw std::runtime_error("nothing was saved");
+    auto old = w.store.at("step_" + std::to_string((round + 1) * steps));
+    for (auto const& file : old.list()) old.remove(file.name);
     if (round == 0) return;  // memory is made
     w.saved.add(saved);
     w.next.add(next);
@@ -101,10 +103,9 @@ void one_round(training::trainer& t, way& w, std::int64_t round, std::int64_t st
     w.rounds.add(all);
 }
 
-std::unique_ptr<cairn::checkpointer> saving(training::trainer& t, cairn::memory_store& store,
-                                            std::int64_t steps, bool overlap) {
-    return std::make_unique<cairn::checkpointer>(
-        cairn::solo(), store,
+void make_checkpointer(way& w, const training::trainer& t, std::int64_t steps, bool overlap) {
+    w.ckpt = std::make_unique<cairn::checkpointer>(
+        cairn::solo(), w.store,
         cairn::checkpointer_options{.every = cairn::steps(steps), .overlap = overlap},
         cairn::cuda_memory(t.stream()));
 }
@@ -117,13 +118,9 @@ void run(const arguments& a) {
                                              .layers = a.layers,
                                              .alphabet = 64},
                                             a.steps, 1e-4);
-    cairn::memory_store overlapped, blocking;
-    std::vector<way> ways(3);
-    ways[0].name = "no save";
-    ways[1].name = "overlap";
-    ways[1].ckpt = saving(*t, overlapped, a.steps, true);
-    ways[2].name = "blocking";
-    ways[2].ckpt = saving(*t, blocking, a.steps, false);
+    way ways[] = {{.name = "no save"}, {.name = "overlap"}, {.name = "blocking"}};
+    make_checkpointer(ways[1], *t, a.steps, true);
+    make_checkpointer(ways[2], *t, a.steps, false);
     for (std::int64_t round = 0; round <= a.rounds; ++round)
         for (auto& w : ways) one_round(*t, w, round, a.steps);
 
@@ -143,7 +140,7 @@ void run(const arguments& a) {
         print("step beside the copy, s", w.next);
         print("other steps, s", w.others);
         print("stall of a save, s", w.stalls);
-        print("round / that without a save", w.rounds.over(ways.front().rounds), true);
+        print("round / that without a save", w.rounds.over(ways[0].rounds), true);
     }
     std::printf("%s}\n", json.c_str());
 }

@@ -132,7 +132,10 @@ public:
         cudaFreeHost(allocated_);
         cudaStreamDestroy(stream_);
     }
-    bool pinned() const { return to_.pinned() && kept_.stats().pin_failure.empty(); }
+    bool pinned() const {
+        auto const s = kept_.stats();
+        return to_.pinned() && s.bytes_pinned == s.bytes_mapped;
+    }
 
     void one_copy(void* to) {
         copy(to, state_.memory(), state_.bytes());

@@ -58,8 +58,8 @@ std::byte* device_memory(std::size_t n) {
     return static_cast<std::byte*>(p);
 }
 
-/// A plane whose broadcasts all ranks begin and end together. The ranks are threads here, and a call
-/// into CUDA for one device may wait for kernels of the others, which would wait for each other.
+/// A plane whose broadcasts all ranks begin and end together. The ranks are threads here: a call
+/// into CUDA for one device may wait for the kernels of others, which wait for each other.
 struct in_step {
     cairn::nccl_data_plane* plane;
     std::barrier<>* ranks;

@@ -7,7 +7,10 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 BOOST_AUTO_TEST_SUITE(training_resumed)
 
