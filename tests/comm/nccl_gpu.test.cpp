@@ -9,6 +9,7 @@
 #include <cairn/testing/data_plane.hpp>
 #include <cairn/testing/device_data_plane.hpp>
 
+#include <barrier>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -57,8 +58,28 @@ std::byte* device_memory(std::size_t n) {
     return static_cast<std::byte*>(p);
 }
 
+/// A plane whose broadcasts all ranks begin and end together. The ranks are threads here: a call
+/// into CUDA for one device may wait for the kernels of others, which wait for each other.
+struct in_step {
+    cairn::nccl_data_plane* plane;
+    std::barrier<>* ranks;
+
+    int rank() const { return plane->rank(); }
+    int size() const { return plane->size(); }
+    int plane_id() const { return plane->plane_id(); }
+    bool serves(cairn::device_id d) const { return plane->serves(d); }
+    void broadcast(cairn::memory_span m, int root, cairn::deadline by,
+                   cairn::completion<cairn::done_t> done) {
+        ranks->arrive_and_wait();
+        cairn::testing::detail::broadcast_and_wait(*plane, m, root, by);
+        ranks->arrive_and_wait();
+        done();
+    }
+    void cancel() noexcept { plane->cancel(); }
+};
+
 /// Broadcasts from GPU to GPU, then a load that receives a tensor there.
-void on_device(ncclComm_t comm, int device) {
+void on_device(ncclComm_t comm, int device, std::barrier<>& all) {
     check(cudaSetDevice(device), "cudaSetDevice");
     cudaStream_t stream = nullptr;
     check(cudaStreamCreate(&stream), "cudaStreamCreate");
@@ -68,9 +89,10 @@ void on_device(ncclComm_t comm, int device) {
     auto ranks = cairn::tcp_group_from_nccl(comm);
     cairn::nccl_data_plane plane(comm, 0, o);
     cairn::device_id const here{cairn::memory_kind::cuda, device};
+    in_step together{&plane, &all};
     cairn::testing::check_device_broadcasts(
-        plane, cairn::testing::memory_under_test<cairn::cuda_memory>{
-                   space, here, stream, device_memory, [](std::byte* p) { cudaFree(p); }, {}});
+        together, cairn::testing::memory_under_test<cairn::cuda_memory>{
+                      space, here, stream, device_memory, [](std::byte* p) { cudaFree(p); }, {}});
 
     static cairn::memory_store store;
     constexpr std::size_t n = std::size_t{4} << 20;
@@ -83,7 +105,9 @@ void on_device(ncclComm_t comm, int device) {
     view.device = here;
     cairn::load_options once;
     once.read_once = cairn::read_once_policy::always;
+    all.arrive_and_wait();
     cairn::load(cairn::state_dict{{"weights", view}}, "step", once, ranks, plane, store, space);
+    all.arrive_and_wait();
     check(cudaMemcpy(read.data(), there, n * sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
     if (read != weights) throw std::runtime_error("other weights on the GPU than those saved");
     check(cudaFree(there), "cudaFree");
@@ -95,18 +119,20 @@ void run_on_devices(int n) {
     check(ncclCommInitAll(comms.data(), n, nullptr), "ncclCommInitAll");
     std::vector<std::exception_ptr> failures(count);
     std::vector<std::thread> threads;
+    std::barrier<> all(n);
     for (std::size_t r = 0; r < count; ++r)
         threads.emplace_back([&, r] {
             try {
-                on_device(comms[r], static_cast<int>(r));
+                on_device(comms[r], static_cast<int>(r), all);
             } catch (...) {
                 failures[r] = std::current_exception();
+                all.arrive_and_drop();
             }
         });
     for (auto& t : threads) t.join();
     for (auto& f : failures)
-        if (f) std::rethrow_exception(f);
-    for (auto c : comms) ncclCommDestroy(c);
+        if (f) std::rethrow_exception(f);  // planes that failed have aborted: nothing to destroy
+    for (auto c : comms) check(ncclCommDestroy(c), "ncclCommDestroy");
 }
 
 void run() {
@@ -148,8 +174,8 @@ int main() {
     std::printf("NCCL %d of nccl.h %d\n", version, NCCL_VERSION_CODE);
     auto const found = cudaGetDeviceCount(&devices);
     // 100 no device, 35 and 34 no driver or its stub.
-    if (found == cudaErrorNoDevice || found == cudaErrorInsufficientDriver ||
-        found == cudaErrorStubLibrary) {
+    if ((found == cudaSuccess && devices == 0) || found == cudaErrorNoDevice ||
+        found == cudaErrorInsufficientDriver || found == cudaErrorStubLibrary) {
         std::printf("built and linked, not run: no GPU (%s)\n", cudaGetErrorString(found));
         return 77;
     }

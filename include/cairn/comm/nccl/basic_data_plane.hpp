@@ -29,6 +29,9 @@ namespace cairn {
 /// all ranks; therefore `async_load` rejects this plane at compile time. Earlier launches, if made
 /// on all ranks, are executed first.
 ///
+/// **Several devices in one process**: NCCL's kernels wait for each other, so while a broadcast
+/// runs, no thread may make a call of CUDA that waits for a device, such as `cudaFree`.
+///
 /// **Threads**: the plane has a thread that launches, polls (`cudaEventQuery`,
 /// `ncclCommGetAsyncError`) and calls the completions, which must not block. The caller's current
 /// device does not change.

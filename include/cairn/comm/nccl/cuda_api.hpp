@@ -74,6 +74,7 @@ private:
 
     static nccl_status said(cudaError_t r) {
         if (r == cudaSuccess) return {};
+        (void)cudaGetLastError();  // reported here, and not by NCCL's next check as well
         if (r == cudaErrorNotReady) return {state::running, {}};
         return {state::failed, std::string(cudaGetErrorName(r)) + ": " + cudaGetErrorString(r)};
     }
