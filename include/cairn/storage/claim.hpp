@@ -66,8 +66,7 @@ public:
         bool const plain = place_is_free(store, names);
         if (ended.found_any() && old_problem_.empty()) {
             standing.insert(intent_.replaced.begin(), intent_.replaced.end());
-            // The save that published the metadata may have died before that was durable.
-            if (ended.attempt([&] { store.sync(); })) ended.remove_found();
+            ended.remove_found();
         }
         early_warnings_ = ended.take_warnings();
         intent_.names = plain ? names : with_ids();

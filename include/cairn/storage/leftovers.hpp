@@ -57,6 +57,9 @@ public:
     void find_ended() { find({}, {}, true); }
     bool found_any() const noexcept { return !over_.empty(); }
     void remove_found() {
+        // Whoever published what stands, or removed what stood, may have died before that was
+        // durable; what it replaced is needed until then.
+        if (over_.empty() || !attempt([&] { store_.sync(); })) return;
         for (auto& i : std::exchange(over_, {})) {
             if (!i.readable)  // its files can still be recognized by the id in their names
                 for (auto const& info : there_)
