@@ -5,12 +5,9 @@
 #include <cairn/activity.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/storage/data_file_proof.hpp>
-#include <cairn/storage/running_saves.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/storage/found_intent.hpp>
 
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <set>
 #include <string>
@@ -24,9 +21,6 @@ namespace cairn::detail {
 template <ObjectStore Store>
 class leftovers {
 public:
-    /// An intent expires after this time if its owner's state cannot be determined.
-    static constexpr std::chrono::hours intent_expiry{24};
-
     /// @param standing  The files that the current metadata names.
     /// @param activity  Advanced for each file; may be null.
     leftovers(Store& store, const std::set<std::string>& standing, cairn::activity* activity)
@@ -102,53 +96,15 @@ public:
     }
 
 private:
-    struct found_intent {
-        std::string name{}, save_id{};
-        save_intent what{};
-        bool readable = true;
-        bool on_this_host = false;
-    };
-
     /// Records whether an intent's save has ended, or which files it may still need.
     void look_at(const object_info& info, const std::string& replaced_id,
                  std::vector<found_intent>& over) {
-        found_intent i;
-        i.name = info.name;
-        i.save_id = info.name.substr(intent_prefix.size());
-        byte_vector bytes;
-        try {
-            auto r = store_.open(info.name);
-            if (std::uint64_t const size = r.size(); size > most_bytes)
-                throw error(errc::unsupported, {.file = store_.describe(info.name),
-                                                .expected = "an intent",
-                                                .found = std::to_string(size) + " bytes"});
-            else
-                bytes.resize(static_cast<std::size_t>(size));
-            if (!bytes.empty()) r.read(0, bytes);
-        } catch (const error& e) {
-            if (e.code() == make_error_code(errc::not_found)) return;  // its save ended just now
-            throw;
-        }
-        try {
-            i.what = save_intent::decode(bytes);
-            i.readable = i.what.save_id.empty() || i.what.save_id == i.save_id;
-        } catch (const error& e) {
-            // Written by a newer cairn, whose rules are unknown. Any other intent was cut short by
-            // a crash: it is replaced in one step.
-            if (e.code() == make_error_code(errc::unsupported)) return;
-            i.readable = false;
-        }
-        auto const& owner = i.what.owner;
-        bool const mine = is_this_process(owner);
-        i.on_this_host = mine || (!owner.boot.empty() && owner.boot == boot_id());
-        auto const limit = std::chrono::duration_cast<std::chrono::seconds>(intent_expiry).count();
-        bool const ended = mine ? !running_save::is(i.save_id)
-                                : has_ended(owner) || i.what.began <= save_intent::now() - limit;
-        if (!i.readable) i.what = {};
-        if (!i.readable || i.save_id == replaced_id || ended)
-            over.push_back(std::move(i));
+        auto i = read_intent(store_, info);
+        if (!i || i->newer) return;
+        if (!i->readable || i->save_id == replaced_id || i->ended)
+            over.push_back(std::move(*i));
         else
-            needed_.insert(i.what.names.begin(), i.what.names.end());
+            needed_.insert(i->what.names.begin(), i->what.names.end());
     }
 
     bool remove(const std::vector<std::string>& names, const std::string& save_id, bool planned,
@@ -186,7 +142,6 @@ private:
     }
 
     static constexpr std::size_t most_warnings = 64;
-    static constexpr std::uint64_t most_bytes = std::uint64_t{1} << 28;
     Store& store_;
     const std::set<std::string>& standing_;
     cairn::activity* activity_;
