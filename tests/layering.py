@@ -39,11 +39,13 @@ MAY_INCLUDE["detail"] = EVERYTHING
 MAY_INCLUDE["save.hpp"] = MAY_INCLUDE["async_save.hpp"] = EVERYTHING | {"save"}
 MAY_INCLUDE["load.hpp"] = MAY_INCLUDE["async_load.hpp"] = EVERYTHING | {"load"}
 MAY_INCLUDE["load_tree.hpp"] = EVERYTHING | {"load", "load.hpp"}
-MAY_INCLUDE["checkpointer"] = EVERYTHING | {"save", "load"}
-MAY_INCLUDE["checkpointer.hpp"] = EVERYTHING | {"save", "load", "checkpointer"}
+# The checkpoints of a directory or store.
+MAY_INCLUDE["catalog"] = EVERYTHING - {"comm", "observe", "memory"}
+MAY_INCLUDE["checkpointer"] = EVERYTHING | {"save", "load", "catalog"}
+MAY_INCLUDE["checkpointer.hpp"] = EVERYTHING | {"save", "load", "catalog", "checkpointer"}
 MAY_INCLUDE["models.hpp"] = EVERYTHING | {"models", "load"}
 MAY_INCLUDE["cairn.hpp"] = EVERYTHING | {"save.hpp", "load.hpp", "load_tree.hpp", "models.hpp"}
-MAY_INCLUDE["src.hpp"] = EVERYTHING | {"save", "load", "checkpointer", "models"}
+MAY_INCLUDE["src.hpp"] = EVERYTHING | {"save", "load", "catalog", "checkpointer", "models"}
 
 # Leaves too: the only headers that may include theirs, and nothing else of cairn includes them.
 FOREIGN = re.compile(r"cuda|nccl\.h|^mpi\.h")

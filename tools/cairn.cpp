@@ -13,15 +13,16 @@
 int main(int argc, char** argv) {
     CLI::App app{
         "Inspects, verifies, compares and re-shards checkpoints of cairn and PyTorch DCP; "
+        "removes leftovers; "
         "starts a program as several ranks."};
     app.require_subcommand(1);
     std::string a, b, fqn;
-    bool json = false, raw = false;
+    bool json = false, raw = false, dry_run = false;
     int ranks = 0, dim = 0;
 
-    auto* const ls =
-        app.add_subcommand("ls", "list names, dtypes, shapes, chunks, bytes and files");
-    ls->add_option("CKPT", a, "directory of a checkpoint")->required();
+    auto* const ls = app.add_subcommand(
+        "ls", "list names, dtypes, shapes, chunks, bytes and files; or several checkpoints");
+    ls->add_option("PLACE", a, "directory of a checkpoint, or of checkpoints")->required();
     ls->add_flag("--json", json, "print one JSON list");
 
     auto* const cat = app.add_subcommand("cat", "print one tensor or value as JSON");
@@ -33,6 +34,11 @@ int main(int argc, char** argv) {
 
     auto* const verify = app.add_subcommand("verify", "read the whole checkpoint and check it");
     verify->add_option("CKPT", a, "directory of a checkpoint")->required();
+
+    auto* const gc =
+        app.add_subcommand("gc", "remove what interrupted saves and removals have left");
+    gc->add_option("PLACE", a, "directory of checkpoints, or of one")->required();
+    gc->add_flag("--dry-run", dry_run, "only print what would be removed");
 
     auto* const diff = app.add_subcommand("diff", "compare two checkpoints by name");
     diff->add_option("A", a, "directory of a checkpoint")->required();
@@ -83,6 +89,7 @@ int main(int argc, char** argv) {
             if (ls->parsed()) return tool::ls(a, json);
             if (cat->parsed()) return tool::cat(a, fqn, raw);
             if (verify->parsed()) return tool::verify(a);
+            if (gc->parsed()) return tool::gc(a, dry_run);
             if (diff->parsed()) return tool::diff(a, b);
             if (start->parsed()) return tool::launch(launch);
             return tool::reshard(a, b, ranks, dim);

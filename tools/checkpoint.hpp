@@ -122,7 +122,10 @@ inline std::vector<cairn::box> row_pieces(const cairn::tensor_metadata& t, std::
     return out;
 }
 
-int ls(const std::string& checkpoint, bool as_json);
+/// @param place  A checkpoint, or a directory of checkpoints.
+int ls(const std::string& place, bool as_json);
+int list_directory(const std::string& directory, bool as_json);
+int gc(const std::string& place, bool dry_run);
 int cat(const std::string& checkpoint, const std::string& fqn, bool raw);
 int verify(const std::string& checkpoint);
 int diff(const std::string& a, const std::string& b);

@@ -2,12 +2,17 @@
 #include "checkpoint.hpp"
 #include "json.hpp"
 
+#include <filesystem>
 #include <iostream>
 #include <set>
 
 namespace tool {
 
 int ls(const std::string& checkpoint, bool as_json) {
+    if (cairn::file_store(checkpoint).tag(".metadata").text.empty() &&
+        std::filesystem::is_directory(checkpoint))
+        if (auto const code = list_directory(checkpoint, as_json); code != could_not_run)
+            return code;
     auto const m = read_metadata(checkpoint);
     bool first = true;
     if (as_json) std::cout << "[";

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint.hpp"
-#include "verification.hpp"
+
+#include <cairn/catalog/verification.hpp>
 
 #include <iostream>
 
 namespace tool {
 
 int verify(const std::string& checkpoint) {
-    return verification(cairn::file_store(checkpoint), std::cout).run() ? fine : finding;
+    cairn::detail::verification v{cairn::file_store(checkpoint)};
+    bool const whole = v.run();
+    v.print(std::cout);
+    return whole ? fine : finding;
 }
 
 }  // namespace tool

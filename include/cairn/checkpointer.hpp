@@ -117,20 +117,21 @@ public:
     /// Steps may be left out: what was due at one of them is due at the next call. A step that is
     /// less than the one before means that the run has gone back.
     /// @param state  As for @ref save. `state_dict()` is called if a save begins, not otherwise.
+    /// @param notes  Stored with the checkpoint if a save begins.
     /// @throws error on all ranks: of an earlier save, see above; of this one if it could not be
     ///         started. It then stays due; with `overlap` it is told later, as an earlier save's.
     template <class State>
         requires Savable<State>
-    checkpoint_result maybe_save(std::int64_t step, State&& state) {
-        return core_->at_step(detail::checkpointer_call::maybe_save, step, flat(state));
+    checkpoint_result maybe_save(std::int64_t step, State&& state, const save_notes& notes = {}) {
+        return core_->at_step(detail::checkpointer_call::maybe_save, step, flat(state), notes);
     }
     /// Saves; waits for the end of the previous save first, if it is still being written. Returns
     /// when the tensors are copied.
     /// @throws as @ref maybe_save: after the error of an earlier save, call it again.
     template <class State>
         requires Savable<State>
-    checkpoint_result save_now(std::int64_t step, State&& state) {
-        return core_->at_step(detail::checkpointer_call::save_now, step, flat(state));
+    checkpoint_result save_now(std::int64_t step, State&& state, const save_notes& notes = {}) {
+        return core_->at_step(detail::checkpointer_call::save_now, step, flat(state), notes);
     }
 
     /// Must be called before tensors change if `checkpointer_options::overlap` is on: waits until
@@ -170,6 +171,37 @@ public:
         auto report = core_->load(flat, id, options);
         flat.flat->notify_loaded();
         return report;
+    }
+
+    /// Returns the newest checkpoint that is whole for every rank; nothing if there is none. One
+    /// that is not is skipped, with a warning (`latest_options::on_skipped`), and the next older is
+    /// examined. *Newest* is by the order of commits. Waits for a save that is being written;
+    /// afterwards steps may begin anywhere. Collective.
+    /// @param options  The coordinator's are used.
+    /// @throws error on all ranks: if the coordinator cannot list the checkpoints, or the store has
+    ///         places that cannot be listed (`BrowsableStore`); of an earlier save.
+    std::optional<checkpoint_id> latest(const latest_options& options = {}) {
+        return core_->latest(options);
+    }
+
+    /// Loads the newest checkpoint that is whole for every rank, as @ref latest finds it. One that
+    /// turns out to be damaged while it is read is skipped too, and the next older one is loaded.
+    /// @return Nothing if there is none: the state is then unchanged, unless a load of a damaged
+    ///         one had begun, which has been reported.
+    /// @throws as @ref latest and @ref load, unless the checkpoint is damaged
+    template <class State>
+        requires Savable<State>
+    std::optional<loaded_checkpoint> load_latest(State&& state, const latest_options& latest = {},
+                                                 const load_options& options = {}) {
+        auto search = core_->search(latest);
+        while (auto const found = search.next()) {
+            detail::flattened_or_error flat(state);
+            auto report = core_->try_load(flat, search, *found, options);
+            if (!report) continue;
+            flat.flat->notify_loaded();
+            return loaded_checkpoint{found->id, std::move(*report)};
+        }
+        return {};
     }
 
     /// Plans a save of this state as @ref save_now would, on all ranks, without writing anything:

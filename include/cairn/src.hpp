@@ -10,8 +10,17 @@
 #error cairn/src.hpp is for programs that are compiled with -DCAIRN_SEPARATE_COMPILATION
 #endif
 
+#include <cairn/catalog/impl/committed.ipp>
+#include <cairn/catalog/impl/garbage.ipp>
+#include <cairn/catalog/impl/latest.ipp>
+#include <cairn/catalog/impl/listing.ipp>
+#include <cairn/catalog/impl/recording_writer.ipp>
+#include <cairn/catalog/impl/removal.ipp>
+#include <cairn/catalog/impl/retention.ipp>
+#include <cairn/catalog/impl/whole.ipp>
 #include <cairn/checkpointer/impl/core.ipp>
 #include <cairn/checkpointer/impl/plan.ipp>
+#include <cairn/checkpointer/impl/recovery.ipp>
 #include <cairn/checkpointer/impl/rendezvous.ipp>
 #include <cairn/checkpointer/impl/schedule.ipp>
 #include <cairn/checkpointer/impl/signal_watch.ipp>

@@ -2,7 +2,6 @@
 #ifndef CAIRN_TEST_FUZZ_CHECKPOINT_HPP
 #define CAIRN_TEST_FUZZ_CHECKPOINT_HPP
 
-#include "../../tools/verification.hpp"
 #include "support/crafted.hpp"
 #include "support/whole.hpp"
 
@@ -83,7 +82,9 @@ inline void checkpoint(std::span<const std::byte> b) {
 
     auto place = store.at("c");
     std::ostringstream findings;
-    bool const fine = tool::verification(place, findings).run();
+    cairn::detail::verification v(place);
+    bool const fine = v.run();
+    v.print(findings);
 
     cairn::torch_reader reader(store);
     reader.reset("c");

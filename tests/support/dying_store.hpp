@@ -100,6 +100,11 @@ public:
     auto open(std::string_view n) { return store_.open(n); }
     cairn::object_tag tag(std::string_view n) { return store_.tag(n); }
     std::vector<cairn::object_info> list() { return store_.list(); }
+    std::vector<std::string> places() { return store_.places(); }
+    void remove_place(const std::string& id) {
+        s_->step();
+        store_.remove_place(id);
+    }
     void remove(std::string_view n) {
         s_->step();
         store_.remove(n);

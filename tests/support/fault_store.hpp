@@ -149,6 +149,12 @@ public:
     std::vector<cairn::object_info> list() {
         return s_->around("list", [&] { return store_.list(); });
     }
+    std::vector<std::string> places() {
+        return s_->around_if_all("places", [&] { return store_.places(); });
+    }
+    void remove_place(const std::string& id) {
+        s_->around_if_all("remove_place", [&] { store_.remove_place(id); });
+    }
     void remove(std::string_view n) {
         s_->around_if_all("remove", [&] { store_.remove(n); });
     }

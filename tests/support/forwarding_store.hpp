@@ -24,6 +24,8 @@ public:
     auto open(std::string_view n) { return store_.open(n); }
     cairn::object_tag tag(std::string_view n) { return store_.tag(n); }
     std::vector<cairn::object_info> list() { return store_.list(); }
+    auto places() { return store_.places(); }
+    void remove_place(const std::string& id) { store_.remove_place(id); }
     void remove(std::string_view n) { store_.remove(n); }
     void sync() { store_.sync(); }
     std::string describe(std::string_view n) { return store_.describe(n); }

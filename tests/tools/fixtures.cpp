@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // fixtures DIR: writes DIR/base and, beside it, checkpoints that differ from it in one thing each.
 #include <cairn/cairn.hpp>
+#include <cairn/checkpointer.hpp>
+#include <cairn/storage/save_intent.hpp>
 
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +48,26 @@ void odd(const std::string& path) {
     cairn::save(sd, path);
 }
 
+/// Checkpoints of a training that went back, and what a save of this process has left that will
+/// have ended.
+void series(const std::string& dir) {
+    cairn::checkpointer ckpt(cairn::solo(), dir);
+    std::vector<float> w(4, 1.0f);
+    cairn::state_dict state{{"w", w}};
+    for (std::int64_t const step : {100, 300, 200}) {
+        (void)ckpt.save_now(step, state, {.metrics = {{"loss", 0.5}}});
+        (void)ckpt.wait();
+    }
+    cairn::detail::save_intent intent;
+    intent.save_id = std::string(32, 'a');
+    intent.began = cairn::detail::save_intent::now();
+    intent.owner = cairn::detail::this_process();
+    intent.names = {"__0_0.distcp"};
+    cairn::file_store place(dir + "/step_400");
+    place.publish(".saving." + intent.save_id, intent.encode(), std::nullopt);
+    place.create("__0_0.distcp", 7).finish(true);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -77,6 +101,7 @@ int main(int argc, char** argv) {
         for (int i = 0; i < 5000; ++i) small["w" + std::to_string(i)] = std::vector<float>{1, 2};
         cairn::save(small, dir + "/small");
         odd(dir + "/odd");
+        series(dir + "/series");
     } catch (const std::exception& e) {
         std::cerr << "fixtures: " << e.what() << "\n";
         return 2;

@@ -283,6 +283,44 @@ def without_pickle(tmp):
           note not in cairn("verify", tmp / "with_pickle").stdout, said(r))
 
 
+def directory(tmp):
+    """Several checkpoints, and what an interrupted save has left beside them."""
+    d = tmp / "series"
+    r = cairn("ls", d)
+    lines = r.stdout.decode().splitlines()
+    check("ls: a directory, in the order of commits", r.returncode == 0 and
+          [x.split()[0] for x in lines] ==
+          ["step_100", "step_300", "step_200", "step_400"], said(r))
+    check("ls: a checkpoint of it", re.fullmatch(
+        r"step_300  complete  \d+ bytes  step 300  \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ  loss=0.5",
+        lines[1]), said(r))
+    check("ls: an interrupted save",
+          "broken" in lines[3] and "was interrupted" in lines[3], said(r))
+    r = cairn("ls", d, "--json")
+    listed = json.loads(r.stdout) if r.returncode == 0 else [{}]
+    check("ls --json: a directory", [(x["id"], x["state"], x.get("sequence")) for x in listed] ==
+          [("step_100", "complete", 1), ("step_300", "complete", 2), ("step_200", "complete", 3),
+           ("step_400", "broken", None)] and listed[1]["metrics"] == {"loss": 0.5}, said(r))
+    broken = tmp / "damaged series"
+    shutil.copytree(d, broken)
+    next((broken / "step_300").glob("*.distcp")).unlink()
+    r = cairn("ls", broken)
+    check("ls: a checkpoint without its file", r.returncode == 0 and
+          re.search(rb"^step_300  broken .*distcp", r.stdout, re.M), said(r))
+
+    before = sorted(d.rglob("*"))
+    r = cairn("gc", d, "--dry-run")
+    check("gc --dry-run: says what and why, and removes nothing", r.returncode == 0 and
+          b"would remove step_400/" in r.stdout and b"which has ended" in r.stdout and
+          sorted(d.rglob("*")) == before, said(r))
+    r = cairn("gc", d)
+    check("gc: removes it", r.returncode == 0 and b"removed step_400/" in r.stdout and
+          not (d / "step_400").exists() and
+          all((d / f"step_{n}" / ".metadata").exists() for n in (100, 200, 300)), said(r))
+    r = cairn("gc", d)
+    check("gc: nothing is left", r.stdout == b"0 files, 0 bytes removed\n", said(r))
+
+
 def refusals(tmp):
     (tmp / "no metadata").mkdir()
     (tmp / "file").write_text("not a directory")
@@ -293,6 +331,8 @@ def refusals(tmp):
             ("ls: no .metadata", ("ls", tmp / "no metadata"), ".metadata"),
             ("verify: no .metadata", ("verify", tmp / "no metadata"), ".metadata"),
             ("ls: a file", ("ls", tmp / "file"), "file"),
+            ("gc: a directory that is not there", ("gc", tmp / "nowhere"), "nowhere"),
+            ("gc: no directory", ("gc",), "PLACE"),
             ("cat: no .metadata", ("cat", tmp / "no metadata", "w"), ".metadata"),
             ("diff: one is not there", ("diff", base, tmp / "nowhere"), "nowhere"),
             ("reshard: the source is not there",
@@ -304,7 +344,7 @@ def refusals(tmp):
             ("no subcommand", (), "subcommand"),
             ("an unknown subcommand", ("frobnicate",), "frobnicate"),
             ("an unknown option", ("ls", base, "--yaml"), "--yaml"),
-            ("ls: no checkpoint", ("ls",), "CKPT"),
+            ("ls: no checkpoint", ("ls",), "PLACE"),
             ("cat: no key", ("cat", base), "FQN"),
             ("cat: --raw with --json", ("cat", base, "w", "--raw", "--json"), "--raw"),
             ("reshard: no --ranks", ("reshard", base, tmp / "never"), "--ranks"),
@@ -381,6 +421,7 @@ def main():
         corruption(tmp)
         odd(tmp)
         without_pickle(tmp)
+        directory(tmp)
         refusals(tmp)
         closed_output(tmp)
     sys.exit(end())

@@ -3,8 +3,11 @@
 #define CAIRN_CHECKPOINTER_CORE_HPP
 
 #include <cairn/activity.hpp>
+#include <cairn/catalog/latest.hpp>
+#include <cairn/catalog/recording_writer.hpp>
 #include <cairn/checkpointer/options.hpp>
 #include <cairn/checkpointer/plan.hpp>
+#include <cairn/checkpointer/recovery.hpp>
 #include <cairn/checkpointer/rendezvous.hpp>
 #include <cairn/checkpointer/schedule.hpp>
 #include <cairn/checkpointer/signal_watch.hpp>
@@ -61,7 +64,7 @@ public:
 
     /// @param call  `maybe_save` or `save_now`.
     CAIRN_DECL checkpoint_result at_step(checkpointer_call call, std::int64_t step,
-                                         const make_state& state);
+                                         const make_state& state, const save_notes& notes);
     /// See `checkpointer::before_update`.
     void before_update() {
         passing([](overlap_gate& g) { g.pass(); });
@@ -75,6 +78,14 @@ public:
     CAIRN_DECL void prepare_load();
     CAIRN_DECL load_report load(flattened_or_error& state, const checkpoint_id& id,
                                 const load_options& options);
+    /// Waits for an earlier save.
+    CAIRN_DECL std::optional<checkpoint_id> latest(const latest_options& options);
+    /// The parts of `load_latest`.
+    CAIRN_DECL recovery search(const latest_options& options);
+    /// @return Nothing if the checkpoint is damaged.
+    CAIRN_DECL std::optional<load_report> try_load(flattened_or_error& state, recovery& search,
+                                                   const recovery::found& f,
+                                                   const load_options& options);
     /// Likewise, before `plan`.
     CAIRN_DECL void prepare_plan();
     CAIRN_DECL checkpoint_plan plan(const flattened_or_error& state);
@@ -97,17 +108,23 @@ private:
     /// @throws error with its failures, if it failed
     agreement agree(checkpointer_call call, std::int64_t step);
     void check_coordinator() const;
+    void check_keep() const;
     void check_same_coordinator(std::int64_t other) const;
     /// Saves, and waits for the copies.
-    void save(std::int64_t step, const make_state& state, time_point stalled_since);
+    void save(std::int64_t step, const make_state& state, const save_notes& notes,
+              time_point stalled_since);
     void await_copies();
     /// Starts a save whose copies go on after the call.
-    void overlap(std::int64_t step, const make_state& state, time_point stalled_since);
+    void overlap(std::int64_t step, const make_state& state, const save_notes& notes,
+                 time_point stalled_since);
     std::vector<std::byte> staged(const std::vector<outcome>& all);
-    void begin(std::int64_t step, std::shared_ptr<flattened_or_error> state);
+    void begin(std::int64_t step, std::shared_ptr<flattened_or_error> state,
+               const save_notes& notes);
     template <class Handler>
-    void start(std::shared_ptr<flattened_or_error> state, const checkpoint_id& id,
-               const checkpointer_parts& more, Handler handler);
+    void start(std::shared_ptr<flattened_or_error> state, std::int64_t step,
+               const save_notes& notes, const checkpointer_parts& more, Handler handler);
+    /// This run has read a checkpoint successfully: it is kept while no newer one was read.
+    void note_read(const checkpoint_id& id);
     template <class F>
     void passing(F&& f) {
         if (!gate_ || gate_->over()) return;
@@ -131,6 +148,7 @@ private:
     communicator_ref<any_communicator> lane_{parts_.lane};
     std::shared_ptr<activity> activity_ = std::make_shared<activity>();  ///< Of this rank's calls.
     blocking_exchange ranks_;
+    std::shared_ptr<run_catalog> catalog_ = std::make_shared<run_catalog>(options_.keep);
     std::optional<staging_arena> arena_{};
     std::optional<signal_watch> signals_{};
     std::optional<checkpoint_schedule> schedule_{};  ///< The coordinator's is used.

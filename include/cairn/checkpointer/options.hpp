@@ -2,13 +2,20 @@
 #ifndef CAIRN_CHECKPOINTER_OPTIONS_HPP
 #define CAIRN_CHECKPOINTER_OPTIONS_HPP
 
+#include <cairn/catalog/latest.hpp>
+#include <cairn/catalog/retention.hpp>
 #include <cairn/memory/arena_options.hpp>
 #include <cairn/metadata/metadata.hpp>
+#include <cairn/planner/report.hpp>
 #include <cairn/save/options.hpp>
+#include <cairn/storage/concepts.hpp>
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -51,6 +58,12 @@ enum class destruction_policy : std::uint8_t {
 struct checkpointer_options {
     /// How often `maybe_save` saves. The coordinator's value is used.
     save_interval every = std::chrono::minutes(10);
+    /// Which checkpoints are kept; the others are removed in the background once a save is durable,
+    /// before its report. What cannot be removed is a warning of that report. Checkpoints that no
+    /// checkpointer has saved stay, and so do those that a load of this process is reading, or one
+    /// of another process that has announced it (`torch_reader_options::announce`). The
+    /// coordinator's value is used. By default all are kept.
+    retention keep{};
     /// One save is written at a time. The coordinator's value is used.
     busy_policy when_busy = busy_policy::wait;
     /// `maybe_save` returns before the tensors are copied: while the next step computes gradients,
@@ -66,6 +79,18 @@ struct checkpointer_options {
     /// Of each save; `exchange_timeout` and `coordinator` also for the checkpointer's own
     /// exchanges, `on_unclaimed_error` for errors that the destructor finds.
     save_options save{};
+};
+
+/// What is stored with a checkpoint besides its state. The coordinator's is used.
+struct save_notes {
+    /// By name, e.g. `{{"loss", 0.3}}`; for `best`.
+    std::map<std::string, double, std::less<>> metrics{};
+};
+
+/// What `checkpointer::load_latest` has loaded.
+struct loaded_checkpoint {
+    checkpoint_id id{};
+    load_report report{};
 };
 
 /// What `maybe_save` or `save_now` did; apart from `completed`, the same on all ranks.

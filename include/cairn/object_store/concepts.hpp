@@ -105,6 +105,21 @@ concept RelocatableStore = ObjectStore<S> && requires(const S& s, const std::str
     { s.at(id) } -> std::same_as<S>;
 };
 
+/// A RelocatableStore that can list the places directly within its own:
+///
+/// | Expression           | Type                       | Meaning                                |
+/// |----------------------|----------------------------|----------------------------------------|
+/// | `s.places()`         | `std::vector<std::string>` | their ids, for `at`, in order; may omit those without objects |
+/// | `s.remove_place(id)` | `void`                     | removes what is left of a place without objects, durably |
+///
+/// `remove_place` does nothing if there is no such place, or if it has objects.
+/// **Models**: `file_store`, `memory_store`, `prefixed_store` over most stores.
+template <class S>
+concept BrowsableStore = RelocatableStore<S> && requires(S& s, const std::string& id) {
+    { s.places() } -> std::same_as<std::vector<std::string>>;
+    { s.remove_place(id) } -> std::same_as<void>;
+};
+
 }  // namespace cairn
 
 #endif

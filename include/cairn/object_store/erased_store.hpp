@@ -42,6 +42,9 @@ class erased_store {
         virtual void sync() = 0;
         virtual std::string describe(std::string_view) = 0;
         virtual std::shared_ptr<any_store> at(const std::string& id) const = 0;
+        virtual bool browsable() const = 0;
+        virtual std::vector<std::string> places() = 0;
+        virtual void remove_place(const std::string& id) = 0;
     };
     template <class Handle>
     struct writer_of final : any_writer {
@@ -86,6 +89,19 @@ class erased_store {
                 return std::make_shared<store_of>(s_.at(id));
             else
                 return nullptr;
+        }
+        bool browsable() const override { return BrowsableStore<Store>; }
+        std::vector<std::string> places() override {
+            if constexpr (BrowsableStore<Store>)
+                return s_.places();
+            else
+                throw error(errc::unsupported,
+                            {.file = s_.describe("."),
+                             .expected = "a store that can list its places (BrowsableStore)",
+                             .found = "one without places()"});
+        }
+        void remove_place([[maybe_unused]] const std::string& id) override {
+            if constexpr (BrowsableStore<Store>) s_.remove_place(id);
         }
         Store s_;
     };
@@ -142,6 +158,11 @@ public:
     reader open(std::string_view name) { return reader(s_->open(name)); }
     object_tag tag(std::string_view name) { return s_->tag(name); }
     std::vector<object_info> list() { return s_->list(); }
+    /// Whether the store can list its places.
+    bool browsable() const { return s_->browsable(); }
+    /// @throws error errc::unsupported if it cannot
+    std::vector<std::string> places() { return s_->places(); }
+    void remove_place(const std::string& id) { s_->remove_place(id); }
     void remove(std::string_view name) { s_->remove(name); }
     void sync() { s_->sync(); }
     std::string describe(std::string_view name) { return s_->describe(name); }
@@ -149,7 +170,7 @@ public:
 private:
     std::shared_ptr<any_store> s_;
 };
-static_assert(RelocatableStore<erased_store> && WriteBackStore<erased_store>);
+static_assert(BrowsableStore<erased_store> && WriteBackStore<erased_store>);
 
 }  // namespace cairn::detail
 

@@ -92,6 +92,11 @@ public:
     /// Lists the directory's own files by name, without its subdirectories.
     std::vector<object_info> list();
 
+    /// Lists the directories directly within this one, except hidden ones and links.
+    std::vector<std::string> places();
+    /// Removes an empty directory.
+    void remove_place(const std::string& id);
+
     void remove(std::string_view name);
 
     /// Also syncs the parent directory, which contains the name, unless it is on another file
@@ -104,6 +109,9 @@ public:
 private:
     std::filesystem::path full(std::string_view name) const;
 
+    template <class F>
+    void for_each_entry(int flags, F&& f) const;
+
     /// O_NONBLOCK because opening a pipe would otherwise block; it has no effect on files.
     template <class Fail>
     std::optional<detail::unique_fd> open_existing(std::string_view name, Fail&& refuse) const;
@@ -113,7 +121,7 @@ private:
 
     std::filesystem::path dir_;
 };
-static_assert(RelocatableStore<file_store>);
+static_assert(BrowsableStore<file_store>);
 
 }  // namespace cairn
 

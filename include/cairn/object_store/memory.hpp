@@ -72,6 +72,9 @@ public:
     reader open(std::string_view name);
     object_tag tag(std::string_view name);
     std::vector<object_info> list();
+    std::vector<std::string> places();
+    /// Nothing is left of a place without objects.
+    void remove_place(const std::string&) {}
     void remove(std::string_view name);
     void sync() {}
     std::string describe(std::string_view name);
@@ -85,7 +88,7 @@ private:
     std::shared_ptr<state> s_;
     std::string prefix_;
 };
-static_assert(RelocatableStore<memory_store>);
+static_assert(BrowsableStore<memory_store>);
 
 }  // namespace cairn
 

@@ -4,6 +4,7 @@
 
 #include <cairn/object_store/concepts.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,7 +18,8 @@ namespace cairn {
 /// Adds places to an ObjectStore that has none: each name is prefixed with the place's id.
 ///
 /// Lifetime: borrows the store, which must outlive this and the results of `at`.
-/// **Models**: `RelocatableStore`, and `WriteBackStore` where the store is one.
+/// **Models**: `RelocatableStore`, `WriteBackStore` where the store is one, and
+/// `BrowsableStore` unless the store has places that it cannot list.
 template <ObjectStore Store>
 class prefixed_store {
 public:
@@ -50,6 +52,29 @@ public:
             mine.push_back(std::move(info));
         }
         return mine;
+    }
+    /// A store without places of its own lists all names.
+    std::vector<std::string> places()
+        requires(BrowsableStore<Store> || !RelocatableStore<Store>)
+    {
+        std::vector<std::string> out;
+        if constexpr (BrowsableStore<Store>) {
+            if (prefix_.empty()) return base_->places();
+            auto within = base_->at(prefix_.substr(0, prefix_.size() - 1));
+            return within.places();
+        } else {
+            for (auto const& info : list())
+                if (auto const slash = info.name.find('/'); slash != info.name.npos)
+                    out.push_back(info.name.substr(0, slash));
+            std::sort(out.begin(), out.end());
+            out.erase(std::unique(out.begin(), out.end()), out.end());
+            return out;
+        }
+    }
+    void remove_place([[maybe_unused]] const std::string& id)
+        requires(BrowsableStore<Store> || !RelocatableStore<Store>)
+    {
+        if constexpr (BrowsableStore<Store>) base_->remove_place(full(id));
     }
     void remove(std::string_view name) { base_->remove(full(name)); }
     void sync() { base_->sync(); }

@@ -5,13 +5,10 @@
 #include <cairn/activity.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/storage/data_file_proof.hpp>
-#include <cairn/storage/running_saves.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/storage/found_intent.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <set>
 #include <string>
@@ -25,9 +22,6 @@ namespace cairn::detail {
 template <ObjectStore Store>
 class leftovers {
 public:
-    /// An intent expires after this time if its owner's state cannot be determined.
-    static constexpr std::chrono::hours intent_expiry{24};
-
     /// @param standing  The files that the current metadata names.
     /// @param activity  Advanced for each file; may be null.
     leftovers(Store& store, const std::set<std::string>& standing, cairn::activity* activity)
@@ -49,11 +43,15 @@ public:
     /// @param own          The intent to skip.
     /// @param replaced_id  The save whose metadata was just replaced: it was published.
     void collect(const std::string& own, const std::string& replaced_id) {
-        if (attempt([&] { find(own, replaced_id, false); })) remove_found();
+        if (attempt([&] { find(own, replaced_id); })) remove_found();
     }
-    /// Finds what saves have left whose process has certainly ended, so that they publish no more:
-    /// `standing` need not be known until `remove_found`, which removes it.
+    /// The first half of `collect`. Where another save may have been publishing until it ended,
+    /// `standing` is filled between the halves: what has ended here publishes no more.
     /// @throws what the store throws as it lists its objects
+    void find(const std::string& own, const std::string& replaced_id) {
+        find(own, replaced_id, false);
+    }
+    /// The same for saves of which it is certain that their process has ended.
     void find_ended() { find({}, {}, true); }
     bool found_any() const noexcept { return !over_.empty(); }
     void remove_found() {
@@ -108,13 +106,6 @@ public:
     }
 
 private:
-    struct found_intent {
-        std::string name{}, save_id{};
-        save_intent what{};
-        bool readable = true;
-        bool on_this_host = false;
-    };
-
     void find(const std::string& own, const std::string& replaced_id, bool certain) {
         there_ = store_.list();
         for (auto const& info : there_) {
@@ -124,44 +115,13 @@ private:
     }
     /// Records whether an intent's save has ended, or which files it may still need.
     void look_at(const object_info& info, const std::string& replaced_id, bool certain) {
-        found_intent i;
-        i.name = info.name;
-        i.save_id = info.name.substr(intent_prefix.size());
-        byte_vector bytes;
-        try {
-            auto r = store_.open(info.name);
-            if (std::uint64_t const size = r.size(); size > most_bytes)
-                throw error(errc::unsupported, {.file = store_.describe(info.name),
-                                                .expected = "an intent",
-                                                .found = std::to_string(size) + " bytes"});
-            else
-                bytes.resize(static_cast<std::size_t>(size));
-            if (!bytes.empty()) r.read(0, bytes);
-        } catch (const error& e) {
-            if (e.code() == make_error_code(errc::not_found)) return;  // its save ended just now
-            throw;
-        }
-        try {
-            i.what = save_intent::decode(bytes);
-            i.readable = i.what.save_id.empty() || i.what.save_id == i.save_id;
-        } catch (const error& e) {
-            // Written by a newer cairn, whose rules are unknown. Any other intent was cut short by
-            // a crash: it is replaced in one step.
-            if (e.code() == make_error_code(errc::unsupported)) return;
-            i.readable = false;
-        }
-        auto const& owner = i.what.owner;
-        bool const mine = is_this_process(owner);
-        i.on_this_host = mine || (!owner.boot.empty() && owner.boot == boot_id());
-        auto const limit = std::chrono::duration_cast<std::chrono::seconds>(intent_expiry).count();
-        bool const ended = mine ? !running_save::is(i.save_id) : has_ended(owner);
-        bool const expired = !mine && i.what.began <= save_intent::now() - limit;
-        if (!i.readable) i.what = {};
-        bool const over = !i.readable || i.save_id == replaced_id || expired;
-        if (certain ? i.readable && ended : over || ended)
-            over_.push_back(std::move(i));
+        auto i = read_intent(store_, info);
+        if (!i || i->newer) return;
+        bool const over = !i->readable || i->save_id == replaced_id || i->over();
+        if (certain ? i->readable && i->ended : over)
+            over_.push_back(std::move(*i));
         else
-            needed_.insert(i.what.names.begin(), i.what.names.end());
+            needed_.insert(i->what.names.begin(), i->what.names.end());
     }
 
     bool remove(const std::vector<std::string>& names, const std::string& save_id, bool planned,
@@ -199,7 +159,6 @@ private:
     }
 
     static constexpr std::size_t most_warnings = 64;
-    static constexpr std::uint64_t most_bytes = std::uint64_t{1} << 28;
     Store& store_;
     const std::set<std::string>& standing_;
     cairn::activity* activity_;

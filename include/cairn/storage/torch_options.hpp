@@ -41,6 +41,10 @@ struct torch_writer_options {
 /// Options of a `torch_reader`.
 struct torch_reader_options {
     int thread_count = 1;  ///< Number of files that each rank reads concurrently.
+    /// The coordinator writes a small file, `.reading.<id>`, beside the checkpoint's files while it
+    /// is being read, so that a `checkpointer` of another process does not remove the checkpoint
+    /// meanwhile. One of the same process does not in any case.
+    bool announce = false;
 };
 
 }  // namespace cairn

@@ -3,6 +3,7 @@
 #define CAIRN_STORAGE_TORCH_WRITER_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/metadata/commit_record.hpp>
 #include <cairn/object_store/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/torch_options.hpp>
@@ -59,6 +60,8 @@ public:
     /// Commits: checks that every data file exists with its full size, then replaces the metadata.
     /// Nothing is removed.
     CAIRN_DECL void finish(const metadata& m, completion<commit_result> done);
+    /// The same, with a record of the commit in the metadata; its `save_id` is filled in.
+    CAIRN_DECL void finish(const metadata& m, commit_record record, completion<commit_result> done);
 
     /// Whether this save's checkpoint is in place; called by a rank without a verdict. Also false
     /// if a later save has replaced it, or if no checkpoint exists.

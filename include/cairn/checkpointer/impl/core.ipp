@@ -4,6 +4,7 @@
 
 #include <cairn/checkpointer/core.hpp>
 
+#include <cairn/catalog/committed.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/stored_handler.hpp>
@@ -37,6 +38,7 @@ CAIRN_DECL checkpointer_core::checkpointer_core(parts p, checkpointer_options op
       ranks_(lane_, options_.save.coordinator, options_.save.exchange_timeout) {
     auto const mine = ranks_.attempt([&] {
         check_coordinator();
+        check_keep();
         arena_.emplace(options_.arena);
         signals_.emplace(options_.save_on_signal);
         schedule_.emplace(options_.every, options_.when_busy);
@@ -55,6 +57,14 @@ CAIRN_DECL void checkpointer_core::check_coordinator() const {
     throw error(errc::invalid_argument,
                 {.expected = "a coordinator from 0 to " + std::to_string(ranks_.size() - 1),
                  .found = std::to_string(c)});
+}
+CAIRN_DECL void checkpointer_core::check_keep() const {
+    if (options_.keep.keeps_all() || parts_.store.browsable()) return;
+    throw error(errc::invalid_argument,
+                {.expected = "checkpointer_options::keep to keep all checkpoints, because the "
+                             "store cannot list them",
+                 .found = "rules",
+                 .remedy = "give the store places() and remove_place(id) (BrowsableStore)"});
 }
 CAIRN_DECL void checkpointer_core::check_same_coordinator(std::int64_t other) const {
     if (other == options_.save.coordinator) return;
@@ -140,7 +150,8 @@ CAIRN_DECL rendezvous_answer checkpointer_core::answer(const std::vector<outcome
         if (failed) a.decided.what = action::fail;
         a.decided.settled = joint.earlier != earlier_save::none;
         schedule_->settled(failed);
-        if (call == checkpointer_call::load && !failed) schedule_->restart();
+        bool const loads = call == checkpointer_call::load || call == checkpointer_call::latest;
+        if (loads && !failed) schedule_->restart();
     }
     a.next = schedule_->next_rendezvous();
     if (a.decided.what != action::fail) return a;
@@ -166,7 +177,8 @@ CAIRN_DECL auto checkpointer_core::agree(checkpointer_call call, std::int64_t st
 }
 
 CAIRN_DECL checkpoint_result checkpointer_core::at_step(checkpointer_call call, std::int64_t step,
-                                                        const make_state& state) {
+                                                        const make_state& state,
+                                                        const save_notes& notes) {
     checkpoint_result r;
     refuse_unpassed(call, step);
     // Alike on all ranks, as long as they make the same calls.
@@ -178,7 +190,8 @@ CAIRN_DECL checkpoint_result checkpointer_core::at_step(checkpointer_call call, 
     r.completed = std::move(all.completed);
     r.postponed = all.answer.decided.postponed;
     if (all.answer.decided.what == action::save) {
-        all.answer.overlapped ? overlap(step, state, *all.since) : save(step, state, *all.since);
+        all.answer.overlapped ? overlap(step, state, notes, *all.since)
+                              : save(step, state, notes, *all.since);
         r.saved = true;
     }
     signals_->acknowledge(all.answer.signals);
@@ -187,10 +200,10 @@ CAIRN_DECL checkpoint_result checkpointer_core::at_step(checkpointer_call call, 
 }
 
 CAIRN_DECL void checkpointer_core::save(std::int64_t step, const make_state& state,
-                                        time_point stalled_since) {
+                                        const save_notes& notes, time_point stalled_since) {
     outcome mine;
     try {
-        begin(step, state());
+        begin(step, state(), notes);
         await_copies();
         take_handle();
         wire_writer w;
@@ -242,9 +255,9 @@ CAIRN_DECL std::vector<std::byte> checkpointer_core::staged(const std::vector<ou
     return std::move(w.out);
 }
 CAIRN_DECL void checkpointer_core::overlap(std::int64_t step, const make_state& state,
-                                           time_point stalled_since) {
+                                           const save_notes& notes, time_point stalled_since) {
     try {
-        begin(step, state());
+        begin(step, state(), notes);
     } catch (...) {
         note_failure();  // told at the next rendezvous, as what fails in the background
     }
@@ -272,21 +285,29 @@ CAIRN_DECL void checkpointer_core::refuse_unpassed(checkpointer_call call,
 }
 
 template <class Handler>
-void checkpointer_core::start(std::shared_ptr<flattened_or_error> state, const checkpoint_id& id,
-                              const checkpointer_parts& more, Handler handler) {
+void checkpointer_core::start(std::shared_ptr<flattened_or_error> state, std::int64_t step,
+                              const save_notes& notes, const checkpointer_parts& more,
+                              Handler handler) {
+    auto const id = "step_" + std::to_string(step);
+    commit_record record;
+    record.step = step;
+    record.metrics = notes.metrics;
+    recording_writer writer(parts_.store, options_.save.storage, catalog_, std::move(record));
     if (parts_.alone)
-        start_save(std::move(state), id, options_.save,
-                   std::tuple<solo, erased_store&, staging_arena&>(solo(), parts_.store, *arena_),
-                   std::move(handler), more);
+        start_save(
+            std::move(state), id, options_.save,
+            std::tuple<solo, recording_writer, staging_arena&>(solo(), std::move(writer), *arena_),
+            std::move(handler), more);
     else
         start_save(std::move(state), id, options_.save,
-                   std::tuple<any_communicator&, erased_store&, staging_arena&>(
-                       parts_.lane, parts_.store, *arena_),
+                   std::tuple<any_communicator&, recording_writer, staging_arena&>(
+                       parts_.lane, std::move(writer), *arena_),
                    std::move(handler), more);
 }
 
 CAIRN_DECL void checkpointer_core::begin(std::int64_t step,
-                                         std::shared_ptr<flattened_or_error> state) {
+                                         std::shared_ptr<flattened_or_error> state,
+                                         const save_notes& notes) {
     // The other ranks duplicate the lane: they must not wait for one that has no memory to.
     ranks_.alone([&] {
         state->freeze_objects();
@@ -299,7 +320,7 @@ CAIRN_DECL void checkpointer_core::begin(std::int64_t step,
                 gate->copied(std::make_exception_ptr(std::bad_alloc()));
             });
         auto handle = staged->get_future();
-        start(std::move(state), "step_" + std::to_string(step), more,
+        start(std::move(state), step, notes, more,
               [staged, told](std::exception_ptr e, pending_save p) {
                   told->copied(e);
                   if (e)
@@ -377,7 +398,44 @@ CAIRN_DECL load_report checkpointer_core::load(flattened_or_error& state, const 
     std::tuple<> none;
     given.devices = ranks_.alone(
         [&] { return devices_of<space_holder::operation>(state.leaves(), none, parts_.spaces); });
-    return run_load(state, id, options, std::move(given));
+    auto report = run_load(state, id, options, std::move(given));
+    note_read(id);
+    return report;
+}
+CAIRN_DECL void checkpointer_core::note_read(const checkpoint_id& id) {
+    if (!ranks_.coordinator()) return;
+    try {
+        auto place = parts_.store.at(id);
+        if (auto const record = read_commit_record(place)) catalog_->note_read(id, record->save_id);
+    } catch (...) {  // it was removed by others, or cannot be read again
+    }
+}
+
+CAIRN_DECL recovery checkpointer_core::search(const latest_options& options) {
+    finish_earlier();
+    (void)agree(checkpointer_call::latest, 0);
+    return {ranks_, parts_.store, options, activity_};
+}
+CAIRN_DECL std::optional<checkpoint_id> checkpointer_core::latest(const latest_options& options) {
+    auto const f = search(options).next();
+    if (!f) return {};
+    catalog_->note_read(f->id, f->save_id);
+    return f->id;
+}
+CAIRN_DECL std::optional<load_report> checkpointer_core::try_load(flattened_or_error& state,
+                                                                  recovery& search,
+                                                                  const recovery::found& f,
+                                                                  const load_options& options) {
+    std::optional<load_report> report;
+    std::exception_ptr failure;
+    try {
+        report = load(state, f.id, options);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (!search.loaded(f, failure)) return {};
+    last_step_.reset();
+    return report;
 }
 CAIRN_DECL void checkpointer_core::prepare_plan() {
     (void)agree(checkpointer_call::plan, 0);

@@ -4,6 +4,7 @@
 
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
+#include <cairn/format/native/commit_section.hpp>
 #include <cairn/format/torch/metadata_pickle.hpp>
 #include <cairn/format/unfolding.hpp>
 #include <cairn/metadata/codec.hpp>
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -172,6 +174,7 @@ struct metadata_file {
     metadata meta{};
     bool has_index = false;      ///< Written by cairn.
     bool torch_metadata = true;  ///< PyTorch can read it too.
+    std::optional<commit_record> record{};
     std::size_t pickle_bytes = 0;
 };
 
@@ -185,18 +188,21 @@ inline std::span<const std::byte> no_torch_metadata() {
 }
 
 /// Returns the bytes of `.metadata`: PyTorch's pickle, then, where PyTorch does not look, the
-/// native index:
+/// commit record, if there is one, and the native index:
 ///
-///     index magic · length of the body u64 · body · CRC-32 of the pickle · CRC-32 of all after it
-///     · length of the index u64 · index magic
+///     index magic · length of the body u64 · body · CRC-32 of all before the index · CRC-32 of the
+///     index up to here · length of the index u64 · index magic
 ///
 /// @param torch_metadata  False: instead of the pickle, a stub that PyTorch refuses.
+/// @param record          May be null.
 /// @throws error errc::invalid_state for metadata that no reader would accept
-inline std::vector<std::byte> make_metadata_file(const metadata& m, bool torch_metadata = true) {
+inline std::vector<std::byte> make_metadata_file(const metadata& m, bool torch_metadata = true,
+                                                 const commit_record* record = nullptr) {
     auto const magic = std::as_bytes(std::span(index_magic.data(), index_magic.size()));
     auto const stub = no_torch_metadata();
     auto out = torch_metadata ? torch::write_metadata_pickle(m)
                               : std::vector<std::byte>(stub.begin(), stub.end());
+    if (record != nullptr) append_commit_section(out, *record);
     auto const pickle_crc = crc32(out);
     auto const body = encode_metadata(m);
     unfolding::check(m, body.size());
@@ -230,7 +236,7 @@ inline metadata_file parse_metadata_file(std::span<const std::byte> bytes) {
         auto const length = wire_reader(bytes.last(16)).u64();
         if (length < 40 || length > bytes.size()) throw damaged("an impossible length");
         auto const index = bytes.last(static_cast<std::size_t>(length));
-        auto const pickle = bytes.first(bytes.size() - index.size());
+        auto pickle = bytes.first(bytes.size() - index.size());
         if (!is_magic(index)) throw damaged("no magic at its start");
         if (wire_reader(index.subspan(index.size() - 20)).u32() !=
             crc32(index.first(index.size() - 20)))
@@ -241,6 +247,10 @@ inline metadata_file parse_metadata_file(std::span<const std::byte> bytes) {
         if (r.left() != 20) throw damaged("a body of another length");
         f.meta = decode_metadata(body);
         f.has_index = true;
+        if (auto const n = commit_section_length(pickle); n != 0) {
+            f.record = decode_commit_section(pickle.last(n));
+            pickle = pickle.first(pickle.size() - n);
+        }
         auto const stub = no_torch_metadata();
         f.torch_metadata = !std::equal(pickle.begin(), pickle.end(), stub.begin(), stub.end());
         f.pickle_bytes = pickle.size();

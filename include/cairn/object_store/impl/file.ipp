@@ -214,25 +214,51 @@ CAIRN_DECL object_tag file_store::tag(std::string_view name) {
             std::to_string(crc)};
 }
 
-CAIRN_DECL std::vector<object_info> file_store::list() {
-    std::vector<object_info> out;
+/// @param flags  Of `fstatat`.
+/// @param f      Called with the name and the status of each entry.
+template <class F>
+void file_store::for_each_entry(int flags, F&& f) const {
     detail::open_directory const d(::opendir(dir_.c_str()));
     if (!d) {
-        if (errno == ENOENT || errno == ENOTDIR) return out;
+        if (errno == ENOENT || errno == ENOTDIR) return;
         detail::fail(errno, dir_.string(), "cannot list it");
     }
     for (;;) {
         errno = 0;
         auto const* e = ::readdir(d.get());
         if (e == nullptr) break;
-        if (detail::is_temporary_name(e->d_name)) continue;
         struct ::stat s {};
-        if (::fstatat(::dirfd(d.get()), e->d_name, &s, 0) == 0 && S_ISREG(s.st_mode))
-            out.push_back({e->d_name, static_cast<std::uint64_t>(s.st_size)});
+        if (::fstatat(::dirfd(d.get()), e->d_name, &s, flags) == 0) f(e->d_name, s);
     }
     if (errno != 0) detail::fail(errno, dir_.string(), "cannot list it");
+}
+
+CAIRN_DECL std::vector<object_info> file_store::list() {
+    std::vector<object_info> out;
+    for_each_entry(0, [&](const char* name, const struct ::stat& s) {
+        if (S_ISREG(s.st_mode) && !detail::is_temporary_name(name))
+            out.push_back({name, static_cast<std::uint64_t>(s.st_size)});
+    });
     std::sort(out.begin(), out.end(), [](auto& a, auto& b) { return a.name < b.name; });
     return out;
+}
+
+CAIRN_DECL std::vector<std::string> file_store::places() {
+    std::vector<std::string> out;
+    for_each_entry(AT_SYMLINK_NOFOLLOW, [&](const char* name, const struct ::stat& s) {
+        if (S_ISDIR(s.st_mode) && name[0] != '.') out.emplace_back(name);
+    });
+    std::sort(out.begin(), out.end());
+    return out;
+}
+
+CAIRN_DECL void file_store::remove_place(const std::string& id) {
+    auto const directory = full(id).string();
+    if (::rmdir(directory.c_str()) == 0)
+        return detail::sync_directory(full(id).parent_path().string());
+    for (int const fine : {ENOENT, ENOTEMPTY, EEXIST, ENOTDIR})
+        if (errno == fine) return;
+    detail::fail(errno, directory, "cannot remove it");
 }
 
 CAIRN_DECL void file_store::remove(std::string_view name) {

@@ -6,6 +6,7 @@
 
 #include <cairn/object_store/names.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -149,6 +150,19 @@ CAIRN_DECL std::vector<object_info> memory_store::list() {
     for (auto const& [name, o] : s_->objects)
         if (name.starts_with(prefix_) && name.find('/', prefix_.size()) == std::string::npos)
             out.push_back({name.substr(prefix_.size()), o->bytes.size()});
+    return out;
+}
+
+CAIRN_DECL std::vector<std::string> memory_store::places() {
+    std::vector<std::string> out;
+    std::lock_guard const lock(s_->m);
+    for (auto const& [name, o] : s_->objects) {
+        auto const slash = name.find('/', prefix_.size());
+        if (!name.starts_with(prefix_) || slash == std::string::npos) continue;
+        auto place = name.substr(prefix_.size(), slash - prefix_.size());
+        if (out.empty() || out.back() != place) out.push_back(std::move(place));
+    }
+    std::sort(out.begin(), out.end());  // '-' is less than '/'
     return out;
 }
 

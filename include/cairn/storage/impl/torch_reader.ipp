@@ -11,6 +11,7 @@
 #include <cairn/storage/file_sizes.hpp>
 #include <cairn/storage/job_pool.hpp>
 #include <cairn/storage/read_payload.hpp>
+#include <cairn/storage/running_reads.hpp>
 #include <cairn/storage/torch_reader.hpp>
 #include <cairn/storage/unverified.hpp>
 
@@ -81,9 +82,19 @@ struct torch_reader::state {
     void reset(const checkpoint_id& id) {
         if (!id.empty()) placed = base.at(id);
         meta = {};
+        running.reset();
         unverified.reset();
     }
 
+    /// A removal that sees this leaves the checkpoint alone; one that has begun before leads to an
+    /// error of the load.
+    void note_reading(const std::string& save_id) {
+        if (running || save_id.empty()) return;
+        if (options.announce && me.coordinator)
+            running.emplace(save_id, placed);
+        else
+            running.emplace(save_id);
+    }
     metadata read_metadata() {
         auto const name = placed.describe(detail::metadata_name);
         try {
@@ -113,6 +124,7 @@ struct torch_reader::state {
     void set_up_reader(const metadata& m, const storage_setup& rank) {
         meta = m;
         me = rank;
+        note_reading(meta.save_id);
         unverified.note_metadata(m);
     }
     load_plan prepare_local_load_plan(load_plan plan) {
@@ -283,6 +295,7 @@ struct torch_reader::state {
     torch_reader_options options;
     metadata meta{};
     detail::unverified unverified{};
+    std::optional<detail::running_read> running{};
     storage_setup me{};
     detail::job_pool jobs;  // last member: its threads end first
 };

@@ -136,7 +136,9 @@ struct torch_writer::state {
         }
     }
 
-    void finish(const metadata& m, completion<commit_result> done) {
+    void finish(const metadata& m, std::optional<commit_record> record,
+                completion<commit_result> done) {
+        if (record) record->save_id = me.save_id;
         commit_result result;
         byte_vector bytes;
         std::set<std::string> files;
@@ -148,7 +150,8 @@ struct torch_writer::state {
                 files.insert(name);
                 if (me.activity) me.activity->advance();
             }
-            bytes = format::native::make_metadata_file(meta, options.torch_metadata);
+            bytes = format::native::make_metadata_file(meta, options.torch_metadata,
+                                                       record ? &*record : nullptr);
             if (options.torch_metadata) warn_of_many(meta, result.warnings);
         });
         hold.publish(placed, bytes);
@@ -381,7 +384,11 @@ CAIRN_DECL void torch_writer::write_data(const save_plan& plan, std::span<const 
     s_->write_data(plan, data, &released, std::move(done));
 }
 CAIRN_DECL void torch_writer::finish(const metadata& m, completion<commit_result> done) {
-    s_->finish(m, std::move(done));
+    s_->finish(m, std::nullopt, std::move(done));
+}
+CAIRN_DECL void torch_writer::finish(const metadata& m, commit_record record,
+                                     completion<commit_result> done) {
+    s_->finish(m, std::move(record), std::move(done));
 }
 CAIRN_DECL bool torch_writer::committed(const std::string& save_id) {
     return s_->committed(save_id);

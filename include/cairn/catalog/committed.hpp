@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CATALOG_COMMITTED_HPP
+#define CAIRN_CATALOG_COMMITTED_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/metadata/commit_record.hpp>
+#include <cairn/object_store/erased_store.hpp>
+#include <cairn/storage/concepts.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cairn::detail {
+
+/// A place with a `.metadata`.
+struct committed_checkpoint {
+    checkpoint_id id{};
+    std::optional<commit_record> record{};  ///< None: not saved by a checkpointer.
+    std::string problem{};                  ///< Why the record could not be read. Empty: it could.
+};
+
+/// All places directly within a store.
+struct found_places {
+    /// In the order of their commits, the oldest first. Those without a record come before all
+    /// others, in the order of their names, where numbers count as numbers; those that cannot be
+    /// read come last, since they may be the newest.
+    std::vector<committed_checkpoint> committed{};
+    std::vector<std::string> others{};
+};
+
+/// Reads a few bytes of each checkpoint.
+/// @throws error errc::unsupported for a store that cannot list its places; what the store throws
+CAIRN_DECL found_places find_places(erased_store root);
+
+/// Reads the record of a checkpoint, without the rest of its metadata.
+/// @return Nothing if it was not saved by a checkpointer.
+/// @throws error errc::not_found if there is no checkpoint; errc::corrupt, errc::checksum_mismatch
+/// or errc::unsupported for a record that cannot be read
+CAIRN_DECL std::optional<commit_record> read_commit_record(erased_store& place);
+
+/// Whether `a` comes before `b` if numbers in them count as numbers: `step_20`, `step_100`.
+CAIRN_DECL bool is_before_by_number(const std::string& a, const std::string& b);
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/catalog/impl/committed.ipp>
+#endif
+
+#endif

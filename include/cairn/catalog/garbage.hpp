@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CATALOG_GARBAGE_HPP
+#define CAIRN_CATALOG_GARBAGE_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/erased_store.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+/// What @ref collect_garbage has found.
+struct garbage_report {
+    std::vector<std::string> lines{};  ///< What was removed or skipped, and why.
+    std::size_t files = 0;             ///< Removed, or to be removed.
+    std::uint64_t bytes = 0;           ///< Of these files.
+    std::size_t problems = 0;          ///< How many lines are about what could not be done.
+};
+
+namespace detail {
+CAIRN_DECL garbage_report collect_garbage(erased_store root, bool dry_run);
+}  // namespace detail
+
+/// Removes the files that interrupted saves and removals have left in a directory, in the
+/// directories directly within it, and in no others. Checkpoints and running saves stay; so do the
+/// leftovers of a process whose state cannot be determined, until 24 hours after it began.
+/// @param dry_run  Removes nothing.
+CAIRN_DECL garbage_report collect_garbage(const std::string& directory, bool dry_run = false);
+/// The same for a store.
+template <BrowsableStore Store>
+garbage_report collect_garbage(Store& store, bool dry_run = false) {
+    return detail::collect_garbage(detail::erased_store::share(store), dry_run);
+}
+
+}  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/catalog/impl/garbage.ipp>
+#endif
+
+#endif

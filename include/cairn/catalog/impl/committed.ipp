@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CATALOG_IMPL_COMMITTED_IPP
+#define CAIRN_CATALOG_IMPL_COMMITTED_IPP
+
+#include <cairn/catalog/committed.hpp>
+
+#include <cairn/catalog/retention.hpp>
+#include <cairn/detail/failures.hpp>
+#include <cairn/format/native/index.hpp>
+#include <cairn/storage/data_names.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+namespace cairn::detail {
+
+CAIRN_DECL std::optional<commit_record> read_commit_record(erased_store& place) {
+    namespace native = format::native;
+    constexpr std::size_t tail = 16;  // a length and a magic
+    auto file = place.open(metadata_name);
+    auto const size = file.size();
+    // @return The `n` bytes that end at `end`.
+    auto const before = [&](std::uint64_t end, std::uint64_t n) {
+        byte_vector bytes(static_cast<std::size_t>(n));
+        file.read(end - n, bytes);
+        return bytes;
+    };
+    auto const bad = [&](const char* found) {
+        throw error(errc::corrupt, {.file = place.describe(metadata_name),
+                                    .expected = "metadata of a checkpoint",
+                                    .found = found});
+    };
+    if (size < tail) bad("fewer bytes than any has");
+    auto const end = before(size, tail);
+    auto const& magic = native::index_magic;
+    if (std::memcmp(end.data() + 8, magic.data(), magic.size()) != 0) {
+        // PyTorch's end with the STOP of a pickle.
+        if (end.back() != std::byte{'.'}) bad("a file that was cut off");
+        return {};
+    }
+    auto const index = wire_reader(end).u64();
+    if (index > size) bad("an index of an impossible length");
+    auto const at = size - index;
+    if (at < tail) return {};
+    auto const length = native::commit_length_at_end(before(at, tail));
+    if (length == 0) return {};
+    if (length < native::commit_tail_bytes || length > at)
+        bad("a commit record of an impossible length");
+    return native::decode_commit_section(before(at, length));
+}
+
+CAIRN_DECL bool is_before_by_number(const std::string& a, const std::string& b) {
+    auto const is_digit = [](char c) { return c >= '0' && c <= '9'; };
+    std::size_t i = 0, j = 0;
+    while (i < a.size() && j < b.size()) {
+        if (!is_digit(a[i]) || !is_digit(b[j])) {
+            if (a[i] != b[j]) return a[i] < b[j];
+            ++i, ++j;
+            continue;
+        }
+        auto const number = [&](const std::string& s, std::size_t& at) {
+            while (at < s.size() && s[at] == '0') ++at;
+            auto const from = at;
+            while (at < s.size() && is_digit(s[at])) ++at;
+            return s.substr(from, at - from);
+        };
+        auto const x = number(a, i), y = number(b, j);
+        if (x.size() != y.size()) return x.size() < y.size();
+        if (x != y) return x < y;
+    }
+    if (i < a.size() || j < b.size()) return i == a.size();
+    return a < b;
+}
+
+CAIRN_DECL found_places find_places(erased_store root) {
+    found_places out;
+    for (auto& id : root.places()) {
+        committed_checkpoint c;
+        c.id = std::move(id);
+        try {
+            auto place = root.at(c.id);
+            c.record = read_commit_record(place);
+        } catch (const error& e) {
+            if (e.code() == make_error_code(errc::not_found)) {
+                out.others.push_back(std::move(c.id));
+                continue;
+            }
+            c.problem = e.what();
+        } catch (...) {
+            c.problem = text_of(std::current_exception());
+        }
+        out.committed.push_back(std::move(c));
+    }
+    auto const kind = [](const committed_checkpoint& c) {
+        return !c.problem.empty() ? 2 : c.record ? 1 : 0;
+    };
+    std::sort(out.committed.begin(), out.committed.end(),
+              [&](const committed_checkpoint& a, const committed_checkpoint& b) {
+                  if (kind(a) != kind(b)) return kind(a) < kind(b);
+                  return a.record && b.record ? is_older(*a.record, *b.record)
+                                              : is_before_by_number(a.id, b.id);
+              });
+    return out;
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CATALOG_IMPL_GARBAGE_IPP
+#define CAIRN_CATALOG_IMPL_GARBAGE_IPP
+
+#include <cairn/catalog/garbage.hpp>
+
+#include <cairn/catalog/place_content.hpp>
+#include <cairn/catalog/removal.hpp>
+#include <cairn/detail/failures.hpp>
+#include <cairn/object_store/file.hpp>
+#include <cairn/storage/found_intent.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+namespace cairn {
+namespace detail {
+
+/// A place that notes what is removed from it; in a dry run, nothing is.
+class noting_store {
+public:
+    noting_store(erased_store place, std::string prefix, bool dry_run, garbage_report& report)
+        : place_(std::move(place)), prefix_(std::move(prefix)), dry_run_(dry_run),
+          report_(std::addressof(report)) {}
+
+    auto create(std::string_view name, std::uint64_t size) { return place_.create(name, size); }
+    void publish(std::string_view name, byte_span b, std::optional<object_tag> match) {
+        place_.publish(name, b, std::move(match));
+    }
+    auto open(std::string_view name) { return place_.open(name); }
+    object_tag tag(std::string_view name) { return place_.tag(name); }
+    std::vector<object_info> list() {
+        auto all = place_.list();
+        std::erase_if(all, [&](auto const& i) { return removed_.count(i.name) != 0; });
+        return all;
+    }
+    void remove(std::string_view name) {
+        std::uint64_t size = 0;
+        try {
+            size = place_.open(name).size();
+        } catch (const error& e) {
+            if (e.code() == make_error_code(errc::not_found)) return;
+            throw;
+        }
+        if (!dry_run_) place_.remove(name);
+        removed_.emplace(name);
+        ++report_->files;
+        report_->bytes += size;
+        report_->lines.push_back((dry_run_ ? "would remove " : "removed ") + prefix_ +
+                                 std::string(name) + " (" + std::to_string(size) + " bytes)");
+    }
+    void sync() {
+        if (!dry_run_) place_.sync();
+    }
+    std::string describe(std::string_view name) { return place_.describe(name); }
+
+private:
+    erased_store place_;
+    std::string prefix_;
+    bool dry_run_;
+    garbage_report* report_;
+    std::set<std::string> removed_{};
+};
+
+/// What is to be said of an intent, in words.
+inline std::string story_of(const found_intent& i) {
+    if (i.newer) return "an intent of a newer cairn: skipped";
+    if (!i.readable) return "a save whose intent was cut short by a crash";
+    bool const removes = i.what.names.empty() && !i.what.replaced.empty();
+    auto const& owner = i.what.owner;
+    auto const who = std::string(removes ? "a removal" : "a save") + " by process " +
+                     std::to_string(owner.pid) +
+                     (i.on_this_host ? " of this host" : " of another host, or of another boot");
+    if (i.ended) return who + ", which has ended";
+    if (i.expired) return who + ", which began more than 24 hours ago";
+    return who + (i.on_this_host ? ", which is running: skipped"
+                                 : ", of which nothing is known: skipped until 24 hours after it "
+                                   "began");
+}
+
+/// @param id  Empty for the root itself.
+inline void collect_garbage_of(erased_store& root, const std::string& id, bool dry_run,
+                               garbage_report& report) {
+    auto const prefix = id.empty() ? std::string() : id + "/";
+    try {
+        auto place = id.empty() ? root : root.at(id);
+        auto const before = place.list();
+        for (auto const& info : before)
+            if (is_intent_name(info.name))
+                if (auto const i = read_intent(place, info))
+                    report.lines.push_back(prefix + info.name + ": " + story_of(*i));
+        noting_store noting(place, prefix, dry_run, report);
+        std::vector<std::string> warnings;
+        collect_leftovers(noting, warnings, nullptr);
+        for (auto& w : warnings) {
+            ++report.problems;
+            report.lines.push_back(std::move(w));
+        }
+        if (id.empty() || dry_run || !is_left_empty(place, id, !before.empty())) return;
+        root.remove_place(id);
+    } catch (...) {
+        ++report.problems;
+        report.lines.push_back((id.empty() ? std::string("it") : "'" + id + "'") +
+                               " is left as it is: " + text_of(std::current_exception()));
+    }
+}
+
+CAIRN_DECL garbage_report collect_garbage(erased_store root, bool dry_run) {
+    garbage_report report;
+    collect_garbage_of(root, {}, dry_run, report);
+    for (auto const& id : root.places()) collect_garbage_of(root, id, dry_run, report);
+    return report;
+}
+
+}  // namespace detail
+
+CAIRN_DECL garbage_report collect_garbage(const std::string& directory, bool dry_run) {
+    return detail::collect_garbage(detail::erased_store(file_store(directory)), dry_run);
+}
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CATALOG_IMPL_LISTING_IPP
+#define CAIRN_CATALOG_IMPL_LISTING_IPP
+
+#include <cairn/catalog/listing.hpp>
+
+#include <cairn/catalog/committed.hpp>
+#include <cairn/object_store/file.hpp>
+#include <cairn/storage/data_names.hpp>
+#include <cairn/storage/found_intent.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace cairn {
+
+CAIRN_DECL const char* name_of(checkpoint_state s) {
+    constexpr const char* names[] = {"complete", "in progress", "broken", "quarantined"};
+    return names[static_cast<int>(s)];
+}
+
+namespace detail {
+
+inline listed_checkpoint list_committed(erased_store place, const committed_checkpoint& c,
+                                        verify_level level) {
+    listed_checkpoint l{c.id, checkpoint_state::complete, {}, 0, c.record};
+    try {
+        for (auto const& info : place.list()) l.bytes += info.size;
+        l.problem = c.problem;
+        if (l.problem.empty())
+            l.problem = problem_of(place, read_checked_metadata(place), level, {}).text;
+    } catch (...) {
+        l.problem = current_problem().text;
+    }
+    if (!l.problem.empty()) l.state = checkpoint_state::broken;
+    return l;
+}
+
+/// @return Nothing for a place that has nothing to do with checkpoints.
+inline std::optional<listed_checkpoint> list_other(erased_store place, const checkpoint_id& id) {
+    listed_checkpoint l{id, checkpoint_state::broken, {}, 0, {}};
+    bool data = false;
+    for (auto const& info : place.list()) {
+        l.bytes += info.size;
+        data = data || info.name.ends_with(".distcp");
+        if (info.name == quarantined_name) {
+            l.state = checkpoint_state::quarantined;
+            l.problem = "it was found damaged, and put aside";
+        }
+        if (!is_intent_name(info.name) || l.state != checkpoint_state::broken) continue;
+        auto const i = read_intent(place, info);
+        if (!i) continue;
+        bool const removes = i->readable && i->what.names.empty() && !i->what.replaced.empty();
+        bool const runs = i->newer || (i->readable && !i->over());
+        l.problem = std::string(removes ? "its removal" : "its save") +
+                    (runs ? " is running" : " was interrupted; cairn gc removes its files");
+        if (runs) l.state = checkpoint_state::in_progress;
+    }
+    if (l.problem.empty() && data) l.problem = "it has data files, but no .metadata";
+    if (l.problem.empty()) return {};
+    return l;
+}
+
+CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(erased_store root, verify_level level) {
+    auto const found = find_places(root);
+    std::vector<listed_checkpoint> out;
+    for (auto const& c : found.committed) out.push_back(list_committed(root.at(c.id), c, level));
+    auto const committed = static_cast<std::ptrdiff_t>(out.size());
+    for (auto const& id : found.others)
+        if (auto l = list_other(root.at(id), id)) out.push_back(std::move(*l));
+    std::sort(out.begin() + committed, out.end(),
+              [](auto const& a, auto const& b) { return is_before_by_number(a.id, b.id); });
+    return out;
+}
+
+}  // namespace detail
+
+CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(const std::string& directory,
+                                                           verify_level level) {
+    return detail::list_checkpoints(detail::erased_store(file_store(directory)), level);
+}
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CATALOG_IMPL_REMOVAL_IPP
+#define CAIRN_CATALOG_IMPL_REMOVAL_IPP
+
+#include <cairn/catalog/removal.hpp>
+
+#include <cairn/catalog/committed.hpp>
+#include <cairn/catalog/place_content.hpp>
+#include <cairn/detail/failures.hpp>
+#include <cairn/detail/identity.hpp>
+#include <cairn/format/native/index.hpp>
+#include <cairn/object_store/read_whole.hpp>
+#include <cairn/storage/leftovers.hpp>
+#include <cairn/storage/running_reads.hpp>
+#include <cairn/storage/running_saves.hpp>
+#include <cairn/storage/save_intent.hpp>
+
+#include <chrono>
+#include <exception>
+#include <set>
+#include <utility>
+
+namespace cairn::detail {
+
+/// Whether a save to this place may still commit. @param own  An intent to skip.
+inline bool is_being_saved(erased_store& place, const std::string& own) {
+    for (auto const& info : place.list()) {
+        if (!is_intent_name(info.name) || info.name == own) continue;
+        auto const i = read_intent(place, info);
+        if (i && (i->newer || (i->readable && !i->over()))) return true;
+    }
+    return false;
+}
+
+CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
+                                     const std::string& save_id, std::vector<std::string>& warnings,
+                                     cairn::activity* activity) {
+    auto place = root.at(id);
+    auto const tag = place.tag(metadata_name);
+    if (tag.text.empty()) return removal::replaced;
+    auto const meta = format::native::parse_metadata_file(read_whole(place, metadata_name)).meta;
+    if (meta.save_id != save_id) return removal::replaced;
+    auto const files = files_of(meta);
+
+    save_intent intent;
+    intent.save_id = new_save_id();
+    intent.began = save_intent::now();
+    intent.owner = this_process();
+    intent.replaced_id = save_id;
+    intent.replaced.assign(files.begin(), files.end());
+    auto const name = std::string(intent_prefix) + intent.save_id;
+    running_save const running(intent.save_id);
+    place.publish(name, intent.encode(), std::nullopt);
+    std::set<std::string> const standing;
+    leftovers<erased_store> rest(place, standing, activity);
+    auto const give_up = [&](removal why) {
+        rest.note_removals();
+        rest.forget(name);
+        for (auto& w : rest.take_warnings()) warnings.push_back(std::move(w));
+        return why;
+    };
+    // After the intent: whoever registers from now on finds no checkpoint, or loses its files.
+    try {
+        if (is_being_read(place, save_id) || is_being_saved(place, name))
+            return give_up(removal::in_use);
+        if (place.tag(metadata_name) != tag) return give_up(removal::replaced);
+        place.remove(metadata_name);
+    } catch (...) {
+        // If it stands, nothing has happened. If it does not, or if that is not known, the intent
+        // is needed.
+        rest.attempt([&] {
+            if (place.tag(metadata_name) == tag) (void)give_up(removal::in_use);
+        });
+        throw;
+    }
+    place.sync();  // from here on there is no checkpoint
+    rest.collect(name, save_id);
+    if (rest.remove_replaced(intent.replaced, save_id)) rest.forget(name);
+    rest.attempt([&] {
+        place.sync();
+        root.remove_place(id);
+    });
+    for (auto& w : rest.take_warnings()) warnings.push_back(std::move(w));
+    return removal::removed;
+}
+
+CAIRN_DECL void collect_place(erased_store root, const checkpoint_id& id,
+                              std::vector<std::string>& warnings, cairn::activity* activity) {
+    auto place = root.at(id);
+    bool const had_objects = !place.list().empty();
+    collect_leftovers(place, warnings, activity);
+    if (is_left_empty(place, id, had_objects)) root.remove_place(id);
+}
+
+CAIRN_DECL std::vector<std::string> retain(erased_store root, const retention& keep,
+                                           const read_checkpoints& read, bool collect,
+                                           cairn::activity* activity) {
+    std::vector<std::string> warnings;
+    auto const attempt = [&](const std::string& what, auto&& f) {
+        try {
+            f();
+        } catch (...) {
+            warnings.push_back(what + ": " + text_of(std::current_exception()));
+        }
+    };
+    attempt("old checkpoints stay", [&] {
+        auto const found = find_places(root);
+        std::vector<kept_or_not> all;
+        for (auto const& c : found.committed) {
+            if (!c.record) continue;
+            auto const it = read.find(c.id);
+            all.push_back({c.id, *c.record, it != read.end() && it->second == c.record->save_id});
+        }
+        auto const now = std::chrono::duration_cast<std::chrono::milliseconds>(
+                             std::chrono::system_clock::now().time_since_epoch())
+                             .count();
+        for (auto const& c : not_kept(keep, std::move(all), now)) {
+            if (activity != nullptr) activity->advance();
+            attempt("checkpoint '" + c.id + "' is not needed, but could not be removed", [&] {
+                (void)remove_checkpoint(root, c.id, c.record.save_id, warnings, activity);
+            });
+        }
+        if (!collect) return;
+        for (auto const& id : found.others)
+            attempt("leftovers in '" + id + "'",
+                    [&] { collect_place(root, id, warnings, activity); });
+    });
+    return warnings;
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CATALOG_IMPL_WHOLE_IPP
+#define CAIRN_CATALOG_IMPL_WHOLE_IPP
+
+#include <cairn/catalog/whole.hpp>
+
+#include <cairn/catalog/verification.hpp>
+#include <cairn/detail/failures.hpp>
+#include <cairn/detail/fits_in.hpp>
+#include <cairn/format/native/index.hpp>
+#include <cairn/metadata/check.hpp>
+#include <cairn/metadata/locations.hpp>
+#include <cairn/object_store/read_whole.hpp>
+#include <cairn/storage/data_file.hpp>
+#include <cairn/storage/data_names.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <utility>
+
+namespace cairn::detail {
+
+CAIRN_DECL metadata read_checked_metadata(erased_store& place) {
+    try {
+        auto m = format::native::parse_metadata_file(read_whole(place, metadata_name)).meta;
+        check_metadata(m);
+        return m;
+    } catch (const error& e) {
+        auto where = e.context();
+        if (where.file.empty()) where.file = place.describe(metadata_name);
+        throw error(e.code(), std::move(where));
+    }
+}
+
+/// @throws error for a file that is missing or has another size
+inline void check_files(erased_store& place, const metadata& m, const storage_setup& me) {
+    std::map<std::string, std::uint64_t> ends;
+    for (auto const& [name, size] : m.file_sizes) ends[name] = 0;
+    for_each_location(m, [&](const storage_location& at) {
+        auto& end = ends[at.file];
+        end = std::max(
+            end, fits_in(at.offset, at.length, UINT64_MAX) ? at.offset + at.length : UINT64_MAX);
+    });
+    for (auto const& [name, end] : ends) {
+        check_size(place, name, m, open_data_file(place, name).size(), end);
+        if (me.activity) me.activity->advance();
+    }
+}
+
+CAIRN_DECL checkpoint_problem current_problem() {
+    auto const e = std::current_exception();
+    checkpoint_problem p{text_of(e), false};
+    if (p.text.empty()) p.text = "an unknown exception";
+    try {
+        std::rethrow_exception(e);
+    } catch (const error& x) {
+        for (auto const c : {errc::corrupt, errc::checksum_mismatch, errc::unsupported,
+                             errc::invalid_plan, errc::missing_file, errc::foreign_file})
+            p.damaged = p.damaged || x.code() == make_error_code(c);
+    } catch (...) {
+    }
+    return p;
+}
+
+CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, verify_level level,
+                                         const storage_setup& me) {
+    try {
+        check_files(place, m, me);
+        if (level == verify_level::metadata) return {};
+        constexpr std::uint64_t sample = 64;
+        verification v(place, {.one_in = level == verify_level::full ? 1 : sample,
+                               .share = static_cast<std::size_t>(me.rank),
+                               .shares = static_cast<std::size_t>(me.world_size),
+                               .activity = me.activity});
+        if (v.run(m)) return {};
+        auto const more = v.findings().size() - 1;
+        return {v.findings().front() +
+                    (more == 0 ? "" : " (and " + std::to_string(more) + " more findings)"),
+                true};
+    } catch (...) {
+        return current_problem();
+    }
+}
+
+CAIRN_DECL void quarantine(erased_store& place) {
+    place.publish(quarantined_name, read_whole(place, metadata_name), std::nullopt);
+    place.remove(metadata_name);
+    place.sync();
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CATALOG_LATEST_HPP
+#define CAIRN_CATALOG_LATEST_HPP
+
+#include <cairn/activity.hpp>
+#include <cairn/catalog/committed.hpp>
+#include <cairn/catalog/whole.hpp>
+#include <cairn/detail/config.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/erased_store.hpp>
+#include <cairn/storage/concepts.hpp>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+/// How the newest checkpoint is looked for.
+struct latest_options {
+    /// How thoroughly each candidate is examined.
+    verify_level verify = verify_level::metadata;
+    /// Renames the `.metadata` of a damaged checkpoint to `.metadata.quarantined`, so that it is
+    /// not found again. Not if storage failed.
+    bool quarantine = false;
+    /// Called with one sentence for each checkpoint that is skipped because it is not whole; by a
+    /// `checkpointer` on the coordinator only. Empty: one line on standard error.
+    std::function<void(const std::string&)> on_skipped{};
+};
+
+namespace detail {
+
+/// The checkpoints of a store from the newest to the oldest, without those that are not whole.
+class candidates {
+public:
+    /// @throws error errc::unsupported for a store that cannot list its places
+    CAIRN_DECL candidates(erased_store root, latest_options options);
+
+    struct candidate {
+        checkpoint_id id{};
+        metadata meta{};
+    };
+    /// Returns the next one whose metadata is valid; nothing if there is none.
+    CAIRN_DECL std::optional<candidate> next(cairn::activity* activity = nullptr);
+    /// The candidate was found not to be whole.
+    CAIRN_DECL void skip(const checkpoint_id& id, const checkpoint_problem& why);
+
+private:
+    erased_store root_;
+    latest_options options_;
+    std::vector<committed_checkpoint> left_;
+};
+
+CAIRN_DECL std::optional<checkpoint_id> latest(erased_store root, const latest_options& options);
+
+}  // namespace detail
+
+/// Returns the newest checkpoint within a directory that is whole, as a path for `load`; nothing if
+/// there is none. For one process: if there are several, let one of them call it, or use
+/// `checkpointer::latest`, which examines what each rank sees.
+/// @throws error of the file system if the directory cannot be listed
+CAIRN_DECL std::optional<checkpoint_id> latest(const std::string& directory,
+                                               const latest_options& options = {});
+/// The same for a store; the result is for `store.at`.
+template <BrowsableStore Store>
+std::optional<checkpoint_id> latest(Store& store, const latest_options& options = {}) {
+    return detail::latest(detail::erased_store::share(store), options);
+}
+
+}  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/catalog/impl/latest.ipp>
+#endif
+
+#endif

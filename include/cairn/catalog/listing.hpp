@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CATALOG_LISTING_HPP
+#define CAIRN_CATALOG_LISTING_HPP
+
+#include <cairn/catalog/whole.hpp>
+#include <cairn/detail/config.hpp>
+#include <cairn/metadata/commit_record.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/erased_store.hpp>
+#include <cairn/storage/concepts.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+enum class checkpoint_state : std::uint8_t {
+    complete,
+    in_progress,  ///< Being saved, or removed.
+    broken,       ///< Damaged, or left by a save or removal that was interrupted.
+    quarantined   ///< Damaged, and put aside by `latest`.
+};
+CAIRN_DECL const char* name_of(checkpoint_state s);
+
+/// One checkpoint of a directory or store.
+struct listed_checkpoint {
+    checkpoint_id id{};
+    checkpoint_state state = checkpoint_state::complete;
+    std::string problem{};                  ///< Why it is not complete.
+    std::uint64_t bytes = 0;                ///< Of its files.
+    std::optional<commit_record> record{};  ///< Of those that a `checkpointer` has saved.
+};
+
+namespace detail {
+CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(erased_store root, verify_level level);
+}  // namespace detail
+
+/// Lists the checkpoints directly within a directory: those that exist in the order of their
+/// commits, the oldest first, then the others. Those that no `checkpointer` has saved come before
+/// the ones that it has, in the order of their names, where numbers count as numbers.
+/// @param level  How thoroughly each is examined.
+CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(
+    const std::string& directory, verify_level level = verify_level::metadata);
+/// The same for a store.
+template <BrowsableStore Store>
+std::vector<listed_checkpoint> list_checkpoints(Store& store,
+                                                verify_level level = verify_level::metadata) {
+    return detail::list_checkpoints(detail::erased_store::share(store), level);
+}
+
+}  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/catalog/impl/listing.ipp>
+#endif
+
+#endif

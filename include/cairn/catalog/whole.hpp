@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CATALOG_WHOLE_HPP
+#define CAIRN_CATALOG_WHOLE_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/object_store/erased_store.hpp>
+#include <cairn/storage/concepts.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace cairn {
+
+/// How thoroughly a checkpoint is examined before it is called whole.
+enum class verify_level : std::uint8_t {
+    metadata,  ///< The metadata is valid, and every file that it names exists with its size.
+    sampled,   ///< Also: footers, values, and about one block in 64 of the tensors.
+    full       ///< Also: every byte, against its checksum.
+};
+
+namespace detail {
+
+/// @throws error errc::not_found if there is no checkpoint; errc::corrupt, errc::checksum_mismatch,
+/// errc::unsupported or errc::invalid_plan if its metadata is invalid
+CAIRN_DECL metadata read_checked_metadata(erased_store& place);
+
+/// Why a checkpoint is not whole.
+struct checkpoint_problem {
+    std::string text{};    ///< Empty: it is.
+    bool damaged = false;  ///< What storage returned is wrong; false: storage failed.
+    explicit operator bool() const noexcept { return !text.empty(); }
+};
+/// Describes the current exception.
+CAIRN_DECL checkpoint_problem current_problem();
+
+/// Examines the data files, and stops at the first problem. The ranks share what is more than their
+/// sizes.
+CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, verify_level level,
+                                         const storage_setup& me);
+
+inline constexpr std::string_view quarantined_name = ".metadata.quarantined";
+/// Renames the metadata of a damaged checkpoint, so that it no longer is one; all files stay.
+CAIRN_DECL void quarantine(erased_store& place);
+
+}  // namespace detail
+}  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/catalog/impl/whole.ipp>
+#endif
+
+#endif

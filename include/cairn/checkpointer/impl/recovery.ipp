@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CHECKPOINTER_IMPL_RECOVERY_IPP
+#define CAIRN_CHECKPOINTER_IMPL_RECOVERY_IPP
+
+#include <cairn/checkpointer/recovery.hpp>
+
+#include <cairn/detail/failures.hpp>
+#include <cairn/detail/wire.hpp>
+#include <cairn/format/native/index.hpp>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace cairn::detail {
+
+/// Gives all ranks what `f` returns on the coordinator.
+/// @throws error on all ranks, of what it throws
+template <class F>
+outcome recovery::answered(F&& f) {
+    outcome o;
+    if (ranks_.coordinator()) o = ranks_.attempt(std::forward<F>(f));
+    o = ranks_.broadcast(o);
+    if (!o.failures.empty()) throw error(std::move(o.failures), false);
+    return o;
+}
+
+/// On the coordinator: whether there is one, its id and its metadata, and how to examine it.
+CAIRN_DECL std::vector<std::byte> recovery::candidate() {
+    if (!left_) left_.emplace(root_, options_);
+    wire_writer w;
+    auto const c = left_->next(activity_.get());
+    w.u8(c ? 1 : 0);
+    if (!c) return std::move(w.out);
+    w.string(c->id);
+    w.u8(static_cast<std::uint8_t>(options_.verify));
+    w.bytes(format::native::encode_metadata(c->meta));
+    return std::move(w.out);
+}
+
+/// On the coordinator: whether no rank has found a problem.
+CAIRN_DECL std::vector<std::byte> recovery::verdict(const checkpoint_id& id,
+                                                    const std::vector<outcome>& all) {
+    checkpoint_problem first;
+    std::size_t more = 0;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        wire_reader r(all[rank].payload);
+        checkpoint_problem p;
+        p.text = r.string();
+        p.damaged = r.u8() != 0;
+        if (!p) continue;
+        if (first) {
+            ++more;
+            continue;
+        }
+        first = std::move(p);
+        if (all.size() > 1) first.text = "on rank " + std::to_string(rank) + ": " + first.text;
+    }
+    if (more != 0) first.text += " (and on " + std::to_string(more) + " more ranks)";
+    if (first) left_->skip(id, first);
+    wire_writer w;
+    w.u8(first ? 0 : 1);
+    return std::move(w.out);
+}
+
+CAIRN_DECL auto recovery::next() -> std::optional<found> {
+    for (;;) {
+        auto const told = answered([&] { return candidate(); });
+        found f;
+        auto const mine = ranks_.alone([&]() -> std::optional<outcome> {
+            wire_reader r(told.payload);
+            if (r.u8() == 0) return {};
+            f.id = r.string();
+            auto const level = static_cast<verify_level>(r.u8());
+            auto const meta = format::native::decode_metadata(r.bytes());
+            f.save_id = meta.save_id;
+            storage_setup me;
+            me.rank = ranks_.rank();
+            me.world_size = ranks_.size();
+            me.activity = activity_;
+            auto const p = problem_of(root_.at(f.id), meta, level, me);
+            wire_writer w;
+            w.string(p.text);
+            w.u8(p.damaged ? 1 : 0);
+            return outcome{{}, std::move(w.out)};
+        });
+        if (!mine) return {};
+        auto const all = ranks_.gather(*mine);
+        auto const agreed = answered([&] { return verdict(f.id, all); });
+        if (wire_reader(agreed.payload).u8() != 0) return f;
+    }
+}
+
+/// Whether a failed load says that the checkpoint is damaged, and not the state, a device or a
+/// connection.
+inline bool is_damage(const rank_failure& f) {
+    constexpr std::array damage{errc::corrupt, errc::checksum_mismatch, errc::missing_file,
+                                errc::foreign_file, errc::not_found};
+    return std::any_of(damage.begin(), damage.end(),
+                       [&](errc c) { return f.code == make_error_code(c); });
+}
+
+CAIRN_DECL bool recovery::loaded(const found& f, const std::exception_ptr& mine) {
+    outcome o;
+    if (mine)
+        ranks_.alone([&] {
+            try {
+                std::rethrow_exception(mine);
+            } catch (const error& e) {
+                o.failures = e.failures();
+            } catch (...) {
+            }
+            if (o.failures.empty()) o.failures = {failure_from(mine, ranks_.rank())};
+        });
+    enum { success, damaged, other };
+    outcome told;
+    try {
+        auto const all = ranks_.gather(o);
+        told = answered([&] {
+            auto const failures = collect_failures(all);
+            bool const all_damage = std::all_of(failures.begin(), failures.end(), is_damage);
+            if (!failures.empty() && all_damage) left_->skip(f.id, {failures.front().text, true});
+            wire_writer w;
+            w.u8(failures.empty() ? success : all_damage ? damaged : other);
+            return std::move(w.out);
+        });
+    } catch (...) {
+        if (mine) std::rethrow_exception(mine);  // it says why the group has failed
+        throw;
+    }
+    auto const how = wire_reader(told.payload).u8();
+    if (how == other) {
+        if (mine) std::rethrow_exception(mine);
+        throw error(errc::rank_failed,
+                    {.file = f.id, .found = "a load that failed on another rank"});
+    }
+    return how == success;
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_REGISTERED_ID_HPP
+#define CAIRN_STORAGE_REGISTERED_ID_HPP
+
+#include <cairn/detail/cxx20.hpp>
+
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace cairn::detail {
+
+/// Registers an id in this process, for its lifetime. Several may register the same one.
+/// @tparam Registry  A type of its own for each registry.
+template <class Registry>
+class registered_id {
+public:
+    explicit registered_id(std::string id) : id_(std::move(id)) {
+        auto& r = registry();
+        std::lock_guard const lock(r.m);
+        r.ids.insert(id_);
+    }
+    registered_id(registered_id&&) = delete;
+    ~registered_id() {
+        auto& r = registry();
+        std::lock_guard const lock(r.m);
+        if (auto const it = r.ids.find(id_); it != r.ids.end()) r.ids.erase(it);
+    }
+
+    static bool is(std::string_view id) {
+        auto& r = registry();
+        std::lock_guard const lock(r.m);
+        return r.ids.find(id) != r.ids.end();
+    }
+
+private:
+    struct all {
+        std::mutex m{};
+        std::multiset<std::string, std::less<>> ids{};
+    };
+    /// Never destroyed: a save or load may still run while the program exits.
+    static all& registry() {
+        static all* const r = new all;
+        return *r;
+    }
+    std::string id_;
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_RUNNING_READS_HPP
+#define CAIRN_STORAGE_RUNNING_READS_HPP
+
+#include <cairn/detail/identity.hpp>
+#include <cairn/detail/process_identity.hpp>
+#include <cairn/detail/wire.hpp>
+#include <cairn/format/crc.hpp>
+#include <cairn/object_store/erased_store.hpp>
+#include <cairn/object_store/read_whole.hpp>
+#include <cairn/storage/data_names.hpp>
+#include <cairn/storage/found_intent.hpp>
+#include <cairn/storage/registered_id.hpp>
+#include <cairn/storage/save_intent.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace cairn::detail {
+
+struct registry_of_reads;
+
+inline constexpr std::string_view reading_prefix = ".reading.";
+inline bool is_reading_name(std::string_view name) {
+    return name.starts_with(reading_prefix) && is_save_id(name.substr(reading_prefix.size()));
+}
+
+/// The content of `.reading.<random id>`: which process reads the checkpoint, and since when.
+///
+///     1 u8 · began · owner (boot, pid space, pid, started, run) · CRC-32 of all before
+struct read_notice {
+    std::int64_t began = 0;  ///< Seconds since 1970, by the reader's clock.
+    process_identity owner{};
+
+    byte_vector encode() const {
+        wire_writer w;
+        w.u8(1);
+        w.svarint(began);
+        w.string(owner.boot);
+        w.varint(owner.pid_space);
+        w.svarint(owner.pid);
+        w.varint(owner.started);
+        w.string(owner.run);
+        w.u32(format::crc32(w.out));
+        return std::move(w.out);
+    }
+    /// @throws error errc::corrupt
+    static read_notice decode(byte_span b) {
+        if (b.size() < 5 || wire_reader(b.last(4)).u32() != format::crc32(b.first(b.size() - 4)))
+            wire_reader::fail("no notice of a reader");
+        wire_reader r(b);
+        if (r.u8() != 1) wire_reader::fail("a notice of an unknown version");
+        read_notice n;
+        n.began = r.svarint();
+        n.owner.boot = r.string();
+        n.owner.pid_space = r.varint();
+        n.owner.pid = r.svarint();
+        n.owner.started = r.varint();
+        n.owner.run = r.string();
+        return n;
+    }
+};
+
+/// Registers, for its lifetime, that a checkpoint is being read: retention does not remove it.
+class running_read {
+public:
+    /// In this process only.
+    explicit running_read(const std::string& save_id) : id_(save_id) {}
+    /// For other processes too, by a file in the checkpoint's place.
+    running_read(const std::string& save_id, erased_store place)
+        : id_(save_id), place_(std::move(place)),
+          name_(std::string(reading_prefix) + new_save_id()) {
+        place_->publish(name_, read_notice{save_intent::now(), this_process()}.encode(),
+                        std::nullopt);
+    }
+    running_read(running_read&&) = delete;
+    ~running_read() {
+        if (!place_) return;
+        try {
+            place_->remove(name_);
+        } catch (...) {  // it is stale when this process has ended
+        }
+    }
+
+private:
+    registered_id<registry_of_reads> id_;
+    std::optional<erased_store> place_{};
+    std::string name_{};
+};
+
+/// Whether a checkpoint is being read: by this process, or by one that has left a notice. Removes
+/// notices of processes that have ended.
+template <ObjectStore Store>
+bool is_being_read(Store& place, const std::string& save_id) {
+    bool read = registered_id<registry_of_reads>::is(save_id);
+    for (auto const& info : place.list()) {
+        if (!is_reading_name(info.name)) continue;
+        bool over = false;
+        try {
+            auto const n = read_notice::decode(read_whole(place, info.name));
+            over = !is_this_process(n.owner) && (has_ended(n.owner) || is_expired(n.began));
+        } catch (const error& e) {
+            if (e.code() == make_error_code(errc::not_found)) continue;
+            if (e.code() != make_error_code(errc::corrupt)) throw;
+            over = true;  // cut short by a crash
+        }
+        if (over)
+            place.remove(info.name);
+        else
+            read = true;
+    }
+    return read;
+}
+
+}  // namespace cairn::detail
+
+#endif

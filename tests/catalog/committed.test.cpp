@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record of a commit: where it is stored, and the order that it gives.
+#include "saved.hpp"
+
+#include <cairn/catalog/committed.hpp>
+#include <cairn/catalog/listing.hpp>
+#include <cairn/format/native/index.hpp>
+#include <cairn/object_store/read_whole.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+
+BOOST_AUTO_TEST_SUITE(catalog_committed)
+
+using namespace catalog;
+namespace native = cairn::format::native;
+
+namespace {
+
+cairn::commit_record some_record() {
+    cairn::commit_record r;
+    r.sequence = 77;
+    r.committed = 1'700'000'000'123;
+    r.step = -3;
+    r.metrics = {{"loss", 0.25}, {"accuracy", -HUGE_VAL}};
+    r.save_id = std::string(32, 'b');
+    return r;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(survives_in_the_metadata_with_and_without_a_pickle) {
+    cairn::metadata m;
+    m.save_id = std::string(32, 'b');
+    for (bool torch : {true, false}) {
+        auto const record = some_record();
+        auto const without = native::make_metadata_file(m, torch);
+        auto const with = native::make_metadata_file(m, torch, &record);
+        auto const f = native::parse_metadata_file(with);
+        BOOST_TEST((f.record == record));
+        BOOST_TEST((f.meta == m));
+        BOOST_TEST(f.torch_metadata == torch);
+        BOOST_TEST(f.pickle_bytes == native::parse_metadata_file(without).pickle_bytes);
+        BOOST_TEST(!native::parse_metadata_file(without).record.has_value());
+        // Read alone.
+        cairn::detail::erased_store place{cairn::memory_store()};
+        place.publish(".metadata", with, std::nullopt);
+        BOOST_TEST((cairn::detail::read_commit_record(place) == record));
+        place.publish(".metadata", without, std::nullopt);
+        BOOST_TEST(!cairn::detail::read_commit_record(place).has_value());
+    }
+}
+
+BOOST_AUTO_TEST_CASE(any_changed_byte_is_noticed) {
+    cairn::metadata m;
+    m.save_id = std::string(32, 'b');
+    auto const record = some_record();
+    auto const bytes = native::make_metadata_file(m, true, &record);
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        auto bad = bytes;
+        bad[i] ^= std::byte{0x10};
+        BOOST_CHECK_THROW((void)native::parse_metadata_file(bad), cairn::error);
+        cairn::detail::erased_store place{cairn::memory_store()};
+        place.publish(".metadata", bad, std::nullopt);
+        // Reading the record alone sees a part of the file: what it returns is right, or nothing.
+        try {
+            auto const r = cairn::detail::read_commit_record(place);
+            BOOST_TEST((!r || *r == record), "byte " << i);
+        } catch (const cairn::error&) {
+        }
+    }
+    for (std::size_t n = 0; n < bytes.size(); ++n) {
+        cairn::detail::erased_store place{cairn::memory_store()};
+        place.publish(".metadata", std::span(bytes).first(n), std::nullopt);
+        try {
+            auto const r = cairn::detail::read_commit_record(place);
+            BOOST_TEST(!r.has_value(), n << " bytes");
+        } catch (const cairn::error&) {
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(numbers_go_on_from_run_to_run_and_when_steps_go_back) {
+    cairn::memory_store store;
+    save_steps(store, {100, 200, 300});
+    save_steps(store, {110, 120});
+    save_steps(store, {200});  // replaced
+    std::string all;
+    for (auto const& c : cairn::detail::find_places(cairn::detail::erased_store(store)).committed)
+        all += c.id + ":" + std::to_string(c.record->sequence) + " ";
+    BOOST_TEST(all == "step_100:1 step_300:3 step_110:4 step_120:5 step_200:6 ");
+}
+
+BOOST_AUTO_TEST_CASE(those_of_others_come_first_by_their_numbers) {
+    cairn::memory_store store;
+    std::vector<float> w(8, 1.0f);
+    cairn::state_dict state{{"w", w}};
+    for (auto const* id : {"step_100", "step_20", "step_3"}) cairn::save(state, id, store);
+    save_steps(store, {1});
+    auto damaged = store.at("step_2");
+    damaged.publish(".metadata", cairn::byte_vector(5), std::nullopt);
+    std::string all;
+    for (auto const& c : cairn::detail::find_places(cairn::detail::erased_store(store)).committed)
+        all += c.id + " ";
+    BOOST_TEST(all == "step_3 step_20 step_100 step_1 step_2 ");
+    using cairn::detail::is_before_by_number;
+    BOOST_TEST(is_before_by_number("a", "a1"));
+    BOOST_TEST(is_before_by_number("a2b10", "a10b2"));
+    BOOST_TEST(!is_before_by_number("a", "a"));
+    BOOST_TEST((is_before_by_number("a01", "a1") != is_before_by_number("a1", "a01")));
+}
+
+BOOST_AUTO_TEST_CASE(a_listing_says_what_each_is) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2, 3, 4});
+    fs::remove(p.at(2) / "__0_0.distcp");
+    p.damage(3, "__0_0.distcp");
+    fs::create_directories(p.dir / "logs");
+    fs::remove(p.at(4) / ".metadata");
+    auto const words = [&](cairn::verify_level level) {
+        std::string s;
+        for (auto const& l : cairn::list_checkpoints(p.dir.string(), level))
+            s += l.id + " " + cairn::name_of(l.state) + ", ";
+        return s;
+    };
+    BOOST_TEST(words(cairn::verify_level::metadata) ==
+               "step_1 complete, step_2 broken, step_3 complete, step_4 broken, ");
+    BOOST_TEST(words(cairn::verify_level::full) ==
+               "step_1 complete, step_2 broken, step_3 broken, step_4 broken, ");
+    auto const all = cairn::list_checkpoints(p.dir.string());
+    BOOST_TEST(all[0].record->step == 1);
+    BOOST_TEST(all[0].bytes ==
+               fs::file_size(p.at(1) / ".metadata") + fs::file_size(p.at(1) / "__0_0.distcp"));
+    BOOST_TEST(all[1].problem.find("__0_0.distcp") != std::string::npos, all[1].problem);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What interrupted saves have left is found, and removed only where it is certain.
+#include "saved.hpp"
+
+#include <cairn/catalog/garbage.hpp>
+#include <cairn/storage/running_saves.hpp>
+#include <cairn/storage/save_intent.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+BOOST_AUTO_TEST_SUITE(catalog_garbage)
+
+using namespace catalog;
+using cairn::detail::save_intent;
+
+namespace {
+
+const std::string id_a(32, 'a');
+
+/// A directory with a checkpoint, and a place where a save of this process has begun.
+struct interrupted : place {
+    save_intent intent{};
+
+    interrupted() {
+        save_steps(cairn::file_store(dir), {1});
+        intent.save_id = id_a;
+        intent.began = save_intent::now();
+        intent.owner = cairn::detail::this_process();
+        intent.names = {"__0_0." + id_a + ".distcp"};
+        write();
+        std::ofstream(at(2) / intent.names[0]) << "1234567";
+    }
+    void write() const {
+        cairn::file_store(at(2)).publish(".saving." + id_a, intent.encode(), std::nullopt);
+    }
+    bool is_left() const { return fs::exists(at(2)); }
+};
+bool says(const cairn::garbage_report& r, const std::string& what) {
+    return std::any_of(r.lines.begin(), r.lines.end(),
+                       [&](auto const& l) { return l.find(what) != l.npos; });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(of_an_ended_save_is_removed) {
+    interrupted p;
+    auto const before = p.names();
+    auto const would = cairn::collect_garbage(p.dir.string(), true);
+    BOOST_TEST(would.files == 2u);
+    BOOST_TEST(says(would, "would remove step_2/__0_0." + id_a + ".distcp (7 bytes)"));
+    BOOST_TEST((p.names() == before));
+    auto const did = cairn::collect_garbage(p.dir.string());
+    BOOST_TEST(did.files == 2u);
+    BOOST_TEST(did.bytes == would.bytes);
+    BOOST_TEST(did.problems == 0u);
+    BOOST_TEST((p.names() == p.names_of({1})));
+    BOOST_TEST(p.stands(1));
+    BOOST_TEST(cairn::collect_garbage(p.dir.string()).lines.empty());
+}
+
+BOOST_AUTO_TEST_CASE(of_a_running_save_stays) {
+    interrupted p;
+    cairn::detail::running_save const running(id_a);
+    auto const r = cairn::collect_garbage(p.dir.string());
+    BOOST_TEST(r.files == 0u);
+    BOOST_TEST(says(r, "is running: skipped"));
+    BOOST_TEST(p.is_left());
+}
+
+BOOST_AUTO_TEST_CASE(of_another_host_stays_for_a_day) {
+    interrupted p;
+    p.intent.owner.boot = "another";
+    p.intent.owner.run = std::string(32, 'c');
+    p.write();
+    BOOST_TEST(says(cairn::collect_garbage(p.dir.string()), "skipped until 24 hours"));
+    BOOST_TEST(p.is_left());
+    p.intent.began -= 25 * 3600;
+    p.write();
+    BOOST_TEST(cairn::collect_garbage(p.dir.string()).files == 2u);
+    BOOST_TEST(!p.is_left());
+}
+
+BOOST_AUTO_TEST_CASE(beside_metadata_that_cannot_be_read_stays) {
+    interrupted p;
+    std::ofstream(p.at(2) / ".metadata") << "damaged";
+    auto const r = cairn::collect_garbage(p.dir.string());
+    BOOST_TEST(r.problems == 1u);
+    BOOST_TEST(says(r, "'step_2' is left as it is"));
+    BOOST_TEST(fs::exists(p.at(2) / p.intent.names[0]));
+}
+
+BOOST_AUTO_TEST_CASE(an_intent_cannot_remove_what_a_checkpoint_needs) {
+    interrupted p;
+    p.intent.names = {"__0_0.distcp"};
+    cairn::file_store(p.at(1)).publish(".saving." + id_a, p.intent.encode(), std::nullopt);
+    (void)cairn::collect_garbage(p.dir.string());
+    BOOST_TEST(p.stands(1));
+    BOOST_TEST(!fs::exists(p.at(1) / (".saving." + id_a)));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

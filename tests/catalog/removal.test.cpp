@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process that is killed at any step of a removal leaves the checkpoint whole or absent, all
+// others whole, and nothing that the next removal, or cairn gc, does not finish.
+#include "saved.hpp"
+
+#include <cairn/catalog/garbage.hpp>
+#include <cairn/catalog/removal.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <iostream>
+
+BOOST_AUTO_TEST_SUITE(catalog_removal)
+
+using namespace catalog;
+using cairn::detail::retain;
+
+namespace {
+
+std::string joined(const std::vector<std::string>& lines) {
+    std::string all;
+    for (auto const& l : lines) all += l + "\n";
+    return all;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(is_finished_after_a_kill_at_any_step) {
+    int killed = 0;
+    for (bool by_gc : {false, true}) {
+        for (int at = 0;; ++at) {
+            BOOST_TEST_CONTEXT("killed at step " << at << (by_gc ? ", gc" : ", next removal")) {
+                place p;
+                save_steps(cairn::file_store(p.dir), {1, 2, 3});
+                auto const how = support::in_process([&] {
+                    support::dying_store<cairn::file_store> mortal(cairn::file_store(p.dir), at);
+                    (void)retain(cairn::detail::erased_store(mortal), cairn::last(1), {}, true);
+                });
+                BOOST_REQUIRE((how != support::ended::badly));
+                BOOST_TEST(p.stands(3));
+                for (std::int64_t const step : {1, 2})
+                    if (fs::exists(p.at(step) / ".metadata")) BOOST_TEST(p.stands(step));
+                if (by_gc) {
+                    auto const r = cairn::collect_garbage(p.dir.string());
+                    BOOST_TEST(r.problems == 0u, joined(r.lines));
+                    auto expected = p.names_of({3});
+                    for (std::int64_t const step : {1, 2})
+                        if (p.stands(step)) expected.merge(p.names_of({step}));
+                    BOOST_TEST((p.names() == expected));
+                } else {
+                    BOOST_TEST(joined(retain(p.store(), cairn::last(1), {}, true)) == "");
+                    BOOST_TEST((p.names() == p.names_of({3})));
+                }
+                BOOST_TEST(p.stands(3));
+                if (how == support::ended::well) break;
+                ++killed;
+            }
+        }
+    }
+    std::cout << "removals: " << killed << " processes killed\n";
+    BOOST_TEST(killed > 20);
+}
+
+BOOST_AUTO_TEST_CASE(waits_while_this_process_reads) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2});
+    {
+        cairn::torch_reader reader{cairn::file_store()};
+        reader.reset(p.at(1).string());
+        reader.set_up_reader(reader.read_metadata(), {});
+        BOOST_TEST(joined(retain(p.store(), cairn::last(1), {}, true)) == "");
+        BOOST_TEST(p.stands(1));
+        BOOST_TEST((p.names() == p.names_of({1, 2})));
+    }
+    (void)retain(p.store(), cairn::last(1), {}, true);
+    BOOST_TEST((p.names() == p.names_of({2})));
+}
+
+BOOST_AUTO_TEST_CASE(waits_while_another_process_has_announced_that_it_reads) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2});
+    auto const id = p.at(1).string();
+    // A child that dies while it reads leaves its notice.
+    auto const how = support::in_process([&] {
+        cairn::torch_reader reader(cairn::file_store(),
+                                   cairn::torch_reader_options{.announce = true});
+        reader.reset(id);
+        reader.set_up_reader(reader.read_metadata(), {});
+        if (support::in_process([&] { (void)retain(p.store(), cairn::last(1), {}, true); }) !=
+            support::ended::well)
+            throw 1;
+        if (!p.stands(1)) throw std::runtime_error("it was removed although it is being read");
+        ::raise(SIGKILL);
+    });
+    BOOST_TEST((how == support::ended::killed));
+    BOOST_TEST(p.stands(1));
+    BOOST_TEST(p.names().size() == p.names_of({1, 2}).size() + 1);
+    (void)retain(p.store(), cairn::last(1), {}, true);
+    BOOST_TEST((p.names() == p.names_of({2})));
+}
+
+BOOST_AUTO_TEST_CASE(leaves_what_no_checkpointer_has_saved) {
+    place p;
+    std::vector<float> w(8, 7.0f);
+    cairn::state_dict state{{"w", w}};
+    cairn::save(state, p.at(7).string());
+    fs::create_directories(p.dir / "logs");
+    save_steps(cairn::file_store(p.dir), {1, 2});
+    std::ofstream(p.at(1) / "notes.txt") << "mine";
+    (void)retain(p.store(), cairn::last(1), {}, true);
+    BOOST_TEST(p.stands(7));
+    BOOST_TEST(fs::exists(p.dir / "logs"));
+    BOOST_TEST(fs::exists(p.at(1) / "notes.txt"));
+    BOOST_TEST(!fs::exists(p.at(1) / ".metadata"));
+}
+
+BOOST_AUTO_TEST_CASE(leaves_a_checkpoint_that_has_replaced_it) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2});
+    std::vector<std::string> warnings;
+    auto const how =
+        cairn::detail::remove_checkpoint(p.store(), "step_1", std::string(32, 'a'), warnings);
+    BOOST_TEST((how == cairn::detail::removal::replaced));
+    BOOST_TEST(p.stands(1));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

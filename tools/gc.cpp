@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint.hpp"
+
+#include <cairn/catalog/garbage.hpp>
+
+#include <filesystem>
+#include <iostream>
+
+namespace tool {
+
+int gc(const std::string& place, bool dry_run) {
+    if (!std::filesystem::is_directory(place))
+        throw cairn::error(cairn::errc::not_found,
+                           {.file = place, .expected = "a directory of checkpoints"});
+    auto const r = cairn::collect_garbage(place, dry_run);
+    for (auto const& line : r.lines) std::cout << line << '\n';
+    std::cout << r.files << (r.files == 1 ? " file, " : " files, ") << r.bytes << " bytes "
+              << (dry_run ? "would be removed\n" : "removed\n");
+    return r.problems == 0 ? fine : finding;
+}
+
+}  // namespace tool

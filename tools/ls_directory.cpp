@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint.hpp"
+#include "json.hpp"
+
+#include <cairn/catalog/listing.hpp>
+
+#include <ctime>
+#include <iomanip>
+#include <iostream>
+#include <sstream>
+
+namespace tool {
+
+/// In UTC, as `2026-01-31T12:00:00Z`.
+inline std::string time_text(std::int64_t milliseconds) {
+    auto const seconds = static_cast<std::time_t>(milliseconds / 1000);
+    std::tm parts{};
+    if (::gmtime_r(&seconds, &parts) == nullptr) return std::to_string(milliseconds) + " ms";
+    std::ostringstream out;
+    out << std::put_time(&parts, "%Y-%m-%dT%H:%M:%SZ");
+    return out.str();
+}
+
+inline void print_line(const cairn::listed_checkpoint& c) {
+    std::cout << c.id << "  " << name_of(c.state) << "  " << c.bytes << " bytes";
+    if (c.record) {
+        std::cout << "  step " << c.record->step << "  " << time_text(c.record->committed);
+        for (auto const& [name, value] : c.record->metrics)
+            std::cout << "  " << name << '=' << number(value);
+    }
+    if (!c.problem.empty()) std::cout << "  " << c.problem;
+    std::cout << '\n';
+}
+inline void print_json(const cairn::listed_checkpoint& c) {
+    std::cout << " {\"id\": " << json_string(c.id) << ", \"state\": \"" << name_of(c.state)
+              << "\", \"bytes\": " << c.bytes;
+    if (c.record) {
+        std::cout << ", \"sequence\": " << c.record->sequence << ", \"step\": " << c.record->step
+                  << ", \"committed\": " << json_string(time_text(c.record->committed))
+                  << ", \"metrics\": {";
+        bool first = true;
+        for (auto const& [name, value] : c.record->metrics) {
+            std::cout << (first ? "" : ", ") << json_string(name) << ": " << number(value);
+            first = false;
+        }
+        std::cout << "}";
+    }
+    if (!c.problem.empty()) std::cout << ", \"problem\": " << json_string(c.problem);
+    std::cout << "}";
+}
+
+/// @return `could_not_run` if nothing in it has to do with checkpoints
+int list_directory(const std::string& directory, bool as_json) {
+    auto const all = cairn::list_checkpoints(directory);
+    if (all.empty()) return could_not_run;
+    bool first = true;
+    if (as_json) std::cout << "[";
+    for (auto const& c : all) {
+        if (!as_json) {
+            print_line(c);
+            continue;
+        }
+        std::cout << (first ? "\n" : ",\n");
+        print_json(c);
+        first = false;
+    }
+    if (as_json) std::cout << "\n]\n";
+    return fine;
+}
+
+}  // namespace tool
