@@ -31,9 +31,9 @@ namespace simulation {
 template <class Store>
 class rank {
 public:
-    rank(world& w, network& n, int r, Store store)
+    rank(world& w, network& n, int r, Store store, const cairn::torch_writer_options& options = {})
         : world_(w), rank_(r), group_(n.of(r)),
-          writer_(Store(store), {}, boost::asio::any_io_executor(w.of(r))),
+          writer_(Store(store), options, boost::asio::any_io_executor(w.of(r))),
           reader_(std::move(store), {}, boost::asio::any_io_executor(w.of(r))) {}
     rank(rank&&) = delete;
 
@@ -104,10 +104,11 @@ template <class Store>
 class job {
 public:
     template <class StoreOf>
-    job(world& w, int ranks, int fan_in, StoreOf store_of, cairn::liveness_options liveness = {})
+    job(world& w, int ranks, int fan_in, StoreOf store_of, cairn::liveness_options liveness = {},
+        const cairn::torch_writer_options& options = {})
         : network_(w, ranks, fan_in, liveness) {
         for (int r = 0; r < ranks; ++r)
-            all_.push_back(std::make_shared<rank<Store>>(w, network_, r, store_of(r)));
+            all_.push_back(std::make_shared<rank<Store>>(w, network_, r, store_of(r), options));
     }
 
     network& links() { return network_; }

@@ -30,9 +30,12 @@ namespace support {
 
 /// One call, after it returned.
 struct system_call {
-    std::string what;    ///< "create", "write", "sync", "rename", "remove", "mkdir", "start"
-    std::string path;    ///< Of the file; where it goes, of a rename.
-    std::string from{};  ///< Of a rename.
+    std::string what;      ///< "create", "write", "reserve", "resize", "sync", "rename", "remove",
+                           ///< "mkdir", "start"
+    std::string path;      ///< Of the file; where it goes, of a rename.
+    std::string from{};    ///< Of a rename.
+    std::uint64_t at = 0;  ///< Of a write; the size, of the two that give a file its size.
+    std::string_view bytes{};  ///< Of a write, valid in `after` only.
 };
 
 /// What becomes of the calls.
@@ -56,6 +59,8 @@ public:
     /// Called before each call, with what it is and the path; what it returns is the errno with
     /// which the call fails instead, or 0.
     std::function<int(std::string_view what, const std::string& path, std::uint64_t bytes)> before;
+    /// Called after each call that succeeded.
+    std::function<void(const system_call&)> after;
     /// Whether every file system says that it is ext4.
     bool all_is_ext4 = false;
 
@@ -64,10 +69,12 @@ public:
         if (!watched(path) || !before) return 0;
         return before(what, path, bytes);
     }
-    void leave(std::string_view what, const std::string& path, std::string from = {}) {
+    void leave(system_call c, bool succeeded = true) {
+        if (!watched(c.path)) return;
+        if (succeeded && after) after(c);
+        c.bytes = {};
         std::lock_guard const lock(m_);
-        if (!below_.empty() && path.starts_with(below_))
-            seen_.push_back({std::string(what), path, std::move(from)});
+        seen_.push_back(std::move(c));
     }
     void opened(int fd, const std::string& path) {
         std::lock_guard const lock(m_);
@@ -110,6 +117,9 @@ ssize_t __real_pread(int, void*, size_t, off_t);
 ssize_t __real_pread64(int, void*, size_t, off_t);
 int __real_fallocate(int, int, off_t, off_t);
 int __real_fallocate64(int, int, off_t, off_t);
+int __real_ftruncate(int, off_t);
+int __real_ftruncate64(int, off_t);
+DIR* __real_opendir(const char*);
 int __real_fstatfs(int, struct statfs*);
 int __real_fstatfs64(int, struct statfs*);
 int __real_sync_file_range(int, off_t, off_t, unsigned);
@@ -124,7 +134,7 @@ static int cairn_opened(int fd, const std::string& path, int flags) {
     auto& calls = support::system_calls::get();
     if (fd < 0) return fd;
     calls.opened(fd, path);
-    if ((flags & O_CREAT) != 0) calls.leave("create", path);
+    if ((flags & O_CREAT) != 0) calls.leave({"create", path});
     return fd;
 }
 static int cairn_enter_open(const std::string& path, int flags) {
@@ -155,7 +165,13 @@ CAIRN_WRAP_OPENAT(openat64)
         auto const path = calls.name(fd);                                              \
         if (int const e = calls.enter("write", path, n)) return support::fail_with(e); \
         auto const r = __real_##NAME(fd, b, n, at);                                    \
-        calls.leave("write", path);                                                    \
+        auto const done = static_cast<size_t>(r > 0 ? r : 0);                          \
+        calls.leave({"write",                                                          \
+                     path,                                                             \
+                     {},                                                               \
+                     static_cast<std::uint64_t>(at),                                   \
+                     {static_cast<const char*>(b), done}},                             \
+                    r >= 0);                                                           \
         return r;                                                                      \
     }
 CAIRN_WRAP_PWRITE(pwrite)
@@ -168,14 +184,33 @@ CAIRN_WRAP_PWRITE(pwrite64)
     }
 CAIRN_WRAP_PREAD(pread)
 CAIRN_WRAP_PREAD(pread64)
-#define CAIRN_WRAP_FALLOCATE(NAME)                                                              \
-    int __wrap_##NAME(int fd, int mode, off_t at, off_t n) {                                    \
-        auto& calls = support::system_calls::get();                                             \
-        if (int const e = calls.enter("reserve", calls.name(fd))) return support::fail_with(e); \
-        return __real_##NAME(fd, mode, at, n);                                                  \
+#define CAIRN_WRAP_FALLOCATE(NAME)                                                          \
+    int __wrap_##NAME(int fd, int mode, off_t at, off_t n) {                                \
+        auto& calls = support::system_calls::get();                                         \
+        auto const path = calls.name(fd);                                                   \
+        if (int const e = calls.enter("reserve", path)) return support::fail_with(e);       \
+        int const r = __real_##NAME(fd, mode, at, n);                                       \
+        if (r == 0) calls.leave({"reserve", path, {}, static_cast<std::uint64_t>(at + n)}); \
+        return r;                                                                           \
     }
 CAIRN_WRAP_FALLOCATE(fallocate)
 CAIRN_WRAP_FALLOCATE(fallocate64)
+#define CAIRN_WRAP_FTRUNCATE(NAME)                                                    \
+    int __wrap_##NAME(int fd, off_t n) {                                              \
+        auto& calls = support::system_calls::get();                                   \
+        auto const path = calls.name(fd);                                             \
+        if (int const e = calls.enter("resize", path)) return support::fail_with(e);  \
+        int const r = __real_##NAME(fd, n);                                           \
+        if (r == 0) calls.leave({"resize", path, {}, static_cast<std::uint64_t>(n)}); \
+        return r;                                                                     \
+    }
+CAIRN_WRAP_FTRUNCATE(ftruncate)
+CAIRN_WRAP_FTRUNCATE(ftruncate64)
+DIR* __wrap_opendir(const char* path) {
+    auto* const d = __real_opendir(path);
+    if (d != nullptr) support::system_calls::get().opened(::dirfd(d), path);
+    return d;
+}
 #define CAIRN_WRAP_FSTATFS(NAME)                                                    \
     int __wrap_##NAME(int fd, struct statfs* s) {                                   \
         int const r = __real_##NAME(fd, s);                                         \
@@ -190,7 +225,7 @@ int __wrap_sync_file_range(int fd, off_t at, off_t n, unsigned flags) {
     auto const path = calls.name(fd);
     if (int const e = calls.enter("start", path)) return support::fail_with(e);
     int const r = __real_sync_file_range(fd, at, n, flags);
-    calls.leave("start", path);
+    calls.leave({"start", path}, r == 0);
     return r;
 }
 #define CAIRN_WRAP_SYNC(NAME)                                                     \
@@ -199,7 +234,7 @@ int __wrap_sync_file_range(int fd, off_t at, off_t n, unsigned flags) {
         auto const path = calls.name(fd);                                         \
         if (int const e = calls.enter(#NAME, path)) return support::fail_with(e); \
         int const r = __real_##NAME(fd);                                          \
-        calls.leave("sync", path);                                                \
+        calls.leave({"sync", path}, r == 0);                                      \
         return r;                                                                 \
     }
 CAIRN_WRAP_SYNC(fsync)
@@ -209,14 +244,14 @@ int __wrap_rename(const char* from, const char* to) {
     auto& calls = support::system_calls::get();
     if (int const e = calls.enter("rename", to)) return support::fail_with(e);
     int const r = __real_rename(from, to);
-    if (r == 0) calls.leave("rename", to, from);
+    if (r == 0) calls.leave({"rename", to, from});
     return r;
 }
 int __wrap_unlink(const char* path) {
     auto& calls = support::system_calls::get();
     if (int const e = calls.enter("remove", path)) return support::fail_with(e);
     int const r = __real_unlink(path);
-    if (r == 0) calls.leave("remove", path);
+    if (r == 0) calls.leave({"remove", path});
     return r;
 }
 int __wrap_unlinkat(int at, const char* path, int flags) {
@@ -224,14 +259,14 @@ int __wrap_unlinkat(int at, const char* path, int flags) {
     auto const full = calls.name(at) + "/" + path;
     if (int const e = calls.enter("remove", full)) return support::fail_with(e);
     int const r = __real_unlinkat(at, path, flags);
-    if (r == 0) calls.leave("remove", full);
+    if (r == 0) calls.leave({"remove", full});
     return r;
 }
 int __wrap_mkdir(const char* path, mode_t mode) {
     auto& calls = support::system_calls::get();
     if (int const e = calls.enter("mkdir", path)) return support::fail_with(e);
     int const r = __real_mkdir(path, mode);
-    if (r == 0) calls.leave("mkdir", path);
+    if (r == 0) calls.leave({"mkdir", path});
     return r;
 }
 

@@ -85,7 +85,11 @@ CAIRN_DECL void sync_directory(const std::string& path);
 /// The directory that contains `p`.
 CAIRN_DECL std::filesystem::path parent_of(const std::filesystem::path& p);
 
-/// Like `mkdir -p`; the names of the directories that it makes are durable.
+/// Makes the names of a directory, and of those above it up to the mount point, durable: whoever
+/// made them may have been killed before it did. Does so once for each directory and process.
+CAIRN_DECL void make_names_durable(const std::filesystem::path& p);
+
+/// Like `mkdir -p`; the names of the directories, also of those that exist, are durable.
 CAIRN_DECL void make_directories(const std::filesystem::path& p);
 /// @param wanted  The directory that it is made for, which an error names.
 CAIRN_DECL void make_directories(const std::filesystem::path& p,

@@ -10,8 +10,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <compare>
 #include <limits>
+#include <mutex>
+#include <optional>
+#include <set>
 #include <system_error>
+#include <vector>
 
 namespace cairn::detail {
 
@@ -111,6 +116,41 @@ CAIRN_DECL std::filesystem::path parent_of(const std::filesystem::path& p) {
     return a.has_filename() ? a.parent_path() : a.parent_path().parent_path();
 }
 
+CAIRN_DECL void make_names_durable(const std::filesystem::path& p) {
+    struct directory {
+        std::string path;
+        ::dev_t device;
+        ::ino_t inode;
+        auto operator<=>(const directory&) const = default;
+    };
+    struct all {
+        std::mutex m{};
+        std::set<directory> durable{};
+    };
+    // Never destroyed: saves may end at exit.
+    static auto& known = *new all;
+    auto const look_at = [](const std::filesystem::path& d) {
+        struct ::stat s {};
+        bool const there = ::stat(d.c_str(), &s) == 0;
+        return there ? std::optional(directory{d.string(), s.st_dev, s.st_ino}) : std::nullopt;
+    };
+    std::vector<directory> done;
+    for (auto at = look_at(p); at;) {
+        {
+            std::lock_guard const lock(known.m);
+            if (known.durable.count(*at) != 0) break;
+        }
+        auto above = look_at(parent_of(at->path));
+        // No crash takes the name of a mount point, or of the root.
+        if (!above || above->device != at->device || above->inode == at->inode) break;
+        sync_directory(above->path);
+        done.push_back(std::move(*at));
+        at = std::move(above);
+    }
+    std::lock_guard const lock(known.m);
+    known.durable.insert(done.begin(), done.end());
+}
+
 CAIRN_DECL void make_directories(const std::filesystem::path& p) {
     make_directories(p, p);
 }
@@ -126,7 +166,7 @@ CAIRN_DECL void make_directories(const std::filesystem::path& p,
         return S_ISDIR(s.st_mode) ? 0 : EEXIST;
     };
     int const there = look();
-    if (there == 0) return;
+    if (there == 0) return make_names_durable(p);
     if (there == EEXIST) refuse(ENOTDIR);
     if (there != ENOENT && there != ENOTDIR) refuse(there);
     auto const parent = parent_of(p);
