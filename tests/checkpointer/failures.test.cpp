@@ -24,8 +24,11 @@ BOOST_AUTO_TEST_CASE(a_failed_save_is_reported_once_and_the_next_one_works) {
             run r(n);
             auto& bad = *r.controls.back();
             notes saw;
+            std::atomic<int> unclaimed{0};
             r.on_ranks([&](rank& me) {
-                auto ckpt = me.checkpointer({.every = cairn::steps(10)});
+                cairn::checkpointer_options o{.every = cairn::steps(10)};
+                o.save.on_unclaimed_error = [&](const std::exception_ptr&) { ++unclaimed; };
+                auto ckpt = me.checkpointer(o);
                 me.train(1);
                 (void)ckpt.save_now(1, me);
                 (void)ckpt.wait();
@@ -37,6 +40,7 @@ BOOST_AUTO_TEST_CASE(a_failed_save_is_reported_once_and_the_next_one_works) {
                 saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(21, me); }));
                 BOOST_TEST(ckpt.wait().has_value());
             });
+            BOOST_TEST(unclaimed == 0);
             auto const all = saw.agreed();
             BOOST_REQUIRE(all.size() == 3u);
             BOOST_TEST(all[0] == "saved");

@@ -4,6 +4,8 @@
 #include "support/fake_gpu/checks.hpp"
 #include "support/fake_gpu/tensors.hpp"
 
+#include <cairn/comm/solo.hpp>
+#include <cairn/load.hpp>
 #include <cairn/observe/verb_event.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -55,6 +57,19 @@ struct slow_state {
     }
     void load_state_dict(const cairn::state_dict&) {}
 };
+/// The same, with a number beside the tensor.
+struct counting_state {
+    rank& me;
+    std::int64_t& count;
+    std::shared_future<void> go;
+    cairn::state_dict state_dict() {
+        if (go.valid()) go.wait();
+        auto d = me.state_dict();
+        d["count"] = std::ref(count);
+        return d;
+    }
+    void load_state_dict(const cairn::state_dict&) {}
+};
 
 }  // namespace
 
@@ -75,6 +90,27 @@ BOOST_AUTO_TEST_CASE(maybe_save_does_not_wait_for_the_copies) {
         BOOST_TEST(ckpt.wait().has_value());
     });
     BOOST_TEST(r.value_of("step_1") == 1.0f);
+}
+
+/// Numbers are saved as they were in the call, although no rank has planned when it returns.
+BOOST_AUTO_TEST_CASE(numbers_may_change_once_the_call_has_returned) {
+    run r(2);
+    std::promise<void> changed;
+    auto const go = changed.get_future().share();
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer(overlapping());
+        std::int64_t count = 5;
+        counting_state s{me, count, me.number == 1 ? go : std::shared_future<void>()};
+        BOOST_TEST(bool(ckpt.maybe_save(1, s)));
+        count = 6;
+        if (me.number == 0) changed.set_value();
+        ckpt.before_update();
+        BOOST_TEST(ckpt.wait().has_value());
+    });
+    std::int64_t saved = 0;
+    cairn::state_dict what{{"count", std::ref(saved)}};
+    (void)cairn::load(what, "step_1", cairn::solo(), r.base);
+    BOOST_TEST(saved == 5);
 }
 
 /// A loop as users write it: every step is saved as it was.

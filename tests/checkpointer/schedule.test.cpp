@@ -233,6 +233,16 @@ BOOST_AUTO_TEST_CASE(a_save_that_could_not_start_stays_due) {
     CHECK_STEPS(r.saved, {11, 20});
 }
 
+/// It counts as not saved: a signal in the same step asks for it again.
+BOOST_AUTO_TEST_CASE(a_step_whose_save_failed_can_be_saved) {
+    run r(cairn::steps(10));
+    r.step = 10;
+    BOOST_TEST((r.meet().what == action::save));
+    r.earlier = earlier_save::failed;
+    BOOST_TEST((r.meet().what == action::fail));
+    BOOST_TEST((r.meet(true).what == action::save));
+}
+
 /// Every order of: due or not, a signal or not, a forced save or not, and the earlier save ended
 /// well, badly, or not yet; five calls each, for all policies.
 void all_orders(schedule s, busy_policy p, int depth, earlier_save earlier, bool owed,

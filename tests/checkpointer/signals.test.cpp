@@ -171,4 +171,22 @@ BOOST_AUTO_TEST_CASE(a_signal_survives_a_failed_save) {
     });
 }
 
+/// … nor does one of the very save that it has asked for.
+BOOST_AUTO_TEST_CASE(a_signal_survives_a_save_that_cannot_start) {
+    run r(2);
+    r.on_ranks([&](rank& me) {
+        cairn::checkpointer_options o{.every = cairn::steps(1 << 30)};
+        if (me.number == 0) o.save_on_signal = {SIGUSR1};
+        auto ckpt = me.checkpointer(o);
+        if (me.number == 0) ::raise(SIGUSR1);
+        me.refuses_state = me.number == 1;
+        BOOST_CHECK_THROW((void)ckpt.maybe_save(1, me), cairn::error);
+        me.refuses_state = false;
+        auto const done = ckpt.maybe_save(2, me);
+        BOOST_TEST(done.saved);
+        BOOST_TEST((done.signals == std::vector<int>{SIGUSR1}));
+        BOOST_TEST(ckpt.wait().has_value());
+    });
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -180,7 +180,9 @@ BOOST_AUTO_TEST_CASE(sizes_that_differ_are_an_error) {
                                       {11, 10},
                                       {0, 5},
                                       {9 * mib, 2 * mib},
-                                      {2 * mib, 9 * mib}}) {
+                                      {2 * mib, 9 * mib},
+                                      {2 * mib - 8, mib - 8},  // whole pieces: 8 for the size
+                                      {mib - 8, 2 * mib - 8}}) {
         std::atomic<int> refused{0};
         std::size_t const sizes[] = {at_root, elsewhere};
         BOOST_CHECK_THROW(

@@ -2,6 +2,9 @@
 // Who is not let in: strangers, other jobs, impostors; what is never sent.
 #include "support/handshake_world.hpp"
 
+#include <cairn/comm/tcp/messages.hpp>
+#include <cairn/comm/tcp/roster.hpp>
+
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -199,6 +202,39 @@ BOOST_AUTO_TEST_CASE(an_impostor_of_rank_0_is_not_believed) {
     BOOST_TEST(me.epoch() == 0u);
     BOOST_TEST(
         (!me.failure() || contains(me.failure()->what(), "does not have the group's secret")));
+}
+
+/// It is told which version it has, not that it sends garbage.
+BOOST_AUTO_TEST_CASE(another_version_of_the_protocol_is_refused) {
+    auto const head = cairn::detail::with_handshake_head(cairn::message(1));
+    BOOST_TEST(cairn::detail::decode_handshake_head(head) == 1u);
+    for (int const other : {-1, 1}) {
+        auto bad = head;
+        auto& version = bad[cairn::detail::handshake_magic.size()];
+        version = static_cast<std::byte>(static_cast<int>(version) + other);
+        try {
+            (void)cairn::detail::decode_handshake_head(bad);
+            BOOST_ERROR("accepted");
+        } catch (const cairn::error& e) {
+            BOOST_TEST(e.code() == make_error_code(cairn::errc::unsupported));
+        }
+    }
+}
+
+/// A rank that rank 0 of an earlier group has sent here, with the secret that is still the same.
+BOOST_AUTO_TEST_CASE(a_rank_of_an_earlier_group_is_not_let_in) {
+    cairn::detail::tcp_roster roster({0, 2, 32});
+    cairn::detail::join_request j;
+    j.rank = 1;
+    j.size = 2;
+    j.fan_in = 32;
+    j.epoch = 5;
+    constexpr int connection = 4;
+    BOOST_TEST(roster.enter(connection, j, "somewhere").refused == "");
+    BOOST_TEST((roster.strays(7) == std::vector<int>{connection}));
+    BOOST_TEST(roster.to_let_in(7).empty());
+    BOOST_TEST(roster.strays(5).empty());
+    BOOST_TEST(roster.to_let_in(5).size() == 1u);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

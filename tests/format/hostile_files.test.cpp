@@ -8,6 +8,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -202,6 +204,47 @@ BOOST_AUTO_TEST_CASE(a_zip_with_one_name_twice_is_refused) {
     BOOST_TEST(format::torch::decode_value(some_zip(z).finish()).is_none());
     z.add("data.pkl", "\x80\x02K\x01.");
     is_refused(1000, [&] { (void)format::torch::decode_value(z.finish()); });
+}
+
+/// PyTorch writes neither; read as it is, such a record is something else.
+BOOST_AUTO_TEST_CASE(a_compressed_or_encrypted_record_is_refused) {
+    some_zip z;
+    z.add("data.pkl", "\x80\x02N.");
+    z.add("version", "3\n");
+    auto const good = z.finish();
+    BOOST_TEST(format::torch::decode_value(good).is_none());
+    std::string_view const signature = "PK\x01\x02";
+    auto const mark = std::as_bytes(std::span(signature));
+    auto const entry = std::search(good.begin(), good.end(), mark.begin(), mark.end());
+    BOOST_REQUIRE((entry != good.end()));
+    auto const at = static_cast<std::size_t>(entry - good.begin());
+    constexpr std::size_t flags = 8, method = 10;
+    for (auto const& [where, what] : {std::pair(flags, 1), std::pair(method, 8)}) {
+        auto bad = good;
+        bad[at + where] |= static_cast<std::byte>(what);
+        is_refused(1000, [&] { (void)format::torch::decode_value(bad); });
+    }
+}
+
+/// Each stride fits; all of them together reach one element too far.
+BOOST_AUTO_TEST_CASE(a_shape_beyond_its_storage_is_refused) {
+    for (std::uint64_t const elements : {4u, 3u}) {
+        format::torch::tensor_item const made({cairn::dtype::float32, {2, 2}, {2, 1}, elements});
+        bytes const payload(static_cast<std::size_t>(made.payload_length()));
+        auto item = made.prefix();
+        item.insert(item.end(), payload.begin(), payload.end());
+        auto const suffix = made.suffix(format::crc32(payload));
+        item.insert(item.end(), suffix.begin(), suffix.end());
+        bool refused = false;
+        (void)bytes_read(item, [&](const format::read_at& source) {
+            try {
+                (void)format::torch::parse_tensor_item(source, item.size());
+            } catch (const cairn::error&) {
+                refused = true;
+            }
+        });
+        BOOST_TEST(refused == (elements == 3));
+    }
 }
 
 /// A tensor without elements: nothing is read, wherever it is said to begin.

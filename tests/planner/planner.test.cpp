@@ -127,6 +127,15 @@ BOOST_AUTO_TEST_CASE(contradictions_name_both_ranks) {
     refused({plan({object("o", 1)}), plan({item("o", box({0}, {4}), {4})})});
 }
 
+BOOST_AUTO_TEST_CASE(a_box_that_a_rank_has_twice_is_refused) {
+    auto const once = item("w", box({0}, {4}), {4});
+    BOOST_CHECK_EXCEPTION((void)cairn::dedup_save_plans({plan({once, once})}), cairn::error,
+                          [](const cairn::error& e) {
+                              return e.code() == cairn::make_error_code(errc::invalid_plan) &&
+                                     e.context().found.ends_with("twice");
+                          });
+}
+
 BOOST_AUTO_TEST_CASE(holes_and_bounds_are_refused) {
     BOOST_CHECK_EXCEPTION(
         cairn::create_global_metadata(std::vector{plan({item("w", box({0}, {4}), {8})})}),

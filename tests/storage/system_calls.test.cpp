@@ -34,6 +34,7 @@ struct watching {
         s.watch({});
         s.before = nullptr;
         s.all_is_ext4 = false;
+        s.most_at_once = SIZE_MAX;
     }
 };
 
@@ -228,6 +229,27 @@ BOOST_AUTO_TEST_CASE(without_sync_files_the_system_writes_back_when_it_likes) {
     save_value((dir.dir / "c").string(), 1, 1, std::size_t{20} << 20, o);
     for (auto const& c : w.s.seen())
         if (is_data(c)) BOOST_TEST((c.what != "start" && c.what != "sync"), c.what);
+}
+
+/// A call may do less than it was asked for, and a signal may interrupt it before it does anything.
+BOOST_AUTO_TEST_CASE(short_and_interrupted_calls_are_gone_on_with) {
+    support::scratch dir;
+    watching const w(dir.dir.string());
+    w.s.most_at_once = 1000;
+    int calls = 0;
+    w.s.before = [&](std::string_view what, const std::string&, std::uint64_t) {
+        bool const may_wait = what == "write" || what == "read" || what == "fsync";
+        return may_wait && ++calls % 2 == 1 ? EINTR : 0;
+    };
+    cairn::file_store store(dir.dir / "place");
+    cairn::byte_vector bytes(4500), read(4500);
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i % 251);
+    auto h = store.create("a", bytes.size());
+    h.write(0, bytes);
+    h.finish(true);
+    store.open("a").read(0, read);
+    BOOST_TEST((read == bytes));
+    BOOST_TEST(calls > 20);
 }
 
 BOOST_AUTO_TEST_CASE(a_failed_sync_is_final_for_its_file) {

@@ -55,6 +55,15 @@ BOOST_AUTO_TEST_CASE(off_leaves_the_pickle_out_and_cairn_loads_the_same) {
     BOOST_TEST((support::load_whole(with.store, "c") == support::load_whole(without.store, "c")));
 }
 
+/// What is left of it does not pass for a checkpoint of PyTorch's, without any checksum.
+BOOST_AUTO_TEST_CASE(a_cut_index_is_noticed) {
+    saved const s(true);
+    auto bytes = metadata_bytes(s.store);
+    auto const pickle = native::parse_metadata_file(bytes).pickle_bytes;
+    for (bytes.pop_back(); bytes.size() > pickle; bytes.pop_back())
+        BOOST_CHECK_THROW((void)native::parse_metadata_file(bytes), cairn::error);
+}
+
 BOOST_AUTO_TEST_CASE(off_is_no_pickle_of_pytorchs) {
     saved const s(false);
     BOOST_CHECK_THROW((void)cairn::format::torch::parse_metadata_pickle(metadata_bytes(s.store)),

@@ -63,6 +63,8 @@ public:
     std::function<void(const system_call&)> after;
     /// Whether every file system says that it is ext4.
     bool all_is_ext4 = false;
+    /// What one pwrite or pread transfers at most.
+    std::size_t most_at_once = SIZE_MAX;
 
     // For the calls themselves.
     int enter(std::string_view what, const std::string& path, std::uint64_t bytes = 0) {
@@ -164,7 +166,7 @@ CAIRN_WRAP_OPENAT(openat64)
         auto& calls = support::system_calls::get();                                    \
         auto const path = calls.name(fd);                                              \
         if (int const e = calls.enter("write", path, n)) return support::fail_with(e); \
-        auto const r = __real_##NAME(fd, b, n, at);                                    \
+        auto const r = __real_##NAME(fd, b, std::min(n, calls.most_at_once), at);      \
         auto const done = static_cast<size_t>(r > 0 ? r : 0);                          \
         calls.leave({"write",                                                          \
                      path,                                                             \
@@ -180,7 +182,7 @@ CAIRN_WRAP_PWRITE(pwrite64)
     ssize_t __wrap_##NAME(int fd, void* b, size_t n, off_t at) {                                \
         auto& calls = support::system_calls::get();                                             \
         if (int const e = calls.enter("read", calls.name(fd), n)) return support::fail_with(e); \
-        return __real_##NAME(fd, b, n, at);                                                     \
+        return __real_##NAME(fd, b, std::min(n, calls.most_at_once), at);                       \
     }
 CAIRN_WRAP_PREAD(pread)
 CAIRN_WRAP_PREAD(pread64)

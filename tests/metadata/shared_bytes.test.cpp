@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes of a data file belong to one item, except those of a tied weight in cairn's own metadata.
+#include <cairn/metadata/check.hpp>
+
+#include <cairn/cairn.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+BOOST_AUTO_TEST_SUITE(shared_bytes)
+
+namespace {
+
+/// Two tensors of one file; the first item takes bytes 0 to 100.
+cairn::metadata two_tensors(std::uint64_t second, const std::string& save_id) {
+    cairn::metadata m;
+    m.save_id = save_id;
+    for (auto const& [name, offset] :
+         {std::pair<const char*, std::uint64_t>{"a", 0}, {"b", second}}) {
+        cairn::tensor_metadata t;
+        t.shape = {5};
+        cairn::chunk c;
+        c.region = cairn::box::whole(t.shape);
+        c.at = {"__0_0.distcp", offset, 100, {}, {}};
+        t.chunks.push_back(c);
+        m.entries[name] = t;
+    }
+    return m;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(are_refused_unless_they_are_a_tied_weight_of_cairns) {
+    std::string const cairns(32, 'a');
+    for (auto const& save_id : {std::string(), cairns}) {
+        BOOST_CHECK_NO_THROW(cairn::check_metadata(two_tensors(100, save_id)));
+        for (std::uint64_t const offset : {1u, 50u, 99u})
+            BOOST_CHECK_THROW(cairn::check_metadata(two_tensors(offset, save_id)), cairn::error);
+    }
+    BOOST_CHECK_NO_THROW(cairn::check_metadata(two_tensors(0, cairns)));
+    BOOST_CHECK_THROW(cairn::check_metadata(two_tensors(0, {})), cairn::error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

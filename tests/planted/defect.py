@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a planted defect is, and where all of them are."""
+import dataclasses
+import fnmatch
+import importlib.util
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parent.parent
+
+# Program -> what ninja builds, and the arguments that it is run with.
+SIMULATE = "tests/simulation/simulate"
+PROGRAMS = {name: (f"tests/{folder}/test_{name}", []) for name, folder in {
+    "checkpointer": "checkpointer", "comm": "comm", "corruption": "storage", "detail": "detail",
+    "format": "format", "integration": "integration", "load": "load", "memory": "memory",
+    "metadata": "metadata", "models": "models", "object_store": "object_store",
+    "planner": "planner", "save": "save", "storage": "storage", "system_calls": "storage",
+    "tensor": "tensor"}.items()}
+PROGRAMS["simulation"] = (SIMULATE, ["--seeds", "100"])
+PROGRAMS["orders"] = (SIMULATE, ["--orders", "--bound", "0"])
+
+
+@dataclasses.dataclass
+class Defect:
+    """One slip, switched on by CAIRN_PLANTED=name.
+
+    old stands in the file once, or is the first after the text `after`, which stands in it once;
+    any white space equals any other. In new, PLANTED is whether the switch is on.
+    """
+    name: str
+    file: str  # below include/cairn
+    old: str
+    new: str
+    by: str  # the programs that should notice, each with its suites: "save:save_fsm,budget comm"
+    wrong: str  # what would be wrong
+    after: str = ""
+    more: tuple = ()  # further replacements of the file: (old, new)
+
+    def programs(self) -> list[tuple[str, str]]:
+        return [tuple((p + ":").split(":")[:2]) for p in self.by.split()]
+
+
+def all_defects() -> list[Defect]:
+    sys.path.insert(0, str(HERE))
+    found = []
+    for file in sorted((HERE / "defects").glob("*.py")):
+        spec = importlib.util.spec_from_file_location(f"defects_{file.stem}", file)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        found += module.DEFECTS
+    names = [d.name for d in found]
+    for d in found:
+        assert names.count(d.name) == 1, f"two defects are named {d.name}"
+        for program, _ in d.programs():
+            assert program in PROGRAMS, f"{d.name}: no program {program}"
+    return found
+
+
+def chosen(patterns: list[str]) -> list[Defect]:
+    everything = all_defects()
+    if not patterns:
+        return everything
+    return [d for d in everything if any(fnmatch.fnmatch(d.name, p) for p in patterns)]
