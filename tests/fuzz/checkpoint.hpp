@@ -6,6 +6,7 @@
 #include "support/whole.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/catalog/verification.hpp>
 #include <cairn/state/flatten.hpp>
 
 #include <cstddef>

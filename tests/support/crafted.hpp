@@ -6,6 +6,7 @@
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/object_store/memory.hpp>
+#include <cairn/object_store/names.hpp>
 
 #include <algorithm>
 #include <cstdint>
