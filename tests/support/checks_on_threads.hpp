@@ -62,6 +62,14 @@ void report(Evaluated&& evaluated, const boost::unit_test::lazy_ostream& text,
 #define BOOST_TEST_TOOL_DIRECT_IMPL(P, LEVEL, M)                                               \
     CAIRN_TEST_REPORT(::boost::test_tools::assertion_result(P), BOOST_TEST_LAZY_MSG(M), LEVEL, \
                       ::boost::test_tools::tt_detail::CHECK_MSG)
+// Of the older checks those that have one argument besides the exception: BOOST_REQUIRE,
+// BOOST_CHECK_THROW and the like, but not BOOST_CHECK_EQUAL, which BOOST_TEST replaces.
+#undef BOOST_TEST_TOOL_IMPL
+#define BOOST_TEST_TOOL_IMPL(FORWARDED, P, TEXT, LEVEL, TYPE, ARGUMENTS) \
+    CAIRN_TEST_TOOL_##FORWARDED(P, TEXT, LEVEL, TYPE)
+#define CAIRN_TEST_TOOL_2(P, TEXT, LEVEL, TYPE)                                                   \
+    CAIRN_TEST_REPORT(::boost::test_tools::assertion_result(P), BOOST_TEST_LAZY_MSG(TEXT), LEVEL, \
+                      ::boost::test_tools::tt_detail::TYPE)
 #undef BOOST_TEST_TOOL_ET_IMPL
 #define BOOST_TEST_TOOL_ET_IMPL(P, LEVEL)                                  \
     CAIRN_TEST_REPORT(BOOST_TEST_BUILD_ASSERTION(P).evaluate(),            \
