@@ -3,9 +3,7 @@
 #define CAIRN_TEST_SUPPORT_CHECKS_ON_THREADS_HPP
 
 // Included before everything else in every test program.
-#include <boost/test/tools/assertion_result.hpp>
-#include <boost/test/tools/detail/fwd.hpp>
-#include <boost/test/tools/interface.hpp>
+#include <boost/test/test_tools.hpp>
 #include <boost/test/unit_test_log.hpp>
 
 #include <cstddef>
