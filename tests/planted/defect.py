@@ -12,7 +12,8 @@ ROOT = HERE.parent.parent
 # Program -> what ninja builds, and the arguments that it is run with.
 SIMULATE = "tests/simulation/simulate"
 PROGRAMS = {name: (f"tests/{folder}/test_{name}", []) for name, folder in {
-    "checkpointer": "checkpointer", "comm": "comm", "corruption": "storage", "detail": "detail",
+    "catalog": "catalog", "checkpointer": "checkpointer", "comm": "comm",
+    "corruption": "storage", "detail": "detail",
     "format": "format", "integration": "integration", "load": "load", "memory": "memory",
     "metadata": "metadata", "models": "models", "object_store": "object_store",
     "planner": "planner", "save": "save", "storage": "storage", "system_calls": "storage",

@@ -3,6 +3,7 @@
 from defect import Defect
 
 CLAIM = "storage/claim.hpp"
+FOUND = "storage/found_intent.hpp"
 LEFT = "storage/leftovers.hpp"
 PAYLOAD = "storage/read_payload.hpp"
 READER = "storage/impl/torch_reader.ipp"
@@ -78,13 +79,30 @@ DEFECTS = [
     Defect("rate-limit-ignored", "storage/write_file.hpp",
            "pace_.wait(piece.size(), me_);", "if (!PLANTED) pace_.wait(piece.size(), me_);",
            by="storage:politeness", wrong="bytes_per_second has no effect"),
-    Defect("clock-decides", LEFT,
-           "has_ended(owner) ||", "(has_ended(owner) && !PLANTED) ||",
+    Defect("clock-decides", FOUND,
+           ": has_ended(owner);", ": has_ended(owner) && !PLANTED;",
            by="storage:leftovers", wrong="leftovers of a dead process stay for a day"),
-    Defect("running-save-swept", LEFT,
+    Defect("running-save-swept", FOUND,
            "mine ? !running_save::is(i.save_id)",
            "mine ? PLANTED || !running_save::is(i.save_id)",
            by="storage:leftovers", wrong="the files of a save that runs are removed"),
+    Defect("ended-saves-collected-late", CLAIM,
+           "if (ended.found_any() && old_problem_.empty()) {",
+           "if (ended.found_any() && old_problem_.empty() && !PLANTED) {",
+           by="storage:leftovers", wrong="a place takes the space of a third checkpoint"),
+    Defect("expired-saves-collected-early", LEFT,
+           "if (certain ? i->readable && i->ended : over)",
+           "if (certain && !PLANTED ? i->readable && i->ended : over)",
+           by="storage:leftovers", wrong="the files of a save that may still publish are removed"),
+    Defect("collected-before-standing-is-durable", LEFT,
+           "if (over_.empty() || !attempt([&] { store_.sync(); })) return;",
+           "if (over_.empty() || (!PLANTED && !attempt([&] { store_.sync(); }))) return;",
+           by="storage:leftovers", wrong="after a crash the replaced metadata is back, its files "
+           "are not"),
+    Defect("names-of-an-ended-save-taken", CLAIM,
+           "bool const plain = place_is_free(store, names);",
+           "bool const plain = place_is_free(store, names) || (PLANTED && start_.text.empty());",
+           by="storage:leftovers", wrong="a rank of a dead save creates a file of the new one"),
     Defect("needed-files-swept", LEFT,
            "if (needed_.count(name) != 0) {", "if (needed_.count(name) != 0 && !PLANTED) {",
            by="storage:leftovers", wrong="files that a running save will commit are removed"),
