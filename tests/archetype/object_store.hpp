@@ -90,7 +90,22 @@ public:
 private:
     memory_store base_;
 };
-static_assert(RelocatableStore<relocatable_store>);
+static_assert(RelocatableStore<relocatable_store> && !BrowsableStore<relocatable_store>);
+
+/// The same, whose places can be listed: the least `BrowsableStore`.
+class browsable_store : public object_store {
+public:
+    explicit browsable_store(memory_store s) : object_store(s), base_(std::move(s)) {}
+    browsable_store at(const_lvalue<std::string> id) const {
+        return browsable_store(base_.at(id.get()));
+    }
+    std::vector<std::string> places() { return base_.places(); }
+    void remove_place(const_lvalue<std::string> id) { base_.remove_place(id.get()); }
+
+private:
+    memory_store base_;
+};
+static_assert(BrowsableStore<browsable_store>);
 
 // Each hides one member: it is missing there, or of another type.
 struct handle_without_write {
@@ -173,6 +188,22 @@ struct store_at_not_const : object_store {
 struct store_at_another : object_store {
     object_store at(std::string) const;
 };
+struct store_without_places : relocatable_store {
+    store_without_places at(std::string) const;
+    void remove_place(const std::string&);
+};
+struct store_places_of_views : store_without_places {
+    store_places_of_views at(std::string) const;
+    std::vector<std::string_view> places();
+};
+struct store_without_remove_place : relocatable_store {
+    store_without_remove_place at(std::string) const;
+    std::vector<std::string> places();
+};
+struct store_remove_place_returns : store_without_remove_place {
+    store_remove_place_returns at(std::string) const;
+    bool remove_place(const std::string&);
+};
 
 static_assert(ObjectStore<store_that_creates<write_handle>>);
 static_assert(ObjectStore<store_that_opens<read_handle>>);
@@ -192,6 +223,9 @@ static_assert(!ObjectStore<store_remove_returns> && !ObjectStore<store_without_s
 static_assert(!ObjectStore<store_without_describe> && !ObjectStore<store_describe_is_view>);
 static_assert(ObjectStore<store_at_not_const> && !RelocatableStore<store_at_not_const>);
 static_assert(ObjectStore<store_at_another> && !RelocatableStore<store_at_another>);
+static_assert(!BrowsableStore<store_without_places> && !BrowsableStore<store_places_of_views>);
+static_assert(!BrowsableStore<store_without_remove_place>);
+static_assert(!BrowsableStore<store_remove_place_returns>);
 
 }  // namespace cairn::archetype
 

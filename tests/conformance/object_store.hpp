@@ -165,6 +165,46 @@ void check_object_store(Make make) {
     }
 }
 
+/// What a `BrowsableStore` promises beside that.
+/// @param make  As for @ref check_object_store.
+template <class Make>
+void check_browsable_store(Make make) {
+    using ids = std::vector<std::string>;
+    ids const none;
+    std::string const a = "a", deeper = "deeper", never = "never_was";
+    auto const put = [](auto&& s, const char* name) {
+        auto h = s.create(name, 0);
+        h.finish(true);
+        s.sync();
+    };
+    BOOST_TEST_CONTEXT("places are those directly within, in order") {
+        auto s = make();
+        BOOST_TEST(s.places() == none, boost::test_tools::per_element());
+        for (ids const all{"step_2", "step_10", "a"}; auto const& id : all) put(s.at(id), "o");
+        auto within = s.at(a);
+        put(within.at(deeper), "o");
+        put(s, "an_object");
+        ids const want{"a", "step_10", "step_2"};
+        BOOST_TEST(s.places() == want, boost::test_tools::per_element());
+        BOOST_TEST(within.places() == ids{deeper}, boost::test_tools::per_element());
+    }
+    BOOST_TEST_CONTEXT("a place goes when it has no objects") {
+        auto s = make();
+        auto place = s.at(a);
+        put(place, "o");
+        s.remove_place(a);
+        BOOST_TEST(place.list().size() == 1u);
+        place.remove("o");
+        place.sync();
+        s.remove_place(a);
+        BOOST_TEST(s.places() == none, boost::test_tools::per_element());
+        BOOST_CHECK_NO_THROW(s.remove_place(a));
+        BOOST_CHECK_NO_THROW(s.remove_place(never));
+        put(s.at(a), "again");
+        BOOST_TEST(s.places().size() == 1u);
+    }
+}
+
 }  // namespace cairn::conformance
 
 #endif

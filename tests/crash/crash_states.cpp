@@ -119,6 +119,8 @@ int crash_nodes(const scenario& s, const options& o, counts& total) {
                     b.recoveries = 1;
                     b.crashed_again = 0;
                     exploration e(r, b, 1);
+                    if (told[0].any_well && last == first)
+                        throw wrong("a rank was told that it is saved, but nothing was committed");
                     if (told[0].any_well && told[0].any_failed)
                         throw wrong("some ranks were told that it failed, others not");
                     e.run_at_end(told[0].any_well ? last : first,
@@ -153,7 +155,7 @@ int crash_after_kill(const scenario& s, const options& o, counts& total) {
         b.recoveries = 4;
         b.crashed_again = 0;
     }
-    for (bool happened = true; happened; ++kills)
+    for (bool happened = true; happened && failures < 5; ++kills)
         failures += failures_in(s.name + ", killed before call " + std::to_string(kills), [&] {
             auto const r = record_after_kill(s.before, s.jobs[0], kills, next,
                                              1000 + static_cast<std::uint64_t>(kills), happened);

@@ -4,8 +4,10 @@
 #include "conformance/object_store.hpp"
 #include "support/scratch.hpp"
 
+#include <cairn/object_store/erased_store.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
+#include <cairn/object_store/prefixed.hpp>
 #include <cairn/object_store/replace_file.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -46,6 +48,38 @@ BOOST_AUTO_TEST_CASE(the_archetypes_keep_their_word) {
     namespace arch = cairn::archetype;
     cairn::conformance::check_object_store([] { return arch::object_store({}); });
     cairn::conformance::check_object_store([] { return arch::relocatable_store({}); });
+}
+
+BOOST_AUTO_TEST_CASE(places_can_be_listed) {
+    using cairn::conformance::check_browsable_store;
+    check_browsable_store([] { return cairn::memory_store(); });
+    check_browsable_store([] { return cairn::memory_store().at("a").at("b"); });
+    scratch s;
+    check_browsable_store([&] { return cairn::file_store(s.next()); });
+    check_browsable_store([] { return cairn::archetype::browsable_store({}); });
+    // Over a store that has places, over one that has none, and erased.
+    cairn::memory_store browsable[2];
+    check_browsable_store([&, n = 0]() mutable {
+        return cairn::prefixed_store<cairn::memory_store>(browsable[n++]);
+    });
+    my_store flat[2];
+    check_browsable_store(
+        [&, n = 0]() mutable { return cairn::prefixed_store<my_store>(flat[n++]).at("within"); });
+    check_browsable_store([] { return cairn::detail::erased_store(cairn::memory_store()); });
+}
+
+BOOST_AUTO_TEST_CASE(what_is_hidden_or_a_link_is_no_place) {
+    scratch s;
+    auto const root = s.next();
+    cairn::file_store files(root);
+    files.at("step_1").publish("o", {}, std::nullopt);
+    fs::create_directory(root / ".hidden");
+    fs::create_directory_symlink(root / "step_1", root / "latest");
+    std::vector<std::string> const want{"step_1"};
+    BOOST_TEST(files.places() == want, boost::test_tools::per_element());
+    files.remove_place("latest");
+    BOOST_TEST(fs::is_symlink(root / "latest"));
+    BOOST_TEST(cairn::file_store(root / "absent").places().empty());
 }
 
 BOOST_AUTO_TEST_CASE(an_examples_own_store_keeps_its_word) {

@@ -149,10 +149,14 @@ public:
     std::vector<cairn::object_info> list() {
         return s_->around("list", [&] { return store_.list(); });
     }
-    std::vector<std::string> places() {
+    std::vector<std::string> places()
+        requires cairn::BrowsableStore<Store>
+    {
         return s_->around_if_all("places", [&] { return store_.places(); });
     }
-    void remove_place(const std::string& id) {
+    void remove_place(const std::string& id)
+        requires cairn::BrowsableStore<Store>
+    {
         s_->around_if_all("remove_place", [&] { store_.remove_place(id); });
     }
     void remove(std::string_view n) {

@@ -197,7 +197,8 @@ private:
                      {.file = f.described(), .expected = expected, .found = "other bytes"});
     }
 
-    void check_tensor(file& f, const std::string& fqn, const tensor_metadata& t, const chunk& c) {
+    void check_tensor(file& f, const std::string& fqn, const tensor_metadata& t,
+                      const cairn::chunk& c) {
         auto const p = find_payload(f, fqn, t, c, meta_.save_id);
         if (!p.checked) unverified_.note_item(f.described());
         if (scope_.one_in > 1) return check_some(f, p);

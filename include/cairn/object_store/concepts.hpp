@@ -113,7 +113,8 @@ concept RelocatableStore = ObjectStore<S> && requires(const S& s, const std::str
 /// | `s.remove_place(id)` | `void`                     | removes what is left of a place without objects, durably |
 ///
 /// `remove_place` does nothing if there is no such place, or if it has objects.
-/// **Models**: `file_store`, `memory_store`, `prefixed_store` over most stores.
+/// **Models**: `file_store`, `memory_store`, `prefixed_store` over most stores. **Archetype**:
+/// `archetype::browsable_store`.
 template <class S>
 concept BrowsableStore = RelocatableStore<S> && requires(S& s, const std::string& id) {
     { s.places() } -> std::same_as<std::vector<std::string>>;

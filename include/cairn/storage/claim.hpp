@@ -63,7 +63,7 @@ public:
         };
         name_ = std::string(intent_prefix) + save_id;
         // Where anything was left, a rank of an ended save may still create its files: other names.
-        bool const plain = place_is_free(store, names);
+        bool const plain = !ended.found_any() && place_is_free(store, names);
         if (ended.found_any() && old_problem_.empty()) {
             standing.insert(intent_.replaced.begin(), intent_.replaced.end());
             ended.remove_found();

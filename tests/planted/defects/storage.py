@@ -99,10 +99,6 @@ DEFECTS = [
            "if (over_.empty() || (!PLANTED && !attempt([&] { store_.sync(); }))) return;",
            by="storage:leftovers", wrong="after a crash the replaced metadata is back, its files "
            "are not"),
-    Defect("names-of-an-ended-save-taken", CLAIM,
-           "bool const plain = place_is_free(store, names);",
-           "bool const plain = place_is_free(store, names) || (PLANTED && start_.text.empty());",
-           by="storage:leftovers", wrong="a rank of a dead save creates a file of the new one"),
     Defect("needed-files-swept", LEFT,
            "if (needed_.count(name) != 0) {", "if (needed_.count(name) != 0 && !PLANTED) {",
            by="storage:leftovers", wrong="files that a running save will commit are removed"),
