@@ -3,6 +3,7 @@
 // others whole, and nothing that the next removal, or cairn gc, does not finish.
 #include "saved.hpp"
 
+#include <cairn/catalog/committed.hpp>
 #include <cairn/catalog/garbage.hpp>
 #include <cairn/catalog/removal.hpp>
 
@@ -34,7 +35,7 @@ BOOST_AUTO_TEST_CASE(is_finished_after_a_kill_at_any_step) {
                 save_steps(cairn::file_store(p.dir), {1, 2, 3});
                 auto const how = support::in_process([&] {
                     support::dying_store<cairn::file_store> mortal(cairn::file_store(p.dir), at);
-                    (void)retain(cairn::detail::erased_store(mortal), cairn::last(1), {}, true);
+                    (void)retain(cairn::detail::erased_store(mortal), cairn::last(1), {}, {}, true);
                 });
                 BOOST_REQUIRE((how != support::ended::badly));
                 BOOST_TEST(p.stands(3));
@@ -48,7 +49,7 @@ BOOST_AUTO_TEST_CASE(is_finished_after_a_kill_at_any_step) {
                         if (p.stands(step)) expected.merge(p.names_of({step}));
                     BOOST_TEST((p.names() == expected));
                 } else {
-                    BOOST_TEST(joined(retain(p.store(), cairn::last(1), {}, true)) == "");
+                    BOOST_TEST(joined(retain(p.store(), cairn::last(1), {}, {}, true)) == "");
                     BOOST_TEST((p.names() == p.names_of({3})));
                 }
                 BOOST_TEST(p.stands(3));
@@ -68,11 +69,11 @@ BOOST_AUTO_TEST_CASE(waits_while_this_process_reads) {
         cairn::torch_reader reader{cairn::file_store()};
         reader.reset(p.at(1).string());
         reader.set_up_reader(reader.read_metadata(), {});
-        BOOST_TEST(joined(retain(p.store(), cairn::last(1), {}, true)) == "");
+        BOOST_TEST(joined(retain(p.store(), cairn::last(1), {}, {}, true)) == "");
         BOOST_TEST(p.stands(1));
         BOOST_TEST((p.names() == p.names_of({1, 2})));
     }
-    (void)retain(p.store(), cairn::last(1), {}, true);
+    (void)retain(p.store(), cairn::last(1), {}, {}, true);
     BOOST_TEST((p.names() == p.names_of({2})));
 }
 
@@ -86,7 +87,7 @@ BOOST_AUTO_TEST_CASE(waits_while_another_process_has_announced_that_it_reads) {
                                    cairn::torch_reader_options{.announce = true});
         reader.reset(id);
         reader.set_up_reader(reader.read_metadata(), {});
-        if (support::in_process([&] { (void)retain(p.store(), cairn::last(1), {}, true); }) !=
+        if (support::in_process([&] { (void)retain(p.store(), cairn::last(1), {}, {}, true); }) !=
             support::ended::well)
             throw 1;
         if (!p.stands(1)) throw std::runtime_error("it was removed although it is being read");
@@ -95,8 +96,28 @@ BOOST_AUTO_TEST_CASE(waits_while_another_process_has_announced_that_it_reads) {
     BOOST_TEST((how == support::ended::killed));
     BOOST_TEST(p.stands(1));
     BOOST_TEST(p.names().size() == p.names_of({1, 2}).size() + 1);
-    (void)retain(p.store(), cairn::last(1), {}, true);
+    (void)retain(p.store(), cairn::last(1), {}, {}, true);
     BOOST_TEST((p.names() == p.names_of({2})));
+}
+
+BOOST_AUTO_TEST_CASE(leaves_the_checkpoint_of_the_save_that_asks) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2});
+    auto first = p.store().at("step_1");
+    auto const own = cairn::detail::read_commit_record(first).value().save_id;
+    (void)retain(p.store(), cairn::last(1), {}, own, true);
+    BOOST_TEST((p.stands(1) && p.stands(2)));
+}
+
+BOOST_AUTO_TEST_CASE(leaves_copies_and_what_was_renamed) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2, 3});
+    fs::copy(p.at(3), p.dir / "best_so_far", fs::copy_options::recursive);
+    fs::rename(p.at(1), p.dir / "kept_by_hand");
+    (void)retain(p.store(), cairn::last(1), {}, {}, true);
+    BOOST_TEST(fs::exists(p.dir / "best_so_far" / ".metadata"));
+    BOOST_TEST(fs::exists(p.dir / "kept_by_hand" / ".metadata"));
+    BOOST_TEST((!p.stands(2) && p.stands(3)));
 }
 
 BOOST_AUTO_TEST_CASE(leaves_what_no_checkpointer_has_saved) {
@@ -107,7 +128,7 @@ BOOST_AUTO_TEST_CASE(leaves_what_no_checkpointer_has_saved) {
     fs::create_directories(p.dir / "logs");
     save_steps(cairn::file_store(p.dir), {1, 2});
     std::ofstream(p.at(1) / "notes.txt") << "mine";
-    (void)retain(p.store(), cairn::last(1), {}, true);
+    (void)retain(p.store(), cairn::last(1), {}, {}, true);
     BOOST_TEST(p.stands(7));
     BOOST_TEST(fs::exists(p.dir / "logs"));
     BOOST_TEST(fs::exists(p.at(1) / "notes.txt"));

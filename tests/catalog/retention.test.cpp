@@ -168,6 +168,13 @@ BOOST_AUTO_TEST_CASE(the_newest_that_was_read_is_kept) {
     BOOST_TEST(ids(not_kept(cairn::last(1), all, now)) == "step_1 step_3");
 }
 
+BOOST_AUTO_TEST_CASE(the_save_that_asks_is_kept) {
+    // Another job has committed meanwhile, or its number is too low.
+    std::vector<kept_or_not> all{one(1, 1), one(2, 2), one(3, 3)};
+    all[0].own = true;
+    BOOST_TEST(ids(not_kept(cairn::last(1), all, now)) == "step_2");
+}
+
 BOOST_AUTO_TEST_CASE(rules_without_a_meaning_are_refused) {
     using namespace std::chrono_literals;
     BOOST_CHECK_THROW((void)cairn::last(0), cairn::error);

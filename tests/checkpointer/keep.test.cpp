@@ -98,10 +98,16 @@ BOOST_AUTO_TEST_CASE(the_newest_that_was_read) {
     BOOST_TEST(ids(r) == "step_2 step_5");
     r.on_ranks([&](rank& me) {
         auto ckpt = me.checkpointer({.keep = cairn::last(1)});
-        BOOST_TEST(ckpt.latest().value() == "step_5");
+        BOOST_TEST(ckpt.latest({.verify = cairn::verify_level::full}).value() == "step_5");
         save(me, ckpt, 6);
     });
     BOOST_TEST(ids(r) == "step_5 step_6");
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({.keep = cairn::last(1)});
+        BOOST_TEST(ckpt.latest().value() == "step_6");  // looked at, not read
+        save(me, ckpt, 7);
+    });
+    BOOST_TEST(ids(r) == "step_7");
 }
 
 /// Another load of this process reads the one that would be removed.

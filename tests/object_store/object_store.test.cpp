@@ -7,7 +7,6 @@
 #include <cairn/object_store/erased_store.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
-#include <cairn/object_store/prefixed.hpp>
 #include <cairn/object_store/replace_file.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -57,14 +56,6 @@ BOOST_AUTO_TEST_CASE(places_can_be_listed) {
     scratch s;
     check_browsable_store([&] { return cairn::file_store(s.next()); });
     check_browsable_store([] { return cairn::archetype::browsable_store({}); });
-    // Over a store that has places, over one that has none, and erased.
-    cairn::memory_store browsable[2];
-    check_browsable_store([&, n = 0]() mutable {
-        return cairn::prefixed_store<cairn::memory_store>(browsable[n++]);
-    });
-    my_store flat[2];
-    check_browsable_store(
-        [&, n = 0]() mutable { return cairn::prefixed_store<my_store>(flat[n++]).at("within"); });
     check_browsable_store([] { return cairn::detail::erased_store(cairn::memory_store()); });
 }
 

@@ -37,14 +37,14 @@ public:
                                            std::vector<std::string>& warnings);
     /// Removes what is not kept; the first time also what was left by others.
     /// @return Warnings about what could not be done.
-    CAIRN_DECL std::vector<std::string> retain(const erased_store& root, cairn::activity* activity);
+    CAIRN_DECL std::vector<std::string> retain(const erased_store& root, const std::string& own,
+                                               cairn::activity* activity);
 
 private:
     retention keep_;
     std::mutex m_{};
     read_checkpoints read_{};
     std::uint64_t highest_ = 0;
-    bool listed_ = false;
     bool collected_ = false;
 };
 
@@ -61,6 +61,7 @@ public:
     void reset(const checkpoint_id& id) { inner_.reset(id); }
     void set_up_writer(const storage_setup& setup) {
         activity_ = setup.activity;
+        save_id_ = setup.save_id;
         inner_.set_up_writer(setup);
     }
     save_plan prepare_local_save_plan(save_plan plan) {
@@ -88,6 +89,7 @@ private:
     std::shared_ptr<run_catalog> catalog_;
     commit_record record_;
     std::shared_ptr<cairn::activity> activity_{};
+    std::string save_id_{};
 };
 static_assert(ReleasingWriter<recording_writer>);
 

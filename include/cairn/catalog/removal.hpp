@@ -40,12 +40,14 @@ CAIRN_DECL void collect_place(erased_store root, const checkpoint_id& id,
 /// Checkpoints that this run has read successfully, with the ids of their saves.
 using read_checkpoints = std::map<checkpoint_id, std::string>;
 
-/// Removes what `keep` does not keep.
+/// Removes what `keep` does not keep, of the checkpoints that are where a `checkpointer` has saved
+/// them: a copy, or what was renamed, stays. At most a number of them; the next call goes on.
+/// @param own      The save that asks, whose checkpoint stays; may be empty.
 /// @param collect  Also finishes removals that were interrupted.
 /// @return Warnings about what could not be done.
 CAIRN_DECL std::vector<std::string> retain(erased_store root, const retention& keep,
-                                           const read_checkpoints& read, bool collect,
-                                           cairn::activity* activity = nullptr);
+                                           const read_checkpoints& read, const std::string& own,
+                                           bool collect, cairn::activity* activity = nullptr);
 
 }  // namespace cairn::detail
 

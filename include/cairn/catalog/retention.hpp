@@ -90,6 +90,7 @@ struct kept_or_not {
     checkpoint_id id{};
     commit_record record{};
     bool read = false;  ///< Successfully, by this run.
+    bool own = false;   ///< Of the save that asks: never removed.
 };
 
 /// Whether the commit of `a` is older.

@@ -60,9 +60,10 @@ struct checkpointer_options {
     save_interval every = std::chrono::minutes(10);
     /// Which checkpoints are kept; the others are removed in the background once a save is durable,
     /// before its report. What cannot be removed is a warning of that report. Checkpoints that no
-    /// checkpointer has saved stay, and so do those that a load of this process is reading, or one
-    /// of another process that has announced it (`torch_reader_options::announce`). The
-    /// coordinator's value is used. By default all are kept.
+    /// checkpointer has saved stay, copied and renamed ones too; so do those that a load of this
+    /// process is reading, or one of another process that has announced it
+    /// (`torch_reader_options::announce`). The coordinator's value is used. By default, all are
+    /// kept.
     retention keep{};
     /// One save is written at a time. The coordinator's value is used.
     busy_policy when_busy = busy_policy::wait;

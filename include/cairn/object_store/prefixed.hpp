@@ -25,10 +25,10 @@ class prefixed_store {
 public:
     explicit prefixed_store(Store& base) : base_(std::addressof(base)) {}
 
-    /// Returns the place `id` within this one: its object `x` is this store's `id/x`.
-    prefixed_store at(const std::string& id) const {
+    /// Returns the place `id` of the store itself: its object `x` is the store's `id/x`.
+    prefixed_store at(std::string id) const {
         prefixed_store p(*base_);
-        p.prefix_ = prefix_ + id + "/";
+        p.prefix_ = std::move(id) + "/";
         return p;
     }
     auto create(std::string_view name, std::uint64_t size) {
@@ -45,9 +45,6 @@ public:
     auto open(std::string_view name) { return base_->open(full(name)); }
     object_tag tag(std::string_view name) { return base_->tag(full(name)); }
     std::vector<object_info> list() {
-        // A store with places of its own may leave their objects out.
-        if constexpr (RelocatableStore<Store>)
-            if (!prefix_.empty()) return base_->at(prefix_.substr(0, prefix_.size() - 1)).list();
         std::vector<object_info> mine;
         for (auto& info : base_->list()) {
             if (!info.name.starts_with(prefix_)) continue;

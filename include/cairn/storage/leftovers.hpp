@@ -136,7 +136,12 @@ private:
             }
             auto const done = attempt([&] {
                 auto const whose_it_is = whose(store_, name, save_id, planned);
-                if (whose_it_is == ownership::absent) return;
+                // Whoever removed it may have died before that was durable; `sync` reaches the
+                // place's own directory only.
+                if (whose_it_is == ownership::absent) {
+                    if (name.find('/') != name.npos) remove_file(name);
+                    return;
+                }
                 if (whose_it_is == ownership::proven) return remove_file(name);
                 if (whose_it_is == ownership::unproven || must_be_its_own)
                     warn("'" + store_.describe(name) +

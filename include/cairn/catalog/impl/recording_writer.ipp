@@ -21,12 +21,15 @@ CAIRN_DECL void run_catalog::note_read(const checkpoint_id& id, const std::strin
 
 CAIRN_DECL std::uint64_t run_catalog::next_sequence(const erased_store& root,
                                                     std::vector<std::string>& warnings) {
+    // No run gets here; a file that was made to deceive may say so.
+    constexpr std::uint64_t most_commits = std::uint64_t{1} << 62;
     std::lock_guard const lock(m_);
-    if (!listed_ && root.browsable()) {
+    // Each time: other jobs may save here too.
+    if (root.browsable()) {
         try {
             for (auto const& c : find_places(root).committed)
-                if (c.record) highest_ = std::max(highest_, c.record->sequence);
-            listed_ = true;
+                if (c.record && c.record->sequence <= most_commits)
+                    highest_ = std::max(highest_, c.record->sequence);
         } catch (...) {
             warnings.push_back(
                 "the order of this checkpoint among those of earlier runs is not known, because "
@@ -38,14 +41,17 @@ CAIRN_DECL std::uint64_t run_catalog::next_sequence(const erased_store& root,
 }
 
 CAIRN_DECL std::vector<std::string> run_catalog::retain(const erased_store& root,
+                                                        const std::string& own,
                                                         cairn::activity* activity) {
     if (keep_.keeps_all()) return {};
     std::unique_lock lock(m_);
     auto const read = read_;
     bool const collect = !collected_;
-    collected_ = true;
     lock.unlock();
-    return detail::retain(root, keep_, read, collect, activity);
+    auto warnings = detail::retain(root, keep_, read, own, collect, activity);
+    lock.lock();
+    collected_ = warnings.empty();
+    return warnings;
 }
 
 CAIRN_DECL void recording_writer::finish(const metadata& m, completion<commit_result> done) {
@@ -73,7 +79,7 @@ CAIRN_DECL void recording_writer::sweep(save_end end, completion<sweep_result> d
     auto result =
         await_completion<sweep_result>([&](auto then) { inner_.sweep(end, std::move(then)); });
     if (end == save_end::committed)
-        for (auto& w : catalog_->retain(root_, activity_.get()))
+        for (auto& w : catalog_->retain(root_, save_id_, activity_.get()))
             result.warnings.push_back(std::move(w));
     done(std::move(result));
 }

@@ -15,7 +15,9 @@
 #include <cairn/storage/running_saves.hpp>
 #include <cairn/storage/save_intent.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <set>
 #include <utility>
@@ -93,8 +95,10 @@ CAIRN_DECL void collect_place(erased_store root, const checkpoint_id& id,
 }
 
 CAIRN_DECL std::vector<std::string> retain(erased_store root, const retention& keep,
-                                           const read_checkpoints& read, bool collect,
-                                           cairn::activity* activity) {
+                                           const read_checkpoints& read, const std::string& own,
+                                           bool collect, cairn::activity* activity) {
+    // The other ranks may wait for the coordinator, which removes.
+    constexpr std::size_t most_removals = 32;
     std::vector<std::string> warnings;
     auto const attempt = [&](const std::string& what, auto&& f) {
         try {
@@ -107,14 +111,18 @@ CAIRN_DECL std::vector<std::string> retain(erased_store root, const retention& k
         auto const found = find_places(root);
         std::vector<kept_or_not> all;
         for (auto const& c : found.committed) {
-            if (!c.record) continue;
-            auto const it = read.find(c.id);
-            all.push_back({c.id, *c.record, it != read.end() && it->second == c.record->save_id});
+            if (!c.record || c.id != "step_" + std::to_string(c.record->step)) continue;
+            auto const& saved = c.record->save_id;
+            bool const was_read = std::any_of(read.begin(), read.end(),
+                                              [&](auto const& r) { return r.second == saved; });
+            all.push_back({c.id, *c.record, was_read, saved == own});
         }
+        std::size_t removed = 0;
         auto const now = std::chrono::duration_cast<std::chrono::milliseconds>(
                              std::chrono::system_clock::now().time_since_epoch())
                              .count();
         for (auto const& c : not_kept(keep, std::move(all), now)) {
+            if (removed++ == most_removals) break;
             if (activity != nullptr) activity->advance();
             attempt("checkpoint '" + c.id + "' is not needed, but could not be removed", [&] {
                 (void)remove_checkpoint(root, c.id, c.record.save_id, warnings, activity);

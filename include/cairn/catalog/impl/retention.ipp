@@ -108,6 +108,9 @@ CAIRN_DECL std::vector<kept_or_not> not_kept(const retention& keep, std::vector<
     std::vector<bool> kept(all.size());
     for (auto const& rule : keep.rules()) std::visit(keeping(all, kept, now), rule);
     kept.back() = true;
+    // Its number may be too low, if others commit here too, or could not be listed.
+    for (std::size_t i = 0; i < all.size(); ++i)
+        if (all[i].own) kept[i] = true;
     for (auto i = all.size(); i-- > 0;)
         if (all[i].read) {
             kept[i] = true;

@@ -419,7 +419,8 @@ CAIRN_DECL recovery checkpointer_core::search(const latest_options& options) {
 CAIRN_DECL std::optional<checkpoint_id> checkpointer_core::latest(const latest_options& options) {
     auto const f = search(options).next();
     if (!f) return {};
-    catalog_->note_read(f->id, f->save_id);
+    // Otherwise it has only been looked at.
+    if (options.verify == verify_level::full) catalog_->note_read(f->id, f->save_id);
     return f->id;
 }
 CAIRN_DECL std::optional<load_report> checkpointer_core::try_load(flattened_or_error& state,
