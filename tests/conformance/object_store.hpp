@@ -63,6 +63,15 @@ void check_object_store(Make make) {
                        return i.name == "n4097" && i.size == 4097;
                    }) == 1);
     }
+    BOOST_TEST_CONTEXT("times are of one clock, or not known") {
+        auto s = make();
+        auto const time = [&] { return s.list().at(0).modified; };
+        s.publish("o", pattern(1), std::nullopt);
+        auto const first = time();
+        s.publish("o", pattern(2), std::nullopt);
+        BOOST_TEST(time() >= first);
+        BOOST_TEST((time() == 0) == (first == 0));
+    }
     BOOST_TEST_CONTEXT("disjoint ranges from several threads") {
         auto s = make();
         auto const want = pattern(8 * 65536);

@@ -13,12 +13,14 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 
 BOOST_AUTO_TEST_SUITE(object_store)
 
@@ -71,6 +73,36 @@ BOOST_AUTO_TEST_CASE(what_is_hidden_or_a_link_is_no_place) {
     files.remove_place("latest");
     BOOST_TEST(fs::is_symlink(root / "latest"));
     BOOST_TEST(cairn::file_store(root / "absent").places().empty());
+}
+
+/// Removing an empty place never makes a save fail that begins there.
+BOOST_AUTO_TEST_CASE(a_place_that_is_removed_as_it_is_used_comes_back) {
+    scratch s;
+    auto const root = s.next();
+    cairn::file_store files(root);
+    files.publish("o", {}, std::nullopt);
+    std::atomic<bool> done{false};
+    std::thread remover([&] {
+        while (!done) {
+            files.remove_place("p");
+            std::this_thread::sleep_for(std::chrono::microseconds(20));
+        }
+    });
+    std::string said;
+    try {
+        auto place = files.at("p");
+        for (int i = 0; i < 2000; ++i) {
+            place.publish("a", {}, std::nullopt);
+            place.remove("a");
+            place.create("b", 0).finish(false);
+            place.remove("b");
+        }
+    } catch (const std::exception& e) {
+        said = e.what();
+    }
+    done = true;
+    remover.join();
+    BOOST_TEST(said == "");
 }
 
 BOOST_AUTO_TEST_CASE(an_examples_own_store_keeps_its_word) {

@@ -27,6 +27,10 @@ struct object_tag {
 struct object_info {
     std::string name{};
     std::uint64_t size = 0;
+    /// When it was last changed, in nanoseconds, by a clock that is the storage's and not this
+    /// machine's, where there is a difference; since when does not matter. 0: not known, so that
+    /// what others have left in a place is never removed because of its age.
+    std::int64_t modified = 0;
     friend bool operator==(const object_info&, const object_info&) = default;
 };
 

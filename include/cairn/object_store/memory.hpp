@@ -24,6 +24,7 @@ class memory_store {
     struct object {
         byte_vector bytes;
         std::uint64_t version = 0;
+        std::int64_t modified = 0;
     };
     struct state;
 

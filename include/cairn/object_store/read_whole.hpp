@@ -2,19 +2,29 @@
 #ifndef CAIRN_OBJECT_STORE_READ_WHOLE_HPP
 #define CAIRN_OBJECT_STORE_READ_WHOLE_HPP
 
+#include <cairn/error.hpp>
 #include <cairn/object_store/concepts.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace cairn::detail {
 
 /// Reads all bytes of an object. For small objects: metadata.
-/// @throws what the store throws; @ref errc::not_found if there is none
+/// @param most  A larger one is not read.
+/// @throws what the store throws; @ref errc::not_found if there is none; @ref errc::unsupported if
+/// it is too large
 template <ObjectStore Store>
-byte_vector read_whole(Store& store, std::string_view name) {
+byte_vector read_whole(Store& store, std::string_view name, std::uint64_t most = UINT64_MAX) {
     auto r = store.open(name);
-    byte_vector bytes(static_cast<std::size_t>(r.size()));
+    std::uint64_t const size = r.size();
+    if (size > most)
+        throw error(errc::unsupported, {.file = store.describe(name),
+                                        .expected = "at most " + std::to_string(most) + " bytes",
+                                        .found = std::to_string(size)});
+    byte_vector bytes(static_cast<std::size_t>(size));
     if (!bytes.empty()) r.read(0, bytes);
     return bytes;
 }

@@ -3,6 +3,7 @@
 #define CAIRN_COMM_TCP_PROCESS_IN_WORDS_HPP
 
 #include <cairn/detail/cxx20.hpp>
+#include <cairn/detail/host_name.hpp>
 
 #include <unistd.h>
 
@@ -12,9 +13,8 @@ namespace cairn::detail {
 
 /// Returns "process 4711 on node3".
 inline std::string process_in_words() {
-    char host[256] = {};
-    bool const named = ::gethostname(host, sizeof host - 1) == 0;
-    return "process " + std::to_string(::getpid()) + (named ? " on " + std::string(host) : "");
+    auto const host = host_name();
+    return "process " + std::to_string(::getpid()) + (host.empty() ? "" : " on " + host);
 }
 
 }  // namespace cairn::detail

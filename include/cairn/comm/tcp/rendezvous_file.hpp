@@ -6,6 +6,7 @@
 #include <cairn/comm/tcp/listener.hpp>
 #include <cairn/comm/tcp/process_in_words.hpp>
 #include <cairn/comm/tcp/unique_id.hpp>
+#include <cairn/detail/host_name.hpp>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -189,9 +190,8 @@ private:
 /// Returns a name that distinguishes this run of a job from others that use the same directory.
 /// Ranks of a single-host run include the host name: launchers may use the same ids on each host.
 inline std::string rendezvous_name(const launch_environment& e) {
-    char host[256] = {};
-    if (e.one_host && ::gethostname(host, sizeof host - 1) == 0) return e.run + "-" + host;
-    return e.run;
+    auto const host = e.one_host ? host_name() : "";
+    return host.empty() ? e.run : e.run + "-" + host;
 }
 
 /// Returns the rendezvous directory of ranks that were started by `e`.

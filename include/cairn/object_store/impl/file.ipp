@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -155,13 +156,20 @@ CAIRN_DECL error file_store::replaced(const std::string& file, const object_tag&
                                          .remedy = "another job saves to the same place"});
 }
 
+/// Others may remove a place that has no files just before its first file is created.
+inline constexpr int most_removals_of_a_place = 100;
+
 CAIRN_DECL file_store::writer file_store::create(std::string_view name, std::uint64_t size,
                                                  bool durable) {
     auto const file = full(name);
-    detail::make_directories(file.parent_path());
-    detail::unique_fd fd(detail::retry_interrupted(
-        [&] { return ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); }));
-    if (fd.get() < 0) detail::fail(errno, file.string(), "cannot create it");
+    detail::unique_fd fd(-1);
+    for (int tries = 0; fd.get() < 0; ++tries) {
+        detail::make_directories(file.parent_path());
+        fd = detail::unique_fd(detail::retry_interrupted(
+            [&] { return ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); }));
+        if (fd.get() < 0 && (errno != ENOENT || tries == most_removals_of_a_place))
+            detail::fail(errno, file.string(), "cannot create it");
+    }
     int const raw = fd.get();
     bool const nested = name.find('/') != name.npos;
     writer w(std::move(fd), file.string(), size, nested, durable);  // removes the file on failure
@@ -173,8 +181,7 @@ CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
                                     std::optional<object_tag> if_match) {
     auto const file = full(name).string();
     auto const directory = full(name).parent_path().string();
-    detail::make_directories(directory);
-    {
+    auto const replace = [&] {
         detail::directory_lock const lock(directory);
         detail::temporary_file temporary(directory);
         temporary.write(b);
@@ -184,6 +191,17 @@ CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
                 throw replaced(file, *if_match, there);
         }
         temporary.rename_to(file);
+    };
+    for (int tries = 0;; ++tries) {
+        detail::make_directories(directory);
+        try {
+            replace();
+            break;
+        } catch (const error&) {
+            std::error_code ignored;
+            if (tries == most_removals_of_a_place || std::filesystem::exists(directory, ignored))
+                throw;
+        }
     }
     if (name.find('/') != name.npos) detail::sync_directory(directory);
     sync();
@@ -228,7 +246,10 @@ void file_store::for_each_entry(int flags, F&& f) const {
         auto const* e = ::readdir(d.get());
         if (e == nullptr) break;
         struct ::stat s {};
-        if (::fstatat(::dirfd(d.get()), e->d_name, &s, flags) == 0) f(e->d_name, s);
+        if (::fstatat(::dirfd(d.get()), e->d_name, &s, flags) == 0)
+            f(e->d_name, s);
+        else if (errno != ENOENT && errno != ELOOP)  // removed just now, or a link to nothing
+            detail::fail(errno, (dir_ / e->d_name).string(), "cannot look at it");
     }
     if (errno != 0) detail::fail(errno, dir_.string(), "cannot list it");
 }
@@ -237,7 +258,8 @@ CAIRN_DECL std::vector<object_info> file_store::list() {
     std::vector<object_info> out;
     for_each_entry(0, [&](const char* name, const struct ::stat& s) {
         if (S_ISREG(s.st_mode) && !detail::is_temporary_name(name))
-            out.push_back({name, static_cast<std::uint64_t>(s.st_size)});
+            out.push_back({name, static_cast<std::uint64_t>(s.st_size),
+                           std::int64_t{s.st_mtim.tv_sec} * 1'000'000'000 + s.st_mtim.tv_nsec});
     });
     std::sort(out.begin(), out.end(), [](auto& a, auto& b) { return a.name < b.name; });
     return out;

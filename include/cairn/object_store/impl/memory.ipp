@@ -7,6 +7,7 @@
 #include <cairn/object_store/names.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -23,6 +24,12 @@ struct memory_store::state {
     std::map<std::string, std::uint64_t, std::less<>> begun;
     std::uint64_t versions = 0;
 };
+
+inline std::int64_t nanoseconds_now() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
 
 CAIRN_DECL memory_store::memory_store() : s_(std::make_shared<state>()) {}
 
@@ -67,7 +74,7 @@ CAIRN_DECL void memory_store::writer::finish(bool) {
     if (!s)
         throw error(errc::invalid_argument,
                     {.file = "memory:" + key_, .expected = "one finish", .found = "a second one"});
-    auto const made = std::make_shared<object>(object{std::move(bytes_), 0});
+    auto const made = std::make_shared<object>(object{std::move(bytes_), 0, nanoseconds_now()});
     std::lock_guard const lock(s->m);
     auto const it = s->begun.find(key_);
     if (it == s->begun.end() || it->second != number_)
@@ -120,7 +127,8 @@ CAIRN_DECL memory_store::writer memory_store::create(std::string_view name, std:
 CAIRN_DECL void memory_store::publish(std::string_view name, byte_span b,
                                       std::optional<object_tag> if_match) {
     auto full = key(name);
-    auto const fresh = std::make_shared<object>(object{byte_vector(b.begin(), b.end()), 0});
+    auto const fresh =
+        std::make_shared<object>(object{byte_vector(b.begin(), b.end()), 0, nanoseconds_now()});
     std::lock_guard const lock(s_->m);
     if (if_match && tag_of(full) != *if_match)
         throw error(errc::concurrent_save, {.file = describe(name),
@@ -149,7 +157,7 @@ CAIRN_DECL std::vector<object_info> memory_store::list() {
     std::lock_guard const lock(s_->m);
     for (auto const& [name, o] : s_->objects)
         if (name.starts_with(prefix_) && name.find('/', prefix_.size()) == std::string::npos)
-            out.push_back({name.substr(prefix_.size()), o->bytes.size()});
+            out.push_back({name.substr(prefix_.size()), o->bytes.size(), o->modified});
     return out;
 }
 
