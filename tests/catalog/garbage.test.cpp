@@ -25,7 +25,7 @@ struct interrupted : place {
         save_steps(cairn::file_store(dir), {1});
         intent.save_id = id_a;
         intent.began = save_intent::now();
-        intent.owner = cairn::detail::this_process();
+        intent.owner = cairn::detail::record_owner::this_one();
         intent.names = {"__0_0." + id_a + ".distcp"};
         write();
         std::ofstream(at(2) / intent.names[0]) << "1234567";
@@ -69,13 +69,17 @@ BOOST_AUTO_TEST_CASE(of_a_running_save_stays) {
 
 BOOST_AUTO_TEST_CASE(of_another_host_stays_for_a_day) {
     interrupted p;
-    p.intent.owner.boot = "another";
-    p.intent.owner.run = std::string(32, 'c');
+    p.intent.owner.process.boot = "another";
+    p.intent.owner.process.run = std::string(32, 'c');
+    p.intent.began = 1;  // by a clock that does not matter
     p.write();
-    BOOST_TEST(says(cairn::collect_garbage(p.dir.string()), "skipped until 24 hours"));
-    BOOST_TEST(p.is_left());
-    p.intent.began -= 25 * 3600;
-    p.write();
+    auto const before = p.names();
+    auto const r = cairn::collect_garbage(p.dir.string());
+    BOOST_TEST(says(r, "changed for 24 hours"));
+    BOOST_TEST(r.files == 0u);
+    BOOST_TEST((p.names() == before));
+    for (auto const& file : fs::directory_iterator(p.at(2)))
+        fs::last_write_time(file.path(), fs::last_write_time(file.path()) - std::chrono::hours(25));
     BOOST_TEST(cairn::collect_garbage(p.dir.string()).files == 2u);
     BOOST_TEST(!p.is_left());
 }

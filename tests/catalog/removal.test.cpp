@@ -6,9 +6,14 @@
 #include <cairn/catalog/committed.hpp>
 #include <cairn/catalog/garbage.hpp>
 #include <cairn/catalog/removal.hpp>
+#include <cairn/detail/wire.hpp>
+#include <cairn/format/crc.hpp>
+#include <cairn/storage/record_owner.hpp>
 
 #include <boost/test/unit_test.hpp>
 
+#include <chrono>
+#include <cstdint>
 #include <iostream>
 
 BOOST_AUTO_TEST_SUITE(catalog_removal)
@@ -98,6 +103,29 @@ BOOST_AUTO_TEST_CASE(waits_while_another_process_has_announced_that_it_reads) {
     BOOST_TEST(p.names().size() == p.names_of({1, 2}).size() + 1);
     (void)retain(p.store(), cairn::last(1), {}, {}, true);
     BOOST_TEST((p.names() == p.names_of({2})));
+}
+
+BOOST_AUTO_TEST_CASE(waits_for_readers_of_other_hosts_and_of_newer_versions) {
+    for (int const version : {1, 2, 3}) {
+        place p;
+        save_steps(cairn::file_store(p.dir), {1, 2});
+        cairn::detail::wire_writer w;
+        w.u8(static_cast<std::uint8_t>(version));
+        w.svarint(1);  // began long ago, by its own clock
+        cairn::detail::process_identity reader;
+        reader.boot = "another host";
+        put(w, reader);
+        for (int i = 0; i < 3; ++i) w.u8(0);
+        w.u32(cairn::format::crc32(w.out));
+        auto const name = ".reading." + std::string(32, 'b');
+        cairn::file_store(p.at(1)).publish(name, w.out, std::nullopt);
+        (void)retain(p.store(), cairn::last(1), {}, {}, true);
+        BOOST_TEST(p.stands(1));
+        fs::last_write_time(p.at(1) / name,
+                            fs::last_write_time(p.at(1) / name) - std::chrono::hours(25));
+        (void)retain(p.store(), cairn::last(1), {}, {}, true);
+        BOOST_TEST(p.stands(1) == (version == 3));
+    }
 }
 
 BOOST_AUTO_TEST_CASE(leaves_the_checkpoint_of_the_save_that_asks) {

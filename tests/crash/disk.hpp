@@ -18,6 +18,7 @@ namespace crash {
 struct image {
     std::map<std::string, std::string> files{};
     std::set<std::string> directories{};
+    long age = 0;  ///< How old the files say that they are, in seconds.
     friend bool operator==(const image&, const image&) = default;
     std::uint64_t hash() const;
 };

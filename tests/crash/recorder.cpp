@@ -146,7 +146,7 @@ image read_image(const fs::path& root) {
     return i;
 }
 
-void write_image(const image& i, const fs::path& root, long age) {
+void write_image(const image& i, const fs::path& root) {
     for (auto const& d : i.directories) fs::create_directory(root / d);
     for (auto const& [name, bytes] : i.files) {
         auto const path = (root / name).string();
@@ -154,8 +154,8 @@ void write_image(const image& i, const fs::path& root, long age) {
         file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
         file.close();
         if (!file) throw std::runtime_error("cannot write " + path);
-        if (age == 0) continue;
-        struct ::timespec const then{::time(nullptr) - age, 0};
+        if (i.age == 0) continue;
+        struct ::timespec const then{::time(nullptr) - i.age, 0};
         struct ::timespec const times[] = {then, then};
         if (::utimensat(AT_FDCWD, path.c_str(), times, 0) != 0)
             throw std::runtime_error("cannot age " + path);

@@ -59,8 +59,7 @@ private:
 /// Everything below a directory.
 image read_image(const std::filesystem::path& root);
 /// Makes an empty directory hold this.
-/// @param age  How old the files say that they are, in seconds.
-void write_image(const image& i, const std::filesystem::path& root, long age = 0);
+void write_image(const image& i, const std::filesystem::path& root);
 
 }  // namespace crash
 

@@ -80,12 +80,12 @@ void require_version(const fs::path& root, int version) {
 }  // namespace
 
 image later(image i, long seconds) {
+    i.age = seconds;
     for (auto& [path, bytes] : i.files) {
         if (!cairn::detail::is_intent_name(last_part(path))) continue;
         try {
             auto intent = cairn::detail::save_intent::decode(bytes_of(bytes));
-            intent.owner.boot = "before the crash";
-            intent.began -= seconds;
+            intent.owner.process.boot = "before the crash";
             auto const made = intent.encode();
             bytes.assign(reinterpret_cast<const char*>(made.data()), made.size());
         } catch (const cairn::error&) {  // cut short
@@ -117,7 +117,7 @@ std::string recovery_key(const image& left, const history& h, int standing) {
 void require_usable(const image& left, const history& h, int standing) {
     support::scratch dir;
     auto const root = fs::canonical(dir.dir);
-    write_image(later(left, hour), root, hour);
+    write_image(later(left, hour), root);
     if (standing >= 0 && load_below(root) != whole_of(h.all[static_cast<std::size_t>(standing)]))
         throw wrong("what stands does not load as it was saved");
     save_below(root.string(), {.ranks = 1, .version = 8}, new_seed());

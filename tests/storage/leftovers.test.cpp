@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What broken saves left is collected by the next one, once it is certain that they are over, and
 // never before.
+#include "interrupted.hpp"
 #include "support/dying_store.hpp"
-#include "support/scratch.hpp"
 #include "support/whole.hpp"
 
 #include <cairn/storage/claim.hpp>
@@ -16,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -28,155 +30,14 @@
 
 BOOST_AUTO_TEST_SUITE(leftovers)
 
-namespace fs = std::filesystem;
-using cairn::detail::save_intent;
-
-namespace {
-
-const std::string id_a(32, 'a'), id_b(32, 'b');
-
-/// A place with one checkpoint, and what another save left there.
-struct place {
-    support::scratch dir{};
-    fs::path at = dir.dir / "c";
-    std::string standing_id = save(1).save_id;
-
-    cairn::save_report save(float v) {
-        std::vector<float> w(4, v);
-        cairn::state_dict sd{{"w", w}};
-        return cairn::save(sd, at.string());
-    }
-    void write(const std::string& name, std::span<const std::byte> bytes) const {
-        std::ofstream(at / name, std::ios::binary)
-            .write(reinterpret_cast<const char*>(bytes.data()),
-                   static_cast<std::streamsize>(bytes.size()));
-    }
-    void write(const std::string& name, const std::string& text) const {
-        write(name, std::as_bytes(std::span(text)));
-    }
-    bool has(const std::string& name) const { return fs::exists(at / name); }
-    /// Saves, and has nothing to complain of.
-    void save_well(float v) {
-        std::string all;
-        for (auto const& w : save(v).warnings) all += w + "\n";
-        BOOST_TEST(all == "");
-    }
-    std::size_t count() const {
-        return static_cast<std::size_t>(
-            std::distance(fs::directory_iterator(at), fs::directory_iterator()));
-    }
-};
-
-/// The intent of a save that began just now, in this process.
-save_intent intent_of(const std::string& id) {
-    save_intent i;
-    i.save_id = id;
-    i.began = save_intent::now();
-    i.owner = cairn::detail::this_process();
-    i.names = {"__0_0." + id + ".distcp"};
-    return i;
-}
-constexpr std::int64_t hours = 3600;
-
-/// Whether the next save collects the files of an intent, and the intent.
-bool is_collected(const save_intent& i) {
-    place p;
-    p.write(".saving." + i.save_id, i.encode());
-    for (auto const& n : i.names) p.write(n, "left");
-    p.save_well(2);
-    bool const gone = !p.has(i.names.at(0));
-    BOOST_TEST(p.has(".saving." + i.save_id) != gone);
-    BOOST_TEST(p.count() == (gone ? 2u : 3u + i.names.size()));
-    return gone;
-}
-
-}  // namespace
-
-BOOST_AUTO_TEST_CASE(of_this_process_are_collected_unless_their_save_still_runs) {
-    auto const i = intent_of(id_a);
-    BOOST_TEST(is_collected(i));
-    {
-        cairn::detail::running_save const one(id_a), another_rank(id_a);
-        BOOST_TEST(!is_collected(i));
-        auto old = i;
-        old.began -= 30 * hours;  // it takes its time
-        BOOST_TEST(!is_collected(old));
-    }
-    BOOST_TEST(is_collected(i));
-}
-
-BOOST_AUTO_TEST_CASE(of_another_process_on_this_host_are_collected_when_it_has_ended) {
-    int pipes[2];
-    BOOST_REQUIRE(::pipe(pipes) == 0);
-    auto const pid = ::fork();
-    BOOST_REQUIRE(pid >= 0);
-    if (pid == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        auto const bytes = intent_of(id_a).encode();
-        (void)!::write(pipes[1], bytes.data(), bytes.size());
-        ::close(pipes[1]);
-        for (;;) ::pause();
-    }
-    struct reaped {
-        explicit reaped(::pid_t p) : pid(p) {}
-        reaped(reaped&&) = delete;
-        ::pid_t pid;
-        ~reaped() {
-            ::kill(pid, SIGKILL);
-            ::waitpid(pid, nullptr, 0);
-        }
-    };
-    std::optional<reaped> child(std::in_place, pid);
-    ::close(pipes[1]);
-    cairn::byte_vector bytes(4096);
-    auto const n = ::read(pipes[0], bytes.data(), bytes.size());
-    ::close(pipes[0]);
-    BOOST_REQUIRE(n > 0);
-    bytes.resize(static_cast<std::size_t>(n));
-    auto const i = save_intent::decode(bytes);
-    BOOST_TEST(i.owner.pid == pid);
-    BOOST_TEST(i.owner.run != cairn::detail::this_process().run);
-    BOOST_TEST(!is_collected(i), "it runs");
-    auto another = i;
-    ++another.owner.started;  // whose number this process has now
-    BOOST_TEST(is_collected(another));
-    ::kill(pid, SIGKILL);
-    siginfo_t info;
-    ::waitid(P_PID, static_cast<::id_t>(pid), &info, WEXITED | WNOWAIT);
-    BOOST_TEST(is_collected(i), "it has ended, though its parent has not looked");
-    child.reset();
-    BOOST_TEST(is_collected(i));
-    another = i;
-    another.owner.boot = "before the host was started again";
-    BOOST_TEST(!is_collected(another), "perhaps another host");
-    another = i;
-    ++another.owner.pid_space;
-    BOOST_TEST(!is_collected(another), "perhaps a process that cannot be seen from here");
-}
-
-BOOST_AUTO_TEST_CASE(of_another_host_are_collected_after_a_day) {
-    auto i = intent_of(id_a);
-    i.owner.boot = "another host";
-    i.owner.run = id_b;
-    BOOST_TEST(!is_collected(i));
-    i.began -= 23 * hours;
-    BOOST_TEST(!is_collected(i));
-    i.began -= 2 * hours;
-    BOOST_TEST(is_collected(i));
-    for (auto const absurd : {std::numeric_limits<std::int64_t>::min(), std::int64_t{0}}) {
-        i.began = absurd;
-        BOOST_TEST(is_collected(i));
-    }
-    i.began = std::numeric_limits<std::int64_t>::max();
-    BOOST_TEST(!is_collected(i));
-}
+using namespace interrupted;
 
 BOOST_AUTO_TEST_CASE(of_the_save_that_is_replaced_are_collected_at_once) {
     // It was published, and its process killed before it swept: on another host, just now.
     place p;
     auto i = intent_of(p.standing_id);
-    i.owner.boot = "another host";
-    i.owner.run = id_b;
+    i.owner.process.boot = "another host";
+    i.owner.process.run = id_b;
     i.names = {"__0_0.distcp", "__1_0.distcp"};
     i.replaced_id = id_a;
     i.replaced = {"__0_0." + id_a + ".distcp", "__1_0." + id_a + ".distcp"};
@@ -205,8 +66,7 @@ BOOST_AUTO_TEST_CASE(that_may_still_be_needed_stay) {
     place p;
     auto const shared = std::string("__9_0.distcp");
     auto alive = intent_of(id_a), dead = intent_of(id_b);
-    alive.owner.boot = "another host";
-    alive.owner.run = id_a;
+    alive.owner = of_another_host(id_a).owner;
     alive.names = {shared};
     dead.names = {shared};
     p.write(".saving." + id_a, alive.encode());
@@ -269,7 +129,7 @@ BOOST_AUTO_TEST_CASE(of_what_is_no_intent) {
     }
     {  // of a newer cairn, and what only looks like one
         place p;
-        bytes[0] = std::byte{3};
+        bytes[0] = std::byte{4};
         p.write(intent, bytes);
         p.write(data, "left");
         p.write(".saving.notes", "mine");
@@ -291,10 +151,11 @@ BOOST_AUTO_TEST_CASE(an_intent_keeps_what_it_says) {
     BOOST_TEST(j.names == i.names);
     BOOST_TEST(j.replaced_id == i.replaced_id);
     BOOST_TEST(j.replaced == i.replaced);
-    BOOST_TEST(cairn::detail::is_this_process(j.owner));
-    BOOST_TEST(!cairn::detail::has_ended(j.owner));
-    BOOST_TEST(j.owner.started > 0u);
-    BOOST_TEST(!j.owner.boot.empty());
+    BOOST_TEST(cairn::detail::is_this_process(j.owner.process));
+    BOOST_TEST(!cairn::detail::has_ended(j.owner.process));
+    BOOST_TEST(j.owner.process.started > 0u);
+    BOOST_TEST(!j.owner.process.boot.empty());
+    BOOST_TEST(!j.owner.host.empty());
 }
 
 /// Calls, in order, of a store whose place is a folder.
@@ -329,11 +190,9 @@ BOOST_AUTO_TEST_CASE(are_collected_before_anything_is_written) {
     p.write(dead.names[0], "never published");
     // One of another host may still publish, however old it is.
     std::string const id_d(32, 'd');
-    auto elsewhere = intent_of(id_d);
-    elsewhere.owner.boot = "another host";
-    elsewhere.owner.run = id_d;
-    elsewhere.began -= 1000 * hours;
+    auto const elsewhere = of_another_host(id_d);
     p.write(".saving." + id_d, elsewhere.encode());
+    p.age(".saving." + id_d, hours(1000));
     p.write(elsewhere.names[0], "being written");
     cairn::detail::claim<noting_store> mine;
     std::string const id(32, 'c');

@@ -7,6 +7,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -168,7 +169,6 @@ BOOST_AUTO_TEST_CASE(removes_nothing_that_an_old_intent_merely_names) {
         strangers s;
         cairn::detail::save_intent i;
         i.save_id = id_a;
-        i.began = 1'000'000;
         i.names = s.names;
         i.replaced = s.names;
         i.names.push_back("__0_0.distcp");
@@ -185,6 +185,10 @@ BOOST_AUTO_TEST_CASE(removes_nothing_that_an_old_intent_merely_names) {
             bytes = std::move(w.out);
         }
         write(s.place / (".saving." + id_a), bytes);
+        for (auto const& file : fs::recursive_directory_iterator(s.place))
+            if (file.is_regular_file())
+                fs::last_write_time(file.path(),
+                                    fs::last_write_time(file.path()) - std::chrono::hours(25));
         auto const warnings = save(s.place.string(), 2);
         s.check(2);
         for (auto const* what : {"train.py", "empty.txt", "sub/.metadata", "linked.distcp"})

@@ -61,7 +61,7 @@ void series(const std::string& dir) {
     cairn::detail::save_intent intent;
     intent.save_id = std::string(32, 'a');
     intent.began = cairn::detail::save_intent::now();
-    intent.owner = cairn::detail::this_process();
+    intent.owner = cairn::detail::record_owner::this_one();
     intent.names = {"__0_0.distcp"};
     cairn::file_store place(dir + "/step_400");
     place.publish(".saving." + intent.save_id, intent.encode(), std::nullopt);

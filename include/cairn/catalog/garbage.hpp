@@ -27,8 +27,10 @@ CAIRN_DECL garbage_report collect_garbage(erased_store root, bool dry_run);
 
 /// Removes the files that interrupted saves and removals have left in a directory, in the
 /// directories directly within it, and in no others. Checkpoints and running saves stay; so do the
-/// leftovers of a process whose state cannot be determined, until 24 hours after it began.
-/// @param dry_run  Removes nothing.
+/// leftovers of a process whose state cannot be determined, until nothing of them has changed for
+/// 24 hours, by the storage's clock.
+/// @param dry_run  Removes and writes nothing, so that it does not know the storage's time: what
+///                 has expired only by that is not counted.
 CAIRN_DECL garbage_report collect_garbage(const std::string& directory, bool dry_run = false);
 /// The same for a store.
 template <BrowsableStore Store>

@@ -3,6 +3,7 @@
 #define CAIRN_CATALOG_PLACE_CONTENT_HPP
 
 #include <cairn/activity.hpp>
+#include <cairn/detail/identity.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/metadata/locations.hpp>
 #include <cairn/metadata/metadata.hpp>
@@ -11,7 +12,10 @@
 #include <cairn/storage/data_names.hpp>
 #include <cairn/storage/leftovers.hpp>
 #include <cairn/storage/running_reads.hpp>
+#include <cairn/storage/running_saves.hpp>
+#include <cairn/storage/save_intent.hpp>
 
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -19,14 +23,6 @@
 #include <vector>
 
 namespace cairn::detail {
-
-/// The data files that the metadata names.
-inline std::set<std::string> files_of(const metadata& m) {
-    std::set<std::string> files;
-    for_each_location(m, [&](const storage_location& at) { files.insert(at.file); });
-    for (auto const& [name, size] : m.file_sizes) files.insert(name);
-    return files;
-}
 
 /// Whether a place has no objects, and had some, or a name that a `checkpointer` gives: otherwise
 /// it may be somebody else's.
@@ -38,6 +34,34 @@ bool is_left_empty(Store& place, std::string_view id, bool had_objects) {
                            id.find_first_not_of("0123456789", step.size()) == id.npos);
 }
 
+/// Shows what time it is by a place's storage: an intent that lists nothing, for its lifetime.
+template <ObjectStore Store>
+class storage_clock {
+public:
+    explicit storage_clock(Store& place) : place_(place) {
+        intent_.save_id = new_save_id();
+        intent_.began = save_intent::now();
+        intent_.owner = record_owner::this_one();
+        running_.emplace(intent_.save_id);
+        name_ = std::string(intent_prefix) + intent_.save_id;
+        place_.publish(name_, intent_.encode(), std::nullopt);
+    }
+    storage_clock(storage_clock&&) = delete;
+    ~storage_clock() {
+        try {
+            place_.remove(name_);
+        } catch (...) {  // others remove it when this process has ended
+        }
+    }
+    const std::string& name() const noexcept { return name_; }
+
+private:
+    Store& place_;
+    save_intent intent_{};
+    std::optional<running_save> running_{};
+    std::string name_{};
+};
+
 /// Removes what ended saves and removals have left in one place. Nothing is removed if there is a
 /// checkpoint whose metadata cannot be read.
 /// @throws error if its metadata cannot be read
@@ -47,11 +71,15 @@ void collect_leftovers(Store& place, std::vector<std::string>& warnings,
     std::set<std::string> standing;
     leftovers<Store> rest(place, standing, activity);
     rest.find({}, {});
+    std::optional<storage_clock<Store>> clock;
+    if (rest.is_unsure() && rest.attempt([&] { clock.emplace(place); }))
+        rest.find(clock->name(), {});
     if (!place.tag(metadata_name).text.empty())
         standing =
             files_of(format::native::parse_metadata_file(read_whole(place, metadata_name)).meta);
     rest.remove_found();
-    rest.attempt([&] { (void)is_being_read(place, {}); });  // removes notices of ended processes
+    // Removes notices of ended processes.
+    rest.attempt([&] { (void)is_being_read(place, {}, clock ? clock->name() : ""); });
     (void)rest.sync();
     for (auto& w : rest.take_warnings()) warnings.push_back(std::move(w));
 }

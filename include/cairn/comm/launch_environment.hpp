@@ -3,17 +3,11 @@
 #define CAIRN_COMM_LAUNCH_ENVIRONMENT_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/detail/environment.hpp>
 
-#include <functional>
-#include <optional>
 #include <string>
 
 namespace cairn::detail {
-
-/// Reads an environment variable; one that is empty counts as not set.
-using environment = std::function<std::optional<std::string>(const char*)>;
-
-CAIRN_DECL std::optional<std::string> read_environment(const char* name);
 
 /// This process's rank, according to the launcher that started it.
 struct launch_environment {

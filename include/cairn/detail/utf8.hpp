@@ -92,6 +92,19 @@ inline std::string printable(std::string_view s) {
     return out;
 }
 
+/// The same for what is printed: control characters are escaped too, for a name can contain any.
+inline std::string terminal_text(std::string_view s) {
+    std::string out;
+    for (char const c : printable(s)) {
+        auto const b = static_cast<std::uint8_t>(c);
+        if (b < 0x20 || b == 0x7f)
+            out += "\\" + hex_byte(c).substr(1);
+        else
+            out += c;
+    }
+    return out;
+}
+
 }  // namespace cairn::detail
 
 #endif

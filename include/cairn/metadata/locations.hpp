@@ -4,6 +4,8 @@
 
 #include <cairn/metadata/metadata.hpp>
 
+#include <set>
+#include <string>
 #include <variant>
 
 namespace cairn::detail {
@@ -18,6 +20,14 @@ void for_each_location(const metadata& m, F&& f) {
             f(std::get<value_metadata>(entry).at);
         }
     }
+}
+
+/// The data files that the metadata names.
+inline std::set<std::string> files_of(const metadata& m) {
+    std::set<std::string> files;
+    for_each_location(m, [&](const storage_location& at) { files.insert(at.file); });
+    for (auto const& [name, size] : m.file_sizes) files.insert(name);
+    return files;
 }
 
 }  // namespace cairn::detail

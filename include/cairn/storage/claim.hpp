@@ -54,7 +54,7 @@ public:
         }
         intent_.save_id = save_id;
         intent_.began = save_intent::now();
-        intent_.owner = this_process();
+        intent_.owner = record_owner::this_one();
         if (!start_.text.empty()) read_old(store);
         auto const with_ids = [&] {
             std::vector<std::string> out;
@@ -75,6 +75,7 @@ public:
             intent_.names = with_ids();
             store.publish(name_, intent_.encode(), std::nullopt);
         }
+        intent_tag_ = store.tag(name_);
         return intent_.names;
     }
 
@@ -84,11 +85,13 @@ public:
     /// means that it is not, and never will be.
     void publish(Store& store, byte_span bytes) {
         definite([&] {
-            if (store.tag(name_).text.empty())
+            auto const now = store.tag(name_);
+            if (now.text.empty() || now != intent_tag_)
                 throw error(errc::concurrent_save,
                             {.file = store.describe(name_),
                              .expected = "this save's intent",
-                             .found = "none: another save presumed this one dead and removed it",
+                             .found = std::string(now.text.empty() ? "none" : "another") +
+                                      ": another process presumed this one dead",
                              .remedy = "save again"});
         });
         try {
@@ -201,12 +204,10 @@ private:
         return false;
     }
     void read_old(Store& store) {
-        std::set<std::string> found;
         try {
             auto const old =
                 format::native::parse_metadata_file(read_whole(store, metadata_name)).meta;
-            for_each_location(old, [&](const storage_location& at) { found.insert(at.file); });
-            for (auto const& [name, size] : old.file_sizes) found.insert(name);
+            auto const found = files_of(old);
             intent_.replaced_id = old.save_id;
             intent_.replaced.assign(found.begin(), found.end());
         } catch (const error& e) {
@@ -227,7 +228,8 @@ private:
     }
 
     save_intent intent_{};
-    std::string name_{};  ///< Of the intent, from when it may exist.
+    std::string name_{};       ///< Of the intent, from when it may exist.
+    object_tag intent_tag_{};  ///< Nobody else has adopted it.
     object_tag start_{};
     std::string old_problem_{};
     std::vector<std::string> early_warnings_{};  ///< Of `take`, for `sweep`.

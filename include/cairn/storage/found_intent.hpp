@@ -2,40 +2,52 @@
 #ifndef CAIRN_STORAGE_FOUND_INTENT_HPP
 #define CAIRN_STORAGE_FOUND_INTENT_HPP
 
-#include <cairn/detail/process_identity.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/data_names.hpp>
+#include <cairn/storage/record_owner.hpp>
 #include <cairn/storage/running_saves.hpp>
 #include <cairn/storage/save_intent.hpp>
 
-#include <chrono>
-#include <cstddef>
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace cairn::detail {
-
-/// An intent expires after this time if its owner's state cannot be determined.
-inline constexpr std::chrono::hours intent_expiry{24};
-
-/// @param began  As in a `save_intent`.
-inline bool is_expired(std::int64_t began) {
-    auto const limit = std::chrono::duration_cast<std::chrono::seconds>(intent_expiry).count();
-    return began <= save_intent::now() - limit;
-}
 
 /// An intent in a place, and what can be said of its save.
 struct found_intent {
     std::string name{}, save_id{};
-    save_intent what{};    ///< Empty unless `readable`.
-    bool readable = true;  ///< False: cut short by a crash, for it is replaced in one step.
-    bool newer = false;    ///< Written by a newer cairn, whose rules are unknown.
+    object_tag tag{};          ///< Of the version that was read, or of an earlier one.
+    save_intent what{};        ///< Empty unless `readable`.
+    bool readable = true;      ///< False: cut short by a crash, for it is replaced in one step.
+    bool newer = false;        ///< Written by a newer cairn, whose rules are unknown.
+    bool own_process = false;  ///< This process coordinates it, or did.
     bool on_this_host = false;
-    bool ended = false;    ///< Its save certainly runs no longer.
-    bool expired = false;  ///< It began so long ago that it is presumed to have ended.
+    bool ended = false;       ///< Its process certainly does not work on it any more.
+    bool superseded = false;  ///< This process is of a later attempt of its job.
+    bool expired = false;  ///< It has shown no sign of life for so long that it is presumed dead.
 
-    bool over() const noexcept { return ended || expired; }
+    bool over() const noexcept { return ended || superseded || expired; }
+    /// Whether it may still commit.
+    bool runs() const noexcept { return newer || (readable && !over()); }
+    /// Whether it is a removal's, which ends with no checkpoint.
+    bool removes() const noexcept { return what.names.empty() && !what.replaced.empty(); }
+
+    /// Determines `expired`: the storage's times of the intent and of the files that it lists are
+    /// signs of life.
+    /// @param now  By the storage's clock; 0: not known.
+    void judge_age(std::span<const object_info> there, std::int64_t now) {
+        std::set<std::string_view> const its(what.names.begin(), what.names.end());
+        std::int64_t last = 0;
+        for (auto const& o : there)
+            if (o.name == name || its.count(o.name) != 0) last = std::max(last, o.modified);
+        expired = !own_process && is_expired(last, now);
+    }
 };
 
 /// @param info  Of an object whose name is an intent's.
@@ -46,16 +58,10 @@ std::optional<found_intent> read_intent(Store& store, const object_info& info) {
     found_intent i;
     i.name = info.name;
     i.save_id = info.name.substr(intent_prefix.size());
+    i.tag = store.tag(info.name);
     byte_vector bytes;
     try {
-        auto r = store.open(info.name);
-        if (std::uint64_t const size = r.size(); size > most_bytes)
-            throw error(errc::unsupported, {.file = store.describe(info.name),
-                                            .expected = "an intent",
-                                            .found = std::to_string(size) + " bytes"});
-        else
-            bytes.resize(static_cast<std::size_t>(size));
-        if (!bytes.empty()) r.read(0, bytes);
+        bytes = read_whole(store, info.name, most_bytes);
     } catch (const error& e) {
         if (e.code() == make_error_code(errc::not_found)) return {};  // its save ended just now
         throw;
@@ -68,12 +74,29 @@ std::optional<found_intent> read_intent(Store& store, const object_info& info) {
         i.readable = false;
     }
     auto const& owner = i.what.owner;
-    bool const mine = is_this_process(owner);
-    i.on_this_host = mine || (!owner.boot.empty() && owner.boot == boot_id());
-    i.ended = mine ? !running_save::is(i.save_id) : has_ended(owner);
-    i.expired = !mine && is_expired(i.what.began);
+    auto const& process = owner.process;
+    i.own_process = is_this_process(process);
+    i.on_this_host = i.own_process || (!process.boot.empty() && process.boot == boot_id());
+    i.ended = i.own_process ? !running_save::is(i.save_id) : has_ended(process);
+    i.superseded = !i.own_process && job_attempt::of_this_process().follows(owner.job);
     if (!i.readable) i.what = {};
     return i;
+}
+
+/// Makes this process the owner of a save that has not certainly ended, so that it cannot commit:
+/// a save publishes only if its intent is the one that it wrote.
+/// @return Whether it was still as it was found.
+template <ObjectStore Store>
+bool adopt(Store& store, found_intent& i) {
+    i.what.save_id = i.save_id;
+    i.what.owner = record_owner::this_one();
+    try {
+        store.publish(i.name, i.what.encode(), i.tag);
+        return true;
+    } catch (const error& e) {
+        if (e.code() != make_error_code(errc::concurrent_save)) throw;
+        return false;
+    }
 }
 
 }  // namespace cairn::detail

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <set>
 #include <string>
@@ -40,7 +41,8 @@ public:
 
     /// Removes what ended saves have left. Called first, because it also finds files that are still
     /// needed.
-    /// @param own          The intent to skip.
+    /// @param own          The intent to skip, which was published just now: its time is the
+    ///                     storage's. Empty: what only time can show is left for later.
     /// @param replaced_id  The save whose metadata was just replaced: it was published.
     void collect(const std::string& own, const std::string& replaced_id) {
         if (attempt([&] { find(own, replaced_id); })) remove_found();
@@ -54,6 +56,8 @@ public:
     /// The same for saves of which it is certain that their process has ended.
     void find_ended() { find({}, {}, true); }
     bool found_any() const noexcept { return !over_.empty(); }
+    /// Whether there is a save of which only time can show that it has ended.
+    bool is_unsure() const noexcept { return unsure_; }
     void remove_found() {
         // Whoever published what stands, or removed what stood, may have died before that was
         // durable; what it replaced is needed until then.
@@ -108,17 +112,26 @@ public:
 private:
     void find(const std::string& own, const std::string& replaced_id, bool certain) {
         there_ = store_.list();
+        over_.clear();
+        needed_.clear();
+        unsure_ = false;
+        // It was written not long ago.
+        auto const now = modified_at(there_, own);
         for (auto const& info : there_) {
             if (!is_intent_name(info.name) || info.name == own) continue;
-            attempt([&] { look_at(info, replaced_id, certain); });
+            attempt([&] { look_at(info, replaced_id, certain, now); });
         }
     }
     /// Records whether an intent's save has ended, or which files it may still need.
-    void look_at(const object_info& info, const std::string& replaced_id, bool certain) {
+    void look_at(const object_info& info, const std::string& replaced_id, bool certain,
+                 std::int64_t now) {
         auto i = read_intent(store_, info);
         if (!i || i->newer) return;
-        bool const over = !i->readable || i->save_id == replaced_id || i->over();
-        if (certain ? i->readable && i->ended : over)
+        i->judge_age(there_, now);
+        bool const sure = i->ended || i->save_id == replaced_id;
+        unsure_ = unsure_ || (i->readable && !sure && !i->own_process);
+        if (certain ? i->readable && i->ended
+                    : !i->readable || sure || (i->over() && adopt(store_, *i)))
             over_.push_back(std::move(*i));
         else
             needed_.insert(i->what.names.begin(), i->what.names.end());
@@ -173,6 +186,7 @@ private:
     std::vector<std::string> warnings_{};
     std::size_t unsaid_ = 0;
     bool removed_ = false;
+    bool unsure_ = false;
 };
 
 }  // namespace cairn::detail

@@ -3,13 +3,12 @@
 #define CAIRN_STORAGE_RUNNING_READS_HPP
 
 #include <cairn/detail/identity.hpp>
-#include <cairn/detail/process_identity.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
 #include <cairn/object_store/erased_store.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/data_names.hpp>
-#include <cairn/storage/found_intent.hpp>
+#include <cairn/storage/record_owner.hpp>
 #include <cairn/storage/registered_id.hpp>
 #include <cairn/storage/save_intent.hpp>
 
@@ -30,36 +29,38 @@ inline bool is_reading_name(std::string_view name) {
 
 /// The content of `.reading.<random id>`: which process reads the checkpoint, and since when.
 ///
-///     1 u8 · began · owner (boot, pid space, pid, started, run) · CRC-32 of all before
+///     2 u8 · began · owner · room for more · CRC-32 of all before
+///
+/// In version 1 the owner ends with `run`.
 struct read_notice {
-    std::int64_t began = 0;  ///< Seconds since 1970, by the reader's clock.
-    process_identity owner{};
+    std::int64_t began = 0;  ///< Seconds since 1970, by the reader's clock: for people.
+    record_owner owner{};
 
     byte_vector encode() const {
         wire_writer w;
-        w.u8(1);
+        w.u8(2);
         w.svarint(began);
-        w.string(owner.boot);
-        w.varint(owner.pid_space);
-        w.svarint(owner.pid);
-        w.varint(owner.started);
-        w.string(owner.run);
+        put(w, owner);
         w.u32(format::crc32(w.out));
         return std::move(w.out);
     }
-    /// @throws error errc::corrupt
+    /// @throws error errc::unsupported for a notice of a newer cairn, errc::corrupt for other
+    /// invalid bytes.
     static read_notice decode(byte_span b) {
         if (b.size() < 5 || wire_reader(b.last(4)).u32() != format::crc32(b.first(b.size() - 4)))
             wire_reader::fail("no notice of a reader");
         wire_reader r(b);
-        if (r.u8() != 1) wire_reader::fail("a notice of an unknown version");
+        auto const version = r.u8();
+        if (version > 2)
+            throw error(errc::unsupported, {.expected = "a notice of version 1 or 2",
+                                            .found = "version " + std::to_string(version)});
+        if (version == 0) wire_reader::fail("a notice of an unknown version");
         read_notice n;
         n.began = r.svarint();
-        n.owner.boot = r.string();
-        n.owner.pid_space = r.varint();
-        n.owner.pid = r.svarint();
-        n.owner.started = r.varint();
-        n.owner.run = r.string();
+        if (version == 1)
+            n.owner.process = get_process(r);
+        else
+            n.owner = get_owner(r);
         return n;
     }
 };
@@ -73,7 +74,7 @@ public:
     running_read(const std::string& save_id, erased_store place)
         : id_(save_id), place_(std::move(place)),
           name_(std::string(reading_prefix) + new_save_id()) {
-        place_->publish(name_, read_notice{save_intent::now(), this_process()}.encode(),
+        place_->publish(name_, read_notice{save_intent::now(), record_owner::this_one()}.encode(),
                         std::nullopt);
     }
     running_read(running_read&&) = delete;
@@ -93,19 +94,29 @@ private:
 
 /// Whether a checkpoint is being read: by this process, or by one that has left a notice. Removes
 /// notices of processes that have ended.
+/// @param own  An object that was published just now: its time is the storage's. Empty: what only
+///             time can show counts as running.
 template <ObjectStore Store>
-bool is_being_read(Store& place, const std::string& save_id) {
+bool is_being_read(Store& place, const std::string& save_id, std::string_view own) {
+    constexpr std::uint64_t most_bytes = std::uint64_t{1} << 20;
     bool read = registered_id<registry_of_reads>::is(save_id);
-    for (auto const& info : place.list()) {
+    auto const there = place.list();
+    auto const now = modified_at(there, own);
+    for (auto const& info : there) {
         if (!is_reading_name(info.name)) continue;
         bool over = false;
         try {
-            auto const n = read_notice::decode(read_whole(place, info.name));
-            over = !is_this_process(n.owner) && (has_ended(n.owner) || is_expired(n.began));
+            auto const n = read_notice::decode(read_whole(place, info.name, most_bytes));
+            auto const& owner = n.owner;
+            over = !is_this_process(owner.process) &&
+                   (has_ended(owner.process) || job_attempt::of_this_process().follows(owner.job) ||
+                    is_expired(info.modified, now));
         } catch (const error& e) {
             if (e.code() == make_error_code(errc::not_found)) continue;
-            if (e.code() != make_error_code(errc::corrupt)) throw;
-            over = true;  // cut short by a crash
+            if (e.code() == make_error_code(errc::corrupt))
+                over = true;  // cut short by a crash
+            else if (e.code() != make_error_code(errc::unsupported))
+                throw;
         }
         if (over)
             place.remove(info.name);

@@ -2,11 +2,11 @@
 #ifndef CAIRN_STORAGE_SAVE_INTENT_HPP
 #define CAIRN_STORAGE_SAVE_INTENT_HPP
 
-#include <cairn/detail/process_identity.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
 #include <cairn/metadata/codec.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/storage/record_owner.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -21,14 +21,15 @@ namespace cairn::detail {
 /// can remove whatever this one could not: all names that it may create, all that it will remove
 /// once it is published, and its owner.
 ///
-///     2 u8 · save id · began · owner (boot, pid space, pid, started, run) · names · id of the
-///     replaced checkpoint · its names · room for more · CRC-32 of all before
+///     3 u8 · save id · began · owner · names · id of the replaced checkpoint · its names · room
+///     for more · CRC-32 of all before
 ///
-/// Version 1, which has only the names after `began`, can still be read.
+/// Older versions can still be read: in version 2 the owner ends with `run`, and version 1 has only
+/// the names after `began`.
 struct save_intent {
-    std::string save_id{};     ///< Empty in version 1.
-    std::int64_t began = 0;    ///< Seconds since 1970, by the owner's clock.
-    process_identity owner{};  ///< The coordinator.
+    std::string save_id{};   ///< Empty in version 1.
+    std::int64_t began = 0;  ///< Seconds since 1970, by the owner's clock: for people.
+    record_owner owner{};    ///< The coordinator.
     std::vector<std::string> names{};
     std::string replaced_id{};  ///< Also empty if PyTorch wrote the replaced checkpoint.
     std::vector<std::string> replaced{};
@@ -41,14 +42,10 @@ struct save_intent {
 
     byte_vector encode() const {
         wire_writer w;
-        w.u8(2);
+        w.u8(3);
         w.string(save_id);
         w.svarint(began);
-        w.string(owner.boot);
-        w.varint(owner.pid_space);
-        w.svarint(owner.pid);
-        w.varint(owner.started);
-        w.string(owner.run);
+        put(w, owner);
         put(w, names);
         w.string(replaced_id);
         put(w, replaced);
@@ -67,19 +64,18 @@ struct save_intent {
             i.names = get_strings(r);
             return i;
         }
-        if (version > 2)
-            throw error(errc::unsupported, {.expected = "an intent of version 1 or 2",
+        if (version > 3)
+            throw error(errc::unsupported, {.expected = "an intent of version 1 to 3",
                                             .found = "version " + std::to_string(version)});
         if (version == 0 || b.size() < 5) wire_reader::fail("no intent");
         if (wire_reader(b.last(4)).u32() != format::crc32(b.first(b.size() - 4)))
             wire_reader::fail("an intent with a wrong checksum");
         i.save_id = r.string();
         i.began = r.svarint();
-        i.owner.boot = r.string();
-        i.owner.pid_space = r.varint();
-        i.owner.pid = r.svarint();
-        i.owner.started = r.varint();
-        i.owner.run = r.string();
+        if (version == 2)
+            i.owner.process = get_process(r);
+        else
+            i.owner = get_owner(r);
         i.names = get_strings(r);
         i.replaced_id = r.string();
         i.replaced = get_strings(r);

@@ -7,6 +7,7 @@
 #include <cairn/catalog/place_content.hpp>
 #include <cairn/catalog/removal.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/utf8.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/storage/found_intent.hpp>
 
@@ -28,8 +29,10 @@ public:
           report_(std::addressof(report)) {}
 
     auto create(std::string_view name, std::uint64_t size) { return place_.create(name, size); }
+    /// What is published here is a mark of the collection itself, and is not counted.
     void publish(std::string_view name, byte_span b, std::optional<object_tag> match) {
-        place_.publish(name, b, std::move(match));
+        if (!match) own_.emplace(name);
+        if (!dry_run_) place_.publish(name, b, std::move(match));
     }
     auto open(std::string_view name) { return place_.open(name); }
     object_tag tag(std::string_view name) { return place_.tag(name); }
@@ -39,6 +42,10 @@ public:
         return all;
     }
     void remove(std::string_view name) {
+        if (own_.erase(std::string(name)) != 0) {
+            if (!dry_run_) place_.remove(name);
+            return;
+        }
         std::uint64_t size = 0;
         try {
             size = place_.open(name).size();
@@ -51,7 +58,7 @@ public:
         ++report_->files;
         report_->bytes += size;
         report_->lines.push_back((dry_run_ ? "would remove " : "removed ") + prefix_ +
-                                 std::string(name) + " (" + std::to_string(size) + " bytes)");
+                                 terminal_text(name) + " (" + std::to_string(size) + " bytes)");
     }
     void sync() {
         if (!dry_run_) place_.sync();
@@ -63,29 +70,30 @@ private:
     std::string prefix_;
     bool dry_run_;
     garbage_report* report_;
-    std::set<std::string> removed_{};
+    std::set<std::string> removed_{}, own_{};
 };
 
 /// What is to be said of an intent, in words.
 inline std::string story_of(const found_intent& i) {
     if (i.newer) return "an intent of a newer cairn: skipped";
     if (!i.readable) return "a save whose intent was cut short by a crash";
-    bool const removes = i.what.names.empty() && !i.what.replaced.empty();
     auto const& owner = i.what.owner;
-    auto const who = std::string(removes ? "a removal" : "a save") + " by process " +
-                     std::to_string(owner.pid) +
-                     (i.on_this_host ? " of this host" : " of another host, or of another boot");
+    auto const where = i.on_this_host       ? std::string("this host")
+                       : owner.host.empty() ? std::string("another host, or of another boot")
+                                            : "host '" + terminal_text(owner.host) + "'";
+    auto const who = std::string(i.removes() ? "a removal" : "a save") + " by process " +
+                     std::to_string(owner.process.pid) + " of " + where;
     if (i.ended) return who + ", which has ended";
-    if (i.expired) return who + ", which began more than 24 hours ago";
+    if (i.superseded) return who + ", whose job was started again";
     return who + (i.on_this_host ? ", which is running: skipped"
-                                 : ", of which nothing is known: skipped until 24 hours after it "
-                                   "began");
+                                 : ", of which nothing is known: removed once nothing of it has "
+                                   "changed for 24 hours, by the storage's clock");
 }
 
 /// @param id  Empty for the root itself.
 inline void collect_garbage_of(erased_store& root, const std::string& id, bool dry_run,
                                garbage_report& report) {
-    auto const prefix = id.empty() ? std::string() : id + "/";
+    auto const prefix = id.empty() ? std::string() : terminal_text(id) + "/";
     try {
         auto place = id.empty() ? root : root.at(id);
         auto const before = place.list();
@@ -104,7 +112,7 @@ inline void collect_garbage_of(erased_store& root, const std::string& id, bool d
         root.remove_place(id);
     } catch (...) {
         ++report.problems;
-        report.lines.push_back((id.empty() ? std::string("it") : "'" + id + "'") +
+        report.lines.push_back((id.empty() ? std::string("it") : "'" + terminal_text(id) + "'") +
                                " is left as it is: " + text_of(std::current_exception()));
     }
 }

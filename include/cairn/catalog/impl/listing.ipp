@@ -50,11 +50,12 @@ inline std::optional<listed_checkpoint> list_other(erased_store place, const che
         if (!is_intent_name(info.name) || l.state != checkpoint_state::broken) continue;
         auto const i = read_intent(place, info);
         if (!i) continue;
-        bool const removes = i->readable && i->what.names.empty() && !i->what.replaced.empty();
-        bool const runs = i->newer || (i->readable && !i->over());
-        l.problem = std::string(removes ? "its removal" : "its save") +
-                    (runs ? " is running" : " was interrupted; cairn gc removes its files");
-        if (runs) l.state = checkpoint_state::in_progress;
+        bool const seen = i->on_this_host || i->superseded;
+        l.problem = std::string(i->removes() ? "its removal" : "its save") +
+                    (!i->runs() ? " was interrupted; cairn gc removes its files"
+                     : seen     ? " is running"
+                                : " is running, or was interrupted where this host cannot see it");
+        if (i->runs()) l.state = checkpoint_state::in_progress;
     }
     if (l.problem.empty() && data) l.problem = "it has data files, but no .metadata";
     if (l.problem.empty()) return {};

@@ -24,12 +24,16 @@
 
 namespace cairn::detail {
 
-/// Whether a save to this place may still commit. @param own  An intent to skip.
+/// Whether a save to this place may still commit.
+/// @param own  The intent to skip, which was published just now.
 inline bool is_being_saved(erased_store& place, const std::string& own) {
-    for (auto const& info : place.list()) {
+    auto const there = place.list();
+    for (auto const& info : there) {
         if (!is_intent_name(info.name) || info.name == own) continue;
-        auto const i = read_intent(place, info);
-        if (i && (i->newer || (i->readable && !i->over()))) return true;
+        auto i = read_intent(place, info);
+        if (!i) continue;
+        i->judge_age(there, modified_at(there, own));
+        if (i->runs()) return true;
     }
     return false;
 }
@@ -47,7 +51,7 @@ CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
     save_intent intent;
     intent.save_id = new_save_id();
     intent.began = save_intent::now();
-    intent.owner = this_process();
+    intent.owner = record_owner::this_one();
     intent.replaced_id = save_id;
     intent.replaced.assign(files.begin(), files.end());
     auto const name = std::string(intent_prefix) + intent.save_id;
@@ -63,7 +67,7 @@ CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
     };
     // After the intent: whoever registers from now on finds no checkpoint, or loses its files.
     try {
-        if (is_being_read(place, save_id) || is_being_saved(place, name))
+        if (is_being_read(place, save_id, name) || is_being_saved(place, name))
             return give_up(removal::in_use);
         if (place.tag(metadata_name) != tag) return give_up(removal::replaced);
         place.remove(metadata_name);
@@ -108,7 +112,7 @@ CAIRN_DECL std::vector<std::string> retain(erased_store root, const retention& k
         }
     };
     attempt("old checkpoints stay", [&] {
-        auto const found = find_places(root);
+        auto const found = find_places(root, activity);
         std::vector<kept_or_not> all;
         for (auto const& c : found.committed) {
             if (!c.record || c.id != "step_" + std::to_string(c.record->step)) continue;

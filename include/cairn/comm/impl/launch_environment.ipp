@@ -7,18 +7,13 @@
 #include <cairn/error.hpp>
 
 #include <charconv>
-#include <cstdlib>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 namespace cairn::detail {
-
-CAIRN_DECL std::optional<std::string> read_environment(const char* name) {
-    auto const* const v = std::getenv(name);
-    if (v == nullptr || *v == '\0') return {};
-    return v;
-}
 
 inline std::optional<int> as_number(const std::optional<std::string>& s) {
     int n = -1;

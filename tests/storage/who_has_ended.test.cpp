@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// A save has ended when its process has, when its job was started again, or when it has shown no
+// sign of life for a day by the storage's clock; and one that was presumed dead cannot commit.
+#include "interrupted.hpp"
+
+#include <cairn/object_store/file.hpp>
+#include <cairn/object_store/read_whole.hpp>
+#include <cairn/storage/claim.hpp>
+#include <cairn/storage/found_intent.hpp>
+#include <cairn/storage/running_saves.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(leftovers)
+
+using namespace interrupted;
+
+namespace {
+
+/// A storage whose clock is not this host's.
+struct distant_store : cairn::file_store {
+    distant_store(const fs::path& at, hours off, bool knows = true)
+        : cairn::file_store(at), off_(off), knows_(knows) {}
+    std::vector<cairn::object_info> list() {
+        auto all = cairn::file_store::list();
+        for (auto& i : all)
+            i.modified = knows_ ? i.modified + std::chrono::nanoseconds(off_).count() : 0;
+        return all;
+    }
+
+private:
+    hours off_;
+    bool knows_;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(of_this_process_are_collected_unless_their_save_still_runs) {
+    auto const i = intent_of(id_a);
+    BOOST_TEST(is_collected(i));
+    {
+        cairn::detail::running_save const one(id_a), another_rank(id_a);
+        BOOST_TEST(!is_collected(i));
+        BOOST_TEST(!is_collected(i, hours(30)), "it takes its time");
+    }
+    BOOST_TEST(is_collected(i));
+}
+
+BOOST_AUTO_TEST_CASE(of_another_process_on_this_host_are_collected_when_it_has_ended) {
+    int pipes[2];
+    BOOST_REQUIRE(::pipe(pipes) == 0);
+    auto const pid = ::fork();
+    BOOST_REQUIRE(pid >= 0);
+    if (pid == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        auto const bytes = intent_of(id_a).encode();
+        (void)!::write(pipes[1], bytes.data(), bytes.size());
+        ::close(pipes[1]);
+        for (;;) ::pause();
+    }
+    struct reaped {
+        explicit reaped(::pid_t p) : pid(p) {}
+        reaped(reaped&&) = delete;
+        ::pid_t pid;
+        ~reaped() {
+            ::kill(pid, SIGKILL);
+            ::waitpid(pid, nullptr, 0);
+        }
+    };
+    std::optional<reaped> child(std::in_place, pid);
+    ::close(pipes[1]);
+    cairn::byte_vector bytes(4096);
+    auto const n = ::read(pipes[0], bytes.data(), bytes.size());
+    ::close(pipes[0]);
+    BOOST_REQUIRE(n > 0);
+    bytes.resize(static_cast<std::size_t>(n));
+    auto const i = save_intent::decode(bytes);
+    BOOST_TEST(i.owner.process.pid == pid);
+    BOOST_TEST(i.owner.process.run != cairn::detail::this_process().run);
+    BOOST_TEST(!is_collected(i), "it runs");
+    auto another = i;
+    ++another.owner.process.started;  // whose number this process has now
+    BOOST_TEST(is_collected(another));
+    ::kill(pid, SIGKILL);
+    siginfo_t info;
+    ::waitid(P_PID, static_cast<::id_t>(pid), &info, WEXITED | WNOWAIT);
+    BOOST_TEST(is_collected(i), "it has ended, though its parent has not looked");
+    child.reset();
+    BOOST_TEST(is_collected(i));
+    another = i;
+    another.owner.process.boot = "before the host was started again";
+    BOOST_TEST(!is_collected(another), "perhaps another host");
+    another = i;
+    ++another.owner.process.pid_space;
+    BOOST_TEST(!is_collected(another), "perhaps a process that cannot be seen from here");
+}
+
+BOOST_AUTO_TEST_CASE(of_another_host_are_collected_a_day_after_their_last_sign_of_life) {
+    auto i = of_another_host(id_a);
+    BOOST_TEST(!is_collected(i));
+    BOOST_TEST(!is_collected(i, hours(23)));
+    BOOST_TEST(is_collected(i, hours(25)));
+    BOOST_TEST(!is_collected(i, hours(25), hours(23)), "a file was written since");
+    BOOST_TEST(!is_collected(i, hours(-1000)), "from the future");
+}
+
+BOOST_AUTO_TEST_CASE(no_clock_of_a_host_decides) {
+    auto i = of_another_host(id_a);
+    for (auto const absurd : {std::numeric_limits<std::int64_t>::min(), std::int64_t{0},
+                              std::numeric_limits<std::int64_t>::max()}) {
+        i.began = absurd;
+        BOOST_TEST(!is_collected(i));
+        BOOST_TEST(is_collected(i, hours(25)));
+    }
+    // A storage whose clock is days away from this host's.
+    for (auto const off : {hours(-1000), hours(1000)}) {
+        place p;
+        p.write(".saving." + id_a, i.encode());
+        distant_store store(p.at, off);
+        cairn::detail::claim<distant_store> mine;
+        (void)mine.take(store, id_b, {"__0_0.distcp"}, true);
+        (void)mine.sweep(store, {"__0_0.distcp"}, nullptr);
+        BOOST_TEST(p.has(".saving." + id_a));
+    }
+    // One that knows no times.
+    place p;
+    p.write(".saving." + id_a, i.encode());
+    p.age(".saving." + id_a, hours(1000));
+    distant_store store(p.at, {}, false);
+    cairn::detail::claim<distant_store> mine;
+    (void)mine.take(store, id_b, {"__0_0.distcp"}, true);
+    (void)mine.sweep(store, {"__0_0.distcp"}, nullptr);
+    BOOST_TEST(p.has(".saving." + id_a));
+}
+
+BOOST_AUTO_TEST_CASE(of_an_earlier_attempt_of_the_job_are_collected_at_once) {
+    struct variables {
+        explicit variables(const char* attempt) {
+            ::setenv("CAIRN_JOB_ID", "17", 1);
+            ::setenv("CAIRN_JOB_ATTEMPT", attempt, 1);
+        }
+        variables(variables&&) = delete;
+        ~variables() {
+            ::unsetenv("CAIRN_JOB_ID");
+            ::unsetenv("CAIRN_JOB_ATTEMPT");
+        }
+    };
+    auto i = of_another_host(id_a);
+    {
+        variables const v("2");
+        i.owner.job = cairn::detail::job_attempt::of_this_process();
+    }
+    BOOST_TEST(!is_collected(i), "this process is of no job");
+    for (auto const* attempt : {"0", "1", "2"}) {
+        variables const v(attempt);
+        BOOST_TEST(!is_collected(i), "the same attempt, or a later one");
+    }
+    variables const v("3");
+    BOOST_TEST(is_collected(i));
+    i.owner.job.job += "0";
+    BOOST_TEST(!is_collected(i), "another job");
+}
+
+/// It may have been presumed dead too early.
+BOOST_AUTO_TEST_CASE(a_save_that_was_adopted_cannot_commit) {
+    for (bool const goes_on : {true, false}) {
+        place p;
+        cairn::file_store store(p.at);
+        cairn::detail::claim<cairn::file_store> mine;
+        (void)mine.take(store, id_a, {"__0_0.distcp"}, true);
+        auto const name = ".saving." + id_a;
+        auto found = cairn::detail::read_intent(store, cairn::object_info{name, 0});
+        BOOST_REQUIRE(found.has_value());
+        BOOST_TEST(cairn::detail::adopt(store, *found));
+        BOOST_TEST(!cairn::detail::adopt(store, *found), "it is not what was found any more");
+        if (!goes_on) store.remove(name);
+        auto const before = store.tag(".metadata");
+        auto const bytes = cairn::detail::read_whole(store, ".metadata");
+        BOOST_CHECK_EXCEPTION(mine.publish(store, bytes), cairn::error, [&](const auto& e) {
+            return e.code() == cairn::make_error_code(cairn::errc::concurrent_save);
+        });
+        BOOST_TEST((store.tag(".metadata") == before));
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
