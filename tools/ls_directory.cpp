@@ -3,6 +3,7 @@
 #include "json.hpp"
 
 #include <cairn/catalog/listing.hpp>
+#include <cairn/detail/utf8.hpp>
 
 #include <ctime>
 #include <iomanip>
@@ -22,13 +23,14 @@ inline std::string time_text(std::int64_t milliseconds) {
 }
 
 inline void print_line(const cairn::listed_checkpoint& c) {
-    std::cout << c.id << "  " << name_of(c.state) << "  " << c.bytes << " bytes";
+    std::cout << cairn::detail::terminal_text(c.id) << "  " << name_of(c.state) << "  " << c.bytes
+              << " bytes";
     if (c.record) {
         std::cout << "  step " << c.record->step << "  " << time_text(c.record->committed);
         for (auto const& [name, value] : c.record->metrics)
-            std::cout << "  " << name << '=' << number(value);
+            std::cout << "  " << cairn::detail::terminal_text(name) << '=' << number(value);
     }
-    if (!c.problem.empty()) std::cout << "  " << c.problem;
+    if (!c.problem.empty()) std::cout << "  " << cairn::detail::terminal_text(c.problem);
     std::cout << '\n';
 }
 inline void print_json(const cairn::listed_checkpoint& c) {

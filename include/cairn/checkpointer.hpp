@@ -173,21 +173,21 @@ public:
         return report;
     }
 
-    /// Returns the newest checkpoint that is whole for every rank; nothing if there is none. One
+    /// Returns the newest checkpoint that is whole for all ranks; nothing if there are none. One
     /// that is not is skipped, with a warning (`latest_options::on_skipped`), and the next older is
     /// examined. *Newest* is by the order of commits. Waits for a save that is being written;
     /// afterwards steps may begin anywhere. Collective.
     /// @param options  The coordinator's are used.
     /// @throws error on all ranks: if the coordinator cannot list the checkpoints, or the store has
-    ///         places that cannot be listed (`BrowsableStore`); of an earlier save.
+    ///         places that cannot be listed (`BrowsableStore`); errc::corrupt or errc::io if there
+    ///         are checkpoints but none is whole; of an earlier save.
     std::optional<checkpoint_id> latest(const latest_options& options = {}) {
         return core_->latest(options);
     }
 
-    /// Loads the newest checkpoint that is whole for every rank, as @ref latest finds it. One that
+    /// Loads the newest checkpoint that is whole for all ranks, as @ref latest finds it. One that
     /// turns out to be damaged while it is read is skipped too, and the next older one is loaded.
-    /// @return Nothing if there is none: the state is then unchanged, unless a load of a damaged
-    ///         one had begun, which has been reported.
+    /// @return Nothing if there are none.
     /// @throws as @ref latest and @ref load, unless the checkpoint is damaged
     template <class State>
         requires Savable<State>

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The newest checkpoint of a directory, for one process.
 #include "saved.hpp"
+#include "support/forwarding_store.hpp"
 
+#include <cairn/catalog/garbage.hpp>
 #include <cairn/catalog/latest.hpp>
+#include <cairn/storage/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -77,6 +80,79 @@ BOOST_AUTO_TEST_CASE(a_damaged_one_is_put_aside_on_request) {
     BOOST_TEST(a.said.size() == 1u);
     save_steps(cairn::file_store(p.dir), {2});
     BOOST_TEST(p.stands(2));
+}
+
+/// A save that was killed in its place lists its files: whoever collects them knows nothing of it.
+BOOST_AUTO_TEST_CASE(a_damaged_one_beside_what_may_run_stays) {
+    for (bool const ended : {false, true}) {
+        place p;
+        save_steps(cairn::file_store(p.dir), {1, 2});
+        cairn::file_store there(p.at(2));
+        cairn::detail::save_intent intent;
+        intent.save_id = std::string(32, 'a');
+        intent.owner = cairn::detail::record_owner::this_one();
+        if (!ended) intent.owner.process.boot = intent.owner.process.run = "another host";
+        intent.names = {"__0_0.distcp"};
+        there.publish(".saving." + intent.save_id, intent.encode(), std::nullopt);
+        p.damage(2, "__0_0.distcp");
+        asked a;
+        BOOST_TEST(cairn::latest(p.dir.string(), a.with(cairn::verify_level::full, true)).value() ==
+                   p.at(1).string());
+        BOOST_TEST(fs::exists(p.at(2) / ".metadata.quarantined") == ended);
+        BOOST_TEST(fs::exists(p.at(2) / ".metadata") != ended);
+        BOOST_REQUIRE(a.said.size() == 1u);
+        BOOST_TEST((a.said[0].find("not quarantined") == std::string::npos) == ended, a.said[0]);
+        (void)cairn::collect_garbage(p.dir.string());
+        BOOST_TEST(fs::exists(p.at(2) / "__0_0.distcp"));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_was_saved_again_meanwhile_is_not_put_aside) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1});
+    auto there = p.store().at("step_1");
+    auto const examined = there.tag(".metadata");
+    save_steps(cairn::file_store(p.dir), {1});
+    BOOST_CHECK_EXCEPTION(
+        cairn::detail::quarantine(there, examined), cairn::error,
+        [](const auto& e) { return e.code() == make_error_code(cairn::errc::concurrent_save); });
+    BOOST_TEST(p.stands(1));
+}
+
+/// Otherwise a training would begin anew, and nobody would notice.
+BOOST_AUTO_TEST_CASE(if_none_is_whole_is_an_error) {
+    for (bool const quarantine : {false, true}) {
+        place p;
+        save_steps(cairn::file_store(p.dir), {1, 2});
+        for (int const step : {1, 2}) fs::remove(p.at(step) / "__0_0.distcp");
+        asked a;
+        auto const options = a.with(cairn::verify_level::metadata, quarantine);
+        BOOST_CHECK_EXCEPTION((void)cairn::latest(p.dir.string(), options), cairn::error,
+                              [](const cairn::error& e) {
+                                  std::string const text = e.what();
+                                  return e.code() == make_error_code(cairn::errc::corrupt) &&
+                                         text.find("none of 2") != std::string::npos &&
+                                         text.find("step_2") != std::string::npos;
+                              });
+        if (quarantine) BOOST_TEST(!cairn::latest(p.dir.string(), options).has_value());
+    }
+    // A storage that fails.
+    place p;
+    save_steps(cairn::file_store(p.dir), {1});
+    struct failing : support::forwarding_store<cairn::file_store> {
+        using support::forwarding_store<cairn::file_store>::forwarding_store;
+        failing at(const std::string& id) const { return failing(store_.at(id)); }
+        auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+        cairn::file_store::reader open(std::string_view n) {
+            throw cairn::error(cairn::errc::io, {.file = std::string(n), .found = "EIO"});
+        }
+    };
+    failing store{cairn::file_store(p.dir)};
+    asked a;
+    BOOST_CHECK_EXCEPTION(
+        (void)cairn::latest(store, a.with(cairn::verify_level::metadata, true)), cairn::error,
+        [](const auto& e) { return e.code() == make_error_code(cairn::errc::io); });
+    BOOST_TEST(p.stands(1));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -114,6 +114,34 @@ BOOST_AUTO_TEST_CASE(is_whole_for_every_rank) {
     }
 }
 
+/// A rank that sees less than the others shows nothing about the checkpoints.
+BOOST_AUTO_TEST_CASE(the_view_of_one_rank_puts_nothing_aside) {
+    for (int const blind : {0, 1}) {
+        run r(2);
+        notes saw;
+        r.on_ranks([&](rank& me) {
+            auto ckpt = me.checkpointer({});
+            save_steps(me, ckpt, {1});
+        });
+        r.on_ranks([&](rank& me) {
+            blind_store store(r.base, me.number == blind ? "step_1/__1_0.distcp" : "");
+            cairn::checkpointer ckpt(me.member, store);
+            notes ignored;
+            auto options = into(ignored, 0);
+            options.quarantine = true;
+            try {
+                saw.add(me.number, ckpt.latest(options).value_or("none"));
+            } catch (const cairn::error& e) {
+                saw.add(me.number, e.what());
+            }
+        });
+        BOOST_REQUIRE(saw.agreed().size() == 1u);
+        BOOST_TEST(has(saw.agreed()[0], "none of 1"), saw.agreed()[0]);
+        auto place = r.base.at("step_1");
+        BOOST_TEST(!place.tag(".metadata").text.empty());
+    }
+}
+
 /// The sizes are right: it is found while it is read.
 BOOST_AUTO_TEST_CASE(what_turns_out_to_be_damaged_is_skipped_by_load) {
     for (int const n : {1, 2}) {

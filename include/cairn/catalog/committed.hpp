@@ -2,6 +2,7 @@
 #ifndef CAIRN_CATALOG_COMMITTED_HPP
 #define CAIRN_CATALOG_COMMITTED_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/commit_record.hpp>
 #include <cairn/object_store/erased_store.hpp>
@@ -30,8 +31,9 @@ struct found_places {
 };
 
 /// Reads a few bytes of each checkpoint.
+/// @param activity  Advanced for each; may be null.
 /// @throws error errc::unsupported for a store that cannot list its places; what the store throws
-CAIRN_DECL found_places find_places(erased_store root);
+CAIRN_DECL found_places find_places(erased_store root, cairn::activity* activity = nullptr);
 
 /// Reads the record of a checkpoint, without the rest of its metadata.
 /// @return Nothing if it was not saved by a checkpointer.

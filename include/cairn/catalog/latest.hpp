@@ -11,8 +11,8 @@
 #include <cairn/object_store/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
 
+#include <cstddef>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,7 +24,8 @@ struct latest_options {
     /// How thoroughly each candidate is examined.
     verify_level verify = verify_level::metadata;
     /// Renames the `.metadata` of a damaged checkpoint to `.metadata.quarantined`, so that it is
-    /// not found again. Not if storage failed.
+    /// not found again. Only if the coordinator has examined it again and finds it damaged too, and
+    /// a missing file or a wrong size only if all ranks find it: it could be the view of one host.
     bool quarantine = false;
     /// Called with one sentence for each checkpoint that is skipped because it is not whole; by a
     /// `checkpointer` on the coordinator only. Empty: one line on standard error.
@@ -43,15 +44,25 @@ public:
         checkpoint_id id{};
         metadata meta{};
     };
-    /// Returns the next one whose metadata is valid; nothing if there is none.
+    /// Returns the next one whose metadata is valid; nothing if there are no checkpoints.
+    /// @throws error if there are, but all were skipped: errc::corrupt or errc::io, as the newest
     CAIRN_DECL std::optional<candidate> next(cairn::activity* activity = nullptr);
-    /// The candidate was found not to be whole.
-    CAIRN_DECL void skip(const checkpoint_id& id, const checkpoint_problem& why);
+    /// The candidate that `next` has returned is not whole.
+    /// @param for_all  Every process that has examined it says so.
+    /// @param level    How thoroughly it is examined before it is quarantined.
+    CAIRN_DECL void skip(const checkpoint_problem& why, bool for_all, verify_level level);
 
 private:
+    void put_aside(bool for_all, verify_level level);
+
     erased_store root_;
     latest_options options_;
     std::vector<committed_checkpoint> left_;
+    checkpoint_id current_{};
+    object_tag examined_{};  ///< Of the current one's metadata.
+    std::size_t skipped_ = 0;
+    checkpoint_id newest_{};            ///< Of those that were skipped, …
+    checkpoint_problem its_problem_{};  ///< … and why.
 };
 
 CAIRN_DECL std::optional<checkpoint_id> latest(erased_store root, const latest_options& options);
@@ -59,9 +70,10 @@ CAIRN_DECL std::optional<checkpoint_id> latest(erased_store root, const latest_o
 }  // namespace detail
 
 /// Returns the newest checkpoint within a directory that is whole, as a path for `load`; nothing if
-/// there is none. For one process: if there are several, let one of them call it, or use
+/// there are no checkpoints. For one process: if there are several, let one of them call it, or use
 /// `checkpointer::latest`, which examines what each rank sees.
-/// @throws error of the file system if the directory cannot be listed
+/// @throws error of the file system if the directory cannot be listed; if there are checkpoints but
+/// none is whole, errc::corrupt or errc::io, for a training that began anew could go unnoticed
 CAIRN_DECL std::optional<checkpoint_id> latest(const std::string& directory,
                                                const latest_options& options = {});
 /// The same for a store; the result is for `store.at`.

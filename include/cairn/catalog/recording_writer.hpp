@@ -2,6 +2,7 @@
 #ifndef CAIRN_CATALOG_RECORDING_WRITER_HPP
 #define CAIRN_CATALOG_RECORDING_WRITER_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/catalog/removal.hpp>
 #include <cairn/catalog/retention.hpp>
 #include <cairn/detail/config.hpp>
@@ -34,7 +35,8 @@ public:
     /// Returns the next number in the order of commits.
     /// @param warnings  Told if the store has places that cannot be listed.
     CAIRN_DECL std::uint64_t next_sequence(const erased_store& root,
-                                           std::vector<std::string>& warnings);
+                                           std::vector<std::string>& warnings,
+                                           cairn::activity* activity);
     /// Removes what is not kept; the first time also what was left by others.
     /// @return Warnings about what could not be done.
     CAIRN_DECL std::vector<std::string> retain(const erased_store& root, const std::string& own,

@@ -28,8 +28,9 @@ CAIRN_DECL metadata read_checked_metadata(erased_store& place);
 
 /// Why a checkpoint is not whole.
 struct checkpoint_problem {
-    std::string text{};    ///< Empty: it is.
-    bool damaged = false;  ///< What storage returned is wrong; false: storage failed.
+    std::string text{};       ///< Empty: it is.
+    bool damaged = false;     ///< What storage returned is wrong; false: storage failed.
+    bool in_content = false;  ///< Of what is damaged: bytes are, not only the size of a file.
     explicit operator bool() const noexcept { return !text.empty(); }
 };
 /// Describes the current exception.
@@ -42,7 +43,11 @@ CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, 
 
 inline constexpr std::string_view quarantined_name = ".metadata.quarantined";
 /// Renames the metadata of a damaged checkpoint, so that it no longer is one; all files stay.
-CAIRN_DECL void quarantine(erased_store& place);
+/// @param examined  The tag of the metadata that was found damaged.
+/// @throws error errc::concurrent_save, with nothing changed, if it was replaced since, or if a
+/// save or removal in its place is running, or has left what could later remove its files; what the
+/// store throws
+CAIRN_DECL void quarantine(erased_store& place, const object_tag& examined);
 
 }  // namespace detail
 }  // namespace cairn

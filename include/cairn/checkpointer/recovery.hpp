@@ -34,7 +34,8 @@ public:
         std::string save_id{};
     };
     /// Returns the next older one that is whole.
-    /// @throws error if the coordinator cannot list the checkpoints
+    /// @throws error if the coordinator cannot list the checkpoints, or if there are some but none
+    /// is whole
     CAIRN_DECL std::optional<found> next();
 
     /// After a load of what `next` has returned.
@@ -48,7 +49,7 @@ private:
     template <class F>
     outcome answered(F&& f);
     std::vector<std::byte> candidate();
-    std::vector<std::byte> verdict(const checkpoint_id& id, const std::vector<outcome>& all);
+    std::vector<std::byte> verdict(const std::vector<outcome>& all);
 
     blocking_exchange& ranks_;
     erased_store root_;

@@ -75,9 +75,10 @@ CAIRN_DECL bool is_before_by_number(const std::string& a, const std::string& b) 
     return a < b;
 }
 
-CAIRN_DECL found_places find_places(erased_store root) {
+CAIRN_DECL found_places find_places(erased_store root, cairn::activity* activity) {
     found_places out;
     for (auto& id : root.places()) {
+        if (activity != nullptr) activity->advance();
         committed_checkpoint c;
         c.id = std::move(id);
         try {

@@ -6,6 +6,7 @@
 
 #include <cairn/error.hpp>
 #include <cairn/object_store/file.hpp>
+#include <cairn/storage/data_names.hpp>
 
 #include <cstdio>
 #include <utility>
@@ -19,29 +20,59 @@ CAIRN_DECL candidates::candidates(erased_store root, latest_options options)
 CAIRN_DECL auto candidates::next(cairn::activity* activity) -> std::optional<candidate> {
     while (!left_.empty()) {
         if (activity != nullptr) activity->advance();
-        auto const id = std::move(left_.back().id);
+        current_ = std::move(left_.back().id);
         left_.pop_back();
         try {
-            auto place = root_.at(id);
-            return candidate{id, read_checked_metadata(place)};
+            auto place = root_.at(current_);
+            examined_ = place.tag(metadata_name);
+            return candidate{current_, read_checked_metadata(place)};
         } catch (const error& e) {
             if (e.code() == make_error_code(errc::not_found)) continue;  // removed meanwhile
-            skip(id, current_problem());
+            skip(current_problem(), false, verify_level::metadata);
         } catch (...) {
-            skip(id, current_problem());
+            skip(current_problem(), false, verify_level::metadata);
         }
     }
-    return {};
+    if (skipped_ == 0) return {};
+    throw error(
+        its_problem_.damaged ? errc::corrupt : errc::io,
+        {.file = root_.describe(newest_),
+         .expected = "a checkpoint that is whole",
+         .found = "none of " + std::to_string(skipped_) + "; the newest: " + its_problem_.text,
+         .remedy = "to start anew, remove them or use another directory"});
 }
 
-CAIRN_DECL void candidates::skip(const checkpoint_id& id, const checkpoint_problem& why) {
-    auto text = "checkpoint '" + root_.at(id).describe(".") + "' is skipped: " + why.text;
+/// @throws error that says why not
+CAIRN_DECL void candidates::put_aside(bool for_all, verify_level level) {
+    auto place = root_.at(current_);
+    checkpoint_problem again;
+    try {
+        again = problem_of(place, read_checked_metadata(place), level, {});
+    } catch (...) {
+        again = current_problem();
+        again.in_content = true;
+    }
+    if (!again.damaged)
+        throw error(errc::invalid_argument,
+                    {.expected = "damage that the coordinator finds too",
+                     .found = again ? again.text : "a whole checkpoint, when it looked again"});
+    if (!again.in_content && !for_all)
+        throw error(errc::invalid_argument, {.expected = "damage that all ranks find",
+                                             .found = "files that other ranks find in order"});
+    quarantine(place, examined_);
+}
+
+CAIRN_DECL void candidates::skip(const checkpoint_problem& why, bool for_all, verify_level level) {
+    if (skipped_++ == 0) {
+        newest_ = current_;
+        its_problem_ = why;
+    }
+    auto text = "checkpoint '" + root_.at(current_).describe(".") + "' is skipped: " + why.text;
     if (options_.quarantine && why.damaged) {
         try {
-            auto place = root_.at(id);
-            quarantine(place);
+            put_aside(for_all, level);
         } catch (...) {
-            text += "; it could not be quarantined: " + current_problem().text;
+            text += "; it was not quarantined: " + current_problem().text;
         }
     }
     if (options_.on_skipped)
@@ -55,7 +86,7 @@ CAIRN_DECL std::optional<checkpoint_id> latest(erased_store root, const latest_o
     while (auto const c = all.next()) {
         auto const why = problem_of(root.at(c->id), c->meta, options.verify, {});
         if (!why) return c->id;
-        all.skip(c->id, why);
+        all.skip(why, true, options.verify);
     }
     return {};
 }

@@ -20,14 +20,15 @@ CAIRN_DECL void run_catalog::note_read(const checkpoint_id& id, const std::strin
 }
 
 CAIRN_DECL std::uint64_t run_catalog::next_sequence(const erased_store& root,
-                                                    std::vector<std::string>& warnings) {
+                                                    std::vector<std::string>& warnings,
+                                                    cairn::activity* activity) {
     // No run gets here; a file that was made to deceive may say so.
     constexpr std::uint64_t most_commits = std::uint64_t{1} << 62;
     std::lock_guard const lock(m_);
     // Each time: other jobs may save here too.
     if (root.browsable()) {
         try {
-            for (auto const& c : find_places(root).committed)
+            for (auto const& c : find_places(root, activity).committed)
                 if (c.record && c.record->sequence <= most_commits)
                     highest_ = std::max(highest_, c.record->sequence);
         } catch (...) {
@@ -57,7 +58,7 @@ CAIRN_DECL std::vector<std::string> run_catalog::retain(const erased_store& root
 CAIRN_DECL void recording_writer::finish(const metadata& m, completion<commit_result> done) {
     std::vector<std::string> warnings;
     auto record = record_;
-    record.sequence = catalog_->next_sequence(root_, warnings);
+    record.sequence = catalog_->next_sequence(root_, warnings, activity_.get());
     record.committed = std::chrono::duration_cast<std::chrono::milliseconds>(
                            std::chrono::system_clock::now().time_since_epoch())
                            .count();

@@ -4,6 +4,7 @@
 
 #include <cairn/catalog/whole.hpp>
 
+#include <cairn/catalog/place_content.hpp>
 #include <cairn/catalog/verification.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/fits_in.hpp>
@@ -17,7 +18,9 @@
 #include <algorithm>
 #include <exception>
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace cairn::detail {
 
@@ -50,7 +53,8 @@ inline void check_files(erased_store& place, const metadata& m, const storage_se
 
 CAIRN_DECL checkpoint_problem current_problem() {
     auto const e = std::current_exception();
-    checkpoint_problem p{text_of(e), false};
+    checkpoint_problem p;
+    p.text = text_of(e);
     if (p.text.empty()) p.text = "an unknown exception";
     try {
         std::rethrow_exception(e);
@@ -77,14 +81,35 @@ CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, 
         auto const more = v.findings().size() - 1;
         return {v.findings().front() +
                     (more == 0 ? "" : " (and " + std::to_string(more) + " more findings)"),
-                true};
+                true, true};
     } catch (...) {
         return current_problem();
     }
 }
 
-CAIRN_DECL void quarantine(erased_store& place) {
-    place.publish(quarantined_name, read_whole(place, metadata_name), std::nullopt);
+CAIRN_DECL void quarantine(erased_store& place, const object_tag& examined) {
+    auto const refuse = [&](const std::string& name, const char* expected, const char* found) {
+        throw error(errc::concurrent_save,
+                    {.file = place.describe(name), .expected = expected, .found = found});
+    };
+    auto const check = [&] {
+        if (place.tag(metadata_name) != examined)
+            refuse(std::string(metadata_name), "the metadata that was examined", "another");
+    };
+    check();
+    // An intent may list the files: who finds it later knows nothing of what was put aside.
+    try {
+        std::vector<std::string> warnings;
+        collect_leftovers(place, warnings, nullptr);
+    } catch (const error&) {  // its own metadata is not readable: what is left shows below
+    }
+    for (auto const& info : place.list())
+        if (is_intent_name(info.name))
+            refuse(info.name, "no save or removal in this place", "one that may not have ended");
+    auto const bytes = read_whole(place, metadata_name);
+    check();
+    place.publish(quarantined_name, bytes, std::nullopt);
+    check();
     place.remove(metadata_name);
     place.sync();
 }

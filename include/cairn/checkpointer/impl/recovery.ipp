@@ -39,16 +39,18 @@ CAIRN_DECL std::vector<std::byte> recovery::candidate() {
 }
 
 /// On the coordinator: whether no rank has found a problem.
-CAIRN_DECL std::vector<std::byte> recovery::verdict(const checkpoint_id& id,
-                                                    const std::vector<outcome>& all) {
+CAIRN_DECL std::vector<std::byte> recovery::verdict(const std::vector<outcome>& all) {
     checkpoint_problem first;
-    std::size_t more = 0;
+    std::size_t more = 0, whole = 0;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         wire_reader r(all[rank].payload);
         checkpoint_problem p;
         p.text = r.string();
         p.damaged = r.u8() != 0;
-        if (!p) continue;
+        if (!p) {
+            ++whole;
+            continue;
+        }
         if (first) {
             ++more;
             continue;
@@ -57,7 +59,7 @@ CAIRN_DECL std::vector<std::byte> recovery::verdict(const checkpoint_id& id,
         if (all.size() > 1) first.text = "on rank " + std::to_string(rank) + ": " + first.text;
     }
     if (more != 0) first.text += " (and on " + std::to_string(more) + " more ranks)";
-    if (first) left_->skip(id, first);
+    if (first) left_->skip(first, whole == 0, options_.verify);
     wire_writer w;
     w.u8(first ? 0 : 1);
     return std::move(w.out);
@@ -86,7 +88,7 @@ CAIRN_DECL auto recovery::next() -> std::optional<found> {
         });
         if (!mine) return {};
         auto const all = ranks_.gather(*mine);
-        auto const agreed = answered([&] { return verdict(f.id, all); });
+        auto const agreed = answered([&] { return verdict(all); });
         if (wire_reader(agreed.payload).u8() != 0) return f;
     }
 }
@@ -119,7 +121,12 @@ CAIRN_DECL bool recovery::loaded(const found& f, const std::exception_ptr& mine)
         told = answered([&] {
             auto const failures = collect_failures(all);
             bool const all_damage = std::all_of(failures.begin(), failures.end(), is_damage);
-            if (!failures.empty() && all_damage) left_->skip(f.id, {failures.front().text, true});
+            if (!failures.empty() && all_damage) {
+                checkpoint_problem why;
+                why.text = failures.front().text;
+                why.damaged = true;
+                left_->skip(why, failures.size() == all.size(), verify_level::full);
+            }
             wire_writer w;
             w.u8(failures.empty() ? success : all_damage ? damaged : other);
             return std::move(w.out);
