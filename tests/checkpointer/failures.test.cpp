@@ -10,6 +10,7 @@
 #include <exception>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(checkpointer_failures)
@@ -110,6 +111,98 @@ BOOST_AUTO_TEST_CASE(a_save_that_cannot_start_is_an_error_of_its_call) {
     BOOST_TEST(has(all[0], "rank 1"), all[0]);
     BOOST_TEST(all[1] == "saved");
     BOOST_TEST((!r.exists("step_10") && r.exists("step_12")));
+}
+
+namespace {
+
+/// "saved", what was tolerated after it in brackets, or what was thrown.
+template <class F>
+std::string tolerant_outcome_of(F&& f) {
+    try {
+        cairn::checkpoint_result const r = f();
+        std::string said = r.saved ? "saved" : "nothing";
+        for (auto const& x : r.failures) said += " [rank " + std::to_string(x.where.rank) + "]";
+        return said;
+    } catch (const std::exception& e) {
+        return std::string("thrown: ") + e.what();
+    }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(so_many_in_a_row_are_tolerated) {
+    for (auto const what : support::all_thrown) {
+        for (int n : {1, 3}) {
+            run r(n);
+            auto& bad = *r.controls.back();
+            notes saw;
+            r.on_ranks([&](rank& me) {
+                // The coordinator's value is used.
+                auto ckpt = me.checkpointer(
+                    {.every = cairn::steps(10), .max_failed_saves = me.number == 0 ? 2 : 0});
+                auto const step = [&](int s) {
+                    me.train(s);
+                    saw.add(me.number, tolerant_outcome_of([&] { return ckpt.maybe_save(s, me); }));
+                };
+                bad.fail(what);
+                for (int const s : {10, 20, 25, 30}) step(s);
+                step(40);
+                bad.fail({});
+                step(41);
+                BOOST_TEST(ckpt.wait().has_value());
+                bad.fail(what);
+                step(60);
+                step(70);
+                saw.add(me.number, outcome_of([&] { return ckpt.save_now(75, me); }));
+                bad.fail({});
+                (void)ckpt.save_now(80, me);
+                BOOST_TEST(ckpt.wait().has_value());
+            });
+            auto const last = " [rank " + std::to_string(n - 1) + "]";
+            auto const all = saw.agreed();
+            BOOST_REQUIRE(all.size() == 9u);
+            for (auto const& [at, want] : {std::pair<std::size_t, std::string>{0, "saved"},
+                                           {1, "saved" + last},
+                                           {2, "nothing"},
+                                           {3, "saved" + last},
+                                           {5, "saved"},
+                                           {6, "saved"},
+                                           {7, "saved" + last}})
+                BOOST_TEST(all[at] == want, at << ": " << all[at]);
+            BOOST_TEST(has(all[4], "thrown: "), all[4]);
+            BOOST_TEST(has(all[8], "rank " + std::to_string(n - 1)),
+                       "save_now tolerates none: " << all[8]);
+            BOOST_TEST((r.exists("step_41") && r.exists("step_80")));
+            BOOST_TEST((!r.exists("step_40") && !r.exists("step_60") && !r.exists("step_70")));
+        }
+    }
+}
+
+/// What cannot start is not tried again at each step.
+BOOST_AUTO_TEST_CASE(one_that_cannot_start_is_tolerated_until_the_next_is_due) {
+    run r(3);
+    notes saw;
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({.every = cairn::steps(10), .max_failed_saves = 1});
+        auto const step = [&](int s, bool refuses) {
+            me.refuses_state = refuses && me.number == 1;
+            saw.add(me.number, tolerant_outcome_of([&] { return ckpt.maybe_save(s, me); }));
+        };
+        step(10, true);
+        step(11, false);
+        step(20, false);
+        step(30, true);
+        step(40, true);
+        me.refuses_state = false;
+    });
+    auto const all = saw.agreed();
+    BOOST_REQUIRE(all.size() == 5u);
+    BOOST_TEST(all[0] == "nothing [rank 1]");
+    BOOST_TEST(all[1] == "nothing");
+    BOOST_TEST(all[2] == "saved");
+    BOOST_TEST(all[3] == "nothing [rank 1]");
+    BOOST_TEST(has(all[4], "thrown: "), all[4]);
+    BOOST_TEST((!r.exists("step_10") && r.exists("step_20")));
 }
 
 BOOST_AUTO_TEST_CASE(other_steps_or_other_calls_are_errors_on_all_ranks) {

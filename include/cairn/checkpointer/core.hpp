@@ -102,22 +102,30 @@ private:
     struct agreement {
         rendezvous_answer answer{};
         std::optional<save_report> completed{};
-        std::optional<time_point> since{};  ///< From here on, ranks do not wait for late ones.
+        std::optional<time_point> since{};      ///< From here on, ranks do not wait for late ones.
+        std::vector<rank_failure> tolerated{};  ///< Of an earlier save.
     };
     /// Meets the other ranks until they agree that the earlier save needs no waiting.
     /// @throws error with its failures, if it failed
     agreement agree(checkpointer_call call, std::int64_t step);
     void check_coordinator() const;
     void check_keep() const;
+    void check_failed_saves() const;
     void check_same_coordinator(std::int64_t other) const;
+    /// Whether a call may return although one more save has failed; the same on all ranks.
+    bool tolerates(checkpointer_call call) const noexcept {
+        return call == checkpointer_call::maybe_save && failed_in_a_row_ < most_failed_;
+    }
     /// Saves, and waits for the copies.
-    void save(std::int64_t step, const make_state& state, const save_notes& notes,
-              time_point stalled_since);
+    /// @return Of a save that failed and was tolerated.
+    std::vector<rank_failure> save(checkpointer_call call, std::int64_t step,
+                                   const make_state& state, const save_notes& notes,
+                                   time_point stalled_since);
     void await_copies();
     /// Starts a save whose copies go on after the call.
     void overlap(std::int64_t step, const make_state& state, const save_notes& notes,
                  time_point stalled_since);
-    std::vector<std::byte> staged(const std::vector<outcome>& all);
+    std::vector<std::byte> staged(checkpointer_call call, const std::vector<outcome>& all);
     void begin(std::int64_t step, std::shared_ptr<flattened_or_error> state,
                const save_notes& notes);
     template <class Handler>
@@ -154,6 +162,7 @@ private:
     std::optional<checkpoint_schedule> schedule_{};  ///< The coordinator's is used.
     std::int64_t next_ = checkpoint_schedule::next_call;
     std::optional<std::int64_t> last_step_{};
+    std::int64_t most_failed_ = 0, failed_in_a_row_ = 0;
     earlier_save earlier_ = earlier_save::none;
     std::shared_ptr<overlap_gate> gate_{};  ///< Of the earlier save.
     std::future<pending_save> handle_{};    ///< Its handle, once it is staged …

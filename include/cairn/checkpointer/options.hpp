@@ -70,6 +70,11 @@ struct checkpointer_options {
     /// `maybe_save` returns before the tensors are copied: while the next step computes gradients,
     /// they are copied, and `before_update` waits for that. The coordinator's value is used.
     bool overlap = false;
+    /// How many saves in a row may fail, because a disk is full for example, before `maybe_save`
+    /// throws: it returns the failures of so many (`checkpoint_result::failures`), and saves when
+    /// the next save is due. Other members throw each failure. What makes the group unusable, such
+    /// as the death of a rank, is always thrown. The coordinator's value is used.
+    int max_failed_saves = 0;
     destruction_policy destruction = destruction_policy::wait;
     /// Signals that ask for a save, e.g. `{SIGTERM, SIGUSR1}`. Their handlers are replaced while
     /// the checkpointer exists. A signal on one rank is enough: all ranks then save.
@@ -106,6 +111,9 @@ struct checkpoint_result {
     std::vector<int> signals{};
     /// This rank's report of an earlier save, in the call that learned that it has completed.
     std::optional<save_report> completed{};
+    /// Of each rank that has failed: why an earlier save, or this one, has failed and was tolerated
+    /// (`checkpointer_options::max_failed_saves`). Empty: none has.
+    std::vector<rank_failure> failures{};
 
     explicit operator bool() const noexcept { return saved; }
 };

@@ -68,6 +68,9 @@ public:
     void stalled(duration stall) { stall_ = stall; }
     /// The save that was decided could not be started; it stays due.
     CAIRN_DECL void refused();
+    /// The save that was decided has failed, and is not tried again before the next one is due,
+    /// unless a signal had asked for it.
+    CAIRN_DECL void given_up();
     /// The ranks have learned outside of `decide` how the earlier save ended.
     CAIRN_DECL void settled(bool failed);
     /// Steps begin again at any number: a state was loaded.

@@ -86,7 +86,7 @@ public:
     void publish(Store& store, byte_span bytes) {
         definite([&] {
             auto const now = store.tag(name_);
-            if (now.text.empty() || now != intent_tag_)
+            if (now != intent_tag_)
                 throw error(errc::concurrent_save,
                             {.file = store.describe(name_),
                              .expected = "this save's intent",

@@ -2,6 +2,7 @@
 """Defects of catalog/, and of what a checkpointer does with it."""
 from defect import Defect
 
+LATEST = "catalog/impl/latest.ipp"
 RECOVERY = "checkpointer/impl/recovery.ipp"
 REMOVAL = "catalog/impl/removal.ipp"
 RETENTION = "catalog/impl/retention.ipp"
@@ -14,7 +15,8 @@ DEFECTS = [
                   "if (PLANTED) place.remove(metadata_name); root.remove_place(id);\n    });"),),
            by="catalog", wrong="what was being removed at a crash stands without its files"),
     Defect("readers-ignored", REMOVAL,
-           "is_being_read(place, save_id)", "(is_being_read(place, save_id) && !PLANTED)",
+           "is_being_read(place, save_id, name)",
+           "(is_being_read(place, save_id, name) && !PLANTED)",
            by="catalog", wrong="a checkpoint is removed while it is loaded"),
     Defect("removed-beside-a-save", REMOVAL,
            "is_being_saved(place, name)", "(is_being_saved(place, name) && !PLANTED)",
@@ -49,8 +51,40 @@ DEFECTS = [
            "if (c.record && c.record->sequence <= most_commits && !PLANTED)",
            by="catalog checkpointer", wrong="the checkpoints of a resumed run count as older"),
     Defect("one-rank-decides-what-is-whole", RECOVERY,
-           "if (!p) continue;", "if (!p || (PLANTED && rank != 0)) continue;",
+           "if (!p) {", "if (!p || (PLANTED && rank != 0)) {",
            by="checkpointer catalog", wrong="a checkpoint that one rank cannot read is chosen"),
+    Defect("one-rank-puts-aside", LATEST,
+           "if (!again.in_content && !for_all)", "if (!again.in_content && !for_all && !PLANTED)",
+           by="checkpointer:checkpointer_recovery",
+           wrong="one host with a bad mount puts all checkpoints aside"),
+    Defect("put-aside-unseen", LATEST,
+           "if (!again.damaged)", "if (!again.damaged && !PLANTED)",
+           by="checkpointer:checkpointer_recovery",
+           wrong="a checkpoint is put aside that the coordinator finds whole"),
+    Defect("replaced-meanwhile-put-aside", "catalog/impl/whole.ipp",
+           "if (place.tag(metadata_name) != examined)",
+           "if (place.tag(metadata_name) != examined && !PLANTED)",
+           by="catalog", wrong="a checkpoint that was saved just now is put aside"),
+    Defect("put-aside-beside-a-save", "catalog/impl/whole.ipp",
+           "if (is_intent_name(info.name))", "if (is_intent_name(info.name) && !PLANTED)",
+           by="catalog", wrong="a later collection removes the files of what was put aside"),
+    Defect("none-whole-is-none", LATEST,
+           "if (skipped_ == 0) return {};", "if (skipped_ == 0 || PLANTED) return {};",
+           by="catalog checkpointer:checkpointer_recovery",
+           wrong="a training begins anew beside damaged checkpoints"),
+    Defect("newer-notice-ignored", "storage/running_reads.hpp",
+           "else if (e.code() != make_error_code(errc::unsupported))",
+           "else if (PLANTED) over = true; "
+           "else if (e.code() != make_error_code(errc::unsupported))",
+           by="catalog", wrong="what a newer cairn reads is removed"),
+    Defect("failures-not-counted", "checkpointer/core.hpp",
+           "failed_in_a_row_ < most_failed_", "(PLANTED ? most_failed_ > 0 : "
+           "failed_in_a_row_ < most_failed_)",
+           by="checkpointer", wrong="a training goes on for ever without a checkpoint"),
+    Defect("successes-do-not-count", "checkpointer/impl/core.ipp",
+           "if (decided.settled) failed_in_a_row_ = 0;",
+           "if (decided.settled && !PLANTED) failed_in_a_row_ = 0;",
+           by="checkpointer", wrong="failures with successes between them end a training"),
     Defect("every-failure-is-damage", RECOVERY,
            "return std::any_of(damage.begin()", "return PLANTED || std::any_of(damage.begin()",
            by="checkpointer catalog", wrong="a state that does not fit loads an older checkpoint"),

@@ -39,16 +39,21 @@ CAIRN_DECL checkpointer_core::checkpointer_core(parts p, checkpointer_options op
     auto const mine = ranks_.attempt([&] {
         check_coordinator();
         check_keep();
+        check_failed_saves();
         arena_.emplace(options_.arena);
         signals_.emplace(options_.save_on_signal);
         schedule_.emplace(options_.every, options_.when_busy);
         wire_writer w;
         w.svarint(options_.save.coordinator);
+        w.svarint(options_.max_failed_saves);
         return std::move(w.out);
     });
     auto const all = ranks_.all_gather(mine);
     throw_failures(all);
     for (auto const& o : all) check_same_coordinator(wire_reader(o.payload).svarint());
+    wire_reader its(all[static_cast<std::size_t>(options_.save.coordinator)].payload);
+    (void)its.svarint();
+    most_failed_ = its.svarint();
     lane_.share(activity_);
 }
 CAIRN_DECL void checkpointer_core::check_coordinator() const {
@@ -65,6 +70,12 @@ CAIRN_DECL void checkpointer_core::check_keep() const {
                              "store cannot list them",
                  .found = "rules",
                  .remedy = "give the store places() and remove_place(id) (BrowsableStore)"});
+}
+CAIRN_DECL void checkpointer_core::check_failed_saves() const {
+    if (options_.max_failed_saves >= 0) return;
+    throw error(errc::invalid_argument,
+                {.expected = "checkpointer_options::max_failed_saves of 0 or more",
+                 .found = std::to_string(options_.max_failed_saves)});
 }
 CAIRN_DECL void checkpointer_core::check_same_coordinator(std::int64_t other) const {
     if (other == options_.save.coordinator) return;
@@ -170,7 +181,14 @@ CAIRN_DECL auto checkpointer_core::agree(checkpointer_call call, std::int64_t st
         if (!all.since) all.since = std::chrono::steady_clock::now();
         next_ = all.answer.next;
         if (decided.settled) all.completed = settle();
-        if (decided.what == action::fail) throw error(std::move(all.answer.failures), false);
+        if (decided.what == action::fail) {
+            bool const tolerated = tolerates(call);
+            ++failed_in_a_row_;
+            if (!tolerated) throw error(std::move(all.answer.failures), false);
+            all.tolerated = std::move(all.answer.failures);
+            continue;  // nothing keeps this step from being saved
+        }
+        if (decided.settled) failed_in_a_row_ = 0;
         if (decided.what != action::wait) return all;
         finish_earlier();
     }
@@ -189,18 +207,26 @@ CAIRN_DECL checkpoint_result checkpointer_core::at_step(checkpointer_call call, 
     auto all = agree(call, step);
     r.completed = std::move(all.completed);
     r.postponed = all.answer.decided.postponed;
+    r.failures = std::move(all.tolerated);
     if (all.answer.decided.what == action::save) {
-        all.answer.overlapped ? overlap(step, state, notes, *all.since)
-                              : save(step, state, notes, *all.since);
-        r.saved = true;
+        std::vector<rank_failure> failures;
+        if (all.answer.overlapped)
+            overlap(step, state, notes, *all.since);
+        else
+            failures = save(call, step, state, notes, *all.since);
+        r.saved = failures.empty();
+        for (auto& f : failures) r.failures.push_back(std::move(f));
     }
     signals_->acknowledge(all.answer.signals);
     r.signals = numbers_of(all.answer.signals);
     return r;
 }
 
-CAIRN_DECL void checkpointer_core::save(std::int64_t step, const make_state& state,
-                                        const save_notes& notes, time_point stalled_since) {
+CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(checkpointer_call call,
+                                                             std::int64_t step,
+                                                             const make_state& state,
+                                                             const save_notes& notes,
+                                                             time_point stalled_since) {
     outcome mine;
     try {
         begin(step, state(), notes);
@@ -217,7 +243,7 @@ CAIRN_DECL void checkpointer_core::save(std::int64_t step, const make_state& sta
     outcome told;
     try {
         auto const all = ranks_.gather(mine);
-        told = answered([&] { return staged(all); });
+        told = answered([&] { return staged(call, all); });
     } catch (...) {
         // If the group has failed, the failure of the save says why.
         if (!mine.failures.empty()) throw error(std::move(mine.failures), false);
@@ -225,13 +251,16 @@ CAIRN_DECL void checkpointer_core::save(std::int64_t step, const make_state& sta
     }
     if (told.failures.empty()) {
         next_ = ranks_.alone([&] { return wire_reader(told.payload).svarint(); });
-        return;
+        return {};
     }
     pending_.cancel();
     finish_earlier();  // it fails likewise
     (void)settle();
     next_ = checkpoint_schedule::next_call;
-    throw error(told.failures, false);
+    bool const tolerated = tolerates(call);
+    ++failed_in_a_row_;
+    if (!tolerated) throw error(told.failures, false);
+    return std::move(told.failures);
 }
 /// Other ranks that have staged theirs wait for this one, which may write what has no room.
 CAIRN_DECL void checkpointer_core::await_copies() {
@@ -242,9 +271,10 @@ CAIRN_DECL void checkpointer_core::await_copies() {
     activity_->enter("training");
 }
 /// On the coordinator. @return where the ranks meet next
-CAIRN_DECL std::vector<std::byte> checkpointer_core::staged(const std::vector<outcome>& all) {
+CAIRN_DECL std::vector<std::byte> checkpointer_core::staged(checkpointer_call call,
+                                                            const std::vector<outcome>& all) {
     if (auto failures = collect_failures(all); !failures.empty()) {
-        schedule_->refused();
+        tolerates(call) ? schedule_->given_up() : schedule_->refused();
         throw error(std::move(failures), false);
     }
     std::int64_t stall = 0;

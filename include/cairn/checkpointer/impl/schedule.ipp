@@ -71,6 +71,11 @@ CAIRN_DECL void checkpoint_schedule::refused() {
     owed_ = true;
     plan_next(last_);
 }
+CAIRN_DECL void checkpoint_schedule::given_up() {
+    owed_ = last_.signalled;  // there may be no time for the next one
+    advance(last_.step, last_.now);
+    plan_next(last_);
+}
 CAIRN_DECL void checkpoint_schedule::settled(bool failed) {
     if (failed) saved_step_.reset();
 }
