@@ -51,7 +51,8 @@ real_ext4::real_ext4() {
         auto const file = (dir_ / "disk").string();
         shell("truncate -s 16M '" + file + "'");
         shell("mkfs.ext4 -q -b 1024 '" + file + "'");
-        shell("mount -o loop '" + file + "' '" + (dir_ / "mounted").string() + "'");
+        // Its own thread would write to the disk while that is copied.
+        shell("mount -o loop,commit=3600 '" + file + "' '" + (dir_ / "mounted").string() + "'");
     } catch (...) {
         fs::remove_all(dir_);
         throw;

@@ -169,6 +169,10 @@ public:
             if (crash_ == nullptr && jobs_.size() == 1) j->require_well();
             if (outcomes != nullptr) outcomes->push_back(j->result());
         }
+        // Of two in one place, one may have to give way.
+        if (crash_ == nullptr && std::none_of(running_.begin(), running_.end(),
+                                              [](auto const& j) { return j->result().any_well; }))
+            throw wrong("no job saves:" + running_.front()->result().text);
         return ended();
     }
     /// Kills the first job before one of its calls, and then runs the second.

@@ -131,7 +131,11 @@ recording collect(const image& left, const std::string& may_stay) {
     auto const& newest = r.checkpoints.all.back();
     for (auto const& [path, bytes] : after.files) {
         auto const name = path.starts_with(place) ? path.substr(place.size()) : path;
-        bool const stays = !may_stay.empty() && name.find(may_stay) != name.npos;
+        // Nothing may show whose it is.
+        in_memory file{bytes};
+        bool const stays = !may_stay.empty() && name.find(may_stay) != name.npos &&
+                           !names_its_save(name) &&
+                           !cairn::detail::save_id_at_end(file, bytes.size());
         if (name != ".metadata" && newest.files.count(name) == 0 && !stays)
             throw wrong("a later save leaves '" + name + "'");
     }
