@@ -8,9 +8,12 @@
 #include <cairn/error.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace simulation {
@@ -19,6 +22,16 @@ namespace simulation {
 struct ending {
     bool over = false;
     std::exception_ptr failure{};
+    std::size_t warnings = 0;
+    std::function<void()> then{};  ///< Called when it has ended; may be empty.
+
+    void end(std::exception_ptr f, std::size_t w) {
+        require(!over, "a verb ends twice");
+        over = true;
+        failure = std::move(f);
+        warnings = w;
+        if (then) then();
+    }
 
     cairn::error_code code() const {
         if (!failure) return {};

@@ -33,8 +33,8 @@ class rank {
 public:
     rank(world& w, network& n, int r, Store store, const cairn::torch_writer_options& options = {})
         : world_(w), rank_(r), group_(n.of(r)),
-          writer_(Store(store), options, boost::asio::any_io_executor(w.of(r))),
-          reader_(std::move(store), {}, boost::asio::any_io_executor(w.of(r))) {}
+          writer_(Store(store), options, boost::asio::any_io_executor(w.jobs_of(r))),
+          reader_(std::move(store), {}, boost::asio::any_io_executor(w.jobs_of(r))) {}
     rank(rank&&) = delete;
 
     void save(content& of, const cairn::save_options& options, const std::shared_ptr<ending>& ended,
@@ -48,9 +48,8 @@ public:
         parts.owner = self;
         auto const op = std::make_shared<cairn::detail::save_op>(
             surroundings(), std::move(flat), "c", options, std::move(parts), [&of] { of.spoil(); },
-            [e = ended](std::exception_ptr failure, const cairn::save_report&) {
-                e->over = true;
-                e->failure = std::move(failure);
+            [e = ended](std::exception_ptr failure, const cairn::save_report& r) {
+                e->end(std::move(failure), r.warnings.size());
             });
         saving_ = op;
         op->start();
@@ -66,8 +65,7 @@ public:
             surroundings(), std::make_shared<cairn::detail::flattened_or_error>(into.state), "c",
             options, std::move(parts),
             [e = ended](std::exception_ptr failure, const cairn::load_report&) {
-                e->over = true;
-                e->failure = std::move(failure);
+                e->end(std::move(failure), 0);
             });
         loading_ = op;
         op->start();

@@ -111,6 +111,12 @@ public:
             if (!world_.dead(r)) world_.notice(r, [e = at(r), rank] { e->lost(rank); });
     }
 
+    /// The link between two ranks breaks: both notice.
+    void cut(int a, int b) {
+        world_.notice(a, [e = at(a), b] { e->lost(b); });
+        world_.notice(b, [e = at(b), a] { e->lost(a); });
+    }
+
 private:
     std::shared_ptr<engine>& at(int rank) { return engines_[static_cast<std::size_t>(rank)]; }
     void send(int from, int to, const cairn::detail::tree_frame& f) {

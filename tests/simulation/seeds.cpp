@@ -64,7 +64,8 @@ public:
         for (int r = 0; r < ranks_; ++r) {
             auto const delay = p.what == trouble::late && r == p.who ? p.when : world::duration(1);
             world_.after(
-                delay, r, [&, r] { start(r, e[static_cast<std::size_t>(r)]); }, true);
+                delay, r, [&, r] { start(r, e[static_cast<std::size_t>(r)]); },
+                chance_world::lane::executor);
         }
         auto const running = std::make_shared<bool>(true);
         world_.after(p.when, world::nobody, [this, p, running] {

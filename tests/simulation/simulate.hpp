@@ -13,6 +13,10 @@ namespace simulation {
 /// @throws wrong
 std::uint64_t run_seed(std::uint64_t seed, int ranks, bool trace);
 
+/// One seed: one or two jobs that save to one place of a simulated storage, with all that may go
+/// wrong, and are started again; what must hold is checked after every change. Otherwise the same.
+std::uint64_t run_story(std::uint64_t seed, int ranks, bool trace);
+
 struct order_options {
     int ranks = 2;
     int bound = -1;      ///< Choices other than the first one, in each order; no bound if negative.

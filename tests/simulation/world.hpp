@@ -34,6 +34,8 @@ public:
 
     /// Runs `f` on the rank's executor, in any order.
     virtual void post(int rank, event f) = 0;
+    /// Runs `f` on a thread for the rank's files, beside its executor.
+    virtual void post_job(int rank, event f) { post(rank, std::move(f)); }
     /// Runs `f` in the rank's engine, in the order of these calls.
     virtual void work(int rank, event f) = 0;
     /// Runs `f` on `to`, as a message on the link from `from`: a link keeps the order.
@@ -46,15 +48,15 @@ public:
     virtual void drop_all() = 0;
 
     /// The rank's process ends: nothing of it happens any more.
-    void kill(int rank) { dead_.insert(rank); }
+    virtual void kill(int rank) { dead_.insert(rank); }
     bool dead(int rank) const { return dead_.count(rank) != 0; }
     /// The rank's executor ends, and drops what it has not run; its engine goes on.
-    void drop_executor(int rank) { dropped_.insert(rank); }
+    virtual void drop_executor(int rank) { dropped_.insert(rank); }
     bool dropped(int rank) const { return dropped_.count(rank) != 0; }
 
     class executor {
     public:
-        executor(world& w, int rank) : w_(&w), rank_(rank) {}
+        executor(world& w, int rank, bool jobs) : w_(&w), rank_(rank), jobs_(jobs) {}
         boost::asio::execution_context& query(boost::asio::execution::context_t) const noexcept {
             return w_->context_;
         }
@@ -66,18 +68,21 @@ public:
         template <class F>
         void execute(F f) const {
             auto const kept = std::make_shared<F>(std::move(f));
-            w_->post(rank_, [kept] { std::move (*kept)(); });
+            auto call = [kept] { std::move (*kept)(); };
+            jobs_ ? w_->post_job(rank_, std::move(call)) : w_->post(rank_, std::move(call));
         }
         friend bool operator==(const executor& a, const executor& b) noexcept {
-            return a.w_ == b.w_ && a.rank_ == b.rank_;
+            return a.w_ == b.w_ && a.rank_ == b.rank_ && a.jobs_ == b.jobs_;
         }
         friend bool operator!=(const executor& a, const executor& b) noexcept { return !(a == b); }
 
     private:
         world* w_;
         int rank_;
+        bool jobs_;
     };
-    executor of(int rank) { return {*this, rank}; }
+    executor of(int rank) { return {*this, rank, false}; }
+    executor jobs_of(int rank) { return {*this, rank, true}; }
 
 private:
     boost::asio::execution_context context_{};

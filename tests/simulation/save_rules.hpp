@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TEST_SIMULATION_SAVE_RULES_HPP
+#define CAIRN_TEST_SIMULATION_SAVE_RULES_HPP
+
+#include "ending.hpp"
+#include "hosts.hpp"
+#include "storage_server.hpp"
+
+#include <cairn/format/native/index.hpp>
+#include <cairn/metadata/locations.hpp>
+#include <cairn/storage/data_names.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace simulation {
+
+/// A save of a story, and what is known of it.
+struct watched_save {
+    int job = 0;         ///< Its incarnation.
+    int first = 0;       ///< Its processes: the first is the coordinator's …
+    int ranks = 0;       ///< … and so many.
+    int version = 0;     ///< Of what it saves.
+    std::string id{};    ///< As soon as it has one.
+    int claimed = -1;    ///< How many checkpoints had been published when it claimed the place.
+    int published = -1;  ///< Which one it is.
+    bool succeeded = false;
+    bool failed = false;  ///< As some rank was told, with certainty.
+    bool coordinator_ended = false;
+    bool forgotten = false;  ///< Its intent was removed while only its coordinator had ended.
+    std::set<int> faulty{};  ///< Ranks that had an error of the storage.
+};
+
+/// What must hold after each change of the storage, and after each end of a save. Each check looks
+/// at the change alone.
+class save_rules final : public storage_watch {
+public:
+    /// @param lasting  Told of the first rule that was broken.
+    save_rules(storage_server& s, const chance_world& w) : server_(s), world_(w) { s.watch(this); }
+
+    std::string broken{};                           ///< The first rule that does not hold.
+    std::function<void(const std::string&)> say{};  ///< Told of each change; may be empty.
+    /// Two publishers of a storage that cannot compare and replace in one step: one of them may
+    /// replace what the other one has just published.
+    bool may_lose_updates = false;
+    /// A process may be presumed dead that is not: a clock has jumped, or it was stopped for a day.
+    bool may_presume_dead = false;
+
+    std::size_t begin(watched_save s) {
+        saves_.push_back(std::move(s));
+        return saves_.size() - 1;
+    }
+    watched_save& at(std::size_t n) { return saves_[n]; }
+    void named(std::size_t n, const std::string& id) {
+        saves_[n].id = id;
+        by_id_[id] = n;
+    }
+    /// The save that stands; null if none does.
+    const watched_save* standing() const {
+        return standing_.id.empty() ? nullptr : &saves_[by_id_.at(standing_.id)];
+    }
+    const std::set<std::string>& standing_files() const { return standing_.files; }
+    /// Whether a rank may have made a file after the intent that lists it was removed: nothing
+    /// shows a later save that ranks have outlived their coordinator.
+    bool may_stay(const stored& file) const {
+        auto const it = owners_.find(file.number);
+        return it != owners_.end() && saves_[it->second].forgotten;
+    }
+
+    /// A rank was told how its save has ended.
+    void ended(std::size_t n, int rank, const ending& e) {
+        auto& s = saves_[n];
+        if (rank == 0) s.coordinator_ended = true;
+        auto const who = "save " + std::to_string(s.version) + ", rank " + std::to_string(rank);
+        if (e.well()) {
+            s.succeeded = true;
+            require(!s.failed, who + ": success, and another rank was told that it failed");
+            require(s.published >= 0, who + ": success, but nothing was published");
+            require(is_durable(s), who + ": success, but a crash would lose it");
+            require(s.faulty.count(rank) == 0 || (rank == 0 && e.warnings != 0),
+                    who + ": an error of its storage is lost");
+            return;
+        }
+        bool const unknown = e.code() == make_error_code(cairn::errc::outcome_unknown) ||
+                             e.code() == make_error_code(cairn::errc::abandoned);
+        if (unknown) return;
+        s.failed = true;
+        require(s.published < 0, who + ": a failure, but it was published: " + e.text());
+    }
+    /// After a crash of the server.
+    void crashed() {
+        auto const f = server_.find(metadata);
+        standing_ = f ? content_of(*f) : named_files{};
+        durable_ = standing_;
+        for (auto const& name : standing_.files)
+            require(server_.find(name) != nullptr, "a crash has lost " + name);
+    }
+
+    void placed(const std::string& name, const stored& file, int by) override {
+        if (say) say("process " + std::to_string(by) + " makes " + name);
+        if (name == metadata) return published(file);
+        if (name.ends_with(".distcp")) note_owner(name, file);
+        if (!name.starts_with(intents) || !file.finished) return;
+        auto const it = by_id_.find(name.substr(intents.size()));
+        if (it != by_id_.end() && saves_[it->second].claimed < 0)
+            saves_[it->second].claimed = published_;
+    }
+    void removed(const std::string& name, const stored& file, int by) override {
+        if (say) say("process " + std::to_string(by) + " removes " + name);
+        require(name != metadata, "the metadata is removed");
+        require(standing_.files.count(name) == 0, "removed, but the metadata names it: " + name);
+        require(durable_.files.count(name) == 0,
+                "removed, but after a crash the metadata would name it: " + name);
+        if (name.starts_with(intents)) note_forgotten(name, by);
+        if (!name.ends_with(".distcp") || may_presume_dead) return;
+        auto const it = owners_.find(file.number);
+        if (it == owners_.end()) return;
+        auto const* s = &saves_[it->second];
+        if ((by >= s->first && by < s->first + s->ranks)) return;
+        bool const runs = s->published < 0 && !s->failed && !s->coordinator_ended &&
+                          !world_.dead(s->first) && !world_.dropped(s->first);
+        require(!runs, "removed, but a running save will name it: " + name);
+    }
+    void synced() override {
+        auto const f = server_.find_durable(metadata);
+        auto const number = f ? f->number : 0;
+        if (number == durable_.number) return;
+        durable_ = number == standing_.number ? standing_ : content_of(*f);
+    }
+
+private:
+    static constexpr std::string_view metadata = "c/.metadata";
+    static constexpr std::string_view intents = "c/.saving.";
+
+    struct named_files {
+        std::uint64_t number = 0;
+        std::string id{};
+        std::set<std::string> files{};
+    };
+
+    void require(bool ok, const std::string& what) {
+        if (!ok && broken.empty()) broken = what;
+    }
+    static named_files content_of(const stored& f) {
+        named_files out;
+        auto const meta = cairn::format::native::parse_metadata_file(f.bytes).meta;
+        out.number = f.number;
+        out.id = meta.save_id;
+        for (auto const& [name, size] : meta.file_sizes) out.files.insert("c/" + name);
+        cairn::detail::for_each_location(meta, [&](auto& at) { out.files.insert("c/" + at.file); });
+        return out;
+    }
+    void published(const stored& f) {
+        auto now = content_of(f);
+        auto const it = by_id_.find(now.id);
+        if (it == by_id_.end()) return require(false, "published: a save that nobody has begun");
+        auto& s = saves_[it->second];
+        auto const who = "save " + std::to_string(s.version);
+        require(s.published < 0, who + " is published twice");
+        require(!s.failed, who + " is published, but a rank was told that it failed");
+        require(s.claimed == published_ || may_lose_updates,
+                who + " replaces a checkpoint that was published after it had claimed the place");
+        s.published = ++published_;
+        for (auto const& name : now.files) {
+            auto const there = server_.find(name);
+            require(there && there->finished, who + " is published without " + name);
+            require(there && server_.find_durable(name) == there,
+                    who + " is published, but a crash would lose " + name);
+        }
+        standing_ = std::move(now);
+    }
+    /// Whether it, or one that has replaced it, would be there after a crash.
+    bool is_durable(const watched_save& s) const {
+        if (durable_.id.empty()) return false;
+        return saves_[by_id_.at(durable_.id)].published >= s.published;
+    }
+    /// Another job has collected it.
+    void note_forgotten(const std::string& intent, int by) {
+        auto const it = by_id_.find(intent.substr(intents.size()));
+        if (it == by_id_.end()) return;
+        auto& s = saves_[it->second];
+        if (by >= s.first && by < s.first + s.ranks) return;
+        for (int p = s.first; p < s.first + s.ranks; ++p)
+            s.forgotten = s.forgotten || !world_.dead(p);
+    }
+    void note_owner(const std::string& name, const stored& file) {
+        auto const file_name = name.substr(name.rfind('/') + 1);
+        bool const plain = cairn::detail::is_default_data_name(file_name);
+        for (auto n = saves_.size(); n-- > 0;) {
+            auto const& s = saves_[n];
+            auto const by = file.by.process;
+            if (s.id.empty() || by < s.first || by >= s.first + s.ranks) continue;
+            if (!plain && name.find(s.id) == name.npos) continue;
+            owners_[file.number] = n;
+            return;
+        }
+    }
+
+    storage_server& server_;
+    const chance_world& world_;
+    std::vector<watched_save> saves_{};
+    std::map<std::string, std::size_t> by_id_{};
+    std::map<std::uint64_t, std::size_t> owners_{};  ///< By file: the save.
+    named_files standing_{}, durable_{};
+    int published_ = 0;
+};
+
+}  // namespace simulation
+
+#endif
