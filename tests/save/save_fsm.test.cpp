@@ -39,6 +39,7 @@ bool is_exchange(step s) {
 /// All that one rank lived through.
 struct history {
     std::vector<std::pair<step, event>> steps{};
+    std::vector<bool> may_be_committed{};  ///< In each step.
     save_end end{};
     bool succeeded = false;
 
@@ -104,6 +105,7 @@ int every_history(bool coordinator, F&& f) {
             auto next = at;
             auto longer = h;
             longer.steps.emplace_back(at.current(), e);
+            longer.may_be_committed.push_back(at.may_be_committed());
             next.resume(e);
             self(self, next, std::move(longer));
         }
@@ -147,6 +149,17 @@ BOOST_AUTO_TEST_CASE(whatever_happens) {
             bool const knows_it_stands = h.of(commit) == event::ok || h.of(resolve) == event::ok ||
                                          (!coordinator && h.of(exchange_verdict) == event::ok);
             BOOST_TEST(h.succeeded == knows_it_stands);
+            // A rank that ends early is in doubt from when it has sent all that a commit needs; the
+            // coordinator, only if it may have published.
+            bool const own_failed = h.of(stage) == event::failed || h.of(write) == event::failed;
+            for (std::size_t i = 0; i < h.steps.size(); ++i) {
+                auto const s = h.steps[i].first;
+                bool const told = s == exchange_verdict || s == resolve;
+                bool const sent = (s == exchange_results || told) && !own_failed;
+                bool const may_be =
+                    coordinator ? s == commit || (published && (told || s == sweep)) : sent;
+                BOOST_TEST(h.may_be_committed[i] == may_be);
+            }
             // No file is removed once it may be part of a checkpoint.
             if (h.took(abandon)) {
                 BOOST_TEST(!published);

@@ -23,6 +23,7 @@ namespace simulation {
 ///
 /// All processes of a simulation are this one. What one of them finds in another one's intent, its
 /// owner and when that began by the owner's clock, is therefore put there here, and nowhere else.
+/// Clocks differ and jump, and must not matter.
 class hosts {
 public:
     explicit hosts(const chance_world& w) : world_(w) {}
@@ -56,16 +57,16 @@ public:
         } catch (const cairn::error&) {
             return bytes;  // cut short by a crash
         }
-        // `now` is this process's clock, which the library reads.
-        i.began = cairn::detail::save_intent::now() - (wall(reader) - by.wall);
-        i.owner = cairn::detail::this_process();
-        i.owner.run = "of another process";
-        i.owner.started = 0;
+        i.began = by.wall;
+        auto& process = i.owner.process;
+        process = cairn::detail::this_process();
+        process.run = "of another process";
+        process.started = 0;
         bool const runs = !world_.dead(by.process) && ended_.count(i.save_id) == 0;
         // No such process, or one that is always there.
-        i.owner.pid = runs ? 1 : std::numeric_limits<::pid_t>::max();
+        process.pid = runs ? 1 : std::numeric_limits<::pid_t>::max();
         if (host_of(by.process) != host_of(reader))
-            i.owner.boot = "host " + std::to_string(host_of(by.process));
+            process.boot = "host " + std::to_string(host_of(by.process));
         return i.encode();
     }
 

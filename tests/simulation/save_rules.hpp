@@ -50,8 +50,6 @@ public:
     /// Two publishers of a storage that cannot compare and replace in one step: one of them may
     /// replace what the other one has just published.
     bool may_lose_updates = false;
-    /// A process may be presumed dead that is not: a clock has jumped, or it was stopped for a day.
-    bool may_presume_dead = false;
 
     std::size_t begin(watched_save s) {
         saves_.push_back(std::move(s));
@@ -119,7 +117,7 @@ public:
         require(durable_.files.count(name) == 0,
                 "removed, but after a crash the metadata would name it: " + name);
         if (name.starts_with(intents)) note_forgotten(name, by);
-        if (!name.ends_with(".distcp") || may_presume_dead) return;
+        if (!name.ends_with(".distcp")) return;
         auto const it = owners_.find(file.number);
         if (it == owners_.end()) return;
         auto const* s = &saves_[it->second];

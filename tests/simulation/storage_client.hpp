@@ -126,7 +126,8 @@ struct storage_client {
              ++it) {
             if (it->first.find('/', prefix.size()) != std::string::npos) continue;
             if (kind == store_kind::conditional && !it->second->finished) continue;
-            out.push_back({it->first.substr(prefix.size()), it->second->bytes.size()});
+            out.push_back({it->first.substr(prefix.size()), it->second->bytes.size(),
+                           it->second->by.at * 1'000'000'000});
         }
         if (kind == store_kind::renamed) cache.lists[prefix] = {now + cache.valid, out};
         return out;

@@ -98,13 +98,8 @@ private:
             });
         };
         std::vector<story_trouble> troubles;
-        for (auto n = below(4); n-- > 0;) {
+        for (auto n = below(4); n-- > 0;)
             troubles.push_back(story_trouble::some(chance_, ranks, saves));
-            auto const& t = troubles.back();
-            if (t.what == story_trouble::kind::clock &&
-                (t.lasts > hours(12) || t.lasts < -hours(12)))
-                rules_.may_presume_dead = true;
-        }
         say("a job of " + std::to_string(ranks) + " ranks starts, and saves " +
             std::to_string(saves) + " times");
         l.now->start(troubles);

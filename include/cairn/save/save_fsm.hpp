@@ -52,6 +52,19 @@ public:
     /// The argument of `sweep`.
     save_end end() const noexcept { return end_; }
 
+    /// Whether there may be a checkpoint, as far as this rank knows in this step.
+    bool may_be_committed() const noexcept {
+        if (end_ == save_end::committed) return true;
+        if (own_failure_) return false;  // it has not sent what a commit needs
+        switch (step_) {
+            case step::exchange_results: return !coordinator_;
+            case step::commit: return true;
+            case step::exchange_verdict: return !coordinator_ || committed_ || unknown_;
+            case step::resolve: return true;
+            default: return false;
+        }
+    }
+
     step resume(event e) noexcept {
         using enum step;
         bool const ok = e == event::ok;

@@ -82,13 +82,12 @@ private:
     void finish();
     void release() noexcept;
     error dropped() const;
-    bool may_be_committed() const noexcept;
     error broken(const std::exception_ptr& e) const {
-        if (may_be_committed()) return {{in_doubt(text_of(e))}, false};
+        if (fsm_.may_be_committed()) return {{in_doubt(text_of(e))}, false};
         return {{failure_from(e, ranks_->rank())}, false};
     }
     std::exception_ptr broken_without_memory() const noexcept {
-        return may_be_committed() ? doubt_ : nullptr;
+        return fsm_.may_be_committed() ? doubt_ : nullptr;
     }
 
     std::shared_ptr<const flattened_or_error> state_;

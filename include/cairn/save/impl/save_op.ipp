@@ -27,17 +27,10 @@ CAIRN_DECL save_op::save_op(surroundings in, std::shared_ptr<const flattened_or_
 CAIRN_DECL save_op::~save_op() {
     if (running()) drop([this] { return dropped(); });
 }
-/// Whether there is a checkpoint, as far as a rank can know whose executor has ended.
-CAIRN_DECL bool save_op::may_be_committed() const noexcept {
-    using enum save_fsm::step;
-    auto const at = fsm_.current();
-    bool const sent = at == exchange_results && !ranks_->coordinator();
-    return sent || at == step::commit || at == exchange_verdict || at == resolve ||
-           fsm_.end() == save_end::committed;
-}
 CAIRN_DECL error save_op::dropped() const {
-    if (!failures_.empty()) return {failures_, false};
-    return {may_be_committed() ? errc::outcome_unknown : errc::abandoned,
+    bool const may_be = fsm_.may_be_committed();
+    if (!failures_.empty() && !may_be) return {failures_, false};
+    return {may_be ? errc::outcome_unknown : errc::abandoned,
             {.rank = ranks_->rank(),
              .found = "the executor of the save has ended before the save",
              .remedy = "run the executor until all saves are complete"}};
@@ -363,7 +356,10 @@ CAIRN_DECL rank_failure save_op::in_doubt(std::string found) const {
 CAIRN_DECL save_fsm::event save_op::resolve_outcome() {
     auto lost = failures_.empty() ? std::string() : failures_.front().text;
     try {
-        if (parts_.writer->committed(std::as_const(report_.save_id))) return event::ok;
+        if (parts_.writer->committed(std::as_const(report_.save_id))) {
+            if (!lost.empty()) report_.warnings.push_back("committed, although it failed: " + lost);
+            return event::ok;
+        }
     } catch (...) {
         lost +=
             "; the query whether it was committed failed too: " + text_of(std::current_exception());
