@@ -23,14 +23,13 @@ namespace torch = cairn::format::torch;
 /// Whether a value was made of plain values and the four classes that stand for some.
 inline void check_classes(const cairn::format::pickle::tree& t, cairn::format::pickle::node_id i) {
     using cairn::format::pickle::node_kind;
-    auto const c = t.children(i);
     std::size_t from = 0;
     switch (t.kind(i)) {
         case node_kind::list:
         case node_kind::tuple:
         case node_kind::dict: break;
         case node_kind::object: {
-            auto const name = t.class_name(c[0]);
+            auto const name = t.class_name(t.children(i)[0]);
             if (name == "collections.OrderedDict") {
                 from = 3;
                 break;
@@ -45,7 +44,7 @@ inline void check_classes(const cairn::format::pickle::tree& t, cairn::format::p
         case node_kind::persistent: throw support::finding("no plain value was read as one");
         default: return;
     }
-    for (auto const child : c.subspan(from)) check_classes(t, child);
+    for (auto const child : t.children(i).subspan(from)) check_classes(t, child);
 }
 inline input pickled(const cairn::value& v) {
     return torch::value_pickler::pickle(v);
