@@ -2,20 +2,19 @@
 #ifndef CAIRN_TEST_FUZZ_EDIT_HPP
 #define CAIRN_TEST_FUZZ_EDIT_HPP
 
-#include "checkpoint.hpp"
+#include "files.hpp"
+#include "items.hpp"
+#include "pack.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace fuzz {
-
-using engine = std::mt19937_64;
 
 /// Changes what the parts of a checkpoint say, not the bytes that say it: what comes out can be
 /// decoded, and is wrong further inside.
@@ -24,101 +23,32 @@ public:
     editor(support::crafted& c, engine& e) : c_(c), e_(e) {}
 
     void edit() {
-        switch (e_() % 8) {
+        switch (below(10)) {
             case 0: return edit_file();
             case 1: return edit_bytes();
             case 2: return edit_footer();
             case 3: return edit_agreed();
+            case 4: return edit_record();
+            case 5: return edit_item();
+            case 6: return edit_extent();
             default: return edit_metadata();
         }
     }
 
 private:
-    std::size_t below(std::size_t n) { return static_cast<std::size_t>(e_() % n); }
+    std::size_t below(std::size_t n) { return e_.below(n); }
     template <class C>
     auto any(C& c) {
-        return std::next(c.begin(), static_cast<std::ptrdiff_t>(below(c.size())));
+        return e_.any(c);
     }
-
-    /// Near what stands there, or where numbers wrap.
-    std::uint64_t number(std::uint64_t old) {
-        switch (e_() % 10) {
-            case 0: return 0;
-            case 1: return old + 1;
-            case 2: return old - 1;
-            case 3: return old * 2;
-            case 4: return old / 2;
-            case 5: return std::uint64_t{1} << (e_() % 64);
-            case 6: return (std::uint64_t{1} << (e_() % 64)) - 1;
-            case 7: return 0 - old;
-            case 8: return old + e_() % 4096;
-            default: return e_() % 64;
-        }
+    template <class T>
+    void change(T& x) {
+        vary_(x);
     }
-    void change(std::int64_t& n) {
-        n = static_cast<std::int64_t>(number(static_cast<std::uint64_t>(n)));
-    }
-    void change(std::uint64_t& n) { n = number(n); }
-    void change(cairn::index_vector& s) {
-        switch (s.empty() ? 1 : e_() % 8) {
-            case 0: s.pop_back(); return;
-            case 1: s.push_back(static_cast<std::int64_t>(e_() % 3)); return;
-            case 2: std::swap(*any(s), *any(s)); return;
-            default: change(*any(s));
-        }
-    }
-    void change(std::string& s) {
-        switch (e_() % 5) {
-            case 0: s.clear(); return;
-            case 1: s += "." + std::to_string(e_() % 100); return;
-            case 2: s = c_.files.empty() ? "x" : any(c_.files)->first; return;
-            case 3: s += std::string(e_() % 4000, 'x'); return;
-            default:
-                if (!s.empty()) *any(s) = static_cast<char>(e_());
-        }
-    }
-    void change(cairn::storage_location& at) {
-        auto const kind = e_() % 12;
-        if (kind == 0) return change(at.file);
-        if (kind == 1) return change(at.offset);
-        if (kind == 2) return change(at.length);
-        if (kind == 3) return at.transforms.push_back("stream.zstd/1");
-        if (kind == 4) return at.layout.reset();
-        if (!at.layout) at.layout.emplace();
-        auto& l = *at.layout;
-        if (kind < 6) return change(l.payload_offset);
-        if (kind < 8) return change(l.payload_length);
-        change(l.strides);
-    }
-    void change(cairn::tensor_metadata& t) {
-        if (t.chunks.empty() || e_() % 8 == 0) {
-            if (e_() % 2 != 0) return change(t.shape);
-            t.type = static_cast<cairn::dtype>(e_() % cairn::dtype_count);
-            return;
-        }
-        auto& c = *any(t.chunks);
-        switch (e_() % 8) {
-            case 0: return change(c.region.offsets);
-            case 1: return change(c.region.shape);
-            case 2: t.chunks.push_back(cairn::chunk(c)); return;
-            case 3:
-                c = t.chunks.back();
-                t.chunks.pop_back();
-                return;
-            case 4:  // all of it, and of everything that follows from it
-                if (c.region.shape.empty()) return;
-                {
-                    auto const d = below(c.region.shape.size());
-                    auto const n = static_cast<std::int64_t>(e_() % 5000);
-                    for (auto& x : t.chunks) {
-                        if (x.region.shape.size() > d) x.region.shape[d] = n;
-                        if (x.region.offsets.size() > d) x.region.offsets[d] = 0;
-                    }
-                    if (t.shape.size() > d) t.shape[d] = n;
-                }
-                return;
-            default: return change(c.at);
-        }
+    support::crafted::bytes& file(const std::string& name) {
+        auto const it = c_.files.find(name);
+        if (it == c_.files.end()) throw cairn::error(cairn::errc::not_found, {.file = name});
+        return it->second;
     }
 
     void edit_metadata() {
@@ -133,46 +63,94 @@ private:
         } catch (const cairn::error&) {
             return edit_bytes_of(it->second);
         }
-        if (!m.entries.empty()) {
-            auto const entry = any(m.entries);
-            switch (e_() % 10) {
-                case 0: m.entries[entry->first + "x"] = entry->second; break;
-                case 1: m.entries.erase(entry); break;
-                case 2:
-                    if (!m.file_sizes.empty()) change(any(m.file_sizes)->second);
-                    break;
-                case 3: edit_path(m.paths[entry->first]); break;
-                case 4: {
-                    auto key = entry->first;
-                    auto node = m.entries.extract(entry);
-                    change(key);
-                    node.key() = key;
-                    m.entries.insert(std::move(node));
-                    break;
-                }
-                default:
-                    if (auto* t = std::get_if<cairn::tensor_metadata>(&entry->second))
-                        change(*t);
-                    else
-                        change(std::get<cairn::value_metadata>(entry->second).at);
-            }
-        }
+        change(m);
+        put(m, has_index);
+    }
+    void put(const cairn::metadata& m, bool has_index) {
         if (!has_index) {
             c_.set_pickle(m);
-        } else if (e_() % 2 != 0) {
+        } else if (e_.one_in(2)) {
             c_.set_index(m);
         } else {
             c_.set_pickle(m);
             c_.add_index(m);
         }
     }
-    void edit_path(cairn::key_path& p) {
-        switch (p.empty() ? 0 : e_() % 4) {
-            case 0: p.emplace_back("k" + std::to_string(e_() % 4)); return;
-            case 1: p.emplace_back(static_cast<std::int64_t>(number(e_() % 10))); return;
-            case 2: p.pop_back(); return;
-            default:
-                if (auto* i = std::get_if<std::int64_t>(&*any(p))) change(*i);
+    /// The size of a whole tensor and of its chunks: nothing contradicts it but the items.
+    void edit_extent() {
+        try {
+            auto f = support::native::parse_metadata_file(file(".metadata"));
+            if (f.meta.entries.empty()) return;
+            auto* t = std::get_if<cairn::tensor_metadata>(&any(f.meta.entries)->second);
+            if (t == nullptr || t->shape.empty()) return;
+            auto const d = below(t->shape.size());
+            auto const n = static_cast<std::int64_t>(below(5000));
+            for (auto& x : t->chunks) {
+                if (x.region.shape.size() > d) x.region.shape[d] = n;
+                if (x.region.offsets.size() > d) x.region.offsets[d] = 0;
+            }
+            t->shape[d] = n;
+            put(f.meta, f.has_index);
+        } catch (const cairn::error&) {  // cannot be read
+            edit_bytes();
+        }
+    }
+    void edit_record() {
+        try {
+            auto const& old = file(".metadata");
+            auto f = support::native::parse_metadata_file(old);
+            if (!f.has_index) return;
+            if (!f.record) f.record.emplace();
+            change(*f.record);
+            auto before = support::crafted::bytes(
+                old.begin(), old.begin() + static_cast<std::ptrdiff_t>(f.pickle_bytes));
+            support::native::append_commit_section(before, *f.record);
+            c_.files[".metadata"] = std::move(before);
+            c_.add_index(f.meta);
+        } catch (const cairn::error&) {
+            edit_bytes();
+        }
+    }
+    /// Another item in the place of one, of any length, at the end of its file.
+    void edit_item() {
+        try {
+            auto f = support::native::parse_metadata_file(file(".metadata"));
+            if (f.meta.entries.empty()) return;
+            auto& entry = any(f.meta.entries)->second;
+            auto* t = std::get_if<cairn::tensor_metadata>(&entry);
+            if (t != nullptr && t->chunks.empty()) return;
+            auto& at =
+                t != nullptr ? any(t->chunks)->at : std::get<cairn::value_metadata>(entry).at;
+            auto& b = file(at.file);
+            if (!cairn::detail::fits_in(at.offset, at.length, b.size())) return;
+            auto const old = std::span(b).subspan(static_cast<std::size_t>(at.offset),
+                                                  static_cast<std::size_t>(at.length));
+            auto const fresh = t != nullptr ? change_item(old, e_) : change_object(old, e_);
+            auto const length = support::crafted::footer_length(b);
+            auto footer = length == 0 ? support::native::file_footer()
+                                      : support::native::decode_footer(std::span(b).last(length));
+            b.resize(b.size() - length);
+            for (auto i = footer.items.begin(); i != footer.items.end(); ++i) {
+                if (i->offset != at.offset) continue;
+                auto moved = *i;
+                footer.items.erase(i);
+                moved.offset = b.size();
+                moved.length = fresh.size();
+                footer.items.push_back(std::move(moved));
+                break;
+            }
+            at.offset = b.size();
+            at.length = fresh.size();
+            b.insert(b.end(), fresh.begin(), fresh.end());
+            if (length != 0) {
+                auto const again = support::native::encode_footer(footer);
+                b.insert(b.end(), again.begin(), again.end());
+            }
+            if (auto const n = f.meta.file_sizes.find(at.file); n != f.meta.file_sizes.end())
+                n->second = b.size();
+            put(f.meta, f.has_index);
+        } catch (const cairn::error&) {
+            edit_bytes();
         }
     }
 
@@ -183,16 +161,7 @@ private:
         if (length == 0) return edit_bytes_of(b);
         try {
             auto f = support::native::decode_footer(std::span(b).last(length));
-            if (f.items.empty()) return;
-            auto& i = *any(f.items);
-            switch (e_() % 6) {
-                case 0: change(i.offset); break;
-                case 1: change(i.length); break;
-                case 2: change(i.payload_offset); break;
-                case 3: change(i.payload_length); break;
-                case 4: change(f.save_id); break;
-                default: i.block_crcs.resize(below(4));
-            }
+            change(f);
             b.resize(b.size() - length);
             auto const again = support::native::encode_footer(f);
             b.insert(b.end(), again.begin(), again.end());
@@ -217,7 +186,7 @@ private:
             auto& l = *chunk.at.layout;
             for (auto& i : f.items) {
                 if (i.offset != chunk.at.offset) continue;
-                switch (e_() % 5) {
+                switch (below(5)) {
                     case 0: change(chunk.at.offset); break;
                     case 1: change(chunk.at.length); break;
                     case 2: change(l.payload_offset); break;
@@ -245,15 +214,15 @@ private:
     }
     void edit_bytes_of(support::crafted::bytes& b) {
         if (b.empty()) return;
-        for (auto n = 1 + e_() % 4; n > 0; --n) {
+        for (auto n = 1 + below(4); n > 0; --n) {
             auto& x = *any(b);
-            x = e_() % 2 != 0 ? static_cast<std::byte>(e_()) : x ^ std::byte{1} << (e_() % 8);
+            x = e_.one_in(2) ? static_cast<std::byte>(e_()) : x ^ std::byte{1} << below(8);
         }
     }
     void edit_file() {
         if (c_.files.empty()) return;
         auto const it = any(c_.files), other = any(c_.files);
-        switch (e_() % 4) {
+        switch (below(4)) {
             case 0: it->second.resize(below(it->second.size() + 1)); return;
             case 1: std::swap(it->second, other->second); return;
             case 2: it->second = support::crafted::bytes(other->second); return;
@@ -263,6 +232,7 @@ private:
 
     support::crafted& c_;
     engine& e_;
+    varier vary_{e_};
 };
 
 /// One or a few changes of a packed checkpoint; one that cannot be unpacked stays.
@@ -273,7 +243,7 @@ inline std::vector<std::byte> edited(std::span<const std::byte> b, engine& e) {
     } catch (const cairn::error&) {
         return {b.begin(), b.end()};
     }
-    for (auto n = 1 + e() % 3; n > 0; --n) editor(c, e).edit();
+    for (auto n = 1 + e.below(3); n > 0; --n) editor(c, e).edit();
     return pack(c);
 }
 

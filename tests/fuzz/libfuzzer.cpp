@@ -6,6 +6,7 @@
 #include "targets.hpp"
 
 #include "support/allocations.hpp"
+#include "support/error_codes.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -33,9 +34,19 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 extern "C" std::size_t LLVMFuzzerCustomMutator(unsigned char* data, std::size_t size,
                                                std::size_t room, unsigned seed) {
     fuzz::engine e(seed);
-    if (chosen->change == nullptr || e() % 4 == 0) return LLVMFuzzerMutate(data, size, room);
-    auto const b = chosen->change(std::as_bytes(std::span(data, size)), e);
-    if (b.size() > room) return LLVMFuzzerMutate(data, size, room);
+    fuzz::input b;
+    try {
+        if (chosen->change != nullptr && !e.one_in(4))
+            b = chosen->change(std::as_bytes(std::span(data, size)), e);
+    } catch (const cairn::error&) {  // it cannot be read, or written
+    }
+    if (b.empty() || b.size() > room) {
+        size = LLVMFuzzerMutate(data, size, room);
+        auto const changed = std::as_bytes(std::span(data, size));
+        b.assign(changed.begin(), changed.end());
+        if (chosen->seal != nullptr && !e.one_in(8)) chosen->seal(b);
+    }
+    if (b.size() > room) b.resize(room);
     if (!b.empty()) std::memcpy(data, b.data(), b.size());
     return b.size();
 }
@@ -44,7 +55,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
     support::allocations const memory(chosen->memory(size));
     try {
         chosen->run(std::as_bytes(std::span(data, size)));
-    } catch (const cairn::error&) {  // refused, as it should be
+    } catch (const cairn::error& e) {  // refused, as it should be
+        if (!support::is_about_content(e)) std::abort();
     }
     if (memory.exceeded()) std::abort();
     return 0;

@@ -1,121 +1,240 @@
 // SPDX-License-Identifier: Apache-2.0
-// A short, repeatable fuzzing run without libFuzzer: mutate CORPUS MUTATIONS [SEED [TARGET]].
-// Mutates each file of CORPUS/<target>/; anything but a clean read or a cairn::error is a failure,
-// and so is memory far beyond the size of the input.
+// Fuzzing without libFuzzer, repeatable: see `usage`. Each execution changes one file of the corpus
+// by what it says or by its bytes, and makes its checksums right; it depends on nothing but the
+// corpus, the seed and its number, so each can be run again alone.
 #include "targets.hpp"
 
 #include "support/allocations.hpp"
+#include "support/error_codes.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <random>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <unistd.h>
 #include <vector>
 
 namespace fs = std::filesystem;
 
 namespace {
 
-using input = std::vector<std::byte>;
-using fuzz::engine;
+constexpr const char* usage =
+    "usage: mutate --corpus DIR [--runs N] [--seed S] [--target T] [--first I] [--write FILE]\n"
+    "  --runs N     executions of each target; of those that are slow, fewer (20000)\n"
+    "  --exactly    N of slow ones too\n"
+    "  --seed S     1\n"
+    "  --target T   only this one, or these: T,U\n"
+    "  --first I    number of the first execution: with --runs 1, one alone (0)\n"
+    "  --write F    writes the last input there\n";
 
-input slurp(const fs::path& p) {
-    std::ifstream f(p, std::ios::binary);
-    std::string const s{std::istreambuf_iterator<char>(f), {}};
-    auto const b = std::as_bytes(std::span(s));
-    return {b.begin(), b.end()};
+struct options {
+    std::string corpus{}, write{}, targets{};
+    std::uint64_t runs = 20000, seed = 1, first = 0;
+    bool exactly = false;
+};
+
+std::optional<options> parse(int argc, char** argv) {
+    options o;
+    for (int i = 1; i < argc; ++i) {
+        std::string_view const name = argv[i];
+        if (name == "--exactly") {
+            o.exactly = true;
+            continue;
+        }
+        if (++i == argc) return {};
+        auto const number = [&] { return std::strtoull(argv[i], nullptr, 10); };
+        if (name == "--corpus")
+            o.corpus = argv[i];
+        else if (name == "--write")
+            o.write = argv[i];
+        else if (name == "--target")
+            o.targets = argv[i];
+        else if (name == "--runs")
+            o.runs = number();
+        else if (name == "--seed")
+            o.seed = number();
+        else if (name == "--first")
+            o.first = number();
+        else
+            return {};
+    }
+    if (o.corpus.empty()) return {};
+    return o;
 }
 
-input mutated(input b, const std::vector<input>& all, engine& e) {
-    for (auto n = 1 + e() % 6; n > 0 && !b.empty(); --n) {
-        auto const at = static_cast<std::ptrdiff_t>(e() % b.size());
-        auto const rest = static_cast<std::ptrdiff_t>(b.size()) - at;
-        auto const len = std::min<std::ptrdiff_t>(rest, 1 + static_cast<std::ptrdiff_t>(e() % 16));
-        switch (e() % 7) {
-            case 0:
-                b[static_cast<std::size_t>(at)] ^= static_cast<std::byte>(1u << (e() % 8));
-                break;
-            case 1: b[static_cast<std::size_t>(at)] = static_cast<std::byte>(e()); break;
-            case 2:
-                std::fill_n(b.begin() + at, len, static_cast<std::byte>(e() % 2 ? 0xff : 0));
-                break;
-            case 3: b.erase(b.begin() + at, b.begin() + at + len); break;
-            case 4:
-                b.insert(b.begin() + at, static_cast<std::size_t>(len),
-                         static_cast<std::byte>(e()));
-                break;
-            case 5: b.resize(static_cast<std::size_t>(at)); break;
-            default: {
-                auto const& other = all[e() % all.size()];
-                if (other.empty()) break;
-                auto const from = static_cast<std::ptrdiff_t>(e() % other.size());
-                auto const n2 =
-                    std::min<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(other.size()) - from, 64);
-                b.insert(b.begin() + at, other.begin() + from, other.begin() + from + n2);
+bool is_chosen(const std::string& names, std::string_view name) {
+    return names.empty() || ("," + names + ",").find("," + std::string(name) + ",") != names.npos;
+}
+
+// What runs now, for the handler of signals: a crash, or an execution that does not end.
+struct {
+    char line[200];
+    volatile std::uint64_t number;
+} now;
+std::uint64_t seen = 0;
+
+void name_it() {
+    std::fprintf(stderr, "finding: %s --first %llu --runs 1\n", now.line,
+                 static_cast<unsigned long long>(now.number));
+}
+#if defined(__SANITIZE_ADDRESS__)
+#define CAIRN_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CAIRN_SANITIZED 1
+#endif
+#endif
+#ifdef CAIRN_SANITIZED
+extern "C" void __sanitizer_set_death_callback(void (*)());
+#else
+extern "C" void died(int signal) {
+    name_it();
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+}
+#endif
+/// Two ticks during one execution: it hangs.
+extern "C" void tick(int) {
+    if (seen == now.number + 1) {
+        std::fprintf(stderr, "an execution does not end\n");
+        name_it();
+        std::_Exit(3);
+    }
+    seen = now.number + 1;
+    ::alarm(60);
+}
+std::vector<fuzz::input> read_corpus(const fs::path& folder) {
+    std::vector<fs::path> files;
+    for (auto const& f : fs::directory_iterator(folder)) files.push_back(f.path());
+    std::sort(files.begin(), files.end());
+    std::vector<fuzz::input> all;
+    for (auto const& p : files) {
+        std::ifstream f(p, std::ios::binary);
+        std::string const s{std::istreambuf_iterator<char>(f), {}};
+        auto const b = std::as_bytes(std::span(s));
+        all.emplace_back(b.begin(), b.end());
+    }
+    return all;
+}
+
+class runner {
+public:
+    runner(const fuzz::target& t, const options& o)
+        : t_(t), o_(o), corpus_(read_corpus(fs::path(o.corpus) / t.name)) {}
+
+    /// @return the number of findings
+    std::uint64_t run() {
+        std::snprintf(now.line, sizeof now.line, "mutate --target %s --seed %llu",
+                      std::string(t_.name).c_str(), static_cast<unsigned long long>(o_.seed));
+        auto n = o_.runs;
+        if (o_.runs > 1 && !o_.exactly)
+            n = std::max<std::uint64_t>(n / t_.slow, 2 * corpus_.size());
+        for (auto i = o_.first; i < o_.first + n; ++i) one(i);
+        executions = n;
+        if (o_.runs > 1 && (accepted_ == 0 || refused_ == 0)) complain("all are alike");
+        std::printf(
+            "%-11s %zu seeds, %llu executions: %llu accepted, %llu refused, "
+            "%llu findings; at most %zu KiB\n",
+            std::string(t_.name).c_str(), corpus_.size(), static_cast<unsigned long long>(n),
+            static_cast<unsigned long long>(accepted_), static_cast<unsigned long long>(refused_),
+            static_cast<unsigned long long>(findings_), most_ >> 10);
+        std::fflush(stdout);
+        return findings_;
+    }
+    std::uint64_t executions = 0;
+
+private:
+    void complain(const std::string& what) {
+        if (++findings_ > 20) return;
+        std::printf("%s\n", what.c_str());
+        std::printf("finding: %s --first %llu --runs 1\n", now.line,
+                    static_cast<unsigned long long>(now.number));
+        std::fflush(stdout);
+    }
+    /// The files of the corpus come first, as they are.
+    fuzz::input input_of(std::uint64_t i) {
+        if (i < corpus_.size()) return corpus_[static_cast<std::size_t>(i)];
+        fuzz::engine e(o_.seed * 0x9e3779b97f4a7c15u ^ (i * 0xd1342543de82ef95u));
+        (void)e();
+        auto const& seed = *e.any(corpus_);
+        if (t_.change != nullptr && !e.one_in(4)) {
+            try {
+                return t_.change(seed, e);
+            } catch (const cairn::error&) {  // it cannot be read, or written
             }
         }
+        auto b = seed;
+        fuzz::change_bytes(b, *e.any(corpus_), e);
+        if (t_.seal != nullptr && !e.one_in(8)) t_.seal(b);
+        return b;
     }
-    return b;
-}
+    void one(std::uint64_t i) {
+        now.number = i;
+        fuzz::input b;
+        try {
+            b = input_of(i);
+        } catch (const std::exception& x) {
+            return complain(x.what());
+        }
+        if (!o_.write.empty())
+            std::ofstream(o_.write, std::ios::binary)
+                .write(reinterpret_cast<const char*>(b.data()),
+                       static_cast<std::streamsize>(b.size()));
+        support::allocations const memory(t_.memory(b.size()));
+        try {
+            t_.run(b);
+            ++accepted_;
+        } catch (const cairn::error& e) {
+            ++refused_;
+            if (!support::is_about_content(e)) complain(e.what());
+        } catch (const std::exception& x) {
+            complain(x.what());
+        }
+        if (memory.exceeded()) complain("memory far beyond the size of its input");
+        most_ = std::max(most_, memory.peak());
+    }
+
+    const fuzz::target& t_;
+    const options& o_;
+    std::vector<fuzz::input> corpus_;
+    std::uint64_t accepted_ = 0, refused_ = 0, findings_ = 0;
+    std::size_t most_ = 0;  // bytes of memory at once
+};
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc < 3) {
-        std::fprintf(stderr, "usage: mutate CORPUS MUTATIONS [SEED [TARGET]]\n");
+    auto const o = parse(argc, argv);
+    if (!o) {
+        std::fputs(usage, stderr);
         return 2;
     }
-    auto const mutations = std::strtoull(argv[2], nullptr, 10);
-    auto const seed = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1;
+#ifdef CAIRN_SANITIZED
+    __sanitizer_set_death_callback(name_it);
+#else
+    for (int s : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL}) std::signal(s, died);
+#endif
+    std::signal(SIGALRM, tick);
+    ::alarm(60);
+    std::uint64_t executions = 0, findings = 0;
     int passed = 0, failed = 0;
     for (auto const& t : fuzz::targets) {
-        if (argc > 4 && t.name != argv[4]) continue;
-        std::vector<input> corpus;
-        std::vector<fs::path> files;
-        for (auto const& f : fs::directory_iterator(fs::path(argv[1]) / t.name))
-            files.push_back(f.path());
-        std::sort(files.begin(), files.end());
-        for (auto const& f : files) corpus.push_back(slurp(f));
-        engine e(seed);
-        auto const inputs = std::max<std::uint64_t>(mutations / t.slow, 2 * corpus.size());
-        std::uint64_t accepted = 0, refused = 0, wrong = 0;
-        std::size_t most = 0;  // bytes of memory at once
-        for (std::uint64_t i = 0; i < inputs && !corpus.empty(); ++i) {
-            auto const& seed_input = corpus[i < corpus.size() ? i : e() % corpus.size()];
-            bool const by_part = i >= corpus.size() && t.change != nullptr && e() % 4 != 0;
-            auto const b = by_part             ? t.change(seed_input, e)
-                           : i < corpus.size() ? seed_input
-                                               : mutated(seed_input, corpus, e);
-            auto const complain = [&](const char* what) {
-                ++wrong;
-                std::printf("%s, input %llu: %s\n", std::string(t.name).c_str(),
-                            static_cast<unsigned long long>(i), what);
-            };
-            support::allocations const memory(t.memory(b.size()));
-            try {
-                t.run(b);
-                ++accepted;
-            } catch (const cairn::error&) {
-                ++refused;
-            } catch (const std::exception& x) {
-                complain(x.what());
-            }
-            if (memory.exceeded()) complain("memory far beyond its size");
-            most = std::max(most, memory.peak());
-        }
-        bool const ok = wrong == 0 && accepted != 0 && refused != 0;
-        std::printf(
-            "%-11s %zu seeds, %llu inputs: %llu accepted, %llu refused, %llu wrong; "
-            "at most %zu KiB\n",
-            std::string(t.name).c_str(), corpus.size(), static_cast<unsigned long long>(inputs),
-            static_cast<unsigned long long>(accepted), static_cast<unsigned long long>(refused),
-            static_cast<unsigned long long>(wrong), most >> 10);
-        ok ? ++passed : ++failed;
+        if (!is_chosen(o->targets, t.name)) continue;
+        runner r(t, *o);
+        auto const found = r.run();
+        findings += found;
+        ++(found == 0 ? passed : failed);
+        executions += r.executions;
     }
     std::printf("%d passed, %d failed\n", passed, failed);
-    return failed == 0 ? 0 : 1;
+    std::printf("%llu executions, %llu findings\n", static_cast<unsigned long long>(executions),
+                static_cast<unsigned long long>(findings));
+    return findings == 0 && executions != 0 ? 0 : 1;
 }

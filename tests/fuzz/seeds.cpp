@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// seeds GOLDEN CORPUS: writes the checkpoints that the target `checkpoint` begins with to
-// CORPUS/checkpoint. Run by hand when the format changes; the corpus is kept.
-#include "edit.hpp"
+// seeds GOLDEN CORPUS: writes what the targets begin with to CORPUS: whole checkpoints, places with
+// several, and one of each message and section that has no example among PyTorch's files. Run by
+// hand when a format changes; the corpus is kept.
+#include "targets.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -39,18 +40,61 @@ crafted of_cairn(bool torch_metadata) {
             {"step", 7}};
         cairn::save_options o;
         o.storage.torch_metadata = torch_metadata;
+        o.storage.payload_alignment = 64;
         cairn::save(sd, "c", o, me, store);
     });
     return {store, "c"};
 }
 
-crafted small() {
+crafted small(float content = 3.0f) {
     cairn::memory_store store;
-    std::vector<float> square(4, 3.0f);
+    std::vector<float> square(4, content);
     cairn::state_dict sd{
         {"t", cairn::tensor_view(cairn::dtype::f32, {2, 2}, {1, 2}, square.data())}, {"step", 7}};
-    cairn::save(sd, "c", store);
+    cairn::save_options o;
+    o.storage.payload_alignment = 64;
+    cairn::save(sd, "c", o, store);
     return {store, "c"};
+}
+crafted with_record(crafted c, std::uint64_t sequence) {
+    auto const m = c.metadata();
+    auto const stub = cairn::format::native::no_torch_metadata();
+    c.files[".metadata"].assign(stub.begin(), stub.end());
+    cairn::format::native::append_commit_section(
+        c.files[".metadata"],
+        {sequence, 1'700'000'000'000, 100, {{"loss", 0.5}, {"acc", 0.25}}, m.save_id});
+    c.add_index(m);
+    return c;
+}
+
+const std::string one_id = "0123456789abcdef0123456789abcdef";
+cairn::detail::process_identity somebody() {
+    return {"a boot", 4026531836, 4711, 12345, one_id};
+}
+cairn::detail::save_intent intent(std::vector<std::string> names,
+                                  std::vector<std::string> replaced) {
+    return {one_id, 1'000'000'000, somebody(), std::move(names), one_id, std::move(replaced)};
+}
+/// Complete ones, of a checkpointer, of none and of PyTorch; a save and a removal that were
+/// interrupted; readers.
+crafted root(const crafted& torch) {
+    crafted all;
+    auto const add = [&](const std::string& id, const crafted& c) {
+        for (auto const& [name, content] : c.files) all.files[id + "/" + name] = content;
+    };
+    auto one = with_record(small(1.0f), 1), two = with_record(small(2.0f), 2);
+    one.files[".saving." + one_id] =
+        intent({"__0_0.distcp", "x." + one_id + ".distcp"}, {}).encode();
+    two.files[".reading." + one_id] =
+        cairn::detail::read_notice{1'000'000'000, somebody()}.encode();
+    add("step_1", one);
+    add("step_2", two);
+    add("torch", torch);
+    crafted left;
+    left.files["__0_0.distcp"] = two.files.at(two.metadata().file_sizes.begin()->first);
+    left.files[".saving." + one_id] = intent({}, {"__0_0.distcp", "../step_2/.metadata"}).encode();
+    add("step_3", left);
+    return all;
 }
 
 crafted of_directory(const fs::path& p) {
@@ -78,18 +122,28 @@ cairn::tensor_metadata& tensor(cairn::metadata& m) {
 
 int main(int argc, char** argv) {
     if (argc != 3) return 2;
-    fs::path const golden = argv[1], out = fs::path(argv[2]) / "checkpoint";
-    fs::create_directories(out);
-    auto const write = [&](const std::string& name, const crafted& c) {
-        auto const b = fuzz::pack(c);
-        std::ofstream(out / name, std::ios::binary)
+    fs::path const golden = argv[1], corpus = argv[2];
+    auto const write_bytes = [&](const std::string& target, const std::string& name,
+                                 const fuzz::input& b) {
+        fs::create_directories(corpus / target);
+        std::ofstream(corpus / target / name, std::ios::binary)
             .write(reinterpret_cast<const char*>(b.data()), static_cast<std::streamsize>(b.size()));
+    };
+    auto const write = [&](const std::string& name, const crafted& c) {
+        write_bytes("checkpoint", name, fuzz::pack(c));
+    };
+    auto const crafted_by_torch = [&](const char* name) {
+        return of_directory(golden / "crafted" / name);
     };
     write("cairn", of_cairn(true));
     write("cairn_alone", of_cairn(false));
     for (auto const* name : {"A_min", "G_sm_str", "H_stridedview", "L_nocrc"})
-        write(std::string("torch_") + name, of_directory(golden / "crafted" / name));
-    write("torch_fsdp", of_directory(golden / "torch-2.14.1/fsdp1_linear_2_ranks/checkpoint"));
+        write(std::string("torch_") + name, crafted_by_torch(name));
+    write("record", with_record(small(), 7));
+    for (auto const* name : {"A_min", "G_sm_str", "H_stridedview"})
+        write_bytes("damage", std::string("torch_") + name, fuzz::pack(crafted_by_torch(name)));
+    write_bytes("damage", "cairn", fuzz::pack(of_cairn(true)));
+    write_bytes("catalog", "root", fuzz::pack(root(crafted_by_torch("A_min"))));
 
     // What once crashed, or took more memory than there is.
     write("bad_strides", with(small(), [](auto& m) {
@@ -109,7 +163,91 @@ int main(int argc, char** argv) {
               m.paths["step"] = {std::string("a"), std::int64_t{1'000'000'000}};
           }));
     write("bad_deep_path", with(small(), [](auto& m) {
-              m.paths["step"] = cairn::key_path(5000, cairn::path_element(std::string()));
+              m.paths["step"] = cairn::key_path(300, cairn::path_element(std::string()));
           }));
+    namespace native = cairn::format::native;
+    write_bytes("index", "record", with_record(small(), 7).files[".metadata"]);
+    write_bytes("record", "two",
+                fuzz::encode_record({7, 1'700'000'000'000, 100, {{"a", 1}, {"b", -2}}, one_id}));
+    write_bytes("intent", "save",
+                intent({"__0_0.distcp", "a/b.distcp"}, {"__1_0.distcp"}).encode());
+    write_bytes("intent", "version1", [] {
+        cairn::detail::wire_writer w;
+        w.u8(1);
+        w.svarint(1'000'000'000);
+        cairn::detail::put(w, std::vector<std::string>{"__0_0.distcp"});
+        return std::move(w.out);
+    }());
+    write_bytes("notice", "one", cairn::detail::read_notice{1'000'000'000, somebody()}.encode());
+    cairn::storage_location at{
+        "__0_0.distcp", 64, 2048, {}, cairn::item_layout{512, 16, 1, 2, {1}}};
+    cairn::storage_location plain{"__0_1.distcp", 0, 900, {"stream.zstd/1"}, {}};
+    write_bytes("results", "two",
+                cairn::encode_write_results(
+                    {{{0, at}, {1, plain}}, {{"__0_0.distcp", 4096}, {"__0_1.distcp", 900}}}));
+    auto const report = [&](const std::string& name, std::uint8_t kind, const fuzz::input& said) {
+        fuzz::input b{std::byte{kind}};
+        b.insert(b.end(), said.begin(), said.end());
+        write_bytes("report", name, b);
+    };
+    cairn::error const failure(cairn::errc::io, {.rank = 3, .file = "f", .found = "no room"});
+    cairn::detail::rank_report said{};
+    said.step = 100;
+    said.failures = {failure.as_failure(3)};
+    report("rank", 0, cairn::detail::encode(said));
+    cairn::detail::rendezvous_answer answer{};
+    answer.failures = said.failures;
+    report("answer", 1, cairn::detail::encode(answer));
+    report("plan", 2, cairn::detail::encode(cairn::checkpoint_plan{{{1, 2, 3}, {4, 5, 6}}, 5, 99}));
+    report("needs", 3, [] {
+        cairn::detail::wire_writer w;
+        w.varint(1000);
+        w.u8(1);
+        w.varint(2000);
+        w.string("a directory");
+        w.raw(cairn::encode_save_plan({}));
+        return std::move(w.out);
+    }());
+    report("missing", 4, cairn::detail::encode_missing({{3, true, "write", 17, 5}, {4}}));
+    report("held", 5, {std::byte{2}, std::byte{0}, std::byte{4}, std::byte{1}, std::byte{5}});
+    report("planes", 6, [] {
+        cairn::detail::wire_writer w;
+        for (int r : {0, 1}) cairn::detail::put(w, cairn::detail::plane_place{true, 0, r, 2});
+        return std::move(w.out);
+    }());
+    write_bytes(
+        "hello", "join",
+        cairn::detail::with_handshake_head(cairn::detail::encode(cairn::detail::join_request{
+            7, 9, 3, 8, 2, {{"10.0.0.1", 4321}, {"::1", 1}}, "process 4711 on node3"})));
+    write_bytes("hello", "answer",
+                cairn::detail::with_handshake_head(cairn::detail::encode(cairn::detail::join_answer{
+                    cairn::detail::join_answer::verdict::go, "why", 9, {{"10.0.0.1", 4321}}})));
+    auto const frame_of = [](cairn::detail::tree_frame::type what, std::vector<int> ranks) {
+        cairn::detail::tree_frame f;
+        f.what = what;
+        f.lane = 7;
+        for (int r : ranks)
+            f.entries.push_back({r, std::make_shared<cairn::message>(3, std::byte{1})});
+        return f;
+    };
+    using enum cairn::detail::tree_frame::type;
+    write_bytes("group", "gather_at_root",
+                fuzz::encode_story({0,
+                                    0,
+                                    0,
+                                    {{2, 700, {}},
+                                     {0, 0, frame_of(arrive, {1, 3, 4})},
+                                     {0, 1, frame_of(arrive, {2, 5, 6})}}}));
+    write_bytes("group", "late_child",
+                fuzz::encode_story({1,
+                                    0,
+                                    0,
+                                    {{0, 0, frame_of(arrive, {3})},
+                                     {2, 11'000, {}},
+                                     {0, 1, frame_of(late, {})},
+                                     {0, 2, frame_of(probe, {})},
+                                     {0, 2, frame_of(wait, {})},
+                                     {0, 1, frame_of(missing, {})},
+                                     {3, 1, {}}}}));
     return 0;
 }

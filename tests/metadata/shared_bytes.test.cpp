@@ -44,4 +44,26 @@ BOOST_AUTO_TEST_CASE(are_refused_unless_they_are_a_tied_weight_of_cairns) {
     BOOST_CHECK_THROW(cairn::check_metadata(two_tensors(0, {})), cairn::error);
 }
 
+/// Whatever the order in which equal ranges are looked at, which takes more than a few to change.
+BOOST_AUTO_TEST_CASE(are_not_shared_by_two_chunks_of_one_tensor) {
+    constexpr int names = 40;
+    for (int twice = -1; twice < names; ++twice) {
+        cairn::metadata m;
+        m.save_id = std::string(32, 'a');
+        for (int i = 0; i < names; ++i) {
+            cairn::tensor_metadata t;
+            t.shape = {0};
+            cairn::chunk c;
+            c.region = cairn::box::whole(t.shape);
+            c.at = {"__0_0.distcp", 0, 100, {}, {}};
+            t.chunks.assign(i == twice ? 2 : 1, c);
+            m.entries[std::to_string(i)] = t;
+        }
+        if (twice < 0)
+            BOOST_CHECK_NO_THROW(cairn::check_metadata(m));
+        else
+            BOOST_CHECK_THROW(cairn::check_metadata(m), cairn::error);
+    }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -36,6 +36,8 @@ def command(build: pathlib.Path, program: str, suites: str) -> list[str]:
     target, arguments = PROGRAMS[program]
     if program in ("simulation", "orders"):
         return [str(build / target), *arguments]
+    if program == "fuzz":
+        return [str(build / target), *arguments, *(["--target", suites] if suites else [])]
     only = [f"--run_test={suites}"] if suites else []
     return [str(build / target), "--log_level=test_suite", "--color_output=no", *only]
 

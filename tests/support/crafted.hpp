@@ -57,12 +57,13 @@ public:
         if (it == files.end()) throw cairn::error(cairn::errc::not_found, {});
         return native::parse_metadata_file(it->second).meta;
     }
-    /// An index that says `m`, after the pickle that stands there.
+    /// An index that says `m`, after the pickle and the commit record that stand there.
     void set_index(const cairn::metadata& m) {
         auto const& old = files.at(".metadata");
-        auto const pickle = native::parse_metadata_file(old).pickle_bytes;
-        set_index_bytes(bytes(old.begin(), old.begin() + static_cast<std::ptrdiff_t>(pickle)),
-                        native::encode_metadata(m));
+        auto const f = native::parse_metadata_file(old);
+        bytes before(old.begin(), old.begin() + static_cast<std::ptrdiff_t>(f.pickle_bytes));
+        if (f.record) native::append_commit_section(before, *f.record);
+        set_index_bytes(std::move(before), native::encode_metadata(m));
     }
     /// As PyTorch writes it: a pickle alone.
     void set_pickle(const cairn::metadata& m) {
@@ -88,23 +89,6 @@ public:
         if (it != files.end()) seal_metadata(it->second);
     }
 
-private:
-    static std::uint64_t little(const bytes& b, std::uint64_t at, int n) {
-        std::uint64_t v = 0;
-        for (int i = 0; i < n; ++i)
-            v |= std::uint64_t{static_cast<std::uint8_t>(b[at + static_cast<unsigned>(i)])}
-                 << (8 * i);
-        return v;
-    }
-    static void put32(bytes& b, std::uint64_t at, std::uint32_t v) {
-        for (unsigned i = 0; i < 4; ++i) b[at + i] = static_cast<std::byte>(v >> (8 * i));
-    }
-    static std::optional<std::span<const std::byte>> part(const bytes& b, std::uint64_t at,
-                                                          std::uint64_t n) {
-        if (!cairn::detail::fits_in(at, n, b.size())) return std::nullopt;
-        return std::span(b).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(n));
-    }
-
     /// CRCs in the directory of the zip that ends at `end`.
     static void seal_zip(bytes& b, std::uint64_t begin, std::uint64_t end) {
         if (end - begin < 22) return;
@@ -125,6 +109,24 @@ private:
             at += whole;
         }
     }
+
+private:
+    static std::uint64_t little(const bytes& b, std::uint64_t at, int n) {
+        std::uint64_t v = 0;
+        for (int i = 0; i < n; ++i)
+            v |= std::uint64_t{static_cast<std::uint8_t>(b[at + static_cast<unsigned>(i)])}
+                 << (8 * i);
+        return v;
+    }
+    static void put32(bytes& b, std::uint64_t at, std::uint32_t v) {
+        for (unsigned i = 0; i < 4; ++i) b[at + i] = static_cast<std::byte>(v >> (8 * i));
+    }
+    static std::optional<std::span<const std::byte>> part(const bytes& b, std::uint64_t at,
+                                                          std::uint64_t n) {
+        if (!cairn::detail::fits_in(at, n, b.size())) return std::nullopt;
+        return std::span(b).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(n));
+    }
+
     static void seal_data(bytes& b) {
         auto const n = b.size();
         auto const length = footer_length(b);
@@ -155,6 +157,15 @@ private:
         }
         auto const again = native::encode_footer(f);
         std::copy(again.begin(), again.end(), b.begin() + static_cast<std::ptrdiff_t>(begin));
+    }
+    /// The commit record that bytes end in, if they do.
+    static void seal_record(bytes& b) {
+        auto const n = native::commit_length_at_end(b);
+        if (n < native::commit_tail_bytes || n > b.size()) return;
+        auto const at = b.size() - static_cast<std::size_t>(n);
+        put32(b, b.size() - native::commit_tail_bytes,
+              cairn::format::crc32(std::span(b).subspan(
+                  at, static_cast<std::size_t>(n) - native::commit_tail_bytes)));
     }
     void seal_location(cairn::storage_location& at) {
         auto const it = files.find(at.file);
@@ -197,6 +208,7 @@ private:
         }
         bytes pickle(b.begin(), b.end() - static_cast<std::ptrdiff_t>(length));
         bytes body(b.end() - static_cast<std::ptrdiff_t>(length) + 16, b.end() - 24);
+        seal_record(pickle);
         try {
             auto m = native::decode_metadata(body);
             seal_all(m);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -107,8 +108,10 @@ CAIRN_DECL void check_metadata(const metadata& m) {
     };
     for (auto& [name, f] : files) {
         auto& ranges = f.items;
-        std::sort(ranges.begin(), ranges.end(),
-                  [](auto const& a, auto const& b) { return a.begin < b.begin; });
+        // Of equal ranges, those of one tensor are neighbours: they are not tied.
+        std::sort(ranges.begin(), ranges.end(), [](auto const& a, auto const& b) {
+            return a.begin != b.begin ? a.begin < b.begin : std::less<>()(a.tensor, b.tensor);
+        });
         for (std::size_t i = 1; i < ranges.size(); ++i)
             if (ranges[i].begin < ranges[i - 1].end && !tied(ranges[i], ranges[i - 1]))
                 throw error(errc::corrupt,

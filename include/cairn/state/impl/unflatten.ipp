@@ -58,6 +58,9 @@ CAIRN_DECL void set_element(state_dict& tree, const key_path& path, node leaf, s
             at = &detail::list_element(at->as_list(), std::get<std::int64_t>(path[step]), holes);
         }
     }
+    if (at->raw().index() != 0)
+        throw error(errc::corrupt, {.expected = "a path of its own for each name",
+                                    .found = "a path that leads to what another name has"});
     *at = std::move(leaf);
 }
 

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Items that PyTorch's readers would take, and cairn does not: of other classes, or damaged.
+#include <cairn/format/torch/item.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(value_item)
+
+namespace {
+
+namespace torch = cairn::format::torch;
+using cairn::errc;
+using cairn::value;
+using bytes = std::vector<std::byte>;
+
+std::span<const std::byte> bytes_of(std::string_view s) {
+    return std::as_bytes(std::span(s.data(), s.size()));
+}
+value unpickled(std::string_view pickle) {
+    auto const t = cairn::format::pickle::reader::read(bytes_of(pickle));
+    return cairn::format::pickle::to_value(t)(t.root);
+}
+void is_error(errc code, const std::function<void()>& f) {
+    BOOST_CHECK_EXCEPTION(f(), cairn::error,
+                          [&](const cairn::error& e) { return e.code() == make_error_code(code); });
+}
+/// The same item with one byte of its data.pkl changed, whose checksum stays.
+bytes damaged(bytes item, std::string_view within) {
+    auto const text = bytes_of(within);
+    auto const at = std::search(item.begin(), item.end(), text.begin(), text.end());
+    BOOST_REQUIRE(at != item.end());
+    *at ^= std::byte{1};
+    return item;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(objects_of_any_other_class_are_refused) {
+    using namespace std::string_view_literals;
+    BOOST_TEST((unpickled("\x80\x02"
+                          "ccollections\nOrderedDict\n)R."sv) == value::dict({})));
+    for (auto const call : {"\x80\x02"
+                            "cos\nsystem\n(X\x02\0\0\0lstR."sv,  // of a function
+                            "\x80\x02"
+                            "ccollections\nCounter\n)R."sv,
+                            "\x80\x02"
+                            "ccollections\nCounter\n)\x81."sv,  // of a class's __new__
+                            "\x80\x04\x8c\x08"
+                            "builtins\x8c\x04"
+                            "eval\x93\x8c\x01x\x85R."sv,
+                            "\x80\x02]ccollections\nCounter\n)Ra."sv,  // within a list
+                            "\x80\x02"
+                            "ccollections\nOrderedDict\n]\x85R."sv,  // a known one, with arguments
+                            "\x80\x02"
+                            "K\x01)R."sv})  // of a number
+        is_error(errc::unsupported, [&] { (void)unpickled(call); });
+}
+
+BOOST_AUTO_TEST_CASE(integers_keep_their_sign) {
+    for (auto const i :
+         {std::int64_t{-1}, std::int64_t{-2147483648}, std::int64_t{-2147483649},
+          std::int64_t{-549755813889}, std::int64_t{2147483648},
+          std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()})
+        BOOST_TEST(torch::decode_value(torch::encode_value(i)).as<std::int64_t>() == i);
+    for (auto const sign : {0x7f, 0x80}) {
+        std::vector<std::uint8_t> digits(12, 0x5a);
+        digits.back() = static_cast<std::uint8_t>(sign);
+        value const big = cairn::big_int(digits);
+        BOOST_TEST((torch::decode_value(torch::encode_value(big)) == big));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(damage_of_a_record_is_noticed) {
+    auto const item = torch::encode_value("a text");
+    BOOST_TEST(torch::decode_value(item).as<std::string>() == "a text");
+    is_error(errc::checksum_mismatch, [&] { (void)torch::decode_value(damaged(item, "a text")); });
+}
+
+BOOST_AUTO_TEST_CASE(damage_of_a_tensors_description_is_noticed) {
+    torch::tensor_item const made({cairn::dtype::f32, {2, 3}, {3, 1}, 6});
+    bytes item = made.prefix();
+    item.resize(item.size() + 24);
+    auto const suffix = made.suffix(cairn::format::crc32(std::span(item).last(24)));
+    item.insert(item.end(), suffix.begin(), suffix.end());
+    auto const parsed = [](const bytes& b) {
+        return torch::parse_tensor_item(
+            [&](std::uint64_t at, std::span<std::byte> into) {
+                std::memcpy(into.data(), b.data() + at, into.size());
+            },
+            b.size());
+    };
+    BOOST_TEST((parsed(item).shape == cairn::index_vector{2, 3}));
+    is_error(errc::checksum_mismatch, [&] { (void)parsed(damaged(item, "FloatStorage")); });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
