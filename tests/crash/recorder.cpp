@@ -48,8 +48,8 @@ recorder::recorder(fs::path root) : root_(std::move(root)), beginning_(read_imag
     auto& calls = support::system_calls::get();
     calls.watch(root_.string());
     calls.before = [this](std::string_view what, const std::string&, std::uint64_t) {
-        bool const changes = what != "open" && what != "read";
-        return changes && before && !before(on_host::current()) ? EIO : 0;
+        bool const counts = support::can_change(what) && before;
+        return counts && !before(on_host::current()) ? EIO : 0;
     };
     calls.after = [this](const support::system_call& c) {
         using enum operation::kind;

@@ -47,6 +47,12 @@ struct fault {
     bool afterwards = false;
 };
 
+/// What was failed, in words. @param hit  The operation's name.
+inline std::string words(const fault& f, const std::string& hit) {
+    return "operation " + std::to_string(f.at) + " (" + hit + ") throws " + name_of(f.what) +
+           (f.afterwards ? " afterwards" : "");
+}
+
 /// A store that counts the operations of all its copies and handles, and fails one of them.
 template <cairn::ObjectStore Store>
 class fault_store {

@@ -162,13 +162,19 @@ inline constexpr int most_removals_of_a_place = 100;
 CAIRN_DECL file_store::writer file_store::create(std::string_view name, std::uint64_t size,
                                                  bool durable) {
     auto const file = full(name);
+    bool interrupted = false;
     detail::unique_fd fd(-1);
     for (int tries = 0; fd.get() < 0; ++tries) {
         detail::make_directories(file.parent_path());
-        fd = detail::unique_fd(detail::retry_interrupted(
-            [&] { return ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); }));
-        if (fd.get() < 0 && (errno != ENOENT || tries == most_removals_of_a_place))
-            detail::fail(errno, file.string(), "cannot create it");
+        fd = detail::unique_fd(detail::retry_interrupted([&] {
+            int const made = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+            interrupted = interrupted || (made < 0 && errno == EINTR);
+            return made;
+        }));
+        if (fd.get() >= 0 || (errno == ENOENT && tries != most_removals_of_a_place)) continue;
+        // The file that exists may be the one that the interrupted call has created.
+        detail::fail(interrupted && errno == EEXIST ? EINTR : errno, file.string(),
+                     "cannot create it");
     }
     int const raw = fd.get();
     bool const nested = name.find('/') != name.npos;
@@ -236,7 +242,8 @@ CAIRN_DECL object_tag file_store::tag(std::string_view name) {
 /// @param f      Called with the name and the status of each entry.
 template <class F>
 void file_store::for_each_entry(int flags, F&& f) const {
-    detail::open_directory const d(::opendir(dir_.c_str()));
+    detail::open_directory d(::opendir(dir_.c_str()));
+    while (!d && errno == EINTR) d.reset(::opendir(dir_.c_str()));
     if (!d) {
         if (errno == ENOENT || errno == ENOTDIR) return;
         detail::fail(errno, dir_.string(), "cannot list it");
@@ -246,10 +253,19 @@ void file_store::for_each_entry(int flags, F&& f) const {
         auto const* e = ::readdir(d.get());
         if (e == nullptr) break;
         struct ::stat s {};
-        if (::fstatat(::dirfd(d.get()), e->d_name, &s, flags) == 0)
+        int const at = ::dirfd(d.get());
+        if (::fstatat(at, e->d_name, &s, flags) == 0) {
             f(e->d_name, s);
-        else if (errno != ENOENT && errno != ELOOP)  // removed just now, or a link to nothing
-            detail::fail(errno, (dir_ / e->d_name).string(), "cannot look at it");
+            continue;
+        }
+        // Removed meanwhile, or a link, which may lead anywhere. Anything else must not be
+        // overlooked.
+        int const why = errno;
+        if (why == ENOENT) continue;
+        if (flags == 0 && ::fstatat(at, e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISLNK(s.st_mode))
+            continue;
+        detail::fail(why, (dir_ / e->d_name).string(), "cannot look at it");
     }
     if (errno != 0) detail::fail(errno, dir_.string(), "cannot list it");
 }

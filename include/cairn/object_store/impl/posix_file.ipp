@@ -99,7 +99,8 @@ CAIRN_DECL bool names_it(int fd, const std::string& path) noexcept {
 }
 
 CAIRN_DECL void sync_directory(const std::string& path) {
-    unique_fd const fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    unique_fd const fd(retry_interrupted(
+        [&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
     if (fd.get() < 0) {
         if (errno == ENOENT || errno == ENOTDIR || errno == EACCES) return;
         fail(errno, path, "cannot open the directory");
@@ -131,8 +132,11 @@ CAIRN_DECL void make_names_durable(const std::filesystem::path& p) {
     static auto& known = *new all;
     auto const look_at = [](const std::filesystem::path& d) {
         struct ::stat s {};
-        bool const there = ::stat(d.c_str(), &s) == 0;
-        return there ? std::optional(directory{d.string(), s.st_dev, s.st_ino}) : std::nullopt;
+        if (::stat(d.c_str(), &s) == 0)
+            return std::optional(directory{d.string(), s.st_dev, s.st_ino});
+        if (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+            fail(errno, d.string(), "cannot look at the directory");
+        return std::optional<directory>();
     };
     std::vector<directory> done;
     for (auto at = look_at(p); at;) {
@@ -186,7 +190,8 @@ CAIRN_DECL void remove_file_below(const std::string& directory, std::string_view
                                         .found = "a symbolic link on the way to it",
                                         .remedy = "remove it by hand if it is not needed"});
     };
-    unique_fd at(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    unique_fd at(retry_interrupted(
+        [&] { return ::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); }));
     if (at.get() < 0) {
         if (errno == ENOENT || errno == ENOTDIR) return;
         fail(errno, directory, "cannot open the directory");
@@ -195,8 +200,9 @@ CAIRN_DECL void remove_file_below(const std::string& directory, std::string_view
     for (auto slash = name.find('/'); slash != name.npos; slash = name.find('/')) {
         std::string const part(name.substr(0, slash));
         name.remove_prefix(slash + 1);
-        unique_fd next(
-            ::openat(at.get(), part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+        unique_fd next(retry_interrupted([&] {
+            return ::openat(at.get(), part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        }));
         if (next.get() < 0) {
             auto const e = errno;
             if (::fstatat(at.get(), part.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0 &&

@@ -20,7 +20,8 @@
 namespace cairn::detail {
 
 CAIRN_DECL directory_lock::directory_lock(const std::string& path)
-    : fd_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    : fd_(retry_interrupted(
+          [&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); })) {
     if (fd_.get() < 0) fail(errno, path, "cannot open the directory");
     auto const until = std::chrono::steady_clock::now() + longest_wait;
     auto pause = std::chrono::microseconds(200);
