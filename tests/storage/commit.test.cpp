@@ -257,4 +257,51 @@ BOOST_AUTO_TEST_CASE(a_rank_without_items_leaves_an_empty_file) {
     BOOST_TEST(support::load_whole(store, "c").tensors.size() == 1u);
 }
 
+/// What a killed save would have replaced stands: it is not removed with what that save has left.
+BOOST_AUTO_TEST_CASE(a_save_that_fails_after_a_killed_one_leaves_what_stands) {
+    cairn::memory_store store;
+    save_value(store, 1);
+    auto place = store.at("c");
+    cairn::detail::claim<cairn::memory_store> killed;
+    (void)killed.take(place, std::string(32, 'a'), {"__0_0.distcp"}, true);
+    BOOST_TEST(names(store).size() == 4u);
+    BOOST_CHECK_THROW(save_value(store, 2, 1, 0), cairn::error);
+    BOOST_TEST(loaded(store) == 1.0f);
+    BOOST_TEST(names(store).size() == 3u);
+}
+
+/// Another save took this one for dead, and may have removed its files.
+BOOST_AUTO_TEST_CASE(a_save_without_its_intent_is_not_committed) {
+    cairn::memory_store store;
+    save_value(store, 1);
+    auto place = store.at("c");
+    cairn::detail::claim<cairn::memory_store> mine;
+    (void)mine.take(place, std::string(32, 'a'), {"__0_0.distcp"}, true);
+    place.remove(".saving." + std::string(32, 'a'));
+    BOOST_CHECK_EXCEPTION(mine.publish(place, {}), cairn::error, [](const cairn::error& e) {
+        return e.code() == make_error_code(cairn::errc::concurrent_save);
+    });
+    BOOST_TEST(loaded(store) == 1.0f);
+}
+
+BOOST_AUTO_TEST_CASE(a_publish_that_took_effect_is_in_doubt_whatever_it_throws) {
+    using faulty_store = support::fault_store<cairn::memory_store>;
+    for (auto const what : support::all_thrown) {
+        for (bool afterwards : {false, true}) {
+            cairn::memory_store base;
+            save_value(base, 1);
+            faulty_store good(base.at("c"), support::fault{});
+            cairn::detail::claim<faulty_store> mine;
+            (void)mine.take(good, std::string(32, 'a'), {"__0_0.distcp"}, true);
+            // It looks for its intent, and publishes.
+            faulty_store bad(base.at("c"), support::fault{1, what, afterwards});
+            BOOST_CHECK_EXCEPTION(mine.publish(bad, {}), cairn::error, [&](const cairn::error& e) {
+                auto const unknown = make_error_code(cairn::errc::outcome_unknown);
+                return (e.code() == unknown) == afterwards;
+            });
+            BOOST_TEST(bad.hit() == "publish");
+        }
+    }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

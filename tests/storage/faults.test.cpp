@@ -2,15 +2,23 @@
 // Every operation of a store fails in turn, before and after its effect, with whatever a store may
 // throw: what stands afterwards is one whole checkpoint, and every rank says so truthfully.
 #include "support/fault_store.hpp"
-#include "support/meddling_group.hpp"
-#include "support/whole.hpp"
+#include "support/forwarding_store.hpp"
+#include "support/saved_by_ranks.hpp"
+
+#include <cairn/catalog/whole.hpp>
+#include <cairn/load_tree.hpp>
+#include <cairn/object_store/memory.hpp>
+#include <cairn/state/copy_leaf.hpp>
 
 #include <boost/test/unit_test.hpp>
 
-#include <chrono>
+#include <atomic>
+#include <cstdint>
+#include <functional>
 #include <iostream>
-#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(faults)
@@ -18,188 +26,178 @@ BOOST_AUTO_TEST_SUITE(faults)
 namespace {
 
 using support::fault;
-using support::told;
+using support::verb;
 using faulty_store = support::fault_store<cairn::memory_store>;
-
-/// What one rank holds: rows of its own, and what all ranks hold alike.
-struct state {
-    std::vector<float> rows, bias;
-    int step = 0;
-    cairn::state_dict dict{};
-
-    state(float v, int rank, int ranks) : rows(6, v), bias(3, v + 0.5f), step(static_cast<int>(v)) {
-        dict = {
-            {"w", cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {2, 3}, rows.data()),
-                                       {2 * ranks, 3}, cairn::device_mesh::line(ranks),
-                                       {cairn::shard_along{0}}, rank)},
-            {"bias", bias},
-            {"step", std::ref(step)}};
-    }
-    bool is(float v) const {
-        for (float x : rows)
-            if (x != v) return false;
-        for (float x : bias)
-            if (x != v + 0.5f) return false;
-        return step == static_cast<int>(v);
-    }
-};
-
-constexpr std::chrono::seconds hang{20};  // ends a wait that should not be; no test waits for it
-
-std::vector<told> save(cairn::memory_store base, float v, int ranks, int faulty = -1, fault f = {},
-                       faulty_store* used = nullptr) {
-    faulty_store bad(base, f);
-    if (used != nullptr) *used = bad;
-    return support::on_ranks_that_stay(ranks, [&](cairn::thread_group::member& me, int rank) {
-        state s(v, rank, ranks);
-        cairn::save_options o;
-        o.exchange_timeout = hang;
-        if (rank == faulty)
-            cairn::save(s.dict, "c", o, me, bad);
-        else
-            cairn::save(s.dict, "c", o, me, base);
-    });
-}
-
-std::set<std::string> names(const cairn::memory_store& base) {
-    auto place = base.at("c");
-    std::set<std::string> out;
-    for (auto const& i : place.list()) out.insert(i.name);
-    return out;
-}
-
-/// The value of the whole checkpoint that stands there; 0 where none does, less where it is broken.
-float standing(const cairn::memory_store& base, int ranks) {
-    auto place = base.at("c");
-    if (place.tag(".metadata").text.empty()) return 0;
-    std::vector<float> seen(static_cast<std::size_t>(ranks));
-    for (int r = 0; r < ranks; ++r) {
-        state s(0, r, ranks);
-        auto copy = base;
-        try {
-            cairn::load(s.dict, "c", copy);
-        } catch (const cairn::error&) {
-            return -2;
-        }
-        seen[static_cast<std::size_t>(r)] = s.is(s.rows[0]) ? s.rows[0] : -1;
-    }
-    for (float v : seen)
-        if (v != seen[0]) return -1;
-    return seen[0];
-}
 
 constexpr float before = 1, saved = 2, later = 3;
 
-/// What must hold after a save of which one operation failed.
-void check_save(const cairn::memory_store& base, const std::vector<told>& all, float old,
-                int ranks) {
-    auto const now = standing(base, ranks);
-    BOOST_TEST((now == old || now == saved), "what stands is " << now);
-    for (auto const& t : all) {
-        BOOST_TEST(!t.raw);
-        BOOST_TEST(!t.is(cairn::errc::timed_out));
-        if (t.ok()) BOOST_TEST(now == saved);
-        if (t.e && !t.is(cairn::errc::outcome_unknown)) BOOST_TEST(now == old);
-    }
-    // The place is as good as new: a later save works, and what the failed one left is gone.
-    auto const again = save(base, later, ranks);
-    for (auto const& t : again) BOOST_TEST(t.ok(), support::words(again));
-    BOOST_TEST(standing(base, ranks) == later);
-    auto const left = names(base);
-    std::string list;
-    for (auto const& n : left) list += " " + n;
-    BOOST_TEST(left.size() == static_cast<std::size_t>(ranks) + 1, "left:" << list);
+void save(cairn::memory_store base, float v, int ranks) {
+    auto const all = support::save_on_ranks(v, ranks, [&](int) { return base; });
+    BOOST_REQUIRE(all[0].ok());
 }
 
-/// Each operation of `faulty` in turn, each kind, before and after.
-/// @param old  What stands there before; 0: nothing.
-int fail_saves(int ranks, int faulty, float old) {
+/// Calls `once(fault)` for each operation, kind of exception, before and after the effect, until it
+/// returns that there was no such operation. @return how many failed.
+int each_fault(const std::function<bool(const fault&)>& once) {
     int tried = 0;
     for (bool afterwards : {false, true}) {
         for (auto const what : support::all_thrown) {
-            for (int at = 0;; ++at) {
-                cairn::memory_store base;
-                if (old != 0) BOOST_REQUIRE(save(base, old, ranks)[0].ok());
-                faulty_store used(base, fault{});
-                auto const all = save(base, saved, ranks, faulty, {at, what, afterwards}, &used);
-                if (used.hit().empty()) {
-                    for (auto const& t : all) BOOST_TEST(t.ok(), support::words(all));
-                    break;
-                }
-                ++tried;
-                BOOST_TEST_CONTEXT("rank " << faulty << " of " << ranks << ", operation " << at
-                                           << " (" << used.hit() << ") throws " << name_of(what)
-                                           << (afterwards ? " afterwards" : "")
-                                           << support::words(all)) {
-                    check_save(base, all, old, ranks);
-                }
-            }
+            int at = 0;
+            while (once({at, what, afterwards})) ++at;
+            tried += at;
         }
     }
     return tried;
 }
 
+/// @param old  What stands there before; 0: nothing.
+int fail_saves(int ranks, int faulty, float old, verb how) {
+    return each_fault([&](const fault& f) {
+        cairn::memory_store base;
+        if (old != 0) save(base, old, ranks);
+        faulty_store const bad(base, f), good(base, fault{});
+        auto const all = support::save_on_ranks(
+            saved, ranks, [&](int rank) { return rank == faulty ? bad : good; }, how);
+        if (bad.hit().empty()) {
+            for (auto const& t : all) BOOST_TEST(t.ok(), support::words(all));
+            return false;
+        }
+        BOOST_TEST_CONTEXT("rank " << faulty << " of " << ranks << ", "
+                                   << (how == verb::blocking ? "save" : "async_save") << ", "
+                                   << support::words(f, bad.hit()) << support::words(all)) {
+            support::check_save(base, all, old, saved, ranks);
+            support::check_next_save(base, later, ranks);
+        }
+        return true;
+    });
+}
+
+/// What one rank does that only reads; returns whether it got what was saved.
+using reading = std::function<bool(cairn::thread_group::member&, int rank, faulty_store)>;
+
+int fail_reads(int ranks, int faulty, const reading& read) {
+    cairn::memory_store base;
+    save(base, before, ranks);
+    faulty_store const good(base, fault{});
+    return each_fault([&](const fault& f) {
+        faulty_store const bad(base, f);
+        std::atomic<bool> whole{true};
+        auto const all = support::on_ranks_that_stay(ranks, [&](auto& me, int rank) {
+            if (!read(me, rank, rank == faulty ? bad : good)) whole = false;
+        });
+        BOOST_TEST_CONTEXT("rank " << faulty << " of " << ranks << ", "
+                                   << support::words(f, bad.hit()) << support::words(all)) {
+            BOOST_TEST(whole);
+            for (auto const& t : all) {
+                BOOST_TEST(!t.raw);
+                BOOST_TEST(!t.is(cairn::errc::timed_out));
+                BOOST_TEST(t.ok() == all[0].ok());
+            }
+            if (bad.hit().empty()) BOOST_TEST(all[0].ok());
+        }
+        return !bad.hit().empty();
+    });
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(each_operation_of_a_save_by_one_process) {
-    int const tried = fail_saves(1, 0, before) + fail_saves(1, 0, 0);
-    std::cout << "faults: " << tried << " in saves of one process\n";
-    BOOST_TEST(tried > 100);
+    int tried = 0;
+    for (auto const how : {verb::blocking, verb::background})
+        tried += fail_saves(1, 0, before, how) + fail_saves(1, 0, 0, how);
+    std::cout << "faults: " << tried << " operations of a store, in saves of one process\n";
+    BOOST_TEST(tried > 200);
 }
 
 BOOST_AUTO_TEST_CASE(each_operation_of_a_save_by_three_ranks) {
     int tried = 0;
-    for (int faulty : {0, 2}) tried += fail_saves(3, faulty, before);
-    tried += fail_saves(3, 0, 0);
-    std::cout << "faults: " << tried << " in saves of three ranks\n";
-    BOOST_TEST(tried > 200);
+    for (auto const how : {verb::blocking, verb::background}) {
+        for (int faulty : {0, 2}) tried += fail_saves(3, faulty, before, how);
+        tried += fail_saves(3, 0, 0, how);
+    }
+    std::cout << "faults: " << tried << " operations of a store, in saves of three ranks\n";
+    BOOST_TEST(tried > 400);
 }
 
 BOOST_AUTO_TEST_CASE(each_operation_of_a_load) {
     int tried = 0;
     for (int ranks : {1, 3}) {
-        cairn::memory_store base;
-        BOOST_REQUIRE(save(base, before, ranks)[0].ok());
+        auto const load = [&](auto& me, int rank, faulty_store store) {
+            support::rank_state s(0, rank, ranks);
+            (void)cairn::load(s.dict, "c", support::patient_load(), me, store);
+            return s.is(before);
+        };
+        auto const load_tree = [&](auto& me, int, faulty_store store) {
+            auto const all = cairn::load_tree("c", {}, support::patient_load(), me, store);
+            support::rank_state s(before, 0, 1);
+            return cairn::detail::same_content(all.at("bias").as_tensor(),
+                                               s.dict.at("bias").as_tensor());
+        };
         for (int faulty : {0, ranks - 1}) {
-            for (bool afterwards : {false, true}) {
-                for (auto const what : support::all_thrown) {
-                    for (int at = 0;; ++at) {
-                        faulty_store bad(base, fault{at, what, afterwards});
-                        std::atomic<bool> whole{true};
-                        auto const load = [&](cairn::thread_group::member& me, int rank) {
-                            state s(0, rank, ranks);
-                            cairn::load_options o;
-                            o.exchange_timeout = hang;
-                            if (rank == faulty)
-                                cairn::load(s.dict, "c", o, me, bad);
-                            else
-                                cairn::load(s.dict, "c", o, me, base);
-                            if (!s.is(before)) whole = false;
-                        };
-                        auto const all = support::on_ranks_that_stay(ranks, load);
-                        BOOST_TEST_CONTEXT(
-                            "rank " << faulty << " of " << ranks << ", operation " << at << " ("
-                                    << bad.hit() << ") throws " << name_of(what)
-                                    << (afterwards ? " afterwards" : "") << support::words(all)) {
-                            BOOST_TEST(whole);
-                            for (auto const& t : all) {
-                                BOOST_TEST(!t.raw);
-                                BOOST_TEST(!t.is(cairn::errc::timed_out));
-                                BOOST_TEST(t.ok() == all[0].ok());
-                            }
-                        }
-                        if (bad.hit().empty()) {
-                            BOOST_TEST(all[0].ok(), support::words(all));
-                            break;
-                        }
-                        ++tried;
-                    }
-                }
-            }
+            tried += fail_reads(ranks, faulty, load);
+            tried += fail_reads(ranks, faulty, load_tree);
         }
     }
-    std::cout << "faults: " << tried << " in loads\n";
-    BOOST_TEST(tried > 50);
+    std::cout << "faults: " << tried << " operations of a store, in loads\n";
+    BOOST_TEST(tried > 100);
+}
+
+/// Storage that fails is not a checkpoint that is damaged.
+BOOST_AUTO_TEST_CASE(each_operation_of_a_verification) {
+    cairn::memory_store base;
+    save(base, before, 1);
+    cairn::detail::erased_store place(base.at("c"));
+    auto const meta = cairn::detail::read_checked_metadata(place);
+    int const tried = each_fault([&](const fault& f) {
+        faulty_store const bad(base.at("c"), f);
+        auto const problem = cairn::detail::problem_of(cairn::detail::erased_store(bad), meta,
+                                                       cairn::verify_level::full, {});
+        BOOST_TEST_CONTEXT(support::words(f, bad.hit()) << ": " << problem.text) {
+            BOOST_TEST(bool(problem) == !bad.hit().empty());
+            BOOST_TEST(!problem.damaged);
+        }
+        return !bad.hit().empty();
+    });
+    std::cout << "faults: " << tried << " operations of a store, in verifications\n";
+    BOOST_TEST(tried > 20);
+}
+
+namespace {
+
+/// A place that for a while neither syncs nor removes anything.
+class stuck_store : public support::forwarding_store<cairn::memory_store> {
+public:
+    stuck_store(cairn::memory_store s, bool stuck)
+        : forwarding_store(std::move(s)), stuck_(stuck) {}
+    stuck_store at(const std::string& id) const { return {store_.at(id), stuck_}; }
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    void remove(std::string_view n) {
+        check("remove");
+        store_.remove(n);
+    }
+    void sync() {
+        check("sync");
+        store_.sync();
+    }
+
+private:
+    void check(const std::string& into) const {
+        if (stuck_) support::throw_it(support::thrown::cairn_error, into);
+    }
+    bool stuck_;
+};
+
+}  // namespace
+
+/// A save fails, and what it has written cannot be removed either: it is not forgotten.
+BOOST_AUTO_TEST_CASE(files_that_cannot_be_removed_are_removed_later) {
+    for (int stuck : {0, 1}) {
+        cairn::memory_store const base;
+        auto const all = support::save_on_ranks(
+            saved, 2, [&](int rank) { return stuck_store(base, rank == stuck); });
+        for (auto const& t : all) BOOST_TEST(t.is(cairn::errc::io), support::words(all));
+        support::check_next_save(base, later, 2);
+    }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -73,6 +73,8 @@ public:
 
     /// One line each.
     const std::vector<std::string>& findings() const { return findings_; }
+    /// Whether one of them says that what is stored is wrong, not only that storage failed.
+    bool damaged() const { return damaged_; }
     /// Writes what was found, and totals.
     void print(std::ostream& out) const {
         if (!torch_metadata_)
@@ -123,6 +125,9 @@ private:
             auto where = e.context();
             if (where.fqn.empty()) where.fqn = fqn;
             if (where.file.empty()) where.file = store_.describe(name);
+            bool const storage_failed =
+                e.code().category() != category() || e.code() == make_error_code(errc::io);
+            damaged_ = damaged_ || !storage_failed;
             findings_.push_back(error(e.code(), std::move(where)).what());
             return false;
         }
@@ -254,6 +259,7 @@ private:
     metadata meta_{};
     unverified unverified_{};
     std::vector<std::string> findings_{};
+    bool damaged_ = false;
     bool torch_metadata_ = true;
     std::size_t files_ = 0, items_ = 0;
     std::uint64_t bytes_ = 0;

@@ -81,7 +81,7 @@ CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, 
         auto const more = v.findings().size() - 1;
         return {v.findings().front() +
                     (more == 0 ? "" : " (and " + std::to_string(more) + " more findings)"),
-                true, true};
+                v.damaged(), true};
     } catch (...) {
         return current_problem();
     }
