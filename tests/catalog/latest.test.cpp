@@ -119,6 +119,34 @@ BOOST_AUTO_TEST_CASE(what_was_saved_again_meanwhile_is_not_put_aside) {
     BOOST_TEST(p.stands(1));
 }
 
+/// A file that was missing for a moment, as behind a cache.
+BOOST_AUTO_TEST_CASE(what_is_whole_when_looked_at_again_is_not_put_aside) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2});
+    struct missing_once : support::forwarding_store<cairn::file_store> {
+        explicit missing_once(cairn::file_store s) : forwarding_store(std::move(s)) {}
+        missing_once at(const std::string& id) const {
+            missing_once s(store_.at(id));
+            s.times = times;
+            return s;
+        }
+        auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+        auto open(std::string_view n) {
+            if (n == "__0_0.distcp" && (*times)-- > 0)
+                throw cairn::error(cairn::errc::not_found, {.file = std::string(n)});
+            return store_.open(n);
+        }
+        std::shared_ptr<int> times = std::make_shared<int>(1);
+    };
+    missing_once store{cairn::file_store(p.dir)};
+    asked a;
+    BOOST_TEST(cairn::latest(store, a.with(cairn::verify_level::metadata, true)).value() ==
+               "step_1");
+    BOOST_TEST(p.stands(2));
+    BOOST_REQUIRE(a.said.size() == 1u);
+    BOOST_TEST(a.said[0].find("not quarantined") != std::string::npos, a.said[0]);
+}
+
 /// Otherwise a training would begin anew, and nobody would notice.
 BOOST_AUTO_TEST_CASE(if_none_is_whole_is_an_error) {
     for (bool const quarantine : {false, true}) {

@@ -7,6 +7,7 @@
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/found_intent.hpp>
+#include <cairn/storage/leftovers.hpp>
 #include <cairn/storage/running_saves.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -19,6 +20,7 @@
 #include <cstdlib>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -168,8 +170,38 @@ BOOST_AUTO_TEST_CASE(of_an_earlier_attempt_of_the_job_are_collected_at_once) {
     }
     variables const v("3");
     BOOST_TEST(is_collected(i));
+    {  // Its processes may still be alive: not before something newer was committed.
+        place p;
+        p.write(".saving." + id_a, i.encode());
+        cairn::file_store store(p.at);
+        cairn::detail::claim<cairn::file_store> mine;
+        (void)mine.take(store, id_b, {"__0_0.distcp"}, true);
+        BOOST_TEST((save_intent::decode(cairn::detail::read_whole(store, ".saving." + id_a)) == i));
+        mine.release(store);
+    }
     i.owner.job.job += "0";
     BOOST_TEST(!is_collected(i), "another job");
+}
+
+BOOST_AUTO_TEST_CASE(what_is_presumed_dead_is_adopted_before_anything_is_removed) {
+    place p;
+    auto const i = of_another_host(id_a);
+    p.write(".saving." + id_a, i.encode());
+    p.write(i.names[0], "left");
+    for (auto const& name : {".saving." + id_a, i.names[0]}) p.age(name, hours(25));
+    cairn::file_store store(p.at);
+    auto const own = ".saving." + id_b;
+    store.publish(own, intent_of(id_b).encode(), std::nullopt);
+    std::set<std::string> const standing{"__0_0.distcp"};
+    cairn::detail::leftovers<cairn::file_store> l(store, standing, nullptr);
+    l.find(own, {});
+    BOOST_TEST(l.found_any());
+    BOOST_TEST(p.has(i.names[0]));
+    auto const now = save_intent::decode(cairn::detail::read_whole(store, ".saving." + id_a));
+    BOOST_TEST(cairn::detail::is_this_process(now.owner.process));
+    BOOST_TEST(now.names == i.names);
+    l.remove_found();
+    BOOST_TEST((!p.has(i.names[0]) && !p.has(".saving." + id_a)));
 }
 
 /// It may have been presumed dead too early.

@@ -33,6 +33,7 @@ struct save_intent {
     std::vector<std::string> names{};
     std::string replaced_id{};  ///< Also empty if PyTorch wrote the replaced checkpoint.
     std::vector<std::string> replaced{};
+    friend bool operator==(const save_intent&, const save_intent&) = default;
 
     static std::int64_t now() {
         return std::chrono::duration_cast<std::chrono::seconds>(
