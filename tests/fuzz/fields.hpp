@@ -35,6 +35,12 @@ inline auto fields(cairn::commit_record& r) {
 inline auto fields(cairn::detail::process_identity& p) {
     return std::tie(p.boot, p.pid_space, p.pid, p.started, p.run);
 }
+inline auto fields(cairn::detail::job_attempt& j) {
+    return std::tie(j.job, j.attempt);
+}
+inline auto fields(cairn::detail::record_owner& o) {
+    return std::tie(o.process, o.job, o.host);
+}
 inline auto fields(cairn::detail::save_intent& i) {
     return std::tie(i.save_id, i.began, i.owner, i.names, i.replaced_id, i.replaced);
 }

@@ -68,8 +68,8 @@ crafted with_record(crafted c, std::uint64_t sequence) {
 }
 
 const std::string one_id = "0123456789abcdef0123456789abcdef";
-cairn::detail::process_identity somebody() {
-    return {"a boot", 4026531836, 4711, 12345, one_id};
+cairn::detail::record_owner somebody() {
+    return {{"a boot", 4026531836, 4711, 12345, one_id}, {"job 17", 2}, "node3"};
 }
 cairn::detail::save_intent intent(std::vector<std::string> names,
                                   std::vector<std::string> replaced) {

@@ -47,8 +47,9 @@ void* take(std::size_t n, std::size_t alignment) noexcept {
     if (p != nullptr && counts_now.load(std::memory_order_relaxed)) {
         auto const got = static_cast<long long>(::malloc_usable_size(p));
         taken += got;
-        auto const now = held += got;
-        for (auto before = most.load(); before < now && !most.compare_exchange_weak(before, now);) {
+        auto const in_use = held += got;
+        for (auto before = most.load();
+             before < in_use && !most.compare_exchange_weak(before, in_use);) {
         }
     }
     return p;
