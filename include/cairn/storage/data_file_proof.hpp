@@ -83,6 +83,17 @@ bool is_in_another_checkpoint(Store& store, std::string_view name) {
     return false;
 }
 
+template <ObjectStore Store>
+bool exists(Store& store, std::string_view name) {
+    try {
+        (void)store.open(name);
+        return true;
+    } catch (const error& e) {
+        if (e.code() != make_error_code(errc::not_found)) throw;
+        return false;
+    }
+}
+
 /// Returns the ownership of a file that save `save_id` is said to have written.
 /// @param save_id  Empty for a checkpoint written by PyTorch.
 /// @param planned  Stated by the save itself, on this host, before it wrote the file.
@@ -99,8 +110,9 @@ ownership whose(Store& store, const std::string& name, const std::string& save_i
         if (is_default_data_name(name)) return ownership::proven;
         if (planned && is_blank(file, size, save_id)) return ownership::proven;
     } catch (const error& e) {
-        if (e.code() == make_error_code(errc::not_found)) return ownership::absent;
-        throw;
+        // A network file system may have forgotten a file for a moment (ESTALE).
+        if (e.code() != make_error_code(errc::not_found) || exists(store, name)) throw;
+        return ownership::absent;
     }
     return ownership::unproven;
 }
