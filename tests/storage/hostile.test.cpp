@@ -262,11 +262,11 @@ BOOST_AUTO_TEST_CASE(lists_stay_as_long_as_what_is_in_them) {
 /// Otherwise one of them would be missing from the tree.
 BOOST_AUTO_TEST_CASE(each_name_has_a_path_of_its_own) {
     using cairn::key_path;
-    for (auto const& [t, w] :
+    for (auto const& both :
          {std::pair<key_path, key_path>{{"w"}, {"w"}}, {{"x"}, {"x", "y"}}, {{"x", "y"}, {"x"}}}) {
         auto const c = with_index([&](auto& m) {
-            m.paths["t"] = t;
-            m.paths["w"] = w;
+            m.paths["t"] = both.first;
+            m.paths["w"] = both.second;
         });
         is_error([&] { (void)cairn::load_tree("c", {}, c.store("c")); });
     }
