@@ -258,7 +258,6 @@ BOOST_AUTO_TEST_CASE(lists_stay_as_long_as_what_is_in_them) {
     });
 }
 
-/// A part of the checkpoint can be loaded where only its files were copied to.
 /// Otherwise one of them would be missing from the tree.
 BOOST_AUTO_TEST_CASE(each_name_has_a_path_of_its_own) {
     using cairn::key_path;
@@ -272,6 +271,7 @@ BOOST_AUTO_TEST_CASE(each_name_has_a_path_of_its_own) {
     }
 }
 
+/// A part of the checkpoint can be loaded where only its files were copied to.
 BOOST_AUTO_TEST_CASE(files_that_are_not_wanted_need_not_be_there) {
     cairn::memory_store store;
     cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
