@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <fstream>
 #include <limits>
@@ -17,6 +18,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace cairn::detail {
@@ -75,13 +77,25 @@ inline std::string run_id() {
     return drawn.second;
 }
 
+/// Whether `/proc` shows processes by the numbers that they have here. In a container it may be the
+/// host's, where a number is another process's.
+/// @param self  The link that names the process that reads it.
+inline bool is_of_this_pid_space(const char* self = "/proc/self") {
+    char text[24];
+    auto const n = ::readlink(self, text, sizeof text);
+    return n > 0 &&
+           std::string_view(text, static_cast<std::size_t>(n)) == std::to_string(::getpid());
+}
+
 inline process_identity this_process() {
     process_identity p;
     p.boot = boot_id();
-    struct ::stat s {};
-    if (::stat("/proc/self/ns/pid", &s) == 0) p.pid_space = std::uint64_t{s.st_ino};
     p.pid = ::getpid();
-    if (auto const mine = status_of_process("self")) p.started = mine->started;
+    if (is_of_this_pid_space()) {
+        struct ::stat s {};
+        if (::stat("/proc/self/ns/pid", &s) == 0) p.pid_space = std::uint64_t{s.st_ino};
+        if (auto const mine = status_of_process("self")) p.started = mine->started;
+    }
     p.run = run_id();
     return p;
 }
