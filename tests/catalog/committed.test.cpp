@@ -4,12 +4,15 @@
 
 #include <cairn/catalog/committed.hpp>
 #include <cairn/catalog/listing.hpp>
+#include <cairn/catalog/recording_writer.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/object_store/read_whole.hpp>
 
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
 
 BOOST_AUTO_TEST_SUITE(catalog_committed)
 
@@ -78,6 +81,39 @@ BOOST_AUTO_TEST_CASE(any_changed_byte_is_noticed) {
             BOOST_TEST(!r.has_value(), n << " bytes");
         } catch (const cairn::error&) {
         }
+    }
+}
+
+/// It would be the newest for ever.
+BOOST_AUTO_TEST_CASE(a_number_that_no_run_reaches_is_not_believed) {
+    cairn::metadata m;
+    m.save_id = std::string(32, 'b');
+    auto record = some_record();
+    for (auto const sequence : {std::uint64_t{1} << 62, (std::uint64_t{1} << 62) + 1,
+                                std::numeric_limits<std::uint64_t>::max()}) {
+        record.sequence = sequence;
+        cairn::detail::erased_store place{cairn::memory_store()};
+        place.publish(".metadata", native::make_metadata_file(m, true, &record), std::nullopt);
+        BOOST_TEST(cairn::detail::read_commit_record(place).has_value() ==
+                   (sequence == std::uint64_t{1} << 62));
+    }
+}
+
+/// What cannot be read may have a higher number; what this run has loaded is known.
+BOOST_AUTO_TEST_CASE(numbers_exceed_those_that_are_known) {
+    cairn::memory_store store;
+    save_steps(store, {1});
+    auto damaged = store.at("step_2");
+    damaged.publish(".metadata", cairn::byte_vector(5), std::nullopt);
+    cairn::detail::erased_store const root(store);
+    for (std::uint64_t const loaded : {std::uint64_t{0}, std::uint64_t{41}}) {
+        cairn::detail::run_catalog c({});
+        if (loaded != 0) c.note_sequence(loaded);
+        std::vector<std::string> warnings;
+        BOOST_TEST(c.next_sequence(root, warnings, nullptr) == (loaded == 0 ? 2u : 42u));
+        BOOST_TEST(warnings.size() == (loaded == 0 ? 1u : 0u));
+        BOOST_TEST(c.next_sequence(root, warnings, nullptr) == (loaded == 0 ? 3u : 43u));
+        BOOST_TEST(warnings.size() == (loaded == 0 ? 1u : 0u));
     }
 }
 

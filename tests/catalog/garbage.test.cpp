@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What interrupted saves have left is found, and removed only where it is certain.
 #include "saved.hpp"
+#include "support/meddling_store.hpp"
 
 #include <cairn/catalog/garbage.hpp>
 #include <cairn/storage/running_saves.hpp>
@@ -91,6 +92,29 @@ BOOST_AUTO_TEST_CASE(beside_metadata_that_cannot_be_read_stays) {
     BOOST_TEST(r.problems == 1u);
     BOOST_TEST(says(r, "'step_2' is left as it is"));
     BOOST_TEST(fs::exists(p.at(2) / p.intent.names[0]));
+}
+
+/// Where a network file system has lost a file's content.
+BOOST_AUTO_TEST_CASE(of_unknown_size_is_removed_too) {
+    interrupted p;
+    support::meddling_store store(
+        cairn::file_store(p.dir),
+        {.before_open = support::failing(1000, p.intent.names[0], cairn::errc::io)});
+    auto const r = cairn::collect_garbage(store);
+    BOOST_TEST(says(r, "an unknown number of bytes"));
+    BOOST_TEST(r.problems == 0u);
+    BOOST_TEST(!p.is_left());
+}
+
+/// Names and errors may hold what a terminal would obey.
+BOOST_AUTO_TEST_CASE(is_told_in_harmless_characters) {
+    interrupted p;
+    p.intent.names.push_back("file\x1b[2J");
+    p.write();
+    std::ofstream(p.at(2) / p.intent.names[1]) << "not a data file";
+    auto const r = cairn::collect_garbage(p.dir.string());
+    BOOST_TEST(r.problems == 1u);
+    for (auto const& l : r.lines) BOOST_TEST(l.find('\x1b') == l.npos);
 }
 
 BOOST_AUTO_TEST_CASE(an_intent_cannot_remove_what_a_checkpoint_needs) {

@@ -2,12 +2,17 @@
 // The newest checkpoint of a directory, for one process.
 #include "saved.hpp"
 #include "support/forwarding_store.hpp"
+#include "support/meddling_store.hpp"
 
 #include <cairn/catalog/garbage.hpp>
 #include <cairn/catalog/latest.hpp>
 #include <cairn/storage/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
+
+#include <chrono>
+#include <memory>
+#include <thread>
 
 BOOST_AUTO_TEST_SUITE(catalog_latest)
 
@@ -147,6 +152,81 @@ BOOST_AUTO_TEST_CASE(what_is_whole_when_looked_at_again_is_not_put_aside) {
     BOOST_TEST(a.said[0].find("not quarantined") != std::string::npos, a.said[0]);
 }
 
+/// What this version cannot read, or storage failed to, may be whole.
+BOOST_AUTO_TEST_CASE(only_what_is_damaged_is_put_aside) {
+    for (auto const code : {cairn::errc::unsupported, cairn::errc::io, cairn::errc::corrupt}) {
+        for (auto const* file : {"step_2/.metadata", "step_2/__0_0.distcp"}) {
+            place p;
+            save_steps(cairn::file_store(p.dir), {1, 2});
+            support::meddling_store store(cairn::file_store(p.dir),
+                                          {.before_open = support::failing(1000, file, code)});
+            asked a;
+            BOOST_TEST(cairn::latest(store, a.with(cairn::verify_level::sampled, true)).value() ==
+                       "step_1");
+            // The metadata has to be read once more for that.
+            bool const aside = code == cairn::errc::corrupt && !std::string(file).ends_with("ata");
+            BOOST_TEST(p.stands(2) == !aside);
+        }
+    }
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2});
+    std::ofstream(p.at(2) / ".metadata") << "damaged";
+    asked a;
+    BOOST_TEST(cairn::latest(p.dir.string(), a.with(cairn::verify_level::metadata, true)).value() ==
+               p.at(1).string());
+    BOOST_TEST(fs::exists(p.at(2) / ".metadata.quarantined"));
+}
+
+/// It would be taken for the newest, whatever its age.
+BOOST_AUTO_TEST_CASE(a_record_that_could_not_be_read_is_read_again) {
+    for (int const times : {1, 1000}) {
+        place p;
+        save_steps(cairn::file_store(p.dir), {1, 2});
+        support::meddling_store store(
+            cairn::file_store(p.dir),
+            {.before_open = support::failing(times, "step_1/.metadata", cairn::errc::io)});
+        asked a;
+        BOOST_TEST(cairn::latest(store, a.with(cairn::verify_level::metadata)).value() == "step_2");
+        BOOST_TEST(a.said.size() == (times == 1 ? 0u : 1u));
+    }
+}
+
+/// On a network file system, for a moment.
+BOOST_AUTO_TEST_CASE(a_checkpoint_that_seemed_absent_is_looked_for_again) {
+    // The first time as it is listed, then as it is read.
+    for (int const before : {0, 1}) {
+        place p;
+        save_steps(cairn::file_store(p.dir), {1, 2});
+        int opened = 0;
+        support::meddling_store store(
+            cairn::file_store(p.dir), {.before_open = [&](const std::string& path) {
+                if (path.ends_with("step_2/.metadata") && opened++ == before)
+                    throw cairn::error(cairn::errc::not_found, {.file = path});
+            }});
+        asked a;
+        BOOST_TEST(cairn::latest(store, a.with(cairn::verify_level::metadata)).value() == "step_2");
+    }
+}
+
+/// Meanwhile the other ranks wait for this one.
+BOOST_AUTO_TEST_CASE(a_second_look_shows_progress) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2});
+    p.damage(2, "__0_0.distcp");
+    asked a;
+    auto const shown = std::make_shared<cairn::activity>();
+    shown->enter("test");
+    cairn::detail::candidates all(p.store(), a.with(cairn::verify_level::full, true), shown);
+    BOOST_TEST(all.next()->id == "step_2");
+    auto const before = cairn::activity::clock::now();
+    constexpr auto pause = std::chrono::milliseconds(50);
+    std::this_thread::sleep_for(pause);
+    all.skip({"damaged", true, true}, true, cairn::verify_level::full);
+    auto const idle = shown->read().idle;
+    BOOST_TEST((cairn::activity::clock::now() - before >= idle + pause));
+    BOOST_TEST(!p.stands(2));
+}
+
 /// Otherwise a training would begin anew, and nobody would notice.
 BOOST_AUTO_TEST_CASE(if_none_is_whole_is_an_error) {
     for (bool const quarantine : {false, true}) {
@@ -162,7 +242,12 @@ BOOST_AUTO_TEST_CASE(if_none_is_whole_is_an_error) {
                                          text.find("none of 2") != std::string::npos &&
                                          text.find("step_2") != std::string::npos;
                               });
-        if (quarantine) BOOST_TEST(!cairn::latest(p.dir.string(), options).has_value());
+        if (quarantine)  // not even when they were put aside earlier
+            BOOST_CHECK_EXCEPTION((void)cairn::latest(p.dir.string(), options), cairn::error,
+                                  [](const cairn::error& e) {
+                                      return std::string(e.what()).find("quarantined") !=
+                                             std::string::npos;
+                                  });
     }
     // A storage that fails.
     place p;

@@ -2,13 +2,16 @@
 // A process that is killed at any step of a removal leaves the checkpoint whole or absent, all
 // others whole, and nothing that the next removal, or cairn gc, does not finish.
 #include "saved.hpp"
+#include "support/meddling_store.hpp"
 
 #include <cairn/catalog/committed.hpp>
 #include <cairn/catalog/garbage.hpp>
 #include <cairn/catalog/removal.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/record_owner.hpp>
+#include <cairn/storage/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -161,6 +164,46 @@ BOOST_AUTO_TEST_CASE(leaves_what_no_checkpointer_has_saved) {
     BOOST_TEST(fs::exists(p.dir / "logs"));
     BOOST_TEST(fs::exists(p.at(1) / "notes.txt"));
     BOOST_TEST(!fs::exists(p.at(1) / ".metadata"));
+}
+
+/// It may be alive on a host that was cut off, and publish just before the metadata is removed.
+BOOST_AUTO_TEST_CASE(adopts_the_intent_of_a_save_that_is_presumed_dead) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2});
+    cairn::detail::save_intent i;
+    i.save_id = std::string(32, 'a');
+    i.owner = cairn::detail::record_owner::this_one();
+    i.owner.process.boot = "another host";
+    i.owner.process.run = i.save_id;
+    i.names = {"__0_0." + i.save_id + ".distcp"};
+    auto const name = ".saving." + i.save_id;
+    cairn::file_store there(p.at(1));
+    there.publish(name, i.encode(), std::nullopt);
+    (void)retain(p.store(), cairn::last(1), {}, {}, true);
+    BOOST_TEST(p.stands(1));
+    fs::last_write_time(p.at(1) / name,
+                        fs::last_write_time(p.at(1) / name) - std::chrono::hours(25));
+    int removed = 0;
+    support::meddling_store store(
+        cairn::file_store(p.dir),
+        {.before_remove = support::at_most(1, "step_1/.metadata", [&](const std::string&) {
+             ++removed;
+             auto const now =
+                 cairn::detail::save_intent::decode(cairn::detail::read_whole(there, name));
+             BOOST_TEST(cairn::detail::is_this_process(now.owner.process));
+         })});
+    BOOST_TEST(joined(retain(cairn::detail::erased_store(store), cairn::last(1), {}, {}, true)) ==
+               "");
+    BOOST_TEST(removed == 1);
+    BOOST_TEST((p.names() == p.names_of({2})));
+}
+
+BOOST_AUTO_TEST_CASE(says_what_it_cannot_judge) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2});
+    std::ofstream(p.at(1) / ".metadata") << "damaged";
+    auto const said = joined(retain(p.store(), cairn::last(1), {}, {}, true));
+    BOOST_TEST(said.find("'step_1' stays") != std::string::npos, said);
 }
 
 BOOST_AUTO_TEST_CASE(leaves_a_checkpoint_that_has_replaced_it) {

@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(that_standing_metadata_names_stay) {
     std::set<std::string> const standing{"__0_0.distcp"};
     store.publish("__0_0.distcp", {}, std::nullopt);
     cairn::detail::leftovers<cairn::memory_store> l(store, standing, nullptr);
-    BOOST_TEST(l.remove_planned({"__0_0.distcp"}, id_a, true));
+    BOOST_TEST(l.remove_planned({"__0_0.distcp"}, id_a, cairn::detail::accepted_proof::planning));
     BOOST_TEST(l.remove_replaced({"__0_0.distcp"}, {}));
     BOOST_TEST(store.list().size() == 1u);
 }

@@ -21,12 +21,14 @@ struct committed_checkpoint {
     std::string problem{};                  ///< Why the record could not be read. Empty: it could.
 };
 
+/// Sorts checkpoints by their commits, the oldest first. Those without a record come before all
+/// others, in the order of their names, where numbers count as numbers; those that cannot be read
+/// come last, since they may be the newest.
+CAIRN_DECL void sort_by_commit(std::vector<committed_checkpoint>& all);
+
 /// All places directly within a store.
 struct found_places {
-    /// In the order of their commits, the oldest first. Those without a record come before all
-    /// others, in the order of their names, where numbers count as numbers; those that cannot be
-    /// read come last, since they may be the newest.
-    std::vector<committed_checkpoint> committed{};
+    std::vector<committed_checkpoint> committed{};  ///< As `sort_by_commit` does.
     std::vector<std::string> others{};
 };
 
@@ -36,7 +38,8 @@ struct found_places {
 CAIRN_DECL found_places find_places(erased_store root, cairn::activity* activity = nullptr);
 
 /// Reads the record of a checkpoint, without the rest of its metadata.
-/// @return Nothing if it was not saved by a checkpointer.
+/// @return Nothing if it was not saved by a checkpointer, or if its sequence is one that no run
+/// reaches: in a file that was made to deceive, it would be the newest for ever.
 /// @throws error errc::not_found if there is no checkpoint; errc::corrupt, errc::checksum_mismatch
 /// or errc::unsupported for a record that cannot be read
 CAIRN_DECL std::optional<commit_record> read_commit_record(erased_store& place);

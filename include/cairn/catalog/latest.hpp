@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,27 +38,33 @@ namespace detail {
 /// The checkpoints of a store from the newest to the oldest, without those that are not whole.
 class candidates {
 public:
+    /// @param activity  Advanced for each checkpoint, and as one is read; may be null.
     /// @throws error errc::unsupported for a store that cannot list its places
-    CAIRN_DECL candidates(erased_store root, latest_options options);
+    CAIRN_DECL candidates(erased_store root, latest_options options,
+                          std::shared_ptr<cairn::activity> activity = nullptr);
 
     struct candidate {
         checkpoint_id id{};
         metadata meta{};
     };
     /// Returns the next one whose metadata is valid; nothing if there are no checkpoints.
-    /// @throws error if there are, but all were skipped: errc::corrupt or errc::io, as the newest
-    CAIRN_DECL std::optional<candidate> next(cairn::activity* activity = nullptr);
+    /// @throws error if there are, but all were skipped: errc::corrupt or errc::io, as the newest;
+    /// errc::corrupt if all were quarantined earlier
+    CAIRN_DECL std::optional<candidate> next();
     /// The candidate that `next` has returned is not whole.
     /// @param for_all  Every process that has examined it says so.
     /// @param level    How thoroughly it is examined before it is quarantined.
     CAIRN_DECL void skip(const checkpoint_problem& why, bool for_all, verify_level level);
 
 private:
+    void look_again(committed_checkpoint c);
+    void fail_if_quarantined();
     void put_aside(bool for_all, verify_level level);
 
     erased_store root_;
     latest_options options_;
-    std::vector<committed_checkpoint> left_;
+    std::shared_ptr<cairn::activity> activity_;
+    found_places left_;
     checkpoint_id current_{};
     object_tag examined_{};  ///< Of the current one's metadata.
     std::size_t skipped_ = 0;
@@ -73,7 +80,8 @@ CAIRN_DECL std::optional<checkpoint_id> latest(erased_store root, const latest_o
 /// there are no checkpoints. For one process: if there are several, let one of them call it, or use
 /// `checkpointer::latest`, which examines what each rank sees.
 /// @throws error of the file system if the directory cannot be listed; if there are checkpoints but
-/// none is whole, errc::corrupt or errc::io, for a training that began anew could go unnoticed
+/// none is whole, or all were quarantined, errc::corrupt or errc::io, for a training that began
+/// anew could go unnoticed
 CAIRN_DECL std::optional<checkpoint_id> latest(const std::string& directory,
                                                const latest_options& options = {});
 /// The same for a store; the result is for `store.at`.

@@ -4,11 +4,7 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/detail/identity.hpp>
-#include <cairn/format/native/index.hpp>
-#include <cairn/metadata/locations.hpp>
-#include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/data_names.hpp>
 #include <cairn/storage/leftovers.hpp>
 #include <cairn/storage/running_reads.hpp>
@@ -16,7 +12,6 @@
 #include <cairn/storage/save_intent.hpp>
 
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -68,15 +63,12 @@ private:
 template <ObjectStore Store>
 void collect_leftovers(Store& place, std::vector<std::string>& warnings,
                        cairn::activity* activity) {
-    std::set<std::string> standing;
-    leftovers<Store> rest(place, standing, activity);
+    leftovers<Store> rest(place, {}, activity);
     rest.find({}, {});
     std::optional<storage_clock<Store>> clock;
     if (rest.is_unsure() && rest.attempt([&] { clock.emplace(place); }))
         rest.find(clock->name(), {});
-    if (!place.tag(metadata_name).text.empty())
-        standing =
-            files_of(format::native::parse_metadata_file(read_whole(place, metadata_name)).meta);
+    rest.look_at_what_stands();
     rest.remove_found();
     // Removes notices of ended processes.
     rest.attempt([&] { (void)is_being_read(place, {}, clock ? clock->name() : ""); });

@@ -3,6 +3,7 @@
 #define CAIRN_CATALOG_VERIFICATION_HPP
 
 #include <cairn/activity.hpp>
+#include <cairn/catalog/damage.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/item.hpp>
 #include <cairn/metadata/check.hpp>
@@ -32,8 +33,9 @@ struct verification_scope {
     /// Of so many blocks one is read, and the first of each file. 1: everything, each byte a fixed
     /// number of times, whatever the metadata says.
     std::uint64_t one_in = 1;
-    std::size_t share = 0;   ///< Of all files, this share …
-    std::size_t shares = 1;  ///< … of so many.
+    std::size_t share = 0;       ///< Of all files, this share …
+    std::size_t shares = 1;      ///< … of so many.
+    bool stop_at_first = false;  ///< Finding.
     std::shared_ptr<cairn::activity> activity{};
 };
 
@@ -65,9 +67,11 @@ public:
         meta_ = std::move(meta);
         unverified_.note_metadata(meta_);
         std::size_t n = 0;
-        for (auto& [name, items] : by_file())
+        for (auto& [name, items] : by_file()) {
+            if (is_enough()) break;
             if (n++ % scope_.shares == scope_.share)
                 attempt({}, name, [&, &f = name, &i = items] { check_file(f, i); });
+        }
         return findings_.empty();
     }
 
@@ -91,6 +95,8 @@ public:
     }
 
 private:
+    bool is_enough() const { return scope_.stop_at_first && !findings_.empty(); }
+
     using file = open_file<decltype(std::declval<Store&>().open(""))>;
     struct item {
         const std::string* fqn;
@@ -125,9 +131,7 @@ private:
             auto where = e.context();
             if (where.fqn.empty()) where.fqn = fqn;
             if (where.file.empty()) where.file = store_.describe(name);
-            bool const storage_failed =
-                e.code().category() != category() || e.code() == make_error_code(errc::io);
-            damaged_ = damaged_ || !storage_failed;
+            damaged_ = damaged_ || is_damage(e.code());
             findings_.push_back(error(e.code(), std::move(where)).what());
             return false;
         }
@@ -142,6 +146,7 @@ private:
             attempt({}, name, [&] { check_size(f, name, recorded->second); });
         const item* last = nullptr;  // the last one that was read
         for (auto const& i : items) {
+            if (is_enough()) return;
             ++items_;
             bool const overlaps =
                 last != nullptr && i.at->offset < last->at->offset + last->at->length;

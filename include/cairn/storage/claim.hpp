@@ -7,7 +7,9 @@
 #include <cairn/format/native/index.hpp>
 #include <cairn/metadata/locations.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/exists.hpp>
 #include <cairn/object_store/read_whole.hpp>
+#include <cairn/storage/data_file_proof.hpp>
 #include <cairn/storage/data_names.hpp>
 #include <cairn/storage/leftovers.hpp>
 #include <cairn/storage/save_intent.hpp>
@@ -42,8 +44,7 @@ public:
                                   std::vector<std::string> names, bool overwrite,
                                   cairn::activity* activity = nullptr) {
         // Before the metadata is read: what has ended by now publishes no more.
-        std::set<std::string> standing;
-        leftovers<Store> ended(store, standing, activity);
+        leftovers<Store> ended(store, {}, activity);
         ended.find_ended();
         start_ = store.tag(metadata_name);
         if (!overwrite && !start_.text.empty()) {
@@ -64,10 +65,7 @@ public:
         name_ = std::string(intent_prefix) + save_id;
         // Where anything was left, a rank of an ended save may still create its files: other names.
         bool const plain = !ended.found_any() && place_is_free(store, names);
-        if (ended.found_any() && old_problem_.empty()) {
-            standing.insert(intent_.replaced.begin(), intent_.replaced.end());
-            ended.remove_found();
-        }
+        if (ended.found_any() && old_problem_.empty()) ended.remove_found();
         early_warnings_ = ended.take_warnings();
         intent_.names = plain ? names : with_ids();
         store.publish(name_, intent_.encode(), std::nullopt);
@@ -118,16 +116,17 @@ public:
         if (!old_problem_.empty()) old.warn(old_problem_);
         for (auto& w : early_warnings_) old.warn(std::move(w));
         old.collect(name_, intent_.replaced_id);
-        if (old.remove_replaced(intent_.replaced, intent_.replaced_id)) old.forget(name_);
+        if (is_mine(store, old) && old.remove_replaced(intent_.replaced, intent_.replaced_id))
+            old.forget(name_);
         name_.clear();
         return old.take_warnings();
     }
 
     /// Ends a failed save whose files have been removed by every rank.
     std::vector<std::string> release(Store& store) {
-        leftovers<Store> own(store, nothing(), nullptr);
+        leftovers<Store> own(store, {}, nullptr);
         own.note_removals();
-        if (!name_.empty()) own.forget(name_);
+        if (!name_.empty() && is_mine(store, own)) own.forget(name_);
         name_.clear();
         return own.take_warnings();
     }
@@ -135,9 +134,11 @@ public:
     /// Ends a failed save of which some ranks may not have removed their files, or may still write.
     /// Existing files are removed; the intent stays, for files still to be written.
     std::vector<std::string> remove_planned(Store& store, cairn::activity* activity) {
-        leftovers<Store> own(store, nothing(), activity);
+        leftovers<Store> own(store, {}, activity);
         if (!name_.empty()) {
-            (void)own.remove_planned(intent_.names, intent_.save_id, true);
+            auto const accepted =
+                is_mine(store, own) ? accepted_proof::planning : accepted_proof::id;
+            (void)own.remove_planned(intent_.names, intent_.save_id, accepted);
             (void)own.sync();
         }
         name_.clear();
@@ -159,6 +160,14 @@ public:
     }
 
 private:
+    /// Whether the intent is still this save's. If another process has adopted it, or removed it
+    /// after its files, the names that it lists may be another save's by now.
+    bool is_mine(Store& store, leftovers<Store>& rest) const {
+        if (intent_tag_.text.empty()) return true;  // `take` failed as it published it
+        bool mine = false;
+        rest.attempt([&] { mine = store.tag(name_) == intent_tag_; });
+        return mine;
+    }
     /// Whether a `publish` that threw has changed nothing. Only the store's error code, or the old
     /// tag, proves that.
     bool is_untouched(Store& store, const std::exception_ptr& why) const {
@@ -188,6 +197,8 @@ private:
     /// Whether the place has no metadata, no other save and none of the names.
     bool place_is_free(Store& store, const std::vector<std::string>& names) const {
         std::set<std::string_view> const wanted(names.begin(), names.end());
+        for (auto const& n : names)  // a list may omit files of subdirectories
+            if (n.find('/') != n.npos && exists(store, n)) return false;
         for (auto const& info : store.list()) {
             if (info.name == name_) continue;
             if (info.name == metadata_name || info.name.starts_with(intent_prefix) ||
@@ -220,11 +231,6 @@ private:
                                "metadata cannot be read: ") +
                            e.what();
         }
-    }
-
-    static const std::set<std::string>& nothing() {
-        static const std::set<std::string> none;
-        return none;
     }
 
     save_intent intent_{};

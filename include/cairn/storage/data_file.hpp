@@ -5,6 +5,7 @@
 #include <cairn/error.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/names.hpp>
 #include <cairn/storage/claim.hpp>
 
 #include <cstdint>
@@ -33,7 +34,7 @@ auto of_data_file(Store& store, const std::string& name, F&& f) {
 /// Opens a data file that the metadata names, for reading.
 template <ObjectStore Store>
 auto open_data_file(Store& store, const std::string& name) {
-    if (name.empty() || name.front() == '/' || name.find("..") != std::string::npos)
+    if (!is_object_name(name))
         throw error(errc::corrupt, {.file = name,
                                     .expected = "a file name within the checkpoint",
                                     .found = "a path outside of the checkpoint"});

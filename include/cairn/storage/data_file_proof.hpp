@@ -5,6 +5,7 @@
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/exists.hpp>
 #include <cairn/storage/data_names.hpp>
 
 #include <algorithm>
@@ -83,22 +84,18 @@ bool is_in_another_checkpoint(Store& store, std::string_view name) {
     return false;
 }
 
-template <ObjectStore Store>
-bool exists(Store& store, std::string_view name) {
-    try {
-        (void)store.open(name);
-        return true;
-    } catch (const error& e) {
-        if (e.code() != make_error_code(errc::not_found)) throw;
-        return false;
-    }
-}
+/// What shows that a file belongs to a save that has listed it.
+enum class accepted_proof {
+    id,       ///< The save's id only, in its name or at its end.
+    name,     ///< Also a data file's default name, where nothing says that it is another's.
+    planning  ///< Also that it is blank: the save itself stated, on this host, that it writes it.
+};
 
 /// Returns the ownership of a file that save `save_id` is said to have written.
 /// @param save_id  Empty for a checkpoint written by PyTorch.
-/// @param planned  Stated by the save itself, on this host, before it wrote the file.
 template <ObjectStore Store>
-ownership whose(Store& store, const std::string& name, const std::string& save_id, bool planned) {
+ownership whose(Store& store, const std::string& name, const std::string& save_id,
+                accepted_proof accepted) {
     if (!is_data_name(name) || is_in_another_checkpoint(store, name)) return ownership::unproven;
     if (has_id(name, save_id)) return ownership::proven;
     try {
@@ -107,8 +104,9 @@ ownership whose(Store& store, const std::string& name, const std::string& save_i
         if (auto const id = save_id_at_end(file, size))
             return *id == save_id ? ownership::proven : ownership::anothers;
         // Neither: written by PyTorch, or by a save that was killed at its first step.
-        if (is_default_data_name(name)) return ownership::proven;
-        if (planned && is_blank(file, size, save_id)) return ownership::proven;
+        if (accepted != accepted_proof::id && is_default_data_name(name)) return ownership::proven;
+        if (accepted == accepted_proof::planning && is_blank(file, size, save_id))
+            return ownership::proven;
     } catch (const error& e) {
         // A network file system may have forgotten a file for a moment (ESTALE).
         if (e.code() != make_error_code(errc::not_found) || exists(store, name)) throw;

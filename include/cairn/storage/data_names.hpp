@@ -58,6 +58,18 @@ inline bool has_id(std::string_view name, std::string_view save_id) {
     auto const rest = last.substr(at + 1 + save_id.size());
     return rest.empty() || (rest.front() == '.' && rest.find('.', 1) == rest.npos);
 }
+/// Returns the save id in such a name; empty if there is none.
+inline std::string_view id_in(std::string_view name) {
+    name = name.substr(name.rfind('/') + 1);
+    for (int parts = 0; parts < 2; ++parts) {  // it is the last, or the last but one
+        auto const dot = name.rfind('.');
+        if (dot == name.npos || dot == 0) break;
+        auto const part = name.substr(dot + 1);
+        if (is_save_id(part)) return part;
+        name = name.substr(0, dot);
+    }
+    return {};
+}
 
 /// Whether a data file may have this name: within the place, with no hidden segment. Names read
 /// from a file are untrusted.

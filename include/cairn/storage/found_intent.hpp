@@ -3,7 +3,7 @@
 #define CAIRN_STORAGE_FOUND_INTENT_HPP
 
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/read_whole.hpp>
+#include <cairn/object_store/exists.hpp>
 #include <cairn/storage/data_names.hpp>
 #include <cairn/storage/record_owner.hpp>
 #include <cairn/storage/running_saves.hpp>
@@ -12,10 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <set>
-#include <span>
 #include <string>
-#include <string_view>
 
 namespace cairn::detail {
 
@@ -41,11 +38,9 @@ struct found_intent {
     /// Determines `expired`: the storage's times of the intent and of the files that it lists are
     /// signs of life.
     /// @param now  By the storage's clock; 0: not known.
-    void judge_age(std::span<const object_info> there, std::int64_t now) {
-        std::set<std::string_view> const its(what.names.begin(), what.names.end());
-        std::int64_t last = 0;
-        for (auto const& o : there)
-            if (o.name == name || its.count(o.name) != 0) last = std::max(last, o.modified);
+    void judge_age(const modification_times& times, std::int64_t now) {
+        std::int64_t last = times.of(name);
+        for (auto const& n : what.names) last = std::max(last, times.of(n));
         expired = !own_process && is_expired(last, now);
     }
 };
@@ -54,20 +49,15 @@ struct found_intent {
 /// @return Nothing if it was removed meanwhile.
 template <ObjectStore Store>
 std::optional<found_intent> read_intent(Store& store, const object_info& info) {
-    constexpr std::uint64_t most_bytes = std::uint64_t{1} << 28;
+    constexpr std::uint64_t most_bytes = std::uint64_t{1} << 26;
     found_intent i;
     i.name = info.name;
     i.save_id = info.name.substr(intent_prefix.size());
     i.tag = store.tag(info.name);
-    byte_vector bytes;
+    auto const bytes = read_existing(store, info.name, most_bytes);
+    if (!bytes) return {};  // its save ended just now
     try {
-        bytes = read_whole(store, info.name, most_bytes);
-    } catch (const error& e) {
-        if (e.code() == make_error_code(errc::not_found)) return {};  // its save ended just now
-        throw;
-    }
-    try {
-        i.what = save_intent::decode(bytes);
+        i.what = save_intent::decode(*bytes);
         i.readable = i.what.save_id.empty() || i.what.save_id == i.save_id;
     } catch (const error& e) {
         i.newer = e.code() == make_error_code(errc::unsupported);

@@ -4,15 +4,22 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/format/native/index.hpp>
+#include <cairn/metadata/locations.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/exists.hpp>
 #include <cairn/storage/data_file_proof.hpp>
+#include <cairn/storage/data_names.hpp>
 #include <cairn/storage/found_intent.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,23 +27,27 @@ namespace cairn::detail {
 
 /// Removes files that no checkpoint needs any more, and nothing else; exceptions of the store
 /// become warnings.
+///
+/// Another save may commit at any time. So it is found out first which saves have ended and which
+/// files the others may need, and then what stands: whoever has committed and ended before the
+/// first look stands, whoever ends later was seen to need its files.
 template <ObjectStore Store>
 class leftovers {
 public:
     /// @param standing  The files that the current metadata names.
     /// @param activity  Advanced for each file; may be null.
-    leftovers(Store& store, const std::set<std::string>& standing, cairn::activity* activity)
-        : store_(store), standing_(standing), activity_(activity) {}
+    leftovers(Store& store, std::set<std::string> standing, cairn::activity* activity)
+        : store_(store), standing_(std::move(standing)), activity_(activity) {}
 
     /// Removes the files of a checkpoint that was replaced.
     /// @return Whether nothing is left of them that a later save could still remove.
     bool remove_replaced(const std::vector<std::string>& names, const std::string& save_id) {
-        return remove(names, save_id, false, true);
+        return remove(names, save_id, accepted_proof::name, true);
     }
     /// Removes the files planned by a save that will no longer commit.
     bool remove_planned(const std::vector<std::string>& names, const std::string& save_id,
-                        bool on_this_host) {
-        return remove(names, save_id, on_this_host, false);
+                        accepted_proof accepted) {
+        return remove(names, save_id, accepted, false);
     }
 
     /// Removes what ended saves have left. Called first, because it also finds files that are still
@@ -47,8 +58,7 @@ public:
     void collect(const std::string& own, const std::string& replaced_id) {
         if (attempt([&] { find(own, replaced_id); })) remove_found();
     }
-    /// The first half of `collect`. Where another save may have been publishing until it ended,
-    /// `standing` is filled between the halves: what has ended here publishes no more.
+    /// The first half of `collect`: what has ended here publishes no more.
     /// @throws what the store throws as it lists its objects
     void find(const std::string& own, const std::string& replaced_id) {
         find(own, replaced_id, false);
@@ -58,16 +68,29 @@ public:
     bool found_any() const noexcept { return !over_.empty(); }
     /// Whether there is a save of which only time can show that it has ended.
     bool is_unsure() const noexcept { return unsure_; }
+    /// Reads which files the metadata names, unless it is what was read last.
+    /// @throws error if it cannot be read
+    void look_at_what_stands() {
+        auto const tag = store_.tag(metadata_name);
+        if (tag == standing_tag_) return;
+        auto const bytes = read_existing(store_, metadata_name);
+        standing_ = bytes ? files_of(format::native::parse_metadata_file(*bytes).meta)
+                          : std::set<std::string>();
+        standing_tag_ = tag;
+    }
     void remove_found() {
         // Whoever published what stands, or removed what stood, may have died before that was
         // durable; what it replaced is needed until then.
         if (over_.empty() || !attempt([&] { store_.sync(); })) return;
+        if (!attempt([&] { look_at_what_stands(); })) return;
+        auto const by_id = files_by_id();
         for (auto& i : std::exchange(over_, {})) {
             if (!i.readable)  // its files can still be recognized by the id in their names
-                for (auto const& info : there_)
-                    if (is_data_name(info.name) && has_id(info.name, i.save_id))
-                        i.what.names.push_back(info.name);
-            bool const planned_gone = remove_planned(i.what.names, i.save_id, i.on_this_host);
+                if (auto const its = by_id.find(i.save_id); its != by_id.end())
+                    i.what.names.assign(its->second.begin(), its->second.end());
+            bool const planned_gone =
+                remove_planned(i.what.names, i.save_id,
+                               i.on_this_host ? accepted_proof::planning : accepted_proof::name);
             bool const replaced_gone = remove_replaced(i.what.replaced, i.what.replaced_id);
             if (planned_gone && replaced_gone) forget(i.name);
         }
@@ -116,18 +139,28 @@ private:
         needed_.clear();
         unsure_ = false;
         // It was written not long ago.
-        auto const now = modified_at(there_, own);
+        modification_times const times(there_);
+        auto const now = times.of(own);
         for (auto const& info : there_) {
             if (!is_intent_name(info.name) || info.name == own) continue;
-            attempt([&] { look_at(info, replaced_id, certain, now); });
+            if (activity_ != nullptr) activity_->advance();
+            attempt([&] { look_at(info, replaced_id, certain, times, now); });
         }
+    }
+    /// The data files whose names say which save wrote them.
+    std::map<std::string_view, std::vector<std::string>> files_by_id() const {
+        std::map<std::string_view, std::vector<std::string>> all;
+        for (auto const& info : there_)
+            if (auto const id = id_in(info.name); !id.empty() && is_data_name(info.name))
+                all[id].push_back(info.name);
+        return all;
     }
     /// Records whether an intent's save has ended, or which files it may still need.
     void look_at(const object_info& info, const std::string& replaced_id, bool certain,
-                 std::int64_t now) {
+                 const modification_times& times, std::int64_t now) {
         auto i = read_intent(store_, info);
         if (!i || i->newer) return;
-        i->judge_age(there_, now);
+        i->judge_age(times, now);
         bool const sure = i->ended || i->save_id == replaced_id;
         unsure_ = unsure_ || (i->readable && !sure && !i->own_process);
         if (certain ? i->readable && i->ended
@@ -137,8 +170,8 @@ private:
             needed_.insert(i->what.names.begin(), i->what.names.end());
     }
 
-    bool remove(const std::vector<std::string>& names, const std::string& save_id, bool planned,
-                bool must_be_its_own) {
+    bool remove(const std::vector<std::string>& names, const std::string& save_id,
+                accepted_proof accepted, bool must_be_its_own) {
         bool gone = true;
         for (auto const& name : names) {
             if (activity_ != nullptr) activity_->advance();
@@ -148,7 +181,7 @@ private:
                 continue;
             }
             auto const done = attempt([&] {
-                auto const whose_it_is = whose(store_, name, save_id, planned);
+                auto const whose_it_is = whose(store_, name, save_id, accepted);
                 // Whoever removed it may have died before that was durable; `sync` reaches the
                 // place's own directory only.
                 if (whose_it_is == ownership::absent) {
@@ -178,7 +211,8 @@ private:
 
     static constexpr std::size_t most_warnings = 64;
     Store& store_;
-    const std::set<std::string>& standing_;
+    std::set<std::string> standing_;
+    object_tag standing_tag_{};  ///< Of the metadata that names them, if that was read.
     cairn::activity* activity_;
     std::vector<object_info> there_{};  ///< In the place, when `find` looked.
     std::vector<found_intent> over_{};

@@ -8,12 +8,12 @@
 #include <cairn/detail/wire.hpp>
 #include <cairn/object_store/concepts.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
+#include <string_view>
+#include <unordered_map>
 
 namespace cairn::detail {
 
@@ -72,12 +72,22 @@ inline bool is_expired(std::int64_t modified, std::int64_t now) {
     return modified > 0 && now > modified && now - modified >= limit;
 }
 
-/// When an object was last changed, by the storage's clock; 0: not known.
-inline std::int64_t modified_at(std::span<const object_info> there, std::string_view name) {
-    auto const it = std::find_if(there.begin(), there.end(),
-                                 [&](const object_info& o) { return o.name == name; });
-    return it == there.end() ? 0 : it->modified;
-}
+/// When the objects of a place were last changed, by the storage's clock. Refers to the list.
+class modification_times {
+public:
+    modification_times() = default;
+    explicit modification_times(std::span<const object_info> there) {
+        for (auto const& o : there) by_name_.emplace(o.name, o.modified);
+    }
+    /// @return 0: not known.
+    std::int64_t of(std::string_view name) const {
+        auto const it = by_name_.find(name);
+        return it == by_name_.end() ? 0 : it->second;
+    }
+
+private:
+    std::unordered_map<std::string_view, std::int64_t> by_name_{};
+};
 
 }  // namespace cairn::detail
 

@@ -6,7 +6,7 @@
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
 #include <cairn/object_store/erased_store.hpp>
-#include <cairn/object_store/read_whole.hpp>
+#include <cairn/object_store/exists.hpp>
 #include <cairn/storage/data_names.hpp>
 #include <cairn/storage/record_owner.hpp>
 #include <cairn/storage/registered_id.hpp>
@@ -101,18 +101,19 @@ bool is_being_read(Store& place, const std::string& save_id, std::string_view ow
     constexpr std::uint64_t most_bytes = std::uint64_t{1} << 20;
     bool read = registered_id<registry_of_reads>::is(save_id);
     auto const there = place.list();
-    auto const now = modified_at(there, own);
+    auto const now = modification_times(there).of(own);
     for (auto const& info : there) {
         if (!is_reading_name(info.name)) continue;
         bool over = false;
+        auto const bytes = read_existing(place, info.name, most_bytes);
+        if (!bytes) continue;
         try {
-            auto const n = read_notice::decode(read_whole(place, info.name, most_bytes));
+            auto const n = read_notice::decode(*bytes);
             auto const& owner = n.owner;
             over = !is_this_process(owner.process) &&
                    (has_ended(owner.process) || job_attempt::of_this_process().follows(owner.job) ||
                     is_expired(info.modified, now));
         } catch (const error& e) {
-            if (e.code() == make_error_code(errc::not_found)) continue;
             if (e.code() == make_error_code(errc::corrupt))
                 over = true;  // cut short by a crash
             else if (e.code() != make_error_code(errc::unsupported))

@@ -62,7 +62,7 @@ struct save_intent {
         auto const version = r.u8();
         if (version == 1) {
             i.began = r.svarint();
-            i.names = get_strings(r);
+            i.names = get_names(r);
             return i;
         }
         if (version > 3)
@@ -77,10 +77,18 @@ struct save_intent {
             i.owner.process = get_process(r);
         else
             i.owner = get_owner(r);
-        i.names = get_strings(r);
+        i.names = get_names(r);
         i.replaced_id = r.string();
-        i.replaced = get_strings(r);
+        i.replaced = get_names(r);
         return i;
+    }
+
+private:
+    /// Without empty ones, which name no object.
+    static std::vector<std::string> get_names(wire_reader& r) {
+        auto names = get_strings(r);
+        std::erase(names, std::string());
+        return names;
     }
 };
 

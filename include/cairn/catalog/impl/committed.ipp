@@ -7,6 +7,7 @@
 #include <cairn/catalog/retention.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/format/native/index.hpp>
+#include <cairn/object_store/exists.hpp>
 #include <cairn/storage/data_names.hpp>
 
 #include <algorithm>
@@ -49,7 +50,10 @@ CAIRN_DECL std::optional<commit_record> read_commit_record(erased_store& place) 
     constexpr std::uint64_t most = std::uint64_t{1} << 24;  // nobody has so many metrics
     if (length < native::commit_tail_bytes || length > at || length > most)
         bad("a commit record of an impossible length");
-    return native::decode_commit_section(before(at, length));
+    auto record = native::decode_commit_section(before(at, length));
+    constexpr std::uint64_t most_commits = std::uint64_t{1} << 62;
+    if (record.sequence > most_commits) return {};
+    return record;
 }
 
 CAIRN_DECL bool is_before_by_number(const std::string& a, const std::string& b) {
@@ -83,28 +87,32 @@ CAIRN_DECL found_places find_places(erased_store root, cairn::activity* activity
         c.id = std::move(id);
         try {
             auto place = root.at(c.id);
-            c.record = read_commit_record(place);
-        } catch (const error& e) {
-            if (e.code() == make_error_code(errc::not_found)) {
+            auto read =
+                unless_removed(place, metadata_name, [&] { return read_commit_record(place); });
+            if (!read) {
                 out.others.push_back(std::move(c.id));
                 continue;
             }
-            c.problem = e.what();
+            c.record = std::move(*read);
         } catch (...) {
             c.problem = text_of(std::current_exception());
         }
         out.committed.push_back(std::move(c));
     }
+    sort_by_commit(out.committed);
+    return out;
+}
+
+CAIRN_DECL void sort_by_commit(std::vector<committed_checkpoint>& all) {
     auto const kind = [](const committed_checkpoint& c) {
         return !c.problem.empty() ? 2 : c.record ? 1 : 0;
     };
-    std::sort(out.committed.begin(), out.committed.end(),
+    std::sort(all.begin(), all.end(),
               [&](const committed_checkpoint& a, const committed_checkpoint& b) {
                   if (kind(a) != kind(b)) return kind(a) < kind(b);
                   return a.record && b.record ? is_older(*a.record, *b.record)
                                               : is_before_by_number(a.id, b.id);
               });
-    return out;
 }
 
 }  // namespace cairn::detail

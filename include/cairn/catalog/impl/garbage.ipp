@@ -46,19 +46,19 @@ public:
             if (!dry_run_) place_.remove(name);
             return;
         }
-        std::uint64_t size = 0;
+        std::optional<std::uint64_t> size;
         try {
             size = place_.open(name).size();
         } catch (const error& e) {
             if (e.code() == make_error_code(errc::not_found)) return;
-            throw;
         }
         if (!dry_run_) place_.remove(name);
         removed_.emplace(name);
         ++report_->files;
-        report_->bytes += size;
-        report_->lines.push_back((dry_run_ ? "would remove " : "removed ") + prefix_ +
-                                 terminal_text(name) + " (" + std::to_string(size) + " bytes)");
+        report_->bytes += size.value_or(0);
+        report_->lines.push_back(
+            (dry_run_ ? "would remove " : "removed ") + prefix_ + terminal_text(name) + " (" +
+            (size ? std::to_string(*size) : "an unknown number of") + " bytes)");
     }
     void sync() {
         if (!dry_run_) place_.sync();
@@ -106,14 +106,15 @@ inline void collect_garbage_of(erased_store& root, const std::string& id, bool d
         collect_leftovers(noting, warnings, nullptr);
         for (auto& w : warnings) {
             ++report.problems;
-            report.lines.push_back(std::move(w));
+            report.lines.push_back(terminal_text(w));
         }
         if (id.empty() || dry_run || !is_left_empty(place, id, !before.empty())) return;
         root.remove_place(id);
     } catch (...) {
         ++report.problems;
-        report.lines.push_back((id.empty() ? std::string("it") : "'" + terminal_text(id) + "'") +
-                               " is left as it is: " + text_of(std::current_exception()));
+        report.lines.push_back(
+            (id.empty() ? std::string("it") : "'" + terminal_text(id) + "'") +
+            " is left as it is: " + terminal_text(text_of(std::current_exception())));
     }
 }
 

@@ -5,6 +5,7 @@
 #include <cairn/catalog/latest.hpp>
 
 #include <cairn/error.hpp>
+#include <cairn/object_store/exists.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/storage/data_names.hpp>
 
@@ -14,25 +15,46 @@
 namespace cairn {
 namespace detail {
 
-CAIRN_DECL candidates::candidates(erased_store root, latest_options options)
-    : root_(std::move(root)), options_(std::move(options)), left_(find_places(root_).committed) {}
+CAIRN_DECL candidates::candidates(erased_store root, latest_options options,
+                                  std::shared_ptr<cairn::activity> activity)
+    : root_(std::move(root)), options_(std::move(options)), activity_(std::move(activity)),
+      left_(find_places(root_, activity_.get())) {}
 
-CAIRN_DECL auto candidates::next(cairn::activity* activity) -> std::optional<candidate> {
-    while (!left_.empty()) {
-        if (activity != nullptr) activity->advance();
-        current_ = std::move(left_.back().id);
-        left_.pop_back();
+/// Reads a record again that could not be read, and puts the checkpoint where it belongs: what
+/// storage failed to read was taken for the newest.
+CAIRN_DECL void candidates::look_again(committed_checkpoint c) {
+    auto place = root_.at(c.id);
+    auto read = unless_removed(place, metadata_name, [&] { return read_commit_record(place); });
+    if (!read) return;
+    c.record = std::move(*read);
+    c.problem.clear();
+    left_.committed.push_back(std::move(c));
+    sort_by_commit(left_.committed);
+}
+
+CAIRN_DECL auto candidates::next() -> std::optional<candidate> {
+    auto& all = left_.committed;
+    while (!all.empty()) {
+        if (activity_) activity_->advance();
+        auto c = std::move(all.back());
+        all.pop_back();
+        current_ = c.id;
         try {
             auto place = root_.at(current_);
             examined_ = place.tag(metadata_name);
-            return candidate{current_, read_checked_metadata(place)};
-        } catch (const error& e) {
-            if (e.code() == make_error_code(errc::not_found)) continue;  // removed meanwhile
-            skip(current_problem(), false, verify_level::metadata);
+            if (!c.problem.empty()) {
+                look_again(std::move(c));
+                continue;
+            }
+            auto m =
+                unless_removed(place, metadata_name, [&] { return read_checked_metadata(place); });
+            if (!m) continue;
+            return candidate{current_, std::move(*m)};
         } catch (...) {
             skip(current_problem(), false, verify_level::metadata);
         }
     }
+    if (skipped_ == 0) fail_if_quarantined();
     if (skipped_ == 0) return {};
     throw error(
         its_problem_.damaged ? errc::corrupt : errc::io,
@@ -42,12 +64,28 @@ CAIRN_DECL auto candidates::next(cairn::activity* activity) -> std::optional<can
          .remedy = "to start anew, remove them or use another directory"});
 }
 
+/// Otherwise a training would begin anew after all its checkpoints were put aside.
+CAIRN_DECL void candidates::fail_if_quarantined() {
+    for (auto const& id : left_.others) {
+        auto place = root_.at(id);
+        if (activity_) activity_->advance();
+        if (exists(place, quarantined_name))
+            throw error(errc::corrupt,
+                        {.file = place.describe(quarantined_name),
+                         .expected = "a checkpoint that is whole",
+                         .found = "only such as were quarantined because they are damaged",
+                         .remedy = "to start anew, remove them or use another directory"});
+    }
+}
+
 /// @throws error that says why not
 CAIRN_DECL void candidates::put_aside(bool for_all, verify_level level) {
     auto place = root_.at(current_);
     checkpoint_problem again;
     try {
-        again = problem_of(place, read_checked_metadata(place), level, {});
+        storage_setup alone;
+        alone.activity = activity_;
+        again = problem_of(place, read_checked_metadata(place), level, alone);
     } catch (...) {
         again = current_problem();
         again.in_content = true;

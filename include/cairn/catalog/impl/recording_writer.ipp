@@ -19,18 +19,27 @@ CAIRN_DECL void run_catalog::note_read(const checkpoint_id& id, const std::strin
     read_[id] = save_id;
 }
 
+CAIRN_DECL void run_catalog::note_sequence(std::uint64_t sequence) {
+    std::lock_guard const lock(m_);
+    highest_ = std::max(highest_, sequence);
+}
+
 CAIRN_DECL std::uint64_t run_catalog::next_sequence(const erased_store& root,
                                                     std::vector<std::string>& warnings,
                                                     cairn::activity* activity) {
-    // No run gets here; a file that was made to deceive may say so.
-    constexpr std::uint64_t most_commits = std::uint64_t{1} << 62;
     std::lock_guard const lock(m_);
+    bool const first = highest_ == 0;
     // Each time: other jobs may save here too.
     if (root.browsable()) {
         try {
-            for (auto const& c : find_places(root, activity).committed)
-                if (c.record && c.record->sequence <= most_commits)
-                    highest_ = std::max(highest_, c.record->sequence);
+            for (auto const& c : find_places(root, activity).committed) {
+                if (c.record) highest_ = std::max(highest_, c.record->sequence);
+                if (first && !c.problem.empty())
+                    warnings.push_back("the order of this checkpoint and '" + c.id +
+                                       "' is not known, because the latter's record cannot be "
+                                       "read: " +
+                                       c.problem);
+            }
         } catch (...) {
             warnings.push_back(
                 "the order of this checkpoint among those of earlier runs is not known, because "

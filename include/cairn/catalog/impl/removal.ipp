@@ -24,16 +24,19 @@
 
 namespace cairn::detail {
 
-/// Whether a save to this place may still commit.
+/// Whether a save to this place may still commit. One that is presumed dead no longer can after
+/// this: its intent is adopted.
 /// @param own  The intent to skip, which was published just now.
 inline bool is_being_saved(erased_store& place, const std::string& own) {
     auto const there = place.list();
+    modification_times const times(there);
     for (auto const& info : there) {
         if (!is_intent_name(info.name) || info.name == own) continue;
         auto i = read_intent(place, info);
         if (!i) continue;
-        i->judge_age(there, modified_at(there, own));
+        i->judge_age(times, times.of(own));
         if (i->runs()) return true;
+        if (i->readable && !i->ended && !adopt(place, *i)) return true;
     }
     return false;
 }
@@ -57,8 +60,7 @@ CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
     auto const name = std::string(intent_prefix) + intent.save_id;
     running_save const running(intent.save_id);
     place.publish(name, intent.encode(), std::nullopt);
-    std::set<std::string> const standing;
-    leftovers<erased_store> rest(place, standing, activity);
+    leftovers<erased_store> rest(place, {}, activity);
     auto const give_up = [&](removal why) {
         rest.note_removals();
         rest.forget(name);
@@ -115,6 +117,9 @@ CAIRN_DECL std::vector<std::string> retain(erased_store root, const retention& k
         auto const found = find_places(root, activity);
         std::vector<kept_or_not> all;
         for (auto const& c : found.committed) {
+            if (!c.problem.empty())
+                warnings.push_back("checkpoint '" + c.id +
+                                   "' stays, because its record cannot be read: " + c.problem);
             if (!c.record || c.id != "step_" + std::to_string(c.record->step)) continue;
             auto const& saved = c.record->save_id;
             bool const was_read = std::any_of(read.begin(), read.end(),

@@ -4,6 +4,7 @@
 
 #include <cairn/catalog/whole.hpp>
 
+#include <cairn/catalog/damage.hpp>
 #include <cairn/catalog/place_content.hpp>
 #include <cairn/catalog/verification.hpp>
 #include <cairn/detail/failures.hpp>
@@ -59,9 +60,7 @@ CAIRN_DECL checkpoint_problem current_problem() {
     try {
         std::rethrow_exception(e);
     } catch (const error& x) {
-        for (auto const c : {errc::corrupt, errc::checksum_mismatch, errc::unsupported,
-                             errc::invalid_plan, errc::missing_file, errc::foreign_file})
-            p.damaged = p.damaged || x.code() == make_error_code(c);
+        p.damaged = is_damage(x.code());
     } catch (...) {
     }
     return p;
@@ -76,12 +75,10 @@ CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, 
         verification v(place, {.one_in = level == verify_level::full ? 1 : sample,
                                .share = static_cast<std::size_t>(me.rank),
                                .shares = static_cast<std::size_t>(me.world_size),
+                               .stop_at_first = true,
                                .activity = me.activity});
         if (v.run(m)) return {};
-        auto const more = v.findings().size() - 1;
-        return {v.findings().front() +
-                    (more == 0 ? "" : " (and " + std::to_string(more) + " more findings)"),
-                v.damaged(), true};
+        return {v.findings().front(), v.damaged(), true};
     } catch (...) {
         return current_problem();
     }

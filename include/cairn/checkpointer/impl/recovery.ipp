@@ -4,12 +4,12 @@
 
 #include <cairn/checkpointer/recovery.hpp>
 
+#include <cairn/catalog/damage.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/native/index.hpp>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace cairn::detail {
@@ -27,9 +27,9 @@ outcome recovery::answered(F&& f) {
 
 /// On the coordinator: whether there is one, its id and its metadata, and how to examine it.
 CAIRN_DECL std::vector<std::byte> recovery::candidate() {
-    if (!left_) left_.emplace(root_, options_);
+    if (!left_) left_.emplace(root_, options_, activity_);
     wire_writer w;
-    auto const c = left_->next(activity_.get());
+    auto const c = left_->next();
     w.u8(c ? 1 : 0);
     if (!c) return std::move(w.out);
     w.string(c->id);
@@ -95,11 +95,9 @@ CAIRN_DECL auto recovery::next() -> std::optional<found> {
 
 /// Whether a failed load says that the checkpoint is damaged, and not the state, a device or a
 /// connection.
-inline bool is_damage(const rank_failure& f) {
-    constexpr std::array damage{errc::corrupt, errc::checksum_mismatch, errc::missing_file,
-                                errc::foreign_file, errc::not_found};
-    return std::any_of(damage.begin(), damage.end(),
-                       [&](errc c) { return f.code == make_error_code(c); });
+inline bool tells_of_damage(const rank_failure& f) {
+    if (f.code == make_error_code(errc::invalid_plan)) return false;  // the load's own, it may be
+    return is_damage(f.code) || f.code == make_error_code(errc::not_found);
 }
 
 CAIRN_DECL bool recovery::loaded(const found& f, const std::exception_ptr& mine) {
@@ -120,7 +118,7 @@ CAIRN_DECL bool recovery::loaded(const found& f, const std::exception_ptr& mine)
         auto const all = ranks_.gather(o);
         told = answered([&] {
             auto const failures = collect_failures(all);
-            bool const all_damage = std::all_of(failures.begin(), failures.end(), is_damage);
+            bool const all_damage = std::all_of(failures.begin(), failures.end(), tells_of_damage);
             if (!failures.empty() && all_damage) {
                 checkpoint_problem why;
                 why.text = failures.front().text;

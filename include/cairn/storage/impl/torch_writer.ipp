@@ -4,10 +4,13 @@
 
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
+#include <cairn/object_store/exists.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/data_file_proof.hpp>
+#include <cairn/storage/data_names.hpp>
 #include <cairn/storage/file_names.hpp>
 #include <cairn/storage/job_pool.hpp>
 #include <cairn/storage/running_saves.hpp>
@@ -184,12 +187,21 @@ struct torch_writer::state {
                 gone = false;
             }
         };
+        // Where the intent is gone, whoever presumed this save dead has removed its files, and they
+        // may be another save's by now.
+        bool listed = false;
+        if (!made.empty())
+            attempt([&] {
+                listed = detail::exists(placed, std::string(detail::intent_prefix) + me.save_id);
+            });
         for (auto const& file : made) {
             attempt([&] {
                 auto const& name = file.first;
-                auto const w = file.second == origin::created
+                auto const w = listed && file.second == origin::created
                                    ? detail::ownership::proven
-                                   : detail::whose(placed, name, me.save_id, true);
+                                   : detail::whose(placed, name, me.save_id,
+                                                   listed ? detail::accepted_proof::planning
+                                                          : detail::accepted_proof::id);
                 if (w == detail::ownership::proven) placed.remove(name);
                 if (w == detail::ownership::unproven) gone = false;
             });

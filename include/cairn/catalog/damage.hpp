@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CATALOG_DAMAGE_HPP
+#define CAIRN_CATALOG_DAMAGE_HPP
+
+#include <cairn/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <system_error>
+
+namespace cairn::detail {
+
+/// Whether an error says that what is stored is wrong. Not if storage failed, memory did not
+/// suffice, or this version cannot read it: then the checkpoint may be whole.
+inline bool is_damage(std::error_code code) {
+    constexpr std::array damage{errc::corrupt, errc::checksum_mismatch, errc::invalid_plan,
+                                errc::missing_file, errc::foreign_file};
+    return std::any_of(damage.begin(), damage.end(),
+                       [&](errc c) { return code == make_error_code(c); });
+}
+
+}  // namespace cairn::detail
+
+#endif
