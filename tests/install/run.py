@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A user's program builds against cairn, as docs/building.md and the README say, and runs.
 
-    run.py PROJECT_ROOT wrap
-    run.py PROJECT_ROOT make|cmake|meson BUILD
+    run.py PROJECT_ROOT make|cmake|meson|wrap BUILD FOLDER
 
 wrap: cairn is a subproject; the program is the README's smallest. The others: what `meson install`
-of BUILD makes, moved to another folder, is found by pkg-config or by CMake.
+of BUILD makes, moved to another folder, is found by pkg-config or by CMake. All is compiled in
+FOLDER, which is emptied first; by ccache, where it is installed, and so only once unless something
+that is compiled has changed.
 """
 import json
 import os
@@ -15,9 +16,9 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 
 HERE = pathlib.Path(__file__).parent
+CCACHE = shutil.which("ccache")
 
 
 def run(*command, **how) -> str:
@@ -120,6 +121,8 @@ def with_cmake(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, envi
     (app / "CMakeLists.txt").write_text(text)
     configure = ["cmake", "-S", app, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Debug",
                  "-DCMAKE_CXX_FLAGS=-O0 -Wall -Wextra -Werror"]
+    if CCACHE:
+        configure.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
     run(*configure, "-B", app / "build")
     cache = (app / "build/CMakeCache.txt").read_text()
     if f"cairn_DIR:PATH={prefix}/" not in cache:
@@ -159,16 +162,21 @@ def main():
                                                 capture_output=True).returncode != 0:
         print(f"not run: {tool} was not found (Debian: {tool})")
         sys.exit(77)
-    with tempfile.TemporaryDirectory() as tmp:
-        app = pathlib.Path(tmp) / "app"
-        shutil.copytree(HERE / "app", app)
-        if how == "wrap":
-            wrap(root, app)
-        else:
-            prefix = installed(sys.argv[3], pathlib.Path(tmp))
-            environment = dict(os.environ, PKG_CONFIG_PATH=str(prefix / "share/pkgconfig"))
-            {"make": with_make, "cmake": with_cmake, "meson": with_meson}[how](
-                root, app, prefix, environment)
+    compiler = os.environ.get("CXX", "c++")
+    if CCACHE and how != "cmake" and "ccache" not in compiler:
+        os.environ["CXX"] = f"ccache {compiler}"
+    folder = pathlib.Path(sys.argv[4])
+    shutil.rmtree(folder, ignore_errors=True)
+    app = folder / "app"
+    shutil.copytree(HERE / "app", app)
+    if how == "wrap":
+        wrap(root, app)
+    else:
+        prefix = installed(sys.argv[3], folder)
+        environment = dict(os.environ, PKG_CONFIG_PATH=str(prefix / "share/pkgconfig"))
+        {"make": with_make, "cmake": with_cmake, "meson": with_meson}[how](
+            root, app, prefix, environment)
+    shutil.rmtree(folder)
     print(f"{how}: configured, built, ran")
 
 
