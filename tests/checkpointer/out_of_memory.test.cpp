@@ -2,6 +2,7 @@
 // Memory that runs out in a checkpointer's calls, or in its save: an error that ends no program and
 // that nobody waits for; what follows works.
 #include "support/allocations.hpp"
+#include "support/sanitized.hpp"
 #include "support/whole.hpp"
 
 #include <cairn/checkpointer.hpp>
@@ -51,15 +52,17 @@ void one_step(cairn::memory_store& base, state& s, bool overlap, bool waits) {
     }
 }
 
-/// Lets each allocation fail in turn, or each of so many.
-void fail_each(failing_allocation::of whose, bool overlap, bool waits, std::uint64_t of_so_many) {
+/// Lets each allocation fail in turn, or each of so many; fewer under sanitizers.
+void fail_each(failing_allocation::of whose, bool overlap, bool waits, std::uint64_t of_so_many,
+               support::failure_points& points) {
     {  // what a program has one of is there from now on
         cairn::memory_store base;
         state s;
         one_step(base, s, overlap, true);
         BOOST_TEST_REQUIRE(value_of(base, "step_1") == 1.0f);
     }
-    std::uint64_t nth = 0;
+    of_so_many *= static_cast<std::uint64_t>(points.stride());
+    auto nth = static_cast<std::uint64_t>(points.first());
     for (bool hit = true; hit; nth += of_so_many) {
         cairn::memory_store base;
         state s;
@@ -84,15 +87,17 @@ void fail_each(failing_allocation::of whose, bool overlap, bool waits, std::uint
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(in_the_calls, *boost::unit_test::timeout(200)) {
+    support::failure_points points(5);
     for (bool overlap : {false, true})
         for (bool waits : {false, true})
-            fail_each(failing_allocation::of::this_thread, overlap, waits, 1);
+            fail_each(failing_allocation::of::this_thread, overlap, waits, 1, points);
 }
 /// How many allocations come before one of another thread's differs a little from run to run.
 BOOST_AUTO_TEST_CASE(in_the_save, *boost::unit_test::timeout(200)) {
+    support::failure_points points(5);
     for (bool overlap : {false, true})
         for (bool waits : {false, true})
-            fail_each(failing_allocation::of::other_threads, overlap, waits, 3);
+            fail_each(failing_allocation::of::other_threads, overlap, waits, 3, points);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

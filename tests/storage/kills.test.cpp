@@ -2,6 +2,7 @@
 // A process that is killed at any step of a save leaves the old checkpoint or the new one, and
 // nothing that the next save in that place does not collect.
 #include "support/dying_store.hpp"
+#include "support/sanitized.hpp"
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
 
@@ -57,9 +58,10 @@ std::size_t count(const std::string& dir) {
     return n;
 }
 
-/// Kills a save at each step in turn, in one place.
+/// Kills a save at each step in turn, in one place; sampled under sanitizers.
 /// @param each_cleaned  A good save follows each kill; else one follows them all.
-int kill_saves(int ranks, const cairn::save_options& o, bool old, bool each_cleaned) {
+int kill_saves(support::failure_points& steps, int ranks, const cairn::save_options& o, bool old,
+               bool each_cleaned) {
     support::scratch dir;
     auto const id = (dir.dir / "c").string();
     auto const files = static_cast<std::size_t>(ranks) + 1;
@@ -70,7 +72,8 @@ int kill_saves(int ranks, const cairn::save_options& o, bool old, bool each_clea
     };
     if (old) save_value(cairn::file_store(), id, 1, ranks, o);
     float before = old ? 1.0f : 0.0f;
-    for (int at = 0;; ++at) {
+    int killed = 0;
+    for (int at = steps.first();; at += steps.stride(), ++killed) {
         BOOST_TEST_CONTEXT("killed at step " << at << " of a save by " << ranks << " ranks") {
             auto const v = static_cast<float>(2 * at + 2);
             auto const how = support::in_process([&] {
@@ -82,7 +85,7 @@ int kill_saves(int ranks, const cairn::save_options& o, bool old, bool each_clea
             if (how == support::ended::well) {
                 BOOST_TEST(now == v);
                 clean(v + 1);
-                return at;
+                return killed;
             }
             BOOST_TEST((now == before || now == v), "what stands is " << now);
             before = now;
@@ -100,13 +103,14 @@ int kill_saves(int ranks, const cairn::save_options& o, bool old, bool each_clea
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(leave_nothing_that_the_next_save_does_not_collect) {
+    support::failure_points steps(3);
     int killed = 0;
     for (int ranks : {1, 3})
         for (bool old : {true, false})
             for (bool each_cleaned : {true, false})
-                killed += kill_saves(ranks, {}, old, each_cleaned);
+                killed += kill_saves(steps, ranks, {}, old, each_cleaned);
     std::cout << "kills: " << killed << " processes killed\n";
-    BOOST_TEST(killed > 100);
+    BOOST_TEST(killed > 100 / steps.stride());
 }
 
 BOOST_AUTO_TEST_CASE(leave_nothing_under_names_of_the_users_own) {
@@ -114,10 +118,12 @@ BOOST_AUTO_TEST_CASE(leave_nothing_under_names_of_the_users_own) {
     o.storage.file_name = [](int rank, int n) {
         return "shards/part-" + std::to_string(rank) + "-" + std::to_string(n) + ".bin";
     };
+    support::failure_points steps(3);
     int killed = 0;
     for (bool old : {true, false})
-        for (bool each_cleaned : {true, false}) killed += kill_saves(2, o, old, each_cleaned);
-    BOOST_TEST(killed > 30);
+        for (bool each_cleaned : {true, false})
+            killed += kill_saves(steps, 2, o, old, each_cleaned);
+    BOOST_TEST(killed > 30 / steps.stride());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

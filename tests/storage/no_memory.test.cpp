@@ -2,6 +2,7 @@
 // Memory that runs out while a file is written: the file is known, and does not stay.
 #include "support/allocations.hpp"
 #include "support/forwarding_store.hpp"
+#include "support/sanitized.hpp"
 
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
@@ -79,12 +80,14 @@ void save(cairn::memory_store base, float v) {
 
 }  // namespace
 
-/// Each allocation in turn, from the first after the file was created. A later save finds nothing
-/// of it, or removes it.
+/// Each allocation in turn, from the first after the file was created; sampled under sanitizers. A
+/// later save finds nothing of it, or removes it.
 BOOST_AUTO_TEST_CASE(leaves_no_file_that_nobody_knows) {
+    support::failure_points allocations(2);
     for (bool const replaces : {false, true}) {
-        std::uint64_t nth = 0;
-        for (bool hit = true; hit; ++nth) {
+        auto nth = static_cast<std::uint64_t>(allocations.first());
+        auto const stride = static_cast<std::uint64_t>(allocations.stride());
+        for (bool hit = true; hit; nth += stride) {
             cairn::memory_store base;
             if (replaces) save(base, 1);
             shortage s{nth};
