@@ -101,6 +101,19 @@ public:
             d, rank, [this, me] { go_on(me); }, lane::resumed);
         fiber::pause();
     }
+    /// In a call of a rank: waits until the event that `begin` is given happens. If the rank is
+    /// killed meanwhile, it may go on before that, to end.
+    void block(int rank, const std::function<void(event)>& begin) {
+        auto* const me = fiber::current();
+        auto const woken = std::make_shared<bool>(false);
+        begin([this, me, rank, woken] {
+            if (std::exchange(*woken, true)) return;
+            after(
+                duration(1), rank, [this, me] { go_on(me); }, lane::resumed);
+        });
+        fiber::pause();
+        *woken = true;
+    }
     /// Short as a rule, and now and then a thousand times as long.
     duration some_time(duration at_most) {
         auto const d = duration(below(static_cast<std::uint64_t>(at_most.count())) + 1);

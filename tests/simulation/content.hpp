@@ -95,10 +95,10 @@ struct columns {
     cairn::state_dict state{};
 };
 
-/// The version that stands at "c": every element of it is that version's. 0: none.
-inline int standing(const cairn::memory_store& base, int saved_by) {
-    if (base.at("c").tag(".metadata").text.empty()) return 0;
-    auto const w = support::load_whole(base, "c");
+/// The version that stands at a place: every element of it is that version's. 0: none.
+inline int standing(const cairn::memory_store& base, const std::string& place, int saved_by) {
+    if (base.at(place).tag(".metadata").text.empty()) return 0;
+    auto const w = support::load_whole(base, place);
     float replica = 0;
     std::memcpy(&replica, w.tensors.at("replica").bytes.data(), sizeof replica);
     auto const version = static_cast<int>(replica);
@@ -111,6 +111,11 @@ inline int standing(const cairn::memory_store& base, int saved_by) {
         require(x == static_cast<float>(version * 1000 + i), "a checkpoint of two versions");
     }
     return version;
+}
+
+/// The same at "c".
+inline int standing(const cairn::memory_store& base, int saved_by) {
+    return standing(base, "c", saved_by);
 }
 
 }  // namespace simulation

@@ -7,6 +7,8 @@
 
 #include <cairn/detail/process_identity.hpp>
 #include <cairn/storage/data_names.hpp>
+#include <cairn/storage/running_reads.hpp>
+#include <cairn/storage/running_saves.hpp>
 #include <cairn/storage/save_intent.hpp>
 
 #include <chrono>
@@ -15,6 +17,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace simulation {
@@ -28,7 +31,11 @@ class hosts {
 public:
     explicit hosts(const chance_world& w) : world_(w) {}
 
-    void start(int process, int host) { host_of_[process] = host; }
+    /// @param of  The job's own name and attempt; without a name, restarts show nothing.
+    void start(int process, int host, const cairn::detail::job_attempt& of = {}) {
+        host_of_[process] = host;
+        if (!of.job.empty()) job_of_[process] = of;
+    }
     int host_of(int process) const { return host_of_.at(process); }
     /// The process has ended that save, and may have begun another one.
     void end_save(const std::string& id) { ended_.insert(id); }
@@ -49,30 +56,57 @@ public:
             .count();
     }
 
-    /// An intent, as `reader` finds it.
-    cairn::byte_vector seen(const cairn::byte_vector& bytes, const maker& by, int reader) const {
-        cairn::detail::save_intent i;
+    /// What is in a file, as `reader` finds it.
+    cairn::byte_vector seen(std::string_view name, const stored& file, int reader) const {
+        namespace d = cairn::detail;
+        auto const& by = file.by;
         try {
-            i = cairn::detail::save_intent::decode(bytes);
-        } catch (const cairn::error&) {
-            return bytes;  // cut short by a crash
+            if (d::is_intent_name(name)) {
+                auto i = d::save_intent::decode(file.bytes);
+                i.began = by.wall;
+                // Others only see that the process runs.
+                bool const works = by.process != reader ||
+                                   (ended_.count(i.save_id) == 0 && d::running_save::is(i.save_id));
+                i.owner = seen_owner(by.process, reader, works && !world_.dead(by.process));
+                return i.encode();
+            }
+            if (d::is_reading_name(name)) {
+                auto n = d::read_notice::decode(file.bytes);
+                n.began = by.wall;
+                n.owner = seen_owner(by.process, reader, !world_.dead(by.process));
+                return n.encode();
+            }
+        } catch (const cairn::error&) {  // cut short by a crash
         }
-        i.began = by.wall;
-        auto& process = i.owner.process;
-        process = cairn::detail::this_process();
-        process.run = "of another process";
-        process.started = 0;
-        bool const runs = !world_.dead(by.process) && ended_.count(i.save_id) == 0;
-        // No such process, or one that is always there.
-        process.pid = runs ? 1 : std::numeric_limits<::pid_t>::max();
-        if (host_of(by.process) != host_of(reader))
-            process.boot = "host " + std::to_string(host_of(by.process));
-        return i.encode();
+        return file.bytes;
     }
 
 private:
+    cairn::detail::record_owner seen_owner(int owner, int reader, bool runs) const {
+        static auto const me = cairn::detail::record_owner::this_one();
+        auto out = me;
+        out.job = seen_job(owner, reader, out.job);
+        auto& process = out.process;
+        process.run = "of another process";
+        process.started = 0;
+        // No such process, or one that is always there.
+        process.pid = runs ? 1 : std::numeric_limits<::pid_t>::max();
+        if (host_of(owner) != host_of(reader))
+            process.boot = "host " + std::to_string(host_of(owner));
+        return out;
+    }
+    /// The readers' own attempt is always `mine`; those of other processes are put around it.
+    cairn::detail::job_attempt seen_job(int owner, int reader,
+                                        const cairn::detail::job_attempt& mine) const {
+        auto const a = job_of_.find(owner), b = job_of_.find(reader);
+        if (a == job_of_.end() || b == job_of_.end() || a->second.job != b->second.job)
+            return {"another job", 1};
+        return {mine.job, mine.attempt + a->second.attempt - b->second.attempt};
+    }
+
     const chance_world& world_;
     std::map<int, int> host_of_{};
+    std::map<int, cairn::detail::job_attempt> job_of_{};
     std::map<int, std::chrono::seconds> ahead_{};
     std::set<std::string> ended_{};
 };

@@ -28,17 +28,18 @@
 namespace simulation {
 
 /// One rank in a save or a load: its group, its parts, and what it was told.
-template <class Store>
+template <class Store, class Writer = cairn::torch_writer>
 class rank {
 public:
-    rank(world& w, network& n, int r, Store store, const cairn::torch_writer_options& options = {})
+    rank(world& w, network& n, int r, Store store, const cairn::torch_writer_options& options = {},
+         const cairn::torch_reader_options& reading = {})
         : world_(w), rank_(r), group_(n.of(r)),
           writer_(Store(store), options, boost::asio::any_io_executor(w.jobs_of(r))),
-          reader_(std::move(store), {}, boost::asio::any_io_executor(w.jobs_of(r))) {}
+          reader_(std::move(store), reading, boost::asio::any_io_executor(w.jobs_of(r))) {}
     rank(rank&&) = delete;
 
     void save(content& of, const cairn::save_options& options, const std::shared_ptr<ending>& ended,
-              const std::shared_ptr<rank>& self) {
+              const std::shared_ptr<rank>& self, const cairn::checkpoint_id& id = "c") {
         auto flat = std::make_shared<cairn::detail::flattened_or_error>(of.state);
         flat->freeze_objects();
         cairn::detail::save_parts parts;
@@ -47,7 +48,7 @@ public:
         parts.writer = &writer_ref_;
         parts.owner = self;
         auto const op = std::make_shared<cairn::detail::save_op>(
-            surroundings(), std::move(flat), "c", options, std::move(parts), [&of] { of.spoil(); },
+            surroundings(), std::move(flat), id, options, std::move(parts), [&of] { of.spoil(); },
             [e = ended](std::exception_ptr failure, const cairn::save_report& r) {
                 e->end(std::move(failure), r.warnings.size());
             });
@@ -55,14 +56,15 @@ public:
         op->start();
     }
     void load(columns& into, const cairn::load_options& options,
-              const std::shared_ptr<ending>& ended, const std::shared_ptr<rank>& self) {
+              const std::shared_ptr<ending>& ended, const std::shared_ptr<rank>& self,
+              const cairn::checkpoint_id& id = "c") {
         cairn::detail::load_parts parts;
         parts.ranks = &ranks_;
         parts.planner = &load_planner_;
         parts.reader = &reader_ref_;
         parts.owner = self;
         auto const op = std::make_shared<cairn::detail::load_op>(
-            surroundings(), std::make_shared<cairn::detail::flattened_or_error>(into.state), "c",
+            surroundings(), std::make_shared<cairn::detail::flattened_or_error>(into.state), id,
             options, std::move(parts),
             [e = ended](std::exception_ptr failure, const cairn::load_report&) {
                 e->end(std::move(failure), 0);
@@ -71,6 +73,9 @@ public:
         op->start();
     }
     garbling_group& group() { return ranks_; }
+    network::group& plain_group() { return group_; }
+    Writer& writer() { return writer_; }
+    cairn::torch_reader& reader() { return reader_; }
     void cancel() {
         if (auto const op = saving_.lock()) op->cancel();
         if (auto const op = loading_.lock()) op->cancel();
@@ -86,43 +91,45 @@ private:
     int rank_;
     network::group group_;
     cairn::default_planner planner_{};
-    cairn::torch_writer writer_;
+    Writer writer_;
     cairn::torch_reader reader_;
     garbling_group ranks_{group_};
     cairn::detail::save_planner_ref<cairn::default_planner> save_planner_{planner_};
     cairn::detail::load_planner_ref<cairn::default_planner> load_planner_{planner_};
-    cairn::detail::storage_writer_ref<cairn::torch_writer> writer_ref_{writer_};
+    cairn::detail::storage_writer_ref<Writer> writer_ref_{writer_};
     cairn::detail::storage_reader_ref<cairn::torch_reader> reader_ref_{reader_};
     std::weak_ptr<cairn::detail::save_op> saving_{};
     std::weak_ptr<cairn::detail::load_op> loading_{};
 };
 
 /// A group of ranks in a world, over one store or a view of it for each rank.
-template <class Store>
+template <class Store, class Writer = cairn::torch_writer>
 class job {
 public:
     template <class StoreOf>
     job(world& w, int ranks, int fan_in, StoreOf store_of, cairn::liveness_options liveness = {},
-        const cairn::torch_writer_options& options = {})
+        const cairn::torch_writer_options& options = {},
+        const cairn::torch_reader_options& reading = {})
         : network_(w, ranks, fan_in, liveness) {
         for (int r = 0; r < ranks; ++r)
-            all_.push_back(std::make_shared<rank<Store>>(w, network_, r, store_of(r), options));
+            all_.push_back(std::make_shared<rank<Store, Writer>>(w, network_, r, store_of(r),
+                                                                 options, reading));
     }
 
     network& links() { return network_; }
-    rank<Store>& at(int r) { return *all_[static_cast<std::size_t>(r)]; }
+    rank<Store, Writer>& at(int r) { return *all_[static_cast<std::size_t>(r)]; }
     void save(int r, content& of, const cairn::save_options& options,
-              const std::shared_ptr<ending>& ended) {
-        at(r).save(of, options, ended, all_[static_cast<std::size_t>(r)]);
+              const std::shared_ptr<ending>& ended, const cairn::checkpoint_id& id = "c") {
+        at(r).save(of, options, ended, all_[static_cast<std::size_t>(r)], id);
     }
     void load(int r, columns& into, const cairn::load_options& options,
-              const std::shared_ptr<ending>& ended) {
-        at(r).load(into, options, ended, all_[static_cast<std::size_t>(r)]);
+              const std::shared_ptr<ending>& ended, const cairn::checkpoint_id& id = "c") {
+        at(r).load(into, options, ended, all_[static_cast<std::size_t>(r)], id);
     }
 
 private:
     network network_;
-    std::vector<std::shared_ptr<rank<Store>>> all_{};
+    std::vector<std::shared_ptr<rank<Store, Writer>>> all_{};
 };
 
 }  // namespace simulation

@@ -3,10 +3,12 @@
 #define CAIRN_TEST_SIMULATION_SAVE_RULES_HPP
 
 #include "ending.hpp"
+#include "findings.hpp"
 #include "hosts.hpp"
 #include "storage_server.hpp"
 
 #include <cairn/format/native/index.hpp>
+#include <cairn/metadata/commit_record.hpp>
 #include <cairn/metadata/locations.hpp>
 #include <cairn/storage/data_names.hpp>
 
@@ -14,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -24,7 +27,14 @@ namespace simulation {
 
 /// A save of a story, and what is known of it.
 struct watched_save {
-    int job = 0;         ///< Its incarnation.
+    static watched_save of(int first, int ranks, int version) {
+        watched_save s;
+        s.first = first;
+        s.ranks = ranks;
+        s.version = version;
+        return s;
+    }
+
     int first = 0;       ///< Its processes: the first is the coordinator's …
     int ranks = 0;       ///< … and so many.
     int version = 0;     ///< Of what it saves.
@@ -36,20 +46,24 @@ struct watched_save {
     bool coordinator_ended = false;
     bool forgotten = false;  ///< Its intent was removed while only its coordinator had ended.
     std::set<int> faulty{};  ///< Ranks that had an error of the storage.
+    int heard = 0;           ///< So many ranks were told that it succeeded.
+    bool adopted = false;    ///< Presumed dead: its intent is another one's, or gone.
+    world::time adopted_at{};
+    world::time looked{};  ///< When its coordinator last looked at the intent.
+
+    bool is_process(int p) const { return p >= first && p < first + ranks; }
 };
 
-/// What must hold after each change of the storage, and after each end of a save. Each check looks
-/// at the change alone.
+/// What must hold in one place after each change of the storage, and after each end of a save. Each
+/// check looks at the change alone.
 class save_rules final : public storage_watch {
 public:
-    /// @param lasting  Told of the first rule that was broken.
-    save_rules(storage_server& s, const chance_world& w) : server_(s), world_(w) { s.watch(this); }
-
-    std::string broken{};                           ///< The first rule that does not hold.
-    std::function<void(const std::string&)> say{};  ///< Told of each change; may be empty.
-    /// Two publishers of a storage that cannot compare and replace in one step: one of them may
-    /// replace what the other one has just published.
-    bool may_lose_updates = false;
+    /// @param place  Where the saves go, as the beginning of all names.
+    /// @param retained  Checkpoints may be removed.
+    save_rules(storage_server& s, const chance_world& w, findings& f, const std::string& place,
+               bool retained = false)
+        : server_(s), world_(w), findings_(f), place_(place), metadata_(place + ".metadata"),
+          intents_(place + ".saving."), retained_(retained) {}
 
     std::size_t begin(watched_save s) {
         saves_.push_back(std::move(s));
@@ -65,6 +79,25 @@ public:
         return standing_.id.empty() ? nullptr : &saves_[by_id_.at(standing_.id)];
     }
     const std::set<std::string>& standing_files() const { return standing_.files; }
+    const std::optional<cairn::commit_record>& standing_record() const { return standing_.record; }
+    /// Changes with every checkpoint that is published or removed.
+    int changes() const { return changes_; }
+    /// Whether a save of this version was published here, ever.
+    bool has_published(int version) const {
+        for (auto const& s : saves_)
+            if (s.version == version) return s.published >= 0;
+        return false;
+    }
+    const watched_save* of_version(int version) const {
+        for (auto const& s : saves_)
+            if (s.version == version) return &s;
+        return nullptr;
+    }
+    /// The save that has made a file; null if that is not known.
+    const watched_save* maker_of(const stored& file) const {
+        auto const it = owners_.find(file.number);
+        return it == owners_.end() ? nullptr : &saves_[it->second];
+    }
     /// Whether a rank may have made a file after the intent that lists it was removed: nothing
     /// shows a later save that ranks have outlived their coordinator.
     bool may_stay(const stored& file) const {
@@ -79,6 +112,7 @@ public:
         auto const who = "save " + std::to_string(s.version) + ", rank " + std::to_string(rank);
         if (e.well()) {
             s.succeeded = true;
+            ++s.heard;
             require(!s.failed, who + ": success, and another rank was told that it failed");
             require(s.published >= 0, who + ": success, but nothing was published");
             require(is_durable(s), who + ": success, but a crash would lose it");
@@ -94,7 +128,7 @@ public:
     }
     /// After a crash of the server.
     void crashed() {
-        auto const f = server_.find(metadata);
+        auto const f = server_.find(metadata_);
         standing_ = f ? content_of(*f) : named_files{};
         durable_ = standing_;
         for (auto const& name : standing_.files)
@@ -102,57 +136,60 @@ public:
     }
 
     void placed(const std::string& name, const stored& file, int by) override {
-        if (say) say("process " + std::to_string(by) + " makes " + name);
-        if (name == metadata) return published(file);
+        if (name == metadata_) return published(file);
         if (name.ends_with(".distcp")) note_owner(name, file);
-        if (!name.starts_with(intents) || !file.finished) return;
-        auto const it = by_id_.find(name.substr(intents.size()));
-        if (it != by_id_.end() && saves_[it->second].claimed < 0)
-            saves_[it->second].claimed = published_;
+        if (!name.starts_with(intents_) || !file.finished) return;
+        auto const it = by_id_.find(name.substr(intents_.size()));
+        if (it == by_id_.end()) return;
+        auto& s = saves_[it->second];
+        if (!s.is_process(by)) return note_adopted(s);
+        if (s.claimed < 0) s.claimed = published_;
     }
     void removed(const std::string& name, const stored& file, int by) override {
-        if (say) say("process " + std::to_string(by) + " removes " + name);
-        require(name != metadata, "the metadata is removed");
+        if (name == metadata_) return metadata_removed();
         require(standing_.files.count(name) == 0, "removed, but the metadata names it: " + name);
         require(durable_.files.count(name) == 0,
                 "removed, but after a crash the metadata would name it: " + name);
-        if (name.starts_with(intents)) note_forgotten(name, by);
+        if (name.starts_with(intents_)) note_forgotten(name, by);
         if (!name.ends_with(".distcp")) return;
-        auto const it = owners_.find(file.number);
-        if (it == owners_.end()) return;
-        auto const* s = &saves_[it->second];
-        if ((by >= s->first && by < s->first + s->ranks)) return;
+        auto const* s = maker_of(file);
+        if (s == nullptr || s->is_process(by) || s->adopted) return;
         bool const runs = s->published < 0 && !s->failed && !s->coordinator_ended &&
                           !world_.dead(s->first) && !world_.dropped(s->first);
         require(!runs, "removed, but a running save will name it: " + name);
     }
     void synced() override {
-        auto const f = server_.find_durable(metadata);
+        auto const f = server_.find_durable(metadata_);
         auto const number = f ? f->number : 0;
         if (number == durable_.number) return;
-        durable_ = number == standing_.number ? standing_ : content_of(*f);
+        durable_ = number == standing_.number ? standing_ : f ? content_of(*f) : named_files{};
+    }
+    void looked(const std::string& name, int by) override {
+        if (!name.starts_with(intents_)) return;
+        auto const it = by_id_.find(name.substr(intents_.size()));
+        if (it == by_id_.end() || saves_[it->second].first != by) return;
+        saves_[it->second].looked = world_.now(by);
     }
 
 private:
-    static constexpr std::string_view metadata = "c/.metadata";
-    static constexpr std::string_view intents = "c/.saving.";
-
     struct named_files {
         std::uint64_t number = 0;
         std::string id{};
         std::set<std::string> files{};
+        std::optional<cairn::commit_record> record{};
     };
 
-    void require(bool ok, const std::string& what) {
-        if (!ok && broken.empty()) broken = what;
-    }
-    static named_files content_of(const stored& f) {
+    void require(bool ok, const std::string& what) { findings_.require(ok, place_ + ": " + what); }
+    named_files content_of(const stored& f) const {
         named_files out;
-        auto const meta = cairn::format::native::parse_metadata_file(f.bytes).meta;
+        auto parsed = cairn::format::native::parse_metadata_file(f.bytes);
+        auto const& meta = parsed.meta;
+        out.record = std::move(parsed.record);
         out.number = f.number;
         out.id = meta.save_id;
-        for (auto const& [name, size] : meta.file_sizes) out.files.insert("c/" + name);
-        cairn::detail::for_each_location(meta, [&](auto& at) { out.files.insert("c/" + at.file); });
+        for (auto const& [name, size] : meta.file_sizes) out.files.insert(place_ + name);
+        cairn::detail::for_each_location(meta,
+                                         [&](auto& at) { out.files.insert(place_ + at.file); });
         return out;
     }
     void published(const stored& f) {
@@ -161,11 +198,15 @@ private:
         if (it == by_id_.end()) return require(false, "published: a save that nobody has begun");
         auto& s = saves_[it->second];
         auto const who = "save " + std::to_string(s.version);
+        if (s.adopted && s.adopted_at >= s.looked)
+            return findings_.excuse("a save that stopped before it published was presumed dead");
+        require(!s.adopted, who + " is published, but another process presumed it dead");
         require(s.published < 0, who + " is published twice");
         require(!s.failed, who + " is published, but a rank was told that it failed");
-        require(s.claimed == published_ || may_lose_updates,
+        require(s.claimed == published_ || findings_.may_lose_updates,
                 who + " replaces a checkpoint that was published after it had claimed the place");
         s.published = ++published_;
+        ++changes_;
         for (auto const& name : now.files) {
             auto const there = server_.find(name);
             require(there && there->finished, who + " is published without " + name);
@@ -174,19 +215,34 @@ private:
         }
         standing_ = std::move(now);
     }
-    /// Whether it, or one that has replaced it, would be there after a crash.
+    /// Whether it, or one that has replaced it, would be there after a crash; or retention has removed
+    /// that one.
     bool is_durable(const watched_save& s) const {
+        if (s.published <= removed_) return true;
         if (durable_.id.empty()) return false;
         return saves_[by_id_.at(durable_.id)].published >= s.published;
     }
     /// Another job has collected it.
     void note_forgotten(const std::string& intent, int by) {
-        auto const it = by_id_.find(intent.substr(intents.size()));
+        auto const it = by_id_.find(intent.substr(intents_.size()));
         if (it == by_id_.end()) return;
         auto& s = saves_[it->second];
-        if (by >= s.first && by < s.first + s.ranks) return;
+        if (s.is_process(by)) return;
+        note_adopted(s);
         for (int p = s.first; p < s.first + s.ranks; ++p)
             s.forgotten = s.forgotten || !world_.dead(p);
+    }
+    void note_adopted(watched_save& s) {
+        if (s.adopted) return;
+        s.adopted = true;
+        s.adopted_at = world_.now(world::nobody);
+    }
+    void metadata_removed() {
+        require(retained_, "the metadata is removed");
+        if (standing_.id.empty()) return;
+        removed_ = published_;
+        ++changes_;
+        standing_ = {};
     }
     void note_owner(const std::string& name, const stored& file) {
         auto const file_name = name.substr(name.rfind('/') + 1);
@@ -194,7 +250,7 @@ private:
         for (auto n = saves_.size(); n-- > 0;) {
             auto const& s = saves_[n];
             auto const by = file.by.process;
-            if (s.id.empty() || by < s.first || by >= s.first + s.ranks) continue;
+            if (s.id.empty() || !s.is_process(by)) continue;
             if (!plain && name.find(s.id) == name.npos) continue;
             owners_[file.number] = n;
             return;
@@ -203,11 +259,16 @@ private:
 
     storage_server& server_;
     const chance_world& world_;
+    findings& findings_;
+    std::string place_, metadata_, intents_;
+    bool retained_;
     std::vector<watched_save> saves_{};
     std::map<std::string, std::size_t> by_id_{};
     std::map<std::uint64_t, std::size_t> owners_{};  ///< By file: the save.
     named_files standing_{}, durable_{};
     int published_ = 0;
+    int removed_ = 0;  ///< So many of these are gone by retention.
+    int changes_ = 0;
 };
 
 }  // namespace simulation

@@ -146,15 +146,15 @@ public:
         return c_->call("open of " + path, [&] {
             auto const f = visible(path);
             if (!f) throw cairn::error(cairn::errc::not_found, {.file = path});
-            return reader(*c_, path,
-                          n.starts_with(cairn::detail::intent_prefix)
-                              ? c_->where.seen(f->bytes, f->by, c_->process)
-                              : f->bytes);
+            return reader(*c_, path, c_->where.seen(n, *f, c_->process));
         });
     }
     cairn::object_tag tag(std::string_view n) {
         auto const path = full(n);
-        return c_->call("tag of " + path, [&] { return tag_of(visible(path)); });
+        return c_->call("tag of " + path, [&] {
+            c_->server.note_look(path, c_->process);
+            return tag_of(visible(path));
+        });
     }
     std::vector<cairn::object_info> list() {
         auto all = c_->call("list of " + prefix_, [&] { return c_->list(prefix_); });
@@ -166,6 +166,7 @@ public:
             std::set<std::string> out;
             for (auto const& [name, f] : c_->server.all()) {
                 auto const slash = name.find('/', prefix_.size());
+                if (c_->kind == store_kind::conditional && !f->finished) continue;
                 if (name.starts_with(prefix_) && slash != std::string::npos)
                     out.insert(name.substr(prefix_.size(), slash - prefix_.size()));
             }

@@ -40,6 +40,8 @@ public:
     /// A file has this name now; `old` had it before, and may be null.
     virtual void placed(const std::string& name, const stored& file, int by) = 0;
     virtual void synced() = 0;
+    /// A process has asked which version of an object is there.
+    virtual void looked(const std::string& name, int by) = 0;
 };
 
 /// What outlives all processes: names and bytes, and which of them would survive a crash. Its
@@ -50,6 +52,9 @@ public:
     using names = std::map<std::string, file, std::less<>>;
 
     void watch(storage_watch* w) { watch_ = w; }
+    void note_look(const std::string& name, int by) {
+        if (watch_) watch_->looked(name, by);
+    }
 
     /// @return Null if the name is taken.
     file create(const std::string& name, std::uint64_t size, const maker& by) {

@@ -3,6 +3,7 @@
 #include "places.hpp"
 #include "simulate.hpp"
 #include "simulated_clock.hpp"
+#include "told_changes.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -34,8 +35,9 @@ public:
           trace_(trace) {
         stage_.valid = seconds(3 + below(58));
         two_jobs_ = ranks_ <= 64 && below(4) == 0;
-        if (trace) rules_.say = [this](const std::string& what) { say(what); };
-        rules_.may_lose_updates = two_jobs_ && stage_.kind == store_kind::renamed;
+        server_.watch(&watch_);
+        if (trace) found_.say = [this](const std::string& what) { say(what); };
+        found_.may_lose_updates = two_jobs_ && stage_.kind == store_kind::renamed;
         say(std::to_string(ranks_) + " ranks, " + name_of(stage_.kind) +
             (two_jobs_ ? ", two jobs" : ""));
     }
@@ -48,7 +50,7 @@ public:
         }
         lines_ = &lines;
         auto const quiet = [&] {
-            require(rules_.broken.empty(), rules_.broken);
+            require(found_.broken.empty(), found_.broken);
             return std::all_of(lines.begin(), lines.end(),
                                [](auto& l) { return l.left == 0 && !l.now; });
         };
@@ -89,7 +91,7 @@ private:
         auto const ranks = below(4) == 0 && ranks_ <= 64 ? static_cast<int>(1 + below(8)) : ranks_;
         auto const per_host = static_cast<int>(1 + below(8));
         auto const first_host = static_cast<int>(below(3) == 0 ? below(1000) : 0);
-        l.now = std::make_unique<job_life>(stage_, ranks, saves,
+        l.now = std::make_unique<job_life>(stage_, rules_, ranks, saves,
                                            [&](int r) { return first_host + r / per_host; });
         l.now->on_end = [this, &l](story_trouble::kind k) {
             world_.after(milliseconds(1), world::nobody, [this, &l, k] {
@@ -139,9 +141,9 @@ private:
         return out;
     }
     void check_standing() const {
-        require(rules_.broken.empty(), rules_.broken);
+        require(found_.broken.empty(), found_.broken);
         if (auto const* s = rules_.standing())
-            require(standing(copy(), s->ranks) == s->version, "another version stands");
+            require(standing(copy(), "c", s->ranks) == s->version, "another version stands");
     }
     /// A month later, with right clocks and on other hosts: a save without trouble succeeds, and
     /// nothing is left of all others.
@@ -154,17 +156,17 @@ private:
         for (auto& [host, cache] : caches_) cache.changed();
         auto const ranks = static_cast<int>(1 + below(4));
         {
-            job_life last(stage_, ranks, 1, [](int r) { return 100'000 + r; });
+            job_life last(stage_, rules_, ranks, 1, [](int r) { return 100'000 + r; });
             last.start({});
             auto const done = [&] {
-                require(rules_.broken.empty(), rules_.broken);
+                require(found_.broken.empty(), found_.broken);
                 return last.over();
             };
             require(world_.run(done, hours(1)), "the last job never ends");
             last.require_well();
         }
         check_standing();
-        if (rules_.may_lose_updates) return;  // the files of a checkpoint that was lost stay
+        if (found_.may_lose_updates) return;  // the files of a checkpoint that was lost stay
         for (auto const& [name, f] : server_.all())
             require(name == "c/.metadata" || rules_.standing_files().count(name) != 0 ||
                         rules_.may_stay(*f),
@@ -179,12 +181,14 @@ private:
     bool two_jobs_ = false;
     storage_server server_{};
     hosts where_{world_};
-    save_rules rules_{server_, world_};
+    findings found_{};
+    save_rules rules_{server_, world_, found_, "c/"};
+    told_changes watch_{found_, rules_};
     std::map<int, host_cache> caches_{};
     story_stage stage_{world_,
                        server_,
                        where_,
-                       rules_,
+                       found_,
                        static_cast<store_kind>(below(3)),
                        caches_,
                        seconds(0),

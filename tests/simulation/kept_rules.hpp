@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TEST_SIMULATION_KEPT_RULES_HPP
+#define CAIRN_TEST_SIMULATION_KEPT_RULES_HPP
+
+#include <cairn/catalog/retention.hpp>
+#include <cairn/metadata/commit_record.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace simulation {
+
+/// Which checkpoints a training keeps, in numbers: what the library is told, and what is checked
+/// without it.
+struct kept_rules {
+    int last = 1;
+    std::int64_t every = 0;      ///< 0: not by steps.
+    bool best = false;           ///< The one with the lowest "loss".
+    std::string protected_id{};  ///< Empty: none.
+
+    static kept_rules some(std::mt19937_64& chance) {
+        kept_rules k;
+        k.last = 1 + static_cast<int>(chance() % 3);
+        if (chance() % 4 == 0) k.every = 30;
+        k.best = chance() % 4 == 0;
+        if (chance() % 4 == 0) k.protected_id = "step_20";
+        return k;
+    }
+    cairn::retention told() const {
+        auto r = cairn::last(last);
+        if (every != 0) r = r | cairn::every(every);
+        if (best) r = r | cairn::best(1, "loss");
+        if (!protected_id.empty()) r = r | cairn::protect({protected_id});
+        return r;
+    }
+    /// A step has the same one whenever it is saved.
+    static double loss(std::int64_t step) { return static_cast<double>(step * 7 % 110); }
+
+    struct checkpoint {
+        std::string id;
+        cairn::commit_record record;
+        bool read = false;  ///< Successfully, by the run that asks.
+    };
+    static bool is_older(const checkpoint& a, const checkpoint& b) {
+        return std::tie(a.record.sequence, a.record.committed, a.record.save_id) <
+               std::tie(b.record.sequence, b.record.committed, b.record.save_id);
+    }
+    /// The ids of those that stay.
+    std::set<std::string> kept(std::vector<checkpoint> all) const {
+        std::set<std::string> out;
+        std::sort(all.begin(), all.end(), is_older);
+        std::string lowest, read;
+        double loss_of_lowest = 0;
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            auto const& c = all[i];
+            auto const newer = all.size() - 1 - i;
+            if (newer < static_cast<std::size_t>(last) || c.id == protected_id ||
+                (every != 0 && c.record.step % every == 0))
+                out.insert(c.id);
+            if (c.read) read = c.id;
+            if (lowest.empty() || loss(c.record.step) <= loss_of_lowest) {
+                lowest = c.id;
+                loss_of_lowest = loss(c.record.step);
+            }
+        }
+        if (best) out.insert(lowest);
+        if (!read.empty()) out.insert(read);
+        return out;
+    }
+};
+
+}  // namespace simulation
+
+#endif
