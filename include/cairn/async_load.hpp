@@ -3,6 +3,7 @@
 #define CAIRN_ASYNC_LOAD_HPP
 
 #include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/detail/lent_parts.hpp>
 #include <cairn/detail/token_last.hpp>
 #include <cairn/load/options.hpp>
 #include <cairn/load/parts.hpp>
@@ -57,8 +58,10 @@ auto async_load(State& state, checkpoint_id id, load_options options, PartsAndTo
             return boost::asio::async_initiate<Token, void(std::exception_ptr, load_report)>(
                 [](auto handler, State* of, const checkpoint_id& from, load_options how,
                    std::tuple<Parts...> given) {
-                    detail::start_load(std::make_shared<detail::flattened_or_error>(*of), from,
-                                       std::move(how), std::move(given), std::move(handler));
+                    auto flat = detail::or_cancel_lent(
+                        given, [&] { return std::make_shared<detail::flattened_or_error>(*of); });
+                    detail::start_load(std::move(flat), from, std::move(how), std::move(given),
+                                       std::move(handler));
                 },
                 token, std::addressof(state), std::move(id), std::move(options),
                 std::tuple<Parts...>(std::forward<Parts>(parts)...));

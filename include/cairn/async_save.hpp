@@ -3,6 +3,7 @@
 #define CAIRN_ASYNC_SAVE_HPP
 
 #include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/detail/lent_parts.hpp>
 #include <cairn/detail/token_last.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/save/parts.hpp>
@@ -87,8 +88,11 @@ auto async_save(State& state, checkpoint_id id, save_options options, PartsAndTo
             return boost::asio::async_initiate<Token, void(std::exception_ptr, pending_save)>(
                 [](auto handler, State* of, const checkpoint_id& to, save_options how,
                    std::tuple<Parts...> given) {
-                    auto flat = std::make_shared<detail::flattened_or_error>(*of);
-                    flat->freeze_objects();
+                    auto flat = detail::or_cancel_lent(given, [&] {
+                        auto made = std::make_shared<detail::flattened_or_error>(*of);
+                        made->freeze_objects();
+                        return made;
+                    });
                     detail::start_save(std::move(flat), to, std::move(how), std::move(given),
                                        std::move(handler));
                 },

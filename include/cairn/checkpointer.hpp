@@ -12,6 +12,7 @@
 #include <cairn/comm/solo.hpp>
 #include <cairn/completion.hpp>
 #include <cairn/detail/given_devices.hpp>
+#include <cairn/detail/or_cancel.hpp>
 #include <cairn/detail/parts.hpp>
 #include <cairn/load/options.hpp>
 #include <cairn/memory/concepts.hpp>
@@ -84,14 +85,9 @@ public:
     template <class Comm, class Store, CheckpointerPart... Parts>
         requires Communicator<std::remove_cvref_t<Comm>> && ObjectStore<std::remove_cvref_t<Store>>
     checkpointer(Comm&& ranks, Store&& store, checkpointer_options options = {}, Parts&&... parts)
-        : core_(std::make_unique<detail::checkpointer_core>(
-              // The store is last: it may be moved from.
-              detail::checkpointer_core::parts{
-                  lane_of(std::forward<Comm>(ranks), options),
-                  std::is_same_v<std::remove_cvref_t<Comm>, solo>, directory_of(store),
-                  store_of(std::forward<Store>(store)), spaces_of<Parts...>(parts...),
-                  detail::sinks_in(std::tie(std::as_const(parts)...))},
-              std::move(options))) {
+        : core_(core_of(lane_of(std::forward<Comm>(ranks), options),
+                        std::is_same_v<std::remove_cvref_t<Comm>, solo>, std::move(options),
+                        std::forward<Store>(store), std::forward<Parts>(parts)...)) {
         static_assert(
             std::is_lvalue_reference_v<Store> || RelocatableStore<std::remove_cvref_t<Store>>,
             "checkpointer: this store has no at(id): pass an lvalue, which it borrows");
@@ -220,6 +216,24 @@ public:
     arena_stats staging_memory() const { return core_->staging(); }
 
 private:
+    using core = detail::checkpointer_core;
+
+    /// The other ranks have the lane too: if this one cannot go on, they must not wait for it.
+    template <class Store, class... Parts>
+    static std::unique_ptr<core> core_of(any_communicator lane, bool alone,
+                                         checkpointer_options options, Store&& store,
+                                         Parts&&... parts) {
+        return detail::or_cancel(lane, detail::rank_of(lane), [&] {
+            auto directory = directory_of(store);
+            auto spaces = spaces_of<Parts...>(parts...);
+            auto sinks = detail::sinks_in(std::tie(std::as_const(parts)...));
+            auto kept = store_of(std::forward<Store>(store));
+            return std::make_unique<core>(
+                core::parts{std::move(lane), alone, std::move(directory), std::move(kept),
+                            std::move(spaces), std::move(sinks)},
+                std::move(options));
+        });
+    }
     template <class... Parts>
     static std::vector<any_memory_space> spaces_of(std::remove_reference_t<Parts>&... parts) {
         std::vector<any_memory_space> spaces;
@@ -231,7 +245,7 @@ private:
         return spaces;
     }
     template <class State>
-    static detail::checkpointer_core::make_state flat(State& state) {
+    static core::make_state flat(State& state) {
         return [&state] { return std::make_shared<detail::flattened_or_error>(state); };
     }
     template <class Comm>
@@ -241,12 +255,14 @@ private:
                       "checkpointer: this communicator is not a BackgroundCommunicator, so its "
                       "exchanges must not run beside the program's own: give it a member "
                       "duplicate(deadline, completion<itself>) if they may, or use a tcp_group");
-        if constexpr (std::is_lvalue_reference_v<Comm>)
-            return any_communicator(await_completion<comm>([&](auto done) {
-                ranks.duplicate(deadline_after(options.save.exchange_timeout), std::move(done));
-            }));
-        else
-            return any_communicator(std::move(ranks));
+        return detail::or_cancel(ranks, [&] {
+            if constexpr (std::is_lvalue_reference_v<Comm>)
+                return any_communicator(await_completion<comm>([&](auto done) {
+                    ranks.duplicate(deadline_after(options.save.exchange_timeout), std::move(done));
+                }));
+            else
+                return any_communicator(std::move(ranks));
+        });
     }
     template <class Store>
     static detail::erased_store store_of(Store&& store) {
@@ -263,7 +279,7 @@ private:
             return std::nullopt;
     }
 
-    std::unique_ptr<detail::checkpointer_core> core_;
+    std::unique_ptr<core> core_;
 };
 
 }  // namespace cairn

@@ -4,11 +4,13 @@
 
 #include <cairn/detail/flattened_or_error.hpp>
 #include <cairn/detail/given_devices.hpp>
+#include <cairn/detail/lent_parts.hpp>
 #include <cairn/load/options.hpp>
 #include <cairn/load/parts.hpp>
 #include <cairn/load/run_load.hpp>
 #include <cairn/state/savable.hpp>
 
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -43,9 +45,14 @@ template <class State, LoadPart... Parts>
     requires Savable<State>
 load_report load(State&& state, checkpoint_id id, load_options options, Parts&&... parts) {
     detail::flattened_or_error flat(state);
-    detail::given_load_parts<Parts...> given(std::tuple<Parts...>(std::forward<Parts>(parts)...));
-    auto erased = given.erased();
-    erased.devices = detail::devices_of<detail::space_holder::caller>(flat.leaves(), given.parts());
+    std::optional<detail::given_load_parts<Parts...>> given;
+    auto erased = detail::or_cancel_lent(std::forward_as_tuple(std::forward<Parts>(parts)...), [&] {
+        given.emplace(std::tuple<Parts...>(std::forward<Parts>(parts)...));
+        auto made = given->erased();
+        made.devices =
+            detail::devices_of<detail::space_holder::caller>(flat.leaves(), given->parts());
+        return made;
+    });
     auto report = detail::run_load(flat, id, options, std::move(erased));
     flat.flat->notify_loaded();
     return report;

@@ -2,10 +2,12 @@
 #ifndef CAIRN_LOAD_TREE_HPP
 #define CAIRN_LOAD_TREE_HPP
 
+#include <cairn/detail/lent_parts.hpp>
 #include <cairn/load.hpp>
 #include <cairn/planner/empty_state_planner.hpp>
 
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace cairn {
@@ -20,7 +22,9 @@ namespace cairn {
 template <LoadPart... Parts>
 state_dict load_tree(checkpoint_id id, load_tree_options what, const load_options& options,
                      Parts&&... parts) {
-    empty_state_planner planner(std::move(what), options.planner);
+    auto planner = detail::or_cancel_lent(
+        std::forward_as_tuple(std::forward<Parts>(parts)...),
+        [&] { return empty_state_planner(std::move(what), options.planner); });
     state_dict nothing;
     (void)load(nothing, std::move(id), options, planner, std::forward<Parts>(parts)...);
     return planner.take();
@@ -41,8 +45,10 @@ template <LoadPart... Parts>
 state_dict load_sharded_optimizer_state_dict(const state_dict& model_state,
                                              const std::string& optimizer_key, checkpoint_id id,
                                              const load_options& options, Parts&&... parts) {
-    return load_tree(std::move(id), detail::laid_out_as(model_state, optimizer_key), options,
-                     std::forward<Parts>(parts)...);
+    auto what = detail::or_cancel_lent(std::forward_as_tuple(std::forward<Parts>(parts)...), [&] {
+        return detail::laid_out_as(model_state, optimizer_key);
+    });
+    return load_tree(std::move(id), std::move(what), options, std::forward<Parts>(parts)...);
 }
 template <LoadPart... Parts>
 state_dict load_sharded_optimizer_state_dict(const state_dict& model_state,

@@ -126,8 +126,7 @@ private:
     void overlap(std::int64_t step, const make_state& state, const save_notes& notes,
                  time_point stalled_since);
     std::vector<std::byte> staged(checkpointer_call call, const std::vector<outcome>& all);
-    void begin(std::int64_t step, std::shared_ptr<flattened_or_error> state,
-               const save_notes& notes);
+    void begin(std::int64_t step, const make_state& state, const save_notes& notes);
     template <class Handler>
     void start(std::shared_ptr<flattened_or_error> state, std::int64_t step,
                const save_notes& notes, const checkpointer_parts& more, Handler handler);
@@ -151,8 +150,17 @@ private:
     /// All ranks have learned how the earlier save ended.
     std::optional<save_report> settle();
 
+    /// Cancels the lane unless all ranks know that their checkpointers exist, or why they do not.
+    struct lane_in_doubt {
+        any_communicator* lane;
+        ~lane_in_doubt() {
+            if (lane != nullptr) lane->cancel();
+        }
+    };
+
     checkpointer_options options_;
     parts parts_;
+    lane_in_doubt doubt_{&parts_.lane};
     communicator_ref<any_communicator> lane_{parts_.lane};
     std::shared_ptr<activity> activity_ = std::make_shared<activity>();  ///< Of this rank's calls.
     blocking_exchange ranks_;

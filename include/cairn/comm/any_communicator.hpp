@@ -70,7 +70,9 @@ public:
     void duplicate(deadline d, completion<any_communicator> done) {
         c_->duplicate(d, std::move(done));
     }
-    void cancel() noexcept { c_->cancel(); }
+    void cancel() noexcept {
+        if (c_) c_->cancel();
+    }
     void share(std::shared_ptr<const activity> a) { c_->share(std::move(a)); }
 
 private:

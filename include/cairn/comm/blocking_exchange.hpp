@@ -5,6 +5,7 @@
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/erased_communicator.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/or_cancel.hpp>
 
 #include <chrono>
 #include <type_traits>
@@ -14,18 +15,20 @@
 namespace cairn::detail {
 
 /// Exchanges that block the calling thread; each rank's failures travel with its data. An exception
-/// from a member is a failure of the exchange itself; since other ranks may have succeeded, and
-/// must not wait for this one, the group is cancelled.
+/// from a member is an @ref error, of the exchange itself; since other ranks may have succeeded,
+/// and must not wait for this one, the group is cancelled.
 class blocking_exchange {
 public:
     /// @param timeout  For each exchange.
     blocking_exchange(erased_communicator& comm, int root, std::chrono::milliseconds timeout)
-        : comm_(comm), root_(root), timeout_(timeout) {}
+        : comm_(comm), rank_(or_cancel(comm, [&] { return comm.rank(); })),
+          size_(or_cancel(comm, rank_, [&] { return comm.size(); })), root_(root),
+          timeout_(timeout) {}
     blocking_exchange(blocking_exchange&&) = delete;
 
-    int rank() const { return comm_.rank(); }
-    int size() const { return comm_.size(); }
-    bool coordinator() const { return rank() == root_; }
+    int rank() const noexcept { return rank_; }
+    int size() const noexcept { return size_; }
+    bool coordinator() const noexcept { return rank_ == root_; }
 
     /// Returns all ranks' outcomes, in rank order, on the coordinator; empty elsewhere.
     std::vector<outcome> gather(const outcome& mine) {
@@ -62,18 +65,14 @@ public:
     /// Runs a step of which the other ranks learn nothing. If it fails, the group is cancelled.
     template <class F>
     std::invoke_result_t<F> alone(F&& f) {
-        try {
-            return std::forward<F>(f)();
-        } catch (...) {
-            comm_.cancel();
-            throw;
-        }
+        return or_cancel(comm_, rank_, std::forward<F>(f));
     }
 
 private:
     deadline by() const { return deadline_after(timeout_); }
 
     erased_communicator& comm_;
+    int rank_, size_;  ///< A user's group may throw when it is asked: only once.
     int root_;
     std::chrono::milliseconds timeout_;
 };

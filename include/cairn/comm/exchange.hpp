@@ -32,20 +32,21 @@ public:
     /// @param activity  What this rank works on, for groups that report it to the others.
     exchange(const surroundings& in, erased_communicator& comm, int root,
              std::chrono::milliseconds timeout, const std::shared_ptr<cairn::activity>& activity)
-        : in_(in), comm_(comm), root_(root), timeout_(timeout) {
+        : in_(in), comm_(comm), rank_(comm.rank()), size_(comm.size()), root_(root),
+          timeout_(timeout) {
         comm_.share(activity);
     }
     exchange(exchange&&) = delete;
     ~exchange() {
         try {
             comm_.share(nullptr);
-        } catch (...) {  // no memory: the activity is shared longer
+        } catch (...) {  // e.g. no memory: the activity is shared longer
         }
     }
 
-    int rank() const { return comm_.rank(); }
-    int size() const { return comm_.size(); }
-    bool coordinator() const { return rank() == root_; }
+    int rank() const noexcept { return rank_; }
+    int size() const noexcept { return size_; }
+    bool coordinator() const noexcept { return rank_ == root_; }
 
     /// Cancels the group on all ranks: after a fatal error the others must not wait for this rank.
     void cancel() noexcept { comm_.cancel(); }
@@ -137,6 +138,7 @@ private:
 
     const surroundings& in_;
     erased_communicator& comm_;
+    int rank_, size_;  ///< A user's group may throw when it is asked: only once.
     int root_;
     std::chrono::milliseconds timeout_;
 };

@@ -4,9 +4,12 @@
 
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/deadline.hpp>
+#include <cairn/completion.hpp>
+#include <cairn/detail/or_cancel.hpp>
 #include <cairn/detail/part_call.hpp>
 #include <cairn/detail/parts.hpp>
 
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -31,17 +34,40 @@ public:
     void open(Part& of, const boost::asio::any_io_executor& on, deadline by,
               std::function<void(std::exception_ptr)> then) {
         call_part<Part>(
-            on, [&](completion<Part> done) { of.duplicate(by, std::move(done)); },
-            [this, then = std::move(then)](call_result<Part> r) {
-                if (r.failure) return then(std::move(r.failure));
+            on, [&](completion<Part> done) { duplicate(of, by, std::move(done)); },
+            [this, rank = rank_of(of), then = std::move(then)](call_result<Part> r) {
+                if (r.failure) return then(error_of(r.failure, rank));
                 part_.emplace(std::move(*r.value));
                 ref_.emplace(*part_);
                 then(nullptr);
             });
     }
-    Ref<Part>* erased() noexcept { return &*ref_; }
+    /// Null until it is open.
+    Ref<Part>* erased() noexcept { return ref_ ? &*ref_ : nullptr; }
 
 private:
+    /// The other ranks must not wait for one that fails. Inside this call only: after it, what was
+    /// lent may end before its duplicate is made.
+    static void duplicate(Part& of, deadline by, completion<Part> done) {
+        enum { under_way, made, failed };
+        struct call {
+            explicit call(completion<Part> d) : done(std::move(d)) {}
+            completion<Part> done;
+            std::atomic<int> state{under_way};
+        };
+        auto const c = or_cancel(of, [&] { return std::make_shared<call>(std::move(done)); });
+        try {
+            of.duplicate(by, completion<Part>([c](std::exception_ptr e, std::optional<Part> p) {
+                             c->state = e ? failed : made;
+                             e ? c->done.fail(std::move(e)) : c->done(std::move(*p));
+                         }));
+            if (c->state == failed) of.cancel();
+        } catch (...) {
+            if (c->state != made) of.cancel();  // a result stands, see `call_part`
+            throw;
+        }
+    }
+
     std::optional<Part> part_{};
     std::optional<Ref<Part>> ref_{};
 };

@@ -5,6 +5,8 @@
 #include <cairn/comm/deadline.hpp>
 #include <cairn/detail/given_devices.hpp>
 #include <cairn/detail/lane.hpp>
+#include <cairn/detail/lent_parts.hpp>
+#include <cairn/detail/or_cancel.hpp>
 #include <cairn/detail/stored_handler.hpp>
 #include <cairn/detail/token_last.hpp>
 #include <cairn/load/background_load.hpp>
@@ -50,36 +52,43 @@ template <class Handler, class... Parts>
 void start_load(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& id,
                 load_options options, std::tuple<Parts...> parts, Handler handler) {
     auto const by = deadline_after(options.exchange_timeout);
-    auto const load = std::make_shared<background_load>(
-        executor_in(parts), id, std::move(options),
-        background_load::handler(notifying(flat, std::move(handler))));
-    load->heed_slot();
+    auto const load = or_cancel_lent(parts, [&] {
+        auto made = std::make_shared<background_load>(
+            executor_in(parts), id, std::move(options),
+            background_load::handler(notifying(flat, std::move(handler))));
+        made->heed_slot();
+        return made;
+    });
     try {
-        auto const held = std::make_shared<background_load_parts<Parts...>>(std::move(parts));
-        // Now: stores and sinks are copied.
-        held->erased = held->given.erased();
-        held->erased.devices =
-            devices_of<space_holder::operation>(flat->leaves(), held->given.parts());
-        held->erased.verb = "async_load";
-        auto begin = [load, flat, held](std::exception_ptr e) {
-            if (e) return load->end(std::move(e), {});
-            auto erased = std::move(held->erased);
-            if (held->lane.erased() != nullptr) erased.ranks = held->lane.erased();
-            if (held->plane.erased() != nullptr) erased.plane = held->plane.erased();
-            erased.owner = held;
-            load->start(flat, std::move(erased));
-        };
-        open_lane<communicator_part>(
-            held->lane, held->given.parts(), load->executor(), by,
-            [load, held, by, begin = std::move(begin)](std::exception_ptr e) {
-                if (e) return begin(std::move(e));
-                try {
-                    open_lane<data_plane_part>(held->plane, held->given.parts(), load->executor(),
-                                               by, begin);
-                } catch (...) {
-                    begin(std::current_exception());
-                }
-            });
+        auto const held = or_cancel_lent(parts, [&] {
+            return std::make_shared<background_load_parts<Parts...>>(std::move(parts));
+        });
+        or_cancel(held->given.ranks(), [&] {
+            // Now: stores and sinks are copied.
+            held->erased = held->given.erased();
+            held->erased.devices =
+                devices_of<space_holder::operation>(flat->leaves(), held->given.parts());
+            held->erased.verb = "async_load";
+            auto begin = [load, flat, held](std::exception_ptr e) {
+                auto erased = std::move(held->erased);
+                if (held->lane.erased() != nullptr) erased.ranks = held->lane.erased();
+                if (held->plane.erased() != nullptr) erased.plane = held->plane.erased();
+                erased.owner = held;
+                if (e) return load->refuse(std::move(e), erased);
+                load->start(flat, std::move(erased));
+            };
+            open_lane<communicator_part>(
+                held->lane, held->given.parts(), load->executor(), by,
+                [load, held, by, begin = std::move(begin)](std::exception_ptr e) {
+                    if (e) return load->end(std::move(e), {});
+                    try {
+                        open_lane<data_plane_part>(held->plane, held->given.parts(),
+                                                   load->executor(), by, begin);
+                    } catch (...) {
+                        begin(std::current_exception());
+                    }
+                });
+        });
     } catch (...) {
         load->end(std::current_exception(), {});
     }

@@ -56,6 +56,8 @@ public:
                 sinks_in(parts_)};
     }
     tuple& parts() noexcept { return parts_; }
+    /// Null if there is none.
+    erased_communicator* ranks() noexcept { return pointer_to<erased_communicator>(ranks_); }
 
 private:
     tuple parts_;

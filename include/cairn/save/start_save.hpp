@@ -5,6 +5,8 @@
 #include <cairn/comm/deadline.hpp>
 #include <cairn/detail/given_devices.hpp>
 #include <cairn/detail/lane.hpp>
+#include <cairn/detail/lent_parts.hpp>
+#include <cairn/detail/or_cancel.hpp>
 #include <cairn/detail/token_last.hpp>
 #include <cairn/memory/arena.hpp>
 #include <cairn/memory/stager.hpp>
@@ -73,31 +75,37 @@ void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint
                 save_options options, std::tuple<Parts...> parts, Handler handler,
                 const checkpointer_parts& more = {}) {
     auto const timeout = options.exchange_timeout;
-    auto const save = std::make_shared<background_save>(
-        executor_in(parts), id, std::move(options), borrows<Parts...>,
-        background_save::staged_handler(giving_handle(std::move(handler))));
-    save->heed_slot();
+    auto const save = or_cancel_lent(parts, [&] {
+        auto made = std::make_shared<background_save>(
+            executor_in(parts), id, std::move(options), borrows<Parts...>,
+            background_save::staged_handler(giving_handle(std::move(handler))));
+        made->heed_slot();
+        return made;
+    });
     try {
-        auto const held = std::make_shared<background_save_parts<Parts...>>(std::move(parts));
-        // Now: stores and sinks are copied; nothing of the caller's is looked at after this call.
-        held->erased = held->given.erased();
-        held->erased.stager = pointer_to<erased_stager>(held->stager);
-        held->erased.devices =
-            devices_of<space_holder::operation>(flat->leaves(), held->given.parts(), more.spaces);
-        held->erased.sinks.insert(held->erased.sinks.end(), more.sinks.begin(), more.sinks.end());
-        held->erased.gate = more.gate;
-        note_content(held->erased, flat->leaves(), save->options());
-        held->erased.verb = "async_save";
-        open_lane<communicator_part>(held->lane, held->given.parts(), save->executor(),
-                                     deadline_after(timeout),
-                                     [save, flat = std::move(flat), held](std::exception_ptr e) {
-                                         if (e) return save->refuse(std::move(e));
-                                         auto erased = std::move(held->erased);
-                                         if (held->lane.erased() != nullptr)
-                                             erased.ranks = held->lane.erased();
-                                         erased.owner = held;
-                                         save->start(flat, std::move(erased));
-                                     });
+        auto const held = or_cancel_lent(parts, [&] {
+            return std::make_shared<background_save_parts<Parts...>>(std::move(parts));
+        });
+        or_cancel(held->given.ranks(), [&] {
+            // Now: stores and sinks are copied; nothing of the caller's is looked at later.
+            auto& erased = held->erased = held->given.erased();
+            erased.stager = pointer_to<erased_stager>(held->stager);
+            erased.devices = devices_of<space_holder::operation>(flat->leaves(),
+                                                                 held->given.parts(), more.spaces);
+            erased.sinks.insert(erased.sinks.end(), more.sinks.begin(), more.sinks.end());
+            erased.gate = more.gate;
+            note_content(erased, flat->leaves(), save->options());
+            erased.verb = "async_save";
+            open_lane<communicator_part>(
+                held->lane, held->given.parts(), save->executor(), deadline_after(timeout),
+                [save, flat = std::move(flat), held](std::exception_ptr e) {
+                    if (e) return save->refuse(std::move(e));
+                    auto to_use = std::move(held->erased);
+                    if (held->lane.erased() != nullptr) to_use.ranks = held->lane.erased();
+                    to_use.owner = held;
+                    save->start(flat, std::move(to_use));
+                });
+        });
     } catch (...) {
         save->refuse(std::current_exception());
     }

@@ -49,12 +49,16 @@ CAIRN_DECL checkpointer_core::checkpointer_core(parts p, checkpointer_options op
         return std::move(w.out);
     });
     auto const all = ranks_.all_gather(mine);
+    bool const failed =
+        std::any_of(all.begin(), all.end(), [](auto const& o) { return !o.failures.empty(); });
+    if (failed) doubt_.lane = nullptr;
     throw_failures(all);
     for (auto const& o : all) check_same_coordinator(wire_reader(o.payload).svarint());
     wire_reader its(all[static_cast<std::size_t>(options_.save.coordinator)].payload);
     (void)its.svarint();
     most_failed_ = its.svarint();
     lane_.share(activity_);
+    doubt_.lane = nullptr;
 }
 CAIRN_DECL void checkpointer_core::check_coordinator() const {
     auto const c = options_.save.coordinator;
@@ -229,7 +233,7 @@ CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(checkpointer_call c
                                                              time_point stalled_since) {
     outcome mine;
     try {
-        begin(step, state(), notes);
+        begin(step, state, notes);
         await_copies();
         take_handle();
         wire_writer w;
@@ -287,7 +291,7 @@ CAIRN_DECL std::vector<std::byte> checkpointer_core::staged(checkpointer_call ca
 CAIRN_DECL void checkpointer_core::overlap(std::int64_t step, const make_state& state,
                                            const save_notes& notes, time_point stalled_since) {
     try {
-        begin(step, state(), notes);
+        begin(step, state, notes);
     } catch (...) {
         note_failure();  // told at the next rendezvous, as what fails in the background
     }
@@ -335,11 +339,11 @@ void checkpointer_core::start(std::shared_ptr<flattened_or_error> state, std::in
                    std::move(handler), more);
 }
 
-CAIRN_DECL void checkpointer_core::begin(std::int64_t step,
-                                         std::shared_ptr<flattened_or_error> state,
+CAIRN_DECL void checkpointer_core::begin(std::int64_t step, const make_state& make,
                                          const save_notes& notes) {
     // The other ranks duplicate the lane: they must not wait for one that has no memory to.
     ranks_.alone([&] {
+        auto state = make();
         state->freeze_objects();
         auto const staged = std::make_shared<std::promise<pending_save>>();
         checkpointer_parts const more{parts_.spaces, parts_.sinks,
@@ -421,13 +425,14 @@ CAIRN_DECL void checkpointer_core::prepare_load() {
 CAIRN_DECL load_report checkpointer_core::load(flattened_or_error& state, const checkpoint_id& id,
                                                const load_options& options) {
     load_parts given;
-    given.ranks = &lane_;
-    given.alone = parts_.alone;
-    given.store = parts_.store;
-    given.sinks = parts_.sinks;
-    std::tuple<> none;
-    given.devices = ranks_.alone(
-        [&] { return devices_of<space_holder::operation>(state.leaves(), none, parts_.spaces); });
+    ranks_.alone([&] {
+        given.ranks = &lane_;
+        given.alone = parts_.alone;
+        given.store = parts_.store;
+        given.sinks = parts_.sinks;
+        std::tuple<> none;
+        given.devices = devices_of<space_holder::operation>(state.leaves(), none, parts_.spaces);
+    });
     auto report = run_load(state, id, options, std::move(given));
     note_read(id);
     return report;
@@ -447,7 +452,7 @@ CAIRN_DECL void checkpointer_core::note_read(const checkpoint_id& id) {
 CAIRN_DECL recovery checkpointer_core::search(const latest_options& options) {
     finish_earlier();
     (void)agree(checkpointer_call::latest, 0);
-    return {ranks_, parts_.store, options, activity_};
+    return ranks_.alone([&] { return recovery(ranks_, parts_.store, options, activity_); });
 }
 CAIRN_DECL std::optional<checkpoint_id> checkpointer_core::latest(const latest_options& options) {
     auto const f = search(options).next();

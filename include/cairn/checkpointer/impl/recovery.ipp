@@ -89,7 +89,7 @@ CAIRN_DECL auto recovery::next() -> std::optional<found> {
         if (!mine) return {};
         auto const all = ranks_.gather(*mine);
         auto const agreed = answered([&] { return verdict(all); });
-        if (wire_reader(agreed.payload).u8() != 0) return f;
+        if (ranks_.alone([&] { return wire_reader(agreed.payload).u8() != 0; })) return f;
     }
 }
 
@@ -133,7 +133,7 @@ CAIRN_DECL bool recovery::loaded(const found& f, const std::exception_ptr& mine)
         if (mine) std::rethrow_exception(mine);  // it says why the group has failed
         throw;
     }
-    auto const how = wire_reader(told.payload).u8();
+    auto const how = ranks_.alone([&] { return wire_reader(told.payload).u8(); });
     if (how == other) {
         if (mine) std::rethrow_exception(mine);
         throw error(errc::rank_failed,

@@ -167,11 +167,31 @@ private:
         return all;
     }
     void open(std::uint64_t lane, time now) {
-        lane_state l{tree_member(at_, lane, options_, now)};
-        for (int c : at_.children()) l.present.insert(c);
-        if (at_.rank != 0) l.present.insert(at_.parent());
+        lane_state l{tree_member(at_, lane, options_, now), neighbours()};
         if (left_.count(lane) != 0 || !lanes_.emplace(lane, std::move(l)).second)
             throw error(errc::corrupt, {.rank = at_.rank, .found = "two lanes with one number"});
+    }
+    /// The other ranks have the lane from now on: one that is not opened here, e.g. for lack of
+    /// memory, is left, so that they do not wait on it. What arrives on it is then no surprise.
+    void open_or_leave(std::uint64_t lane, time now) {
+        bool const taken = lanes_.count(lane) != 0 || left_.count(lane) != 0;
+        try {
+            open(lane, now);
+        } catch (...) {
+            if (!taken) {
+                lane_state l{tree_member(at_, lane, options_, now), neighbours()};
+                l.member.leave();
+                for (auto& p : l.member.take_posts()) posts_.push_back(std::move(p));
+                if (!l.present.empty()) left_.emplace(lane, std::move(l.present));
+            }
+            throw;
+        }
+    }
+    std::set<int> neighbours() const {
+        std::set<int> all;
+        for (int c : at_.children()) all.insert(c);
+        if (at_.rank != 0) all.insert(at_.parent());
+        return all;
     }
     /// The same on all ranks; two lanes collide with the probability of two random numbers.
     static std::uint64_t child_of(std::uint64_t lane, std::uint64_t round) {
@@ -191,7 +211,7 @@ private:
         if (!out.failure && l.kind == exchange_kind::duplicate) {
             try {
                 out.lane = child_of(lane, l.member.round());
-                open(out.lane, now);
+                open_or_leave(out.lane, now);
             } catch (...) {
                 out.failure = std::current_exception();
             }

@@ -4,6 +4,7 @@
 
 #include <cairn/load/background_load.hpp>
 
+#include <cairn/detail/or_cancel.hpp>
 #include <cairn/load/load_op.hpp>
 #include <cairn/load/run_load.hpp>
 
@@ -38,19 +39,30 @@ CAIRN_DECL void background_load::heed_slot() {
 }
 CAIRN_DECL void background_load::start(std::shared_ptr<flattened_or_error> state,
                                        load_parts parts) {
+    auto* const ranks = parts.ranks;
+    auto const owner = parts.owner;  // of the group, which may have to be cancelled
     try {
-        add_default_parts(parts, options_);
-        auto const op = std::make_shared<load_op>(
-            surroundings{on_.executor}, std::move(state), id_, options_, std::move(parts),
-            [self = shared_from_this()](std::exception_ptr e, load_report r) {
-                self->end(std::move(e), std::move(r));
-            });
-        {
-            std::lock_guard const lock(m_);
-            op_ = op;
-            if (cancelled_) op->cancel();
-        }
-        op->start();
+        or_cancel(ranks, [&] {
+            add_default_parts(parts, options_);
+            auto const op = std::make_shared<load_op>(
+                surroundings{on_.executor}, std::move(state), id_, options_, std::move(parts),
+                [self = shared_from_this()](std::exception_ptr e, load_report r) {
+                    self->end(std::move(e), std::move(r));
+                });
+            {
+                std::lock_guard const lock(m_);
+                op_ = op;
+                if (cancelled_) op->cancel();
+            }
+            op->start();
+        });
+    } catch (...) {
+        end(std::current_exception(), {});
+    }
+}
+CAIRN_DECL void background_load::refuse(const std::exception_ptr& e, const load_parts& parts) {
+    try {
+        or_cancel(parts.ranks, [&] { std::rethrow_exception(e); });
     } catch (...) {
         end(std::current_exception(), {});
     }

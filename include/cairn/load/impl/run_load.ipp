@@ -32,8 +32,9 @@ CAIRN_DECL void add_default_parts(load_parts& parts, const load_options& options
 
 CAIRN_DECL load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
                                 const load_options& options, load_parts parts) {
-    add_default_parts(parts, options);
-    return run_here<load_report>([&](surroundings in, load_op::ended then) {
+    auto* const ranks = parts.ranks;
+    return run_here<load_report>(ranks, [&](surroundings in, load_op::ended then) {
+        add_default_parts(parts, options);
         return std::make_shared<load_op>(
             std::move(in), std::shared_ptr<flattened_or_error>(std::shared_ptr<void>(), &flat), id,
             options, std::move(parts), std::move(then));

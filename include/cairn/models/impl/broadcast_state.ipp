@@ -165,7 +165,7 @@ struct part_in_broadcast : part_on_its_way {
 CAIRN_DECL void broadcast_state(erased_communicator& comm, const std::vector<given_part>& given,
                                 const gather_options& options, bool strict) {
     blocking_exchange ex(comm, 0, options.exchange_timeout);
-    std::vector<part_in_broadcast> parts(given.size());
+    auto parts = ex.alone([&] { return std::vector<part_in_broadcast>(given.size()); });
     auto const header = ex.broadcast(ex.attempt([&] {
         wire_writer w;
         for (std::size_t i = 0; i < given.size(); ++i) {
@@ -186,7 +186,9 @@ CAIRN_DECL void broadcast_state(erased_communicator& comm, const std::vector<giv
         return std::vector<std::byte>();
     });
     throw_failures(ex.all_gather(mine));
-    for (auto& p : parts) p.change->keep_values();
+    ex.alone([&] {
+        for (auto& p : parts) p.change->keep_values();
+    });
 
     auto const exchange_pieces = [&] {
         for (auto const& p : parts) {

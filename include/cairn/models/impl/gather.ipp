@@ -40,7 +40,9 @@ CAIRN_DECL std::vector<std::pair<std::string, host_tensor>> gather_whole(
     auto const& schedule = *made;
 
     std::map<std::string_view, const tensor_leaf*> leaves;
-    for (auto const& m : mine) leaves.emplace(m.fqn, m.leaf);
+    ex.alone([&] {
+        for (auto const& m : mine) leaves.emplace(m.fqn, m.leaf);
+    });
     for (std::size_t round = 0; round < schedule.rounds(); ++round) {
         auto const o = ex.attempt([&] {
             return pack(schedule.of(static_cast<std::size_t>(ex.rank()), round),

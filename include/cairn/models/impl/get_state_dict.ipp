@@ -4,6 +4,7 @@
 
 #include <cairn/models/get_state_dict.hpp>
 
+#include <cairn/detail/or_cancel.hpp>
 #include <cairn/error.hpp>
 #include <cairn/models/gather.hpp>
 #include <cairn/models/given_state.hpp>
@@ -102,7 +103,7 @@ CAIRN_DECL state_dict whole_or_copied(const std::function<state_dict()>& make,
     auto gather = options.gather;
     if (options.cpu_offload) gather.root = 0;
     auto whole = gather_whole(comm, look, gather);
-    if (gather.root >= 0 && comm.rank() != gather.root) return {};
+    if (gather.root >= 0 && or_cancel(comm, [&] { return comm.rank(); }) != gather.root) return {};
     std::map<std::string, host_tensor*> by_name;
     for (auto& [fqn, t] : whole) by_name.emplace(fqn, &t);
     for_each_node(d, "", [&](const std::string& fqn, node& n) {

@@ -4,6 +4,7 @@
 
 #include <cairn/save/background_save.hpp>
 
+#include <cairn/detail/or_cancel.hpp>
 #include <cairn/save/run_save.hpp>
 #include <cairn/save/save_op.hpp>
 
@@ -54,20 +55,24 @@ CAIRN_DECL void background_save::heed_slot() {
 }
 CAIRN_DECL void background_save::start(std::shared_ptr<const flattened_or_error> state,
                                        save_parts parts) {
+    auto* const ranks = parts.ranks;
+    auto const owner = parts.owner;  // of the group, which may have to be cancelled
     try {
-        add_default_parts(parts, options_);
-        auto const op = std::make_shared<save_op>(
-            surroundings{on_.executor}, std::move(state), id_, options_, std::move(parts),
-            [self = shared_from_this()] { self->staged(); },
-            [self = shared_from_this()](std::exception_ptr e, save_report r) {
-                self->end(std::move(e), std::move(r));
-            });
-        {
-            std::lock_guard const lock(m_);
-            op_ = op;
-            if (cancelled_) op->cancel();
-        }
-        op->start();
+        or_cancel(ranks, [&] {
+            add_default_parts(parts, options_);
+            auto const op = std::make_shared<save_op>(
+                surroundings{on_.executor}, std::move(state), id_, options_, std::move(parts),
+                [self = shared_from_this()] { self->staged(); },
+                [self = shared_from_this()](std::exception_ptr e, save_report r) {
+                    self->end(std::move(e), std::move(r));
+                });
+            {
+                std::lock_guard const lock(m_);
+                op_ = op;
+                if (cancelled_) op->cancel();
+            }
+            op->start();
+        });
     } catch (...) {
         refuse(std::current_exception());
     }

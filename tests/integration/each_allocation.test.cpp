@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every allocation of a save and of a load fails in turn: the verb ends on every rank, with an
+// error of cairn's own or with success, and truthfully; no thread is left, the checkpoint that
+// stood stands, or the new one, and what follows works.
+#include "support/allocations.hpp"
+#include "support/saved_by_ranks.hpp"
+
+#include <cairn/object_store/memory.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <iterator>
+#include <latch>
+#include <optional>
+#include <string>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(each_allocation)
+
+namespace {
+
+using support::failing_allocation;
+using support::told;
+using whose = failing_allocation::of;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool sanitized = true;
+#elif defined(__has_feature)
+constexpr bool sanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+constexpr bool sanitized = false;
+#endif
+constexpr std::uint64_t stride = sanitized ? 11 : 1;  // sampled: the same code, many times slower
+constexpr float before = 1, saved = 2, later = 3;
+
+/// Threads of this process; the pools of cairn, which stay, have been started before.
+std::ptrdiff_t threads() {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
+                         std::filesystem::directory_iterator());
+}
+
+/// What one rank does with its state.
+using job =
+    std::function<void(cairn::thread_group::member&, support::rank_state&, cairn::memory_store&)>;
+
+struct ending {
+    std::vector<told> all{};
+    std::vector<support::rank_state> states{};
+    bool hit = false;
+};
+/// Allocations fail while all ranks are in the verb, not in what they do before and after it.
+/// @param value  Of the ranks' states.
+ending run(const job& what, int ranks, whose of, std::uint64_t nth, float value,
+           const cairn::memory_store& base) {
+    ending e;
+    e.states.reserve(static_cast<std::size_t>(ranks));
+    for (int r = 0; r < ranks; ++r) e.states.emplace_back(value, r, ranks);
+    std::optional<failing_allocation> fails;
+    std::latch ready(ranks), set(ranks), over(ranks), reset(ranks);
+    e.all = support::on_ranks_that_stay(ranks, [&](cairn::thread_group::member& me, int rank) {
+        auto store = base;
+        std::exception_ptr thrown;
+        ready.arrive_and_wait();
+        if (rank == 0) fails.emplace(of, nth);
+        set.arrive_and_wait();
+        try {
+            what(me, e.states[static_cast<std::size_t>(rank)], store);
+        } catch (...) {
+            thrown = std::current_exception();
+        }
+        over.arrive_and_wait();
+        if (rank == 0) {
+            e.hit = fails->hit();
+            fails.reset();
+        }
+        reset.arrive_and_wait();
+        if (thrown) std::rethrow_exception(thrown);
+    });
+    return e;
+}
+
+void check_told(const ending& e) {
+    for (auto const& t : e.all) {
+        BOOST_TEST(!t.raw);
+        BOOST_TEST_REQUIRE(!t.is(cairn::errc::timed_out));
+        if (!e.hit) BOOST_TEST(t.ok());
+    }
+}
+/// Calls `once(nth, whose)` for each allocation until it returns that there were not so many.
+/// @return how many failed.
+int each_failure(const std::function<bool(std::uint64_t, whose)>& once) {
+    int tried = 0;
+    for (auto const of : {whose::this_thread, whose::other_threads}) {
+        // How many come before one of another thread's differs a little from run to run.
+        std::uint64_t const step = of == whose::this_thread ? stride : 3 * stride;
+        std::uint64_t nth = 0;
+        for (; once(nth, of); nth += step) ++tried;
+        BOOST_TEST_REQUIRE(nth < 100'000u);
+    }
+    return tried;
+}
+std::string in_words(const ending& e, int ranks, whose of, std::uint64_t nth) {
+    return std::to_string(ranks) + " ranks, allocation " + std::to_string(nth) +
+           (of == whose::this_thread ? " of rank 0's thread" : " of another thread") +
+           support::words(e.all);
+}
+
+int fail_saves(int ranks) {
+    auto const save = [](auto& me, support::rank_state& s, auto& store) {
+        (void)cairn::save(s.dict, "c", support::patient_save(), me, store);
+    };
+    {  // what the program has once is there from now on
+        cairn::memory_store base;
+        support::check_next_save(base, before, ranks);
+    }
+    auto const threads_before = threads();
+    return each_failure([&](std::uint64_t nth, whose of) {
+        cairn::memory_store base;
+        (void)support::save_on_ranks(before, ranks, [&](int) { return base; });
+        auto const e = run(save, ranks, of, nth, saved, base);
+        BOOST_TEST_CONTEXT(in_words(e, ranks, of, nth)) {
+            check_told(e);
+            support::check_save(base, e.all, before, saved, ranks);
+            support::check_next_save(base, later, ranks);
+            BOOST_TEST(threads() <= threads_before);
+        }
+        return e.hit;
+    });
+}
+int fail_loads(int ranks) {
+    auto const load = [](auto& me, support::rank_state& s, auto& store) {
+        (void)cairn::load(s.dict, "c", support::patient_load(), me, store);
+    };
+    cairn::memory_store base;
+    support::check_next_save(base, before, ranks);
+    auto const threads_before = threads();
+    return each_failure([&](std::uint64_t nth, whose of) {
+        auto const e = run(load, ranks, of, nth, 0, base);
+        BOOST_TEST_CONTEXT(in_words(e, ranks, of, nth)) {
+            check_told(e);
+            for (std::size_t r = 0; r < e.all.size(); ++r)
+                if (e.all[r].ok()) BOOST_TEST(e.states[r].is(before));
+            BOOST_TEST(support::standing(base, ranks) == before);
+            BOOST_TEST(threads() <= threads_before);
+        }
+        return e.hit;
+    });
+}
+void say(int tried, const char* in) {
+    std::cout << "faults: " << tried << " allocations, in " << in << "\n";
+    BOOST_TEST(tried > 20);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(of_a_save) {
+    for (int const ranks : {1, 2})
+        say(fail_saves(ranks), ranks == 1 ? "saves of one rank" : "saves of two ranks");
+}
+
+BOOST_AUTO_TEST_CASE(of_a_load) {
+    for (int const ranks : {1, 2})
+        say(fail_loads(ranks), ranks == 1 ? "loads of one rank" : "loads of two ranks");
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every call of a group fails in turn on one rank, by an exception or by its completion, before and
+// after its effect, with whatever a group may throw: every rank ends at once, with an error of
+// cairn's own or with success, and truthfully; the checkpoint that stood stands, or the new one.
+#include "support/fault_group.hpp"
+#include "support/saved_by_ranks.hpp"
+
+#include <cairn/async_load.hpp>
+#include <cairn/checkpointer.hpp>
+#include <cairn/load_tree.hpp>
+#include <cairn/object_store/memory.hpp>
+
+#include <boost/asio/use_future.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <atomic>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(group_faults)
+
+namespace {
+
+using support::call_fault;
+using support::fault_group;
+using support::group_fault;
+using support::told;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool sanitized = true;
+#elif defined(__has_feature)
+constexpr bool sanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+constexpr bool sanitized = false;
+#endif
+constexpr int stride = sanitized ? 7 : 1;  // sampled: the same code, many times slower
+constexpr int ranks = 3;
+constexpr float before = 1, saved = 2, later = 3;
+
+/// What one rank does; returns whether it has then what it should.
+using job = std::function<bool(fault_group&, int rank, cairn::memory_store)>;
+
+/// How a job ended in which one rank's group failed.
+struct ending {
+    std::vector<told> all{};
+    bool hit = false, whole = true;
+    std::string words{}, call{};
+};
+ending run(const job& what, int faulty, const group_fault& f, const cairn::memory_store& base) {
+    ending e;
+    std::atomic<bool> whole{true};
+    e.all = support::on_ranks_that_stay(ranks, [&](cairn::thread_group::member& me, int rank) {
+        fault_group group(me, rank == faulty ? f : group_fault{});
+        auto const note = [&] {
+            if (rank != faulty) return;
+            e.words = "rank " + std::to_string(rank) + ", " + group.words();
+            e.call = group.hit();
+            e.hit = !e.call.empty();
+        };
+        try {
+            if (!what(group, rank, base)) whole = false;
+        } catch (...) {
+            note();
+            throw;
+        }
+        note();
+    });
+    e.whole = whole;
+    return e;
+}
+
+/// What the failed call has thrown is told on its rank, as an error of that rank.
+bool tells(const cairn::error& e, int rank, const group_fault& f, const std::string& call) {
+    auto const text = f.what == support::thrown::bad_alloc ? "out of memory"
+                      : f.what == support::thrown::number  ? "an exception of an unknown type"
+                                                           : "injected into " + call;
+    if (std::string(e.what()).find(text) == std::string::npos) return false;
+    if (call == "rank") return true;  // it is not known
+    if (e.context().rank == rank) return true;
+    for (auto const& one : e.failures())
+        if (one.where.rank == rank) return true;
+    return false;
+}
+void check_told(const ending& e, int faulty, const group_fault& f) {
+    for (auto const& t : e.all) {
+        BOOST_TEST(!t.raw);
+        BOOST_TEST_REQUIRE(!t.is(cairn::errc::timed_out));
+        if (!e.hit) BOOST_TEST(t.ok());
+    }
+    auto const& mine = e.all[static_cast<std::size_t>(faulty)];
+    if (e.hit && mine.e) BOOST_TEST(tells(*mine.e, faulty, f, e.call));
+}
+
+/// Calls `once(fault, faulty rank)` for each call, kind of exception and way to fail, until it
+/// returns that there was no such call. @return how many failed.
+int each_fault(const std::function<bool(const group_fault&, int)>& once) {
+    int tried = 0, offset = 0;
+    for (int const faulty : {0, 2})
+        for (auto const how : support::all_call_faults)
+            for (auto const what : support::all_thrown)
+                for (int at = offset++ % stride; once({at, what, how}, faulty); at += stride)
+                    ++tried;
+    return tried;
+}
+
+int fail_saves(const job& save) {
+    return each_fault([&](const group_fault& f, int faulty) {
+        cairn::memory_store base;
+        (void)support::save_on_ranks(before, ranks, [&](int) { return base; });
+        auto const e = run(save, faulty, f, base);
+        BOOST_TEST_CONTEXT(e.words << support::words(e.all)) {
+            check_told(e, faulty, f);
+            support::check_save(base, e.all, before, saved, ranks);
+            support::check_next_save(base, later, ranks);
+        }
+        return e.hit;
+    });
+}
+int fail_loads(const job& load) {
+    cairn::memory_store base;
+    (void)support::save_on_ranks(before, ranks, [&](int) { return base; });
+    return each_fault([&](const group_fault& f, int faulty) {
+        auto const e = run(load, faulty, f, base);
+        BOOST_TEST_CONTEXT(e.words << support::words(e.all)) {
+            check_told(e, faulty, f);
+            BOOST_TEST(e.whole);
+            BOOST_TEST(support::standing(base, ranks) == before);
+        }
+        return e.hit;
+    });
+}
+void say(int tried, const char* in) {
+    std::cout << "faults: " << tried << " calls of a group, in " << in << "\n";
+    BOOST_TEST(tried > 50);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(of_a_save) {
+    say(fail_saves([](fault_group& me, int rank, cairn::memory_store store) {
+            support::rank_state s(saved, rank, ranks);
+            support::save_as(support::verb::blocking, s, me, store);
+            return true;
+        }),
+        "saves");
+}
+
+BOOST_AUTO_TEST_CASE(of_a_save_in_the_background) {
+    say(fail_saves([](fault_group& me, int rank, cairn::memory_store store) {
+            support::rank_state s(saved, rank, ranks);
+            support::save_as(support::verb::background, s, me, store);
+            return true;
+        }),
+        "saves in the background");
+}
+
+BOOST_AUTO_TEST_CASE(of_a_load) {
+    say(fail_loads([](fault_group& me, int rank, cairn::memory_store store) {
+            support::rank_state s(0, rank, ranks);
+            (void)cairn::load(s.dict, "c", support::patient_load(), me, store);
+            return s.is(before);
+        }),
+        "loads");
+    say(fail_loads([](fault_group& me, int, cairn::memory_store store) {
+            auto const all = cairn::load_tree("c", {}, support::patient_load(), me, store);
+            return all.at("bias").as_tensor().global_shape == cairn::index_vector{3};
+        }),
+        "loads without a state");
+}
+
+BOOST_AUTO_TEST_CASE(of_a_load_in_the_background) {
+    say(fail_loads([](fault_group& me, int rank, cairn::memory_store store) {
+            support::rank_state s(0, rank, ranks);
+            (void)cairn::async_load(s.dict, "c", support::patient_load(), me, store,
+                                    boost::asio::use_future)
+                .get();
+            return s.is(before);
+        }),
+        "loads in the background");
+}
+
+/// All that a checkpointer does together: the save, its end, the search for the newest, the load.
+BOOST_AUTO_TEST_CASE(of_a_checkpointer) {
+    auto const train = [](fault_group& me, int rank, cairn::memory_store store) {
+        cairn::checkpointer_options o{.every = cairn::steps(1)};
+        o.save = support::patient_save();
+        o.save.on_unclaimed_error = [](const std::exception_ptr&) {};
+        cairn::checkpointer ckpt(me, store, o);
+        support::rank_state s(saved, rank, ranks);
+        (void)ckpt.save_now(1, s.dict);
+        (void)ckpt.wait();
+        (void)ckpt.plan(s.dict);
+        support::rank_state read(0, rank, ranks);
+        return bool(ckpt.load_latest(read.dict, {}, support::patient_load())) && read.is(saved);
+    };
+    say(each_fault([&](const group_fault& f, int faulty) {
+            cairn::memory_store base;
+            auto const e = run(train, faulty, f, base);
+            BOOST_TEST_CONTEXT(e.words << support::words(e.all)) {
+                check_told(e, faulty, f);
+                BOOST_TEST(e.whole);
+            }
+            return e.hit;
+        }),
+        "checkpointers");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
