@@ -215,8 +215,8 @@ private:
         }
         standing_ = std::move(now);
     }
-    /// Whether it, or one that has replaced it, would be there after a crash; or retention has removed
-    /// that one.
+    /// Whether it, or one that has replaced it, would be there after a crash; or retention has
+    /// removed that one.
     bool is_durable(const watched_save& s) const {
         if (s.published <= removed_) return true;
         if (durable_.id.empty()) return false;

@@ -32,8 +32,8 @@ public:
 
     /// This run has read the checkpoint of that save successfully.
     CAIRN_DECL void note_read(const checkpoint_id& id, const std::string& save_id);
-    /// It was committed with that number, which later commits of this run exceed.
-    CAIRN_DECL void note_sequence(std::uint64_t sequence);
+    /// The same; later commits of this run exceed its number.
+    CAIRN_DECL void note_read(const checkpoint_id& id, const commit_record& record);
     /// Returns the next number in the order of commits.
     /// @param warnings  Told the first time if others' numbers cannot be read.
     CAIRN_DECL std::uint64_t next_sequence(const erased_store& root,

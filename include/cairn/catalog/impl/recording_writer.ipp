@@ -19,9 +19,10 @@ CAIRN_DECL void run_catalog::note_read(const checkpoint_id& id, const std::strin
     read_[id] = save_id;
 }
 
-CAIRN_DECL void run_catalog::note_sequence(std::uint64_t sequence) {
+CAIRN_DECL void run_catalog::note_read(const checkpoint_id& id, const commit_record& record) {
     std::lock_guard const lock(m_);
-    highest_ = std::max(highest_, sequence);
+    read_[id] = record.save_id;
+    highest_ = std::max(highest_, record.sequence);
 }
 
 CAIRN_DECL std::uint64_t run_catalog::next_sequence(const erased_store& root,

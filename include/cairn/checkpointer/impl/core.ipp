@@ -441,10 +441,7 @@ CAIRN_DECL void checkpointer_core::note_read(const checkpoint_id& id) {
     if (!ranks_.coordinator()) return;
     try {
         auto place = parts_.store.at(id);
-        auto const record = read_commit_record(place);
-        if (!record) return;
-        catalog_->note_read(id, record->save_id);
-        catalog_->note_sequence(record->sequence);
+        if (auto const record = read_commit_record(place)) catalog_->note_read(id, *record);
     } catch (...) {  // it was removed by others, or cannot be read again
     }
 }
