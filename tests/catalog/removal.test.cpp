@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process that is killed at any step of a removal leaves the checkpoint whole or absent, all
 // others whole, and nothing that the next removal, or cairn gc, does not finish.
-#include "support/sanitized.hpp"
-
 #include "saved.hpp"
+#include "support/forwarding_store.hpp"
 #include "support/meddling_store.hpp"
+#include "support/sanitized.hpp"
 
 #include <cairn/catalog/committed.hpp>
 #include <cairn/catalog/garbage.hpp>
@@ -19,7 +19,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <iostream>
+#include <memory>
+#include <utility>
 
 BOOST_AUTO_TEST_SUITE(catalog_removal)
 
@@ -134,6 +137,27 @@ BOOST_AUTO_TEST_CASE(waits_for_readers_of_other_hosts_and_of_newer_versions) {
     }
 }
 
+/// A job on another host, which may commit a checkpoint that replaces it.
+BOOST_AUTO_TEST_CASE(waits_while_another_job_saves_in_its_place) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2});
+    cairn::detail::save_intent intent;
+    intent.save_id = std::string(32, 'a');
+    intent.owner = cairn::detail::record_owner::this_one();
+    intent.owner.process.boot = intent.owner.process.run = "another host";
+    intent.names = {"a_0.distcp"};
+    auto const name = ".saving." + intent.save_id;
+    cairn::file_store(p.at(1)).publish(name, intent.encode(), std::nullopt);
+    auto const before = p.names();
+    BOOST_TEST(joined(retain(p.store(), cairn::last(1), {}, {}, true)) == "");
+    BOOST_TEST(p.stands(1));
+    BOOST_TEST((p.names() == before));
+    fs::last_write_time(p.at(1) / name,
+                        fs::last_write_time(p.at(1) / name) - std::chrono::hours(25));
+    BOOST_TEST(joined(retain(p.store(), cairn::last(1), {}, {}, true)) == "");
+    BOOST_TEST((p.names() == p.names_of({2})));
+}
+
 BOOST_AUTO_TEST_CASE(leaves_the_checkpoint_of_the_save_that_asks) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});
@@ -217,6 +241,46 @@ BOOST_AUTO_TEST_CASE(leaves_a_checkpoint_that_has_replaced_it) {
         cairn::detail::remove_checkpoint(p.store(), "step_1", std::string(32, 'a'), warnings);
     BOOST_TEST((how == cairn::detail::removal::replaced));
     BOOST_TEST(p.stands(1));
+}
+
+namespace {
+
+/// Calls a function once, before an intent is published.
+class interrupted_store : public support::forwarding_store<cairn::file_store> {
+public:
+    interrupted_store(cairn::file_store s, std::shared_ptr<std::function<void()>> f)
+        : forwarding_store(std::move(s)), before_(std::move(f)) {}
+    interrupted_store at(const std::string& id) const { return {store_.at(id), before_}; }
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
+        if (n.starts_with(".saving."))
+            if (auto const f = std::exchange(*before_, nullptr)) f();
+        store_.publish(n, b, std::move(m));
+    }
+
+private:
+    std::shared_ptr<std::function<void()>> before_;
+};
+
+}  // namespace
+
+/// It was examined, and was replaced before its removal was announced.
+BOOST_AUTO_TEST_CASE(leaves_a_checkpoint_that_replaces_it_meanwhile) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2});
+    auto first = p.store().at("step_1");
+    auto const old = cairn::detail::read_commit_record(first).value().save_id;
+    auto const saves =
+        std::make_shared<std::function<void()>>([&] { save_steps(cairn::file_store(p.dir), {1}); });
+    std::vector<std::string> warnings;
+    auto const how = cairn::detail::remove_checkpoint(
+        cairn::detail::erased_store(interrupted_store(cairn::file_store(p.dir), saves)), "step_1",
+        old, warnings);
+    BOOST_TEST((how == cairn::detail::removal::replaced));
+    BOOST_TEST(joined(warnings) == "");
+    BOOST_TEST(p.stands(1));
+    BOOST_TEST(cairn::detail::read_commit_record(first).value().save_id != old);
+    BOOST_TEST(p.store().at("step_1").list().size() == 2u);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

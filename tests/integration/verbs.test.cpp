@@ -215,6 +215,32 @@ BOOST_AUTO_TEST_CASE(two_ranks_that_disagree_are_both_named) {
     });
 }
 
+/// Each would write to a place of its own, and none of them would have all.
+BOOST_AUTO_TEST_CASE(ranks_with_different_ids_are_told) {
+    for (int const other : {0, 2}) {
+        cairn::memory_store store;
+        std::vector<std::string> told(3);
+        auto const run = [&] {
+            cairn::run_ranks(3, [&](cairn::thread_group::member& me) {
+                std::vector<float> w(2);
+                cairn::state_dict sd{{"w", w}};
+                try {
+                    cairn::save(sd, me.rank() == other ? "b" : "a", me, store);
+                } catch (const cairn::error& e) {
+                    told[static_cast<std::size_t>(me.rank())] = e.what();
+                    throw;
+                }
+            });
+        };
+        BOOST_CHECK_EXCEPTION(run(), cairn::error, code_is(errc::invalid_argument));
+        auto const* const who = other == 0 ? "ranks 1-2" : "rank 2";  // not the coordinator
+        for (auto const& t : told)
+            for (auto const* word : {who, "'a'", "'b'", "the same id"})
+                BOOST_TEST(t.find(word) != std::string::npos, t);
+        for (auto const* id : {"a", "b"}) BOOST_TEST(store.at(id).list().empty());
+    }
+}
+
 BOOST_AUTO_TEST_CASE(bad_places_are_clear_errors) {
     support::scratch s;
     std::vector<float> w(2);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data files that are missing, cut short or replaced are noticed before memory changes.
 #include "support/counting_store.hpp"
+#include "support/crafted.hpp"
 
 #include <cairn/cairn.hpp>
 
@@ -17,6 +18,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(missing_files)
@@ -193,6 +196,39 @@ BOOST_AUTO_TEST_CASE(of_a_checkpoint_that_is_replaced_are_looked_for_anew) {
     } while (at++ < opened);
     BOOST_TEST(at > 5);
     BOOST_TEST(loaded_new > 4);
+}
+
+/// PyTorch's have no save id: another one has other metadata.
+BOOST_AUTO_TEST_CASE(of_one_of_pytorchs_that_is_replaced_are_looked_for_anew) {
+    auto const as_pytorch_saves = [](float v, const std::string& file) {
+        cairn::memory_store memory;
+        std::vector<float> w(8, v);
+        (void)cairn::save(cairn::state_dict{{"w", w}}, "c", memory);
+        support::crafted c(memory, "c");
+        auto m = c.metadata();
+        m.save_id.clear();
+        m.file_sizes.clear();
+        auto& at = std::get<cairn::tensor_metadata>(m.entries.find("w")->second).chunks[0].at;
+        c.files[file] = std::move(c.files.at(at.file));
+        c.files.erase(std::exchange(at.file, file));
+        c.set_pickle(m);
+        c.seal();
+        return c;
+    };
+    auto memory = as_pytorch_saves(1, "before.distcp").store("c");
+    auto const after = as_pytorch_saves(2, "after.distcp");
+    support::counting_store<cairn::memory_store> store(memory);
+    std::atomic<int> replaced{0};
+    store.on_open([&](std::string_view name) {
+        if (!name.ends_with("before.distcp")) return;
+        ++replaced;
+        memory.remove("c/before.distcp");
+        for (auto const& [n, b] : after.files) memory.publish("c/" + n, b, std::nullopt);
+    });
+    std::vector<float> w(8);
+    (void)cairn::load(cairn::state_dict{{"w", w}}, "c", store);
+    BOOST_TEST(w[7] == 2.0f);
+    BOOST_TEST(replaced == 1);
 }
 
 /// Somebody saves faster than this load plans: it gives up, with what it lacked.

@@ -6,6 +6,7 @@
 #include "support/nccl_ranks.hpp"
 
 #include <cairn/async_load.hpp>
+#include <cairn/load/read_once/pieces.hpp>
 
 #include <boost/asio/use_future.hpp>
 #include <boost/test/unit_test.hpp>
@@ -217,6 +218,44 @@ BOOST_AUTO_TEST_CASE(over_nccl) {
         });
         for (auto const& rule : world.broken_rules()) BOOST_ERROR("a rule was broken: " + rule);
         BOOST_TEST(world.in_use() == 0u);
+    }
+}
+
+/// One after the other in row-major order, so that they lie side by side in a buffer.
+BOOST_AUTO_TEST_CASE(pieces_of_a_large_part_are_all_of_it) {
+    constexpr std::size_t element = 4;
+    for (auto const& shape : std::vector<cairn::index_vector>{
+             {}, {1}, {7}, {3, 4}, {3, 1, 4}, {2, 3, 5}, {1, 3, 2, 2}, {2, 2, 1, 3}}) {
+        auto const bytes_of = [](const cairn::box& b) {
+            return static_cast<std::uint64_t>(b.volume()) * element;
+        };
+        auto const whole = bytes_of(cairn::box::whole(shape));
+        auto const strides = cairn::row_major_strides(shape);
+        for (std::uint64_t most = element; most <= whole + element; ++most) {
+            std::uint64_t at = 0;
+            bool ended = false;
+            cairn::detail::for_pieces(
+                shape, element, most, [&](const cairn::box& piece, std::uint64_t bytes, bool last) {
+                    BOOST_TEST_CONTEXT(to_string(piece) << " of " << to_string(shape)) {
+                        BOOST_TEST_REQUIRE(!ended);
+                        BOOST_TEST(lies_within(piece, shape));
+                        BOOST_TEST(bytes == bytes_of(piece));
+                        BOOST_TEST((bytes != 0 && bytes <= most));
+                        std::uint64_t begins = 0, ends = element;
+                        for (std::size_t d = 0; d < shape.size(); ++d) {
+                            auto const step = static_cast<std::uint64_t>(strides[d]) * element;
+                            begins += step * static_cast<std::uint64_t>(piece.offsets[d]);
+                            ends += step * static_cast<std::uint64_t>(piece.end(d) - 1);
+                        }
+                        BOOST_TEST_REQUIRE(begins == at);
+                        at += bytes;
+                        BOOST_TEST(ends == at);  // nothing else between its ends
+                        ended = last;
+                    }
+                });
+            BOOST_TEST(ended);
+            BOOST_TEST(at == whole);
+        }
     }
 }
 

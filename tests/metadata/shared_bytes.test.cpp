@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <variant>
 
 BOOST_AUTO_TEST_SUITE(shared_bytes)
 
@@ -42,6 +43,26 @@ BOOST_AUTO_TEST_CASE(are_refused_unless_they_are_a_tied_weight_of_cairns) {
     }
     BOOST_CHECK_NO_THROW(cairn::check_metadata(two_tensors(0, cairns)));
     BOOST_CHECK_THROW(cairn::check_metadata(two_tensors(0, {})), cairn::error);
+}
+
+/// The payload of an item lies within it: the next bytes are another item's.
+BOOST_AUTO_TEST_CASE(are_not_those_of_a_payload_that_leaves_its_item) {
+    auto const with_payload_at = [](std::uint64_t offset) {
+        auto m = two_tensors(100, std::string(32, 'a'));
+        auto& c = std::get<cairn::tensor_metadata>(m.entries.find("a")->second).chunks[0];
+        auto const elements = static_cast<std::uint64_t>(c.region.volume());
+        c.at.layout = cairn::item_layout{
+            .payload_offset = offset, .payload_length = elements * sizeof(float), .strides = {1}};
+        return m;
+    };
+    for (std::uint64_t const offset : {0u, 64u, 80u})
+        BOOST_CHECK_NO_THROW(cairn::check_metadata(with_payload_at(offset)));
+    for (std::uint64_t const offset :
+         {std::uint64_t{81}, std::uint64_t{100}, UINT64_MAX - 20, UINT64_MAX - 19, UINT64_MAX})
+        BOOST_CHECK_EXCEPTION(
+            cairn::check_metadata(with_payload_at(offset)), cairn::error, [](const auto& e) {
+                return e.code() == make_error_code(cairn::errc::corrupt) && e.context().fqn == "a";
+            });
 }
 
 /// Whatever the order in which equal ranges are looked at, which takes more than a few to change.

@@ -201,6 +201,26 @@ BOOST_AUTO_TEST_CASE(links_are_neither_followed_nor_removed) {
     BOOST_TEST(!fs::exists(elsewhere / "precious"));
 }
 
+/// Another job has presumed its writer dead, and may have written a file under the same name since.
+BOOST_AUTO_TEST_CASE(a_file_that_was_removed_while_it_was_written_is_not_finished) {
+    for (bool const replaced : {false, true}) {
+        scratch s;
+        auto const place = s.next();
+        cairn::file_store store(place);
+        {
+            auto h = store.create("o", 1);
+            h.write(0, cairn::byte_vector(1));
+            fs::remove(place / "o");
+            if (replaced) std::ofstream(place / "o") << "of another";
+            BOOST_CHECK_EXCEPTION(h.finish(false), cairn::error, [&](const cairn::error& e) {
+                return e.code() == cairn::make_error_code(cairn::errc::io) &&
+                       std::string(e.what()).find((place / "o").string()) != std::string::npos;
+            });
+        }
+        BOOST_TEST(fs::exists(place / "o") == replaced);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_publisher_removes_what_a_killed_one_left_and_nothing_else) {
     scratch s;
     auto const place = s.next();

@@ -58,7 +58,7 @@ DEFECTS = [
            wrong="one host with a bad mount puts all checkpoints aside"),
     Defect("put-aside-unseen", LATEST,
            "if (!again.damaged)", "if (!again.damaged && !PLANTED)",
-           by="checkpointer:checkpointer_recovery",
+           by="catalog checkpointer:checkpointer_recovery",
            wrong="a checkpoint is put aside that the coordinator finds whole"),
     Defect("replaced-meanwhile-put-aside", "catalog/impl/whole.ipp",
            "if (place.tag(metadata_name) != examined)",

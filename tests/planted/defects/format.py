@@ -87,6 +87,6 @@ DEFECTS = [
     Defect("payload-beyond-its-item", "metadata/impl/check.ipp",
            "if (!detail::fits_in(l.payload_offset, l.payload_length, at.length))",
            "if (!detail::fits_in(l.payload_offset, l.payload_length, at.length) && !PLANTED)",
-           by="storage:hostile_checkpoints",
+           by="metadata:shared_bytes storage:hostile_checkpoints",
            wrong="a payload of the index may lie in the next item"),
 ]
