@@ -5,12 +5,12 @@
 #include <cairn/detail/flattened_or_error.hpp>
 #include <cairn/detail/given_devices.hpp>
 #include <cairn/detail/lent_parts.hpp>
+#include <cairn/detail/or_cancel.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/save/parts.hpp>
 #include <cairn/save/run_save.hpp>
 #include <cairn/state/savable.hpp>
 
-#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -44,12 +44,15 @@ template <class State, SavePart... Parts>
     requires Savable<State>
 save_report save(State&& state, checkpoint_id id, save_options options, Parts&&... parts) {
     detail::flattened_or_error const flat(state);
-    std::optional<detail::given_save_parts<Parts...>> given;
-    auto erased = detail::or_cancel_lent(std::forward_as_tuple(std::forward<Parts>(parts)...), [&] {
-        given.emplace(std::tuple<Parts...>(std::forward<Parts>(parts)...));
-        auto made = given->erased();
+    // The other ranks may be in the first exchange already.
+    auto given = detail::or_cancel_lent(std::forward_as_tuple(std::forward<Parts>(parts)...), [&] {
+        return detail::given_save_parts<Parts...>(
+            std::tuple<Parts...>(std::forward<Parts>(parts)...));
+    });
+    auto erased = detail::or_cancel(given.ranks(), [&] {
+        auto made = given.erased();
         made.devices =
-            detail::devices_of<detail::space_holder::caller>(flat.leaves(), given->parts());
+            detail::devices_of<detail::space_holder::caller>(flat.leaves(), given.parts());
         return made;
     });
     return detail::run_save(flat, id, options, std::move(erased));
