@@ -19,7 +19,7 @@ PROGRAMS = {name: (f"tests/{folder}/test_{name}", []) for name, folder in {
     "planner": "planner", "save": "save", "storage": "storage", "system_calls": "storage",
     "tensor": "tensor"}.items()}
 PROGRAMS["fuzz"] = ("tests/fuzz/mutate", ["--corpus", str(ROOT / "tests/fuzz/corpus")])
-PROGRAMS["simulation"] = (SIMULATE, ["--seeds", "100"])
+PROGRAMS["simulation"] = (SIMULATE, ["--seeds", "400"])
 PROGRAMS["orders"] = (SIMULATE, ["--orders", "--bound", "0"])
 
 

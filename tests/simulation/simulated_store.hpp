@@ -134,6 +134,9 @@ public:
                 c_->call("comparison of " + path,
                          [&] { compare(path, c_->look_up(path), if_match); });
             c_->call("rename to " + path, [&] {
+                // After a day others take it for one of a process that has ended.
+                if (!c_->server.find(temporary_path))
+                    throw cairn::error(cairn::errc::io, {.file = path, .found = "no such file"});
                 w.keep();
                 c_->server.rename(temporary_path, path, c_->process);
                 c_->cache.changed();

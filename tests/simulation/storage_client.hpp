@@ -63,10 +63,10 @@ struct storage_client {
     chance_world::duration typical{std::chrono::microseconds(300)};
     int calls = 0;
     support::fault fault{};  ///< Of the call of this number.
-    std::string hit{};       ///< The call that was failed.
     int stuck_at = -1;       ///< The call of this number takes so much longer.
     chance_world::duration stuck_for{0};
     std::function<void(const std::string&)> on_fault{};
+    world::time away_until{};  ///< Until then the host does not reach the storage; calls wait.
 
     bool ended() const { return world.dead(process); }
     simulation::maker maker() const { return {process, where.wall(process), where.storage()}; }
@@ -75,15 +75,18 @@ struct storage_client {
     auto call(const std::string& what, F&& effect) {
         auto const number = calls++;
         pass(number == stuck_at ? stuck_for : world.some_time(typical));
+        wait_for_storage();
         bool const fails = number == fault.at;
-        if (fails) {
-            hit = what;
+        // A call that fails by itself is no fault, even if it was to be one.
+        auto const fail = [&] {
             if (on_fault) on_fault(what);
-        }
-        if (fails && !fault.afterwards) support::throw_it(fault.what, what);
+            support::throw_it(fault.what, what);
+        };
+        if (fails && !fault.afterwards) fail();
         auto const answer = [&] {
             pass(world.some_time(typical));
-            if (fails) support::throw_it(fault.what, what);
+            wait_for_storage();
+            if (fails) fail();
         };
         if constexpr (std::is_void_v<decltype(effect())>) {
             effect();
@@ -98,6 +101,10 @@ struct storage_client {
     void pass(chance_world::duration d) {
         if (!ended()) world.sleep(process, d);
         if (ended()) throw process_ended{};
+    }
+
+    void wait_for_storage() {
+        if (auto const now = world.now(process); now < away_until) pass(away_until - now);
     }
 
     /// The name, as this host sees it.

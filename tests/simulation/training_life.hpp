@@ -35,6 +35,8 @@ public:
         int saves = 1;
         kept_rules keep{};
         cairn::verify_level verify = cairn::verify_level::metadata;
+        int cut_off_at = -1;       ///< All hosts, while the save of this number is published …
+        world::duration lasts{0};  ///< … for so long.
     };
     /// @param host_of  By rank.
     training_life(story_stage& s, root_rules& rules, int ranks, plan p,
@@ -133,8 +135,7 @@ private:
         cairn::commit_record record;
         record.step = step;
         record.metrics["loss"] = kept_rules::loss(step);
-        job_->at(r).writer().prepare(catalog_, std::move(record),
-                                     [&h = s_.where, p = process(r)] { return h.wall(p) * 1000; });
+        job_->at(r).writer().prepare(catalog_, std::move(record), [this, n] { return publish(n); });
         contents_.push_back(std::make_unique<content>(r, ranks_, mine.watched().version));
         auto& of = *contents_.back();
         auto const e = std::make_shared<ending>();
@@ -150,6 +151,17 @@ private:
         if (e->failure && failed_.empty()) failed_ = e->text();
     }
 
+    /// The coordinator is about to publish. @return Milliseconds of its clock.
+    std::int64_t publish(int n) {
+        if (n == plan_.cut_off_at)
+            s_.world.after(s_.world.some_time(std::chrono::milliseconds(4)), world::nobody,
+                           [this, alive = std::weak_ptr(alive_)] {
+                               if (!alive.lock() || is_cut_off()) return;
+                               s_.say("its hosts are cut off as it publishes");
+                               cut_off(0, plan_.lasts, false);
+                           });
+        return s_.where.wall(first_) * 1000;
+    }
     /// `checkpointer::load_latest`. @return The step from which the training goes on.
     std::int64_t recover(int r) {
         waiting_group lane(job_->at(r).plain_group(), s_.world, process(r));

@@ -86,6 +86,10 @@ private:
         p.saves = static_cast<int>(1 + below(5));
         p.keep = keep_;
         p.verify = static_cast<cairn::verify_level>(below(3));
+        if (!named_ && below(3) == 0) {
+            p.cut_off_at = static_cast<int>(below(static_cast<unsigned>(p.saves)));
+            p.lasts = some_absence();
+        }
         auto const of = named_ ? cairn::detail::job_attempt{"a training", attempt_}
                                : cairn::detail::job_attempt{};
         now_ = std::make_unique<training_life>(
@@ -103,41 +107,47 @@ private:
         say("an attempt with " + std::to_string(ranks) + " ranks starts, to save " +
             std::to_string(p.saves) + " times");
         now_->start(troubles);
-        if (!named_ && below(2) == 0) cut_off_later(ranks, p.saves);
+        if (!named_ && below(3) == 0) cut_off_later(ranks, p.saves);
         for (auto n = below(3); n-- > 0;) begin_outsider(p.saves);
         look_again(attempt_);
     }
+    world::duration some_absence() {
+        return below(2) == 0 ? world::duration(seconds(below(4000)))
+                             : world::duration(hours(10 + below(60)));
+    }
     void cut_off_later(int ranks, int saves) {
         auto const from = static_cast<int>(below(2) == 0 ? 0 : below(static_cast<unsigned>(ranks)));
-        world::duration const lasts = below(2) == 0 ? world::duration(seconds(below(4000)))
-                                                    : world::duration(hours(below(60)));
+        auto const lasts = some_absence();
         world_.after(microseconds(below(40'000 * static_cast<unsigned>(saves + 1))), world::nobody,
-                     [this, from, lasts, attempt = attempt_] {
-                         if (!now_ || attempt_ != attempt) return;
-                         say("the hosts of ranks from " + std::to_string(from) + " on are cut off");
-                         now_->cut_off(from, lasts);
+                     [this, from, lasts, stopped = below(3) == 0, attempt = attempt_] {
+                         if (!now_ || attempt_ != attempt || now_->is_cut_off()) return;
+                         say("the hosts of ranks from " + std::to_string(from) + " on are cut off" +
+                             (stopped ? ", and stopped" : ""));
+                         now_->cut_off(from, lasts, stopped);
                      });
     }
     void begin_outsider(int saves) {
-        world_.after(
-            microseconds(below(40'000 * static_cast<unsigned>(saves + 1))), world::nobody, [this] {
-                auto const host = static_cast<int>(below(3) == 0 ? below(1000) : below(3));
-                auto trouble = story_trouble::some(chance_, 1, 1);
-                auto const* t = below(3) == 0 ? &trouble : nullptr;
-                if (below(3) == 0) {
-                    bool const dry_run = below(4) == 0;
-                    say(std::string("gc starts") + (dry_run ? ", which removes nothing" : ""));
-                    collectors_.push_back(
-                        std::make_unique<collector>(stage_, rules_, host, dry_run, t));
-                    return;
-                }
-                auto const ids = rules_.standing_ids();
-                if (ids.empty()) return;
-                auto const& id = ids[below(ids.size())];
-                say("process " + std::to_string(stage_.processes) + " starts, to load " + id);
-                if (t != nullptr && t->what == story_trouble::kind::server_crash) t = nullptr;
-                readers_.push_back(std::make_unique<outside_reader>(stage_, rules_, host, id, t));
-            });
+        world::duration const later =
+            below(4) == 0 ? world::duration(hours(below(48)))
+                          : microseconds(below(40'000 * static_cast<unsigned>(saves + 1)));
+        world_.after(later, world::nobody, [this] {
+            auto const host = static_cast<int>(below(3) == 0 ? below(1000) : below(3));
+            auto trouble = story_trouble::some(chance_, 1, 1);
+            auto const* t = below(3) == 0 ? &trouble : nullptr;
+            if (below(3) == 0) {
+                bool const dry_run = below(4) == 0;
+                say(std::string("gc starts") + (dry_run ? ", which removes nothing" : ""));
+                collectors_.push_back(
+                    std::make_unique<collector>(stage_, rules_, host, dry_run, t));
+                return;
+            }
+            auto const ids = rules_.standing_ids();
+            if (ids.empty()) return;
+            auto const& id = ids[below(ids.size())];
+            say("process " + std::to_string(stage_.processes) + " starts, to load " + id);
+            if (t != nullptr && t->what == story_trouble::kind::server_crash) t = nullptr;
+            readers_.push_back(std::make_unique<outside_reader>(stage_, rules_, host, id, t));
+        });
     }
     void look_again(std::uint64_t attempt) {
         world_.after(milliseconds(250), world::nobody, [this, attempt] {
@@ -169,7 +179,8 @@ private:
             absent_.push_back(std::move(now_));
         }
         if (left_ == 0) return;
-        world_.after(below(3) == 0 ? world::duration(hours(below(30)))
+        // What is a day old is presumed dead.
+        world_.after(below(2) == 0 ? world::duration(hours(below(48)))
                                    : world::duration(milliseconds(below(3000))),
                      world::nobody, [this] { begin(); });
     }
@@ -228,7 +239,7 @@ private:
         };
         int process = 0;
         {
-            training_life last(stage_, rules_, ranks, {2, keep_, cairn::verify_level::full},
+            training_life last(stage_, rules_, ranks, {2, keep_, cairn::verify_level::full, -1, {}},
                                [](int r) { return 100'000 + r; }, {});
             process = last.first();
             last.start({});

@@ -85,25 +85,35 @@ public:
             if (!has_ended(r) && !gone(r)) return false;
         return true;
     }
-    /// The same, but hosts that are cut off may come back.
+    /// The same, but hosts that are cut off come back.
     bool over_for_good() const {
         for (int r = 0; r < ranks_; ++r)
-            if (!has_ended(r) && (!gone(r) || is_cut_off(r))) return false;
+            if (!has_ended(r) && (!gone(r) || r >= cut_off_from_)) return false;
         return true;
     }
-    bool is_process(int p) const { return p >= first_ && p < first_ + ranks_; }
+    bool is_cut_off() const { return cut_off_from_ < ranks_; }
     int first() const { return first_; }
 
-    /// Ranks from this one on are on hosts that are cut off: they stand still, and then go on.
-    void cut_off(int from, world::duration lasts) {
+    /// Ranks from this one on are on hosts that are cut off, and come back.
+    /// @param stopped  They stand still; otherwise only their calls of the storage do.
+    void cut_off(int from, world::duration lasts, bool stopped) {
         troubled_ = true;
         cut_off_from_ = from;
-        for (int r = from; r < ranks_; ++r) s_.world.hang(first_ + r);
+        for (int r = from; r < ranks_; ++r) {
+            if (stopped)
+                s_.world.hang(first_ + r);
+            else
+                client(r).away_until = s_.world.now(first_ + r) + lasts;
+        }
         s_.world.after(lasts, world::nobody, [this, from, alive = std::weak_ptr(alive_)] {
             if (!alive.lock()) return;
             s_.say("process " + std::to_string(first_ + from) + " and those after it go on");
-            for (int r = from; r < ranks_; ++r) wake(r);
             cut_off_from_ = ranks_;
+            for (int r = from; r < ranks_; ++r) {
+                s_.world.wake(first_ + r);
+                ++woken_[static_cast<std::size_t>(r)];
+                expect_end(r);
+            }
         });
     }
     /// Whether trouble means that everything ends; called when it happens.
@@ -128,7 +138,7 @@ protected:
     storage_client& client(int r) { return *clients_[static_cast<std::size_t>(r)]; }
     bool gone(int r) const {
         auto const p = first_ + r;
-        return s_.world.dead(p) || s_.world.dropped(p) || s_.world.hung(p) ||
+        return s_.world.dead(p) || s_.world.dropped(p) || s_.world.hung(p) || r >= cut_off_from_ ||
                excused_[static_cast<std::size_t>(r)];
     }
 
@@ -169,8 +179,6 @@ protected:
     }
 
 private:
-    /// It hangs, and will go on.
-    bool is_cut_off(int r) const { return r >= cut_off_from_ && s_.world.hung(first_ + r); }
     void check_end(int r, int n, int since) {
         if (verb(r) != n || has_ended(r) || gone(r)) return;
         if (woken_[static_cast<std::size_t>(r)] != since) return;
@@ -178,12 +186,6 @@ private:
         bool const stands = it != own_time_.end() && it->second > std::chrono::hours(1);
         excused_[static_cast<std::size_t>(r)] = true;
         s_.found.require(stands, "process " + std::to_string(first_ + r) + " never ends its verb");
-    }
-    void wake(int r) {
-        if (!s_.world.hung(first_ + r)) return;
-        ++woken_[static_cast<std::size_t>(r)];
-        s_.world.wake(first_ + r);
-        expect_end(r);
     }
     void happen(const story_trouble& t) {
         using kind = story_trouble::kind;
@@ -222,13 +224,13 @@ protected:
     int first_;
     world_part part_;
     bool troubled_ = false;  ///< Something has gone wrong, or will.
+    std::shared_ptr<int> alive_ = std::make_shared<int>();
 
 private:
     std::vector<bool> excused_;  ///< Ranks whose storage never answers.
     std::vector<int> woken_;     ///< How often each has come back.
-    int cut_off_from_ = ranks_;
+    int cut_off_from_ = ranks_;  ///< Ranks from this one on will come back.
     std::map<int, world::duration> own_time_{};
-    std::shared_ptr<int> alive_ = std::make_shared<int>();
     std::vector<std::unique_ptr<storage_client>> clients_{};
 
 protected:
