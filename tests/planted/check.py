@@ -19,7 +19,7 @@ from defect import PROGRAMS, chosen
 
 LEAST_SECONDS = 60
 TIMES = 5  # so much longer than without a defect
-NOTICED = re.compile(r'\berror: in "([^"]+)"')  # of Boost.Test
+NOTICED = re.compile(r'\berror: in "([^"]+)"|^FAILED (seed \d+)')  # of Boost.Test; simulated
 ENTERED = re.compile(r'Entering test case "([^"]+)"')
 IN_SUITE = re.compile(r'Entering test suite "([^"]+)"')
 
@@ -79,7 +79,7 @@ def run_in(folder: str, line: list[str], program: str, limit: float, switch: dic
         elif found := ENTERED.search(line):
             case = f"{suite}/{found[1]}"
         elif found := NOTICED.search(line):
-            noticed = found[1].removeprefix("cairn/")
+            noticed = (found[1] or found[2]).removeprefix("cairn/")
             end()
             break
     process.wait()

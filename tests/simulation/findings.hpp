@@ -15,6 +15,8 @@ struct findings {
     /// Two publishers of a storage that cannot compare and replace in one step: one of them may
     /// replace what the other one has just published.
     bool may_lose_updates = false;
+    /// Hosts see names late.
+    bool cached_names = false;
     /// Something has happened that the documentation excludes: nothing is certain from here on.
     bool over = false;
 

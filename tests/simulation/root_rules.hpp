@@ -28,7 +28,7 @@ class root_rules final : public storage_watch {
 public:
     root_rules(storage_server& s, const chance_world& w, const hosts& h, findings& f,
                bool unfinished_are_seen)
-        : removals(f, w, h), server_(s), world_(w), findings_(f),
+        : removals(f, w, h), server_(s), world_(w), where_(h), findings_(f),
           intents_(s, f, unfinished_are_seen) {}
 
     removal_rules removals;
@@ -38,7 +38,8 @@ public:
     /// @param id  Of a checkpoint.
     save_rules& place(const std::string& id) {
         auto& p = places_[id];
-        if (!p) p = std::make_unique<save_rules>(server_, world_, findings_, id + "/", true);
+        if (!p)
+            p = std::make_unique<save_rules>(server_, world_, where_, findings_, id + "/", true);
         return *p;
     }
     /// What stands.
@@ -119,6 +120,7 @@ private:
 
     storage_server& server_;
     const chance_world& world_;
+    const hosts& where_;
     findings& findings_;
     intent_rules intents_;
     std::map<std::string, std::unique_ptr<save_rules>> places_{};

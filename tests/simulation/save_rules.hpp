@@ -2,6 +2,7 @@
 #ifndef CAIRN_TEST_SIMULATION_SAVE_RULES_HPP
 #define CAIRN_TEST_SIMULATION_SAVE_RULES_HPP
 
+#include "beginning_rules.hpp"
 #include "ending.hpp"
 #include "findings.hpp"
 #include "hosts.hpp"
@@ -60,10 +61,10 @@ class save_rules final : public storage_watch {
 public:
     /// @param place  Where the saves go, as the beginning of all names.
     /// @param retained  Checkpoints may be removed.
-    save_rules(storage_server& s, const chance_world& w, findings& f, const std::string& place,
-               bool retained = false)
-        : server_(s), world_(w), findings_(f), place_(place), metadata_(place + ".metadata"),
-          intents_(place + ".saving."), retained_(retained) {}
+    save_rules(storage_server& s, const chance_world& w, const hosts& h, findings& f,
+               const std::string& place, bool retained = false)
+        : server_(s), world_(w), findings_(f), beginning_(s, w, h, f, place), place_(place),
+          metadata_(place + ".metadata"), intents_(place + ".saving."), retained_(retained) {}
 
     std::size_t begin(watched_save s) {
         saves_.push_back(std::move(s));
@@ -73,6 +74,7 @@ public:
     void named(std::size_t n, const std::string& id) {
         saves_[n].id = id;
         by_id_[id] = n;
+        beginning_.named(id, saves_[n].first);
     }
     /// The save that stands; null if none does.
     const watched_save* standing() const {
@@ -137,7 +139,11 @@ public:
 
     void placed(const std::string& name, const stored& file, int by) override {
         if (name == metadata_) return published(file);
-        if (name.ends_with(".distcp")) note_owner(name, file);
+        if (name.ends_with(".distcp")) {
+            note_owner(name, file);
+            if (auto const* s = maker_of(file))
+                beginning_.makes_file(name, s->id, s->faulty.count(0) != 0, standing_.files);
+        }
         if (!name.starts_with(intents_) || !file.finished) return;
         auto const it = by_id_.find(name.substr(intents_.size()));
         if (it == by_id_.end()) return;
@@ -260,6 +266,7 @@ private:
     storage_server& server_;
     const chance_world& world_;
     findings& findings_;
+    beginning_rules beginning_;
     std::string place_, metadata_, intents_;
     bool retained_;
     std::vector<watched_save> saves_{};

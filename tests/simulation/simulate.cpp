@@ -55,6 +55,7 @@ std::uint64_t run_seeds(std::uint64_t from, std::uint64_t seeds, int ranks, bool
         } catch (const std::exception& e) {
             ++failures;
             std::printf("FAILED seed %llu: %s\n", static_cast<unsigned long long>(seed), e.what());
+            std::fflush(stdout);
             if (!trace && failures <= 3) print_trace(seed, ranks);
         }
     }

@@ -140,6 +140,7 @@ public:
                 w.keep();
                 c_->server.rename(temporary_path, path, c_->process);
                 c_->cache.changed();
+                if (c_->on_renamed) c_->on_renamed(path);
             });
         }
         sync();

@@ -66,6 +66,7 @@ struct storage_client {
     int stuck_at = -1;       ///< The call of this number takes so much longer.
     chance_world::duration stuck_for{0};
     std::function<void(const std::string&)> on_fault{};
+    std::function<void(const std::string&)> on_renamed{};  ///< A file was replaced just now.
     world::time away_until{};  ///< Until then the host does not reach the storage; calls wait.
 
     bool ended() const { return world.dead(process); }

@@ -37,6 +37,7 @@ public:
         two_jobs_ = ranks_ <= 64 && below(4) == 0;
         server_.watch(&watch_);
         if (trace) found_.say = [this](const std::string& what) { say(what); };
+        found_.cached_names = stage_.kind == store_kind::renamed;
         found_.may_lose_updates = two_jobs_ && stage_.kind == store_kind::renamed;
         say(std::to_string(ranks_) + " ranks, " + name_of(stage_.kind) +
             (two_jobs_ ? ", two jobs" : ""));
@@ -44,9 +45,10 @@ public:
 
     std::uint64_t run() {
         std::vector<line> lines(two_jobs_ ? 2 : 1);
+        bool const together = below(2) == 0;
         for (auto& l : lines) {
             l.left = ranks_ > 64 ? 1 : static_cast<int>(1 + below(3));
-            begin_later(l, milliseconds(below(100)));
+            begin_later(l, milliseconds(together ? 0 : below(100)));
         }
         lines_ = &lines;
         auto const quiet = [&] {
@@ -182,7 +184,7 @@ private:
     storage_server server_{};
     hosts where_{world_};
     findings found_{};
-    save_rules rules_{server_, world_, found_, "c/"};
+    save_rules rules_{server_, world_, where_, found_, "c/"};
     told_changes watch_{found_, rules_};
     std::map<int, host_cache> caches_{};
     story_stage stage_{world_,

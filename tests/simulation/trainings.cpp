@@ -45,6 +45,7 @@ public:
         if (trace) found_.say = [this](const std::string& what) { say(what); };
         // Restarts show that all earlier attempts have ended, or hosts come back.
         named_ = below(2) == 0;
+        found_.cached_names = stage_.kind == store_kind::renamed;
         found_.may_lose_updates = !named_ && stage_.kind == store_kind::renamed;
         server_.watch(&watch_);
         rules_.on_notice = [](const watched_save* s) {
