@@ -316,7 +316,7 @@ BOOST_AUTO_TEST_CASE(the_handshake_is_an_asynchronous_operation) {
         return std::make_shared<handshake_shell>(
             io.get_executor(), tree_topology{rank, 3, 1}, cairn::deadline_after(30s),
             [id] { return std::optional(id); },
-            rank == 0 ? waiting_listeners::take(id) : std::vector<int>(), "");
+            rank == 0 ? waiting_listeners::take(id) : open_descriptors(), "");
     };
     // Three ranks on one thread; nobody holds it while it waits for the others.
     std::vector<std::future<tcp_neighbours>> all;

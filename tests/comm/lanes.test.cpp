@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Duplicates of a group, over the same connections: independent of each other, and forgotten when
 // they end.
+#include "support/allocations.hpp"
 #include "support/tree_world.hpp"
 
 #include <cairn/comm/thread_group.hpp>
 
 #include <boost/test/unit_test.hpp>
 
+#include <cstdint>
+#include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
@@ -193,6 +197,73 @@ BOOST_AUTO_TEST_CASE(a_group_may_end_while_it_is_duplicated) {
     zero.reset();
     BOOST_TEST(!copy.has_value());
     BOOST_TEST(said.find("left the group") != said.npos, said);
+}
+
+namespace {
+
+/// What a rank of a group of threads gets of a duplicate, or of a broadcast; both may come later.
+struct gotten {
+    using member = cairn::thread_group::member;
+    std::optional<member> lane{};
+    std::optional<cairn::error_code> code{};
+
+    void duplicate(member& of) {
+        of.duplicate(cairn::no_deadline, cairn::completion<member>([this](auto e, auto m) {
+                         lane = std::move(m);
+                         note(e);
+                     }));
+    }
+    void broadcast(member& of) {
+        of.broadcast({}, 0, cairn::no_deadline,
+                     cairn::completion<message>([this](auto e, auto) { note(e); }));
+    }
+    bool ok() const { return code && !*code; }
+
+private:
+    void note(const std::exception_ptr& e) {
+        code.emplace();
+        try {
+            if (e) std::rethrow_exception(e);
+        } catch (const cairn::error& x) {
+            code = x.code();
+        } catch (const std::bad_alloc&) {
+            code = make_error_code(boost::system::errc::not_enough_memory);
+        }
+    }
+};
+
+}  // namespace
+
+/// A rank that has no memory for a duplicate leaves it, for the others have one: they do not wait
+/// on it, and what it was made of stays as it is.
+BOOST_AUTO_TEST_CASE(one_that_a_rank_cannot_open_is_left_there) {
+    using support::failing_allocation;
+    int left = 0;
+    bool hit = true;
+    for (std::uint64_t nth = 0; hit; ++nth) {
+        gotten by_0, by_1, told, later_0, later_1;
+        cairn::thread_group group(2);
+        auto zero = group.rank(0), one_ = group.rank(1);
+        by_0.duplicate(zero);
+        {
+            failing_allocation const fails(failing_allocation::of::this_thread, nth);
+            try {
+                by_1.duplicate(one_);
+            } catch (const std::bad_alloc&) {
+            }
+            hit = fails.hit();
+        }
+        if (!hit) BOOST_TEST((by_0.ok() && by_1.ok()));
+        if (!by_0.lane || by_1.lane) continue;
+        told.broadcast(*by_0.lane);
+        BOOST_TEST_REQUIRE(bool(told.code), "allocation " << nth);
+        BOOST_TEST(is(*told.code, errc::rank_failed));
+        // Unless the rank could do nothing any more, the group is as good as before.
+        later_1.broadcast(one_);
+        later_0.broadcast(zero);
+        if (later_0.ok() && later_1.ok()) ++left;
+    }
+    BOOST_TEST(left > 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

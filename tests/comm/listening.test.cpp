@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // At which addresses the ranks of a group listen while it forms, as the system sees it.
+#include "support/allocations.hpp"
 #include "support/scratch.hpp"
 #include "support/set_variable.hpp"
 #include "support/tcp_ranks.hpp"
@@ -13,9 +14,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <list>
 #include <map>
 #include <optional>
@@ -207,6 +210,34 @@ BOOST_AUTO_TEST_CASE(ranks_between_listen_at_their_own_addresses) {
             BOOST_TEST((std::find(wanted.begin(), wanted.end(), host) != wanted.end()), host);
         }
     }
+}
+
+/// Whatever there is no memory for, from an id to a listener: no socket is forgotten.
+BOOST_AUTO_TEST_CASE(no_socket_stays_open_for_lack_of_memory) {
+    using support::failing_allocation;
+    auto const descriptors = [] {
+        return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                             std::filesystem::directory_iterator());
+    };
+    auto const before = descriptors();
+    std::uint64_t nth = 0;
+    for (bool hit = true; hit; ++nth) {
+        {
+            cairn::detail::made_id made;
+            failing_allocation const fails(failing_allocation::of::this_thread, nth);
+            try {
+                auto const& id = made.make([] { return tcp_group::unique_id(); });
+                boost::asio::io_context io;
+                cairn::detail::tcp_listener const l(io.get_executor(),
+                                                    cairn::detail::waiting_listeners::take(id));
+            } catch (const std::exception&) {  // std::bad_alloc, or what became of it
+            }
+            hit = fails.hit();
+        }
+        BOOST_TEST(descriptors() == before, "allocation " << nth);
+        BOOST_REQUIRE(nth < 10'000u);
+    }
+    BOOST_TEST(nth > 20u);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

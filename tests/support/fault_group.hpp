@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -37,13 +38,15 @@ struct group_fault {
     call_fault how = call_fault::throws;
 };
 
-/// A member of a group of threads of which one call fails: of its own, or of a duplicate's.
+/// A member of a group of threads of which one call fails: of its own, or of a duplicate's. The end
+/// of a duplicate tells the other ranks nothing, as long as the first of them lives.
 class fault_group {
     struct state {
         group_fault f{};
         std::atomic<int> calls{0};
         std::mutex m{};
         std::string hit{};
+        std::vector<std::unique_ptr<cairn::thread_group::member>> ended{};
 
         /// Whether this call is the one.
         bool here(const char* what) {
@@ -66,6 +69,18 @@ public:
     fault_group(cairn::thread_group::member& me, group_fault f)
         : me_(&me), s_(std::make_shared<state>()) {
         s_->f = f;
+    }
+    fault_group(fault_group&&) noexcept = default;
+    fault_group& operator=(fault_group&& other) noexcept {
+        std::swap(own_, other.own_);
+        std::swap(me_, other.me_);
+        std::swap(s_, other.s_);
+        return *this;
+    }
+    ~fault_group() {
+        if (!own_) return;
+        std::lock_guard const lock(s_->m);
+        s_->ended.push_back(std::move(own_));
     }
 
     /// Which call has failed; empty if none has.
@@ -144,8 +159,12 @@ private:
             case call_fault::fails_afterwards: break;
         }
         auto const kept = std::make_shared<cairn::completion<T>>(std::move(done));
-        start(cairn::completion<T>([kept, e = s_->failure(what)](
-                                       std::exception_ptr, std::optional<T>) { kept->fail(e); }));
+        start(cairn::completion<T>(
+            [kept, e = s_->failure(what)](std::exception_ptr, std::optional<T> r) {
+                if constexpr (std::is_same_v<T, fault_group>)
+                    if (r) r->own_.reset();  // nobody else can end it
+                kept->fail(e);
+            }));
     }
 
     std::unique_ptr<cairn::thread_group::member> own_{};  ///< Of a duplicate.

@@ -50,6 +50,8 @@ using message = std::vector<std::byte>;
 /// - *Errors*: operations that differ between ranks, or a root out of range, are
 ///   @ref errc::invalid_argument on all of them; a dead rank is @ref errc::rank_failed with its
 ///   number. After any of these the group is poisoned.
+/// - *Exceptions*: calls may throw, and completions may fail with, exceptions of any type. A verb
+///   makes an @ref error of them, and cancels the group: the other ranks may have seen the call.
 ///
 /// A barrier is an empty broadcast. To check a model of your own, run the suite of
 /// `cairn/testing/communicator.hpp`.

@@ -47,7 +47,7 @@ public:
     /// @param listeners   On rank 0; not open elsewhere.
     /// @param interfaces  Whose addresses this rank listens at.
     handshake_shell(const boost::asio::any_io_executor& ex, tree_topology where,
-                    clock::time_point by, tcp_id_source source, std::vector<int> listeners,
+                    clock::time_point by, tcp_id_source source, open_descriptors listeners,
                     std::string interfaces)
         : strand_(boost::asio::make_strand(ex)), decides_(where, by, random(), process_in_words()),
           source_(std::move(source)), interfaces_(std::move(interfaces)), timer_(strand_),

@@ -37,7 +37,7 @@ inline tcp_id new_tcp_id(const std::vector<std::string>& hosts) {
 /// Performs the handshake; blocks the calling thread.
 inline tcp_neighbours shake_hands(tree_topology where, const tcp_id_source& source,
                                   const tcp_options& o) {
-    std::vector<int> listeners;
+    open_descriptors listeners;
     auto by = deadline_after(o.join_timeout);
     if (where.rank == 0) {
         listeners = waiting_listeners::take(*source());

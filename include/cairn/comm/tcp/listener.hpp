@@ -36,6 +36,29 @@ inline void keep_from_children(int descriptor) {
     ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
 }
 
+/// Descriptors that are closed unless somebody takes them.
+class open_descriptors {
+public:
+    open_descriptors() = default;
+    open_descriptors(std::vector<int> all) noexcept : all_(std::move(all)) {}
+    open_descriptors(open_descriptors&& other) noexcept : all_(std::exchange(other.all_, {})) {}
+    open_descriptors& operator=(open_descriptors&& other) noexcept {
+        std::swap(all_, other.all_);
+        return *this;
+    }
+    ~open_descriptors() {
+        for (int d : all_) ::close(d);
+    }
+    bool empty() const noexcept { return all_.empty(); }
+    /// @pre !empty()
+    int front() const noexcept { return all_.front(); }
+    /// Somebody has the first one. @pre !empty()
+    void pop() noexcept { all_.erase(all_.begin()); }
+
+private:
+    std::vector<int> all_{};
+};
+
 /// Sockets that listen at given addresses of this host only, one for each.
 class tcp_listener {
 public:
@@ -59,19 +82,23 @@ public:
                                    .remedy = remedy_for(ec)});
     }
     /// Takes ownership of sockets that another process, or `unique_id`, has opened.
-    tcp_listener(const executor& ex, std::vector<int> descriptors) {
+    tcp_listener(const executor& ex, open_descriptors descriptors) {
         std::string why;
-        for (int d : descriptors) {
+        while (!descriptors.empty()) {
+            tcp_socket::acceptor taken(ex);
+            acceptors_.reserve(acceptors_.size() + 1);
+            int const d = descriptors.front();
             sockaddr_storage a{};
             socklen_t length = sizeof a;
             boost::system::error_code ec;
             if (::getsockname(d, reinterpret_cast<sockaddr*>(&a), &length) != 0) {
+                descriptors.pop();  // somebody else's
                 why = "descriptor " + std::to_string(d) + " is no socket";
                 continue;
             }
             keep_from_children(d);
-            tcp_socket::acceptor taken(ex);
             taken.assign(a.ss_family == AF_INET6 ? tcp_socket::v6() : tcp_socket::v4(), d, ec);
+            descriptors.pop();
             if (ec)
                 why = ec.message();
             else
@@ -93,6 +120,7 @@ public:
     /// Releases the sockets to the caller.
     std::vector<int> release() {
         std::vector<int> out;
+        out.reserve(acceptors_.size());  // none is lost for lack of memory
         for (auto& a : acceptors_) out.push_back(a.release());
         acceptors_.clear();
         return out;
@@ -118,12 +146,12 @@ private:
 /// that connects early waits in a socket's queue.
 class waiting_listeners {
 public:
-    static void put(const tcp_id& id, std::vector<int> descriptors) {
+    static void put(const tcp_id& id, open_descriptors descriptors) {
         std::lock_guard const lock(mutex());
         map()[id.secret] = std::move(descriptors);
     }
-    /// Returns an empty vector if there are none.
-    static std::vector<int> take(const tcp_id& id) {
+    /// Returns none if there are none.
+    static open_descriptors take(const tcp_id& id) {
         std::lock_guard const lock(mutex());
         auto const it = map().find(id.secret);
         if (it == map().end()) return {};
@@ -131,17 +159,16 @@ public:
         map().erase(it);
         return d;
     }
-    static void close(const tcp_id& id) {
-        for (int d : take(id)) ::close(d);
-    }
+    static void close(const tcp_id& id) { (void)take(id); }
 
 private:
     static std::mutex& mutex() {
         static std::mutex m;
         return m;
     }
-    static std::map<decltype(tcp_id::secret), std::vector<int>>& map() {
-        static std::map<decltype(tcp_id::secret), std::vector<int>> m;
+    using by_secret = std::map<decltype(tcp_id::secret), open_descriptors>;
+    static by_secret& map() {
+        static by_secret m;
         return m;
     }
 };

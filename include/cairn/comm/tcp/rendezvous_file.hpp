@@ -221,7 +221,8 @@ inline std::string rendezvous_directory(const std::string& given, const launch_e
 inline void listen_as_told(const tcp_id& id, int descriptor) {
     // The launcher's socket serves the first group; a later one opens the same port again.
     static std::atomic<bool> used{false};
-    if (descriptor >= 0 && !used.exchange(true)) return waiting_listeners::put(id, {descriptor});
+    if (descriptor >= 0 && !used.exchange(true))
+        return waiting_listeners::put(id, std::vector<int>{descriptor});
     boost::asio::io_context io;
     auto const& at = id.addresses.at(0);
     tcp_listener listener(io.get_executor(), {at.host}, at.port);

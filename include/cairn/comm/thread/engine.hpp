@@ -13,13 +13,10 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
-#include <functional>
-#include <iterator>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <utility>
-#include <vector>
 
 namespace cairn::detail {
 
@@ -29,7 +26,7 @@ class thread_ranks {
 public:
     using clock = std::chrono::steady_clock;
     using time = clock::time_point;
-    using calls = std::vector<std::function<void()>>;
+    using calls = tree_lanes::call_ends;
     static constexpr std::uint64_t first_lane = 1;
 
     explicit thread_ranks(int n) {
@@ -118,8 +115,7 @@ private:
             collect(post.to);
         }
         for (int r : touched) {
-            auto calls_of = at(r).take_ended();
-            std::move(calls_of.begin(), calls_of.end(), std::back_inserter(ended_));
+            ended_.splice(ended_.end(), at(r).take_ended());
             wake_ = std::min(wake_, at(r).wake());
         }
     }
@@ -127,8 +123,7 @@ private:
         for (auto& r : ranks_) {
             r.fail_all(error(errc::rank_failed, {.found = why.what()}), now);
             (void)r.take_posts();  // every rank fails here anyway
-            auto calls_of = r.take_ended();
-            std::move(calls_of.begin(), calls_of.end(), std::back_inserter(ended_));
+            ended_.splice(ended_.end(), r.take_ended());
         }
     }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <set>
@@ -35,6 +36,15 @@ public:
     using time = tree_member::time;
     using outcome = tree_outcome;
     using ended = std::function<void(outcome)>;
+    /// A call that has ended, whose caller is to be told.
+    struct call_end {
+        ended done{};
+        mutable outcome how{};
+        void operator()() const {
+            if (done) done(std::move(how));
+        }
+    };
+    using call_ends = std::list<call_end>;
 
     /// @param first  The number of the first lane, the same on all ranks.
     tree_lanes(tree_topology where, std::uint64_t first, const liveness_options& o, time now)
@@ -48,17 +58,23 @@ public:
     void start(std::uint64_t lane, exchange_kind kind, int root, std::vector<message> in,
                deadline by, ended done, time now) {
         auto& l = lanes_.at(lane);
-        if (l.done)
-            return end(
-                std::move(done),
-                {std::make_exception_ptr(error(
-                     errc::invalid_argument,
-                     {.rank = at_.rank, .expected = "one exchange at a time", .found = "two"})),
-                 {},
-                 0});
-        l.done = std::move(done);
+        call_ends mine(1);
+        mine.front().done = std::move(done);
+        if (!l.call.empty()) {
+            mine.front().how.failure = std::make_exception_ptr(
+                error(errc::invalid_argument,
+                      {.rank = at_.rank, .expected = "one exchange at a time", .found = "two"}));
+            return ended_.splice(ended_.end(), mine);
+        }
+        l.call = std::move(mine);
         l.kind = kind;
-        l.member.start(kind, root, std::move(in), by, now);
+        try {
+            l.member.start(kind, root, std::move(in), by, now);
+        } catch (...) {  // no memory: whoever runs this makes all lanes unusable
+            l.call.front().how.failure = std::current_exception();
+            ended_.splice(ended_.end(), l.call);
+            throw;
+        }
         collect(lane, now);
     }
     void share(std::uint64_t lane, std::shared_ptr<const activity> a) {
@@ -86,9 +102,18 @@ public:
     }
     /// Makes all lanes unusable.
     void fail_all(const error& why, time now) {
-        for (auto const lane : open_lanes()) {
-            lanes_.at(lane).member.fail(why);
-            collect(lane, now);
+        // A duplicate that was just made opens one more, and a failure for whose messages there was
+        // no memory has not ended its call.
+        for (bool more = true; std::exchange(more, false);) {
+            for (auto const lane : open_lanes()) {
+                auto& l = lanes_.at(lane);
+                more = more || !l.member.broken();
+                l.member.fail(why);
+                collect(lane, now);
+                if (l.call.empty()) continue;
+                l.call.front().how.failure = std::make_exception_ptr(why);
+                ended_.splice(ended_.end(), l.call);
+            }
         }
     }
 
@@ -144,21 +169,21 @@ public:
     /// Whether an exchange is under way.
     bool busy() const {
         return std::any_of(lanes_.begin(), lanes_.end(),
-                           [](auto const& l) { return bool(l.second.done); });
+                           [](auto const& l) { return !l.second.call.empty(); });
     }
     /// Number of lanes stored: open ones, and those on which others may still send.
     std::size_t remembered() const noexcept { return lanes_.size() + left_.size(); }
 
     std::vector<tree_member::post> take_posts() { return std::exchange(posts_, {}); }
     /// Returns the completions to call once all frames posted before have been sent.
-    std::vector<std::function<void()>> take_ended() { return std::exchange(ended_, {}); }
+    call_ends take_ended() { return std::exchange(ended_, {}); }
 
 private:
     struct lane_state {
         tree_member member;
         std::set<int> present{};  ///< Neighbours that have not left it.
         exchange_kind kind = exchange_kind::gather;
-        ended done{};  ///< Set while an exchange is under way.
+        call_ends call{};  ///< The exchange under way. Its end takes no memory, and is not lost.
     };
 
     std::vector<std::uint64_t> open_lanes() const {
@@ -216,12 +241,9 @@ private:
                 out.failure = std::current_exception();
             }
         }
-        end(std::exchange(l.done, nullptr), std::move(out));
-    }
-    void end(ended done, outcome o) {
-        ended_.emplace_back([done = std::move(done), o = std::move(o)]() mutable {
-            if (done) done(std::move(o));
-        });
+        if (l.call.empty()) return;
+        l.call.front().how = std::move(out);
+        ended_.splice(ended_.end(), l.call);
     }
 
     tree_topology at_;
@@ -229,7 +251,7 @@ private:
     std::map<std::uint64_t, lane_state> lanes_{};
     std::map<std::uint64_t, std::set<int>> left_{};  ///< With the neighbours that may still send.
     std::vector<tree_member::post> posts_{};
-    std::vector<std::function<void()>> ended_{};
+    call_ends ended_{};
 };
 
 }  // namespace cairn::detail
