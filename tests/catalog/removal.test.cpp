@@ -2,7 +2,7 @@
 // A process that is killed at any step of a removal leaves the checkpoint whole or absent, all
 // others whole, and nothing that the next removal, or cairn gc, does not finish.
 #include "saved.hpp"
-#include "support/forwarding_store.hpp"
+#include "support/interrupted_store.hpp"
 #include "support/meddling_store.hpp"
 #include "support/sanitized.hpp"
 
@@ -19,10 +19,7 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <iostream>
-#include <memory>
-#include <utility>
 
 BOOST_AUTO_TEST_SUITE(catalog_removal)
 
@@ -243,39 +240,17 @@ BOOST_AUTO_TEST_CASE(leaves_a_checkpoint_that_has_replaced_it) {
     BOOST_TEST(p.stands(1));
 }
 
-namespace {
-
-/// Calls a function once, before an intent is published.
-class interrupted_store : public support::forwarding_store<cairn::file_store> {
-public:
-    interrupted_store(cairn::file_store s, std::shared_ptr<std::function<void()>> f)
-        : forwarding_store(std::move(s)), before_(std::move(f)) {}
-    interrupted_store at(const std::string& id) const { return {store_.at(id), before_}; }
-    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
-    void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
-        if (n.starts_with(".saving."))
-            if (auto const f = std::exchange(*before_, nullptr)) f();
-        store_.publish(n, b, std::move(m));
-    }
-
-private:
-    std::shared_ptr<std::function<void()>> before_;
-};
-
-}  // namespace
-
 /// It was examined, and was replaced before its removal was announced.
 BOOST_AUTO_TEST_CASE(leaves_a_checkpoint_that_replaces_it_meanwhile) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});
     auto first = p.store().at("step_1");
     auto const old = cairn::detail::read_commit_record(first).value().save_id;
-    auto const saves =
-        std::make_shared<std::function<void()>>([&] { save_steps(cairn::file_store(p.dir), {1}); });
+    support::interrupted_store const store(cairn::file_store(p.dir),
+                                           [&] { save_steps(cairn::file_store(p.dir), {1}); });
     std::vector<std::string> warnings;
-    auto const how = cairn::detail::remove_checkpoint(
-        cairn::detail::erased_store(interrupted_store(cairn::file_store(p.dir), saves)), "step_1",
-        old, warnings);
+    auto const how = cairn::detail::remove_checkpoint(cairn::detail::erased_store(store), "step_1",
+                                                      old, warnings);
     BOOST_TEST((how == cairn::detail::removal::replaced));
     BOOST_TEST(joined(warnings) == "");
     BOOST_TEST(p.stands(1));

@@ -224,6 +224,29 @@ BOOST_AUTO_TEST_CASE(exceptions_of_any_type) {
     }
 }
 
+/// A rank that only compares its replica with that of another rank.
+BOOST_AUTO_TEST_CASE(failures_while_replicas_are_compared) {
+    for (std::string const which : {"to_host", "record", "reached"}) {
+        for (int const bad : {0, 1}) {
+            std::vector<std::string> texts(2);
+            cairn::memory_store store;
+            cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+                std::vector<float> memory(100, 3);
+                cairn::state_dict sd{{"w", cairn::tensor_view(cairn::dtype::f32, {100},
+                                                              memory.data(), thrower::device)}};
+                cairn::save_options o;
+                o.replicas = cairn::replica_policy::verify;
+                thrower space{me.rank() == bad ? which : ""};
+                texts[static_cast<std::size_t>(me.rank())] =
+                    error_of([&] { (void)cairn::save(sd, "c", o, me, store, space); });
+            });
+            for (auto const& t : texts)
+                BOOST_TEST(contains(t, {bad == 0 ? "rank 0" : "rank 1", "'w'", "kind 131:0"}),
+                           which << " on rank " << bad << ": " << t);
+        }
+    }
+}
+
 /// Memory of a device that was no part of the state was not waited for.
 BOOST_AUTO_TEST_CASE(a_planner_cannot_bring_other_device_memory) {
     fake_gpu gpu(1);

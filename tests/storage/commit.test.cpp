@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stood there before survives every failure; what is not ours is never touched.
 #include "support/fault_store.hpp"
+#include "support/interrupted_store.hpp"
 #include "support/meddling_group.hpp"
 #include "support/whole.hpp"
 
 #include <cairn/storage/claim.hpp>
+#include <cairn/storage/record_owner.hpp>
 #include <cairn/storage/running_saves.hpp>
+#include <cairn/storage/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
 
+#include <cstddef>
 #include <iostream>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -302,6 +307,35 @@ BOOST_AUTO_TEST_CASE(a_publish_that_took_effect_is_in_doubt_whatever_it_throws) 
             BOOST_TEST(bad.hit() == "publish");
         }
     }
+}
+
+/// Both found the place free: the one that announces itself last sees the other, and takes names of
+/// its own.
+BOOST_AUTO_TEST_CASE(two_saves_that_begin_together_have_different_names) {
+    cairn::memory_store base;
+    auto place = base.at("c");
+    std::vector<std::byte> const its_bytes(10, std::byte{5});
+    support::interrupted_store store(base, [&] {
+        cairn::detail::save_intent other;
+        other.save_id = std::string(32, 'a');
+        other.owner = cairn::detail::record_owner::this_one();
+        other.owner.process.boot = other.owner.process.run = "another host";
+        other.names = {"__0_0.distcp"};
+        place.publish(".saving." + other.save_id, other.encode(), std::nullopt);
+        auto file = place.create("__0_0.distcp", its_bytes.size());
+        file.write(0, its_bytes);
+        file.finish(true);
+    });
+    std::vector<float> w(4, 3);
+    cairn::state_dict sd{{"w", w}};
+    BOOST_CHECK_NO_THROW((void)cairn::save(sd, "c", store));
+    w.assign(4, 0);
+    (void)cairn::load(sd, "c", base);
+    BOOST_TEST(w[3] == 3.0f);
+    std::vector<std::byte> now(its_bytes.size());
+    place.open("__0_0.distcp").read(0, now);
+    BOOST_TEST((now == its_bytes));
+    BOOST_TEST(place.list().size() == 4u);  // its file and intent, and the checkpoint
 }
 
 BOOST_AUTO_TEST_SUITE_END()

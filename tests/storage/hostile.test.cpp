@@ -9,6 +9,7 @@
 #include <cairn/storage/data_file.hpp>
 #include <cairn/storage/read_payload.hpp>
 #include <cairn/storage/stored_chunk.hpp>
+#include <cairn/storage/torch_reader.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -164,6 +165,28 @@ BOOST_AUTO_TEST_CASE(footers_cannot_vouch_for_it) {
     c.set_index(m);
     c.seal();
     is_refused(c);
+}
+
+/// Nothing in PyTorch's files would show it: one of them would get what is the other's.
+BOOST_AUTO_TEST_CASE(tensors_of_pytorchs_have_bytes_of_their_own) {
+    cairn::memory_store store;
+    std::vector<float> a(24, 1.0f), b(24, 2.0f);
+    cairn::state_dict sd{{"a", a}, {"b", b}};
+    cairn::save(sd, "c", store);
+    crafted c(store, "c");
+    auto m = c.metadata();
+    m.save_id.clear();
+    m.file_sizes.clear();
+    tensor(m, "b").chunks[0].at = tensor(m, "a").chunks[0].at;
+    c.set_pickle(m);
+    c.seal();
+    is_error([&] { (void)cairn::load_tree("c", {}, c.store("c")); });
+    is_error([&] { (void)cairn::load(sd, "c", c.store("c")); });
+    is_error([&] {
+        cairn::torch_reader reader(c.store("c"));
+        reader.reset("c");
+        (void)reader.read_metadata();
+    });
 }
 
 BOOST_AUTO_TEST_CASE(room_is_made_for_what_is_stored_only) {

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Payloads in memory, as cairn and as PyTorch write them: every byte that is delivered is checked,
+// whatever its strides, and has the order of this host.
+#include <cairn/object_store/memory.hpp>
+#include <cairn/storage/read_payload.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(read_payload)
+
+namespace {
+
+using cairn::byte_vector;
+using cairn::detail::stored_payload;
+
+constexpr std::uint64_t block = cairn::format::native::block_bytes;
+
+/// Reads all of it into a dense tensor of the same type.
+byte_vector read(const byte_vector& stored, const stored_payload& p) {
+    cairn::memory_store store;
+    store.publish("o", stored, std::nullopt);
+    using handle = cairn::memory_store::reader;
+    cairn::detail::open_file<handle> file(store.open("o"), "file");
+    byte_vector into(static_cast<std::size_t>(p.shape.product()) * cairn::size_of(p.type));
+    std::vector<std::byte> scratch;
+    cairn::detail::payload_reader<handle>(
+        file, "w", p,
+        {{cairn::box::whole(p.shape), cairn::tensor_view(p.type, p.shape, into.data())}}, scratch)
+        .run();
+    return into;
+}
+/// A payload that is a file.
+stored_payload payload(const byte_vector& stored, cairn::dtype type, cairn::index_vector shape) {
+    stored_payload p;
+    p.type = type;
+    p.strides = cairn::row_major_strides(shape);
+    p.shape = std::move(shape);
+    p.length = stored.size();
+    p.crc = cairn::format::crc32(stored);
+    return p;
+}
+byte_vector some_bytes(std::size_t n) {
+    byte_vector b(n);
+    for (std::size_t i = 0; i < n; ++i) b[i] = static_cast<std::byte>(i * 7 + i / 256 + 1);
+    return b;
+}
+/// A change of any of these bytes is noticed.
+void notices(const byte_vector& stored, const stored_payload& p,
+             const std::vector<std::size_t>& changed) {
+    BOOST_CHECK_NO_THROW(read(stored, p));
+    for (auto const at : changed) {
+        auto damaged = stored;
+        damaged[at] ^= std::byte{1};
+        BOOST_TEST_CONTEXT("byte " << at << " of " << stored.size()) {
+            BOOST_CHECK_EXCEPTION(read(damaged, p), cairn::error, [](const cairn::error& e) {
+                return e.code() == make_error_code(cairn::errc::checksum_mismatch);
+            });
+        }
+    }
+}
+
+/// What is read where a host of the other byte order has written these numbers.
+template <class T, std::size_t N>
+void swaps(const T (&numbers)[N], std::size_t word) {
+    auto const bytes = std::as_bytes(std::span(numbers));
+    byte_vector stored(bytes.begin(), bytes.end());
+    for (auto at = stored.begin(); at != stored.end(); at += static_cast<std::ptrdiff_t>(word))
+        std::reverse(at, at + static_cast<std::ptrdiff_t>(word));
+    auto p = payload(stored, cairn::dtype_of<T>, {static_cast<std::int64_t>(N)});
+    p.big_endian = true;
+    auto const got = read(stored, p);
+    BOOST_TEST(std::memcmp(got.data(), bytes.data(), bytes.size()) == 0, name_of(p.type));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(each_block_of_cairns_is_checked) {
+    for (auto const n : {block / 2, block, block + 4, 2 * block + 100, 3 * block}) {
+        auto const stored = some_bytes(static_cast<std::size_t>(n));
+        auto p = payload(stored, cairn::dtype::f32, {static_cast<std::int64_t>(n) / 4});
+        std::vector<std::size_t> ends;
+        for (std::uint64_t at = 0; at < n; at += block) {
+            auto const size = static_cast<std::size_t>(std::min(block, n - at));
+            auto const first = static_cast<std::size_t>(at);
+            p.block_crcs.push_back(cairn::format::crc32(std::span(stored).subspan(first, size)));
+            ends.insert(ends.end(), {first, first + size - 1});
+        }
+        p.crc = 0;  // the blocks' are what counts
+        BOOST_TEST((read(stored, p) == stored));
+        notices(stored, p, ends);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(the_whole_of_pytorchs_is_checked_whatever_its_strides) {
+    auto const stored = some_bytes(48);
+    std::vector<std::size_t> all(stored.size());
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+    auto const dense = payload(stored, cairn::dtype::f32, {3, 4});
+    BOOST_TEST((read(stored, dense) == stored));
+    notices(stored, dense, all);
+    // Every other row of a larger storage: what lies between is under the same checksum.
+    auto strided = payload(stored, cairn::dtype::f32, {2, 3});
+    strided.strides = {6, 1};
+    strided.storage_offset = 2;
+    auto const got = read(stored, strided);
+    BOOST_TEST(std::memcmp(got.data(), stored.data() + 8, 12) == 0);
+    BOOST_TEST(std::memcmp(got.data() + 12, stored.data() + 32, 12) == 0);
+    notices(stored, strided, all);
+    for (auto p : {dense, strided}) {  // written without
+        p.checked = false;
+        p.crc = 0;
+        BOOST_CHECK_NO_THROW(read(stored, p));
+    }
+}
+
+/// A complex number is two numbers.
+BOOST_AUTO_TEST_CASE(numbers_of_a_big_endian_host_are_those_that_it_wrote) {
+    swaps({1.5f, -2.0f, 3e10f}, 4);
+    swaps({1.5, -2.0, 3e100}, 8);
+    swaps({std::int16_t{1}, std::int16_t{-2}, std::int16_t{300}}, 2);
+    swaps({std::int64_t{1}, std::int64_t{-2}, INT64_MAX - 5}, 8);
+    swaps({std::uint8_t{1}, std::uint8_t{200}}, 1);
+    swaps({std::complex<float>(1, 2), std::complex<float>(-3, 4e5f)}, 4);
+    swaps({std::complex<double>(1, 2), std::complex<double>(-3, 4e50)}, 8);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
