@@ -3,6 +3,7 @@
 // error of cairn's own or with success, and truthfully; no thread is left, the checkpoint that
 // stood stands, or the new one, and what follows works.
 #include "support/allocations.hpp"
+#include "support/sanitized.hpp"
 #include "support/saved_by_ranks.hpp"
 
 #include <cairn/object_store/memory.hpp>
@@ -31,14 +32,7 @@ using support::failing_allocation;
 using support::told;
 using whose = failing_allocation::of;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;
-#elif defined(__has_feature)
-constexpr bool sanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-constexpr bool sanitized = false;
-#endif
-constexpr std::uint64_t stride = sanitized ? 11 : 1;  // sampled: the same code, many times slower
+constexpr std::uint64_t stride = support::stride_if_sanitized(11);
 constexpr float before = 1, saved = 2, later = 3;
 
 /// Threads of this process; the pools of cairn, which stay, have been started before.

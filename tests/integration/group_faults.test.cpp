@@ -3,6 +3,7 @@
 // after its effect, with whatever a group may throw: every rank ends at once, with an error of
 // cairn's own or with success, and truthfully; the checkpoint that stood stands, or the new one.
 #include "support/fault_group.hpp"
+#include "support/sanitized.hpp"
 #include "support/saved_by_ranks.hpp"
 
 #include <cairn/async_load.hpp>
@@ -31,14 +32,7 @@ using support::fault_group;
 using support::group_fault;
 using support::told;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;
-#elif defined(__has_feature)
-constexpr bool sanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-constexpr bool sanitized = false;
-#endif
-constexpr int stride = sanitized ? 7 : 1;  // sampled: the same code, many times slower
+constexpr int stride = support::stride_if_sanitized(7);
 constexpr int ranks = 3;
 constexpr float before = 1, saved = 2, later = 3;
 
