@@ -136,4 +136,38 @@ BOOST_AUTO_TEST_CASE(a_change_by_the_host_waits_for_the_copies) {
     }
 }
 
+/// Each rank reads its replica in rounds, also one that writes nothing of it: an update comes after
+/// the last of them.
+BOOST_AUTO_TEST_CASE(an_update_waits_until_replicas_are_compared) {
+    struct one_tensor {
+        device_tensor& w;
+        cairn::state_dict state_dict() { return {{"w", w.view}}; }
+        void load_state_dict(const cairn::state_dict&) {}
+    };
+    fake_gpu gpu({2, 3});
+    cairn::memory_store base;
+    {
+        cairn::index_vector const several_rounds{900, 1000};
+        device_tensor first(gpu, 0, several_rounds), second(gpu, 1, several_rounds);
+        cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+            one_tensor s{me.rank() == 0 ? first : second};
+            auto* const stream = gpu.new_stream(me.rank(), false);
+            auto options = overlapping();
+            options.save.replicas = cairn::replica_policy::verify;
+            cairn::checkpointer ckpt(me, base, options, fake_cuda_memory(stream));
+            auto const late = s.w.produce(stream, 1, true);
+            BOOST_TEST(bool(ckpt.maybe_save(1, s)));
+            auto const opener = std::async(std::launch::async, [&] {
+                std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                gpu.let_go(late);
+            });
+            ckpt.before_update(stream);
+            s.w.produce(stream, 5000);
+            BOOST_TEST(ckpt.wait().has_value());
+        });
+        gpu.synchronize();
+    }
+    support::check_clean(gpu);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -14,8 +14,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(own_writer)
@@ -164,6 +168,61 @@ BOOST_AUTO_TEST_CASE(a_sweep_that_fails_after_a_failure_changes_nothing) {
         }
         BOOST_TEST(standing(at) == 1.0f);
     });
+}
+
+namespace {
+
+/// Says nothing of its last item.
+struct forgetful_writer : arch::storage_writer {
+    using arch::storage_writer::storage_writer;
+    void write_data(arch::const_lvalue<cairn::save_plan> plan,
+                    arch::const_lvalue<std::span<const cairn::item_data>> data,
+                    cairn::completion<cairn::write_results>&& done) {
+        using results = cairn::write_results;
+        auto const to = std::make_shared<cairn::completion<results>>(std::move(done));
+        arch::storage_writer::write_data(
+            plan, data,
+            cairn::completion<results>([to](std::exception_ptr e, std::optional<results> r) {
+                if (e) return to->fail(std::move(e));
+                r->items.pop_back();
+                (*to)(std::move(*r));
+            }));
+    }
+};
+static_assert(cairn::StorageWriter<forgetful_writer>);
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(what_no_writer_says_it_has_written_is_not_committed) {
+    auto const at = std::make_shared<arch::shelf>();
+    watcher w;
+    BOOST_REQUIRE(save(at, 1, w).all[0].ok());
+    for (bool const tensor : {true, false}) {
+        auto const all = support::on_ranks_that_stay(ranks, [&](auto& me, int rank) {
+            std::vector<float> rows(2, 2);
+            cairn::state_dict sd;
+            if (tensor || rank != 1)
+                sd["w" + std::to_string(rank)] =
+                    cairn::tensor_view(cairn::dtype::f32, {2}, rows.data());
+            else
+                sd["step"] = 7;
+            cairn::save_options o;
+            o.exchange_timeout = hang;
+            forgetful_writer forgetful(at);
+            arch::storage_writer writer(at);
+            if (rank == 1)
+                cairn::save(sd, "c", o, me, forgetful);
+            else
+                cairn::save(sd, "c", o, me, writer);
+        });
+        for (auto const& t : all) {
+            BOOST_REQUIRE(t.e);
+            BOOST_TEST(t.is(cairn::errc::invalid_plan), support::words(all));
+            auto const* const name = tensor ? "'w1'" : "'step'";
+            BOOST_TEST(std::string(t.e->what()).find(name) != std::string::npos, t.e->what());
+        }
+        BOOST_TEST(standing(at) == 1.0f);
+    }
 }
 
 BOOST_AUTO_TEST_SUITE_END()
