@@ -20,7 +20,7 @@ namespace simulation {
 /// Which checkpoints a training keeps, in numbers: what the library is told, and what is checked
 /// without it.
 struct kept_rules {
-    int last = 1;
+    int last = 1;                ///< 0: only the others; the newest stays anyway.
     std::int64_t every = 0;      ///< 0: not by steps.
     bool best = false;           ///< The one with the lowest "loss".
     std::string protected_id{};  ///< Empty: none.
@@ -31,12 +31,13 @@ struct kept_rules {
         if (chance() % 4 == 0) k.every = 30;
         k.best = chance() % 4 == 0;
         if (chance() % 4 == 0) k.protected_id = "step_20";
+        if (k.best && chance() % 2 == 0) k.last = 0;
         return k;
     }
     cairn::retention told() const {
-        auto r = cairn::last(last);
+        auto r = best ? cairn::best(1, "loss") : cairn::last(last);
+        if (best && last != 0) r = r | cairn::last(last);
         if (every != 0) r = r | cairn::every(every);
-        if (best) r = r | cairn::best(1, "loss");
         if (!protected_id.empty()) r = r | cairn::protect({protected_id});
         return r;
     }
@@ -61,7 +62,7 @@ struct kept_rules {
         for (std::size_t i = 0; i < all.size(); ++i) {
             auto const& c = all[i];
             auto const newer = all.size() - 1 - i;
-            if (newer < static_cast<std::size_t>(last) || c.id == protected_id ||
+            if (newer < static_cast<std::size_t>(std::max(last, 1)) || c.id == protected_id ||
                 (every != 0 && c.record.step % every == 0))
                 out.insert(c.id);
             if (c.read) read = c.id;

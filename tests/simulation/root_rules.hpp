@@ -101,6 +101,9 @@ public:
         removals.looked(p.place, p.rest, by);
         place(p.id).looked(name, by);
     }
+    void taken(const std::string& name, const stored& file, int by) override {
+        place(parts(name).id).taken(name, file, by);
+    }
 
 private:
     struct path {

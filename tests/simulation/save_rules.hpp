@@ -177,6 +177,13 @@ public:
         saves_[it->second].looked = world_.now(by);
     }
 
+    /// Names are new, unless a rank has outlived its coordinator.
+    void taken(const std::string& name, const stored& file, int) override {
+        auto const* s = maker_of(file);
+        if (s == nullptr || s->adopted || s->forgotten || findings_.may_lose_updates) return;
+        require(!name.ends_with(".distcp"), "two saves use the same name: " + name);
+    }
+
 private:
     struct named_files {
         std::uint64_t number = 0;

@@ -42,6 +42,8 @@ public:
     virtual void synced() = 0;
     /// A process has asked which version of an object is there.
     virtual void looked(const std::string& name, int by) = 0;
+    /// A process could not create a file, because the name is taken.
+    virtual void taken(const std::string& name, const stored& file, int by) = 0;
 };
 
 /// What outlives all processes: names and bytes, and which of them would survive a crash. Its
@@ -59,7 +61,10 @@ public:
     /// @return Null if the name is taken.
     file create(const std::string& name, std::uint64_t size, const maker& by) {
         auto const [it, fresh] = now_.try_emplace(name);
-        if (!fresh) return nullptr;
+        if (!fresh) {
+            if (watch_) watch_->taken(name, *it->second, by.process);
+            return nullptr;
+        }
         it->second = std::make_shared<stored>();
         it->second->bytes.resize(static_cast<std::size_t>(size));
         it->second->number = ++numbers_;

@@ -24,6 +24,10 @@ public:
     }
     void synced() override { to_.synced(); }
     void looked(const std::string& name, int by) override { to_.looked(name, by); }
+    void taken(const std::string& name, const stored& file, int by) override {
+        if (findings_.say) findings_.say("process " + std::to_string(by) + " finds " + name);
+        to_.taken(name, file, by);
+    }
 
 private:
     const findings& findings_;
