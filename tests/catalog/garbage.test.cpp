@@ -4,6 +4,7 @@
 #include "support/meddling_store.hpp"
 
 #include <cairn/catalog/garbage.hpp>
+#include <cairn/storage/running_reads.hpp>
 #include <cairn/storage/running_saves.hpp>
 #include <cairn/storage/save_intent.hpp>
 
@@ -115,6 +116,22 @@ BOOST_AUTO_TEST_CASE(is_told_in_harmless_characters) {
     auto const r = cairn::collect_garbage(p.dir.string());
     BOOST_TEST(r.problems == 1u);
     for (auto const& l : r.lines) BOOST_TEST(l.find('\x1b') == l.npos);
+}
+
+BOOST_AUTO_TEST_CASE(of_a_reader_on_another_host_goes_after_a_day) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1});
+    cairn::detail::read_notice n{1, cairn::detail::record_owner::this_one()};
+    n.owner.process.boot = "another";
+    n.owner.process.run = id_a;
+    auto const name = ".reading." + id_a;
+    cairn::file_store(p.at(1)).publish(name, n.encode(), std::nullopt);
+    (void)cairn::collect_garbage(p.dir.string());
+    BOOST_TEST(fs::exists(p.at(1) / name));
+    fs::last_write_time(p.at(1) / name,
+                        fs::last_write_time(p.at(1) / name) - std::chrono::hours(25));
+    (void)cairn::collect_garbage(p.dir.string());
+    BOOST_TEST((p.names() == p.names_of({1})));
 }
 
 BOOST_AUTO_TEST_CASE(an_intent_cannot_remove_what_a_checkpoint_needs) {

@@ -52,6 +52,30 @@ BOOST_AUTO_TEST_CASE(of_pytorchs_files_are_as_they_are_found) {
         BOOST_TEST(m.file_sizes.at(name) == 0u, name);
 }
 
+/// On a network file system a host may see an old list.
+BOOST_AUTO_TEST_CASE(that_a_list_omits_or_understates_are_looked_at) {
+    struct behind : cairn::memory_store {
+        std::vector<cairn::object_info> list() {
+            auto all = cairn::memory_store::list();
+            std::erase_if(all, [](auto const& o) { return o.name == "new"; });
+            for (auto& o : all)
+                if (o.name == "grown") o.size = 1;
+            return all;
+        }
+    };
+    for (bool const recorded : {false, true}) {
+        behind s;
+        auto m = naming({"new", "grown"});
+        for (auto const* name : {"new", "grown"}) {
+            put(s, name, 100);
+            if (recorded) m.file_sizes[name] = 100;
+        }
+        BOOST_TEST(cairn::detail::note_file_sizes(s, m));
+        BOOST_TEST(m.file_sizes.at("new") == 100u);
+        BOOST_TEST(m.file_sizes.at("grown") == (recorded ? 100u : 1u));
+    }
+}
+
 BOOST_AUTO_TEST_CASE(that_are_recorded_stay_unless_they_mislead) {
     cairn::memory_store s;
     put(s, "same", 100);

@@ -11,6 +11,7 @@
 #include <cairn/storage/running_saves.hpp>
 #include <cairn/storage/save_intent.hpp>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -66,7 +67,10 @@ void collect_leftovers(Store& place, std::vector<std::string>& warnings,
     leftovers<Store> rest(place, {}, activity);
     rest.find({}, {});
     std::optional<storage_clock<Store>> clock;
-    if (rest.is_unsure() && rest.attempt([&] { clock.emplace(place); }))
+    auto const there = place.list();
+    bool const is_read = std::any_of(there.begin(), there.end(),
+                                     [](auto const& o) { return is_reading_name(o.name); });
+    if ((rest.is_unsure() || is_read) && rest.attempt([&] { clock.emplace(place); }))
         rest.find(clock->name(), {});
     rest.look_at_what_stands();
     rest.remove_found();

@@ -30,8 +30,11 @@ bool note_file_sizes(Store& store, metadata& m) {
         if (auto const it = found.find(info.name); it != found.end()) it->second = info.size;
     bool all = true;
     for (auto& [name, size] : found) {
-        // A list may omit files of subdirectories.
-        if (size == 0 && is_object_name(name) && name.find('/') != name.npos) {
+        auto const it = m.file_sizes.find(std::string(name));
+        auto const least =
+            it == m.file_sizes.end() ? std::uint64_t{1} : it->second - it->second / 2;
+        // A list may omit files of subdirectories; that of a network file system may be an old one.
+        if (size < least && is_object_name(name)) {
             try {
                 size = store.open(name).size();
             } catch (const error& e) {
@@ -39,7 +42,7 @@ bool note_file_sizes(Store& store, metadata& m) {
             }
         }
         auto const [recorded, fresh] = m.file_sizes.try_emplace(std::string(name), size);
-        bool const stump = !fresh && size < recorded->second - recorded->second / 2;
+        bool const stump = !fresh && size < least;
         if (stump) recorded->second = size;
         all = all && !stump && size != 0;
     }

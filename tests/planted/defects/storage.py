@@ -138,6 +138,11 @@ DEFECTS = [
            "if (n.find('/') != n.npos && exists(store, n)) return false;",
            "if (n.find('/') != n.npos && !PLANTED && exists(store, n)) return false;",
            by="storage:what_stands", wrong="a file in a folder of the place blocks every save"),
+    Defect("old-list-believed", "storage/file_sizes.hpp",
+           "if (size < least && is_object_name(name)) {",
+           "if (size < least && !PLANTED && is_object_name(name)) {",
+           by="storage:file_sizes", wrong="on a network file system a whole checkpoint seems cut "
+           "short"),
     Defect("forgotten-file-is-gone", "object_store/exists.hpp",
            "if (!exists(store, name)) return {};",
            "if (PLANTED || !exists(store, name)) return {};",
