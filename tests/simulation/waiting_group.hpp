@@ -47,6 +47,10 @@ public:
         wait(std::move(done),
              [&](auto then) { base::all_gather(std::move(m), d, std::move(then)); });
     }
+    /// What is unwound of an ended process does nothing: the group may have ended before it.
+    void cancel() noexcept override {
+        if (!world_.dead(process_)) base::cancel();
+    }
 
 private:
     template <class T, class Begin>
@@ -56,6 +60,7 @@ private:
             std::exception_ptr failure{};
             std::optional<T> result{};
         };
+        if (world_.dead(process_)) throw process_ended();
         auto const a = std::make_shared<answer>();
         world_.block(process_, [&](const world::event& wake) {
             begin(completion<T>([a, wake](std::exception_ptr e, std::optional<T> r) {
