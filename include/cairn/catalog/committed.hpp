@@ -39,7 +39,7 @@ CAIRN_DECL found_places find_places(erased_store root, cairn::activity* activity
 
 /// Reads the record of a checkpoint, without the rest of its metadata.
 /// @return Nothing if it was not saved by a checkpointer, or if its sequence is one that no run
-/// reaches: in a file that was made to deceive, it would be the newest for ever.
+/// reaches: in a file that was made to deceive, it would always be the newest.
 /// @throws error errc::not_found if there is no checkpoint; errc::corrupt, errc::checksum_mismatch
 /// or errc::unsupported for a record that cannot be read
 CAIRN_DECL std::optional<commit_record> read_commit_record(erased_store& place);

@@ -39,7 +39,7 @@ public:
         intent_.began = save_intent::now();
         intent_.owner = record_owner::this_one();
         running_.emplace(intent_.save_id);
-        name_ = std::string(intent_prefix) + intent_.save_id;
+        name_ = intent_name(intent_.save_id);
         place_.publish(name_, intent_.encode(), std::nullopt);
     }
     storage_clock(storage_clock&&) = delete;
@@ -67,8 +67,7 @@ void collect_leftovers(Store& place, std::vector<std::string>& warnings,
     leftovers<Store> rest(place, {}, activity);
     rest.find({}, {});
     std::optional<storage_clock<Store>> clock;
-    auto const there = place.list();
-    bool const is_read = std::any_of(there.begin(), there.end(),
+    bool const is_read = std::any_of(rest.there().begin(), rest.there().end(),
                                      [](auto const& o) { return is_reading_name(o.name); });
     if ((rest.is_unsure() || is_read) && rest.attempt([&] { clock.emplace(place); }))
         rest.find(clock->name(), {});

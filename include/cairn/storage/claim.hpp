@@ -62,7 +62,7 @@ public:
             for (auto const& n : names) out.push_back(name_with_id(n, save_id));
             return out;
         };
-        name_ = std::string(intent_prefix) + save_id;
+        name_ = intent_name(save_id);
         // Where anything was left, a rank of an ended save may still create its files: other names.
         bool const plain = !ended.found_any() && place_is_free(store, names);
         if (ended.found_any() && old_problem_.empty()) ended.remove_found();

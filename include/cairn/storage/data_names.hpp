@@ -20,6 +20,9 @@ inline bool is_save_id(std::string_view s) {
 }
 
 /// `.saving.<save id>`
+inline std::string intent_name(const std::string& save_id) {
+    return std::string(intent_prefix) + save_id;
+}
 inline bool is_intent_name(std::string_view name) {
     return name.starts_with(intent_prefix) && is_save_id(name.substr(intent_prefix.size()));
 }

@@ -6,6 +6,7 @@
 #include <cairn/metadata/locations.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/exists.hpp>
 #include <cairn/object_store/names.hpp>
 
 #include <cstdint>
@@ -29,17 +30,17 @@ bool note_file_sizes(Store& store, metadata& m) {
     for (auto const& info : store.list())
         if (auto const it = found.find(info.name); it != found.end()) it->second = info.size;
     bool all = true;
-    for (auto& [name, size] : found) {
+    for (auto& file : found) {
+        auto const name = file.first;
+        auto& size = file.second;
         auto const it = m.file_sizes.find(std::string(name));
         auto const least =
             it == m.file_sizes.end() ? std::uint64_t{1} : it->second - it->second / 2;
         // A list may omit files of subdirectories; that of a network file system may be an old one.
         if (size < least && is_object_name(name)) {
-            try {
-                size = store.open(name).size();
-            } catch (const error& e) {
-                if (e.code() != make_error_code(errc::not_found)) throw;
-            }
+            auto const now =
+                unless_removed(store, name, [&] { return std::uint64_t{store.open(name).size()}; });
+            size = now.value_or(size);
         }
         auto const [recorded, fresh] = m.file_sizes.try_emplace(std::string(name), size);
         bool const stump = !fresh && size < least;

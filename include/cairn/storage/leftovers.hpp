@@ -66,6 +66,8 @@ public:
     /// The same for saves of which it is certain that their process has ended.
     void find_ended() { find({}, {}, true); }
     bool found_any() const noexcept { return !over_.empty(); }
+    /// What was in the place at the last `find`.
+    const std::vector<object_info>& there() const noexcept { return there_; }
     /// Whether there is a save of which only time can show that it has ended.
     bool is_unsure() const noexcept { return unsure_; }
     /// Reads which files the metadata names, unless it is what was read last.

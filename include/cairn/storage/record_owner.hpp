@@ -75,7 +75,6 @@ inline bool is_expired(std::int64_t modified, std::int64_t now) {
 /// When the objects of a place were last changed, by the storage's clock. Refers to the list.
 class modification_times {
 public:
-    modification_times() = default;
     explicit modification_times(std::span<const object_info> there) {
         for (auto const& o : there) by_name_.emplace(o.name, o.modified);
     }

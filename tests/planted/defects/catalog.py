@@ -68,7 +68,7 @@ DEFECTS = [
            "if (is_intent_name(info.name))", "if (is_intent_name(info.name) && !PLANTED)",
            by="catalog", wrong="a later collection removes the files of what was put aside"),
     Defect("none-whole-is-none", LATEST,
-           "if (skipped_ == 0) return {};", "if (skipped_ == 0 || PLANTED) return {};",
+           "if (skipped_ == 0) {", "if (PLANTED) return {}; if (skipped_ == 0) {",
            by="catalog checkpointer:checkpointer_recovery",
            wrong="a training begins anew beside damaged checkpoints"),
     Defect("newer-notice-ignored", "storage/running_reads.hpp",

@@ -54,8 +54,10 @@ CAIRN_DECL auto candidates::next() -> std::optional<candidate> {
             skip(current_problem(), false, verify_level::metadata);
         }
     }
-    if (skipped_ == 0) fail_if_quarantined();
-    if (skipped_ == 0) return {};
+    if (skipped_ == 0) {
+        fail_if_quarantined();
+        return {};
+    }
     throw error(
         its_problem_.damaged ? errc::corrupt : errc::io,
         {.file = root_.describe(newest_),

@@ -57,7 +57,7 @@ CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
     intent.owner = record_owner::this_one();
     intent.replaced_id = save_id;
     intent.replaced.assign(files.begin(), files.end());
-    auto const name = std::string(intent_prefix) + intent.save_id;
+    auto const name = intent_name(intent.save_id);
     running_save const running(intent.save_id);
     place.publish(name, intent.encode(), std::nullopt);
     leftovers<erased_store> rest(place, {}, activity);

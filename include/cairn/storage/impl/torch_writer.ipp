@@ -191,9 +191,7 @@ struct torch_writer::state {
         // may be another save's by now.
         bool listed = false;
         if (!made.empty())
-            attempt([&] {
-                listed = detail::exists(placed, std::string(detail::intent_prefix) + me.save_id);
-            });
+            attempt([&] { listed = detail::exists(placed, detail::intent_name(me.save_id)); });
         for (auto const& file : made) {
             attempt([&] {
                 auto const& name = file.first;
