@@ -2,7 +2,6 @@
 // A process that is killed at any step of a removal leaves the checkpoint whole or absent, all
 // others whole, and nothing that the next removal, or cairn gc, does not finish.
 #include "saved.hpp"
-#include "support/interrupted_store.hpp"
 #include "support/meddling_store.hpp"
 #include "support/sanitized.hpp"
 
@@ -246,8 +245,9 @@ BOOST_AUTO_TEST_CASE(leaves_a_checkpoint_that_replaces_it_meanwhile) {
     save_steps(cairn::file_store(p.dir), {1, 2});
     auto first = p.store().at("step_1");
     auto const old = cairn::detail::read_commit_record(first).value().save_id;
-    support::interrupted_store const store(cairn::file_store(p.dir),
-                                           [&] { save_steps(cairn::file_store(p.dir), {1}); });
+    auto const save_again = [&] { save_steps(cairn::file_store(p.dir), {1}); };
+    support::meddling_store const store(cairn::file_store(p.dir),
+                                        {.before_publish = support::before_the_intent(save_again)});
     std::vector<std::string> warnings;
     auto const how = cairn::detail::remove_checkpoint(cairn::detail::erased_store(store), "step_1",
                                                       old, warnings);

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,12 +28,7 @@ public:
     ~job_life() override { stop(); }
 
     void start(const std::vector<story_trouble>& troubles) {
-        std::map<int, world::duration> late;
-        for (auto const& t : troubles) prepare(t, late);
-        for (int r = 0; r < ranks_; ++r)
-            s_.world.after(
-                late[r] + s_.world.some_time(std::chrono::microseconds(50)), first_ + r,
-                [this, r] { next(r); }, chance_world::lane::executor);
+        begin(troubles, chance_world::lane::executor, [this](int r) { next(r); });
     }
     /// @throws wrong
     void require_well() const {

@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,12 +51,7 @@ public:
     ~training_life() override { stop(); }
 
     void start(const std::vector<story_trouble>& troubles) {
-        std::map<int, world::duration> late;
-        for (auto const& t : troubles) prepare(t, late);
-        for (int r = 0; r < ranks_; ++r)
-            s_.world.after(
-                late[r] + s_.world.some_time(std::chrono::microseconds(50)), first_ + r,
-                [this, r] { live(r); }, chance_world::lane::jobs);
+        begin(troubles, chance_world::lane::jobs, [this](int r) { live(r); });
     }
     /// @throws wrong
     void require_well() const {

@@ -142,6 +142,16 @@ protected:
                excused_[static_cast<std::size_t>(r)];
     }
 
+    /// All ranks begin, at about the same time unless they are late.
+    void begin(const std::vector<story_trouble>& troubles, chance_world::lane on,
+               const std::function<void(int)>& first_step) {
+        std::map<int, world::duration> late;
+        for (auto const& t : troubles) prepare(t, late);
+        for (int r = 0; r < ranks_; ++r)
+            s_.world.after(
+                late[r] + s_.world.some_time(std::chrono::microseconds(50)), first_ + r,
+                [first_step, r] { first_step(r); }, on);
+    }
     /// @param late  Is told when ranks begin.
     void prepare(const story_trouble& t, std::map<int, world::duration>& late) {
         using kind = story_trouble::kind;

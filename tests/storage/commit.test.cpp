@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stood there before survives every failure; what is not ours is never touched.
 #include "support/fault_store.hpp"
-#include "support/interrupted_store.hpp"
 #include "support/meddling_group.hpp"
+#include "support/meddling_store.hpp"
 #include "support/whole.hpp"
 
 #include <cairn/storage/claim.hpp>
@@ -315,7 +315,7 @@ BOOST_AUTO_TEST_CASE(two_saves_that_begin_together_have_different_names) {
     cairn::memory_store base;
     auto place = base.at("c");
     std::vector<std::byte> const its_bytes(10, std::byte{5});
-    support::interrupted_store store(base, [&] {
+    auto const begin_another = [&] {
         cairn::detail::save_intent other;
         other.save_id = std::string(32, 'a');
         other.owner = cairn::detail::record_owner::this_one();
@@ -325,7 +325,9 @@ BOOST_AUTO_TEST_CASE(two_saves_that_begin_together_have_different_names) {
         auto file = place.create("__0_0.distcp", its_bytes.size());
         file.write(0, its_bytes);
         file.finish(true);
-    });
+    };
+    support::meddling_store store(base,
+                                  {.before_publish = support::before_the_intent(begin_another)});
     std::vector<float> w(4, 3);
     cairn::state_dict sd{{"w", w}};
     BOOST_CHECK_NO_THROW((void)cairn::save(sd, "c", store));

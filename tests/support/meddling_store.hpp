@@ -16,16 +16,21 @@
 
 namespace support {
 
-/// A directory, where something happens before certain calls.
-class meddling_store : public forwarding_store<cairn::file_store> {
+/// Called with the path of an object, as its store describes it.
+using meddler = std::function<void(const std::string& path)>;
+struct meddlers {
+    meddler before_open{}, before_publish{}, before_remove{};
+};
+
+/// A store where something happens before certain calls.
+template <cairn::ObjectStore Store>
+class meddling_store : public forwarding_store<Store> {
+    using base = forwarding_store<Store>;
+    using base::store_;
+
 public:
-    /// Called with the path of an object.
-    using meddler = std::function<void(const std::string& path)>;
-    struct meddlers {
-        meddler before_open{}, before_publish{}, before_remove{};
-    };
-    meddling_store(cairn::file_store s, meddlers m)
-        : forwarding_store(std::move(s)), m_(std::make_shared<meddlers>(std::move(m))) {}
+    meddling_store(Store s, meddlers m)
+        : base(std::move(s)), m_(std::make_shared<meddlers>(std::move(m))) {}
 
     meddling_store at(const std::string& id) const {
         meddling_store s(*this);
@@ -52,21 +57,30 @@ private:
     }
     std::shared_ptr<meddlers> m_;
 };
-static_assert(cairn::BrowsableStore<meddling_store>);
+static_assert(cairn::BrowsableStore<meddling_store<cairn::file_store>>);
 
 /// Does something so many times, before the calls on certain objects.
 /// @param end  Of their paths.
 template <class F>
-meddling_store::meddler at_most(int times, std::string end, F f) {
+meddler at_most(int times, std::string end, F f) {
     return [left = std::make_shared<int>(times), end = std::move(end),
             f = std::move(f)](const std::string& path) {
         if (path.ends_with(end) && (*left)-- > 0) f(path);
     };
 }
 /// Throws so many times.
-inline meddling_store::meddler failing(int times, std::string end, cairn::errc code) {
+inline meddler failing(int times, std::string end, cairn::errc code) {
     return at_most(times, std::move(end),
                    [code](const std::string& path) { throw cairn::error(code, {.file = path}); });
+}
+
+/// Does something once, before the intent of a save or removal is published: whoever publishes it
+/// has looked at the place by then.
+template <class F>
+meddler before_the_intent(F f) {
+    return [left = std::make_shared<int>(1), f = std::move(f)](const std::string& path) {
+        if (path.find(".saving.") != path.npos && (*left)-- > 0) f();
+    };
 }
 
 }  // namespace support
