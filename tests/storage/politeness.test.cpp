@@ -27,6 +27,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -165,6 +166,10 @@ BOOST_AUTO_TEST_CASE(a_save_that_is_held_back_can_be_cancelled) {
                                   boost::asio::use_future)
                     .get();
     begun.get_future().wait();
+    // Without a limit it would end long before.
+    for (int i = 0; i < 50 && !save.ready(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    BOOST_TEST(!save.ready());
     save.cancel();
     BOOST_CHECK_EXCEPTION(save.wait(), cairn::error, [](const cairn::error& e) {
         return e.code() == make_error_code(cairn::errc::cancelled);

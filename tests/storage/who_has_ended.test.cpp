@@ -2,6 +2,7 @@
 // A save has ended when its process has, when its job was started again, or when it has shown no
 // sign of life for a day by the storage's clock; and one that was presumed dead cannot commit.
 #include "interrupted.hpp"
+#include "support/paused_process.hpp"
 
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/read_whole.hpp>
@@ -11,11 +12,6 @@
 #include <cairn/storage/running_saves.hpp>
 
 #include <boost/test/unit_test.hpp>
-
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <limits>
@@ -60,43 +56,16 @@ BOOST_AUTO_TEST_CASE(of_this_process_are_collected_unless_their_save_still_runs)
 }
 
 BOOST_AUTO_TEST_CASE(of_another_process_on_this_host_are_collected_when_it_has_ended) {
-    int pipes[2];
-    BOOST_REQUIRE(::pipe(pipes) == 0);
-    auto const pid = ::fork();
-    BOOST_REQUIRE(pid >= 0);
-    if (pid == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        auto const bytes = intent_of(id_a).encode();
-        (void)!::write(pipes[1], bytes.data(), bytes.size());
-        ::close(pipes[1]);
-        for (;;) ::pause();
-    }
-    struct reaped {
-        explicit reaped(::pid_t p) : pid(p) {}
-        reaped(reaped&&) = delete;
-        ::pid_t pid;
-        ~reaped() {
-            ::kill(pid, SIGKILL);
-            ::waitpid(pid, nullptr, 0);
-        }
-    };
-    std::optional<reaped> child(std::in_place, pid);
-    ::close(pipes[1]);
-    cairn::byte_vector bytes(4096);
-    auto const n = ::read(pipes[0], bytes.data(), bytes.size());
-    ::close(pipes[0]);
-    BOOST_REQUIRE(n > 0);
-    bytes.resize(static_cast<std::size_t>(n));
-    auto const i = save_intent::decode(bytes);
-    BOOST_TEST(i.owner.process.pid == pid);
+    std::optional<support::paused_process> child(std::in_place,
+                                                 [](auto park) { park(intent_of(id_a).encode()); });
+    auto const i = save_intent::decode(child->said());
+    BOOST_TEST(i.owner.process.pid == child->pid());
     BOOST_TEST(i.owner.process.run != cairn::detail::this_process().run);
     BOOST_TEST(!is_collected(i), "it runs");
     auto another = i;
     ++another.owner.process.started;  // whose number this process has now
     BOOST_TEST(is_collected(another));
-    ::kill(pid, SIGKILL);
-    siginfo_t info;
-    ::waitid(P_PID, static_cast<::id_t>(pid), &info, WEXITED | WNOWAIT);
+    child->kill();
     BOOST_TEST(is_collected(i), "it has ended, though its parent has not looked");
     child.reset();
     BOOST_TEST(is_collected(i));
