@@ -2,13 +2,18 @@
 // Saves and loads the state of GPT-2 124M and Adam, 1.49 GB, rows sharded over ranks:
 //
 //     gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--timeout S]
-//               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...]
+//               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--bare buffered|direct]
 //               [--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground]
 //               [--overlap] [--polite]
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
 // `save` alternates between DIR/s0 and DIR/s1, `load` reads DIR/s0. Prints one line of JSON: for
-// each step the time of the slowest rank, and the processor time of all.
+// each step the time of the slowest rank, and the processor time of all; of the last step the
+// phases, with the milliseconds of the slowest rank of each.
+// With --bare the same bytes go from and to the same memory with checksums and syncs, a file for
+// each thread, and without a checkpoint around them: the limit. On as many ranks as have saved, a
+// bare load reads what each has written, otherwise equal parts, whose elements are not where they
+// belong.
 // With --replicas every rank holds everything, as in pure data parallelism, and the steps take the
 // policies in turn: `load` has each rank read it (each), or reads it once and broadcasts it (once),
 // or finds out which is faster (faster); `save` compares what the ranks hold (trust, sampled,
@@ -27,6 +32,7 @@
 // copy, and the stall is what is left of it. --polite gives the writers the lowest priority.
 #include "gpt2/arguments.hpp"
 #include "gpt2/background.hpp"
+#include "gpt2/bare.hpp"
 #include "gpt2/figures.hpp"
 #include "gpt2/groups.hpp"
 #include "gpt2/process.hpp"
@@ -53,28 +59,36 @@ using gpt2::result;
 std::atomic<bool> wrong_anywhere{false};
 
 template <class Comm, class Plane>
-void load(gpt2::state& s, const arguments& a, std::size_t step, Comm& ranks, Plane& plane) {
+std::vector<cairn::phase_time> load(gpt2::state& s, const arguments& a, std::size_t step,
+                                    Comm& ranks, Plane& plane) {
     cairn::load_options o;
     o.exchange_timeout = a.exchange_timeout();
+    if (!a.bare.empty()) {
+        gpt2::bare::load(s, a.dir + "/s0", {a, ranks.size()}, ranks);
+        return {};
+    }
     if (a.replicas.empty()) {
-        cairn::load(s, a.dir + "/s0", o, ranks, a.progress);
-        return;
+        return cairn::load(s, a.dir + "/s0", o, ranks, a.progress).phases;
     }
     o.read_once = gpt2::ways_to_load.at(a.replicas[step % a.replicas.size()]);
-    cairn::load(s, a.dir + "/s0", o, ranks, plane, a.progress);
+    return cairn::load(s, a.dir + "/s0", o, ranks, plane, a.progress).phases;
 }
 
 template <class Comm>
-void save(gpt2::state& s, const arguments& a, std::size_t step, Comm& ranks) {
+std::vector<cairn::phase_time> save(gpt2::state& s, const arguments& a, std::size_t step,
+                                    Comm& ranks) {
+    // What replicas hold is alike; otherwise what was saved last stands beside it.
+    auto const id = a.dir + (a.replicas.empty() && step % 2 != 0 ? "/s1" : "/s0");
+    if (!a.bare.empty()) {
+        gpt2::bare::save(s, id, {a, ranks.size()}, ranks);
+        return {};
+    }
     cairn::save_options o;
     o.exchange_timeout = a.exchange_timeout();
     o.storage.sync_files = a.sync;
-    if (a.replicas.empty()) {
-        cairn::save(s, a.dir + (step % 2 == 0 ? "/s0" : "/s1"), o, ranks, a.progress);
-        return;
-    }
-    o.replicas = gpt2::ways_to_save.at(a.replicas[step % a.replicas.size()]);
-    cairn::save(s, a.dir + "/s0", o, ranks, a.progress);  // what all find is alike
+    if (!a.replicas.empty())
+        o.replicas = gpt2::ways_to_save.at(a.replicas[step % a.replicas.size()]);
+    return cairn::save(s, id, o, ranks, a.progress).phases;
 }
 
 template <class Comm, class Plane>
@@ -83,6 +97,7 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
     bool const whole = !a.replicas.empty();
     gpt2::state s(whole ? 0 : ranks.rank(), whole ? 1 : ranks.size(), a.mode != "load");
     gpt2::background kept(a.budget);
+    std::vector<cairn::phase_time> phases;
     mine.bytes = s.bytes();
     for (int k = 0; k < a.steps; ++k) {
         gpt2::wait_for_all(ranks);
@@ -95,10 +110,7 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
             else
                 throw std::runtime_error("async: these ranks have no background");
         } else {
-            if (a.mode == "save")
-                save(s, a, step, ranks);
-            else
-                load(s, a, step, ranks, plane);
+            phases = a.mode == "save" ? save(s, a, step, ranks) : load(s, a, step, ranks, plane);
             auto const took = gpt2::seconds_since(start);
             for (auto const c : {result::times, result::stalls}) mine.steps[c].push_back(took);
             for (auto const c : {result::memcpys, result::faults}) mine.steps[c].push_back(0);
@@ -120,7 +132,7 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
     if (ranks.rank() != 0) return;
     std::vector<result> all;
     for (auto const& m : got) all.push_back(result::decode(m));
-    gpt2::print(a.mode, a.stage, a.check, all);
+    gpt2::print(a.mode, a.stage, a.check, all, phases);
 }
 
 }  // namespace

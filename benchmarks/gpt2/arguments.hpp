@@ -20,13 +20,13 @@ namespace gpt2 {
 
 inline constexpr const char* usage_text =
     "usage: gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
-    "[--timeout S] [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] "
+    "[--timeout S] [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--bare buffered|direct] "
     "[--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground] [--overlap] "
     "[--polite]\n";
 
 struct arguments {
     std::string mode, dir;
-    std::string group = "tcp", stage{};
+    std::string group = "tcp", stage{}, bare{};
     std::vector<std::string> replicas{};
     int ranks = 1, steps = 1, timeout = 0;
     std::uint64_t budget = cairn::arena_options::no_limit;
@@ -61,12 +61,15 @@ inline std::vector<std::string> split(const std::string& words) {
 inline bool consistent(const arguments& a) {
     bool const limited = a.budget != cairn::arena_options::no_limit;
     if (a.mode == "async") {
-        if (!a.replicas.empty() || ways_to_stage.count(a.stage) == 0) return false;
+        if (!a.replicas.empty() || !a.bare.empty() || ways_to_stage.count(a.stage) == 0)
+            return false;
         if (limited && a.stage != "arena") return false;
         if (a.foreground && a.stage == "blocking") return false;
         if (a.overlap && (!a.foreground || a.stage != "arena")) return false;
     } else if (a.mode == "save" || a.mode == "load") {
         if (a.foreground || a.overlap || a.polite || limited || !a.stage.empty()) return false;
+        if (!a.bare.empty() && !a.replicas.empty()) return false;
+        if (!a.bare.empty() && a.bare != "buffered" && a.bare != "direct") return false;
     } else {
         return false;
     }
@@ -97,6 +100,8 @@ inline bool parse(int argc, char** argv, arguments& a) {
         int const v = std::atoi(word.c_str());
         if (o == "--group")
             a.group = word;
+        else if (o == "--bare")
+            a.bare = word;
         else if (o == "--budget")
             a.budget = std::strtoull(word.c_str(), nullptr, 10);
         else if (o == "--stage")

@@ -6,6 +6,7 @@
 #include "arguments.hpp"
 #include "figures.hpp"
 #include "foreground.hpp"
+#include "groups.hpp"
 #include "process.hpp"
 #include "state.hpp"
 
@@ -25,12 +26,6 @@
 #include <vector>
 
 namespace gpt2 {
-
-template <class Comm>
-void wait_for_all(Comm& ranks) {
-    (void)cairn::await_completion<cairn::message>(
-        [&](auto done) { ranks.broadcast({}, 0, cairn::no_deadline, std::move(done)); });
-}
 
 /// What `async` keeps from step to step.
 struct background {

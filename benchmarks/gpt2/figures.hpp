@@ -2,6 +2,7 @@
 #ifndef CAIRN_BENCHMARKS_GPT2_FIGURES_HPP
 #define CAIRN_BENCHMARKS_GPT2_FIGURES_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/comm/concepts.hpp>
 
 #include <algorithm>
@@ -93,7 +94,7 @@ inline std::vector<double> shares_of_memcpy(const std::vector<double>& stalls,
 
 /// @param stage  How the tensors were staged; empty if they were not.
 inline void print(const std::string& mode, const std::string& stage, bool check,
-                  const std::vector<result>& all) {
+                  const std::vector<result>& all, const std::vector<cairn::phase_time>& phases) {
     auto const n = all.front().steps[result::times].size();
     std::uint64_t bytes = 0, wrong = 0;
     std::map<std::uint64_t, const result*> processes;  // threads share theirs
@@ -145,7 +146,11 @@ inline void print(const std::string& mode, const std::string& stage, bool check,
     }
     std::printf(", ");
     print_list("cpus", sum(result::cpus));
-    std::printf(", \"maxrss_mb\": %.1f, \"cpu_s\": %.2f", maxrss, cpu);
+    std::printf(", \"phases_ms\": {");
+    for (auto const& p : phases)
+        std::printf("%s\"%s\": %.1f", &p == phases.data() ? "" : ", ", p.phase.c_str(),
+                    static_cast<double>(p.slowest.count()) / 1000);
+    std::printf("}, \"maxrss_mb\": %.1f, \"cpu_s\": %.2f", maxrss, cpu);
     if (check) std::printf(", \"wrong\": %llu", static_cast<unsigned long long>(wrong));
     std::printf("}\n");
 }

@@ -17,8 +17,15 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace gpt2 {
+
+template <class Comm>
+void wait_for_all(Comm& ranks) {
+    (void)cairn::await_completion<cairn::message>(
+        [&](auto done) { ranks.broadcast({}, 0, cairn::no_deadline, std::move(done)); });
+}
 
 #ifdef CAIRN_BENCHMARKS_MPI
 template <class F>

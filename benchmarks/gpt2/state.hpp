@@ -10,6 +10,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,6 +87,12 @@ public:
         std::uint64_t n = 0;
         for (auto const& t : tensors_) n += t.memory.size() * sizeof(float);
         return n;
+    }
+    /// All that this rank holds.
+    std::vector<std::span<std::byte>> memory() {
+        std::vector<std::span<std::byte>> all{std::as_writable_bytes(std::span(&step, 1))};
+        for (auto& t : tensors_) all.push_back(std::as_writable_bytes(std::span(t.memory)));
+        return all;
     }
     /// Copies all elements, tensor by tensor, with memcpy.
     void copy_to(std::byte* to) const {

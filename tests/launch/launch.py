@@ -247,6 +247,14 @@ def signals():
     check("ranks end with their launcher", not alive, alive)
 
 
+def has_direct_io(folder):
+    try:
+        os.close(os.open(f"{folder}/direct", os.O_WRONLY | os.O_CREAT | os.O_DIRECT))
+    except OSError:
+        return False
+    return True
+
+
 def figures(name, result, ranks):
     code, out, err = result
     found = re.search(r"(\{\"mode\".*\})", out)
@@ -277,6 +285,14 @@ def launchers(tmp):
     for way in ("each", "once", "faster"):
         figures(f"gpt2 loaded whole by 2 processes, {way}",
                 launch(2, GPT2, "load", tmp, "--check", "--replicas", way), 2)
+    # The limit that benchmarks compare with moves every byte.
+    for way in ("buffered", "direct"):
+        if way == "direct" and not has_direct_io(tmp):
+            skip("gpt2, bare and direct", "this file system has no direct I/O")
+            continue
+        for mode in ("save", "load"):
+            figures(f"gpt2, {mode} by 2 processes, bare and {way}",
+                    launch(2, GPT2, mode, f"{tmp}/bare", "--bare", way, "--check"), 2)
     if shutil.which("mpirun"):
         env = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         mpirun = ["mpirun", "--oversubscribe", "-n", "3", GPT2, "load", tmp, "--check"]
