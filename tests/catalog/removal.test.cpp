@@ -3,6 +3,7 @@
 // others whole, and nothing that the next removal, or cairn gc, does not finish.
 #include "saved.hpp"
 #include "support/meddling_store.hpp"
+#include "support/paused_process.hpp"
 #include "support/sanitized.hpp"
 
 #include <cairn/catalog/committed.hpp>
@@ -91,19 +92,18 @@ BOOST_AUTO_TEST_CASE(waits_while_another_process_has_announced_that_it_reads) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});
     auto const id = p.at(1).string();
-    // A child that dies while it reads leaves its notice.
-    auto const how = support::in_process([&] {
-        cairn::torch_reader reader(cairn::file_store(),
-                                   cairn::torch_reader_options{.announce = true});
-        reader.reset(id);
-        reader.set_up_reader(reader.read_metadata(), {});
-        if (support::in_process([&] { (void)retain(p.store(), cairn::last(1), {}, {}, true); }) !=
-            support::ended::well)
-            throw 1;
-        if (!p.stands(1)) throw std::runtime_error("it was removed although it is being read");
-        ::raise(SIGKILL);
-    });
-    BOOST_TEST((how == support::ended::killed));
+    {
+        support::paused_process const other([&](auto park) {
+            cairn::torch_reader reader(cairn::file_store(),
+                                       cairn::torch_reader_options{.announce = true});
+            reader.reset(id);
+            reader.set_up_reader(reader.read_metadata(), {});
+            park({std::byte{1}});
+        });
+        (void)retain(p.store(), cairn::last(1), {}, {}, true);
+        BOOST_TEST(p.stands(1));
+    }
+    // Killed while it reads, it leaves its notice.
     BOOST_TEST(p.stands(1));
     BOOST_TEST(p.names().size() == p.names_of({1, 2}).size() + 1);
     (void)retain(p.store(), cairn::last(1), {}, {}, true);

@@ -118,7 +118,7 @@ public:
             require(!s.failed, who + ": success, and another rank was told that it failed");
             require(s.published >= 0, who + ": success, but nothing was published");
             require(is_durable(s), who + ": success, but a crash would lose it");
-            require(s.faulty.count(rank) == 0 || (rank == 0 && e.warnings != 0),
+            require(s.faulty.count(rank) == 0 || e.warnings != 0,
                     who + ": an error of its storage is lost");
             return;
         }
