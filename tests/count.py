@@ -42,9 +42,11 @@ def main() -> None:
         failed += f
         if f:
             print(f"    failed: {test['name']} ({test['result']})")
-            errors = [x for x in lines if re.search(r"error|assert|expected", x, re.IGNORECASE)]
+            lines = [x for x in lines if not x.startswith("ok  ")]
+            errors = [x for x in lines if x.startswith("FAILED")] or [
+                x for x in lines if re.search(r"error|assert|expected", x, re.IGNORECASE)]
             for line in (errors or lines)[:12]:
-                print(f"        {line[:200]}")
+                print(f"        {line[:500]}")
     print(passed, failed)
 
 

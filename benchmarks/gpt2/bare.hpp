@@ -49,6 +49,11 @@ class file {
 public:
     file(const std::string& path, int flags) : path_(path), fd_(::open(path.c_str(), flags, 0644)) {
         require(fd_ >= 0, path);
+        struct ::stat s;
+        auto const ok = ::fstat(fd_, &s) == 0;
+        if (!ok) ::close(fd_);
+        require(ok, path);
+        size_ = static_cast<std::uint64_t>(s.st_size);
     }
     file(file&&) = delete;
     ~file() { ::close(fd_); }
@@ -61,15 +66,17 @@ public:
             from = from.subspan(static_cast<std::size_t>(n));
         }
     }
-    /// @return How many bytes were read: fewer only at the end of the file.
+    /// Reads until `to` is full or the file ends. What is left of a block is not asked for: direct
+    /// I/O refuses it.
+    /// @return How many bytes were read.
     std::size_t read(std::uint64_t at, std::span<std::byte> to) {
         std::size_t done = 0;
         while (done < to.size()) {
             auto const n =
                 ::pread(fd_, to.data() + done, to.size() - done, static_cast<::off_t>(at + done));
             require(n >= 0, path_);
-            if (n == 0) break;
             done += static_cast<std::size_t>(n);
+            if (n == 0 || at + done == size_) break;
         }
         return done;
     }
@@ -81,6 +88,7 @@ public:
 private:
     std::string path_;
     int fd_;
+    std::uint64_t size_ = 0;  // as opened
 };
 
 struct freed {

@@ -91,7 +91,7 @@ public:
 
 private:
     static constexpr std::uint64_t block = format::native::block_bytes;
-    static constexpr std::uint64_t slab = std::uint64_t{4} << 20;
+    static constexpr std::uint64_t slab = std::uint64_t{256} << 10;
 
     /// Parts come from the plan, and windows from the planner: neither is trusted, and no access
     /// outside of them is made.

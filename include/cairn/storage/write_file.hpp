@@ -91,7 +91,7 @@ private:
 template <class Sink>
 void for_each_payload_piece(const const_tensor_view& v, std::vector<std::byte>& scratch,
                             Sink&& sink) {
-    constexpr std::uint64_t piece = std::uint64_t{4} << 20;
+    constexpr std::uint64_t piece = std::uint64_t{256} << 10;
     static_assert(piece % format::native::block_bytes == 0);
     std::uint64_t const total = v.bytes();
     if (is_row_major(v) || is_dense(v)) {
