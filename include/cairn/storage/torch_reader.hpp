@@ -19,8 +19,8 @@ namespace cairn {
 /// Reads PyTorch's DCP format from any ObjectStore: DCP's `FileSystemReader`, which checks every
 /// byte against a checksum and reads only the requested parts if cairn wrote the checkpoint.
 ///
-/// Each rank has its own. One load at a time. Files are read by jobs on `options.thread_count`
-/// threads of its own or on the executor `jobs`.
+/// Each rank has its own. One load at a time. Files, or parts of them, are read by jobs on
+/// `options.thread_count` threads of its own; or whole files by jobs on the executor `jobs`.
 class torch_reader {
 public:
     template <class Store>

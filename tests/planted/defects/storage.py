@@ -257,4 +257,13 @@ DEFECTS = [
            "if (!payload.checked) unverified.note_item(file.described());",
            "if (!payload.checked && !PLANTED) unverified.note_item(file.described());",
            by="load:unverified_content", wrong="load_report::unverified is silent"),
+    Defect("part-of-a-file-forgotten", READER,
+           "job->left = parts.size();",
+           "if (PLANTED && parts.size() > job->files.size()) parts.pop_back(); "
+           "job->left = parts.size();",
+           by="storage:threads", wrong="what the last of several threads should read of a file "
+           "keeps its old elements"),
+    Defect("file-opened-by-each-thread", READER,
+           "if (!reads.file) {", "if (!reads.file || PLANTED) {",
+           by="storage:threads", wrong="each thread reads the footer of a file again"),
 ]

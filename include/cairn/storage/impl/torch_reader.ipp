@@ -12,6 +12,7 @@
 #include <cairn/storage/job_pool.hpp>
 #include <cairn/storage/read_payload.hpp>
 #include <cairn/storage/running_reads.hpp>
+#include <cairn/storage/threads_per_rank.hpp>
 #include <cairn/storage/torch_reader.hpp>
 #include <cairn/storage/unverified.hpp>
 
@@ -44,7 +45,15 @@ struct torch_reader::state {
         const storage_location* value = nullptr;
         std::vector<std::uint32_t> items{};
     };
-    using file_groups = std::map<std::string, std::vector<item_group>>;
+    using open_file = detail::open_file<detail::erased_store::reader>;
+    /// One file, which several jobs may read: it is open while one of them is left.
+    struct file_reads {
+        std::vector<item_group> items{};  ///< In the order of their offsets.
+        std::size_t left = 0;             ///< Jobs.
+        std::mutex m{};                   ///< Protects the members above and below.
+        std::shared_ptr<open_file> file{};
+    };
+    using file_groups = std::map<std::string, file_reads>;
     struct read_job {
         read_job(const load_plan& p, const read_target& t, completion<read_result> d)
             : plan(p), target(t), done(std::move(d)) {}
@@ -59,7 +68,7 @@ struct torch_reader::state {
         const load_plan& plan;
         const read_target& target;
         file_groups files;
-        /// Returns memory for a slab; there are as many as files read concurrently.
+        /// Returns memory for a slab; there are as many as threads that read.
         std::vector<std::byte> take_scratch() {
             std::lock_guard const lock(m);
             if (scratch.empty()) return {};
@@ -126,6 +135,7 @@ struct torch_reader::state {
         me = rank;
         note_reading(meta.save_id);
         unverified.note_metadata(m);
+        if (options.thread_count == 0) jobs.set_size(detail::threads_per_rank(me.world_size));
     }
     load_plan prepare_local_load_plan(load_plan plan) {
         struct wanted {
@@ -158,23 +168,34 @@ struct torch_reader::state {
         } catch (...) {
             return job->done.fail(std::current_exception());
         }
-        job->left = job->files.size();
-        if (job->left == 0) return job->done(result());
-        for (auto const& file : job->files) {
-            jobs.post([this, job, &file] {
+        if (job->files.empty()) return job->done(result());
+        auto const per_file = (jobs.jobs_per_file() + job->files.size() - 1) / job->files.size();
+        std::vector<file_part> parts;
+        try {
+            for (auto& [name, reads] : job->files) split(name, reads, per_file, parts);
+        } catch (...) {
+            return job->done.fail(std::current_exception());
+        }
+        job->left = parts.size();
+        for (auto const& part : parts) {
+            jobs.post([this, job, part] {
                 try {
-                    if (!job->failed()) read_file(*job, file.first, file.second);
+                    if (!job->failed()) read_part(*job, part);
                 } catch (...) {
                     job->fail(std::current_exception());
                 }
-                end_of_file(*job);
+                end_of_part(*job, *part.reads);
             });
         }
     }
 
     byte_vector metadata_bytes() { return detail::read_whole(placed, detail::metadata_name); }
 
-    void end_of_file(read_job& job) {
+    void end_of_part(read_job& job, file_reads& file) {
+        {
+            std::lock_guard const lock(file.m);
+            if (--file.left == 0) file.file.reset();
+        }
         {
             std::lock_guard const lock(job.m);
             if (--job.left != 0) return;
@@ -216,8 +237,34 @@ struct torch_reader::state {
             groups.try_emplace({at.file, at.offset}, std::move(g)).first->second.items.push_back(i);
         }
         file_groups files;
-        for (auto& [key, g] : groups) files[key.first].push_back(std::move(g));
+        for (auto& [key, g] : groups) files[key.first].items.push_back(std::move(g));
         return files;
+    }
+
+    /// Items of one file in a row, which one job reads.
+    struct file_part {
+        const std::string* name;
+        file_reads* reads;
+        std::size_t begin, end;
+    };
+    /// Adds at most `most` parts of a file, of about as many stored bytes each.
+    static void split(const std::string& name, file_reads& reads, std::size_t most,
+                      std::vector<file_part>& parts) {
+        auto const stored = [](const item_group& g) {
+            return static_cast<double>((g.value != nullptr ? *g.value : g.source->at).length);
+        };
+        double all = 0, so_far = 0;  // lengths that are not to be trusted overflow an integer
+        for (auto const& g : reads.items) all += stored(g);
+        std::size_t begin = 0;
+        for (std::size_t i = 0; i < reads.items.size(); ++i) {
+            so_far += stored(reads.items[i]);
+            bool const last = i + 1 == reads.items.size();
+            auto const wanted = all * static_cast<double>(reads.left + 1);
+            if (!last && so_far * static_cast<double>(most) < wanted) continue;
+            parts.push_back({&name, &reads, begin, i + 1});
+            ++reads.left;
+            begin = i + 1;
+        }
     }
 
     /// Adds the tensor and the file to the errors of `f()`.
@@ -233,19 +280,28 @@ struct torch_reader::state {
         }
     }
 
-    void read_file(read_job& job, const std::string& name, const std::vector<item_group>& groups) {
-        using handle = detail::erased_store::reader;
-        detail::open_file<handle> file(detail::open_data_file(placed, name), placed.describe(name),
-                                       me);
-        detail::check_size(placed, name, meta, file.size());
+    std::shared_ptr<open_file> open(const std::string& name, file_reads& reads) {
+        std::lock_guard const lock(reads.m);
+        if (!reads.file) {
+            reads.file = std::make_shared<open_file>(detail::open_data_file(placed, name),
+                                                     placed.describe(name), me);
+            detail::check_size(placed, name, meta, reads.file->size());
+        }
+        return reads.file;
+    }
+
+    void read_part(read_job& job, const file_part& part) {
+        auto const& name = *part.name;
+        auto const file = open(name, *part.reads);
         auto scratch = job.take_scratch();
-        for (auto const& g : groups) {
+        for (auto i = part.begin; i < part.end && !job.failed(); ++i) {
+            auto const& g = part.reads->items[i];
             auto const& fqn = job.plan.items[g.items.front()].fqn;
             naming(fqn, name, [&] {
                 if (g.tensor != nullptr)
-                    read_tensor(job, file, fqn, g, scratch);
+                    read_tensor(job, *file, fqn, g, scratch);
                 else
-                    read_object(job, file, fqn, g);
+                    read_object(job, *file, fqn, g);
             });
         }
         job.give_back(std::move(scratch));
