@@ -85,8 +85,7 @@ BOOST_AUTO_TEST_CASE(a_place_that_is_removed_as_it_is_used_comes_back) {
     std::thread remover([&] {
         for (int i = 0; !done; ++i) {
             files.remove_place("p");
-            // At times long after: a sync of a busy disk takes many milliseconds, in which the place
-            // must stay.
+            // At times long after: while a busy disk is synced, the place must stay.
             std::this_thread::sleep_for(std::chrono::microseconds(20 << (i % 13)));
         }
     });
