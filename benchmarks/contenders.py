@@ -6,7 +6,7 @@ asynchronous saves or loads, with "times" and, of asynchronous saves, "stalls" i
 contender is a limit if it moves the bytes and nothing else."""
 import json, os, shutil, subprocess
 
-from measure import BUILD, cairn_command, files_under, run
+from measure import BUILD, cairn_command, files_under, run, why_no_direct_io
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -81,15 +81,7 @@ class Fio:
 
 def has_direct_io(folder):
     """Whether files there can bypass the page cache. tmpfs has nothing else."""
-    if file_system(folder) == "tmpfs": return False
-    path = os.path.join(folder, "direct")
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_DIRECT))
-        return True
-    except OSError:
-        return False
-    finally:
-        if os.path.exists(path): os.unlink(path)
+    return file_system(folder) != "tmpfs" and not why_no_direct_io(folder)
 
 
 def file_system(folder):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the benchmark scripts share: programs, their figures, the page cache."""
-import json, os, statistics, subprocess, sys
+import json, mmap, os, statistics, subprocess, sys
 
 BUILD = os.environ.get("CAIRN_BUILD", f"{os.path.dirname(os.path.abspath(__file__))}/../build")
 
@@ -22,6 +22,21 @@ def run(*command):
         sys.exit(f"{sys.argv[0]}: {' '.join(command)}: exit {r.returncode}\n{r.stdout}{r.stderr}")
     last = r.stdout.splitlines()[-1]
     return json.loads(last[last.index("{"):])  # behind the rank, under a launcher
+
+
+def why_no_direct_io(folder):
+    """Opening alone says little: some file systems refuse the first write."""
+    block, path = mmap.mmap(-1, 4096), f"{folder}/direct_io"
+    try:
+        f = os.open(path, os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+        try:
+            if os.pwrite(f, block, 0) != 4096 or os.preadv(f, [block], 0) != 4096: return "short"
+        finally:
+            os.close(f)
+            os.unlink(path)
+    except OSError as e:
+        return str(e)
+    return ""
 
 
 def files_under(folder):

@@ -6,9 +6,11 @@
 
 Prints one line a check and `N passed, N failed`. What cannot run here is skipped, and says why.
 """
-import json, mmap, os, re, resource, select, shutil, signal, subprocess, sys, tempfile, time
-sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/../support")
+import json, os, re, resource, select, shutil, signal, subprocess, sys, tempfile, time
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [f"{HERE}/../support", f"{HERE}/../../benchmarks"]
 from checks import check, end
+from measure import why_no_direct_io
 
 BUILD = os.path.abspath(sys.argv[1])
 CAIRN, GPT2 = f"{BUILD}/tools/cairn", f"{BUILD}/benchmarks/gpt2"
@@ -21,7 +23,6 @@ EXAMPLES = {"1_save_and_load": "saved and loaded on 3 ranks",
             "7_own_storage": "own storage: as saved, in the promised order",
             "8_without_resharding": "by hand: 0 ranks wrong"}
 TORCH = os.environ.get("CAIRN_TORCH_PYTHON")
-HERE = os.path.dirname(os.path.abspath(__file__))
 
 # What runs in the background of a shell has these ignored, and a rank cannot trap what is ignored.
 for _ignored in (signal.SIGHUP, signal.SIGQUIT):
@@ -241,20 +242,6 @@ def signals():
                  and open(f"/proc/{x}/stat").read().split()[2] != "Z"]
         time.sleep(0.05)
     check("ranks end with their launcher", not alive, alive)
-
-
-def why_no_direct_io(folder):
-    """Opening alone says little: some file systems refuse the first write."""
-    block = mmap.mmap(-1, 4096)
-    try:
-        f = os.open(f"{folder}/direct_io", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
-        try:
-            if os.pwrite(f, block, 0) != 4096 or os.preadv(f, [block], 0) != 4096: return "short"
-        finally:
-            os.close(f)
-    except OSError as e:
-        return str(e)
-    return ""
 
 
 def figures(name, result, ranks):

@@ -63,7 +63,7 @@ inline std::pair<std::uint64_t, std::uint64_t> flat_span(const box& b,
 
 /// Reads the requested parts of one stored chunk into place and checks every byte that it delivers.
 ///
-/// Reads the payload in slabs of a few MiB. If cairn wrote it, only the 64 KiB blocks that contain
+/// Reads the payload in slabs of 256 KiB. If cairn wrote it, only the 64 KiB blocks that contain
 /// requested elements are read, each checked against its own CRC; otherwise the whole payload is
 /// read once and checked against the zip's CRC. A slab that belongs to one part, contiguous on both
 /// sides, is read directly into the user's memory.
