@@ -125,7 +125,9 @@ std::string in_words(const ending& e, int ranks, whose of, std::uint64_t nth) {
 
 int fail_saves(int ranks) {
     auto const save = [](auto& me, support::rank_state& s, auto& store) {
-        (void)cairn::save(s.dict, "c", support::patient_save(), me, store);
+        auto o = support::patient_save();
+        o.storage.thread_count = 2;
+        (void)cairn::save(s.dict, "c", o, me, store);
     };
     {  // what the program has once is there from now on
         cairn::memory_store base;
@@ -147,7 +149,9 @@ int fail_saves(int ranks) {
 }
 int fail_loads(int ranks) {
     auto const load = [](auto& me, support::rank_state& s, auto& store) {
-        (void)cairn::load(s.dict, "c", support::patient_load(), me, store);
+        auto o = support::patient_load();
+        o.storage.thread_count = 2;
+        (void)cairn::load(s.dict, "c", o, me, store);
     };
     cairn::memory_store base;
     support::check_next_save(base, before, ranks);

@@ -43,7 +43,7 @@ struct torch_reader_options {
     /// Number of threads with which each rank reads: files, or parts of them where there are fewer
     /// files. 0: the cores that this process may use, divided by the ranks of this host as far as
     /// the launcher tells their number, otherwise by all ranks.
-    int thread_count = 1;
+    int thread_count = 0;
     /// The coordinator writes a small file, `.reading.<id>`, beside the checkpoint's files while it
     /// is being read, so that a `checkpointer` of another process does not remove the checkpoint
     /// meanwhile. One of the same process does not in any case.

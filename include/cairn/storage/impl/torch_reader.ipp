@@ -54,20 +54,19 @@ struct torch_reader::state {
         std::shared_ptr<open_file> file{};
     };
     using file_groups = std::map<std::string, file_reads>;
+    /// Items of one file in a row, which one job reads.
+    struct file_part {
+        const std::string* name;
+        file_reads* reads;
+        std::size_t begin, end;
+    };
     struct read_job {
         read_job(const load_plan& p, const read_target& t, completion<read_result> d)
             : plan(p), target(t), done(std::move(d)) {}
-        bool failed() {
-            std::lock_guard const lock(m);
-            return failure != nullptr;
-        }
-        void fail(std::exception_ptr e) {
-            std::lock_guard const lock(m);
-            if (!failure) failure = std::move(e);
-        }
         const load_plan& plan;
         const read_target& target;
         file_groups files;
+        std::vector<file_part> parts;
         /// Returns memory for a slab; there are as many as threads that read.
         std::vector<std::byte> take_scratch() {
             std::lock_guard const lock(m);
@@ -83,8 +82,6 @@ struct torch_reader::state {
         std::mutex m;
         std::mutex objects;
         std::vector<std::vector<std::byte>> scratch;
-        std::size_t left = 0;
-        std::exception_ptr failure;
         completion<read_result> done;
     };
 
@@ -170,43 +167,31 @@ struct torch_reader::state {
         }
         if (job->files.empty()) return job->done(result());
         auto const per_file = (jobs.jobs_per_file() + job->files.size() - 1) / job->files.size();
-        std::vector<file_part> parts;
         try {
-            for (auto& [name, reads] : job->files) split(name, reads, per_file, parts);
+            for (auto& [name, reads] : job->files) split(name, reads, per_file, job->parts);
         } catch (...) {
             return job->done.fail(std::current_exception());
         }
-        job->left = parts.size();
-        for (auto const& part : parts) {
-            jobs.post([this, job, part] {
+        jobs.run(
+            job->parts.size(),
+            [this, job](std::size_t i, auto const& failed) {
+                auto const& part = job->parts[i];
+                read_part(*job, part, failed);
+                std::lock_guard const lock(part.reads->m);
+                if (--part.reads->left == 0) part.reads->file.reset();
+            },
+            [this, job](std::exception_ptr failure) {
                 try {
-                    if (!job->failed()) read_part(*job, part);
-                } catch (...) {
-                    job->fail(std::current_exception());
+                    if (!failure) return job->done(result());
+                } catch (...) {  // out of memory
+                    failure = std::current_exception();
                 }
-                end_of_part(*job, *part.reads);
+                job->done.fail(std::move(failure));
             });
-        }
     }
 
     byte_vector metadata_bytes() { return detail::read_whole(placed, detail::metadata_name); }
 
-    void end_of_part(read_job& job, file_reads& file) {
-        {
-            std::lock_guard const lock(file.m);
-            if (--file.left == 0) file.file.reset();
-        }
-        {
-            std::lock_guard const lock(job.m);
-            if (--job.left != 0) return;
-        }
-        try {
-            if (!job.failure) return job.done(result());
-        } catch (...) {  // out of memory
-            job.failure = std::current_exception();
-        }
-        job.done.fail(job.failure);
-    }
     read_result result() const { return {unverified.lines()}; }
 
     /// @throws error errc::missing_key for an item that is not in the metadata
@@ -241,12 +226,6 @@ struct torch_reader::state {
         return files;
     }
 
-    /// Items of one file in a row, which one job reads.
-    struct file_part {
-        const std::string* name;
-        file_reads* reads;
-        std::size_t begin, end;
-    };
     /// Adds at most `most` parts of a file, of about as many stored bytes each.
     static void split(const std::string& name, file_reads& reads, std::size_t most,
                       std::vector<file_part>& parts) {
@@ -290,11 +269,11 @@ struct torch_reader::state {
         return reads.file;
     }
 
-    void read_part(read_job& job, const file_part& part) {
+    void read_part(read_job& job, const file_part& part, auto const& failed) {
         auto const& name = *part.name;
         auto const file = open(name, *part.reads);
         auto scratch = job.take_scratch();
-        for (auto i = part.begin; i < part.end && !job.failed(); ++i) {
+        for (auto i = part.begin; i < part.end && !failed(); ++i) {
             auto const& g = part.reads->items[i];
             auto const& fqn = job.plan.items[g.items.front()].fqn;
             naming(fqn, name, [&] {

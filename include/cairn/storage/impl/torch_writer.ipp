@@ -41,8 +41,6 @@ struct torch_writer::state {
         std::mutex m;
         std::vector<detail::placed_file> files;
         std::vector<std::uint32_t> stored_as;
-        std::size_t left = 0;
-        std::exception_ptr failure;
         write_results results;
         completion<write_results> done;
         const item_released* released = nullptr;
@@ -130,20 +128,14 @@ struct torch_writer::state {
             job->done.fail(std::current_exception());
             return;
         }
-        job->left = job->files.size();
-        if (job->left == 0) return job->done(write_results{});
-        for (auto const& f : job->files) {
-            jobs.post([this, job, data, &f] {
-                try {
-                    if (own_threads) detail::apply_to_this_thread(options.polite);
-                    write_one(*job, f, data);
-                } catch (...) {
-                    std::lock_guard const lock(job->m);
-                    if (!job->failure) job->failure = std::current_exception();
-                }
-                end_of_file(*job);
-            });
-        }
+        if (job->files.empty()) return job->done(write_results{});
+        jobs.run(
+            job->files.size(),
+            [this, job, data](std::size_t i, auto const&) {
+                if (own_threads) detail::apply_to_this_thread(options.polite);
+                write_one(*job, job->files[i], data);
+            },
+            [this, job](std::exception_ptr failure) { end_of_files(*job, std::move(failure)); });
     }
 
     void finish(const metadata& m, std::optional<commit_record> record,
@@ -350,18 +342,14 @@ struct torch_writer::state {
         return file;
     }
 
-    void end_of_file(write_job& job) {
-        {
-            std::lock_guard const lock(job.m);
-            if (--job.left != 0) return;
-        }
+    void end_of_files(write_job& job, std::exception_ptr failure) {
         try {
-            if (!job.failure && options.sync_files) placed.sync();
-            if (!job.failure) complete_results(job);
+            if (!failure && options.sync_files) placed.sync();
+            if (!failure) complete_results(job);
         } catch (...) {
-            job.failure = std::current_exception();
+            failure = std::current_exception();
         }
-        if (job.failure) return job.done.fail(job.failure);
+        if (failure) return job.done.fail(std::move(failure));
         job.done(std::move(job.results));
     }
     /// Items stored as another item get that item's location.
