@@ -69,18 +69,16 @@ cairn::metadata save(const planned_job& j, const messages& received, cairn::torc
     messages sent;
     timed(took.send, [&] {
         for (auto const& p : plans) sent.push_back(cairn::encode_save_plan(p));
-        plans.clear();
     });
     // A rank at a time: its results are not kept.
     double others = 0;
     timed(took.results, [&] {
         cairn::detail::result_placer placer(meta);
         for (int rank = 0; rank < j.ranks; ++rank) {
-            std::pair<std::vector<std::byte>, std::vector<std::byte>> told;
-            timed(others,
-                  [&] { told = planned_job::result_of(sent[static_cast<std::size_t>(rank)]); });
-            placer.place(cairn::decode_save_plan(told.first),
-                         cairn::decode_write_results(told.second), rank);
+            auto const& plan = plans[static_cast<std::size_t>(rank)];
+            std::vector<std::byte> told;
+            timed(others, [&] { told = planned_job::result_of(plan); });
+            placer.place(plan, cairn::decode_write_results(told), rank);
         }
         placer.check_all_placed();
     });

@@ -121,9 +121,9 @@ BOOST_AUTO_TEST_CASE(waits_for_readers_of_other_hosts_and_of_newer_versions) {
         reader.boot = "another host";
         put(w, reader);
         for (int i = 0; i < 3; ++i) w.u8(0);
-        w.u32(cairn::format::crc32(w.out));
+        w.u32(cairn::format::crc32(w.written()));
         auto const name = ".reading." + std::string(32, 'b');
-        cairn::file_store(p.at(1)).publish(name, w.out, std::nullopt);
+        cairn::file_store(p.at(1)).publish(name, w.written(), std::nullopt);
         (void)retain(p.store(), cairn::last(1), {}, {}, true);
         BOOST_TEST(p.stands(1));
         fs::last_write_time(p.at(1) / name,

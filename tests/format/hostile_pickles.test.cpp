@@ -135,8 +135,8 @@ BOOST_AUTO_TEST_CASE(a_long_file_name_of_many_chunks_is_refused) {
         w.u8(0);
     }
     w.varint(0);
-    BOOST_TEST(w.out.size() < std::size_t{4} << 20);
-    is_refused(w.out.size(), [&] { (void)format::native::decode_metadata(w.out); });
+    BOOST_TEST(w.size() < std::size_t{4} << 20);
+    is_refused(w.size(), [&] { (void)format::native::decode_metadata(w.written()); });
 
     auto const pickle = metadata_of([](auto& p) {
         p.string(std::string(long_name, 'f'));

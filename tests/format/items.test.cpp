@@ -43,7 +43,7 @@ bytes encoded_again(std::span<const std::byte> item, bool tensor) {
     BOOST_TEST(format::crc32(payload) == p.payload_crc);
     format::torch::tensor_item const t(
         {p.type, p.shape, p.strides, p.payload_length / cairn::size_of(p.type), 64});
-    bytes out = t.prefix();
+    bytes out(t.prefix().begin(), t.prefix().end());
     out.insert(out.end(), payload.begin(), payload.end());
     auto const suffix = t.suffix(p.payload_crc);
     out.insert(out.end(), suffix.begin(), suffix.end());

@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(damage_of_a_record_is_noticed) {
 
 BOOST_AUTO_TEST_CASE(damage_of_a_tensors_description_is_noticed) {
     torch::tensor_item const made({cairn::dtype::f32, {2, 3}, {3, 1}, 6});
-    bytes item = made.prefix();
+    bytes item(made.prefix().begin(), made.prefix().end());
     item.resize(item.size() + 24);
     auto const suffix = made.suffix(cairn::format::crc32(std::span(item).last(24)));
     item.insert(item.end(), suffix.begin(), suffix.end());

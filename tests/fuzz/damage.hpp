@@ -34,11 +34,11 @@ struct damaged {
     }
     input write() const {
         cairn::detail::wire_writer w;
-        w.out = pack(whole);
+        w.raw(pack(whole));
         w.varint(all.size());
         for (auto const& o : all)
             for (auto n : {o.kind, o.file, o.at, o.length, o.value}) w.varint(n);
-        return std::move(w.out);
+        return w.take();
     }
 };
 

@@ -64,7 +64,7 @@ inline input encode_story(const group_story& s) {
             if (!e.bytes) e.bytes = std::make_shared<cairn::message>();
         w.bytes(x.kind % 4 < 2 ? cairn::detail::encode_frame(frame) : input());
     }
-    return std::move(w.out);
+    return w.take();
 }
 inline input change_group(bytes b, engine& e) {
     auto s = decode_story(b);

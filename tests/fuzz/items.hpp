@@ -109,21 +109,21 @@ inline input zip_of(const std::vector<zip_record>& all, engine& e) {
     cairn::detail::wire_writer w;
     std::vector<cairn::format::zip::record> directory;
     for (auto const& one : all) {
-        cairn::format::zip::record r{"archive/" + one.name.substr(0, 60000), w.out.size(),
+        cairn::format::zip::record r{"archive/" + one.name.substr(0, 60000), w.size(),
                                      one.content.size(), cairn::format::crc32(one.content)};
         cairn::format::zip::local_header(w, r, 64);
         w.raw(one.content);
         cairn::format::zip::descriptor(w, r);
         directory.push_back(std::move(r));
     }
-    auto at = w.out.size();
+    auto at = w.size();
     if (!directory.empty() && e.one_in(6)) {
         auto& r = *e.any(directory);
         e.one_in(2) ? r.header = e.number(r.header) : r.size = e.number(r.size);
     }
     if (e.one_in(16)) at = static_cast<std::size_t>(e.number(at));
     cairn::format::zip::directory(w, directory, at);
-    return std::move(w.out);
+    return w.take();
 }
 inline void seal_item(input& b) {
     support::crafted::seal_zip(b, 0, b.size());

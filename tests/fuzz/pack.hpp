@@ -21,7 +21,7 @@ inline std::vector<std::byte> pack(const support::crafted& c) {
         w.string(name);
         w.bytes(b);
     }
-    return std::move(w.out);
+    return w.take();
 }
 /// Bytes that say less than they announce are as many files as there are.
 inline support::crafted unpack(cairn::detail::wire_reader& r) {

@@ -40,7 +40,7 @@ inline input encode_sent(const sent_plan& p) {
     impl::wire_writer w;
     w.bytes(cairn::encode_load_plan(p.first));
     impl::put(w, p.second);
-    return std::move(w.out);
+    return w.take();
 }
 inline void load(bytes b) {
     reread<fidelity::readable, decode_sent, encode_sent>(b);

@@ -176,7 +176,7 @@ int main(int argc, char** argv) {
         w.u8(1);
         w.svarint(1'000'000'000);
         cairn::detail::put(w, std::vector<std::string>{"__0_0.distcp"});
-        return std::move(w.out);
+        return w.take();
     }());
     write_bytes("notice", "one", cairn::detail::read_notice{1'000'000'000, somebody()}.encode());
     cairn::storage_location at{
@@ -206,14 +206,14 @@ int main(int argc, char** argv) {
         w.varint(2000);
         w.string("a directory");
         w.raw(cairn::encode_save_plan({}));
-        return std::move(w.out);
+        return w.take();
     }());
     report("missing", 4, cairn::detail::encode_missing({{3, true, "write", 17, 5}, {4}}));
     report("held", 5, {std::byte{2}, std::byte{0}, std::byte{4}, std::byte{1}, std::byte{5}});
     report("planes", 6, [] {
         cairn::detail::wire_writer w;
         for (int r : {0, 1}) cairn::detail::put(w, cairn::detail::plane_place{true, 0, r, 2});
-        return std::move(w.out);
+        return w.take();
     }());
     write_bytes(
         "hello", "join",

@@ -48,34 +48,40 @@ std::vector<bytes> plans_of(const planned_job& j) {
     return all;
 }
 /// What the coordinator does with the plans of all ranks, and sends to each.
-std::pair<std::vector<bytes>, cairn::metadata> coordinate(const std::vector<bytes>& received) {
-    std::vector<cairn::save_plan> plans;
-    for (auto const& m : received) plans.push_back(cairn::decode_save_plan(m));
-    cairn::torch_writer writer{cairn::memory_store()};
-    writer.reset("");
-    writer.set_up_writer(
-        {0, static_cast<int>(received.size()), true, std::string(32, 'a'), {}, {}});
-    auto [global, meta] = cairn::default_planner().create_global_save_plan(std::move(plans));
-    std::vector<bytes> sent;
-    for (auto const& p : writer.prepare_global_save_plan(std::move(global)))
-        sent.push_back(cairn::encode_save_plan(p));
-    return {std::move(sent), std::move(meta)};
-}
-void place(const std::vector<std::pair<bytes, bytes>>& results, cairn::metadata& meta) {
-    cairn::detail::result_placer placer(meta);
-    int rank = 0;
-    for (auto const& [plan, written] : results)
-        placer.place(cairn::decode_save_plan(plan), cairn::decode_write_results(written), rank++);
-    placer.check_all_placed();
-    meta.save_id = std::string(32, 'a');
-}
+struct coordinated {
+    std::vector<cairn::save_plan> plans{};
+    std::vector<bytes> sent{};
+    cairn::metadata meta{};
+
+    explicit coordinated(const std::vector<bytes>& received) {
+        for (auto const& m : received) plans.push_back(cairn::decode_save_plan(m));
+        cairn::torch_writer writer{cairn::memory_store()};
+        writer.reset("");
+        writer.set_up_writer(
+            {0, static_cast<int>(received.size()), true, std::string(32, 'a'), {}, {}});
+        auto global = cairn::default_planner().create_global_save_plan(std::move(plans));
+        meta = std::move(global.second);
+        plans = writer.prepare_global_save_plan(std::move(global.first));
+        for (auto const& p : plans) sent.push_back(cairn::encode_save_plan(p));
+    }
+    std::vector<bytes> results() const {
+        std::vector<bytes> all;
+        for (auto const& p : plans) all.push_back(planned_job::result_of(p));
+        return all;
+    }
+    void place(const std::vector<bytes>& results) {
+        cairn::detail::result_placer placer(meta);
+        for (std::size_t r = 0; r < results.size(); ++r)
+            placer.place(plans[r], cairn::decode_write_results(results[r]), static_cast<int>(r));
+        placer.check_all_placed();
+        meta.save_id = std::string(32, 'a');
+    }
+};
 /// The metadata of a whole save.
 cairn::metadata saved(const planned_job& j) {
-    auto [sent, meta] = coordinate(plans_of(j));
-    std::vector<std::pair<bytes, bytes>> results;
-    for (auto const& s : sent) results.push_back(planned_job::result_of(s));
-    place(results, meta);
-    return std::move(meta);
+    coordinated c(plans_of(j));
+    c.place(c.results());
+    return std::move(c.meta);
 }
 
 /// `n` boxes that split a tensor along its rows.
@@ -90,14 +96,13 @@ std::vector<cairn::box> split(std::int64_t n) {
 /// Name → prepares the inputs, and returns what is counted.
 const std::map<std::string, std::function<std::function<void()>()>> all_work{
     {"a plan of one rank", [] { return [j = rows] { (void)j.plan_of(1); }; }},
-    {"plans of all ranks, by rows", [] { return [p = plans_of(rows)] { (void)coordinate(p); }; }},
-    {"plans of all ranks, on a grid", [] { return [p = plans_of(grid)] { (void)coordinate(p); }; }},
+    {"plans of all ranks, by rows", [] { return [p = plans_of(rows)] { (void)coordinated(p); }; }},
+    {"plans of all ranks, on a grid",
+     [] { return [p = plans_of(grid)] { (void)coordinated(p); }; }},
     {"results of all ranks",
      [] {
-         auto [sent, meta] = coordinate(plans_of(rows));
-         std::vector<std::pair<bytes, bytes>> results;
-         for (auto const& s : sent) results.push_back(planned_job::result_of(s));
-         return [results, meta = meta]() mutable { place(results, meta); };
+         coordinated c(plans_of(rows));
+         return [results = c.results(), c]() mutable { c.place(results); };
      }},
     {"metadata written, with its pickle",
      [] { return [m = saved(rows)] { (void)cairn::format::native::make_metadata_file(m); }; }},

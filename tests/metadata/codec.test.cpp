@@ -30,7 +30,7 @@ template <class T>
 bytes encoded(const T& x) {
     wire_writer w;
     put(w, x);
-    return std::move(w.out);
+    return w.take();
 }
 bytes of(std::initializer_list<int> numbers) {
     bytes b;
@@ -40,7 +40,7 @@ bytes of(std::initializer_list<int> numbers) {
 bytes of(const std::function<void(wire_writer&)>& write) {
     wire_writer w;
     write(w);
-    return std::move(w.out);
+    return w.take();
 }
 
 template <class Get>

@@ -19,7 +19,7 @@ using names = std::vector<std::string>;
 using cairn::detail::wire_writer;
 
 std::string text(const wire_writer& w) {
-    return {reinterpret_cast<const char*>(w.out.data()), w.out.size()};
+    return {reinterpret_cast<const char*>(w.written().data()), w.size()};
 }
 
 }  // namespace

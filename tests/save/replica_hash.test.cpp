@@ -61,7 +61,7 @@ write_item item(const std::string& fqn, box region, index_vector global, std::ui
 std::vector<held_replica> asked(const cairn::detail::replica_table& t, std::size_t rank) {
     cairn::detail::wire_writer w;
     t.put(w, rank);
-    cairn::detail::wire_reader r(w.out);
+    cairn::detail::wire_reader r(w.written());
     auto held = cairn::detail::decode_held(r);
     std::sort(held.begin(), held.end(), [](auto& a, auto& b) { return a.item < b.item; });
     return held;
@@ -272,7 +272,7 @@ BOOST_AUTO_TEST_CASE(is_not_asked_by_a_message_that_cannot_be) {
         w.varint(1);
         w.varint(item);
         w.varint(holders << 1);
-        cairn::detail::wire_reader r(w.out);
+        cairn::detail::wire_reader r(w.written());
         return cairn::detail::decode_held(r);
     };
     BOOST_TEST(decode(7, 2).at(0).item == 7u);

@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(removes_nothing_that_an_old_intent_merely_names) {
             w.svarint(i.began);
             w.varint(i.names.size());
             for (auto const& n : i.names) w.string(n);
-            bytes = std::move(w.out);
+            bytes = w.take();
         }
         write(s.place / (".saving." + id_a), bytes);
         for (auto const& file : fs::recursive_directory_iterator(s.place))

@@ -224,10 +224,10 @@ private:
         w.u64(body.size());
         w.raw(body);
         w.u32(cairn::format::crc32(pickle));
-        w.u32(cairn::format::crc32(w.out));
-        w.u64(w.out.size() + 16);
+        w.u32(cairn::format::crc32(w.written()));
+        w.u64(w.size() + 16);
         w.raw(magic);
-        pickle.insert(pickle.end(), w.out.begin(), w.out.end());
+        pickle.insert(pickle.end(), w.written().begin(), w.written().end());
         files[".metadata"] = std::move(pickle);
     }
 };

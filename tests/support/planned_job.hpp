@@ -54,10 +54,8 @@ struct planned_job {
         planner.set_up_save(flat.leaves, rank, rank == 0);
         return cairn::encode_save_plan(planner.create_local_save_plan());
     }
-    /// What a rank that was sent this plan reports: the plan, and where it has written its items.
-    static std::pair<std::vector<std::byte>, std::vector<std::byte>> result_of(
-        const std::vector<std::byte>& sent) {
-        auto const plan = cairn::decode_save_plan(sent);
+    /// What a rank that was sent this plan reports: where it has written its items.
+    static std::vector<std::byte> result_of(const cairn::save_plan& plan) {
         cairn::torch_writer_options const options;
         std::vector<cairn::item_data> data;
         for (auto const& item : plan.items)
@@ -77,7 +75,7 @@ struct planned_job {
             }
             results.file_sizes[file.name] = file.end_of_items;
         }
-        return {cairn::encode_save_plan(plan), cairn::encode_write_results(results)};
+        return cairn::encode_write_results(results);
     }
 };
 

@@ -129,11 +129,11 @@ inline std::vector<std::byte> encode_outcome(const std::vector<rank_failure>& fa
                                                     : outcome_kind::failures));
     if (failures.empty()) {
         w.bytes(payload);
-        return std::move(w.out);
+        return w.take();
     }
     w.varint(failures.size());
     for (auto const& f : failures) encode(w, f);
-    return std::move(w.out);
+    return w.take();
 }
 inline std::vector<std::byte> encode_failures_follow() {
     return {std::byte{exchange_version}, std::byte{std::uint8_t(outcome_kind::failures_follow)}};

@@ -114,7 +114,7 @@ public:
             w.varint(static_cast<std::uint64_t>(p.slowest.count()));
             w.varint(static_cast<std::uint64_t>(p.fastest.count()));
         }
-        return std::move(w.out);
+        return w.take();
     }
     static std::vector<phase_time> decode(std::span<const std::byte> b) {
         wire_reader r(b);

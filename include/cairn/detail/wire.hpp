@@ -4,12 +4,14 @@
 
 #include <cairn/error.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace cairn::detail {
@@ -18,33 +20,64 @@ namespace cairn::detail {
 /// ones zigzag), length-prefixed strings.
 class wire_writer {
 public:
-    std::vector<std::byte> out;
+    wire_writer() = default;
+    wire_writer(wire_writer&& other) noexcept
+        : buffer_(std::exchange(other.buffer_, {})), used_(std::exchange(other.used_, 0)) {}
 
-    void u8(std::uint8_t v) { out.push_back(std::byte{v}); }
+    void u8(std::uint8_t v) { *grow(1) = std::byte{v}; }
     void u32(std::uint32_t v) { fixed(v); }
     void u64(std::uint64_t v) { fixed(v); }
     void varint(std::uint64_t v) {
-        while (v >= 0x80) {
-            u8(static_cast<std::uint8_t>(v | 0x80));
-            v >>= 7;
-        }
-        u8(static_cast<std::uint8_t>(v));
+        std::size_t n = 1;
+        for (auto rest = v >> 7; rest != 0; rest >>= 7) ++n;
+        auto* to = grow(n);
+        for (; --n > 0; v >>= 7) *to++ = static_cast<std::byte>(v | 0x80);
+        *to = static_cast<std::byte>(v);
     }
     void svarint(std::int64_t v) {
         varint((static_cast<std::uint64_t>(v) << 1) ^ static_cast<std::uint64_t>(v >> 63));
     }
-    void raw(std::span<const std::byte> b) { out.insert(out.end(), b.begin(), b.end()); }
+    void raw(std::span<const std::byte> b) {
+        auto* const to = grow(b.size());
+        if (!b.empty()) std::memcpy(to, b.data(), b.size());
+    }
     void bytes(std::span<const std::byte> b) {
         varint(b.size());
         raw(b);
     }
     void string(std::string_view s) { bytes(std::as_bytes(std::span(s.data(), s.size()))); }
+    void fill(std::size_t n, std::byte each) { std::fill_n(grow(n), n, each); }
+
+    std::size_t size() const noexcept { return used_; }
+    std::span<const std::byte> written() const noexcept { return {buffer_.data(), used_}; }
+    /// Returns what was written; nothing is written then.
+    std::vector<std::byte> take() {
+        buffer_.resize(std::exchange(used_, 0));
+        return std::exchange(buffer_, {});
+    }
+    void clear() noexcept { used_ = 0; }
+    /// Makes room for so many bytes in all.
+    void reserve(std::size_t all) {
+        if (buffer_.size() < all) buffer_.resize(all);
+    }
 
 private:
+    /// Returns room for `n` bytes more.
+    std::byte* grow(std::size_t n) {
+        if (buffer_.size() - used_ < n) enlarge(n);
+        return buffer_.data() + std::exchange(used_, used_ + n);
+    }
+    [[gnu::noinline]] void enlarge(std::size_t n) {
+        buffer_.resize(std::max({std::size_t{64}, 2 * buffer_.size(), used_ + n}));
+    }
     template <class T>
     void fixed(T v) {
-        for (std::size_t i = 0; i < sizeof v; ++i) u8(static_cast<std::uint8_t>(v >> (8 * i)));
+        auto* const to = grow(sizeof v);
+        for (std::size_t i = 0; i < sizeof v; ++i) to[i] = static_cast<std::byte>(v >> (8 * i));
     }
+
+    std::vector<std::byte> buffer_{};  ///< Larger than what is written.
+    std::size_t used_ = 0;
 };
 
 /// Reads what @ref wire_writer wrote. Every read is bounds-checked and throws @ref error with

@@ -126,7 +126,7 @@ public:
         for (auto const t : shared_.spent()) w.varint(static_cast<std::uint64_t>(t.count()));
         for (auto const bytes : shared_.tried()) w.varint(bytes);
         clock_.put(w);
-        return std::move(w.out);
+        return w.take();
     }
     /// Processes a rank's message, as returned by `end_of_turn`.
     void learn(wire_reader& r) {

@@ -2,8 +2,9 @@
 #ifndef CAIRN_PLANNER_DEDUP_HPP
 #define CAIRN_PLANNER_DEDUP_HPP
 
+#include <cairn/detail/name_numbers.hpp>
 #include <cairn/error.hpp>
-#include <cairn/planner/item_key.hpp>
+#include <cairn/planner/item_numbers.hpp>
 #include <cairn/planner/plan.hpp>
 
 #include <algorithm>
@@ -64,15 +65,84 @@ struct claim_on_key {
 
 /// @throws error errc::invalid_plan naming both ranks if they contradict each other.
 inline void check_claims(std::span<const save_plan> plans) {
-    std::unordered_map<std::string_view, claim_on_key> claims;
+    name_numbers names;
+    std::vector<claim_on_key> claims;
     for (std::size_t r = 0; r < plans.size(); ++r) {
         for (auto const& item : plans[r].items) {
-            auto& first = claims.try_emplace(item.fqn, claim_on_key{r, &item}).first->second;
+            auto const name = names.add(item.fqn);
+            if (name == claims.size()) claims.push_back({r, &item});
+            auto& first = claims[name];
             first.check(item, r);
             if (first.item->shard_index == write_item::no_shard) first = {r, &item};
         }
     }
 }
+
+/// The items of all ranks, replicas of each other as one.
+class planned_items {
+public:
+    /// One rank's copy of an item.
+    struct holder {
+        std::uint32_t rank, position;
+        std::uint32_t next = none;  ///< Of the same item, in the order of ranks.
+    };
+    static constexpr std::uint32_t none = UINT32_MAX;
+
+    /// @param plans  Must stay as they are.
+    /// @throws error errc::invalid_plan if a rank lists an item twice
+    explicit planned_items(std::span<const save_plan> plans) : plans_(plans) {
+        std::size_t all = 0;
+        for (auto const& p : plans) all += p.items.size();
+        holders_.reserve(all);
+        numbers_.reserve(all);
+        for (std::uint32_t r = 0; r < plans.size(); ++r)
+            for (std::uint32_t i = 0; i < plans[r].items.size(); ++i) add({r, i});
+    }
+
+    /// In the order in which they are first seen, rank by rank.
+    std::size_t size() const noexcept { return ends_.size(); }
+    const write_item& item(const holder& h) const { return plans_[h.rank].items[h.position]; }
+    const holder& first(std::size_t item) const { return holders_[ends_[item].first]; }
+    const holder* after(const holder& h) const {
+        return h.next == none ? nullptr : &holders_[h.next];
+    }
+    /// The number of the item to which one is tied; none if there is no such item.
+    std::uint32_t tied_to(const write_item& item) {
+        auto const name = names_.find(item.tied_to);
+        return name ? numbers_.find(*name, item.region).value_or(none) : none;
+    }
+
+private:
+    struct ends {
+        std::uint32_t first, last;  ///< Positions in `holders_`.
+    };
+
+    void add(holder h) {
+        auto const& i = item(h);
+        auto const [number, fresh] = numbers_.add(names_.add(i.fqn), i.region);
+        auto const at = static_cast<std::uint32_t>(holders_.size());
+        if (fresh) {
+            ends_.push_back({at, at});
+        } else {
+            auto& last = holders_[ends_[number].last];
+            if (last.rank == h.rank) {
+                throw error(errc::invalid_plan, {.rank = static_cast<int>(h.rank),
+                                                 .fqn = i.fqn,
+                                                 .expected = "each box once",
+                                                 .found = to_string(i.region) + " twice"});
+            }
+            last.next = at;
+            ends_[number].last = at;
+        }
+        holders_.push_back(h);
+    }
+
+    std::span<const save_plan> plans_;
+    name_numbers names_{};
+    item_numbers numbers_{};
+    std::vector<holder> holders_{};
+    std::vector<ends> ends_{};  ///< By item.
+};
 
 }  // namespace detail
 
@@ -123,65 +193,47 @@ inline void drop_empty_items(std::vector<save_plan>& plans) {
 /// @throws error errc::invalid_plan naming both ranks if they contradict each other.
 inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
                                                bool save_to_lowest_rank = false) {
-    struct entry {
-        std::uint64_t bytes;
-        std::vector<std::pair<std::uint32_t, std::uint32_t>> holders;  // rank, position
-    };
     detail::check_claims(plans);
     drop_empty_items(plans);
-    detail::map_of_items<std::size_t> known;
-    std::vector<entry> entries;
-    for (std::uint32_t r = 0; r < plans.size(); ++r) {
-        for (std::uint32_t i = 0; i < plans[r].items.size(); ++i) {
-            auto const& item = plans[r].items[i];
-            auto const [it, fresh] = known.try_emplace(detail::item_key(item), entries.size());
-            if (fresh) entries.push_back({std::max<std::uint64_t>(1, item.content_bytes()), {}});
-            auto& holders = entries[it->second].holders;
-            if (!holders.empty() && holders.back().first == r) {
-                throw error(errc::invalid_plan, {.rank = static_cast<int>(r),
-                                                 .fqn = item.fqn,
-                                                 .expected = "each box once",
-                                                 .found = to_string(item.region) + " twice"});
-            }
-            holders.emplace_back(r, i);
-        }
-    }
-    std::vector<std::uint64_t> load(plans.size(), 0);
     std::vector<std::vector<bool>> keep(plans.size());
     for (std::size_t r = 0; r < plans.size(); ++r) keep[r].resize(plans[r].items.size());
-    std::vector<std::uint32_t> chosen_rank;
-    for (auto const& e : entries) {
-        auto chosen = save_to_lowest_rank
-                          ? e.holders.front()
-                          : *std::min_element(e.holders.begin(), e.holders.end(),
-                                              [&](auto const& a, auto const& b) {
-                                                  return load[a.first] < load[b.first];
-                                              });
-        // A tied weight is assigned to the rank of the weight itself, if possible, at no cost.
-        bool beside = false;
-        for (auto const& h : e.holders) {
-            auto const& item = plans[h.first].items[h.second];
-            if (item.tied_to.empty()) continue;
-            auto const it = known.find(detail::item_key(item.tied_to, item.region));
-            beside = it != known.end() && it->second < chosen_rank.size() &&
-                     chosen_rank[it->second] == h.first;
-            if (beside) {
-                chosen = h;
-                break;
+    {
+        detail::planned_items items(plans);
+        using holder = detail::planned_items::holder;
+        std::vector<std::uint64_t> load(plans.size(), 0);
+        std::vector<std::uint32_t> chosen_rank;
+        chosen_rank.reserve(items.size());
+        for (std::size_t n = 0; n < items.size(); ++n) {
+            auto const* chosen = &items.first(n);
+            // A tied weight is assigned to the rank of the weight itself, if possible, at no cost.
+            const holder* beside = nullptr;
+            for (auto const* h = chosen; h != nullptr; h = items.after(*h)) {
+                if (!save_to_lowest_rank && load[h->rank] < load[chosen->rank]) chosen = h;
+                auto const& item = items.item(*h);
+                if (beside != nullptr || item.tied_to.empty()) continue;
+                auto const other = items.tied_to(item);
+                if (other < n && chosen_rank[other] == h->rank) beside = h;
             }
+            if (beside != nullptr) {
+                chosen = beside;
+            } else {
+                auto& item = plans[chosen->rank].items[chosen->position];
+                load[chosen->rank] += std::max<std::uint64_t>(1, item.content_bytes());
+                item.tied_to.clear();
+            }
+            chosen_rank.push_back(chosen->rank);
+            keep[chosen->rank][chosen->position] = true;
         }
-        if (!beside) {
-            load[chosen.first] += e.bytes;
-            plans[chosen.first].items[chosen.second].tied_to.clear();
-        }
-        chosen_rank.push_back(chosen.first);
-        keep[chosen.first][chosen.second] = true;
     }
     for (std::size_t r = 0; r < plans.size(); ++r) {
-        std::vector<write_item> items;
-        for (std::size_t i = 0; i < plans[r].items.size(); ++i)
-            if (keep[r][i]) items.push_back(plans[r].items[i]);
-        plans[r].items = std::move(items);
+        auto& items = plans[r].items;
+        std::size_t kept = 0;
+        for (std::size_t i = 0; i < items.size(); ++i) {
+            if (!keep[r][i]) continue;
+            if (kept != i) items[kept] = std::move(items[i]);
+            ++kept;
+        }
+        items.resize(kept);
     }
     return plans;
 }

@@ -2,14 +2,17 @@
 #ifndef CAIRN_PLANNER_GLOBAL_PLAN_HPP
 #define CAIRN_PLANNER_GLOBAL_PLAN_HPP
 
+#include <cairn/detail/name_numbers.hpp>
 #include <cairn/metadata/coverage.hpp>
 #include <cairn/planner/dedup.hpp>
 #include <cairn/planner/plan.hpp>
 
-#include <map>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace cairn {
@@ -20,37 +23,66 @@ namespace detail {
 /// @pre No two ranks contradict each other.
 inline metadata metadata_of(std::span<const save_plan> plans) {
     metadata m;
-    std::map<std::string_view, std::vector<std::size_t>> owners;  // rank of each chunk
+    struct named {
+        const std::string* fqn;
+        tensor_metadata* tensor;              ///< Null for a value.
+        std::vector<std::uint32_t> owners{};  ///< Rank of each chunk.
+        std::size_t items = 0;
+        bool has_path = false;
+    };
+    name_numbers names;
+    std::vector<named> entries;
+    std::vector<std::uint32_t> name_of;  // of each item
+    for (auto const& plan : plans) {
+        for (auto const& item : plan.items) {
+            auto const name = names.add(item.fqn);
+            name_of.push_back(name);
+            if (name == entries.size()) {
+                auto const it = m.entries.try_emplace(item.fqn).first;
+                entries.push_back({&it->first, nullptr});
+                if (item.kind == item_kind::value) {
+                    it->second = value_metadata{};
+                } else {
+                    auto& t = std::get<tensor_metadata>(it->second);
+                    t.type = item.type;
+                    t.shape = item.global_shape;
+                    t.requires_grad = item.requires_grad;
+                    entries.back().tensor = &t;
+                }
+            }
+            ++entries[name].items;
+        }
+    }
+    for (auto& e : entries) {
+        if (e.tensor == nullptr) continue;
+        e.tensor->chunks.reserve(e.items);
+        e.owners.reserve(e.items);
+    }
+    auto name = name_of.begin();
     for (std::size_t r = 0; r < plans.size(); ++r) {
         for (auto const& item : plans[r].items) {
-            if (item.kind == item_kind::value) {
-                m.entries.try_emplace(item.fqn, value_metadata{});
-                continue;
-            }
-            auto const it = m.entries.try_emplace(item.fqn, tensor_metadata{}).first;
-            auto& t = std::get<tensor_metadata>(it->second);
-            if (t.chunks.empty()) {
-                t.type = item.type;
-                t.shape = item.global_shape;
-                t.requires_grad = item.requires_grad;
-            }
-            t.chunks.push_back({item.region, {}});
-            owners[it->first].push_back(r);
+            auto& e = entries[*name++];
+            if (e.tensor == nullptr || item.kind == item_kind::value) continue;
+            e.tensor->chunks.push_back({item.region, {}});
+            e.owners.push_back(static_cast<std::uint32_t>(r));
         }
     }
-    for (auto const& [fqn, entry] : m.entries) {
-        if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
-            std::vector<box> boxes;
-            for (auto const& c : t->chunks) boxes.push_back(c.region);
-            auto const& ranks = owners[fqn];
-            auto const who = [&](std::size_t i) { return rank_name(ranks[i]); };
-            check_coverage(fqn, t->shape, boxes, who);
-            check_offsets(fqn, boxes, who);
+    std::vector<box> boxes;
+    for (auto const& e : entries) {
+        if (e.tensor == nullptr) continue;
+        boxes.clear();
+        for (auto const& c : e.tensor->chunks) boxes.push_back(c.region);
+        auto const who = [&](std::size_t i) { return rank_name(e.owners[i]); };
+        check_coverage(*e.fqn, e.tensor->shape, boxes, who);
+        check_offsets(*e.fqn, boxes, who);
+    }
+    for (auto const& plan : plans) {
+        for (auto const& [fqn, steps] : plan.paths) {
+            auto const n = names.find(fqn);
+            if (!n || std::exchange(entries[*n].has_path, true)) continue;
+            m.paths.try_emplace(fqn, steps);
         }
     }
-    for (auto const& plan : plans)
-        for (auto const& [fqn, steps] : plan.paths)
-            if (m.entries.find(fqn) != m.entries.end()) m.paths.try_emplace(fqn, steps);
     return m;
 }
 

@@ -6,6 +6,7 @@
 #include <cairn/metadata/codec.hpp>
 #include <cairn/planner/plan.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -16,7 +17,7 @@ namespace cairn {
 
 namespace detail {
 
-inline constexpr std::uint8_t plan_version = 3;
+inline constexpr std::uint8_t plan_version = 4;
 
 inline item_kind get_kind(wire_reader& r) {
     auto const k = r.u8();
@@ -63,15 +64,17 @@ inline std::vector<std::byte> encode_save_plan(const save_plan& p) {
         detail::put(w, steps);
     }
     w.string(p.storage_data);
-    return std::move(w.out);
+    return w.take();
 }
 
 inline save_plan decode_save_plan(std::span<const std::byte> b) {
     detail::wire_reader r(b);
     detail::begin(r);
     save_plan p;
-    for (auto n = r.count(4); n-- > 0;) {
-        write_item i;
+    auto n = r.count(4);
+    p.items.reserve(std::min(n, r.left() / 16));  // few items are that short
+    for (; n-- > 0;) {
+        auto& i = p.items.emplace_back();
         i.kind = detail::get_kind(r);
         i.fqn = r.string();
         i.leaf = static_cast<std::uint32_t>(r.varint());
@@ -86,9 +89,10 @@ inline save_plan decode_save_plan(std::span<const std::byte> b) {
             i.region = detail::get_box(r);
             i.tied_to = r.string();
         }
-        p.items.push_back(std::move(i));
     }
-    for (auto n = r.count(2); n-- > 0;) {
+    n = r.count(2);
+    p.paths.reserve(std::min(n, r.left() / 16));
+    for (; n-- > 0;) {
         auto fqn = r.string();
         p.paths.emplace_back(std::move(fqn), detail::get_path(r));
     }
@@ -114,7 +118,7 @@ inline std::vector<std::byte> encode_load_plan(const load_plan& p) {
     detail::put(w, p.no_items);
     w.string(p.storage_data);
     w.string(p.planner_data);
-    return std::move(w.out);
+    return w.take();
 }
 
 inline load_plan decode_load_plan(std::span<const std::byte> b) {
@@ -150,19 +154,20 @@ inline std::vector<std::byte> encode_write_results(const write_results& results)
         detail::put_within_file(w, i.at);
     }
     detail::put(w, results.file_sizes);
-    return std::move(w.out);
+    return w.take();
 }
 
 inline write_results decode_write_results(std::span<const std::byte> b) {
     detail::wire_reader r(b);
     detail::begin(r);
     write_results results;
-    for (auto n = r.count(5); n-- > 0;) {
-        write_result i;
+    auto n = r.count(5);
+    results.items.reserve(std::min(n, r.left() / 16));
+    for (; n-- > 0;) {
+        auto& i = results.items.emplace_back();
         i.item = static_cast<std::uint32_t>(r.varint());
         auto file = r.string();
         i.at = detail::get_within_file(r, std::move(file));
-        results.items.push_back(std::move(i));
     }
     results.file_sizes = detail::get_file_sizes(r);
     detail::end(r);

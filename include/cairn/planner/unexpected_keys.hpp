@@ -48,7 +48,7 @@ public:
             ++run;
         }
         w.varint(run);
-        return {reinterpret_cast<const char*>(w.out.data()), w.out.size()};
+        return {reinterpret_cast<const char*>(w.written().data()), w.size()};
     }
     /// @throws error errc::corrupt
     static std::vector<std::string> decode(const std::string& data, const metadata& m) {

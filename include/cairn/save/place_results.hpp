@@ -2,10 +2,11 @@
 #ifndef CAIRN_SAVE_PLACE_RESULTS_HPP
 #define CAIRN_SAVE_PLACE_RESULTS_HPP
 
+#include <cairn/detail/name_numbers.hpp>
 #include <cairn/error.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/check_plan.hpp>
-#include <cairn/planner/item_key.hpp>
+#include <cairn/planner/item_numbers.hpp>
 #include <cairn/planner/plan.hpp>
 
 #include <cstddef>
@@ -17,15 +18,16 @@
 namespace cairn::detail {
 
 /// Fills the locations that ranks wrote to into the metadata of a save, matched by name and box.
+///
+/// Chunks are in the order of their ranks: a rank's box is first compared with the chunk after the
+/// last one that was placed, and looked up only if that is another.
 class result_placer {
 public:
     /// @param m  Must outlive this; entries must not be added or removed.
     explicit result_placer(metadata& m) : meta_(m) {
         for (auto& [fqn, entry] : meta_.entries) {
-            if (auto* t = std::get_if<tensor_metadata>(&entry))
-                for (auto& c : t->chunks)
-                    if (chunks_.try_emplace(item_key(fqn, c.region), places_.size()).second)
-                        places_.push_back(&c.at);
+            names_.add(fqn);
+            places_.push_back({&entry});
         }
     }
 
@@ -35,24 +37,25 @@ public:
                 throw error(errc::invalid_plan, {.rank = rank, .found = "a result for no item"});
             }
             auto const& item = plan.items[r.item];
-            auto const it = meta_.entries.find(item.fqn);
-            if (it == meta_.entries.end()) {
+            auto const name = names_.find(item.fqn);
+            if (!name) {
                 throw error(errc::invalid_plan, {.rank = rank,
                                                  .fqn = item.fqn,
                                                  .found = "a result for a name without metadata"});
             }
-            check_written_item(item, rank, it->second);
-            if (auto* o = std::get_if<value_metadata>(&it->second)) {
+            auto& p = places_[*name];
+            check_written_item(item, rank, *p.entry);
+            if (auto* o = std::get_if<value_metadata>(p.entry)) {
                 o->at = std::move(r.at);
             } else {
-                auto const c = chunks_.find(item_key(item));
-                if (c == chunks_.end()) {
+                auto* c = p.find(item.region);
+                if (c == nullptr) {
                     throw error(errc::invalid_plan, {.rank = rank,
                                                      .fqn = item.fqn,
                                                      .found = "a result for an unplanned box " +
                                                               to_string(item.region)});
                 }
-                *places_[c->second] = std::move(r.at);
+                c->at = std::move(r.at);
             }
         }
         for (auto& [name, size] : results.file_sizes) meta_.file_sizes.emplace(name, size);
@@ -76,9 +79,28 @@ public:
     }
 
 private:
+    struct entry_places {
+        std::variant<tensor_metadata, value_metadata>* entry;
+        std::size_t next = 0;  ///< Chunk.
+        item_numbers boxes{};  ///< Made when one is not the next.
+
+        /// @return null if there is no such chunk
+        cairn::chunk* find(const box& region) {
+            auto& chunks = std::get<tensor_metadata>(*entry).chunks;
+            if (next == chunks.size() || !(chunks[next].region == region)) {
+                if (boxes.size() == 0)
+                    for (auto const& c : chunks) boxes.add(0, c.region);
+                auto const at = boxes.find(0, region);
+                if (!at) return nullptr;
+                next = *at;
+            }
+            return &chunks[next++];
+        }
+    };
+
     metadata& meta_;
-    map_of_items<std::size_t> chunks_{};  ///< Positions in `places_`.
-    std::vector<storage_location*> places_{};
+    name_numbers names_{};
+    std::vector<entry_places> places_{};  ///< By name.
 };
 
 }  // namespace cairn::detail

@@ -3,9 +3,10 @@
 #define CAIRN_SAVE_REPLICAS_HPP
 
 #include <cairn/detail/fold_failures.hpp>
+#include <cairn/detail/name_numbers.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/error.hpp>
-#include <cairn/planner/item_key.hpp>
+#include <cairn/planner/item_numbers.hpp>
 #include <cairn/planner/plan.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/save/replica_hash.hpp>
@@ -71,26 +72,39 @@ public:
         : asked_(local.size()) {
         bool const trusted = !options.replicas_of && options.replicas == replica_policy::trust;
         if (trusted || local.size() < 2) return;
-        map_of_items<std::vector<std::pair<std::uint32_t, std::uint32_t>>> holders;
-        std::vector<const write_item*> order;
+        constexpr std::uint32_t none = UINT32_MAX;
+        auto const compared = [](const write_item& i) {
+            return i.kind != item_kind::value && !i.region.empty();
+        };
+        struct held_by {
+            std::uint64_t holders = 0;
+            bool asked = false;
+            std::uint32_t replica = none;  ///< Where it is compared.
+        };
+        name_numbers names;
+        item_numbers numbers;
+        std::vector<held_by> items;            // by number
+        std::vector<std::uint32_t> number_of;  // each item that is compared
+        for (auto const& plan : local)
+            for (auto const& i : plan.items) {
+                if (!compared(i)) continue;
+                auto const [number, fresh] = numbers.add(names.add(i.fqn), i.region);
+                if (fresh) items.emplace_back();
+                ++items[number].holders;
+                number_of.push_back(number);
+            }
+        auto number = number_of.begin();
         for (std::uint32_t r = 0; r < local.size(); ++r)
             for (std::uint32_t k = 0; k < local[r].items.size(); ++k) {
                 auto const& i = local[r].items[k];
-                if (i.kind == item_kind::value || i.region.empty()) continue;
-                auto& h = holders[item_key(i)];
-                if (h.empty()) order.push_back(&i);
-                h.emplace_back(r, k);
+                if (!compared(i)) continue;
+                auto& item = items[*number++];
+                if (item.holders < 2) continue;
+                if (!std::exchange(item.asked, true)) item.replica = add(i, options);
+                if (item.replica != none)
+                    asked_[r].push_back(
+                        {{k, item.holders, replicas_[item.replica].whole}, item.replica});
             }
-        for (auto const* i : order) {
-            auto const& h = holders.find(item_key(*i))->second;
-            if (h.size() < 2) continue;
-            auto const how = options.replicas_of ? options.replicas_of(i->fqn) : options.replicas;
-            if (how == replica_policy::trust) continue;
-            bool const whole = how == replica_policy::verify;
-            for (auto const& [rank, item] : h)
-                asked_[rank].push_back({{item, h.size(), whole}, replicas_.size()});
-            replicas_.push_back({i->fqn, i->region, whole, {}});
-        }
     }
 
     /// Writes the request to one rank; empty if there are no replicas.
@@ -148,6 +162,13 @@ private:
         bool whole;
         std::map<std::uint64_t, std::vector<rank_range>> ranks_of;  ///< By hash.
     };
+    /// @return its position; the largest number if it is trusted
+    std::uint32_t add(const write_item& i, const save_options& options) {
+        auto const how = options.replicas_of ? options.replicas_of(i.fqn) : options.replicas;
+        if (how == replica_policy::trust) return UINT32_MAX;
+        replicas_.push_back({i.fqn, i.region, how == replica_policy::verify, {}});
+        return static_cast<std::uint32_t>(replicas_.size() - 1);
+    }
     /// `on rank 1, other content on ranks 0, 2`: the smallest group of ranks comes first.
     static std::string who_differs(replica& r) {
         std::vector<std::vector<rank_range>> sides;

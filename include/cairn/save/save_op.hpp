@@ -111,10 +111,11 @@ private:
     std::vector<rank_failure> share_left_{};  ///< Why, if this rank's share was not removed.
     std::string coordinators_id_;
     std::vector<save_plan> plans_;
-    save_plan local_;              ///< As this rank planned it.
-    std::vector<std::byte> sent_;  ///< This rank's part of the global plan.
-    save_plan plan_;               ///< As this rank writes it.
-    std::vector<item_data> data_;  ///< For each item of `plan_`.
+    save_plan local_;                         ///< As this rank planned it.
+    std::vector<std::byte> sent_;             ///< This rank's part of the global plan.
+    std::span<const std::byte> sent_plan_{};  ///< In `sent_`.
+    save_plan plan_;                          ///< As this rank writes it.
+    std::vector<item_data> data_;             ///< For each item of `plan_`.
     std::span<const item_data> items_{};
     staging staging_{in_, stop_.get_token()};  ///< Has what `data_` refers to, if that is a copy.
     std::vector<std::byte> hashes_;

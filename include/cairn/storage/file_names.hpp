@@ -57,7 +57,7 @@ struct rank_files {
         put(w, names);
         put(w, replaced);
         w.string(replaced_id);
-        return {reinterpret_cast<const char*>(w.out.data()), w.out.size()};
+        return {reinterpret_cast<const char*>(w.written().data()), w.size()};
     }
     static rank_files decode(std::string_view storage_data) {
         wire_reader r(std::as_bytes(std::span(storage_data.data(), storage_data.size())));

@@ -41,8 +41,8 @@ struct read_notice {
         w.u8(2);
         w.svarint(began);
         put(w, owner);
-        w.u32(format::crc32(w.out));
-        return std::move(w.out);
+        w.u32(format::crc32(w.written()));
+        return w.take();
     }
     /// @throws error errc::unsupported for a notice of a newer cairn, errc::corrupt for other
     /// invalid bytes.

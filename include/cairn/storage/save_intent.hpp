@@ -50,8 +50,8 @@ struct save_intent {
         put(w, names);
         w.string(replaced_id);
         put(w, replaced);
-        w.u32(format::crc32(w.out));
-        return std::move(w.out);
+        w.u32(format::crc32(w.written()));
+        return w.take();
     }
 
     /// @throws error errc::unsupported for an intent of a newer cairn, errc::corrupt for other

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
+#include <memory>
 #include <string>
 
 namespace cairn {
@@ -26,11 +27,11 @@ public:
     index_vector() = default;
     index_vector(const index_vector&) = default;
     index_vector& operator=(const index_vector&) = default;
-    // By swapping: g++ 12 at -O3 diagnoses an overread in small_vector's own move and warns in
-    // every program that moves a box.
-    index_vector(index_vector&& other) noexcept { base::swap(other); }
+    // Of its own: g++ 12 at -O3 diagnoses an overread in small_vector's own move and warns in every
+    // program that moves a box; and its swap exchanges what is inline number by number.
+    index_vector(index_vector&& other) noexcept { take(other); }
     index_vector& operator=(index_vector&& other) noexcept {
-        base::swap(other);
+        if (this != std::addressof(other)) take(other);
         return *this;
     }
     ~index_vector() = default;
@@ -59,7 +60,21 @@ public:
     friend bool operator<(const index_vector& a, const index_vector& b) noexcept {
         return static_cast<const base&>(a) < static_cast<const base&>(b);
     }
+
+private:
+    void take(index_vector& other) noexcept {
+        if (other.size() > 5)
+            base::swap(other);
+        else
+            base::assign(other.begin(), other.end());  // no allocation
+        other.clear();
+    }
 };
+
+inline std::size_t hash_of(const index_vector& numbers, std::size_t seed = 0) noexcept {
+    for (auto const n : numbers) seed = (seed ^ static_cast<std::size_t>(n)) * 0x9e3779b97f4a7c15;
+    return seed;
+}
 
 /// The largest number of elements of a tensor: the bytes of any dtype then fit in 63 bits, and no
 /// product wraps.

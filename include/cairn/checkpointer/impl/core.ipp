@@ -46,7 +46,7 @@ CAIRN_DECL checkpointer_core::checkpointer_core(parts p, checkpointer_options op
         wire_writer w;
         w.svarint(options_.save.coordinator);
         w.svarint(options_.max_failed_saves);
-        return std::move(w.out);
+        return w.take();
     });
     auto const all = ranks_.all_gather(mine);
     bool const failed =
@@ -238,7 +238,7 @@ CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(checkpointer_call c
         take_handle();
         wire_writer w;
         w.svarint((std::chrono::steady_clock::now() - stalled_since).count());
-        mine.payload = std::move(w.out);
+        mine.payload = w.take();
     } catch (...) {
         ranks_.alone([&] { mine.failures = failures_of(std::current_exception(), ranks_.rank()); });
     }
@@ -286,7 +286,7 @@ CAIRN_DECL std::vector<std::byte> checkpointer_core::staged(checkpointer_call ca
     schedule_->started(std::chrono::steady_clock::now(), std::chrono::nanoseconds(stall));
     wire_writer w;
     w.svarint(schedule_->next_rendezvous());
-    return std::move(w.out);
+    return w.take();
 }
 CAIRN_DECL void checkpointer_core::overlap(std::int64_t step, const make_state& state,
                                            const save_notes& notes, time_point stalled_since) {

@@ -64,7 +64,7 @@ CAIRN_DECL std::vector<std::byte> encode_needs(const flattened_or_error& state,
     put_optional(w, where ? free_bytes_at(*where) : std::nullopt);
     w.string(where ? where->string() : std::string());
     w.raw(encode_save_plan(planner.create_local_save_plan()));
-    return std::move(w.out);
+    return w.take();
 }
 CAIRN_DECL needs_report decode_needs(std::span<const std::byte> b) {
     wire_reader r(b);
@@ -87,7 +87,7 @@ CAIRN_DECL std::vector<std::byte> encode(const checkpoint_plan& p) {
     }
     w.varint(p.bytes);
     put_optional(w, p.free_bytes);
-    return std::move(w.out);
+    return w.take();
 }
 CAIRN_DECL checkpoint_plan decode_checkpoint_plan(std::span<const std::byte> b) {
     wire_reader r(b);

@@ -31,11 +31,11 @@ CAIRN_DECL std::vector<std::byte> recovery::candidate() {
     wire_writer w;
     auto const c = left_->next();
     w.u8(c ? 1 : 0);
-    if (!c) return std::move(w.out);
+    if (!c) return w.take();
     w.string(c->id);
     w.u8(static_cast<std::uint8_t>(options_.verify));
     w.bytes(format::native::encode_metadata(c->meta));
-    return std::move(w.out);
+    return w.take();
 }
 
 /// On the coordinator: whether no rank has found a problem.
@@ -62,7 +62,7 @@ CAIRN_DECL std::vector<std::byte> recovery::verdict(const std::vector<outcome>& 
     if (first) left_->skip(first, whole == 0, options_.verify);
     wire_writer w;
     w.u8(first ? 0 : 1);
-    return std::move(w.out);
+    return w.take();
 }
 
 CAIRN_DECL auto recovery::next() -> std::optional<found> {
@@ -84,7 +84,7 @@ CAIRN_DECL auto recovery::next() -> std::optional<found> {
             wire_writer w;
             w.string(p.text);
             w.u8(p.damaged ? 1 : 0);
-            return outcome{{}, std::move(w.out)};
+            return outcome{{}, w.take()};
         });
         if (!mine) return {};
         auto const all = ranks_.gather(*mine);
@@ -127,7 +127,7 @@ CAIRN_DECL bool recovery::loaded(const found& f, const std::exception_ptr& mine)
             }
             wire_writer w;
             w.u8(failures.empty() ? success : all_damage ? damaged : other);
-            return std::move(w.out);
+            return w.take();
         });
     } catch (...) {
         if (mine) std::rethrow_exception(mine);  // it says why the group has failed

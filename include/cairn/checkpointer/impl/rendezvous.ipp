@@ -40,7 +40,7 @@ CAIRN_DECL std::vector<std::byte> encode(const rank_report& r) {
     w.varint(r.signals);
     w.svarint(r.stall);
     put_failures(w, r.failures);
-    return std::move(w.out);
+    return w.take();
 }
 CAIRN_DECL rank_report decode_rank_report(std::span<const std::byte> b) {
     wire_reader r(b);
@@ -64,7 +64,7 @@ CAIRN_DECL std::vector<std::byte> encode(const rendezvous_answer& a) {
     w.varint(a.signals);
     w.svarint(a.next);
     put_failures(w, a.failures);
-    return std::move(w.out);
+    return w.take();
 }
 CAIRN_DECL rendezvous_answer decode_rendezvous_answer(std::span<const std::byte> b) {
     wire_reader r(b);

@@ -35,7 +35,7 @@ CAIRN_DECL tcp_group split(erased_communicator& ranks, int color, const tcp_opti
     auto const colors = told_by_all(among.attempt([&] {
         wire_writer w;
         w.svarint(color);
-        return std::move(w.out);
+        return w.take();
     }));
     among.alone([&] {
         for (int r = 0; r < among.size(); ++r) {
@@ -49,7 +49,7 @@ CAIRN_DECL tcp_group split(erased_communicator& ranks, int color, const tcp_opti
     auto const ids = told_by_all(among.attempt([&] {
         wire_writer w;
         if (me == 0) w.string(made.make([&] { return tcp_group::unique_id(o); }).text());
-        return std::move(w.out);
+        return w.take();
     }));
     std::optional<tcp_group> group;
     (void)told_by_all(among.attempt([&] {

@@ -44,11 +44,11 @@ tcp_id broadcast_id(int rank, int size, Broadcast& broadcast, made_id& made, Mak
             for (auto* s : {&f.where.fqn, &f.where.file, &f.where.expected, &f.where.found,
                             &f.where.remedy, &f.text})
                 *s = s->substr(0, 500);
-            w.out.clear();
+            w.clear();
             w.u8(2);
             encode(w, f);
         }
-        std::copy(w.out.begin(), w.out.end(), bytes.begin());
+        std::copy(w.written().begin(), w.written().end(), bytes.begin());
     }
     broadcast(std::span<std::byte>(bytes), 0);
     if (failure) std::rethrow_exception(failure);

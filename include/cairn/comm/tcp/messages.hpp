@@ -70,7 +70,7 @@ inline message with_handshake_head(const message& body) {
     w.u8(handshake_version);
     w.u32(static_cast<std::uint32_t>(body.size()));
     w.raw(body);
-    return std::move(w.out);
+    return w.take();
 }
 /// @return The length of the body.
 /// @throws error errc::corrupt for bytes not sent by cairn, errc::unsupported for another version
@@ -117,7 +117,7 @@ inline message encode(const join_request& j) {
     for (int x : {j.rank, j.size, j.fan_in}) w.u32(static_cast<std::uint32_t>(x));
     put(w, j.addresses);
     w.string(std::string_view(j.process).substr(0, 1024));
-    return std::move(w.out);
+    return w.take();
 }
 inline join_request decode_join(wire_reader& r) {
     join_request j;
@@ -136,7 +136,7 @@ inline message encode(const join_answer& a) {
     w.string(std::string_view(a.why).substr(0, 4096));
     w.u64(a.epoch);
     put(w, a.parent);
-    return std::move(w.out);
+    return w.take();
 }
 inline join_answer decode_answer(wire_reader& r) {
     join_answer a;
@@ -183,7 +183,7 @@ private:
         w.raw(std::as_bytes(std::span(accepting ? theirs : ours)));
         w.raw(std::as_bytes(std::span(accepting ? ours : theirs)));
         w.raw(body);
-        return keyed_hash(secret, w.out);
+        return keyed_hash(secret, w.written());
     }
 };
 
@@ -192,7 +192,7 @@ inline message plain_handshake(handshake_kind k, const bytes_16& nonce) {
     wire_writer w;
     w.u8(static_cast<std::uint8_t>(k));
     w.raw(std::as_bytes(std::span(nonce)));
-    return with_handshake_head(w.out);
+    return with_handshake_head(w.take());
 }
 
 }  // namespace cairn::detail

@@ -71,7 +71,7 @@ struct frame_head {
 /// Head, table and note; the entries' bytes follow them on the wire.
 inline message encode_frame_head(const tree_frame& f) {
     wire_writer w;
-    w.out.reserve(frame_head_bytes + f.entries.size() * frame_entry_bytes + f.note.size());
+    w.reserve(frame_head_bytes + f.entries.size() * frame_entry_bytes + f.note.size());
     w.u32(frame_magic);
     w.u8(static_cast<std::uint8_t>(f.what));
     w.u8(static_cast<std::uint8_t>(f.kind));
@@ -87,7 +87,7 @@ inline message encode_frame_head(const tree_frame& f) {
         w.u64(e.bytes->size());
     }
     w.raw(f.note);
-    return std::move(w.out);
+    return w.take();
 }
 
 /// @throws error errc::corrupt for bytes that no rank of this version sends

@@ -24,7 +24,7 @@ inline message encode_group_failure(const error& why, int rank) {
         if (s->size() > most) s->replace(most, s->npos, " ...");
     wire_writer w;
     encode(w, f);
-    return std::move(w.out);
+    return w.take();
 }
 inline error decode_group_failure(std::span<const std::byte> note) {
     wire_reader r(note);

@@ -294,7 +294,7 @@ private:
     static message in_ms(std::chrono::milliseconds t) {
         wire_writer w;
         w.u64(static_cast<std::uint64_t>(std::max<std::int64_t>(0, t.count())));
-        return std::move(w.out);
+        return w.take();
     }
     static std::chrono::milliseconds of_ms(const message& note) {
         wire_reader r(note);

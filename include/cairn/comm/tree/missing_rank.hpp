@@ -59,7 +59,7 @@ inline message encode_missing(std::vector<missing_rank> all) {
         w.varint(m.in);
         w.varint(m.idle);
     }
-    return std::move(w.out);
+    return w.take();
 }
 inline std::vector<missing_rank> decode_missing(std::span<const std::byte> b) {
     wire_reader r(b);

@@ -39,10 +39,10 @@ inline void append_commit_section(std::vector<std::byte>& out, const commit_reco
         w.string(name);
         w.u64(std::bit_cast<std::uint64_t>(value));
     }
-    w.u32(crc32(w.out));
-    w.u64(w.out.size() + 16);
+    w.u32(crc32(w.written()));
+    w.u64(w.size() + 16);
     w.raw(std::as_bytes(std::span(commit_magic.data(), commit_magic.size())));
-    out.insert(out.end(), w.out.begin(), w.out.end());
+    out.insert(out.end(), w.written().begin(), w.written().end());
 }
 
 /// @param before_index  All of `.metadata` before its index, or at least the last 16 bytes of that.

@@ -64,10 +64,10 @@ inline std::vector<std::byte> encode_footer(const file_footer& f) {
         w.varint(i.block_crcs.size());
         for (auto c : i.block_crcs) w.u32(c);
     }
-    w.u32(crc32(w.out));
-    w.u64(w.out.size() + footer_tail_bytes);
+    w.u32(crc32(w.written()));
+    w.u64(w.size() + footer_tail_bytes);
     w.raw(std::as_bytes(std::span(footer_magic.data(), footer_magic.size())));
-    return std::move(w.out);
+    return w.take();
 }
 
 /// Returns the length of the footer, from the file's last `footer_tail_bytes`; 0: no footer.

@@ -2,6 +2,7 @@
 #ifndef CAIRN_FORMAT_NATIVE_INDEX_HPP
 #define CAIRN_FORMAT_NATIVE_INDEX_HPP
 
+#include <cairn/detail/name_numbers.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
 #include <cairn/format/native/commit_section.hpp>
@@ -13,8 +14,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <functional>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -60,34 +59,29 @@ public:
             w_.string(fqn);
             put(w_, steps);
         }
-        return std::move(w_.out);
+        return w_.take();
     }
 
 private:
     /// Numbers the data files, by which chunks refer to them.
     void collect_names() {
-        auto const add = [&](const storage_location& at) {
-            auto const next = static_cast<std::uint32_t>(order_.size());
-            auto const [it, fresh] = names_.try_emplace(at.file, next);
-            if (fresh) order_.push_back(it->first);
-        };
         for (auto const& [fqn, entry] : m_.entries) {
             if (auto const* t = std::get_if<tensor_metadata>(&entry))
-                for (auto const& c : t->chunks) add(c.at);
+                for (auto const& c : t->chunks) names_.add(c.at.file);
             else
-                add(std::get<value_metadata>(entry).at);
+                names_.add(std::get<value_metadata>(entry).at.file);
         }
-        put(w_, order_);
+        w_.varint(names_.size());
+        for (auto const& name : names_.names()) w_.string(name);
     }
     void location(const storage_location& at) {
-        w_.varint(names_.find(at.file)->second);
+        w_.varint(names_.add(at.file));
         put_within_file(w_, at);
     }
 
     const metadata& m_;
     wire_writer w_;
-    std::map<std::string, std::uint32_t, std::less<>> names_;
-    std::vector<std::string> order_;
+    cairn::detail::name_numbers names_;
 };
 
 class decoder {
@@ -136,10 +130,9 @@ private:
         auto const chunks = r_.count(2 * rank + 4);
         t.chunks.reserve(chunks);
         while (t.chunks.size() < chunks) {
-            cairn::chunk c;
+            auto& c = t.chunks.emplace_back();
             c.region = get_chunk_region(r_, rank);
             c.at = location(fqn);
-            t.chunks.push_back(std::move(c));
         }
         return t;
     }
@@ -211,10 +204,10 @@ inline std::vector<std::byte> make_metadata_file(const metadata& m, bool torch_m
     w.u64(body.size());
     w.raw(body);
     w.u32(pickle_crc);
-    w.u32(crc32(w.out));
-    w.u64(w.out.size() + 16);
+    w.u32(crc32(w.written()));
+    w.u64(w.size() + 16);
     w.raw(magic);
-    out.insert(out.end(), w.out.begin(), w.out.end());
+    out.insert(out.end(), w.written().begin(), w.written().end());
     return out;
 }
 

@@ -103,9 +103,9 @@ public:
     }
     std::vector<std::byte> finish() {
         op('.');
-        return std::move(out_.out);
+        return out_.take();
     }
-    std::size_t size() const noexcept { return out_.out.size(); }
+    std::size_t size() const noexcept { return out_.size(); }
 
 private:
     void raw(std::string_view s) { out_.raw(std::as_bytes(std::span(s.data(), s.size()))); }

@@ -66,7 +66,7 @@ public:
     }
 
     /// Returns the bytes written so far.
-    const std::vector<std::byte>& bytes() const noexcept { return out_.out; }
+    std::span<const std::byte> bytes() const noexcept { return out_.written(); }
     /// Returns an archive that continues this one, without the bytes written so far.
     archive rest() const {
         archive a;
@@ -75,8 +75,8 @@ public:
         return a;
     }
 
-    std::uint64_t position() const noexcept { return out_.out.size() + skipped_; }
-    std::vector<std::byte> take() { return std::move(out_.out); }
+    std::uint64_t position() const noexcept { return out_.size() + skipped_; }
+    std::vector<std::byte> take() { return out_.take(); }
 
 private:
     static std::uint64_t hash_combine(std::uint64_t seed, std::uint64_t v) {

@@ -36,7 +36,7 @@ public:
         suffix_length_ = suffix(0).size();
     }
 
-    const std::vector<std::byte>& prefix() const noexcept { return archive_.bytes(); }
+    std::span<const std::byte> prefix() const noexcept { return archive_.bytes(); }
     std::uint64_t payload_offset() const noexcept { return payload_offset_; }
     std::uint64_t payload_length() const noexcept { return payload_length_; }
     std::uint64_t suffix_length() const noexcept { return suffix_length_; }

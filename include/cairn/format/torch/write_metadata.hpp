@@ -2,11 +2,16 @@
 #ifndef CAIRN_FORMAT_TORCH_WRITE_METADATA_HPP
 #define CAIRN_FORMAT_TORCH_WRITE_METADATA_HPP
 
+#include <cairn/detail/name_numbers.hpp>
 #include <cairn/format/pickle/writer.hpp>
 #include <cairn/metadata/metadata.hpp>
 
+#include <boost/unordered/unordered_flat_map.hpp>
+
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,7 +36,7 @@ private:
     static constexpr const char* module = "torch.distributed.checkpoint.metadata";
 
     void run(const metadata& m) {
-        begin_instance(module, "Metadata");
+        begin_instance(metadata_);
         p_.op('}');
         p_.mark();
         name("state_dict_metadata");
@@ -41,7 +46,7 @@ private:
                 if (auto const* t = std::get_if<tensor_metadata>(&entry))
                     tensor(*t);
                 else
-                    begin_instance(module, "BytesStorageMetadata");
+                    begin_instance(value_);
             }
         });
         name("planner_data");
@@ -91,46 +96,57 @@ private:
         p_.op('u');
     }
 
-    void remembered(std::map<std::string, std::uint32_t, std::less<>>& memo, std::string_view key,
-                    auto&& write) {
-        auto const it = memo.find(key);
-        if (it != memo.end()) return p_.get(it->second);
+    /// Numbers of the memo, by what they stand for.
+    using memo = std::map<std::string, std::uint32_t, std::less<>>;
+    void remembered(memo& known, std::string_view key, auto&& write) {
+        auto const it = known.find(key);
+        if (it != known.end()) return p_.get(it->second);
         write();
-        memo.emplace(std::string(key), p_.put());
+        known.emplace(std::string(key), p_.put());
     }
+    /// @param s  Outlives this.
     void name(std::string_view s) {
-        remembered(names_, s, [&] { p_.string(s); });
+        auto const n = names_.add(s);
+        if (n < name_memo_.size()) return p_.get(name_memo_[n]);
+        p_.string(s);
+        name_memo_.push_back(p_.put());
     }
-    void global(std::string_view mod, std::string_view cls) {
-        remembered(globals_, std::string(mod) + "." + std::string(cls),
-                   [&] { p_.global(mod, cls); });
+    /// A class or a function; each is an object of its own here.
+    struct named_global {
+        std::string_view module, name;
+        std::optional<std::uint32_t> number{};  ///< In the memo.
+    };
+    void global(named_global& g) {
+        if (g.number) return p_.get(*g.number);
+        p_.global(g.module, g.name);
+        g.number = p_.put();
     }
     /// cls.__new__(cls)
-    void begin_instance(std::string_view mod, std::string_view cls) {
-        global(mod, cls);
+    void begin_instance(named_global& cls) {
+        global(cls);
         p_.op(')');
         p_.op(0x81);
     }
+    /// @param s  Outlives this.
     void size(const index_vector& s) {
-        std::string key;
-        for (auto n : s) key += std::to_string(n) + ",";
-        remembered(sizes_, key, [&] {
-            global("torch", "Size");
-            p_.begin_tuple(s.size());
-            for (auto n : s) p_.integer(n);
-            p_.end_tuple(s.size());
-            p_.op(0x85);
-            p_.op('R');
-        });
+        auto const [it, fresh] = sizes_.try_emplace(&s, 0);
+        if (!fresh) return p_.get(it->second);
+        global(size_);
+        p_.begin_tuple(s.size());
+        for (auto n : s) p_.integer(n);
+        p_.end_tuple(s.size());
+        p_.op(0x85);
+        p_.op('R');
+        it->second = p_.put();
     }
 
     void tensor(const tensor_metadata& t) {
-        begin_instance(module, "TensorStorageMetadata");
+        begin_instance(tensor_);
         p_.op('}');
         p_.mark();
         name("properties");
         std::string const kind = std::string(name_of(t.type)) + (t.requires_grad ? "+" : "-");
-        remembered(properties_, kind, [&] { properties(t); });
+        remembered(kinds_, kind, [&] { properties(t); });
         name("size");
         size(t.shape);
         name("chunks");
@@ -138,7 +154,7 @@ private:
         if (!t.chunks.empty()) {
             p_.mark();
             for (auto const& c : t.chunks) {
-                global(module, "ChunkStorageMetadata");
+                global(chunk_);
                 size(c.region.offsets);
                 size(c.region.shape);
                 p_.op(0x86);
@@ -150,17 +166,17 @@ private:
         p_.op('b');
     }
     void properties(const tensor_metadata& t) {
-        begin_instance(module, "TensorProperties");
+        begin_instance(properties_);
         p_.mark();
-        global("torch", name_of(t.type));
-        remembered(globals_, "strided", [&] {
+        remembered(types_, name_of(t.type), [&] { p_.global("torch", name_of(t.type)); });
+        remembered(constants_, "strided", [&] {
             p_.global("torch.serialization", "_get_layout");
             p_.string("torch.strided");
             p_.op(0x85);
             p_.op('R');
         });
         p_.boolean(t.requires_grad);
-        remembered(globals_, "contiguous", [&] {
+        remembered(constants_, "contiguous", [&] {
             p_.global(module, "_MEM_FORMAT_ENCODING");
             p_.integer(0);
             p_.op(0x85);
@@ -172,7 +188,7 @@ private:
     }
     /// MetadataIndex(fqn, offset) → _StorageInfo(relative_path, offset, length)
     void place(const std::string& fqn, const index_vector* offset, const storage_location& at) {
-        global(module, "MetadataIndex");
+        global(index_);
         name(fqn);
         if (offset != nullptr) {
             size(*offset);
@@ -181,7 +197,7 @@ private:
             p_.op(0x85);
         }
         p_.op('R');
-        global("torch.distributed.checkpoint.filesystem", "_StorageInfo");
+        global(place_);
         p_.mark();
         name(at.file);
         p_.integer(static_cast<std::int64_t>(at.offset));
@@ -196,8 +212,25 @@ private:
         p_.op('R');
     }
 
-    pickle::writer p_;
-    std::map<std::string, std::uint32_t, std::less<>> names_, globals_, sizes_, properties_;
+    struct same_numbers {
+        bool operator()(const index_vector* a, const index_vector* b) const { return *a == *b; }
+        std::size_t operator()(const index_vector* s) const { return hash_of(*s); }
+    };
+
+    pickle::writer p_{};
+    cairn::detail::name_numbers names_{};
+    std::vector<std::uint32_t> name_memo_{};  ///< By the numbers of the names.
+    boost::unordered_flat_map<const index_vector*, std::uint32_t, same_numbers, same_numbers>
+        sizes_{};
+    memo kinds_{}, types_{}, constants_{};
+    named_global metadata_{module, "Metadata"};
+    named_global value_{module, "BytesStorageMetadata"};
+    named_global tensor_{module, "TensorStorageMetadata"};
+    named_global properties_{module, "TensorProperties"};
+    named_global chunk_{module, "ChunkStorageMetadata"};
+    named_global index_{module, "MetadataIndex"};
+    named_global place_{"torch.distributed.checkpoint.filesystem", "_StorageInfo"};
+    named_global size_{"torch", "Size"};
 };
 
 inline std::vector<std::byte> write_metadata_pickle(const metadata& m) {

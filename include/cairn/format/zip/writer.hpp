@@ -84,7 +84,7 @@ inline void local_header(detail::wire_writer& w, const record& r, std::uint64_t 
     }
     text(w, "FB");
     u16(w, pad);
-    w.out.insert(w.out.end(), static_cast<std::size_t>(pad), std::byte{'Z'});
+    w.fill(static_cast<std::size_t>(pad), std::byte{'Z'});
 }
 
 inline void descriptor(detail::wire_writer& w, const record& r) {
@@ -132,9 +132,9 @@ inline void central_entry(detail::wire_writer& w, const record& r) {
 /// Writes the central directory and the three end records.
 /// @param at  Offset at which the directory begins.
 inline void directory(detail::wire_writer& w, std::span<const record> records, std::uint64_t at) {
-    auto const before = w.out.size();
+    auto const before = w.size();
     for (auto const& r : records) central_entry(w, r);
-    std::uint64_t const size = w.out.size() - before;
+    std::uint64_t const size = w.size() - before;
     w.u32(0x06064b50);
     w.u64(44);
     u16(w, 0x031e);

@@ -126,7 +126,7 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     put(w, place_);
     w.raw(encode_load_plan(
         parts_.reader->prepare_local_load_plan(parts_.planner->create_local_load_plan())));
-    return std::move(w.out);
+    return w.take();
 }
 
 CAIRN_DECL std::vector<std::byte> load_op::global_plan() {
@@ -161,7 +161,7 @@ CAIRN_DECL void load_op::send_plans() {
             wire_writer w;
             w.bytes(encode_load_plan(plans_[r]));
             put(w, shared_plans_[r]);
-            payloads.push_back(std::move(w.out));
+            payloads.push_back(w.take());
         }
     }
     ranks_->scatter(failures, payloads,
@@ -187,7 +187,7 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::finish_plan() {
             wire_writer w;
             w.svarint(place_.plane_id);
             for (auto const part : turns_->shared().match(plan_)) w.varint(part);
-            return std::move(w.out);
+            return w.take();
         });
 }
 CAIRN_DECL std::vector<rank_failure> load_op::agreed(const std::vector<outcome>& all) {

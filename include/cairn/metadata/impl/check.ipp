@@ -5,12 +5,12 @@
 #include <cairn/metadata/check.hpp>
 
 #include <cairn/detail/fits_in.hpp>
+#include <cairn/detail/name_numbers.hpp>
 #include <cairn/metadata/coverage.hpp>
 
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -54,8 +54,14 @@ CAIRN_DECL void check_metadata(const metadata& m) {
         std::vector<range> items{};
         std::uint64_t size = UINT64_MAX;  ///< Where known.
     };
-    std::map<std::string_view, file> files;
-    for (auto const& [name, size] : m.file_sizes) files[name].size = size;
+    detail::name_numbers names;
+    std::vector<file> files;
+    auto const file_named = [&](std::string_view name) -> file& {
+        auto const n = names.add(name);
+        if (n == files.size()) files.emplace_back();
+        return files[n];
+    };
+    for (auto const& [name, size] : m.file_sizes) file_named(name).size = size;
     auto const note = [&](const std::string& fqn, const storage_location& at,
                           const tensor_metadata* tensor = nullptr, const box* region = nullptr) {
         if (at.length == 0 || at.length > UINT64_MAX - at.offset)
@@ -63,7 +69,7 @@ CAIRN_DECL void check_metadata(const metadata& m) {
                                         .file = at.file,
                                         .expected = "a non-empty item",
                                         .found = std::to_string(at.length)});
-        auto& f = files[at.file];
+        auto& f = file_named(at.file);
         if (!detail::fits_in(at.offset, at.length, f.size))
             throw error(
                 errc::corrupt,
@@ -106,8 +112,8 @@ CAIRN_DECL void check_metadata(const metadata& m) {
                a.tensor != b.tensor && *a.at == *b.at && *a.region == *b.region &&
                a.tensor->type == b.tensor->type && a.tensor->shape == b.tensor->shape;
     };
-    for (auto& [name, f] : files) {
-        auto& ranges = f.items;
+    for (std::size_t n = 0; n < files.size(); ++n) {
+        auto& ranges = files[n].items;
         // Of equal ranges, those of one tensor are neighbours: they are not tied.
         std::sort(ranges.begin(), ranges.end(), [](auto const& a, auto const& b) {
             return a.begin != b.begin ? a.begin < b.begin : std::less<>()(a.tensor, b.tensor);
@@ -116,7 +122,7 @@ CAIRN_DECL void check_metadata(const metadata& m) {
             if (ranges[i].begin < ranges[i - 1].end && !tied(ranges[i], ranges[i - 1]))
                 throw error(errc::corrupt,
                             {.fqn = *ranges[i].fqn,
-                             .file = std::string(name),
+                             .file = std::string(names.names()[n]),
                              .expected = "bytes of its own",
                              .found = "bytes that '" + *ranges[i - 1].fqn + "' claims too"});
     }

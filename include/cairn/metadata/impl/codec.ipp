@@ -23,10 +23,10 @@ CAIRN_DECL void put(wire_writer& w, const index_vector& numbers) {
     for (auto n : numbers) w.svarint(n);
 }
 CAIRN_DECL index_vector get_numbers(wire_reader& r) {
-    index_vector numbers;
-    auto n = r.count();
+    auto const n = r.count();
     if (n > most_dimensions) wire_reader::fail("a tensor of more than 64 dimensions");
-    while (n-- > 0) numbers.push_back(r.svarint());
+    index_vector numbers(n, 0);
+    for (auto& v : numbers) v = r.svarint();
     return numbers;
 }
 CAIRN_DECL index_vector get_shape(wire_reader& r) {
@@ -40,8 +40,10 @@ CAIRN_DECL void put(wire_writer& w, const box& region) {
     put(w, region.shape);
 }
 CAIRN_DECL box get_box(wire_reader& r) {
-    auto offsets = get_numbers(r);
-    return {std::move(offsets), get_numbers(r)};
+    box region;
+    region.offsets = get_numbers(r);
+    region.shape = get_numbers(r);
+    return region;
 }
 
 CAIRN_DECL void put_chunk_region(wire_writer& w, const box& region) {
@@ -50,12 +52,14 @@ CAIRN_DECL void put_chunk_region(wire_writer& w, const box& region) {
 }
 CAIRN_DECL box get_chunk_region(wire_reader& r, std::size_t rank) {
     box region;
-    for (auto* numbers : {&region.offsets, &region.shape})
-        while (numbers->size() < rank) {
+    for (auto* numbers : {&region.offsets, &region.shape}) {
+        numbers->resize(rank);
+        for (auto& v : *numbers) {
             auto const n = r.varint();
             if (n > (std::uint64_t{1} << 62)) wire_reader::fail("a number of absurd size");
-            numbers->push_back(static_cast<std::int64_t>(n));
+            v = static_cast<std::int64_t>(n);
         }
+    }
     return region;
 }
 

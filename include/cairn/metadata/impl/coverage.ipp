@@ -38,8 +38,9 @@ CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& exten
     }
     // Sort along the dimension that separates most boxes.
     std::size_t dim = 0, best = 0;
-    for (std::size_t d = 0; d < extents.size(); ++d) {
-        std::vector<std::int64_t> starts;
+    std::vector<std::int64_t> starts;
+    for (std::size_t d = 0; d < extents.size() && best < boxes.size(); ++d) {
+        starts.clear();
         for (auto const& b : boxes) starts.push_back(b.offsets[d]);
         std::sort(starts.begin(), starts.end());
         auto const distinct =
@@ -60,8 +61,12 @@ CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& exten
     } else {
         std::sort(order.begin(), order.end(),
                   [&](auto a, auto b) { return boxes[a].offsets[dim] < boxes[b].offsets[dim]; });
+        bool apart = true;  // in this dimension alone
+        for (std::size_t k = 1; apart && k < order.size(); ++k)
+            apart = boxes[order[k - 1]].end(dim) <= boxes[order[k]].offsets[dim];
         std::multimap<std::int64_t, std::size_t> active;  // by end
         std::uint64_t compared = 0;
+        if (apart) order.clear();
         for (auto i : order) {
             active.erase(active.begin(), active.upper_bound(boxes[i].offsets[dim]));
             compared += active.size();

@@ -63,7 +63,7 @@ CAIRN_DECL std::vector<std::byte> describe_state(const leaves_by_name& given) {
         w.string(leaf->fqn);
         w.bytes(format::torch::encode_value(leaf->value()->get()));
     }
-    return std::move(w.out);
+    return w.take();
 }
 
 /// Maps each of rank 0's tensors to the tensors of this rank that it fills.
@@ -174,7 +174,7 @@ CAIRN_DECL void broadcast_state(erased_communicator& comm, const std::vector<giv
             parts[i].whole = std::make_shared<const leaves_by_name>(*given[i].given);
             w.bytes(describe_state(*parts[i].whole));
         }
-        return std::move(w.out);
+        return w.take();
     }));
     if (!header.failures.empty()) throw error(header.failures, false);
 

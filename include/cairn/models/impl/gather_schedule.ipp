@@ -21,7 +21,7 @@ CAIRN_DECL std::vector<std::byte> gather_schedule::describe(const std::vector<na
         w.varint(leaf->shards.size());
         for (auto const& s : leaf->shards) put(w, s.region);
     }
-    return std::move(w.out);
+    return w.take();
 }
 
 CAIRN_DECL gather_schedule::gather_schedule(const std::vector<outcome>& everybody,

@@ -101,7 +101,7 @@ CAIRN_DECL std::vector<std::byte> replica_hashes::take() {
     wire_writer w;
     w.varint(hashes_.size());
     for (auto const h : hashes_) w.u64(h);
-    return std::move(w.out);
+    return w.take();
 }
 
 }  // namespace cairn::detail

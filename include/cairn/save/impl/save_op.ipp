@@ -80,7 +80,7 @@ CAIRN_DECL void save_op::open() {
             wire_writer w;
             w.string(in_.new_id());
             w.string(id_);
-            return std::move(w.out);
+            return w.take();
         });
     ranks_->broadcast(o, received<outcome>([this](outcome told) {
                           if (!told.failures.empty()) return told.failures;
@@ -138,7 +138,7 @@ CAIRN_DECL void save_op::send_plans() {
             wire_writer w;
             replicas_.put(w, r);
             w.raw(encode_save_plan(plans_[r]));
-            payloads.push_back(std::move(w.out));
+            payloads.push_back(w.take());
         }
     }
     ranks_->scatter(failures, payloads, received<outcome>([this](outcome told) {
@@ -174,7 +174,8 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::stage() {
 CAIRN_DECL void save_op::begin_staging() {
     wire_reader sent(sent_);
     auto const held = decode_held(sent);
-    plan_ = parts_.planner->finish_save_plan(decode_save_plan(sent.raw(sent.left())));
+    sent_plan_ = sent.raw(sent.left());
+    plan_ = parts_.planner->finish_save_plan(decode_save_plan(sent_plan_));
     data_.clear();
     data_.reserve(plan_.items.size());
     for (auto const& item : plan_.items) data_.push_back(parts_.planner->resolve_data(item));
@@ -269,13 +270,16 @@ CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {
         tensors_free(true);
         heed_cancellation();
         for (auto const& [name, size] : results.file_sizes) report_.bytes_written += size;
-        // The finished plan may differ from the scattered one: it is sent with the results.
+        // The finished plan may differ from the scattered one: it is sent with the results, empty
+        // if it does not.
         wire_writer w;
-        w.bytes(encode_save_plan(plan_));
+        auto const finished = encode_save_plan(plan_);
+        bool const as_sent = std::ranges::equal(finished, sent_plan_);
+        w.bytes(as_sent ? std::span<const std::byte>() : finished);
         w.bytes(encode_write_results(results));
         w.raw(hashes_);
         clock_.put(w);
-        return std::move(w.out);
+        return w.take();
     });
     data_.clear();
     staging_.release();
@@ -304,8 +308,9 @@ CAIRN_DECL void save_op::prepare_metadata() {
     result_placer placer(meta_);
     for (std::size_t rank = 0; rank < everybody_.size(); ++rank) {
         wire_reader r(everybody_[rank].payload);
-        auto const plan = decode_save_plan(r.bytes());
-        placer.place(plan, decode_write_results(r.bytes()), static_cast<int>(rank));
+        auto const finished = r.bytes();
+        if (!finished.empty()) plans_.at(rank) = decode_save_plan(finished);
+        placer.place(plans_.at(rank), decode_write_results(r.bytes()), static_cast<int>(rank));
         replicas_.get(r, rank);
         phases_.get(r, static_cast<int>(rank));
     }

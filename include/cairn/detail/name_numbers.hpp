@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_DETAIL_NAME_NUMBERS_HPP
+#define CAIRN_DETAIL_NAME_NUMBERS_HPP
+
+#include <cairn/detail/cxx20.hpp>
+
+#include <boost/unordered/unordered_flat_map.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace cairn::detail {
+
+/// Numbers names from 0, in the order in which they are first given. Borrows them.
+///
+/// Names come in about the same order again and again, from rank after rank or for chunk after
+/// chunk: each is first compared with the one that follows the last one given, with the last and
+/// with the first, so that most need no hash.
+class name_numbers {
+public:
+    std::uint32_t add(std::string_view name) {
+        if (auto const n = guessed(name)) return *n;
+        auto const fresh = static_cast<std::uint32_t>(names_.size());
+        auto const [it, is_new] = numbers_.try_emplace(name, fresh);
+        if (is_new) names_.push_back(name);
+        last_ = it->second;
+        return last_;
+    }
+    std::optional<std::uint32_t> find(std::string_view name) {
+        if (auto const n = guessed(name)) return n;
+        auto const it = numbers_.find(name);
+        if (it == numbers_.end()) return {};
+        last_ = it->second;
+        return last_;
+    }
+    std::size_t size() const noexcept { return names_.size(); }
+    /// In the order of their numbers.
+    const std::vector<std::string_view>& names() const noexcept { return names_; }
+
+private:
+    std::optional<std::uint32_t> guessed(std::string_view name) {
+        for (std::size_t const n : {std::size_t{last_} + 1, std::size_t{last_}, std::size_t{0}})
+            if (n < names_.size() && names_[n] == name)
+                return last_ = static_cast<std::uint32_t>(n);
+        return {};
+    }
+
+    boost::unordered_flat_map<std::string_view, std::uint32_t> numbers_{};
+    std::vector<std::string_view> names_{};
+    std::uint32_t last_ = 0;
+};
+
+}  // namespace cairn::detail
+
+#endif
