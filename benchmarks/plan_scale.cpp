@@ -6,18 +6,17 @@
 //     plan_scale [--ranks R] [--parameters P] [--mesh 1d|2d]
 //
 // Every parameter is sharded over all ranks: by rows, or by rows and over 8 by columns. One line of
-// JSON: `first_s` and `second_s` are the seconds of two saves in a row, `decode_s`, `plan_s`,
-// `send_s` and `results_s` the parts of the first; `metadata_write_s` those that make the bytes of
-// .metadata, `metadata_read_s` those from the bytes to the location of one tensor's last chunk;
-// `metadata_bytes` their number, and `maxrss_mb` the most memory of this process.
+// JSON: `first_s` and `second_s` are the seconds of two saves in a row, of which the second reuses
+// the plan of the first, and `*_plan_s`, `*_send_s`, `*_results_s` their parts; `metadata_write_s`
+// those that make the bytes of .metadata, `metadata_read_s` those from the bytes to the location of
+// one tensor's last chunk; `metadata_bytes` their number, and `maxrss_mb` the most memory of this
+// process.
 #include "gpt2/process.hpp"
 #include "support/planned_job.hpp"
 
 #include <cairn/cairn.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/metadata/check.hpp>
-#include <cairn/planner/plan_codec.hpp>
-#include <cairn/save/place_results.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -25,6 +24,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -33,6 +33,7 @@
 
 namespace {
 
+using support::job_coordinator;
 using support::planned_job;
 using messages = std::vector<std::vector<std::byte>>;
 
@@ -45,46 +46,33 @@ void timed(double& seconds, F&& f) {
 }
 
 struct times {
-    double decode = 0, plan = 0, send = 0, results = 0;
-    double all() const { return decode + plan + send + results; }
+    double plan = 0, send = 0, results = 0;
+    double all() const { return plan + send + results; }
 };
 
 /// One save, by the coordinator.
-cairn::metadata save(const planned_job& j, const messages& received, cairn::torch_writer& writer,
-                     times& took) {
-    std::string const id(32, 'a');
-    writer.reset("");
-    writer.set_up_writer({0, j.ranks, true, id, {}, {}});
-    cairn::default_planner planner;
-    std::vector<cairn::save_plan> plans;
-    timed(took.decode, [&] {
-        for (auto const& m : received) plans.push_back(cairn::decode_save_plan(m));
-    });
-    cairn::metadata meta;
-    timed(took.plan, [&] {
-        auto made = planner.create_global_save_plan(std::move(plans));
-        meta = std::move(made.second);
-        plans = writer.prepare_global_save_plan(std::move(made.first));
-    });
+/// @param received  Of all ranks; if empty, all say what the coordinator's own rank does.
+cairn::metadata save(const planned_job& j, const messages& received,
+                     const std::shared_ptr<cairn::detail::plan_slot>& slot, times& took) {
+    job_coordinator c(j, slot);
+    auto const own = c.send_local(j.plan_of(0));
+    auto const n = static_cast<std::size_t>(j.ranks);
+    auto const told = received.empty() ? messages(n, own) : messages();
+    timed(took.plan, [&] { c.join(received.empty() ? told : received); });
     messages sent;
     timed(took.send, [&] {
-        for (auto const& p : plans) sent.push_back(cairn::encode_save_plan(p));
+        for (int rank = 0; rank < j.ranks; ++rank) sent.push_back(c.answer(rank));
     });
+    c.receive(sent[0]);
     // A rank at a time: its results are not kept.
-    double others = 0;
-    timed(took.results, [&] {
-        cairn::detail::result_placer placer(meta);
-        for (int rank = 0; rank < j.ranks; ++rank) {
-            auto const& plan = plans[static_cast<std::size_t>(rank)];
-            std::vector<std::byte> told;
-            timed(others, [&] { told = planned_job::result_of(plan); });
-            placer.place(plan, cairn::decode_write_results(told), rank);
-        }
-        placer.check_all_placed();
-    });
-    took.results -= others;
-    meta.save_id = id;
-    return meta;
+    timed(took.results, [&] { c.begin_results(); });
+    for (int rank = 0; rank < j.ranks; ++rank) {
+        auto const result = c.result_of(rank);
+        timed(took.results, [&] { c.place(rank, result); });
+    }
+    timed(took.results, [&] { c.end_results(); });
+    if (c.reused() != received.empty()) throw std::runtime_error("the wrong plan was used");
+    return c.take_metadata();
 }
 
 planned_job parsed(int argc, char** argv) {
@@ -109,12 +97,14 @@ planned_job parsed(int argc, char** argv) {
 }
 
 void run(const planned_job& j) {
-    messages received;
-    for (int rank = 0; rank < j.ranks; ++rank) received.push_back(j.plan_of(rank));
-    cairn::torch_writer writer{cairn::memory_store()};
+    auto const slot = std::make_shared<cairn::detail::plan_slot>();
     times first, second;
-    (void)save(j, received, writer, first);
-    auto meta = save(j, received, writer, second);
+    {
+        messages received;
+        for (int rank = 0; rank < j.ranks; ++rank) received.push_back(j.message_of(rank));
+        (void)save(j, received, slot, first);
+    }
+    auto meta = save(j, {}, slot, second);
     double writing = 0, reading = 0;
     std::vector<std::byte> bytes;
     timed(writing, [&] { bytes = cairn::format::native::make_metadata_file(meta); });
@@ -130,12 +120,13 @@ void run(const planned_job& j) {
     });
     std::printf(
         "{\"ranks\": %d, \"parameters\": %d, \"mesh\": \"%s\", \"first_s\": %.4f, "
-        "\"second_s\": %.4f, \"decode_s\": %.4f, \"plan_s\": %.4f, \"send_s\": %.4f, "
-        "\"results_s\": %.4f, \"metadata_write_s\": %.4f, \"metadata_read_s\": %.4f, "
+        "\"first_plan_s\": %.4f, \"first_send_s\": %.4f, \"first_results_s\": %.4f, "
+        "\"second_s\": %.4f, \"second_plan_s\": %.4f, \"second_send_s\": %.4f, "
+        "\"second_results_s\": %.4f, \"metadata_write_s\": %.4f, \"metadata_read_s\": %.4f, "
         "\"metadata_bytes\": %zu, \"maxrss_mb\": %.1f}\n",
-        j.ranks, j.parameters, j.two_dimensions ? "2d" : "1d", first.all(), second.all(),
-        first.decode, first.plan, first.send, first.results, writing, reading, bytes.size(),
-        gpt2::peak_mb());
+        j.ranks, j.parameters, j.two_dimensions ? "2d" : "1d", first.all(), first.plan, first.send,
+        first.results, second.all(), second.plan, second.send, second.results, writing, reading,
+        bytes.size(), gpt2::peak_mb());
 }
 
 }  // namespace

@@ -82,9 +82,11 @@
 #include <cairn/planner/impl/empty_state_planner.ipp>
 #include <cairn/save/impl/background_save.ipp>
 #include <cairn/save/impl/change_check.ipp>
+#include <cairn/save/impl/plan_cache.ipp>
 #include <cairn/save/impl/replica_hashes.ipp>
 #include <cairn/save/impl/run_save.ipp>
 #include <cairn/save/impl/save_op.ipp>
+#include <cairn/save/impl/save_plans.ipp>
 #include <cairn/save/impl/snapshot.ipp>
 #include <cairn/state/impl/bytes_value.ipp>
 #include <cairn/state/impl/converted.ipp>

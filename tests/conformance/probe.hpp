@@ -117,6 +117,13 @@ public:
         w_->after(call::abandon, rank_);
         return gone;
     }
+    std::vector<std::string> name_files(std::span<const save_plan> plans)
+        requires NamingWriter<Writer>
+    {
+        std::vector<std::string> names;
+        around(call::prepare_global, [&] { names = inner_.name_files(plans); });
+        return names;
+    }
     void remove_share(completion<share_result> done)
         requires SharingWriter<Writer>
     {

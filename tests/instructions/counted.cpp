@@ -10,9 +10,7 @@
 #include <cairn/format/torch/read_metadata.hpp>
 #include <cairn/metadata/check.hpp>
 #include <cairn/metadata/coverage.hpp>
-#include <cairn/planner/plan_codec.hpp>
 #include <cairn/planner/reshard.hpp>
-#include <cairn/save/place_results.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +18,7 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +36,7 @@ extern "C" [[gnu::noinline]] void measured() {
 
 namespace {
 
+using support::job_coordinator;
 using support::planned_job;
 using bytes = std::vector<std::byte>;
 
@@ -44,44 +44,42 @@ const planned_job rows{32, 100, false}, grid{32, 100, true};
 
 std::vector<bytes> plans_of(const planned_job& j) {
     std::vector<bytes> all;
-    for (int rank = 0; rank < j.ranks; ++rank) all.push_back(j.plan_of(rank));
+    for (int rank = 0; rank < j.ranks; ++rank) all.push_back(j.message_of(rank));
     return all;
 }
 /// What the coordinator does with the plans of all ranks, and sends to each.
-struct coordinated {
-    std::vector<cairn::save_plan> plans{};
-    std::vector<bytes> sent{};
-    cairn::metadata meta{};
+void coordinate(job_coordinator& c, const planned_job& j, const std::vector<bytes>& received) {
+    c.join(received);
+    for (int rank = 0; rank < j.ranks; ++rank) (void)c.answer(rank);
+}
+void place(job_coordinator& c, const std::vector<bytes>& results) {
+    c.begin_results();
+    for (std::size_t r = 0; r < results.size(); ++r) c.place(static_cast<int>(r), results[r]);
+    c.end_results();
+}
+std::vector<bytes> results_of(const job_coordinator& c, const planned_job& j) {
+    std::vector<bytes> all;
+    for (int rank = 0; rank < j.ranks; ++rank) all.push_back(c.result_of(rank));
+    return all;
+}
+/// A save in which all ranks have sent their plans, before it is coordinated.
+struct begun {
+    std::vector<bytes> received{};
+    std::shared_ptr<job_coordinator> by{};
 
-    explicit coordinated(const std::vector<bytes>& received) {
-        for (auto const& m : received) plans.push_back(cairn::decode_save_plan(m));
-        cairn::torch_writer writer{cairn::memory_store()};
-        writer.reset("");
-        writer.set_up_writer(
-            {0, static_cast<int>(received.size()), true, std::string(32, 'a'), {}, {}});
-        auto global = cairn::default_planner().create_global_save_plan(std::move(plans));
-        meta = std::move(global.second);
-        plans = writer.prepare_global_save_plan(std::move(global.first));
-        for (auto const& p : plans) sent.push_back(cairn::encode_save_plan(p));
-    }
-    std::vector<bytes> results() const {
-        std::vector<bytes> all;
-        for (auto const& p : plans) all.push_back(planned_job::result_of(p));
-        return all;
-    }
-    void place(const std::vector<bytes>& results) {
-        cairn::detail::result_placer placer(meta);
-        for (std::size_t r = 0; r < results.size(); ++r)
-            placer.place(plans[r], cairn::decode_write_results(results[r]), static_cast<int>(r));
-        placer.check_all_placed();
-        meta.save_id = std::string(32, 'a');
+    explicit begun(const planned_job& j, std::shared_ptr<cairn::detail::plan_slot> slot = {})
+        : received(plans_of(j)), by(std::make_shared<job_coordinator>(j, std::move(slot))) {
+        (void)by->send_local(j.plan_of(0));
     }
 };
-/// The metadata of a whole save.
-cairn::metadata saved(const planned_job& j) {
-    coordinated c(plans_of(j));
-    c.place(c.results());
-    return std::move(c.meta);
+/// One that is complete, with its metadata.
+std::shared_ptr<job_coordinator> saved(const planned_job& j,
+                                       std::shared_ptr<cairn::detail::plan_slot> slot = {}) {
+    begun const b(j, std::move(slot));
+    b.by->join(b.received);
+    b.by->receive(b.by->answer(0));
+    place(*b.by, results_of(*b.by, j));
+    return b.by;
 }
 
 /// `n` boxes that split a tensor along its rows.
@@ -96,30 +94,47 @@ std::vector<cairn::box> split(std::int64_t n) {
 /// Name → prepares the inputs, and returns what is counted.
 const std::map<std::string, std::function<std::function<void()>()>> all_work{
     {"a plan of one rank", [] { return [j = rows] { (void)j.plan_of(1); }; }},
-    {"plans of all ranks, by rows", [] { return [p = plans_of(rows)] { (void)coordinated(p); }; }},
+    {"plans of all ranks, by rows",
+     [] { return [b = begun(rows)] { coordinate(*b.by, rows, b.received); }; }},
     {"plans of all ranks, on a grid",
-     [] { return [p = plans_of(grid)] { (void)coordinated(p); }; }},
+     [] { return [b = begun(grid)] { coordinate(*b.by, grid, b.received); }; }},
+    {"plans that are unchanged",
+     [] {
+         auto const slot = std::make_shared<cairn::detail::plan_slot>();
+         (void)saved(rows, slot);
+         auto const by = std::make_shared<job_coordinator>(rows, slot);
+         auto const votes = std::vector<bytes>(static_cast<std::size_t>(rows.ranks),
+                                               by->send_local(rows.plan_of(0)));
+         return [by, votes] { coordinate(*by, rows, votes); };
+     }},
     {"results of all ranks",
      [] {
-         coordinated c(plans_of(rows));
-         return [results = c.results(), c]() mutable { c.place(results); };
+         begun const b(rows);
+         b.by->join(b.received);
+         return [by = b.by, results = results_of(*b.by, rows)] { place(*by, results); };
      }},
     {"metadata written, with its pickle",
-     [] { return [m = saved(rows)] { (void)cairn::format::native::make_metadata_file(m); }; }},
+     [] {
+         return [m = saved(rows)->take_metadata()] {
+             (void)cairn::format::native::make_metadata_file(m);
+         };
+     }},
     {"metadata written, index alone",
      [] {
-         return [m = saved(rows)] { (void)cairn::format::native::make_metadata_file(m, false); };
+         return [m = saved(rows)->take_metadata()] {
+             (void)cairn::format::native::make_metadata_file(m, false);
+         };
      }},
     {"index read and checked",
      [] {
-         return [b = cairn::format::native::make_metadata_file(saved(rows))] {
+         return [b = cairn::format::native::make_metadata_file(saved(rows)->take_metadata())] {
              auto const file = cairn::format::native::parse_metadata_file(b);
              cairn::check_metadata(file.meta);
          };
      }},
     {"pickle read",
      [] {
-         return [b = cairn::format::native::make_metadata_file(saved(rows))] {
+         return [b = cairn::format::native::make_metadata_file(saved(rows)->take_metadata())] {
              std::size_t used = 0;
              (void)cairn::format::torch::parse_metadata_pickle(b, &used);
          };

@@ -147,6 +147,35 @@ int fail_saves(int ranks) {
         return e.hit;
     });
 }
+/// Of saves that reuse the plan of the first, or that keep theirs for the next.
+int fail_saves_with_kept_plans(int ranks, bool reused) {
+    std::vector<cairn::plan_cache> caches;
+    auto const save = [&](auto& me, support::rank_state& s, auto& store) {
+        (void)cairn::save(s.dict, "c", support::patient_save(), me, store,
+                          caches[static_cast<std::size_t>(me.rank())]);
+    };
+    auto const all_save = [&](float v, cairn::memory_store& base) {
+        auto const e = run(save, ranks, whose::this_thread, UINT64_MAX, v, base);
+        for (auto const& t : e.all) BOOST_TEST(t.ok(), support::words(e.all));
+        BOOST_TEST(support::standing(base, ranks) == v);
+    };
+    return each_failure([&](std::uint64_t nth, whose of) {
+        caches = {};
+        for (int r = 0; r < ranks; ++r) caches.emplace_back();
+        cairn::memory_store base;
+        all_save(before, base);
+        if (!reused)
+            for (auto& c : caches) c.clear();
+        auto const e = run(save, ranks, of, nth, saved, base);
+        BOOST_TEST_CONTEXT(in_words(e, ranks, of, nth)) {
+            check_told(e, of);
+            support::check_save(base, e.all, before, saved, ranks);
+            all_save(later, base);
+            all_save(later + 1, base);
+        }
+        return e.hit;
+    });
+}
 int fail_loads(int ranks) {
     auto const load = [](auto& me, support::rank_state& s, auto& store) {
         auto o = support::patient_load();
@@ -178,6 +207,11 @@ void say(int tried, const char* in) {
 BOOST_AUTO_TEST_CASE(of_a_save) {
     for (int const ranks : {1, 2})
         say(fail_saves(ranks), ranks == 1 ? "saves of one rank" : "saves of two ranks");
+}
+
+BOOST_AUTO_TEST_CASE(of_a_save_with_kept_plans) {
+    say(fail_saves_with_kept_plans(2, true), "saves of two ranks that reuse a plan");
+    say(fail_saves_with_kept_plans(2, false), "saves of two ranks that keep their plan");
 }
 
 BOOST_AUTO_TEST_CASE(of_a_load) {

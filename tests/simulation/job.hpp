@@ -14,6 +14,7 @@
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/planner/erased_planner.hpp>
 #include <cairn/save.hpp>
+#include <cairn/save/plan_cache.hpp>
 #include <cairn/save/save_op.hpp>
 #include <cairn/storage/erased_storage.hpp>
 #include <cairn/storage/torch_reader.hpp>
@@ -46,6 +47,7 @@ public:
         parts.ranks = &ranks_;
         parts.planner = &save_planner_;
         parts.writer = &writer_ref_;
+        parts.plans = plans_.slot();
         parts.owner = self;
         auto const op = std::make_shared<cairn::detail::save_op>(
             surroundings(), std::move(flat), id, options, std::move(parts), [&of] { of.spoil(); },
@@ -98,6 +100,7 @@ private:
     cairn::detail::load_planner_ref<cairn::default_planner> load_planner_{planner_};
     cairn::detail::storage_writer_ref<Writer> writer_ref_{writer_};
     cairn::detail::storage_reader_ref<cairn::torch_reader> reader_ref_{reader_};
+    cairn::plan_cache plans_{};  ///< Ends with the process, as this.
     std::weak_ptr<cairn::detail::save_op> saving_{};
     std::weak_ptr<cairn::detail::load_op> loading_{};
 };

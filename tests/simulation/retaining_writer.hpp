@@ -50,6 +50,9 @@ public:
     std::vector<cairn::save_plan> prepare_global_save_plan(std::vector<cairn::save_plan> plans) {
         return inner_.prepare_global_save_plan(std::move(plans));
     }
+    std::vector<std::string> name_files(std::span<const cairn::save_plan> plans) {
+        return inner_.name_files(plans);
+    }
     void write_data(const cairn::save_plan& plan, std::span<const cairn::item_data> data,
                     cairn::completion<cairn::write_results> done) {
         inner_.write_data(plan, data, std::move(done));
@@ -88,7 +91,7 @@ private:
     std::shared_ptr<cairn::activity> activity_{};
     std::string save_id_{};
 };
-static_assert(cairn::SharingWriter<retaining_writer>);
+static_assert(cairn::SharingWriter<retaining_writer> && cairn::NamingWriter<retaining_writer>);
 
 }  // namespace simulation
 

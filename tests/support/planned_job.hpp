@@ -4,11 +4,16 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/planner/plan_codec.hpp>
+#include <cairn/save/place_results.hpp>
+#include <cairn/save/save_plans.hpp>
 #include <cairn/storage/file_layout.hpp>
 #include <cairn/storage/file_names.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,8 +41,8 @@ struct planned_job {
                           {4, 8});
     }
 
-    /// What a rank sends: the plan of the default planner.
-    std::vector<std::byte> plan_of(int rank) const {
+    /// The local plan of the default planner.
+    cairn::save_plan plan_of(int rank) const {
         auto const where = region(rank);
         auto const each = static_cast<std::size_t>(where.volume());
         // Of each parameter its own: what shares memory is tied.
@@ -52,15 +57,20 @@ struct planned_job {
         auto flat = cairn::flatten(sd);
         cairn::default_planner planner;
         planner.set_up_save(flat.leaves, rank, rank == 0);
-        return cairn::encode_save_plan(planner.create_local_save_plan());
+        return planner.create_local_save_plan();
+    }
+    /// What a rank sends that has kept no plan.
+    std::vector<std::byte> message_of(int rank) const {
+        return cairn::detail::save_plans(nullptr).send_local(plan_of(rank), {});
     }
     /// What a rank that was sent this plan reports: where it has written its items.
-    static std::vector<std::byte> result_of(const cairn::save_plan& plan) {
+    static std::vector<std::byte> result_of(const cairn::save_plan& plan,
+                                            const std::string& file_names) {
         cairn::torch_writer_options const options;
         std::vector<cairn::item_data> data;
         for (auto const& item : plan.items)
             data.push_back(cairn::const_tensor_view(item.type, item.region.shape, nullptr));
-        auto const names = cairn::detail::rank_files::decode(plan.storage_data).names;
+        auto const names = cairn::detail::rank_files::decode(file_names).names;
         auto const split = cairn::detail::split_into_files(plan, options);
         cairn::write_results results;
         for (std::size_t n = 0; n < split.size(); ++n) {
@@ -77,6 +87,66 @@ struct planned_job {
         }
         return cairn::encode_write_results(results);
     }
+};
+
+/// The coordinator of a save of such a job: rank 0.
+class job_coordinator {
+public:
+    using message = std::vector<std::byte>;
+
+    /// @param slot  Of plans kept from save to save; may be null.
+    job_coordinator(const planned_job& j, std::shared_ptr<cairn::detail::plan_slot> slot)
+        : job_(j), plans_(std::move(slot)) {
+        writer_.reset("");
+        writer_.set_up_writer({0, j.ranks, true, id(), {}, {}});
+        plans_.offered(plans_.offer());
+    }
+
+    /// Returns what rank 0 sends, and every other rank of which nothing has changed.
+    message send_local(cairn::save_plan plan) {
+        cairn::detail::save_planner_ref planner(planner_);
+        return plans_.send_local(std::move(plan), plan_key(planner, options_, 0, job_.ranks));
+    }
+    void join(std::span<const message> received) {
+        std::vector<std::span<const std::byte>> all(received.begin(), received.end());
+        cairn::detail::save_planner_ref planner(planner_);
+        cairn::detail::storage_writer_ref writer(writer_);
+        plans_.join(all, planner, writer, options_);
+    }
+    message answer(int rank) const { return plans_.answer(static_cast<std::size_t>(rank)); }
+    void receive(std::span<const std::byte> answer) { plans_.receive(answer); }
+    /// What a rank reports that has received its answer.
+    message result_of(int rank) const {
+        auto const at = static_cast<std::size_t>(rank);
+        return planned_job::result_of(plans_.of(at), plans_.file_names(at));
+    }
+    void begin_results() {
+        meta_ = plans_.take_metadata();
+        placer_.emplace(meta_);
+    }
+    void place(int rank, std::span<const std::byte> result) {
+        placer_->place(plans_.of(static_cast<std::size_t>(rank)),
+                       cairn::decode_write_results(result), rank);
+    }
+    void end_results() {
+        placer_->check_all_placed();
+        placer_.reset();
+        meta_.save_id = id();
+        plans_.keep(id());
+    }
+    cairn::metadata take_metadata() { return std::move(meta_); }
+    bool reused() const { return plans_.reused(); }
+
+private:
+    static std::string id() { return std::string(32, 'a'); }
+
+    planned_job job_;
+    cairn::save_options options_{};
+    cairn::default_planner planner_{};
+    cairn::torch_writer writer_{cairn::memory_store()};
+    cairn::detail::save_plans plans_;
+    cairn::metadata meta_{};
+    std::optional<cairn::detail::result_placer> placer_{};
 };
 
 }  // namespace support

@@ -74,6 +74,9 @@ public:
     std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan> plans) {
         return inner_.prepare_global_save_plan(std::move(plans));
     }
+    std::vector<std::string> name_files(std::span<const save_plan> plans) {
+        return inner_.name_files(plans);
+    }
     void write_data(const save_plan& plan, std::span<const item_data> data,
                     completion<write_results> done) {
         inner_.write_data(plan, data, std::move(done));
@@ -97,6 +100,7 @@ private:
     std::string save_id_{};
 };
 static_assert(ReleasingWriter<recording_writer> && SharingWriter<recording_writer>);
+static_assert(NamingWriter<recording_writer>);
 
 }  // namespace cairn::detail
 

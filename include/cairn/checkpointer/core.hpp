@@ -25,6 +25,7 @@
 #include <cairn/planner/report.hpp>
 #include <cairn/save/overlap_gate.hpp>
 #include <cairn/save/pending_save.hpp>
+#include <cairn/save/plan_cache.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -166,6 +167,7 @@ private:
     blocking_exchange ranks_;
     std::shared_ptr<run_catalog> catalog_ = std::make_shared<run_catalog>(options_.keep);
     std::optional<staging_arena> arena_{};
+    plan_cache plans_{};
     std::optional<signal_watch> signals_{};
     std::optional<checkpoint_schedule> schedule_{};  ///< The coordinator's is used.
     std::int64_t next_ = checkpoint_schedule::next_call;

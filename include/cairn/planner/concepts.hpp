@@ -7,6 +7,8 @@
 #include <cairn/state/flat_state.hpp>
 
 #include <concepts>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -49,6 +51,25 @@ concept SavePlanner =
         { p.finish_save_plan(std::move(plan)) } -> std::same_as<save_plan>;
         { p.resolve_data(item) } -> std::same_as<item_data>;
     };
+
+/// A SavePlanner whose plans may serve for several saves: see @ref plan_cache.
+///
+/// | Expression     | Type                         |
+/// |----------------|------------------------------|
+/// | `p.plan_key()` | `std::optional<std::string>` |
+///
+/// **Semantics**: called on every rank after `create_local_save_plan`. Returns all on which global
+/// and finished plans depend besides the local plans; nothing if that cannot be told, and then the
+/// plan serves for one save only. If on every rank key and local plan are what they were, except
+/// for `value_bytes` and `value_hash` of values, and ranks that hold a value of one name have equal
+/// ones, `create_global_save_plan` is not called: its earlier result is used, and
+/// `finish_save_plan` receives this rank's part of it with the new numbers of its values.
+///
+/// **Models**: `default_planner`. **Archetype**: `archetype::keyed_planner`.
+template <class P>
+concept KeyedSavePlanner = SavePlanner<P> && requires(P& p) {
+    { p.plan_key() } -> std::same_as<std::optional<std::string>>;
+};
 
 /// Decides which rank reads what. The protocol is DCP's `LoadPlanner`.
 ///

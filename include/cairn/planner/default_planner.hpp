@@ -8,6 +8,8 @@
 #include <cairn/planner/report.hpp>
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,8 @@ public:
         std::vector<save_plan> all);
     CAIRN_DECL save_plan finish_save_plan(save_plan plan);
     CAIRN_DECL item_data resolve_data(const write_item& item);
+    /// @return Nothing if `planner_options::dedup` is set.
+    CAIRN_DECL std::optional<std::string> plan_key() const;
 
     CAIRN_DECL void set_up_load(flat_state& state, const metadata& m, int rank, bool coordinator);
     CAIRN_DECL load_plan create_local_load_plan();
@@ -50,7 +54,7 @@ private:
     struct sides;
     std::unique_ptr<sides> sides_;
 };
-static_assert(Planner<default_planner>);
+static_assert(Planner<default_planner> && KeyedSavePlanner<default_planner>);
 static_assert(CheckingLoadPlanner<default_planner>);
 
 }  // namespace cairn

@@ -4,6 +4,8 @@
 
 #include <cairn/planner/concepts.hpp>
 
+#include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -26,6 +28,8 @@ public:
         std::vector<save_plan>) = 0;
     virtual save_plan finish_save_plan(save_plan) = 0;
     virtual item_data resolve_data(const write_item&) = 0;
+    /// Nothing if the planner is no `KeyedSavePlanner`.
+    virtual std::optional<std::string> plan_key() = 0;
     /// Then its metadata needs no check: it has checked it, and can name the ranks.
     virtual bool is_default() const = 0;
 
@@ -74,6 +78,12 @@ public:
         return to_.finish_save_plan(std::move(plan));
     }
     item_data resolve_data(const write_item& item) override { return to_.resolve_data(item); }
+    std::optional<std::string> plan_key() override {
+        if constexpr (KeyedSavePlanner<P>)
+            return to_.plan_key();
+        else
+            return {};
+    }
     bool is_default() const override { return std::is_same_v<P, default_planner>; }
 
 private:

@@ -54,6 +54,7 @@ struct save_report {
     std::uint64_t bytes_written = 0;   ///< By this rank.
     metadata meta{};                   ///< Of the checkpoint; on the coordinator only.
     std::vector<phase_time> phases{};  ///< How long the ranks took, and which rank took longest.
+    bool plan_reused = false;          ///< The plan is an earlier save's: see @ref plan_cache.
     /// Files that could not be removed, replicas that differ, and notes for readers of the
     /// checkpoint; on the coordinator only. The checkpoint is complete nevertheless.
     std::vector<std::string> warnings{};

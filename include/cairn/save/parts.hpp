@@ -7,8 +7,10 @@
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/observe/concepts.hpp>
 #include <cairn/planner/concepts.hpp>
+#include <cairn/save/plan_cache.hpp>
 #include <cairn/storage/concepts.hpp>
 
+#include <concepts>
 #include <type_traits>
 
 namespace cairn {
@@ -17,7 +19,8 @@ namespace cairn {
 template <class T>
 concept SavePart = Communicator<std::remove_cvref_t<T>> || SavePlanner<std::remove_cvref_t<T>> ||
                    StorageWriter<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>> ||
-                   MemorySpace<std::remove_cvref_t<T>> || EventSink<std::remove_cvref_t<T>>;
+                   MemorySpace<std::remove_cvref_t<T>> || EventSink<std::remove_cvref_t<T>> ||
+                   std::same_as<std::remove_cvref_t<T>, plan_cache>;
 
 }  // namespace cairn
 

@@ -8,9 +8,12 @@
 #include <cairn/detail/parts.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/save/parts.hpp>
+#include <cairn/save/plan_cache.hpp>
 #include <cairn/save/save_parts.hpp>
 
+#include <memory>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace cairn::detail {
@@ -32,6 +35,20 @@ CAIRN_DECL void note_content(save_parts& parts, const flat_state& state,
 CAIRN_DECL save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
                                 const save_options& options, save_parts parts);
 
+struct plan_cache_part {
+    template <class T>
+    static constexpr bool is = std::is_same_v<T, plan_cache>;
+};
+/// Returns the place of kept plans among the parts; null if there is none.
+template <class... Parts>
+std::shared_ptr<plan_slot> plans_in([[maybe_unused]] const std::tuple<Parts...>& parts) {
+    constexpr auto i = index_of<plan_cache_part, Parts...>();
+    if constexpr (i < sizeof...(Parts))
+        return std::get<i>(parts).slot();
+    else
+        return nullptr;
+}
+
 /// The arguments of a save that are parts: held as they were passed, and erased.
 template <class... Parts>
 class given_save_parts {
@@ -39,6 +56,7 @@ class given_save_parts {
     static_assert(count_of<save_planner_part, Parts...> <= 1, "save: two planners");
     static_assert(count_of<writer_part, Parts...> + count_of<store_part, Parts...> <= 1,
                   "save: give a StorageWriter or an ObjectStore, not both");
+    static_assert(count_of<plan_cache_part, Parts...> <= 1, "save: two plan caches");
     using tuple = std::tuple<Parts...>;
 
 public:
@@ -47,13 +65,15 @@ public:
 
     /// Returns references to what is held here.
     save_parts erased() {
-        return {pointer_to<erased_communicator>(ranks_),
-                has_type<solo, Parts...>,
-                pointer_to<erased_save_planner>(planner_),
-                pointer_to<erased_storage_writer>(writer_),
-                store_in(parts_),
-                nullptr,
-                sinks_in(parts_)};
+        save_parts all{pointer_to<erased_communicator>(ranks_),
+                       has_type<solo, Parts...>,
+                       pointer_to<erased_save_planner>(planner_),
+                       pointer_to<erased_storage_writer>(writer_),
+                       store_in(parts_),
+                       nullptr,
+                       sinks_in(parts_)};
+        all.plans = plans_in(parts_);
+        return all;
     }
     tuple& parts() noexcept { return parts_; }
     /// Null if there is none.

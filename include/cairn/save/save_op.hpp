@@ -11,6 +11,7 @@
 #include <cairn/save/replicas.hpp>
 #include <cairn/save/save_fsm.hpp>
 #include <cairn/save/save_parts.hpp>
+#include <cairn/save/save_plans.hpp>
 #include <cairn/save/staging.hpp>
 #include <cairn/storage/erased_storage.hpp>
 
@@ -110,12 +111,10 @@ private:
     bool all_removed_ = false;                ///< The files that this rank wrote, after a failure.
     std::vector<rank_failure> share_left_{};  ///< Why, if this rank's share was not removed.
     std::string coordinators_id_;
-    std::vector<save_plan> plans_;
-    save_plan local_;                         ///< As this rank planned it.
-    std::vector<std::byte> sent_;             ///< This rank's part of the global plan.
-    std::span<const std::byte> sent_plan_{};  ///< In `sent_`.
-    save_plan plan_;                          ///< As this rank writes it.
-    std::vector<item_data> data_;             ///< For each item of `plan_`.
+    save_plans plans_;
+    std::vector<std::byte> answer_;  ///< The coordinator's message about the plan.
+    save_plan plan_;                 ///< As this rank writes it.
+    std::vector<item_data> data_;    ///< For each item of `plan_`.
     std::span<const item_data> items_{};
     staging staging_{in_, stop_.get_token()};  ///< Has what `data_` refers to, if that is a copy.
     std::vector<std::byte> hashes_;

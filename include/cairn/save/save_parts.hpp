@@ -19,6 +19,7 @@ namespace detail {
 class change_check;
 class erased_stager;
 class overlap_gate;
+class plan_slot;
 
 /// The parts of a save whose types only the verb knew. Null: the default.
 struct save_parts {
@@ -34,6 +35,7 @@ struct save_parts {
     std::shared_ptr<state_devices> devices{};  ///< Fenced. Null: no memory spaces.
     std::shared_ptr<change_check> changes{};   ///< Null: changes are not detected.
     std::shared_ptr<overlap_gate> gate{};      ///< Null: the caller waits until it is staged.
+    std::shared_ptr<plan_slot> plans{};        ///< Null: each save is planned anew.
 };
 
 }  // namespace detail

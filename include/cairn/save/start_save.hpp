@@ -34,13 +34,15 @@ struct background_save_part_check {
 };
 
 /// Whether a save uses something of the caller's to its end, for which its handle has to wait. Of
-/// an executor the save has a copy. An arena's memory outlives it; with any other stager, tensors
-/// may be frozen.
+/// an executor and a plan cache the save has a copy. An arena's memory outlives it; with any other
+/// stager, tensors may be frozen.
 template <class Part>
 constexpr bool is_used_to_the_end() {
     using part = std::remove_cvref_t<Part>;
     if constexpr (stager_part::is<part>)
         return !std::is_same_v<part, staging_arena>;
+    else if constexpr (plan_cache_part::is<part>)
+        return false;
     else
         return is_borrowed<Part>() && !executor_part::is<part>;
 }
@@ -67,6 +69,7 @@ struct checkpointer_parts {
     std::vector<any_memory_space> spaces{};
     erased_sinks sinks{};
     std::shared_ptr<overlap_gate> gate{};
+    std::shared_ptr<plan_slot> plans{};
 };
 
 /// Starts a save in the background. The communicator is duplicated inside this call.
@@ -94,6 +97,7 @@ void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint
                                                                  held->given.parts(), more.spaces);
             erased.sinks.insert(erased.sinks.end(), more.sinks.begin(), more.sinks.end());
             erased.gate = more.gate;
+            if (more.plans) erased.plans = more.plans;
             note_content(erased, flat->leaves(), save->options());
             erased.verb = "async_save";
             open_lane<communicator_part>(

@@ -176,6 +176,24 @@ concept SharingWriter = StorageWriter<W> && requires(W& w, completion<share_resu
     { w.remove_share(std::move(removed)) } -> std::same_as<void>;
 };
 
+/// A StorageWriter whose global step only names files: see @ref plan_cache.
+///
+/// Given the same as for `StorageWriter`, and `all` of type `std::span<const save_plan>`:
+///
+/// | Expression           | Who         | Type                       |
+/// |----------------------|-------------|----------------------------|
+/// | `w.name_files(all)`  | coordinator | `std::vector<std::string>` |
+///
+/// **Semantics**: called instead of `prepare_global_save_plan`, with the planner's plans in rank
+/// order, which may be those of an earlier save. Returns the `storage_data` of each.
+/// `prepare_global_save_plan(plans)` has the same effect and changes nothing else in the plans.
+///
+/// **Models**: `torch_writer`. **Archetype**: `archetype::naming_writer`.
+template <class W>
+concept NamingWriter = StorageWriter<W> && requires(W& w, std::span<const save_plan> all) {
+    { w.name_files(all) } -> std::same_as<std::vector<std::string>>;
+};
+
 /// Receives the items that a reader has fetched. Plain callables over the planner, so that a reader
 /// can be compiled separately in a .cpp file.
 struct read_target {
@@ -208,6 +226,7 @@ struct read_target {
 /// **Semantics**: as for @ref StorageWriter. A reader checks every byte that it delivers against a
 /// checksum if one exists; a window whose check fails may contain wrong bytes, but `read_data` then
 /// fails.
+/// - *Lifetime*: `meta` stays valid, too, until the last `read_data` has completed.
 /// - *Partial plans*: `read_data` is called several times, one call after the other, each with some
 ///   of the plan's items and its `storage_data`: with its values, if it has any, while ranks still
 ///   plan, and then with its tensors; in a load with a `DataPlane`, with some of them at a time.

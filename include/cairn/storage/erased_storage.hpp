@@ -21,6 +21,9 @@ public:
     virtual void set_up_writer(const storage_setup&) = 0;
     virtual save_plan prepare_local_save_plan(save_plan) = 0;
     virtual std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan>) = 0;
+    /// Whether the next function replaces the one before.
+    virtual bool names_files() const noexcept = 0;
+    virtual std::vector<std::string> name_files(std::span<const save_plan>) = 0;
     virtual void write_data(const save_plan&, const std::span<const item_data>&,
                             completion<write_results>) = 0;
     /// Whether the next function calls `released`.
@@ -67,6 +70,13 @@ public:
     }
     std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan> plans) override {
         return to_.prepare_global_save_plan(std::move(plans));
+    }
+    bool names_files() const noexcept override { return NamingWriter<W>; }
+    std::vector<std::string> name_files(std::span<const save_plan> all) override {
+        if constexpr (NamingWriter<W>)
+            return to_.name_files(all);
+        else
+            return {};
     }
     void write_data(const save_plan& plan, const std::span<const item_data>& data,
                     completion<write_results> done) override {

@@ -50,6 +50,8 @@ public:
 
     /// Checks and claims the place, and assigns file names to each rank.
     CAIRN_DECL std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan> plans);
+    /// The same; returns the names, encoded for each rank. See @ref NamingWriter.
+    CAIRN_DECL std::vector<std::string> name_files(std::span<const save_plan> plans);
 
     CAIRN_DECL void write_data(const save_plan& plan, std::span<const item_data> data,
                                completion<write_results> done);
@@ -82,6 +84,7 @@ private:
     std::unique_ptr<state> s_;
 };
 static_assert(ReleasingWriter<torch_writer> && SharingWriter<torch_writer>);
+static_assert(NamingWriter<torch_writer>);
 
 }  // namespace cairn
 

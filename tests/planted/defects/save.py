@@ -3,6 +3,7 @@
 from defect import Defect
 
 FSM = "save/save_fsm.hpp"
+PLANS = "save/impl/save_plans.ipp"
 GATE = "save/overlap_gate.hpp"
 OP = "save/impl/save_op.ipp"
 HANDLE = "save/impl/background_save.ipp"
@@ -147,4 +148,43 @@ DEFECTS = [
     Defect("unplaced-chunks-committed", "save/place_results.hpp",
            "if (at.file.empty()) {", "if (at.file.empty() && !PLANTED) {",
            by="save storage integration", wrong="metadata names chunks that no rank has written"),
+    Defect("generation-ignored", PLANS,
+           "kept_->generation == offered_ &&", "(PLANTED || kept_->generation == offered_) &&",
+           by="save:plan_cache simulation",
+           wrong="a rank that has missed a save writes its part of an older plan"),
+    Defect("plan-options-ignored", PLANS,
+           "kept_->key == *key_ &&", "(PLANTED || kept_->key == *key_) &&",
+           by="save:plan_cache", wrong="options, ranks and planners change without a new plan"),
+    Defect("changed-local-plan-ignored", PLANS,
+           "kept_->local == encoded_;", "(PLANTED || kept_->local == encoded_);",
+           by="save:plan_cache", wrong="shards that have moved are not saved"),
+    Defect("one-changed-rank-ignored", PLANS,
+           "all_unchanged = false;", "if (!PLANTED) all_unchanged = false;",
+           by="save:plan_cache", wrong="a rank's new plan is ignored if others are unchanged"),
+    Defect("unchanged-rank-taken-for-another", PLANS,
+           "all[rank].plan = kept_->joint->locals.at(rank);",
+           "all[rank].plan = kept_->joint->locals.at(PLANTED ? 0 : rank);",
+           by="save:plan_cache", wrong="an unchanged rank's shards are planned as another rank's"),
+    Defect("kept-values-may-disagree", PLANS,
+           "if (*first != values[k].hash) return false;",
+           "if (!PLANTED && *first != values[k].hash) return false;",
+           by="save:plan_cache", wrong="values that differ between ranks are saved in silence"),
+    Defect("old-file-names-kept", PLANS,
+           "sent_.storage_data = std::move(names);",
+           "if (!PLANTED || !reused_) sent_.storage_data = std::move(names);",
+           by="save:plan_cache", wrong="a reused plan has no files"),
+    Defect("old-value-numbers-kept", PLANS,
+           "copy_value_numbers(local_, sent_);", "if (!PLANTED) copy_value_numbers(local_, sent_);",
+           by="save:plan_cache", wrong="a planner is told sizes of an earlier save's values"),
+    Defect("metadata-of-plan-moved-away", PLANS,
+           "return keeps_ || reused_ ? joint_->meta : std::move(made_->meta);",
+           "return (keeps_ || reused_) && !PLANTED ? joint_->meta : std::move(made_->meta);",
+           by="save:plan_cache", wrong="the second save has metadata without entries"),
+    Defect("uncomparable-functions-compared", PLANS,
+           "if (options.replicas_of) return {};", "if (options.replicas_of && !PLANTED) return {};",
+           by="save:plan_cache", wrong="another replicas_of is not asked"),
+    Defect("plan-reused-unasked", PLANS,
+           "if (!unchanged_ || r.left() != 0)", "if ((!unchanged_ && !PLANTED) || r.left() != 0)",
+           by="save:plan_cache",
+           wrong="a message that nobody sends ends the program"),
 ]

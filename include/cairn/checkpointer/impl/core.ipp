@@ -346,8 +346,8 @@ CAIRN_DECL void checkpointer_core::begin(std::int64_t step, const make_state& ma
         auto state = make();
         state->freeze_objects();
         auto const staged = std::make_shared<std::promise<pending_save>>();
-        checkpointer_parts const more{parts_.spaces, parts_.sinks,
-                                      std::make_shared<overlap_gate>()};
+        checkpointer_parts const more{parts_.spaces, parts_.sinks, std::make_shared<overlap_gate>(),
+                                      plans_.slot()};
         // A handler may be destroyed without a call: nobody must wait for it.
         std::shared_ptr<overlap_gate> const told(
             more.gate.get(), [owner = more.gate](overlap_gate* gate) {

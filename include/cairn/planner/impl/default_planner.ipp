@@ -7,6 +7,8 @@
 #include <cairn/planner/save_side.hpp>
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -41,6 +43,11 @@ CAIRN_DECL save_plan default_planner::finish_save_plan(save_plan plan) {
 }
 CAIRN_DECL item_data default_planner::resolve_data(const write_item& item) {
     return sides_->save.resolve(item);
+}
+CAIRN_DECL std::optional<std::string> default_planner::plan_key() const {
+    auto const& o = sides_->options;
+    if (o.dedup) return {};
+    return o.dedup_save_to_lowest_rank ? "lowest" : "balanced";
 }
 
 CAIRN_DECL void default_planner::set_up_load(flat_state& state, const metadata& m, int rank, bool) {

@@ -20,7 +20,7 @@ CAIRN_DECL save_op::save_op(surroundings in, std::shared_ptr<const flattened_or_
     : collective_op(std::move(in), *parts.ranks, options.coordinator, options.exchange_timeout,
                     parts.sinks, std::move(then)),
       state_(std::move(state)), id_(std::move(id)), options_(std::move(options)),
-      parts_(std::move(parts)), on_staged_(std::move(staged)) {
+      parts_(std::move(parts)), on_staged_(std::move(staged)), plans_(parts_.plans) {
     if (!parts_.devices) parts_.devices = no_memory_spaces(state_->leaves());
 }
 
@@ -80,6 +80,7 @@ CAIRN_DECL void save_op::open() {
             wire_writer w;
             w.string(in_.new_id());
             w.string(id_);
+            w.string(plans_.offer());
             return w.take();
         });
     ranks_->broadcast(o, received<outcome>([this](outcome told) {
@@ -87,6 +88,7 @@ CAIRN_DECL void save_op::open() {
                           wire_reader r(told.payload);
                           report_.save_id = r.string();
                           coordinators_id_ = r.string();
+                          plans_.offered(r.string());
                           return std::vector<rank_failure>();
                       }));
 }
@@ -106,25 +108,16 @@ CAIRN_DECL std::vector<std::byte> save_op::local_plan() {
     storage_setup const me{ranks_->rank(),  ranks_->size(),    ranks_->coordinator(),
                            report_.save_id, clock_.activity(), stop_.get_token()};
     parts_.writer->set_up_writer(me);
-    local_ = parts_.writer->prepare_local_save_plan(parts_.planner->create_local_save_plan());
-    check_names(local_);
-    return encode_save_plan(local_);
+    auto local = parts_.writer->prepare_local_save_plan(parts_.planner->create_local_save_plan());
+    check_names(local);
+    return plans_.send_local(std::move(local),
+                             plan_key(*parts_.planner, options_, ranks_->rank(), ranks_->size()));
 }
 
 CAIRN_DECL std::vector<std::byte> save_op::global_plan() {
-    std::vector<save_plan> plans;
-    for (auto const& o : everybody_) plans.push_back(decode_save_plan(o.payload));
-    replicas_ = replica_table(plans, options_);
-    auto [global, meta] = parts_.planner->create_global_save_plan(std::move(plans));
-    meta_ = std::move(meta);
-    if (!parts_.planner->is_default()) check_planned_metadata(meta_);
-    plans_ = parts_.writer->prepare_global_save_plan(std::move(global));
-    if (plans_.size() != static_cast<std::size_t>(ranks_->size())) {
-        throw error(errc::invalid_plan,
-                    {.expected = std::to_string(ranks_->size()) + " plans, one per rank",
-                     .found = std::to_string(plans_.size()),
-                     .remedy = "the planner or writer dropped some"});
-    }
+    std::vector<std::span<const std::byte>> told;
+    for (auto const& o : everybody_) told.emplace_back(o.payload);
+    plans_.join(told, *parts_.planner, *parts_.writer, options_);
     return {};
 }
 
@@ -134,15 +127,11 @@ CAIRN_DECL void save_op::send_plans() {
     if (ranks_->coordinator()) {
         failures = collect_failures(everybody_);
         if (failures.empty()) failures = mine_.failures;
-        for (std::size_t r = 0; failures.empty() && r < plans_.size(); ++r) {
-            wire_writer w;
-            replicas_.put(w, r);
-            w.raw(encode_save_plan(plans_[r]));
-            payloads.push_back(w.take());
-        }
+        for (std::size_t r = 0; failures.empty() && r < everybody_.size(); ++r)
+            payloads.push_back(plans_.answer(r));
     }
     ranks_->scatter(failures, payloads, received<outcome>([this](outcome told) {
-                        if (told.failures.empty()) sent_ = std::move(told.payload);
+                        if (told.failures.empty()) answer_ = std::move(told.payload);
                         return told.failures;
                     }));
 }
@@ -172,10 +161,8 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::stage() {
         [this] { return staged(); });
 }
 CAIRN_DECL void save_op::begin_staging() {
-    wire_reader sent(sent_);
-    auto const held = decode_held(sent);
-    sent_plan_ = sent.raw(sent.left());
-    plan_ = parts_.planner->finish_save_plan(decode_save_plan(sent_plan_));
+    plans_.receive(std::exchange(answer_, {}));
+    plan_ = parts_.planner->finish_save_plan(plans_.sent());
     data_.clear();
     data_.reserve(plan_.items.size());
     for (auto const& item : plan_.items) data_.push_back(parts_.planner->resolve_data(item));
@@ -184,7 +171,8 @@ CAIRN_DECL void save_op::begin_staging() {
     bool const background = on_staged_ != nullptr;
     if (background) clock_.expect([this] { return content(plan_); });
     staging_.copies().begin(plan_.items, data_, parts_.stager, background, *parts_.devices);
-    staging_.hashes().begin(held, local_, state_->leaves(), report_.save_id, *parts_.devices);
+    staging_.hashes().begin(plans_.held(), plans_.local(), state_->leaves(), report_.save_id,
+                            *parts_.devices);
     if (parts_.gate && staging_.copies().left_out().empty())
         staging_.when_enqueued([this] { parts_.gate->enqueued(parts_.devices); });
 }
@@ -270,12 +258,11 @@ CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {
         tensors_free(true);
         heed_cancellation();
         for (auto const& [name, size] : results.file_sizes) report_.bytes_written += size;
-        // The finished plan may differ from the scattered one: it is sent with the results, empty
-        // if it does not.
+        // The finished plan may differ from the one that was sent: it is sent with the results,
+        // empty if it does not.
         wire_writer w;
-        auto const finished = encode_save_plan(plan_);
-        bool const as_sent = std::ranges::equal(finished, sent_plan_);
-        w.bytes(as_sent ? std::span<const std::byte>() : finished);
+        bool const as_sent = plan_ == plans_.sent();
+        w.bytes(as_sent ? std::vector<std::byte>() : encode_save_plan(plan_));
         w.bytes(encode_write_results(results));
         w.raw(hashes_);
         clock_.put(w);
@@ -305,12 +292,14 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::commit() {
     return {};
 }
 CAIRN_DECL void save_op::prepare_metadata() {
+    meta_ = plans_.take_metadata();
+    replicas_ = plans_.replicas();
     result_placer placer(meta_);
     for (std::size_t rank = 0; rank < everybody_.size(); ++rank) {
         wire_reader r(everybody_[rank].payload);
         auto const finished = r.bytes();
-        if (!finished.empty()) plans_.at(rank) = decode_save_plan(finished);
-        placer.place(plans_.at(rank), decode_write_results(r.bytes()), static_cast<int>(rank));
+        placer.place(finished.empty() ? plans_.of(rank) : decode_save_plan(finished),
+                     decode_write_results(r.bytes()), static_cast<int>(rank));
         replicas_.get(r, rank);
         phases_.get(r, static_cast<int>(rank));
     }
@@ -480,6 +469,8 @@ CAIRN_DECL void save_op::finish() {
         return end(std::make_exception_ptr(error(std::move(failures_), false)), {});
     if (auto w = warning_if_alone(ranks_->size(), parts_.alone))
         report_.warnings.push_back(std::move(*w));
+    report_.plan_reused = plans_.reused();
+    plans_.keep(report_.save_id);
     end(nullptr, std::move(report_));
 }
 CAIRN_DECL void save_op::release() noexcept {

@@ -87,7 +87,7 @@ struct torch_reader::state {
 
     void reset(const checkpoint_id& id) {
         if (!id.empty()) placed = base.at(id);
-        meta = {};
+        meta = nullptr;
         running.reset();
         unverified.reset();
     }
@@ -128,9 +128,9 @@ struct torch_reader::state {
     }
 
     void set_up_reader(const metadata& m, const storage_setup& rank) {
-        meta = m;
+        meta = &m;
         me = rank;
-        note_reading(meta.save_id);
+        note_reading(m.save_id);
         unverified.note_metadata(m);
         if (options.thread_count == 0) jobs.set_size(detail::threads_per_rank(me.world_size));
     }
@@ -151,7 +151,7 @@ struct torch_reader::state {
             auto const end = w.end;
             naming(*w.fqn, file, [&] {
                 auto r = detail::open_data_file(placed, file);
-                detail::check_size(placed, file, meta, r.size(), end);
+                detail::check_size(placed, file, *meta, r.size(), end);
             });
             if (me.activity) me.activity->advance();
         }
@@ -196,9 +196,10 @@ struct torch_reader::state {
 
     /// @throws error errc::missing_key for an item that is not in the metadata
     const storage_location& location_of(const read_item& item) const {
-        if (item.kind == item_kind::value) {
-            if (auto const* o = meta.value(item.fqn)) return o->at;
-        } else if (auto const* t = meta.tensor(item.fqn)) {
+        if (meta == nullptr) {  // not set up
+        } else if (item.kind == item_kind::value) {
+            if (auto const* o = meta->value(item.fqn)) return o->at;
+        } else if (auto const* t = meta->tensor(item.fqn)) {
             if (item.chunk < t->chunks.size()) return t->chunks[item.chunk].at;
         }
         throw error(errc::missing_key,
@@ -215,7 +216,7 @@ struct torch_reader::state {
             if (item.kind == item_kind::value) {
                 g.value = &at;
             } else {
-                g.tensor = meta.tensor(item.fqn);
+                g.tensor = meta->tensor(item.fqn);
                 g.source = &g.tensor->chunks[item.chunk];
             }
             g.offset = at.offset;
@@ -264,7 +265,7 @@ struct torch_reader::state {
         if (!reads.file) {
             reads.file = std::make_shared<open_file>(detail::open_data_file(placed, name),
                                                      placed.describe(name), me);
-            detail::check_size(placed, name, meta, reads.file->size());
+            detail::check_size(placed, name, *meta, reads.file->size());
         }
         return reads.file;
     }
@@ -289,7 +290,7 @@ struct torch_reader::state {
     template <class File>
     void read_tensor(read_job& job, File& file, const std::string& fqn, const item_group& g,
                      std::vector<std::byte>& scratch) {
-        auto payload = detail::find_payload(file, fqn, *g.tensor, *g.source, meta.save_id);
+        auto payload = detail::find_payload(file, fqn, *g.tensor, *g.source, meta->save_id);
         if (!payload.checked) unverified.note_item(file.described());
         std::vector<detail::payload_part> parts;
         std::vector<tensor_view> views;
@@ -309,7 +310,7 @@ struct torch_reader::state {
         std::vector<std::byte> bytes(static_cast<std::size_t>(g.value->length));
         file.read(g.value->offset, bytes);
         if (g.value->layout) {
-            (void)file.footer(meta.save_id);
+            (void)file.footer(meta->save_id);
             if (format::crc32(bytes) != g.value->layout->item_crc) {
                 throw error(errc::checksum_mismatch, {.fqn = fqn,
                                                       .file = file.described(),
@@ -328,7 +329,7 @@ struct torch_reader::state {
     detail::erased_store base;    ///< As passed to the constructor.
     detail::erased_store placed;  ///< Relocated to the checkpoint, if the store supports that.
     torch_reader_options options;
-    metadata meta{};
+    const metadata* meta = nullptr;  ///< The caller's, of the load that was set up.
     detail::unverified unverified{};
     std::optional<detail::running_read> running{};
     storage_setup me{};

@@ -76,7 +76,7 @@ struct torch_writer::state {
         running.emplace(me.save_id);
     }
 
-    std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan> plans) {
+    std::vector<std::string> name_files(std::span<const save_plan> plans) {
         std::vector<std::string> names;
         std::vector<std::size_t> counts;
         for (std::size_t rank = 0; rank < plans.size(); ++rank) {
@@ -90,15 +90,16 @@ struct torch_writer::state {
         std::vector<detail::rank_files> files(plans.size());
         for (std::size_t k = 0; k < hold.shared().size(); ++k)
             files[k % files.size()].replaced.push_back(hold.shared()[k]);
+        std::vector<std::string> encoded;
         auto next = names.begin();
         for (std::size_t rank = 0; rank < plans.size(); ++rank) {
             auto const end = next + static_cast<std::ptrdiff_t>(counts[rank]);
             files[rank].names.assign(next, end);
             if (!files[rank].replaced.empty()) files[rank].replaced_id = hold.replaced_id();
-            plans[rank].storage_data = files[rank].encode();
+            encoded.push_back(files[rank].encode());
             next = end;
         }
-        return plans;
+        return encoded;
     }
 
     /// @param released  May be null.
@@ -145,8 +146,9 @@ struct torch_writer::state {
         byte_vector bytes;
         std::set<std::string> files;
         decltype(hold)::definite([&] {
-            metadata meta = m;
-            meta.save_id = me.save_id;
+            std::optional<metadata> own;  // e.g. with 10⁶ chunks a copy takes long
+            if (m.save_id != me.save_id) own.emplace(m).save_id = me.save_id;
+            auto const& meta = own ? *own : m;
             for (auto const& [name, expected] : meta.file_sizes) {
                 check_size(name, expected);
                 files.insert(name);
@@ -398,7 +400,13 @@ CAIRN_DECL save_plan torch_writer::prepare_local_save_plan(save_plan plan) {
 }
 CAIRN_DECL std::vector<save_plan> torch_writer::prepare_global_save_plan(
     std::vector<save_plan> plans) {
-    return s_->prepare_global_save_plan(std::move(plans));
+    auto names = s_->name_files(plans);
+    for (std::size_t rank = 0; rank < plans.size(); ++rank)
+        plans[rank].storage_data = std::move(names[rank]);
+    return plans;
+}
+CAIRN_DECL std::vector<std::string> torch_writer::name_files(std::span<const save_plan> plans) {
+    return s_->name_files(plans);
 }
 CAIRN_DECL void torch_writer::write_data(const save_plan& plan, std::span<const item_data> data,
                                          completion<write_results> done) {

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_IMPL_SAVE_PLANS_IPP
+#define CAIRN_SAVE_IMPL_SAVE_PLANS_IPP
+
+#include <cairn/save/save_plans.hpp>
+
+#include <cairn/detail/name_numbers.hpp>
+#include <cairn/detail/wire.hpp>
+#include <cairn/planner/check_plan.hpp>
+#include <cairn/planner/plan_codec.hpp>
+
+#include <cstdint>
+#include <tuple>
+
+namespace cairn::detail {
+
+/// What a message has of a local plan.
+enum class told_plan : std::uint8_t { whole = 1, unchanged = 2 };
+/// What a message has of the joint plan.
+enum class answered_plan : std::uint8_t {
+    whole = 1,   ///< The coordinator does not keep it.
+    kept = 2,    ///< Whole; the coordinator keeps it.
+    reused = 3,  ///< The names of files: the rest is that of the generation that was offered.
+};
+
+/// @throws error errc::invalid_plan unless there is one for each rank.
+inline void check_one_per_rank(std::size_t found, std::size_t ranks, const char* what,
+                               const char* who) {
+    if (found == ranks) return;
+    throw error(errc::invalid_plan,
+                {.expected = std::to_string(ranks) + " " + what + ", one per rank",
+                 .found = std::to_string(found),
+                 .remedy = std::string("the ") + who + " dropped some"});
+}
+
+CAIRN_DECL std::optional<std::string> plan_key(erased_save_planner& planner,
+                                               const save_options& options, int rank, int size) {
+    if (options.replicas_of) return {};  // two functions cannot be compared
+    auto const planners = planner.plan_key();
+    if (!planners) return {};
+    wire_writer w;
+    for (int const n : {rank, size, options.coordinator}) w.svarint(n);
+    w.u8(static_cast<std::uint8_t>(options.replicas));
+    w.string(*planners);
+    auto const bytes = w.written();
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+CAIRN_DECL std::vector<std::byte> save_plans::send_local(save_plan local,
+                                                         std::optional<std::string> key) {
+    local_ = std::move(local);
+    key_ = std::move(key);
+    auto const values = take_value_numbers(local_);
+    encoded_ = encode_save_plan(local_);
+    give_value_numbers(local_, values);
+    unchanged_ = key_ && kept_ && kept_->generation == offered_ && kept_->key == *key_ &&
+                 kept_->local == encoded_;
+    wire_writer w;
+    w.u8(static_cast<std::uint8_t>(unchanged_ ? told_plan::unchanged : told_plan::whole));
+    put(w, values);
+    if (!unchanged_) w.raw(encoded_);
+    return w.take();
+}
+
+CAIRN_DECL void save_plans::join(std::span<const std::span<const std::byte>> messages,
+                                 erased_save_planner& planner, erased_storage_writer& writer,
+                                 const save_options& options) {
+    told all(messages.size());
+    bool all_unchanged = true;
+    for (std::size_t rank = 0; rank < messages.size(); ++rank) {
+        wire_reader r(messages[rank]);
+        auto const what = static_cast<told_plan>(r.u8());
+        all[rank].values = get_value_numbers(r);
+        if (what == told_plan::whole) {
+            all[rank].plan = r.raw(r.left());
+            all_unchanged = false;
+        } else if (what == told_plan::unchanged && !offer().empty() && r.left() == 0) {
+            all[rank].plan = kept_->joint->locals.at(rank);
+        } else {
+            wire_reader::fail("neither a plan nor one that is unchanged");
+        }
+    }
+    reused_ = all_unchanged && values_agree(all);
+    if (reused_)
+        joint_ = kept_->joint;
+    else
+        plan_anew(all, planner, writer, options);
+    if (writer.names_files()) {
+        file_names_ = writer.name_files(joint_->plans);
+        check_one_per_rank(file_names_.size(), messages.size(), "names", "writer");
+    }
+}
+
+/// Whether ranks that save a value of the same name have the same. If not, it is for the planner to
+/// say what follows.
+CAIRN_DECL bool save_plans::values_agree(const told& all) const {
+    std::vector<std::optional<std::uint64_t>> hashes;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        auto const& names = kept_->joint->values.at(rank);
+        auto const& values = all[rank].values;
+        if (names.size() != values.size()) wire_reader::fail("values of another plan");
+        for (std::size_t k = 0; k < values.size(); ++k) {
+            if (names[k] >= hashes.size()) hashes.resize(names[k] + std::size_t{1});
+            auto& first = hashes[names[k]];
+            if (!first) first = values[k].hash;
+            if (*first != values[k].hash) return false;
+        }
+    }
+    return true;
+}
+
+CAIRN_DECL void save_plans::plan_anew(const told& all, erased_save_planner& planner,
+                                      erased_storage_writer& writer, const save_options& options) {
+    auto const made = std::make_shared<joint_plan>();
+    std::vector<save_plan> plans;
+    for (auto const& of_rank : all) {
+        plans.push_back(decode_save_plan(of_rank.plan));
+        give_value_numbers(plans.back(), of_rank.values);
+    }
+    keeps_ = slot_ && key_ && writer.names_files();
+    if (keeps_) keep_locals(all, plans, *made);
+    made->replicas = replica_table(plans, options);
+    std::tie(made->plans, made->meta) = planner.create_global_save_plan(std::move(plans));
+    if (!planner.is_default()) check_planned_metadata(made->meta);
+    if (!writer.names_files())
+        made->plans = writer.prepare_global_save_plan(std::move(made->plans));
+    check_one_per_rank(made->plans.size(), all.size(), "plans", "planner or writer");
+    joint_ = made_ = made;
+}
+/// Notes what a later save compares with.
+CAIRN_DECL void save_plans::keep_locals(const told& all, const std::vector<save_plan>& plans,
+                                        joint_plan& to) {
+    name_numbers names;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        to.locals.emplace_back(all[rank].plan.begin(), all[rank].plan.end());
+        auto& values = to.values.emplace_back();
+        for (auto const& i : plans[rank].items)
+            if (i.kind == item_kind::value) values.push_back(names.add(i.fqn));
+    }
+}
+
+CAIRN_DECL std::vector<std::byte> save_plans::answer(std::size_t rank) const {
+    wire_writer w;
+    auto const what = reused_  ? answered_plan::reused
+                      : keeps_ ? answered_plan::kept
+                               : answered_plan::whole;
+    w.u8(static_cast<std::uint8_t>(what));
+    w.string(file_names(rank));
+    if (reused_) return w.take();
+    joint_->replicas.put(w, rank);
+    w.raw(encode_save_plan(of(rank)));
+    return w.take();
+}
+CAIRN_DECL metadata save_plans::take_metadata() {
+    return keeps_ || reused_ ? joint_->meta : std::move(made_->meta);
+}
+
+CAIRN_DECL void save_plans::receive(std::span<const std::byte> message) {
+    wire_reader r(message);
+    auto const what = static_cast<answered_plan>(r.u8());
+    auto names = r.string();
+    if (what == answered_plan::reused) {
+        if (!unchanged_ || r.left() != 0) wire_reader::fail("a plan that this rank has not kept");
+        sent_ = kept_->sent;
+        held_ = kept_->held;
+        copy_value_numbers(local_, sent_);
+        reused_ = true;
+    } else if (what == answered_plan::kept || what == answered_plan::whole) {
+        held_ = decode_held(r);
+        sent_ = decode_save_plan(r.raw(r.left()));
+        keeps_ = what == answered_plan::kept;
+    } else {
+        wire_reader::fail("neither a plan nor the names of its files");
+    }
+    sent_.storage_data = std::move(names);
+}
+
+CAIRN_DECL void save_plans::keep(const std::string& save_id) noexcept {
+    if (reused_ || !keeps_ || !slot_ || !key_) return;
+    try {
+        auto const k = std::make_shared<kept_plan>();
+        k->generation = save_id;
+        k->key = std::move(*key_);
+        k->local = std::move(encoded_);
+        k->sent = std::move(sent_);
+        k->sent.storage_data.clear();
+        k->held = std::move(held_);
+        k->joint = std::move(joint_);
+        slot_->keep(k);
+    } catch (...) {  // no memory: the next save is planned anew
+    }
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_KEPT_PLAN_HPP
+#define CAIRN_SAVE_KEPT_PLAN_HPP
+
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/planner/plan.hpp>
+#include <cairn/save/replicas.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// The joint plan of all ranks: on the coordinator, of one save or of several in a row.
+struct joint_plan {
+    std::vector<save_plan> plans{};  ///< As the planner made them, in rank order.
+    metadata meta{};                 ///< Without locations.
+    replica_table replicas{};
+    // For later saves, if there may be any:
+    std::vector<std::vector<std::byte>> locals{};  ///< What they were made of; see `kept_plan`.
+    /// For each rank, and each value of its local plan, the number of the value's name.
+    std::vector<std::vector<std::uint32_t>> values{};
+};
+
+/// What a rank keeps of a committed save. Ranks that keep one of the same generation have made it
+/// together: the coordinator's `joint` was made of their local plans, and they were sent its parts.
+struct kept_plan {
+    std::string generation;          ///< The save id of the save that made it.
+    std::string key;                 ///< What it depends on besides the local plans.
+    std::vector<std::byte> local;    ///< This rank's, encoded, without the numbers of values.
+    save_plan sent;                  ///< This rank's part of it, without file names.
+    std::vector<held_replica> held;  ///< What this rank compares with others.
+    std::shared_ptr<const joint_plan> joint{};  ///< On the coordinator.
+};
+
+/// The place of one, which saves share. What is kept does not change. Thread-safe.
+class plan_slot {
+public:
+    plan_slot() = default;
+    plan_slot(plan_slot&&) = delete;
+
+    std::shared_ptr<const kept_plan> kept() const {
+        std::lock_guard const lock(m_);
+        return kept_;
+    }
+    void keep(std::shared_ptr<const kept_plan> k) {
+        std::lock_guard const lock(m_);
+        kept_.swap(k);  // the old one is destroyed without the lock
+    }
+
+private:
+    mutable std::mutex m_{};
+    std::shared_ptr<const kept_plan> kept_{};
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_PLAN_CACHE_HPP
+#define CAIRN_SAVE_PLAN_CACHE_HPP
+
+#include <cairn/detail/config.hpp>
+
+#include <memory>
+
+namespace cairn {
+
+namespace detail {
+class plan_slot;
+}
+
+/// Keeps the plan of a save for the next one: while nothing but contents changes, ranks neither
+/// send nor make plans again.
+///
+/// A part of `save` and `async_save`; a `checkpointer` has one of its own. Each rank has its own,
+/// and passes it to every save of the same state. What has changed is noticed on every rank, and
+/// then all is planned anew: names, shapes, dtypes, regions, ties, the number of ranks, options; a
+/// rank that has started again, or that does not know that the earlier save was committed.
+/// `save_report::plan_reused` says whether the plan was an earlier one.
+///
+/// Works with a planner that has `plan_key` (@ref KeyedSavePlanner) and a writer that has
+/// `name_files` (@ref NamingWriter), such as the default ones; with others it has no effect.
+///
+/// **Memory**: on each rank about 400 bytes for each of its items; on the coordinator, moreover,
+/// about 700 bytes for each item of any rank.
+///
+/// **Copies** share what is kept. Threads: any; several saves may use one.
+class plan_cache {
+public:
+    CAIRN_DECL plan_cache();
+
+    /// Forgets: the next save is planned anew, on all ranks.
+    CAIRN_DECL void clear();
+
+    /// Whether a plan is kept.
+    CAIRN_DECL bool empty() const;
+
+    /// For the implementation of verbs.
+    const std::shared_ptr<detail::plan_slot>& slot() const noexcept { return slot_; }
+
+private:
+    std::shared_ptr<detail::plan_slot> slot_;
+};
+
+}  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/save/impl/plan_cache.ipp>
+#endif
+
+#endif

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_SAVE_PLANS_HPP
+#define CAIRN_SAVE_SAVE_PLANS_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/planner/erased_planner.hpp>
+#include <cairn/planner/plan.hpp>
+#include <cairn/planner/value_numbers.hpp>
+#include <cairn/save/kept_plan.hpp>
+#include <cairn/save/options.hpp>
+#include <cairn/save/replicas.hpp>
+#include <cairn/storage/erased_storage.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// Returns what the joint plan of a save depends on besides the local plans; nothing if that cannot
+/// be told. Called after the planner's local plan was made.
+CAIRN_DECL std::optional<std::string> plan_key(erased_save_planner& planner,
+                                               const save_options& options, int rank, int size);
+
+/// The plans of one save on one rank: made together with the other ranks, or those of an earlier
+/// save if nothing has changed on any rank. The messages of both.
+///
+/// The coordinator offers a *generation*: a save of whose plan it has kept everything. A rank that
+/// has kept its part of that same plan, and plans the same again, says *unchanged* instead of
+/// sending its local plan. If all do, the coordinator answers with the names of files alone. If
+/// some do not, it has what the others sent then. See docs/decisions/0018-kept-plans.md.
+class save_plans {
+public:
+    /// @param slot  Null: nothing is kept from save to save.
+    explicit save_plans(std::shared_ptr<plan_slot> slot)
+        : slot_(std::move(slot)), kept_(slot_ ? slot_->kept() : nullptr) {}
+
+    /// On the coordinator. @return The generation; empty: none.
+    std::string offer() const { return kept_ && kept_->joint ? kept_->generation : std::string(); }
+    void offered(std::string generation) { offered_ = std::move(generation); }
+
+    /// @param key  What the joint plan depends on besides the local plans; nothing: on more.
+    /// @return The message to the coordinator.
+    CAIRN_DECL std::vector<std::byte> send_local(save_plan local, std::optional<std::string> key);
+    /// As this rank planned it.
+    const save_plan& local() const noexcept { return local_; }
+
+    /// On the coordinator: makes the joint plan, or takes the earlier one, and claims the place.
+    /// @param messages  Of all ranks, in rank order.
+    CAIRN_DECL void join(std::span<const std::span<const std::byte>> messages,
+                         erased_save_planner& planner, erased_storage_writer& writer,
+                         const save_options& options);
+    /// The message to a rank.
+    CAIRN_DECL std::vector<std::byte> answer(std::size_t rank) const;
+    /// After `join`.
+    const save_plan& of(std::size_t rank) const { return joint_->plans.at(rank); }
+    /// A rank's `storage_data`.
+    const std::string& file_names(std::size_t rank) const {
+        return file_names_.empty() ? of(rank).storage_data : file_names_.at(rank);
+    }
+    replica_table replicas() const { return joint_->replicas; }
+    /// Returns the metadata of the joint plan. Called once.
+    CAIRN_DECL metadata take_metadata();
+
+    /// Reads the coordinator's message.
+    CAIRN_DECL void receive(std::span<const std::byte> message);
+    /// This rank's part of the joint plan, with the names of its files.
+    const save_plan& sent() const noexcept { return sent_; }
+    /// What of the local plan other ranks hold too.
+    const std::vector<held_replica>& held() const noexcept { return held_; }
+    bool reused() const noexcept { return reused_; }
+
+    /// Keeps the plan for later saves, if there is memory for it. Called last, and only if this save
+    /// is known to be committed.
+    CAIRN_DECL void keep(const std::string& save_id) noexcept;
+
+private:
+    /// What a rank has told: its local plan, encoded without the numbers of values, and these.
+    struct told_by_rank {
+        std::span<const std::byte> plan{};
+        std::vector<value_numbers> values{};
+    };
+    using told = std::vector<told_by_rank>;
+
+    bool values_agree(const told& all) const;
+    void plan_anew(const told& all, erased_save_planner& planner, erased_storage_writer& writer,
+                   const save_options& options);
+    static void keep_locals(const told& all, const std::vector<save_plan>& plans, joint_plan& to);
+
+    std::shared_ptr<plan_slot> slot_;
+    std::shared_ptr<const kept_plan> kept_;
+    std::string offered_{};
+    std::optional<std::string> key_{};
+    save_plan local_{};
+    std::vector<std::byte> encoded_{};  ///< The local plan, without the numbers of values.
+    std::shared_ptr<joint_plan> made_{};
+    std::shared_ptr<const joint_plan> joint_{};
+    std::vector<std::string> file_names_{};  ///< `storage_data` of each rank.
+    save_plan sent_{};
+    std::vector<held_replica> held_{};
+    bool unchanged_ = false;  ///< This rank's part.
+    bool keeps_ = false;      ///< The coordinator keeps the joint plan.
+    bool reused_ = false;
+};
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/save/impl/save_plans.ipp>
+#endif
+
+#endif
