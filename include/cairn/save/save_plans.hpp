@@ -75,8 +75,8 @@ public:
     const std::vector<held_replica>& held() const noexcept { return held_; }
     bool reused() const noexcept { return reused_; }
 
-    /// Keeps the plan for later saves, if there is memory for it. Called last, and only if this save
-    /// is known to be committed.
+    /// Keeps the plan for later saves, if there is memory for it. Called last, and only if this
+    /// save is known to be committed.
     CAIRN_DECL void keep(const std::string& save_id) noexcept;
 
 private:
