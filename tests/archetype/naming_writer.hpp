@@ -4,6 +4,7 @@
 
 #include "storage_writer.hpp"
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,23 +19,23 @@ class naming_writer : public storage_writer {
 public:
     explicit naming_writer(std::shared_ptr<shelf> to) : storage_writer(std::move(to)) {}
 
-    std::vector<std::string> name_files(std::span<const save_plan> all) {
-        return std::vector<std::string>(all.size());
+    std::vector<std::string> name_files(std::span<const std::size_t> stored) {
+        return std::vector<std::string>(stored.size());
     }
 };
 static_assert(NamingWriter<naming_writer>);
 
 struct writer_names_nothing : storage_writer {};
-struct writer_names_in_the_plans : storage_writer {
-    std::vector<std::string> name_files(std::span<save_plan>);
+struct writer_names_by_plans : storage_writer {
+    std::vector<std::string> name_files(std::span<const save_plan>);
 };
 struct writer_names_for_one : storage_writer {
-    std::string name_files(std::span<const save_plan>);
+    std::string name_files(std::span<const std::size_t>);
 };
 struct writer_names_without_result : storage_writer {
-    void name_files(std::span<const save_plan>);
+    void name_files(std::span<const std::size_t>);
 };
-static_assert(!NamingWriter<writer_names_nothing> && !NamingWriter<writer_names_in_the_plans>);
+static_assert(!NamingWriter<writer_names_nothing> && !NamingWriter<writer_names_by_plans>);
 static_assert(!NamingWriter<writer_names_for_one> && !NamingWriter<writer_names_without_result>);
 
 }  // namespace cairn::archetype

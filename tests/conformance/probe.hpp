@@ -117,11 +117,11 @@ public:
         w_->after(call::abandon, rank_);
         return gone;
     }
-    std::vector<std::string> name_files(std::span<const save_plan> plans)
+    std::vector<std::string> name_files(std::span<const std::size_t> stored)
         requires NamingWriter<Writer>
     {
         std::vector<std::string> names;
-        around(call::prepare_global, [&] { names = inner_.name_files(plans); });
+        around(call::prepare_global, [&] { names = inner_.name_files(stored); });
         return names;
     }
     void remove_share(completion<share_result> done)

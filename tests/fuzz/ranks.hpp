@@ -9,6 +9,7 @@
 #include <cairn/load/read_once/plane_groups.hpp>
 #include <cairn/planner/global_plan.hpp>
 #include <cairn/planner/plan_codec.hpp>
+#include <cairn/planner/plan_table.hpp>
 
 #include <utility>
 
@@ -17,10 +18,24 @@ namespace fuzz {
 
 namespace impl = cairn::detail;
 
-/// A rank's local plan; two ranks that send it contradict each other, or make a global plan.
+/// A rank's local plan; ranks that send it contradict each other, or make a global plan.
 inline void plan(bytes b) {
     reread<fidelity::exact, cairn::decode_save_plan, cairn::encode_save_plan>(b);
-    auto const p = cairn::decode_save_plan(b);
+    auto p = cairn::decode_save_plan(b);
+    for (int ranks : {1, 2}) {
+        auto copy = p;
+        auto const values = impl::take_value_numbers(copy);
+        impl::plan_table t;
+        bool taken = true;
+        for (int r = 0; r < ranks; ++r) taken = taken && t.add(b, values);
+        try {
+            if (!taken || !t.join(false)) continue;
+            (void)t.make_metadata();
+            impl::wire_writer w;
+            for (int r = 0; r < ranks; ++r) t.put_plan(w, static_cast<std::size_t>(r));
+        } catch (const cairn::error&) {  // holes, overlaps
+        }
+    }
     (void)cairn::create_global_metadata(std::vector<cairn::save_plan>{p});
 }
 inline input change_plan(bytes b, engine& e) {

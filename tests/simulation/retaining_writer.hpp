@@ -50,8 +50,8 @@ public:
     std::vector<cairn::save_plan> prepare_global_save_plan(std::vector<cairn::save_plan> plans) {
         return inner_.prepare_global_save_plan(std::move(plans));
     }
-    std::vector<std::string> name_files(std::span<const cairn::save_plan> plans) {
-        return inner_.name_files(plans);
+    std::vector<std::string> name_files(std::span<const std::size_t> stored) {
+        return inner_.name_files(stored);
     }
     void write_data(const cairn::save_plan& plan, std::span<const cairn::item_data> data,
                     cairn::completion<cairn::write_results> done) {

@@ -117,16 +117,15 @@ public:
     void receive(std::span<const std::byte> answer) { plans_.receive(answer); }
     /// What a rank reports that has received its answer.
     message result_of(int rank) const {
-        auto const at = static_cast<std::size_t>(rank);
-        return planned_job::result_of(plans_.of(at), plans_.file_names(at));
+        return planned_job::result_of(job_.plan_of(rank),  // all of it is kept
+                                      plans_.file_names(static_cast<std::size_t>(rank)));
     }
     void begin_results() {
         meta_ = plans_.take_metadata();
         placer_.emplace(meta_);
     }
     void place(int rank, std::span<const std::byte> result) {
-        placer_->place(plans_.of(static_cast<std::size_t>(rank)),
-                       cairn::decode_write_results(result), rank);
+        plans_.place(*placer_, cairn::decode_write_results(result), static_cast<std::size_t>(rank));
     }
     void end_results() {
         placer_->check_all_placed();

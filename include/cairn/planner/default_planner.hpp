@@ -24,6 +24,8 @@ public:
     CAIRN_DECL default_planner& operator=(default_planner&&) noexcept;
     CAIRN_DECL ~default_planner();
 
+    CAIRN_DECL const planner_options& options() const noexcept;
+
     CAIRN_DECL void set_up_save(const flat_state& state, int rank, bool coordinator);
     CAIRN_DECL save_plan create_local_save_plan();
     CAIRN_DECL std::pair<std::vector<save_plan>, metadata> create_global_save_plan(

@@ -3,7 +3,9 @@
 #define CAIRN_PLANNER_ERASED_PLANNER_HPP
 
 #include <cairn/planner/concepts.hpp>
+#include <cairn/planner/options.hpp>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -32,6 +34,8 @@ public:
     virtual std::optional<std::string> plan_key() = 0;
     /// Then its metadata needs no check: it has checked it, and can name the ranks.
     virtual bool is_default() const = 0;
+    /// Of a default planner whose plans a `plan_table` can join; null otherwise.
+    virtual const planner_options* table_options() const = 0;
 
 protected:
     ~erased_save_planner() = default;
@@ -85,6 +89,12 @@ public:
             return {};
     }
     bool is_default() const override { return std::is_same_v<P, default_planner>; }
+    const planner_options* table_options() const override {
+        if constexpr (std::is_same_v<P, default_planner>)
+            return to_.options().dedup ? nullptr : std::addressof(to_.options());
+        else
+            return nullptr;
+    }
 
 private:
     P& to_;

@@ -4,12 +4,14 @@
 
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/plan.hpp>
+#include <cairn/planner/plan_table.hpp>
 #include <cairn/save/replicas.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,12 +20,12 @@ namespace cairn::detail {
 
 /// The joint plan of all ranks: on the coordinator, of one save or of several in a row.
 struct joint_plan {
-    std::vector<save_plan> plans{};  ///< As the planner made them, in rank order.
-    metadata meta{};                 ///< Without locations.
+    std::optional<plan_table> table{};  ///< Borrows `locals`. Otherwise:
+    std::vector<save_plan> plans{};     ///< as the planner made them, in rank order;
+    metadata meta{};                    ///< without locations.
     replica_table replicas{};
-    // For later saves, if there may be any:
-    std::vector<std::vector<std::byte>> locals{};  ///< What they were made of; see `kept_plan`.
-    /// For each rank, and each value of its local plan, the number of the value's name.
+    std::vector<std::vector<std::byte>> locals{};  ///< What it was made of; see `kept_plan`.
+    /// For later saves: for each rank, and each value of its local plan, the number of its name.
     std::vector<std::vector<std::uint32_t>> values{};
 };
 

@@ -8,6 +8,7 @@
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/item_numbers.hpp>
 #include <cairn/planner/plan.hpp>
+#include <cairn/planner/plan_table.hpp>
 
 #include <cstddef>
 #include <string>
@@ -58,7 +59,7 @@ public:
                 c->at = std::move(r.at);
             }
         }
-        for (auto& [name, size] : results.file_sizes) meta_.file_sizes.emplace(name, size);
+        add_files(results);
     }
 
     /// @throws error errc::invalid_plan if no rank wrote some chunk or value.
@@ -78,7 +79,30 @@ public:
         }
     }
 
+    /// The results of a rank that has carried out its plan.
+    /// @param t  Of which the metadata was made; the same in each call.
+    void place(const plan_table& t, write_results results, int rank) {
+        if (table_entries_.empty())
+            for (std::uint32_t n = 0; n < t.names(); ++n)
+                table_entries_.push_back(places_[names_.find(t.name_of(n)).value()].entry);
+        auto const places = t.places(static_cast<std::size_t>(rank));
+        for (auto& r : results.items) {
+            if (r.item >= places.size())
+                throw error(errc::invalid_plan, {.rank = rank, .found = "a result for no item"});
+            auto const at = places[r.item];
+            auto* const entry = table_entries_[at.name];
+            if (auto* o = std::get_if<value_metadata>(entry))
+                o->at = std::move(r.at);
+            else
+                std::get<tensor_metadata>(*entry).chunks[at.chunk].at = std::move(r.at);
+        }
+        add_files(results);
+    }
+
 private:
+    void add_files(write_results& results) {
+        for (auto& [name, size] : results.file_sizes) meta_.file_sizes.emplace(name, size);
+    }
     struct entry_places {
         std::variant<tensor_metadata, value_metadata>* entry;
         std::size_t next = 0;  ///< Chunk.
@@ -101,6 +125,7 @@ private:
     metadata& meta_;
     name_numbers names_{};
     std::vector<entry_places> places_{};  ///< By name.
+    std::vector<std::variant<tensor_metadata, value_metadata>*> table_entries_{};
 };
 
 }  // namespace cairn::detail

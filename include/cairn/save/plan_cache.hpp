@@ -25,7 +25,7 @@ class plan_slot;
 /// `name_files` (@ref NamingWriter), such as the default ones; with others it has no effect.
 ///
 /// **Memory**: on each rank about 400 bytes for each of its items; on the coordinator, moreover,
-/// about 700 bytes for each item of any rank.
+/// about 100 bytes for each item of any rank, or 700 with a planner that is not the default one.
 ///
 /// **Copies** share what is kept. Threads: any; several saves may use one.
 class plan_cache {

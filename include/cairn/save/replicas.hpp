@@ -8,6 +8,7 @@
 #include <cairn/error.hpp>
 #include <cairn/planner/item_numbers.hpp>
 #include <cairn/planner/plan.hpp>
+#include <cairn/planner/plan_table.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/save/replica_hash.hpp>
 #include <cairn/state/flat_state.hpp>
@@ -15,9 +16,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -70,41 +73,22 @@ public:
     /// @param local  The ranks' local plans; see also `dedup_save_plans`.
     replica_table(std::span<const save_plan> local, const save_options& options)
         : asked_(local.size()) {
-        bool const trusted = !options.replicas_of && options.replicas == replica_policy::trust;
-        if (trusted || local.size() < 2) return;
-        constexpr std::uint32_t none = UINT32_MAX;
-        auto const compared = [](const write_item& i) {
-            return i.kind != item_kind::value && !i.region.empty();
-        };
-        struct held_by {
-            std::uint64_t holders = 0;
-            bool asked = false;
-            std::uint32_t replica = none;  ///< Where it is compared.
-        };
+        if (!compares(options)) return;
         name_numbers names;
         item_numbers numbers;
-        std::vector<held_by> items;            // by number
-        std::vector<std::uint32_t> number_of;  // each item that is compared
-        for (auto const& plan : local)
-            for (auto const& i : plan.items) {
-                if (!compared(i)) continue;
-                auto const [number, fresh] = numbers.add(names.add(i.fqn), i.region);
-                if (fresh) items.emplace_back();
-                ++items[number].holders;
-                number_of.push_back(number);
-            }
-        auto number = number_of.begin();
-        for (std::uint32_t r = 0; r < local.size(); ++r)
-            for (std::uint32_t k = 0; k < local[r].items.size(); ++k) {
-                auto const& i = local[r].items[k];
-                if (!compared(i)) continue;
-                auto& item = items[*number++];
-                if (item.holders < 2) continue;
-                if (!std::exchange(item.asked, true)) item.replica = add(i, options);
-                if (item.replica != none)
-                    asked_[r].push_back(
-                        {{k, item.holders, replicas_[item.replica].whole}, item.replica});
-            }
+        auto const each = [&](const visitor& f) {
+            for (std::uint32_t r = 0; r < local.size(); ++r)
+                for (std::uint32_t k = 0; k < local[r].items.size(); ++k) {
+                    auto const& i = local[r].items[k];
+                    if (i.kind == item_kind::value || i.region.empty()) continue;
+                    f(numbers.add(names.add(i.fqn), i.region).first, r, k, i.fqn, i.region);
+                }
+        };
+        fill(each, options);
+    }
+    replica_table(const plan_table& local, const save_options& options) : asked_(local.ranks()) {
+        if (!compares(options)) return;
+        fill([&](const visitor& f) { local.each_tensor_item(f); }, options);
     }
 
     /// Writes the request to one rank; empty if there are no replicas.
@@ -162,11 +146,44 @@ private:
         bool whole;
         std::map<std::uint64_t, std::vector<rank_range>> ranks_of;  ///< By hash.
     };
+    bool compares(const save_options& options) const {
+        return asked_.size() > 1 &&
+               (options.replicas_of || options.replicas != replica_policy::trust);
+    }
+    /// Called with each item: its number, which replicas share, its rank, its position in the local
+    /// plan, name and region.
+    using visitor = std::function<void(std::uint32_t, std::uint32_t, std::uint32_t,
+                                       std::string_view, const box&)>;
+    /// @param each  Visits all items that are compared, in the same order each time.
+    void fill(const std::function<void(const visitor&)>& each, const save_options& options) {
+        constexpr std::uint32_t none = UINT32_MAX;
+        struct held_by {
+            std::uint64_t holders = 0;
+            bool asked = false;
+            std::uint32_t replica = none;  ///< Where it is compared.
+        };
+        std::vector<held_by> items;
+        bool any = false;
+        each([&](std::uint32_t item, std::uint32_t, std::uint32_t, std::string_view, const box&) {
+            if (item >= items.size()) items.resize(item + std::size_t{1});
+            any = ++items[item].holders > 1 || any;
+        });
+        if (!any) return;
+        each([&](std::uint32_t n, std::uint32_t rank, std::uint32_t index, std::string_view fqn,
+                 const box& region) {
+            auto& item = items[n];
+            if (item.holders < 2) return;
+            if (!std::exchange(item.asked, true)) item.replica = add(fqn, region, options);
+            if (item.replica != none)
+                asked_[rank].push_back(
+                    {{index, item.holders, replicas_[item.replica].whole}, item.replica});
+        });
+    }
     /// @return its position; the largest number if it is trusted
-    std::uint32_t add(const write_item& i, const save_options& options) {
-        auto const how = options.replicas_of ? options.replicas_of(i.fqn) : options.replicas;
+    std::uint32_t add(std::string_view fqn, const box& region, const save_options& options) {
+        auto const how = options.replicas_of ? options.replicas_of(fqn) : options.replicas;
         if (how == replica_policy::trust) return UINT32_MAX;
-        replicas_.push_back({i.fqn, i.region, how == replica_policy::verify, {}});
+        replicas_.push_back({std::string(fqn), region, how == replica_policy::verify, {}});
         return static_cast<std::uint32_t>(replicas_.size() - 1);
     }
     /// `on rank 1, other content on ranks 0, 2`: the smallest group of ranks comes first.

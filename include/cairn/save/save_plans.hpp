@@ -9,6 +9,7 @@
 #include <cairn/planner/value_numbers.hpp>
 #include <cairn/save/kept_plan.hpp>
 #include <cairn/save/options.hpp>
+#include <cairn/save/place_results.hpp>
 #include <cairn/save/replicas.hpp>
 #include <cairn/storage/erased_storage.hpp>
 
@@ -57,15 +58,16 @@ public:
                          const save_options& options);
     /// The message to a rank.
     CAIRN_DECL std::vector<std::byte> answer(std::size_t rank) const;
-    /// After `join`.
-    const save_plan& of(std::size_t rank) const { return joint_->plans.at(rank); }
     /// A rank's `storage_data`.
     const std::string& file_names(std::size_t rank) const {
-        return file_names_.empty() ? of(rank).storage_data : file_names_.at(rank);
+        return file_names_.empty() ? joint_->plans.at(rank).storage_data : file_names_.at(rank);
     }
     replica_table replicas() const { return joint_->replicas; }
     /// Returns the metadata of the joint plan. Called once.
     CAIRN_DECL metadata take_metadata();
+    /// Places the results of a rank that has carried out what it was sent.
+    /// @param placer  Of that metadata.
+    CAIRN_DECL void place(result_placer& placer, write_results results, std::size_t rank) const;
 
     /// Reads the coordinator's message.
     CAIRN_DECL void receive(std::span<const std::byte> message);
@@ -90,7 +92,11 @@ private:
     bool values_agree(const told& all) const;
     void plan_anew(const told& all, erased_save_planner& planner, erased_storage_writer& writer,
                    const save_options& options);
-    static void keep_locals(const told& all, const std::vector<save_plan>& plans, joint_plan& to);
+    bool join_tables(const told& all, joint_plan& to, const planner_options& planner,
+                     const save_options& options) const;
+    void join_plans(const told& all, joint_plan& to, erased_save_planner& planner,
+                    erased_storage_writer& writer, const save_options& options) const;
+    static std::vector<std::size_t> stored_items(const joint_plan& p);
 
     std::shared_ptr<plan_slot> slot_;
     std::shared_ptr<const kept_plan> kept_;

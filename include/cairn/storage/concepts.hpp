@@ -7,6 +7,7 @@
 #include <cairn/planner/plan.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -178,20 +179,21 @@ concept SharingWriter = StorageWriter<W> && requires(W& w, completion<share_resu
 
 /// A StorageWriter whose global step only names files: see @ref plan_cache.
 ///
-/// Given the same as for `StorageWriter`, and `all` of type `std::span<const save_plan>`:
+/// Given the same as for `StorageWriter`, and `stored` of type `std::span<const std::size_t>`:
 ///
-/// | Expression           | Who         | Type                       |
-/// |----------------------|-------------|----------------------------|
-/// | `w.name_files(all)`  | coordinator | `std::vector<std::string>` |
+/// | Expression              | Who         | Type                       |
+/// |-------------------------|-------------|----------------------------|
+/// | `w.name_files(stored)`  | coordinator | `std::vector<std::string>` |
 ///
-/// **Semantics**: called instead of `prepare_global_save_plan`, with the planner's plans in rank
-/// order, which may be those of an earlier save. Returns the `storage_data` of each.
-/// `prepare_global_save_plan(plans)` has the same effect and changes nothing else in the plans.
+/// **Semantics**: called instead of `prepare_global_save_plan`, with the number of items that each
+/// rank stores; an item that is tied to another one of its rank is stored with it. Returns the
+/// `storage_data` of each rank's plan, in rank order. `prepare_global_save_plan(plans)` has the
+/// same effect and changes nothing else in the plans.
 ///
 /// **Models**: `torch_writer`. **Archetype**: `archetype::naming_writer`.
 template <class W>
-concept NamingWriter = StorageWriter<W> && requires(W& w, std::span<const save_plan> all) {
-    { w.name_files(all) } -> std::same_as<std::vector<std::string>>;
+concept NamingWriter = StorageWriter<W> && requires(W& w, std::span<const std::size_t> stored) {
+    { w.name_files(stored) } -> std::same_as<std::vector<std::string>>;
 };
 
 /// Receives the items that a reader has fetched. Plain callables over the planner, so that a reader

@@ -4,6 +4,7 @@
 
 #include <cairn/storage/concepts.hpp>
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,7 +24,7 @@ public:
     virtual std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan>) = 0;
     /// Whether the next function replaces the one before.
     virtual bool names_files() const noexcept = 0;
-    virtual std::vector<std::string> name_files(std::span<const save_plan>) = 0;
+    virtual std::vector<std::string> name_files(std::span<const std::size_t>) = 0;
     virtual void write_data(const save_plan&, const std::span<const item_data>&,
                             completion<write_results>) = 0;
     /// Whether the next function calls `released`.
@@ -72,9 +73,9 @@ public:
         return to_.prepare_global_save_plan(std::move(plans));
     }
     bool names_files() const noexcept override { return NamingWriter<W>; }
-    std::vector<std::string> name_files(std::span<const save_plan> all) override {
+    std::vector<std::string> name_files(std::span<const std::size_t> stored) override {
         if constexpr (NamingWriter<W>)
-            return to_.name_files(all);
+            return to_.name_files(stored);
         else
             return {};
     }

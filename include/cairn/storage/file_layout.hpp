@@ -96,13 +96,16 @@ inline std::vector<std::vector<std::uint32_t>> split_into_files(const save_plan&
     return files;
 }
 
-/// Number of files that `split_into_files` makes for this plan.
-inline std::size_t file_count(const save_plan& plan, const torch_writer_options& o) {
-    if (o.single_file_per_rank) return static_cast<std::size_t>(std::max(1, o.thread_count));
+/// Number of a plan's items that are stored as themselves.
+inline std::size_t stored_items_of(const save_plan& plan) {
     auto const place = stored_as(plan);
     std::size_t n = 0;
     for (std::uint32_t i = 0; i < place.size(); ++i) n += place[i] == i;
     return n;
+}
+/// Number of files that `split_into_files` makes of a plan that stores so many items.
+inline std::size_t file_count(std::size_t stored, const torch_writer_options& o) {
+    return o.single_file_per_rank ? static_cast<std::size_t>(std::max(1, o.thread_count)) : stored;
 }
 
 /// Returns the strides of a payload: a dense tensor keeps the order of its memory (like torch.save

@@ -51,7 +51,7 @@ public:
     /// Checks and claims the place, and assigns file names to each rank.
     CAIRN_DECL std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan> plans);
     /// The same; returns the names, encoded for each rank. See @ref NamingWriter.
-    CAIRN_DECL std::vector<std::string> name_files(std::span<const save_plan> plans);
+    CAIRN_DECL std::vector<std::string> name_files(std::span<const std::size_t> stored);
 
     CAIRN_DECL void write_data(const save_plan& plan, std::span<const item_data> data,
                                completion<write_results> done);

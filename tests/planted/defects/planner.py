@@ -3,6 +3,7 @@
 from defect import Defect
 
 DEDUP = "planner/dedup.hpp"
+TABLE = "planner/impl/plan_table.ipp"
 LOAD = "planner/load_side.hpp"
 BOX = "tensor/impl/box.ipp"
 
@@ -24,6 +25,47 @@ DEFECTS = [
            "if (item->global_shape != other.global_shape)",
            "if (item->global_shape != other.global_shape && !PLANTED)",
            by="planner", wrong="ranks with different shapes save a mixture"),
+    Defect("replicas-unbalanced-in-the-table", TABLE,
+           "if (!save_to_lowest_rank && load[rank_of[k]] < load[rank_of[chosen]]) chosen = k;",
+           "if (!save_to_lowest_rank && !PLANTED && "
+           "load[rank_of[k]] < load[rank_of[chosen]]) chosen = k;",
+           by="planner:plan_table", wrong="rank 0 writes everything that several ranks hold"),
+    Defect("table-takes-other-shapes", TABLE,
+           "!same_bytes(n.shape, known.shape))", "(!PLANTED && !same_bytes(n.shape, known.shape)))",
+           by="planner:plan_table", wrong="ranks with different shapes save a mixture"),
+    Defect("table-takes-other-dtypes", TABLE,
+           "return known.type == n.type &&", "return (PLANTED || known.type == n.type) &&",
+           by="planner:plan_table", wrong="ranks with different dtypes save a mixture"),
+    Defect("table-takes-conflicting-values", TABLE,
+           "if (n.value_hash != v.hash) return false;",
+           "if (n.value_hash != v.hash && !PLANTED) return false;",
+           by="planner:plan_table", wrong="of two different values one is saved in silence"),
+    Defect("table-takes-a-box-twice", TABLE,
+           "else if (std::exchange(last[x.item], rank) == rank)",
+           "else if (std::exchange(last[x.item], rank) == rank && !PLANTED)",
+           by="planner:plan_table", wrong="of two shards with one box one is saved in silence"),
+    Defect("table-checks-one-tensor", TABLE,
+           "if (good != nullptr && same_bytes(good->shape, n.shape) && "
+           "good->chunks == n.chunks &&",
+           "if (good != nullptr && (PLANTED || same_bytes(good->shape, n.shape)) && "
+           "good->chunks == n.chunks &&",
+           by="planner:plan_table", wrong="a hole in a tensor is not found behind another tensor"),
+    Defect("table-keeps-ties-apart", TABLE,
+           "if (!x.was_tied || x.beside) {", "if (!x.was_tied || x.beside || PLANTED) {",
+           by="planner:plan_table", wrong="a weight is tied to one that another rank writes"),
+    Defect("table-drops-later-paths", TABLE,
+           "if (ranks_.empty() || !same_bytes(before.subspan(ranks_.back().tail), tail))",
+           "if (ranks_.empty() || "
+           "(!PLANTED && !same_bytes(before.subspan(ranks_.back().tail), tail)))",
+           by="planner:plan_table", wrong="names that only later ranks have lose their paths"),
+    Defect("table-takes-the-last-region", TABLE,
+           "same_bytes(last_region, left.first(last_region.size()))) {",
+           "(PLANTED || same_bytes(last_region, left.first(last_region.size())))) {",
+           by="planner:plan_table", wrong="a tensor is split as the one before it"),
+    Defect("table-gives-up-on-replicas", TABLE,
+           "if (seen.add(x.name, x.box)) (void)sought.add(x.name, x.box);",
+           "if (seen.add(x.name, x.box) && !PLANTED) (void)sought.add(x.name, x.box);",
+           by="planner:plan_table", wrong="replicas are written by each rank, and overlap"),
     Defect("names-told-apart-by-length", "detail/name_numbers.hpp",
            "if (n < names_.size() && names_[n] == name)",
            "if (n < names_.size() && (PLANTED ? names_[n].size() == name.size() "

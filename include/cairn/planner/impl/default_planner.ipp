@@ -28,6 +28,10 @@ CAIRN_DECL default_planner::default_planner(default_planner&&) noexcept = defaul
 CAIRN_DECL default_planner& default_planner::operator=(default_planner&&) noexcept = default;
 CAIRN_DECL default_planner::~default_planner() = default;
 
+CAIRN_DECL const planner_options& default_planner::options() const noexcept {
+    return sides_->options;
+}
+
 CAIRN_DECL void default_planner::set_up_save(const flat_state& state, int rank, bool) {
     sides_->save.set_up(state, rank);
 }

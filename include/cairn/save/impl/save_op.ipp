@@ -298,8 +298,11 @@ CAIRN_DECL void save_op::prepare_metadata() {
     for (std::size_t rank = 0; rank < everybody_.size(); ++rank) {
         wire_reader r(everybody_[rank].payload);
         auto const finished = r.bytes();
-        placer.place(finished.empty() ? plans_.of(rank) : decode_save_plan(finished),
-                     decode_write_results(r.bytes()), static_cast<int>(rank));
+        auto results = decode_write_results(r.bytes());
+        if (finished.empty())
+            plans_.place(placer, std::move(results), rank);
+        else
+            placer.place(decode_save_plan(finished), std::move(results), static_cast<int>(rank));
         replicas_.get(r, rank);
         phases_.get(r, static_cast<int>(rank));
     }

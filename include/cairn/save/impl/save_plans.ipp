@@ -8,6 +8,7 @@
 #include <cairn/detail/wire.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/plan_codec.hpp>
+#include <cairn/storage/file_layout.hpp>
 
 #include <cstdint>
 #include <tuple>
@@ -86,7 +87,7 @@ CAIRN_DECL void save_plans::join(std::span<const std::span<const std::byte>> mes
     else
         plan_anew(all, planner, writer, options);
     if (writer.names_files()) {
-        file_names_ = writer.name_files(joint_->plans);
+        file_names_ = writer.name_files(stored_items(*joint_));
         check_one_per_rank(file_names_.size(), messages.size(), "names", "writer");
     }
 }
@@ -112,31 +113,57 @@ CAIRN_DECL bool save_plans::values_agree(const told& all) const {
 CAIRN_DECL void save_plans::plan_anew(const told& all, erased_save_planner& planner,
                                       erased_storage_writer& writer, const save_options& options) {
     auto const made = std::make_shared<joint_plan>();
+    auto const* const simple = writer.names_files() ? planner.table_options() : nullptr;
+    keeps_ = slot_ && key_ && writer.names_files();
+    if (keeps_ || simple != nullptr)
+        for (auto const& of_rank : all)
+            made->locals.emplace_back(of_rank.plan.begin(), of_rank.plan.end());
+    if (simple == nullptr || !join_tables(all, *made, *simple, options))
+        join_plans(all, *made, planner, writer, options);
+    joint_ = made_ = made;
+}
+/// Joins what is as usual. @return false if something is not
+CAIRN_DECL bool save_plans::join_tables(const told& all, joint_plan& to,
+                                        const planner_options& planner,
+                                        const save_options& options) const {
+    plan_table t;
+    for (std::size_t rank = 0; rank < all.size(); ++rank)
+        if (!t.add(to.locals[rank], all[rank].values)) return false;
+    if (!t.join(planner.dedup_save_to_lowest_rank)) return false;
+    to.replicas = replica_table(t, options);
+    if (keeps_)
+        for (std::size_t rank = 0; rank < all.size(); ++rank)
+            to.values.push_back(t.value_names(rank));
+    to.table = std::move(t);
+    return true;
+}
+/// Joins any plans.
+CAIRN_DECL void save_plans::join_plans(const told& all, joint_plan& to,
+                                       erased_save_planner& planner, erased_storage_writer& writer,
+                                       const save_options& options) const {
     std::vector<save_plan> plans;
+    name_numbers names;
     for (auto const& of_rank : all) {
         plans.push_back(decode_save_plan(of_rank.plan));
         give_value_numbers(plans.back(), of_rank.values);
     }
-    keeps_ = slot_ && key_ && writer.names_files();
-    if (keeps_) keep_locals(all, plans, *made);
-    made->replicas = replica_table(plans, options);
-    std::tie(made->plans, made->meta) = planner.create_global_save_plan(std::move(plans));
-    if (!planner.is_default()) check_planned_metadata(made->meta);
-    if (!writer.names_files())
-        made->plans = writer.prepare_global_save_plan(std::move(made->plans));
-    check_one_per_rank(made->plans.size(), all.size(), "plans", "planner or writer");
-    joint_ = made_ = made;
+    if (keeps_)
+        for (auto const& plan : plans) {
+            auto& values = to.values.emplace_back();
+            for (auto const& i : plan.items)
+                if (i.kind == item_kind::value) values.push_back(names.add(i.fqn));
+        }
+    to.replicas = replica_table(plans, options);
+    std::tie(to.plans, to.meta) = planner.create_global_save_plan(std::move(plans));
+    if (!planner.is_default()) check_planned_metadata(to.meta);
+    if (!writer.names_files()) to.plans = writer.prepare_global_save_plan(std::move(to.plans));
+    check_one_per_rank(to.plans.size(), all.size(), "plans", "planner or writer");
 }
-/// Notes what a later save compares with.
-CAIRN_DECL void save_plans::keep_locals(const told& all, const std::vector<save_plan>& plans,
-                                        joint_plan& to) {
-    name_numbers names;
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-        to.locals.emplace_back(all[rank].plan.begin(), all[rank].plan.end());
-        auto& values = to.values.emplace_back();
-        for (auto const& i : plans[rank].items)
-            if (i.kind == item_kind::value) values.push_back(names.add(i.fqn));
-    }
+CAIRN_DECL std::vector<std::size_t> save_plans::stored_items(const joint_plan& p) {
+    if (p.table) return p.table->stored_items();
+    std::vector<std::size_t> all;
+    for (auto const& plan : p.plans) all.push_back(stored_items_of(plan));
+    return all;
 }
 
 CAIRN_DECL std::vector<std::byte> save_plans::answer(std::size_t rank) const {
@@ -148,11 +175,23 @@ CAIRN_DECL std::vector<std::byte> save_plans::answer(std::size_t rank) const {
     w.string(file_names(rank));
     if (reused_) return w.take();
     joint_->replicas.put(w, rank);
-    w.raw(encode_save_plan(of(rank)));
+    if (joint_->table)
+        joint_->table->put_plan(w, rank);
+    else
+        w.raw(encode_save_plan(joint_->plans.at(rank)));
     return w.take();
 }
 CAIRN_DECL metadata save_plans::take_metadata() {
+    if (joint_->table) return joint_->table->make_metadata();
     return keeps_ || reused_ ? joint_->meta : std::move(made_->meta);
+}
+CAIRN_DECL void save_plans::place(result_placer& placer, write_results results,
+                                  std::size_t rank) const {
+    auto const who = static_cast<int>(rank);
+    if (joint_->table)
+        placer.place(*joint_->table, std::move(results), who);
+    else
+        placer.place(joint_->plans.at(rank), std::move(results), who);
 }
 
 CAIRN_DECL void save_plans::receive(std::span<const std::byte> message) {
@@ -163,7 +202,6 @@ CAIRN_DECL void save_plans::receive(std::span<const std::byte> message) {
         if (!unchanged_ || r.left() != 0) wire_reader::fail("a plan that this rank has not kept");
         sent_ = kept_->sent;
         held_ = kept_->held;
-        copy_value_numbers(local_, sent_);
         reused_ = true;
     } else if (what == answered_plan::kept || what == answered_plan::whole) {
         held_ = decode_held(r);
@@ -173,6 +211,7 @@ CAIRN_DECL void save_plans::receive(std::span<const std::byte> message) {
         wire_reader::fail("neither a plan nor the names of its files");
     }
     sent_.storage_data = std::move(names);
+    copy_value_numbers(local_, sent_);  // what was encoded does not have them
 }
 
 CAIRN_DECL void save_plans::keep(const std::string& save_id) noexcept {

@@ -76,23 +76,23 @@ struct torch_writer::state {
         running.emplace(me.save_id);
     }
 
-    std::vector<std::string> name_files(std::span<const save_plan> plans) {
+    std::vector<std::string> name_files(std::span<const std::size_t> stored) {
         std::vector<std::string> names;
         std::vector<std::size_t> counts;
-        for (std::size_t rank = 0; rank < plans.size(); ++rank) {
-            counts.push_back(detail::file_count(plans[rank], options));
+        for (std::size_t rank = 0; rank < stored.size(); ++rank) {
+            counts.push_back(detail::file_count(stored[rank], options));
             for (std::size_t n = 0; n < counts.back(); ++n)
                 names.push_back(file_name(static_cast<int>(rank), static_cast<int>(n)));
         }
         detail::check_file_names(names);
         names =
             hold.take(placed, me.save_id, std::move(names), options.overwrite, me.activity.get());
-        std::vector<detail::rank_files> files(plans.size());
+        std::vector<detail::rank_files> files(stored.size());
         for (std::size_t k = 0; k < hold.shared().size(); ++k)
             files[k % files.size()].replaced.push_back(hold.shared()[k]);
         std::vector<std::string> encoded;
         auto next = names.begin();
-        for (std::size_t rank = 0; rank < plans.size(); ++rank) {
+        for (std::size_t rank = 0; rank < stored.size(); ++rank) {
             auto const end = next + static_cast<std::ptrdiff_t>(counts[rank]);
             files[rank].names.assign(next, end);
             if (!files[rank].replaced.empty()) files[rank].replaced_id = hold.replaced_id();
@@ -400,13 +400,15 @@ CAIRN_DECL save_plan torch_writer::prepare_local_save_plan(save_plan plan) {
 }
 CAIRN_DECL std::vector<save_plan> torch_writer::prepare_global_save_plan(
     std::vector<save_plan> plans) {
-    auto names = s_->name_files(plans);
+    std::vector<std::size_t> stored;
+    for (auto const& p : plans) stored.push_back(detail::stored_items_of(p));
+    auto names = s_->name_files(stored);
     for (std::size_t rank = 0; rank < plans.size(); ++rank)
         plans[rank].storage_data = std::move(names[rank]);
     return plans;
 }
-CAIRN_DECL std::vector<std::string> torch_writer::name_files(std::span<const save_plan> plans) {
-    return s_->name_files(plans);
+CAIRN_DECL std::vector<std::string> torch_writer::name_files(std::span<const std::size_t> stored) {
+    return s_->name_files(stored);
 }
 CAIRN_DECL void torch_writer::write_data(const save_plan& plan, std::span<const item_data> data,
                                          completion<write_results> done) {

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_PLANNER_IMPL_PLAN_TABLE_IPP
+#define CAIRN_PLANNER_IMPL_PLAN_TABLE_IPP
+
+#include <cairn/planner/plan_table.hpp>
+
+#include <cairn/metadata/codec.hpp>
+#include <cairn/metadata/coverage.hpp>
+#include <cairn/planner/dedup.hpp>
+#include <cairn/planner/plan_codec.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <variant>
+
+namespace cairn::detail {
+
+inline bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+}
+inline std::string_view as_text(std::span<const std::byte> b) {
+    return {reinterpret_cast<const char*>(b.data()), b.size()};
+}
+/// Reads past so many numbers.
+inline void skip_numbers(wire_reader& r) {
+    for (auto n = r.count(); n > 0; --n) (void)r.varint();
+}
+
+CAIRN_DECL bool plan_table::add(std::span<const std::byte> local,
+                                std::span<const value_numbers> values) {
+    if (local.size() >= none) return false;
+    wire_reader r(local);
+    begin(r);
+    auto const count = r.count(4);
+    auto const before = ranks_.empty() ? std::span<const std::byte>() : ranks_.back().local;
+    std::vector<head> heads;
+    heads.reserve(count);
+    std::span<const std::byte> last_region;
+    std::uint32_t last_box = none;
+    std::size_t value = 0;
+    for (std::size_t k = 0; k < count; ++k) {
+        head h{static_cast<std::uint32_t>(r.position()), 0, 0, false};
+        auto const* const old = k < heads_.size() ? &heads_[k] : nullptr;
+        auto const length = old == nullptr ? 0 : old->region - old->begin;
+        if (old != nullptr && length <= r.left() &&
+            same_bytes(before.subspan(old->begin, length), local.subspan(h.begin, length))) {
+            (void)r.raw(length);
+            h.name = old->name;
+            h.value = old->value;
+        } else if (!add_head(r, local, h)) {
+            return false;
+        }
+        h.region = static_cast<std::uint32_t>(r.position());
+        heads.push_back(h);
+        row x{h.name, none, none, h.begin};
+        if (h.value) {
+            if (value == values.size()) wire_reader::fail("a value without its size");
+            auto const& v = values[value++];
+            auto& n = named_[h.name];
+            if (value_bytes_.size() == none) return false;
+            x.tied = static_cast<std::uint32_t>(value_bytes_.size());
+            value_bytes_.push_back(v.bytes);
+            if (n.chunks == 0) n.value_hash = v.hash;
+            if (n.value_hash != v.hash) return false;
+            n.chunks = 1;
+        } else {
+            auto const left = local.subspan(h.region);
+            if (!last_region.empty() && last_region.size() <= left.size() &&
+                same_bytes(last_region, left.first(last_region.size()))) {
+                (void)r.raw(last_region.size());
+            } else {
+                skip_numbers(r);
+                skip_numbers(r);
+                last_region = local.subspan(h.region, r.position() - h.region);
+                last_box = add_box(last_region);
+            }
+            x.box = last_box;
+            if (auto const tied = as_text(r.bytes()); !tied.empty()) {
+                auto const name = names_.find(tied);
+                if (!name) return false;
+                x.tied = *name;
+                x.was_tied = true;
+            }
+        }
+        rows_.push_back(x);
+    }
+    if (value != values.size()) wire_reader::fail("the size of no value");
+    auto const tail = local.subspan(r.position());
+    if (ranks_.empty() || !same_bytes(before.subspan(ranks_.back().tail), tail)) add_paths(tail);
+    ranks_.push_back({local, static_cast<std::uint32_t>(r.position()), rows_.size()});
+    heads_ = std::move(heads);
+    return rows_.size() < none;
+}
+/// Reads an item up to its region.
+CAIRN_DECL bool plan_table::add_head(wire_reader& r, std::span<const std::byte> local, head& h) {
+    auto const kind = get_kind(r);
+    auto const fqn = as_text(r.bytes());
+    (void)r.varint();  // leaf
+    bool const typed = r.varint() != write_item::no_shard;
+    named n{kind, typed, dtype::float32, false, {}};
+    if (kind == item_kind::value) {
+        (void)r.varint();
+        (void)r.u64();
+    } else {
+        n.type = get_dtype(r);
+        n.requires_grad = r.u8() != 0;
+        auto const at = r.position();
+        skip_numbers(r);
+        n.shape = local.subspan(at, r.position() - at);
+    }
+    h.value = kind == item_kind::value;
+    h.name = names_.add(fqn);
+    if (h.name == named_.size()) {
+        named_.push_back(n);
+        return true;
+    }
+    auto& known = named_[h.name];
+    if (h.value != (known.kind == item_kind::value) || !same_bytes(n.shape, known.shape))
+        return false;
+    if (h.value || !typed) return true;
+    if (!known.typed) {
+        known.typed = true;
+        known.type = n.type;
+        known.requires_grad = n.requires_grad;
+    }
+    return known.type == n.type && known.requires_grad == n.requires_grad;
+}
+CAIRN_DECL std::uint32_t plan_table::add_box(std::span<const std::byte> encoded) {
+    auto const next = static_cast<std::uint32_t>(boxes_.size());
+    auto const [it, fresh] = box_numbers_.try_emplace(as_text(encoded), next);
+    if (fresh) {
+        wire_reader r(encoded);
+        boxes_.push_back(get_box(r));
+    }
+    return it->second;
+}
+CAIRN_DECL void plan_table::add_paths(std::span<const std::byte> tail) {
+    wire_reader r(tail);
+    for (auto n = r.count(2); n > 0; --n) {
+        auto fqn = r.string();
+        auto steps = get_path(r);
+        if (has_path_.try_emplace(fqn, true).second)
+            paths_.emplace_back(std::move(fqn), std::move(steps));
+    }
+    (void)r.bytes();  // storage_data
+    end(r);
+}
+
+CAIRN_DECL bool plan_table::join(bool save_to_lowest_rank) {
+    if (!number_items() || !assign(save_to_lowest_rank) || !place_items()) return false;
+    check_tensors();
+    return true;
+}
+/// A set of items, a bit for each pair of a name and a box; nothing if that would be too large.
+class item_bits {
+public:
+    item_bits(std::size_t names, std::size_t boxes) : boxes_(boxes + 1) {
+        if (names < (std::size_t{1} << 30) / boxes_) bits_.resize(names * boxes_);
+    }
+    /// @param box  A value has the one after the last.
+    /// @return Whether it was there, or may have been.
+    bool add(std::uint32_t name, std::uint32_t box) {
+        if (bits_.empty()) return true;
+        auto const at = name * boxes_ + std::min<std::size_t>(box, boxes_ - 1);
+        bool const there = bits_[at];
+        bits_[at] = true;
+        return there;
+    }
+    bool has(std::uint32_t name, std::uint32_t box) const {
+        return bits_.empty() || bits_[name * boxes_ + std::min<std::size_t>(box, boxes_ - 1)];
+    }
+
+private:
+    std::size_t boxes_;
+    std::vector<bool> bits_{};
+};
+
+/// Gives replicas of each other the same number, in the order in which they are first seen.
+///
+/// Most items are no replicas: a bit for each says so, which stays in the cache where a map of all
+/// would not.
+CAIRN_DECL bool plan_table::number_items() {
+    item_bits seen(named_.size(), boxes_.size()), sought(named_.size(), boxes_.size());
+    auto const has_elements = [&](const row& x) { return x.box == none || !boxes_[x.box].empty(); };
+    for (auto const& x : rows_) {
+        if (!has_elements(x)) continue;
+        if (seen.add(x.name, x.box)) (void)sought.add(x.name, x.box);
+        if (x.was_tied) (void)sought.add(x.tied, x.box);
+    }
+    boost::unordered_flat_map<std::uint64_t, std::uint32_t> numbers;
+    std::vector<std::uint32_t> last;  // rank that has listed an item
+    for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
+        for (auto k = begin_of(rank); k < ranks_[rank].end; ++k) {
+            auto& x = rows_[k];
+            if (!has_elements(x)) continue;
+            x.item = static_cast<std::uint32_t>(last.size());
+            bool fresh = true;
+            if (sought.has(x.name, x.box)) {
+                auto const key = std::uint64_t{x.name} << 32 | x.box;
+                auto const found = numbers.try_emplace(key, x.item);
+                fresh = found.second;
+                x.item = found.first->second;
+            }
+            if (fresh)
+                last.push_back(rank);
+            else if (std::exchange(last[x.item], rank) == rank)
+                return false;
+        }
+    items_ = last.size();
+    // Of what an item is tied to, the box is the same.
+    for (auto& x : rows_) {
+        if (!x.was_tied || !x.is_item()) continue;
+        auto const it = numbers.find(std::uint64_t{x.tied} << 32 | x.box);
+        x.tied = it == numbers.end() ? none : it->second;
+    }
+    return true;
+}
+CAIRN_DECL std::uint64_t plan_table::content_of(const row& x) const {
+    auto const& n = named_[x.name];
+    if (n.kind == item_kind::value) return std::max<std::uint64_t>(1, value_bytes_[x.tied]);
+    std::uint64_t bytes = size_of(n.type);
+    for (auto const e : boxes_[x.box].shape) bytes *= static_cast<std::uint64_t>(e);  // unchecked
+    return std::max<std::uint64_t>(1, bytes);
+}
+/// As `dedup_save_plans`.
+CAIRN_DECL bool plan_table::assign(bool save_to_lowest_rank) {
+    // The rows of each item in the order of ranks: a list for each.
+    struct holders {
+        std::uint32_t first, last;
+    };
+    std::vector<holders> of(items_, holders{none, none});
+    std::vector<std::uint32_t> next(rows_.size(), none), rank_of(rows_.size());
+    for (std::uint32_t rank = 0, k = 0; rank < ranks_.size(); ++rank)
+        for (; k < ranks_[rank].end; ++k) {
+            rank_of[k] = rank;
+            if (!rows_[k].is_item()) continue;
+            auto& h = of[rows_[k].item];
+            if (h.first == none)
+                h.first = k;
+            else
+                next[h.last] = k;
+            h.last = k;
+        }
+    std::vector<std::uint64_t> load(ranks_.size(), 0);
+    std::vector<std::uint32_t> chosen_rank(items_, none);
+    std::vector<bool> is_beside(items_, false);
+    for (std::uint32_t i = 0; i < items_; ++i) {
+        auto chosen = of[i].first, beside = none;
+        for (auto k = chosen; k != none; k = next[k]) {
+            if (!save_to_lowest_rank && load[rank_of[k]] < load[rank_of[chosen]]) chosen = k;
+            auto const& x = rows_[k];
+            if (beside != none || x.box == none || x.tied == none) continue;
+            if (x.tied < i && chosen_rank[x.tied] == rank_of[k]) beside = k;
+        }
+        if (beside == none) {
+            load[rank_of[chosen]] += content_of(rows_[chosen]);
+        } else {
+            chosen = beside;
+            rows_[chosen].beside = is_beside[i] = true;
+            if (is_beside[rows_[chosen].tied]) return false;  // a chain
+        }
+        rows_[chosen].kept = true;
+        chosen_rank[i] = rank_of[chosen];
+    }
+    return true;
+}
+/// Gives each kept item its chunk.
+CAIRN_DECL bool plan_table::place_items() {
+    for (auto& n : named_) n.chunks = 0;
+    std::size_t kept = 0;
+    for (auto const& x : rows_) {
+        if (!x.kept) continue;
+        ++named_[x.name].chunks;
+        ++kept;
+    }
+    std::uint32_t first = 0;
+    for (auto& n : named_) {
+        if (n.chunks == 0) return false;  // a tensor without elements, or of which nobody has any
+        n.first_chunk = first;
+        first += std::exchange(n.chunks, 0);
+    }
+    chunk_rows_.resize(kept);
+    places_.reserve(kept);
+    kept_ends_.reserve(ranks_.size());
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+        for (auto k = begin_of(rank); k < ranks_[rank].end; ++k) {
+            if (!rows_[k].kept) continue;
+            auto& n = named_[rows_[k].name];
+            places_.push_back({rows_[k].name, n.chunks});
+            chunk_rows_[n.first_chunk + n.chunks++] = static_cast<std::uint32_t>(k);
+        }
+        kept_ends_.push_back(places_.size());
+    }
+    return true;
+}
+/// Checks that chunks cover their tensors. One that is split as the one before it is not looked at.
+CAIRN_DECL void plan_table::check_tensors() const {
+    const named* good = nullptr;
+    auto const chunks_of = [&](const named& n) {
+        return std::span(chunk_rows_).subspan(n.first_chunk, n.chunks);
+    };
+    std::vector<box> boxes;
+    for (std::uint32_t name = 0; name < named_.size(); ++name) {
+        auto const& n = named_[name];
+        if (n.kind == item_kind::value) continue;
+        auto const chunks = chunks_of(n);
+        if (good != nullptr && same_bytes(good->shape, n.shape) && good->chunks == n.chunks &&
+            std::equal(chunks.begin(), chunks.end(), chunks_of(*good).begin(),
+                       [&](auto a, auto b) { return rows_[a].box == rows_[b].box; }))
+            continue;
+        boxes.clear();
+        for (auto const k : chunks) boxes.push_back(boxes_[rows_[k].box]);
+        auto const who = [&](std::size_t i) {
+            auto const at =
+                std::upper_bound(ranks_.begin(), ranks_.end(), chunks[i],
+                                 [](std::size_t k, const rank_rows& r) { return k < r.end; });
+            return rank_name(static_cast<std::size_t>(at - ranks_.begin()));
+        };
+        std::string const fqn(name_of(name));
+        check_coverage(fqn, shape_of(n), boxes, who);
+        check_offsets(fqn, boxes, who);
+        good = &n;
+    }
+}
+CAIRN_DECL index_vector plan_table::shape_of(const named& n) const {
+    wire_reader r(n.shape);
+    return get_numbers(r);
+}
+
+CAIRN_DECL void plan_table::put_plan(wire_writer& w, std::size_t rank) const {
+    auto const& of = ranks_[rank];
+    begin(w);
+    w.varint(places(rank).size());
+    for (auto k = begin_of(rank); k < of.end; ++k) {
+        auto const& x = rows_[k];
+        if (!x.kept) continue;
+        auto const end = k + 1 < of.end ? rows_[k + 1].begin : of.tail;
+        auto const item = of.local.subspan(x.begin, end - x.begin);
+        if (!x.was_tied || x.beside) {
+            w.raw(item);
+            continue;
+        }
+        // It is stored by itself. What it was tied to comes last.
+        wire_reader r(item);
+        (void)r.u8();
+        (void)r.bytes();
+        for (int i = 0; i < 2; ++i) (void)r.varint();
+        (void)get_dtype(r);
+        (void)r.u8();
+        for (int i = 0; i < 3; ++i) skip_numbers(r);
+        w.raw(item.first(r.position()));
+        w.string("");
+    }
+    w.raw(of.local.subspan(of.tail));
+}
+CAIRN_DECL std::vector<std::size_t> plan_table::stored_items() const {
+    std::vector<std::size_t> all(ranks_.size(), 0);
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+        for (auto k = begin_of(rank); k < ranks_[rank].end; ++k)
+            all[rank] += rows_[k].kept && !rows_[k].beside;
+    return all;
+}
+CAIRN_DECL std::vector<std::uint32_t> plan_table::value_names(std::size_t rank) const {
+    std::vector<std::uint32_t> all;
+    for (auto k = begin_of(rank); k < ranks_[rank].end; ++k)
+        if (rows_[k].box == none) all.push_back(rows_[k].name);
+    return all;
+}
+CAIRN_DECL metadata plan_table::make_metadata() const {
+    metadata m;
+    for (std::uint32_t name = 0; name < named_.size(); ++name) {
+        auto const& n = named_[name];
+        auto& entry = m.entries[std::string(name_of(name))];
+        if (n.kind == item_kind::value) {
+            entry = value_metadata{};
+            continue;
+        }
+        auto& t = std::get<tensor_metadata>(entry);
+        t.type = n.type;
+        t.shape = shape_of(n);
+        t.requires_grad = n.requires_grad;
+        t.chunks.resize(n.chunks);
+        for (std::uint32_t c = 0; c < n.chunks; ++c)
+            t.chunks[c].region = boxes_[rows_[chunk_rows_[n.first_chunk + c]].box];
+    }
+    for (auto const& [fqn, steps] : paths_)
+        if (m.entries.find(fqn) != m.entries.end()) m.paths.emplace(fqn, steps);
+    return m;
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table joins plans as `dedup_save_plans` and `create_global_metadata` do, or leaves them to
+// these: random jobs, and those that it must not take.
+#include <cairn/planner/dedup.hpp>
+#include <cairn/planner/global_plan.hpp>
+#include <cairn/planner/plan_codec.hpp>
+#include <cairn/planner/plan_table.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(plan_table)
+
+namespace {
+
+using cairn::box;
+using cairn::item_kind;
+using cairn::save_plan;
+using cairn::write_item;
+namespace impl = cairn::detail;
+
+struct joined {
+    std::vector<save_plan> plans{};
+    cairn::metadata meta{};
+};
+/// What all saves did before there was a table.
+joined by_functions(const std::vector<save_plan>& local, bool lowest) {
+    joined j;
+    j.plans = cairn::dedup_save_plans(local, lowest);
+    j.meta = cairn::create_global_metadata(j.plans);
+    return j;
+}
+
+/// The same by the table, if it takes them; and what it says of the plans besides.
+struct tabled : joined {
+    std::vector<std::size_t> stored{};
+    std::vector<std::vector<std::pair<std::string, std::uint32_t>>> places{};
+    /// Item, rank, index, name.
+    std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::string>> items{};
+};
+std::optional<tabled> by_table(std::vector<save_plan> local, bool lowest) {
+    std::vector<std::vector<std::byte>> encoded;
+    std::vector<std::vector<impl::value_numbers>> values;
+    for (auto& p : local) {
+        values.push_back(impl::take_value_numbers(p));
+        encoded.push_back(cairn::encode_save_plan(p));
+    }
+    impl::plan_table t;
+    for (std::size_t r = 0; r < local.size(); ++r)
+        if (!t.add(encoded[r], values[r])) return {};
+    if (!t.join(lowest)) return {};
+    tabled j;
+    j.meta = t.make_metadata();
+    j.stored = t.stored_items();
+    for (std::size_t r = 0; r < local.size(); ++r) {
+        impl::wire_writer w;
+        t.put_plan(w, r);
+        auto plan = cairn::decode_save_plan(w.written());
+        impl::give_value_numbers(local[r], values[r]);
+        impl::copy_value_numbers(local[r], plan);
+        j.plans.push_back(std::move(plan));
+        auto& places = j.places.emplace_back();
+        for (auto const& p : t.places(r)) places.emplace_back(t.name_of(p.name), p.chunk);
+    }
+    t.each_tensor_item([&](auto item, auto rank, auto index, auto fqn, const box& region) {
+        BOOST_TEST((local[rank].items[index].region == region));
+        j.items.emplace_back(item, rank, index, std::string(fqn));
+    });
+    return j;
+}
+
+/// Both give the same, whatever it is.
+/// @return whether the table took them
+bool compare(const std::vector<save_plan>& local, bool lowest = false) {
+    std::optional<joined> expected;
+    std::string refused, also_refused;
+    try {
+        expected = by_functions(local, lowest);
+    } catch (const cairn::error& e) {
+        refused = e.what();
+    }
+    std::optional<tabled> found;
+    try {
+        found = by_table(local, lowest);
+        if (!found) return false;
+    } catch (const cairn::error& e) {
+        also_refused = e.what();
+    }
+    BOOST_TEST(refused == also_refused);
+    if (!expected || !found) return true;
+    BOOST_TEST((found->plans == expected->plans));
+    BOOST_TEST((found->meta == expected->meta));
+    for (std::size_t r = 0; r < local.size(); ++r) {
+        auto const& items = found->plans[r].items;
+        auto const beside = std::count_if(items.begin(), items.end(),
+                                          [](auto const& i) { return !i.tied_to.empty(); });
+        BOOST_TEST(found->stored[r] == items.size() - static_cast<std::size_t>(beside));
+        BOOST_TEST_REQUIRE(found->places[r].size() == items.size());
+        for (std::size_t k = 0; k < items.size(); ++k) {
+            auto const& [fqn, chunk] = found->places[r][k];
+            BOOST_TEST(fqn == items[k].fqn);
+            if (items[k].kind == item_kind::value) continue;
+            auto const* t = found->meta.tensor(fqn);
+            BOOST_TEST_REQUIRE(t != nullptr);
+            BOOST_TEST((t->chunks.at(chunk).region == items[k].region));
+        }
+    }
+    // Replicas, and only these, share a number.
+    for (auto const& [a, rank_a, at_a, fqn_a] : found->items)
+        for (auto const& [b, rank_b, at_b, fqn_b] : found->items)
+            BOOST_TEST((a == b) == (fqn_a == fqn_b && local[rank_a].items[at_a].region ==
+                                                          local[rank_b].items[at_b].region));
+    return true;
+}
+
+write_item tensor(std::string fqn, cairn::index_vector shape, box region) {
+    write_item i;
+    i.fqn = std::move(fqn);
+    i.kind = item_kind::shard;
+    i.global_shape = std::move(shape);
+    i.region = std::move(region);
+    return i;
+}
+write_item number(std::string fqn, std::uint64_t bytes, std::uint64_t hash) {
+    write_item i;
+    i.fqn = std::move(fqn);
+    i.value_bytes = bytes;
+    i.value_hash = hash;
+    return i;
+}
+void add(save_plan& p, write_item i) {
+    i.leaf = static_cast<std::uint32_t>(p.items.size());
+    p.paths.emplace_back(i.fqn, cairn::key_path{cairn::path_element(i.fqn)});
+    p.items.push_back(std::move(i));
+}
+
+/// A job of random layout: tensors by rows, on a grid, replicated or on some ranks only, ties of
+/// whatever a rank has listed before, values; ranks that list them in other orders.
+std::vector<save_plan> random_job(std::mt19937& random) {
+    auto const below = [&](int n) { return std::uniform_int_distribution<int>(0, n - 1)(random); };
+    auto const ranks = 1 + below(6);
+    auto const tensors = 1 + below(8);
+    std::vector<save_plan> all(static_cast<std::size_t>(ranks));
+    for (int t = 0; t < tensors; ++t) {
+        auto const fqn =
+            "t" + std::string(static_cast<std::size_t>(below(3)), 'x') + std::to_string(t);
+        auto const kind = below(5);
+        auto const type = below(2) == 0 ? cairn::dtype::float32 : cairn::dtype::bfloat16;
+        auto const rows = kind == 3 ? ranks - 1 : ranks * (1 + below(3));
+        cairn::index_vector const shape{rows, 4};
+        bool const tied = below(3) == 0;
+        for (int r = 0; r < ranks; ++r) {
+            std::vector<box> mine;
+            if (kind == 0 || kind == 3) {  // by rows; the last rank may have none
+                auto const from = std::int64_t{rows} * r / ranks;
+                mine.push_back({{from, 0}, {std::int64_t{rows} * (r + 1) / ranks - from, 4}});
+            } else if (kind == 1) {  // on a grid: pieces of columns
+                auto const from = std::int64_t{rows} * r / ranks;
+                auto const n = std::int64_t{rows} * (r + 1) / ranks - from;
+                mine = {{{from, 0}, {n, 1}}, {{from, 1}, {n, 3}}};
+            } else if (kind == 2 || r == t % ranks) {
+                mine.push_back(box::whole(shape));
+            }
+            std::uint32_t n = 0;
+            for (auto const& b : mine) {
+                auto i = tensor(fqn, shape, b);
+                i.type = type;
+                i.shard_index = n++;
+                auto& p = all[static_cast<std::size_t>(r)];
+                if (tied)
+                    for (auto const& other : p.items)
+                        if (other.region == b && other.type == type && other.tied_to.empty() &&
+                            other.fqn != fqn && !b.empty())
+                            i.tied_to = other.fqn;
+                add(p, std::move(i));
+            }
+            if (mine.empty() && below(2) == 0) {  // it knows of the tensor, and holds nothing
+                auto i = tensor(fqn, shape, {{0, 0}, {0, 0}});
+                i.shard_index = write_item::no_shard;
+                add(all[static_cast<std::size_t>(r)], std::move(i));
+            }
+        }
+    }
+    for (int v = below(3); v > 0; --v) {
+        auto const hash = random();
+        for (auto& p : all)
+            if (below(3) != 0) add(p, number("v" + std::to_string(v), hash % 50, hash));
+    }
+    if (below(3) == 0) {
+        auto& p = all[static_cast<std::size_t>(below(ranks))];
+        if (std::all_of(p.items.begin(), p.items.end(),
+                        [](auto const& i) { return i.tied_to.empty(); }))
+            std::shuffle(p.items.begin(), p.items.end(), random);
+    }
+    return all;
+}
+
+/// Two ranks with two rows of a tensor, a value, and something else.
+std::vector<save_plan> usual(const std::function<void(int, save_plan&)>& more) {
+    std::vector<save_plan> all(2);
+    for (int r = 0; r < 2; ++r) {
+        auto& p = all[static_cast<std::size_t>(r)];
+        add(p, tensor("w", {4, 2}, {{2 * r, 0}, {2, 2}}));
+        add(p, number("step", 8, 77));
+        more(r, p);
+    }
+    return all;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(joins_as_the_functions_do) {
+    std::mt19937 random(11);
+    int taken = 0;
+    constexpr int jobs = 3000;
+    for (int i = 0; i < jobs; ++i) {
+        auto const job = random_job(random);
+        BOOST_TEST_CONTEXT("job " << i) {
+            taken += compare(job, i % 4 == 0);
+        }
+    }
+    BOOST_TEST(taken > jobs * 3 / 4);
+    BOOST_TEST(taken < jobs);
+}
+
+BOOST_AUTO_TEST_CASE(refuses_what_the_functions_refuse) {
+    BOOST_TEST(compare(usual([](int, save_plan&) {})));
+    // A hole and an overlap: the error names the ranks.
+    BOOST_TEST(compare(usual([](int r, save_plan& p) {
+        add(p, tensor("holes", {6, 2}, {{3 * r, 0}, {2, 2}}));
+    })));
+    BOOST_TEST(compare(usual([](int r, save_plan& p) {
+        add(p, tensor("overlap", {4, 2}, {{r, 0}, {3, 2}}));
+    })));
+    BOOST_TEST(compare(usual([](int r, save_plan& p) {
+        add(p, tensor("beyond", {4, 2}, {{2 * r, 0}, {2, 3}}));
+    })));
+    // Of two tensors that are split alike only the first is checked: not if shapes differ.
+    BOOST_TEST(compare(usual([](int r, save_plan& p) {
+        add(p, tensor("x", {4, 2}, {{2 * r, 0}, {2, 2}}));
+        add(p, tensor("y", {5, 2}, {{2 * r, 0}, {2, 2}}));
+    })));
+}
+
+BOOST_AUTO_TEST_CASE(leaves_the_unusual_to_the_functions) {
+    using change = std::function<void(int, save_plan&)>;
+    std::vector<change> const unusual{
+        // values and tensors that contradict each other
+        [](int r, save_plan& p) { add(p, number("seed", 8, static_cast<std::uint64_t>(r))); },
+        [](int r, save_plan& p) {
+            add(p, r == 0 ? number("z", 8, 1) : tensor("z", {2, 2}, {{0, 0}, {2, 2}}));
+        },
+        [](int r, save_plan& p) {
+            add(p, tensor("z", {4, 2 + r}, {{2 * r, 0}, {2, 2}}));
+        },
+        [](int r, save_plan& p) {
+            auto i = tensor("z", {4, 2}, {{2 * r, 0}, {2, 2}});
+            i.type = r == 0 ? cairn::dtype::float32 : cairn::dtype::float64;
+            add(p, std::move(i));
+        },
+        // what a rank lists twice
+        [](int, save_plan& p) { p.items.push_back(p.items.front()); },
+        [](int, save_plan& p) { p.items.push_back(p.items.back()); },
+        // a tensor without elements, and one of which nobody has any
+        [](int, save_plan& p) {
+            add(p, tensor("z", {0, 2}, {{0, 0}, {0, 2}}));
+        },
+        [](int, save_plan& p) {
+            add(p, tensor("z", {4, 2}, {{0, 0}, {0, 2}}));
+        },
+        // ties to what is unknown, and chains
+        [](int r, save_plan& p) {
+            auto i = tensor("z", {4, 2}, {{2 * r, 0}, {2, 2}});
+            i.tied_to = "nobody";
+            add(p, std::move(i));
+        },
+        [](int r, save_plan& p) {
+            for (auto const* to : {"w", "a"}) {
+                auto i = tensor(to == std::string("w") ? "a" : "b", {4, 2}, {{2 * r, 0}, {2, 2}});
+                i.tied_to = to;
+                add(p, std::move(i));
+            }
+        },
+    };
+    for (std::size_t n = 0; n < unusual.size(); ++n) BOOST_TEST_CONTEXT(n) {
+            BOOST_TEST(!compare(usual(unusual[n])));
+        }
+}
+
+BOOST_AUTO_TEST_CASE(a_value_without_its_size_is_refused) {
+    auto local = usual([](int, save_plan&) {});
+    auto const values = impl::take_value_numbers(local[0]);
+    auto const encoded = cairn::encode_save_plan(local[0]);
+    for (std::size_t const n : {0u, 2u}) {
+        impl::plan_table t;
+        std::vector<impl::value_numbers> const other(n);
+        BOOST_CHECK_THROW((void)t.add(encoded, other), cairn::error);
+    }
+    for (std::size_t n = 0; n < encoded.size(); ++n) {
+        impl::plan_table t;
+        BOOST_CHECK_THROW((void)t.add(std::span(encoded).first(n), values), cairn::error);
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
