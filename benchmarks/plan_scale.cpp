@@ -3,14 +3,14 @@
 // one, checked and sent back, and the locations that they report become the metadata, which is
 // written and read. No bytes of tensors, no network: what other ranks do is left out of all times.
 //
-//     plan_scale [--ranks R] [--parameters P] [--mesh 1d|2d]
+//     plan_scale [--ranks R] [--parameters P] [--mesh 1d|2d] [--write FILE]
 //
 // Every parameter is sharded over all ranks: by rows, or by rows and over 8 by columns. One line of
 // JSON: `first_s` and `second_s` are the seconds of two saves in a row, of which the second reuses
 // the plan of the first, and `*_plan_s`, `*_send_s`, `*_results_s` their parts; `metadata_write_s`
 // those that make the bytes of .metadata, `metadata_read_s` those from the bytes to the location of
 // one tensor's last chunk; `metadata_bytes` their number, and `maxrss_mb` the most memory of this
-// process.
+// process. --write keeps these bytes, for other readers.
 #include "gpt2/process.hpp"
 #include "support/planned_job.hpp"
 
@@ -24,6 +24,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -75,8 +76,13 @@ cairn::metadata save(const planned_job& j, const messages& received,
     return c.take_metadata();
 }
 
-planned_job parsed(int argc, char** argv) {
-    planned_job j;
+struct arguments {
+    planned_job job{};
+    std::string file{};  ///< Empty: none.
+};
+arguments parsed(int argc, char** argv) {
+    arguments a;
+    auto& j = a.job;
     for (int i = 1; i + 1 < argc; i += 2) {
         std::string_view const option = argv[i], word = argv[i + 1];
         if (option == "--ranks")
@@ -85,18 +91,21 @@ planned_job parsed(int argc, char** argv) {
             j.parameters = std::atoi(argv[i + 1]);
         else if (option == "--mesh" && (word == "1d" || word == "2d"))
             j.two_dimensions = word == "2d";
+        else if (option == "--write")
+            a.file = word;
         else
             j.ranks = 0;
     }
     if (argc % 2 == 0 || j.ranks < 1 || j.parameters < 1 ||
         (j.two_dimensions && j.ranks % planned_job::columns != 0))
         throw std::invalid_argument(
-            "usage: plan_scale [--ranks R] [--parameters P] [--mesh 1d|2d]; "
+            "usage: plan_scale [--ranks R] [--parameters P] [--mesh 1d|2d] [--write FILE]; "
             "2d: a multiple of 8 ranks");
-    return j;
+    return a;
 }
 
-void run(const planned_job& j) {
+void run(const arguments& a) {
+    auto const& j = a.job;
     auto const slot = std::make_shared<cairn::detail::plan_slot>();
     times first, second;
     {
@@ -108,6 +117,12 @@ void run(const planned_job& j) {
     double writing = 0, reading = 0;
     std::vector<std::byte> bytes;
     timed(writing, [&] { bytes = cairn::format::native::make_metadata_file(meta); });
+    if (!a.file.empty()) {
+        std::ofstream to(a.file, std::ios::binary);
+        to.write(reinterpret_cast<const char*>(bytes.data()),
+                 static_cast<std::streamsize>(bytes.size()));
+        if (!to.flush()) throw std::runtime_error(a.file + " could not be written");
+    }
     auto const last = meta.tensor(j.name(j.parameters / 2))->chunks.back();
     meta = {};
     timed(reading, [&] {
