@@ -120,7 +120,7 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
         }
         mine.steps[result::cpus].push_back(gpt2::cpu_seconds() - cpu);
     }
-    if (a.check) mine.wrong = s.wrong();
+    if (a.check) mine.wrong = s.wrong(a.bare.empty());
     if (mine.wrong != 0) wrong_anywhere = true;
     // Nobody's figures before all have ended: threads share a process.
     gpt2::wait_for_all(ranks);

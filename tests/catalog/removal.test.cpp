@@ -79,7 +79,8 @@ BOOST_AUTO_TEST_CASE(waits_while_this_process_reads) {
     {
         cairn::torch_reader reader{cairn::file_store()};
         reader.reset(p.at(1).string());
-        reader.set_up_reader(reader.read_metadata(), {});
+        auto const meta = reader.read_metadata();
+        reader.set_up_reader(meta, {});
         BOOST_TEST(joined(retain(p.store(), cairn::last(1), {}, {}, true)) == "");
         BOOST_TEST(p.stands(1));
         BOOST_TEST((p.names() == p.names_of({1, 2})));
@@ -97,7 +98,8 @@ BOOST_AUTO_TEST_CASE(waits_while_another_process_has_announced_that_it_reads) {
             cairn::torch_reader reader(cairn::file_store(),
                                        cairn::torch_reader_options{.announce = true});
             reader.reset(id);
-            reader.set_up_reader(reader.read_metadata(), {});
+            auto const meta = reader.read_metadata();
+            reader.set_up_reader(meta, {});
             park({std::byte{1}});
         });
         (void)retain(p.store(), cairn::last(1), {}, {}, true);

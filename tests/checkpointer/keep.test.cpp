@@ -118,7 +118,8 @@ BOOST_AUTO_TEST_CASE(what_is_being_read) {
         save(me, ckpt, 1);
         cairn::torch_reader reader(r.base);
         reader.reset("step_1");
-        reader.set_up_reader(reader.read_metadata(), {});
+        auto const meta = reader.read_metadata();
+        reader.set_up_reader(meta, {});
         save(me, ckpt, 2);
         BOOST_TEST(r.value_of("step_1") == 1.0f);
         reader.reset("step_2");

@@ -131,6 +131,71 @@ BOOST_AUTO_TEST_CASE(parts_that_do_not_say_so_are_planned_anew) {
     BOOST_TEST(saves(keyed, not_naming) == 0);
 }
 
+/// Plans of one planner, or for one writer, are of no use to another.
+BOOST_AUTO_TEST_CASE(other_parts_are_planned_anew) {
+    namespace arch = cairn::archetype;
+    auto const at = std::make_shared<arch::shelf>();
+    cairn::memory_store store;
+    cairn::plan_cache cache;
+    rank_memory const mine(usual(1), 0, 1);
+    struct derived : cairn::torch_writer {
+        using torch_writer::torch_writer;
+    };
+    static_assert(cairn::StorageWriter<derived> && !cairn::NamingWriter<derived>);
+    struct other_planner : cairn::default_planner {};
+    static_assert(cairn::SavePlanner<other_planner> && !cairn::KeyedSavePlanner<other_planner>);
+
+    auto const reused = [&](auto planner, auto writer) {
+        return cairn::save(mine.state, "c", planner, writer, cache).plan_reused;
+    };
+    int global = 0;
+    std::vector<std::uint64_t> hashes;
+    // Its key is that of the default planner.
+    auto const counting = [&] { return counting_planner(global, hashes, "balanced"); };
+    BOOST_TEST(!reused(cairn::default_planner(), cairn::torch_writer(store)));
+    BOOST_TEST(reused(cairn::default_planner(), cairn::torch_writer(store)));
+    BOOST_TEST(!reused(counting(), cairn::torch_writer(store)));
+    BOOST_TEST(global == 1);
+    BOOST_TEST(reused(counting(), arch::naming_writer(at)));
+    BOOST_TEST(!reused(cairn::default_planner(), cairn::torch_writer(store)));
+    BOOST_TEST(!reused(cairn::default_planner(), arch::storage_writer(at)));
+    BOOST_TEST(!reused(cairn::default_planner(), derived(store)));
+    BOOST_TEST(!reused(other_planner(), cairn::torch_writer(store)));
+    check_stored(store, "c", usual(1), 1);
+    BOOST_TEST(reused(cairn::default_planner(), cairn::torch_writer(store)));
+}
+
+/// What is forgotten while a save runs does not come back at its end.
+BOOST_AUTO_TEST_CASE(what_is_forgotten_stays_forgotten) {
+    cairn::memory_store store;
+    cairn::plan_cache cache;
+    rank_memory mine(usual(1), 0, 1);
+    struct forgetting_planner {
+        explicit forgetting_planner(cairn::plan_cache c) : cache(std::move(c)) {}
+        cairn::default_planner inner{};
+        cairn::plan_cache cache;
+        void set_up_save(const cairn::flat_state& s, int rank, bool coordinator) {
+            inner.set_up_save(s, rank, coordinator);
+        }
+        cairn::save_plan create_local_save_plan() { return inner.create_local_save_plan(); }
+        std::pair<std::vector<cairn::save_plan>, cairn::metadata> create_global_save_plan(
+            std::vector<cairn::save_plan> all) {
+            return inner.create_global_save_plan(std::move(all));
+        }
+        cairn::save_plan finish_save_plan(cairn::save_plan plan) {
+            cache.clear();
+            return plan;
+        }
+        cairn::item_data resolve_data(const cairn::write_item& i) { return inner.resolve_data(i); }
+        std::optional<std::string> plan_key() { return ""; }
+    };
+    for (int n = 0; n < 2; ++n) {
+        auto const r = cairn::save(mine.state, "c", forgetting_planner(cache), store, cache);
+        BOOST_TEST(!r.plan_reused);
+        BOOST_TEST(cache.empty());
+    }
+}
+
 BOOST_AUTO_TEST_CASE(saves_in_the_background_share_it) {
     cairn::memory_store store;
     cairn::plan_cache cache;

@@ -4,12 +4,11 @@
 
 #include <cairn/detail/cxx20.hpp>
 
-#include <boost/unordered/unordered_flat_map.hpp>
-
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace cairn::detail {
@@ -48,7 +47,7 @@ private:
         return {};
     }
 
-    boost::unordered_flat_map<std::string_view, std::uint32_t> numbers_{};
+    std::unordered_map<std::string_view, std::uint32_t> numbers_{};
     std::vector<std::string_view> names_{};
     std::uint32_t last_ = 0;
 };

@@ -2,6 +2,7 @@
 #ifndef CAIRN_PLANNER_CONCEPTS_HPP
 #define CAIRN_PLANNER_CONCEPTS_HPP
 
+#include <cairn/detail/declaring_class.hpp>
 #include <cairn/planner/plan.hpp>
 #include <cairn/planner/report.hpp>
 #include <cairn/state/flat_state.hpp>
@@ -9,6 +10,7 @@
 #include <concepts>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -65,10 +67,13 @@ concept SavePlanner =
 /// ones, `create_global_save_plan` is not called: its earlier result is used, and
 /// `finish_save_plan` receives this rank's part of it with the new numbers of its values.
 ///
+/// An inherited `plan_key` does not count: what a derived class plans may depend on more.
+///
 /// **Models**: `default_planner`. **Archetype**: `archetype::keyed_planner`.
 template <class P>
 concept KeyedSavePlanner = SavePlanner<P> && requires(P& p) {
     { p.plan_key() } -> std::same_as<std::optional<std::string>>;
+    { detail::declaring_class(&P::plan_key) } -> std::same_as<std::type_identity<P>>;
 };
 
 /// Decides which rank reads what. The protocol is DCP's `LoadPlanner`.

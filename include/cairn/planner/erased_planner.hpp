@@ -5,6 +5,7 @@
 #include <cairn/planner/concepts.hpp>
 #include <cairn/planner/options.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,7 +31,7 @@ public:
         std::vector<save_plan>) = 0;
     virtual save_plan finish_save_plan(save_plan) = 0;
     virtual item_data resolve_data(const write_item&) = 0;
-    /// Nothing if the planner is no `KeyedSavePlanner`.
+    /// Nothing if the planner is no `KeyedSavePlanner`. Those of two types differ, in one process.
     virtual std::optional<std::string> plan_key() = 0;
     /// Then its metadata needs no check: it has checked it, and can name the ranks.
     virtual bool is_default() const = 0;
@@ -64,6 +65,10 @@ protected:
     ~erased_load_planner() = default;
 };
 
+/// Its address stands for the type.
+template <class P>
+inline char planner_type = 0;
+
 /// The erased form of a planner, while a verb runs.
 template <SavePlanner P>
 class save_planner_ref final : public erased_save_planner {
@@ -83,10 +88,11 @@ public:
     }
     item_data resolve_data(const write_item& item) override { return to_.resolve_data(item); }
     std::optional<std::string> plan_key() override {
-        if constexpr (KeyedSavePlanner<P>)
-            return to_.plan_key();
-        else
-            return {};
+        if constexpr (KeyedSavePlanner<P>) {
+            if (auto key = to_.plan_key())
+                return std::to_string(reinterpret_cast<std::uintptr_t>(&planner_type<P>)) + *key;
+        }
+        return {};
     }
     bool is_default() const override { return std::is_same_v<P, default_planner>; }
     const planner_options* table_options() const override {

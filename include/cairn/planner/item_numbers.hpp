@@ -4,11 +4,10 @@
 
 #include <cairn/tensor/box.hpp>
 
-#include <boost/unordered/unordered_flat_map.hpp>
-
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 namespace cairn::detail {
@@ -46,7 +45,7 @@ private:
             return hash_of(k.region->shape, hash_of(k.region->offsets, name));
         }
     };
-    boost::unordered_flat_map<key, std::uint32_t, hash> numbers_{};
+    std::unordered_map<key, std::uint32_t, hash> numbers_{};
 };
 
 }  // namespace cairn::detail

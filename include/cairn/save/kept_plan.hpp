@@ -50,13 +50,25 @@ public:
         std::lock_guard const lock(m_);
         return kept_;
     }
-    void keep(std::shared_ptr<const kept_plan> k) {
+    /// @param times_cleared  As the save that has made it began: afterwards it must not return.
+    void keep(std::shared_ptr<const kept_plan> k, std::uint64_t times_cleared) {
         std::lock_guard const lock(m_);
-        kept_.swap(k);  // the old one is destroyed without the lock
+        if (times_cleared == times_cleared_) kept_.swap(k);  // the old one ends without the lock
+    }
+    void clear() {
+        std::shared_ptr<const kept_plan> old;
+        std::lock_guard const lock(m_);
+        kept_.swap(old);
+        ++times_cleared_;
+    }
+    std::uint64_t times_cleared() const {
+        std::lock_guard const lock(m_);
+        return times_cleared_;
     }
 
 private:
     mutable std::mutex m_{};
+    std::uint64_t times_cleared_ = 0;
     std::shared_ptr<const kept_plan> kept_{};
 };
 

@@ -32,7 +32,8 @@ class plan_cache {
 public:
     CAIRN_DECL plan_cache();
 
-    /// Forgets: the next save is planned anew, on all ranks.
+    /// Forgets: the next save is planned anew, on all ranks, also if a save in the background ends
+    /// before it.
     CAIRN_DECL void clear();
 
     /// Whether a plan is kept.

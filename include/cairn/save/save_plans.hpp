@@ -14,6 +14,7 @@
 #include <cairn/storage/erased_storage.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,7 +40,8 @@ class save_plans {
 public:
     /// @param slot  Null: nothing is kept from save to save.
     explicit save_plans(std::shared_ptr<plan_slot> slot)
-        : slot_(std::move(slot)), kept_(slot_ ? slot_->kept() : nullptr) {}
+        : slot_(std::move(slot)), times_cleared_(slot_ ? slot_->times_cleared() : 0),
+          kept_(slot_ ? slot_->kept() : nullptr) {}
 
     /// On the coordinator. @return The generation; empty: none.
     std::string offer() const { return kept_ && kept_->joint ? kept_->generation : std::string(); }
@@ -99,6 +101,7 @@ private:
     static std::vector<std::size_t> stored_items(const joint_plan& p);
 
     std::shared_ptr<plan_slot> slot_;
+    std::uint64_t times_cleared_;
     std::shared_ptr<const kept_plan> kept_;
     std::string offered_{};
     std::optional<std::string> key_{};

@@ -4,6 +4,7 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/completion.hpp>
+#include <cairn/detail/declaring_class.hpp>
 #include <cairn/planner/plan.hpp>
 
 #include <concepts>
@@ -14,6 +15,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -188,12 +190,14 @@ concept SharingWriter = StorageWriter<W> && requires(W& w, completion<share_resu
 /// **Semantics**: called instead of `prepare_global_save_plan`, with the number of items that each
 /// rank stores; an item that is tied to another one of its rank is stored with it. Returns the
 /// `storage_data` of each rank's plan, in rank order. `prepare_global_save_plan(plans)` has the
-/// same effect and changes nothing else in the plans.
+/// same effect and changes nothing else in the plans. An inherited `name_files` does not count: a
+/// derived class may have a global step of its own.
 ///
 /// **Models**: `torch_writer`. **Archetype**: `archetype::naming_writer`.
 template <class W>
 concept NamingWriter = StorageWriter<W> && requires(W& w, std::span<const std::size_t> stored) {
     { w.name_files(stored) } -> std::same_as<std::vector<std::string>>;
+    { detail::declaring_class(&W::name_files) } -> std::same_as<std::type_identity<W>>;
 };
 
 /// Receives the items that a reader has fetched. Plain callables over the planner, so that a reader

@@ -41,7 +41,9 @@ public:
     /// errc::checksum_mismatch, errc::unsupported or errc::invalid_plan if `.metadata` is invalid.
     CAIRN_DECL metadata read_metadata();
 
+    /// @param m  Must outlive all reads.
     CAIRN_DECL void set_up_reader(const metadata& m, const storage_setup& me);
+    void set_up_reader(metadata&&, const storage_setup&) = delete;
 
     /// Checks that the plan's files exist: a missing or truncated file is reported before memory is
     /// modified.

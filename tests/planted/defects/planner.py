@@ -54,9 +54,10 @@ DEFECTS = [
            "if (!x.was_tied || x.beside) {", "if (!x.was_tied || x.beside || PLANTED) {",
            by="planner:plan_table", wrong="a weight is tied to one that another rank writes"),
     Defect("table-drops-later-paths", TABLE,
-           "if (ranks_.empty() || !same_bytes(before.subspan(ranks_.back().tail), tail))",
            "if (ranks_.empty() || "
-           "(!PLANTED && !same_bytes(before.subspan(ranks_.back().tail), tail)))",
+           "!same_bytes(before.subspan(ranks_.back().tail), local.subspan(tail)))",
+           "if (ranks_.empty() || (!PLANTED && "
+           "!same_bytes(before.subspan(ranks_.back().tail), local.subspan(tail))))",
            by="planner:plan_table", wrong="names that only later ranks have lose their paths"),
     Defect("table-takes-the-last-region", TABLE,
            "same_bytes(last_region, left.first(last_region.size()))) {",

@@ -60,7 +60,7 @@ struct join_answer {
 };
 
 inline constexpr std::string_view handshake_magic = "cairnjn";
-inline constexpr std::uint8_t handshake_version = 3;
+inline constexpr std::uint8_t handshake_version = 4;
 inline constexpr std::size_t handshake_head_bytes = 12;
 inline constexpr std::uint32_t largest_handshake_body = 1u << 16;
 

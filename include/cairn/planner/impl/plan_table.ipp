@@ -6,11 +6,11 @@
 
 #include <cairn/metadata/codec.hpp>
 #include <cairn/metadata/coverage.hpp>
-#include <cairn/planner/dedup.hpp>
 #include <cairn/planner/plan_codec.hpp>
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 
@@ -40,7 +40,7 @@ CAIRN_DECL bool plan_table::add(std::span<const std::byte> local,
     std::uint32_t last_box = none;
     std::size_t value = 0;
     for (std::size_t k = 0; k < count; ++k) {
-        head h{static_cast<std::uint32_t>(r.position()), 0, 0, false};
+        head h{static_cast<std::uint32_t>(r.position()), 0, 0, false, false};
         auto const* const old = k < heads_.size() ? &heads_[k] : nullptr;
         auto const length = old == nullptr ? 0 : old->region - old->begin;
         if (old != nullptr && length <= r.left() &&
@@ -48,6 +48,7 @@ CAIRN_DECL bool plan_table::add(std::span<const std::byte> local,
             (void)r.raw(length);
             h.name = old->name;
             h.value = old->value;
+            h.typed = old->typed;
         } else if (!add_head(r, local, h)) {
             return false;
         }
@@ -76,9 +77,10 @@ CAIRN_DECL bool plan_table::add(std::span<const std::byte> local,
                 last_box = add_box(last_region);
             }
             x.box = last_box;
+            if (!h.typed && !boxes_[x.box].empty()) return false;
             if (auto const tied = as_text(r.bytes()); !tied.empty()) {
                 auto const name = names_.find(tied);
-                if (!name) return false;
+                if (!name || named_[*name].kind == item_kind::value) return false;
                 x.tied = *name;
                 x.was_tied = true;
             }
@@ -86,9 +88,10 @@ CAIRN_DECL bool plan_table::add(std::span<const std::byte> local,
         rows_.push_back(x);
     }
     if (value != values.size()) wire_reader::fail("the size of no value");
-    auto const tail = local.subspan(r.position());
-    if (ranks_.empty() || !same_bytes(before.subspan(ranks_.back().tail), tail)) add_paths(tail);
-    ranks_.push_back({local, static_cast<std::uint32_t>(r.position()), rows_.size()});
+    auto const tail = static_cast<std::uint32_t>(r.position());
+    if (ranks_.empty() || !same_bytes(before.subspan(ranks_.back().tail), local.subspan(tail)))
+        add_paths(local.subspan(tail));
+    ranks_.push_back({local, tail, rows_.size()});
     heads_ = std::move(heads);
     return rows_.size() < none;
 }
@@ -110,6 +113,7 @@ CAIRN_DECL bool plan_table::add_head(wire_reader& r, std::span<const std::byte> 
         n.shape = local.subspan(at, r.position() - at);
     }
     h.value = kind == item_kind::value;
+    h.typed = typed;
     h.name = names_.add(fqn);
     if (h.name == named_.size()) {
         named_.push_back(n);
@@ -135,28 +139,50 @@ CAIRN_DECL std::uint32_t plan_table::add_box(std::span<const std::byte> encoded)
     }
     return it->second;
 }
+/// A path that is that of the rank before is not read.
 CAIRN_DECL void plan_table::add_paths(std::span<const std::byte> tail) {
+    auto const before =
+        ranks_.empty() ? tail.first(0) : ranks_.back().local.subspan(ranks_.back().tail);
     wire_reader r(tail);
-    for (auto n = r.count(2); n > 0; --n) {
-        auto fqn = r.string();
+    auto const count = r.count(2);
+    std::vector<std::uint32_t> ends{static_cast<std::uint32_t>(r.position())};
+    for (std::size_t k = 0; k < count; ++k) {
+        if (k + 1 < path_ends_.size()) {
+            auto const old = before.subspan(path_ends_[k], path_ends_[k + 1] - path_ends_[k]);
+            if (old.size() <= r.left() && same_bytes(old, tail.subspan(ends.back(), old.size()))) {
+                (void)r.raw(old.size());
+                ends.push_back(static_cast<std::uint32_t>(r.position()));
+                continue;
+            }
+        }
+        auto const fqn = as_text(r.bytes());
         auto steps = get_path(r);
-        if (has_path_.try_emplace(fqn, true).second)
-            paths_.emplace_back(std::move(fqn), std::move(steps));
+        if (path_names_.add(fqn) == paths_.size())
+            paths_.emplace_back(std::string(fqn), std::move(steps));
+        ends.push_back(static_cast<std::uint32_t>(r.position()));
     }
     (void)r.bytes();  // storage_data
     end(r);
+    path_ends_ = std::move(ends);
 }
 
 CAIRN_DECL bool plan_table::join(bool save_to_lowest_rank) {
-    if (!number_items() || !assign(save_to_lowest_rank) || !place_items()) return false;
-    check_tensors();
+    if (!number_items() || !assign(save_to_lowest_rank) || !place_items() || !tensors_are_whole())
+        return false;
+    heads_ = {};
+    path_ends_ = {};
+    box_numbers_ = {};
+    path_names_ = {};
+    value_bytes_ = {};
     return true;
 }
 /// A set of items, a bit for each pair of a name and a box; nothing if that would be too large.
 class item_bits {
 public:
-    item_bits(std::size_t names, std::size_t boxes) : boxes_(boxes + 1) {
-        if (names < (std::size_t{1} << 30) / boxes_) bits_.resize(names * boxes_);
+    /// @param rows  Of the table: the bits take no more than a few bytes for each.
+    item_bits(std::size_t names, std::size_t boxes, std::size_t rows) : boxes_(boxes + 1) {
+        auto const most = std::min(std::size_t{1} << 30, 64 * rows + (std::size_t{1} << 16));
+        if (names <= most / boxes_) bits_.resize(names * boxes_);
     }
     /// @param box  A value has the one after the last.
     /// @return Whether it was there, or may have been.
@@ -181,14 +207,15 @@ private:
 /// Most items are no replicas: a bit for each says so, which stays in the cache where a map of all
 /// would not.
 CAIRN_DECL bool plan_table::number_items() {
-    item_bits seen(named_.size(), boxes_.size()), sought(named_.size(), boxes_.size());
+    item_bits seen(named_.size(), boxes_.size(), rows_.size());
+    item_bits sought(named_.size(), boxes_.size(), rows_.size());
     auto const has_elements = [&](const row& x) { return x.box == none || !boxes_[x.box].empty(); };
     for (auto const& x : rows_) {
         if (!has_elements(x)) continue;
         if (seen.add(x.name, x.box)) (void)sought.add(x.name, x.box);
         if (x.was_tied) (void)sought.add(x.tied, x.box);
     }
-    boost::unordered_flat_map<std::uint64_t, std::uint32_t> numbers;
+    std::unordered_map<std::uint64_t, std::uint32_t> numbers;
     std::vector<std::uint32_t> last;  // rank that has listed an item
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
         for (auto k = begin_of(rank); k < ranks_[rank].end; ++k) {
@@ -243,25 +270,28 @@ CAIRN_DECL bool plan_table::assign(bool save_to_lowest_rank) {
             h.last = k;
         }
     std::vector<std::uint64_t> load(ranks_.size(), 0);
-    std::vector<std::uint32_t> chosen_rank(items_, none);
-    std::vector<bool> is_beside(items_, false);
+    std::vector<std::uint32_t> chosen_row(items_, none);
     for (std::uint32_t i = 0; i < items_; ++i) {
         auto chosen = of[i].first, beside = none;
         for (auto k = chosen; k != none; k = next[k]) {
             if (!save_to_lowest_rank && load[rank_of[k]] < load[rank_of[chosen]]) chosen = k;
             auto const& x = rows_[k];
             if (beside != none || x.box == none || x.tied == none) continue;
-            if (x.tied < i && chosen_rank[x.tied] == rank_of[k]) beside = k;
+            if (x.tied < i && rank_of[chosen_row[x.tied]] == rank_of[k]) beside = k;
         }
         if (beside == none) {
             load[rank_of[chosen]] += content_of(rows_[chosen]);
         } else {
             chosen = beside;
-            rows_[chosen].beside = is_beside[i] = true;
-            if (is_beside[rows_[chosen].tied]) return false;  // a chain
+            rows_[chosen].beside = true;
+            // A writer stores only what follows its like with it, and makes no chains.
+            auto const with = chosen_row[rows_[chosen].tied];
+            if (with > chosen || rows_[with].beside ||
+                named_[rows_[with].name].type != named_[rows_[chosen].name].type)
+                return false;
         }
         rows_[chosen].kept = true;
-        chosen_rank[i] = rank_of[chosen];
+        chosen_row[i] = chosen;
     }
     return true;
 }
@@ -294,8 +324,9 @@ CAIRN_DECL bool plan_table::place_items() {
     }
     return true;
 }
-/// Checks that chunks cover their tensors. One that is split as the one before it is not looked at.
-CAIRN_DECL void plan_table::check_tensors() const {
+/// Whether chunks cover their tensors. One that is split as the one before it is not looked at. Of
+/// the others it is for `create_global_metadata` to say what is wrong.
+CAIRN_DECL bool plan_table::tensors_are_whole() const {
     const named* good = nullptr;
     auto const chunks_of = [&](const named& n) {
         return std::span(chunk_rows_).subspan(n.first_chunk, n.chunks);
@@ -311,17 +342,16 @@ CAIRN_DECL void plan_table::check_tensors() const {
             continue;
         boxes.clear();
         for (auto const k : chunks) boxes.push_back(boxes_[rows_[k].box]);
-        auto const who = [&](std::size_t i) {
-            auto const at =
-                std::upper_bound(ranks_.begin(), ranks_.end(), chunks[i],
-                                 [](std::size_t k, const rank_rows& r) { return k < r.end; });
-            return rank_name(static_cast<std::size_t>(at - ranks_.begin()));
-        };
         std::string const fqn(name_of(name));
-        check_coverage(fqn, shape_of(n), boxes, who);
-        check_offsets(fqn, boxes, who);
+        try {
+            check_coverage(fqn, shape_of(n), boxes);
+            check_offsets(fqn, boxes);
+        } catch (const error&) {
+            return false;
+        }
         good = &n;
     }
+    return true;
 }
 CAIRN_DECL index_vector plan_table::shape_of(const named& n) const {
     wire_reader r(n.shape);

@@ -12,7 +12,7 @@ namespace cairn {
 
 CAIRN_DECL plan_cache::plan_cache() : slot_(std::make_shared<detail::plan_slot>()) {}
 CAIRN_DECL void plan_cache::clear() {
-    slot_->keep(nullptr);
+    slot_->clear();
 }
 CAIRN_DECL bool plan_cache::empty() const {
     return slot_->kept() == nullptr;

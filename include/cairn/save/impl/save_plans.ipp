@@ -81,7 +81,7 @@ CAIRN_DECL void save_plans::join(std::span<const std::span<const std::byte>> mes
             wire_reader::fail("neither a plan nor one that is unchanged");
         }
     }
-    reused_ = all_unchanged && values_agree(all);
+    reused_ = all_unchanged && writer.names_files() && values_agree(all);
     if (reused_)
         joint_ = kept_->joint;
     else
@@ -221,11 +221,12 @@ CAIRN_DECL void save_plans::keep(const std::string& save_id) noexcept {
         k->generation = save_id;
         k->key = std::move(*key_);
         k->local = std::move(encoded_);
+        k->local.shrink_to_fit();
         k->sent = std::move(sent_);
         k->sent.storage_data.clear();
         k->held = std::move(held_);
         k->joint = std::move(joint_);
-        slot_->keep(k);
+        slot_->keep(k, times_cleared_);
     } catch (...) {  // no memory: the next save is planned anew
     }
 }
