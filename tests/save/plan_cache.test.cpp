@@ -5,6 +5,7 @@
 #include "support/fault_store.hpp"
 
 #include <cairn/planner/dedup.hpp>
+#include <cairn/save/save_plans.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -13,7 +14,9 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -409,21 +412,22 @@ BOOST_AUTO_TEST_CASE(plans_that_were_not_committed_are_not_kept) {
 
 /// Nobody may be told that its plan is an earlier one if it has not said so.
 BOOST_AUTO_TEST_CASE(messages_that_nobody_sends_are_refused) {
-    job j;
-    auto const l = usual();
-    for (auto const byte : {0, 3, 255}) {
-        j.received = [&](int rank, int n, std::vector<cairn::message>& ms) {
-            if (rank == 1 && n == 2)  // the coordinator's answer, behind the head of an outcome
-                for (auto& b : ms.at(0))
-                    if (b == std::byte{2}) {
-                        b = static_cast<std::byte>(byte);
-                        break;
-                    }
-        };
-        auto const e = j.save(l, 1);
-        BOOST_TEST(!e.ok());
-        for (auto const& t : e.all) BOOST_TEST(!t.raw);
-        for (auto const& c : j.caches) BOOST_TEST(c.empty());
+    for (int const kind : {0, 3, 4, 255}) {
+        cairn::detail::save_plans plans(std::make_shared<cairn::detail::plan_slot>());
+        (void)plans.send_local({}, "a key");
+        std::vector<std::byte> const answer{static_cast<std::byte>(kind), std::byte{0}};
+        BOOST_CHECK_THROW(plans.receive(answer), cairn::error);
+    }
+    // What a rank says is only that: its plan, or that it is unchanged.
+    cairn::default_planner planner;
+    cairn::torch_writer writer{cairn::memory_store()};
+    cairn::detail::save_planner_ref planner_ref(planner);
+    cairn::detail::storage_writer_ref writer_ref(writer);
+    for (int const kind : {0, 2, 3, 255}) {
+        cairn::detail::save_plans plans(nullptr);
+        std::vector<std::byte> const told{static_cast<std::byte>(kind), std::byte{0}};
+        std::vector<std::span<const std::byte>> const all{told};
+        BOOST_CHECK_THROW(plans.join(all, planner_ref, writer_ref, {}), cairn::error);
     }
 }
 
