@@ -72,8 +72,6 @@ public:
                   boxes_[x.box]);
             }
     }
-    /// How many different ones there are, values included.
-    std::size_t items() const noexcept { return items_; }
     /// The names of the values of a rank's local plan.
     CAIRN_DECL std::vector<std::uint32_t> value_names(std::size_t rank) const;
 
@@ -134,7 +132,7 @@ private:
     std::vector<std::uint64_t> value_bytes_{};
     std::vector<std::pair<std::string, key_path>> paths_{};  ///< The first of each name.
     name_numbers path_names_{};
-    std::size_t items_ = 0;
+    std::size_t items_ = 0;                    ///< Different ones, values included.
     std::vector<std::uint32_t> chunk_rows_{};  ///< Name by name, in the order of ranks.
     std::vector<place> places_{};              ///< Of kept rows.
     std::vector<std::size_t> kept_ends_{};     ///< By rank.
