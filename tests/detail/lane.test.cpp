@@ -94,6 +94,22 @@ BOOST_AUTO_TEST_CASE(of_a_group_that_fails_inside_the_call_cancels_it) {
     }
 }
 
+/// The other ranks may have theirs, and would wait in it.
+BOOST_AUTO_TEST_CASE(of_a_group_that_throws_before_the_duplicate_is_made_cancels_both) {
+    int late = 0;
+    std::optional<cairn::completion<group>> kept;
+    auto const e = open(
+        [&](auto done) {
+            kept.emplace(std::move(done));
+            throw std::runtime_error("too early");
+        },
+        [&] {
+            std::exchange(kept, {}).value()(group{{}, &late});
+        });
+    BOOST_TEST((!e.opened && e.cancelled == 1 && late == 1));
+    BOOST_TEST(e.rank == 3);
+}
+
 /// What was lent may have ended by then.
 BOOST_AUTO_TEST_CASE(of_a_group_that_fails_later_leaves_it_alone) {
     auto const failure = std::make_exception_ptr(std::runtime_error("no duplicate"));

@@ -47,9 +47,10 @@ public:
 
 private:
     /// The other ranks must not wait for one that fails. Inside this call only: after it, what was
-    /// lent may end before its duplicate is made.
+    /// lent may end before its duplicate is made. A call that throws before that has failed: what
+    /// it makes later is cancelled too, for the others may have theirs.
     static void duplicate(Part& of, deadline by, completion<Part> done) {
-        enum { under_way, made, failed };
+        enum { under_way, made, failed, thrown };
         struct call {
             explicit call(completion<Part> d) : done(std::move(d)) {}
             completion<Part> done;
@@ -58,12 +59,16 @@ private:
         auto const c = or_cancel(of, [&] { return std::make_shared<call>(std::move(done)); });
         try {
             of.duplicate(by, completion<Part>([c](std::exception_ptr e, std::optional<Part> p) {
-                             c->state = e ? failed : made;
+                             int before = under_way;
+                             c->state.compare_exchange_strong(before, e ? failed : made);
+                             if (before == thrown && p) return p->cancel();  // drops `done`
                              e ? c->done.fail(std::move(e)) : c->done(std::move(*p));
                          }));
             if (c->state == failed) of.cancel();
         } catch (...) {
-            if (c->state != made) of.cancel();  // a result stands, see `call_part`
+            int before = under_way;
+            c->state.compare_exchange_strong(before, thrown);
+            if (before != made) of.cancel();  // a result stands, see `call_part`
             throw;
         }
     }
