@@ -21,13 +21,13 @@ std::vector<cairn::box> rows_over(std::int64_t n) {
     }
     return out;
 }
-std::vector<cairn::chunk> stored(const std::vector<cairn::box>& boxes) {
-    std::vector<cairn::chunk> out;
+cairn::chunk_list stored(const std::vector<cairn::box>& boxes) {
+    cairn::chunk_list out;
     for (auto const& b : boxes) out.push_back({b, {}});
     return out;
 }
 
-void plan(benchmark::State& state, const std::vector<cairn::chunk>& have,
+void plan(benchmark::State& state, const cairn::chunk_list& have,
           const std::vector<cairn::box>& want) {
     std::size_t items = 0;
     for (auto _ : state) {

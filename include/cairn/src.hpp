@@ -47,6 +47,7 @@
 #include <cairn/memory/impl/piecewise_copy.ipp>
 #include <cairn/metadata/impl/big_int.ipp>
 #include <cairn/metadata/impl/check.ipp>
+#include <cairn/metadata/impl/chunk_list.ipp>
 #include <cairn/metadata/impl/codec.ipp>
 #include <cairn/metadata/impl/coverage.ipp>
 #include <cairn/metadata/impl/metadata.ipp>

@@ -85,10 +85,10 @@ private:
             if (t == nullptr || t->shape.empty()) return;
             auto const d = below(t->shape.size());
             auto const n = static_cast<std::int64_t>(below(5000));
-            for (auto& x : t->chunks) {
+            t->chunks.edit_each([&](cairn::chunk& x) {
                 if (x.region.shape.size() > d) x.region.shape[d] = n;
                 if (x.region.offsets.size() > d) x.region.offsets[d] = 0;
-            }
+            });
             t->shape[d] = n;
             put(f.meta, f.has_index);
         } catch (const cairn::error&) {  // cannot be read
@@ -119,8 +119,9 @@ private:
             auto& entry = any(f.meta.entries)->second;
             auto* t = std::get_if<cairn::tensor_metadata>(&entry);
             if (t != nullptr && t->chunks.empty()) return;
-            auto& at =
-                t != nullptr ? any(t->chunks)->at : std::get<cairn::value_metadata>(entry).at;
+            auto const one = t != nullptr ? below(t->chunks.size()) : 0;
+            auto at =
+                t != nullptr ? t->chunks.location(one) : std::get<cairn::value_metadata>(entry).at;
             auto& b = file(at.file);
             if (!cairn::detail::fits_in(at.offset, at.length, b.size())) return;
             auto const old = std::span(b).subspan(static_cast<std::size_t>(at.offset),
@@ -141,6 +142,10 @@ private:
             }
             at.offset = b.size();
             at.length = fresh.size();
+            if (t != nullptr)
+                t->chunks.edit(one, [&](cairn::chunk& c) { c.at = at; });
+            else
+                std::get<cairn::value_metadata>(entry).at = at;
             b.insert(b.end(), fresh.begin(), fresh.end());
             if (length != 0) {
                 auto const again = support::native::encode_footer(footer);
@@ -176,7 +181,8 @@ private:
             if (m.save_id.empty() || m.entries.empty()) return edit_bytes();
             auto* t = std::get_if<cairn::tensor_metadata>(&any(m.entries)->second);
             if (t == nullptr || t->chunks.empty()) return;
-            auto& chunk = *any(t->chunks);
+            auto const one = below(t->chunks.size());
+            auto chunk = t->chunks[one];
             auto const file = c_.files.find(chunk.at.file);
             if (file == c_.files.end() || !chunk.at.layout) return;
             auto& b = file->second;
@@ -197,6 +203,7 @@ private:
                 i.length = chunk.at.length;
                 i.payload_offset = l.payload_offset;
                 i.payload_length = l.payload_length;
+                t->chunks.set(one, chunk);
                 auto const blocks = (l.payload_length + 65535) / 65536;
                 i.block_crcs.resize(static_cast<std::size_t>(std::min<std::uint64_t>(blocks, 64)));
             }

@@ -117,6 +117,11 @@ crafted with(crafted c, const std::function<void(cairn::metadata&)>& change) {
 cairn::tensor_metadata& tensor(cairn::metadata& m) {
     return std::get<cairn::tensor_metadata>(m.entries.find("t")->second);
 }
+/// Changes the first chunk of the tensor.
+template <class F>
+void edit(cairn::metadata& m, F&& f) {
+    tensor(m).chunks.edit(0, f);
+}
 
 }  // namespace
 
@@ -147,17 +152,20 @@ int main(int argc, char** argv) {
 
     // What once crashed, or took more memory than there is.
     write("bad_strides", with(small(), [](auto& m) {
-              tensor(m).chunks[0].at.layout->strides = {1'000'000, 1};
+              edit(m, [](auto& c) { c.at.layout->strides = {1'000'000, 1}; });
           }));
     write("bad_strides_count",
-          with(small(), [](auto& m) { tensor(m).chunks[0].at.layout->strides = {}; }));
-    write("bad_payload",
-          with(small(), [](auto& m) { tensor(m).chunks[0].at.layout->payload_length = 4; }));
+          with(small(), [](auto& m) { edit(m, [](auto& c) { c.at.layout->strides = {}; }); }));
+    write("bad_payload", with(small(), [](auto& m) {
+              edit(m, [](auto& c) { c.at.layout->payload_length = 4; });
+          }));
     write("bad_claim", with(small(), [](auto& m) {
               auto& t = tensor(m);
               t.shape = {std::int64_t{1} << 50};
-              t.chunks[0].region = {{0}, t.shape};
-              t.chunks[0].at.layout->strides = {1};
+              edit(m, [&](auto& c) {
+                  c.region = {{0}, t.shape};
+                  c.at.layout->strides = {1};
+              });
           }));
     write("bad_list", with(small(), [](auto& m) {
               m.paths["step"] = {std::string("a"), std::int64_t{1'000'000'000}};

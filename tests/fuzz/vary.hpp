@@ -5,6 +5,7 @@
 #include "engine.hpp"
 #include "fields.hpp"
 
+#include <cairn/metadata/chunk_list.hpp>
 #include <cairn/metadata/value.hpp>
 
 #include <array>
@@ -53,6 +54,11 @@ public:
     /// Of an encoder's input: a name for it is looked up. Other codes come from changed bytes.
     void operator()(cairn::dtype& t) {
         t = static_cast<cairn::dtype>(e_.below(cairn::dtype_count));
+    }
+    void operator()(cairn::chunk_list& chunks) {
+        std::vector<cairn::chunk> all(chunks.begin(), chunks.end());
+        (*this)(all);
+        chunks = cairn::chunk_list(all);
     }
     void operator()(double& d) {
         d = e_.one_in(2) ? std::bit_cast<double>(e_()) : static_cast<double>(e_.below(9));

@@ -148,7 +148,7 @@ const std::map<std::string, std::function<std::function<void()>()>> all_work{
      }},
     {"another number of ranks",
      [] {
-         std::vector<cairn::chunk> have;
+         cairn::chunk_list have;
          for (auto const& b : split(4096)) have.push_back({b, {}});
          return [have, want = split(3072)] { (void)cairn::create_read_items("w", 0, have, want); };
      }},

@@ -34,8 +34,8 @@ cairn::memory_store changed(const std::function<void(cairn::metadata&)>& change)
     return store;
 }
 
-cairn::chunk& chunk_of(cairn::metadata& m, const std::string& fqn) {
-    return std::get<cairn::tensor_metadata>(m.entries.at(fqn)).chunks.front();
+cairn::chunk_list& chunks_of(cairn::metadata& m, const std::string& fqn) {
+    return std::get<cairn::tensor_metadata>(m.entries.at(fqn)).chunks;
 }
 
 /// @return What a load of "w" says; empty if it succeeds.
@@ -63,10 +63,10 @@ BOOST_AUTO_TEST_CASE(as_it_was_saved_it_loads) {
 BOOST_AUTO_TEST_CASE(of_more_than_its_box_is_corrupt) {
     auto const what = load(changed([](cairn::metadata& m) {
         auto& w = std::get<cairn::tensor_metadata>(m.entries.at("w"));
-        auto second = chunk_of(m, "v");
+        auto second = chunks_of(m, "v").front();
         m.entries.erase("v");
         m.paths.erase("v");
-        w.chunks.front().region = box({0, 0}, {2, 6});
+        w.chunks.edit(0, [](auto& c) { c.region = box({0, 0}, {2, 6}); });
         second.region = box({2, 0}, {2, 6});
         w.chunks.push_back(second);
     }));
@@ -77,7 +77,9 @@ BOOST_AUTO_TEST_CASE(of_more_than_its_box_is_corrupt) {
 
 BOOST_AUTO_TEST_CASE(of_less_than_its_box_is_corrupt) {
     auto const of_length = [](std::uint64_t n) {
-        return load(changed([n](auto& m) { chunk_of(m, "w").at.layout->payload_length = n; }));
+        return load(changed([n](auto& m) {
+            chunks_of(m, "w").edit(0, [n](auto& c) { c.at.layout->payload_length = n; });
+        }));
     };
     for (std::uint64_t n : {0u, 92u, 95u})
         BOOST_TEST(of_length(n).find("96 bytes") != std::string::npos);
@@ -86,8 +88,9 @@ BOOST_AUTO_TEST_CASE(of_less_than_its_box_is_corrupt) {
 BOOST_AUTO_TEST_CASE(laid_out_with_holes_or_overlaps_is_corrupt) {
     for (cairn::index_vector const& strides : std::vector<cairn::index_vector>{
              {0, 1}, {12, 2}, {5, 1}, {-6, 1}, {6, -1}, {1}, {1, 6, 24}, {}, {1, 1}})
-        BOOST_TEST(load(changed([&](auto& m) { chunk_of(m, "w").at.layout->strides = strides; })) !=
-                   "");
+        BOOST_TEST(load(changed([&](auto& m) {
+                       chunks_of(m, "w").edit(0, [&](auto& c) { c.at.layout->strides = strides; });
+                   })) != "");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

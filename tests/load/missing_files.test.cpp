@@ -208,9 +208,11 @@ BOOST_AUTO_TEST_CASE(of_one_of_pytorchs_that_is_replaced_are_looked_for_anew) {
         auto m = c.metadata();
         m.save_id.clear();
         m.file_sizes.clear();
-        auto& at = std::get<cairn::tensor_metadata>(m.entries.find("w")->second).chunks[0].at;
-        c.files[file] = std::move(c.files.at(at.file));
-        c.files.erase(std::exchange(at.file, file));
+        auto& chunks = std::get<cairn::tensor_metadata>(m.entries.find("w")->second).chunks;
+        chunks.edit(0, [&](cairn::chunk& one) {
+            c.files[file] = std::move(c.files.at(one.at.file));
+            c.files.erase(std::exchange(one.at.file, file));
+        });
         c.set_pickle(m);
         c.seal();
         return c;

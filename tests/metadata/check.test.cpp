@@ -130,4 +130,33 @@ BOOST_AUTO_TEST_CASE(of_a_user_are_refused_before_anything_is_written_or_read) {
     BOOST_TEST(store.at("c").list().empty());
 }
 
+/// The second of two tensors: one that is split as the first is not looked at twice.
+BOOST_AUTO_TEST_CASE(of_the_second_tensor_are_looked_at_too) {
+    using boxes = std::vector<cairn::box>;
+    auto const check = [](const index_vector& extents, const boxes& of_w) {
+        cairn::metadata m;
+        auto const add = [&](const char* fqn, const index_vector& shape, const boxes& all) {
+            cairn::tensor_metadata t;
+            t.shape = shape;
+            for (auto const& b : all)
+                t.chunks.push_back({b, {fqn, 100 * t.chunks.size(), 100, {}, {}}});
+            m.entries[fqn] = t;
+        };
+        add("a", {4}, {{{0}, {2}}, {{2}, {2}}});
+        add("w", extents, of_w);
+        cairn::check_metadata(m);
+    };
+    BOOST_CHECK_NO_THROW(check({4}, {{{0}, {2}}, {{2}, {2}}}));
+    BOOST_CHECK_NO_THROW(check({4}, {{{0}, {1}}, {{1}, {3}}}));
+    for (auto const& wrong : std::vector<boxes>{{{{0}, {2}}, {{1}, {2}}},
+                                                {{{0}, {2}}, {{2}, {1}}},
+                                                {{{0}, {2}}, {{3}, {2}}},
+                                                {{{0}, {2}}, {{2}, {2}}, {{2}, {2}}},
+                                                {{{0}, {2}}},
+                                                {{{0, 0}, {2, 1}}, {{2, 0}, {2, 1}}}})
+        refuses([&] { check({4}, wrong); }, cairn::errc::invalid_plan);
+    refuses([&] { check({5}, {{{0}, {2}}, {{2}, {2}}}); }, cairn::errc::invalid_plan);
+    refuses([&] { check({4, 1}, {{{0}, {2}}, {{2}, {2}}}); }, cairn::errc::invalid_plan);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -49,10 +49,13 @@ BOOST_AUTO_TEST_CASE(are_refused_unless_they_are_a_tied_weight_of_cairns) {
 BOOST_AUTO_TEST_CASE(are_not_those_of_a_payload_that_leaves_its_item) {
     auto const with_payload_at = [](std::uint64_t offset) {
         auto m = two_tensors(100, std::string(32, 'a'));
-        auto& c = std::get<cairn::tensor_metadata>(m.entries.find("a")->second).chunks[0];
-        auto const elements = static_cast<std::uint64_t>(c.region.volume());
-        c.at.layout = cairn::item_layout{
-            .payload_offset = offset, .payload_length = elements * sizeof(float), .strides = {1}};
+        auto& chunks = std::get<cairn::tensor_metadata>(m.entries.find("a")->second).chunks;
+        chunks.edit(0, [&](cairn::chunk& c) {
+            auto const elements = static_cast<std::uint64_t>(c.region.volume());
+            c.at.layout = cairn::item_layout{.payload_offset = offset,
+                                             .payload_length = elements * sizeof(float),
+                                             .strides = {1}};
+        });
         return m;
     };
     for (std::uint64_t const offset : {0u, 64u, 80u})
@@ -77,7 +80,7 @@ BOOST_AUTO_TEST_CASE(are_not_shared_by_two_chunks_of_one_tensor) {
             cairn::chunk c;
             c.region = cairn::box::whole(t.shape);
             c.at = {"__0_0.distcp", 0, 100, {}, {}};
-            t.chunks.assign(i == twice ? 2 : 1, c);
+            for (int n = i == twice ? 2 : 1; n > 0; --n) t.chunks.push_back(c);
             m.entries[std::to_string(i)] = t;
         }
         if (twice < 0)

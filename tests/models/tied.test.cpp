@@ -19,7 +19,7 @@ using cairn::state_dict;
 
 namespace {
 
-const cairn::chunk& only_chunk(const cairn::metadata& m, const char* fqn) {
+cairn::chunk only_chunk(const cairn::metadata& m, const char* fqn) {
     return std::get<cairn::tensor_metadata>(m.entries.at(fqn)).chunks.at(0);
 }
 cairn::metadata metadata_of(cairn::memory_store& store) {

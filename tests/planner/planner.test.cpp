@@ -16,11 +16,10 @@ BOOST_AUTO_TEST_SUITE(planner)
 namespace {
 
 using cairn::box;
-using cairn::chunk;
 using cairn::errc;
 
-std::vector<chunk> chunks_1d(const std::vector<std::int64_t>& lengths) {
-    std::vector<chunk> out;
+cairn::chunk_list chunks_1d(const std::vector<std::int64_t>& lengths) {
+    cairn::chunk_list out;
     std::int64_t at = 0;
     for (auto n : lengths) {
         out.push_back({box({at}, {n}), {}});
@@ -91,7 +90,7 @@ BOOST_AUTO_TEST_CASE(read_items_cover_each_wanted_element_once) {
 }
 
 BOOST_AUTO_TEST_CASE(a_scalar_is_one_item) {
-    std::vector<chunk> const stored{{box(), {}}};
+    cairn::chunk_list const stored{{box(), {}}};
     std::vector<box> const wanted{box()};
     BOOST_TEST(cairn::create_read_items("s", 0, stored, wanted).size() == 1u);
 }

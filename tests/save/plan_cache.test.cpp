@@ -119,7 +119,7 @@ cairn::metadata anonymous(const cairn::memory_store& store, const std::string& i
     };
     for (auto& [fqn, entry] : m.entries)
         if (auto* t = std::get_if<cairn::tensor_metadata>(&entry))
-            for (auto& c : t->chunks) forget(c.at);
+            t->chunks.edit_each([&](cairn::chunk& c) { forget(c.at); });
         else
             forget(std::get<cairn::value_metadata>(entry).at);
     std::map<std::string, std::uint64_t, std::less<>> sizes;

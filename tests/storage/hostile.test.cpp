@@ -61,8 +61,10 @@ crafted with_pickle(const std::function<void(cairn::metadata&)>& change) {
 cairn::tensor_metadata& tensor(cairn::metadata& m, const char* key = "w") {
     return std::get<cairn::tensor_metadata>(m.entries.find(key)->second);
 }
-cairn::item_layout& layout(cairn::metadata& m, const char* key = "w") {
-    return *tensor(m, key).chunks[0].at.layout;
+/// Changes the first chunk of a tensor.
+template <class F>
+void edit(cairn::metadata& m, F&& f, const char* key = "w") {
+    tensor(m, key).chunks.edit(0, f);
 }
 
 void is_error(const std::function<void()>& f) {
@@ -113,7 +115,8 @@ BOOST_AUTO_TEST_CASE(strides_of_the_index_stay_in_the_payload) {
                                                          {INT64_MIN, 1},
                                                          {5, 1}}) {
         BOOST_TEST_CONTEXT(to_string(strides)) {
-            is_refused(with_index([&](auto& m) { layout(m).strides = strides; }));
+            is_refused(with_index(
+                [&](auto& m) { edit(m, [&](auto& c) { c.at.layout->strides = strides; }); }));
         }
     }
 }
@@ -124,8 +127,10 @@ BOOST_AUTO_TEST_CASE(payloads_of_the_index_stay_in_their_items) {
         auto const offset = place.first, length = place.second;
         BOOST_TEST_CONTEXT(offset << " " << length) {
             is_refused(with_index([&](auto& m) {
-                layout(m).payload_offset = offset;
-                layout(m).payload_length = length;
+                edit(m, [&](auto& c) {
+                    c.at.layout->payload_offset = offset;
+                    c.at.layout->payload_length = length;
+                });
             }));
         }
     }
@@ -137,8 +142,10 @@ BOOST_AUTO_TEST_CASE(items_stay_in_their_files) {
         auto const offset = place.first, length = place.second;
         BOOST_TEST_CONTEXT(offset << " " << length) {
             auto const set = [&](cairn::metadata& m) {
-                tensor(m).chunks[0].at.offset = offset;
-                tensor(m).chunks[0].at.length = length;
+                edit(m, [&](auto& c) {
+                    c.at.offset = offset;
+                    c.at.length = length;
+                });
             };
             is_refused(with_index(set));
             if (offset <= INT64_MAX && length <= INT64_MAX) is_refused(with_pickle(set));
@@ -150,7 +157,7 @@ BOOST_AUTO_TEST_CASE(items_stay_in_their_files) {
 BOOST_AUTO_TEST_CASE(footers_cannot_vouch_for_it) {
     auto c = small_checkpoint();
     auto m = c.metadata();
-    auto& at = tensor(m).chunks[0].at;
+    auto at = tensor(m).chunks.location(0);
     auto& b = c.files.at(at.file);
     auto const length = crafted::footer_length(b);
     auto f = support::native::decode_footer(std::span(b).last(length));
@@ -160,6 +167,7 @@ BOOST_AUTO_TEST_CASE(footers_cannot_vouch_for_it) {
         i.payload_length = 4;
         at.layout->payload_length = 4;
     }
+    edit(m, [&](auto& one) { one.at = at; });
     auto const again = support::native::encode_footer(f);
     b.insert(b.end(), again.begin(), again.end());
     c.set_index(m);
@@ -177,7 +185,9 @@ BOOST_AUTO_TEST_CASE(tensors_of_pytorchs_have_bytes_of_their_own) {
     auto m = c.metadata();
     m.save_id.clear();
     m.file_sizes.clear();
-    tensor(m, "b").chunks[0].at = tensor(m, "a").chunks[0].at;
+    auto const at = tensor(m, "a").chunks.location(0);
+    edit(
+        m, [&](auto& one) { one.at = at; }, "b");
     c.set_pickle(m);
     c.seal();
     is_error([&] { (void)cairn::load_tree("c", {}, c.store("c")); });
@@ -195,26 +205,29 @@ BOOST_AUTO_TEST_CASE(room_is_made_for_what_is_stored_only) {
         auto const n = std::int64_t{1} << bits;
         auto const claim = [&](cairn::metadata& m) {
             tensor(m).shape = {n};
-            tensor(m).chunks[0].region = {{0}, {n}};
+            edit(m, [&](auto& c) { c.region = {{0}, {n}}; });
         };
         is_refused(with_pickle(claim));
         is_refused(with_index([&](auto& m) {
             claim(m);
-            layout(m).strides = {1};
-            layout(m).payload_length = static_cast<std::uint64_t>(n) * 4;
+            edit(m, [&](auto& c) {
+                c.at.layout->strides = {1};
+                c.at.layout->payload_length = static_cast<std::uint64_t>(n) * 4;
+            });
         }));
     }
     // An item as large as that, of a file that is not.
     auto const large = [](cairn::metadata& m) {
         std::int64_t const n = std::int64_t{1} << 40;
         tensor(m).shape = {n};
-        tensor(m).chunks[0].region = {{0}, {n}};
-        auto& at = tensor(m).chunks[0].at;
-        at.offset = 100'000;
-        at.length = (std::uint64_t{1} << 42) + 1000;
-        at.layout->strides = {1};
-        at.layout->payload_length = std::uint64_t{1} << 42;
-        m.file_sizes[at.file] = std::uint64_t{1} << 43;
+        edit(m, [&](cairn::chunk& c) {
+            c.region = {{0}, {n}};
+            c.at.offset = 100'000;
+            c.at.length = (std::uint64_t{1} << 42) + 1000;
+            c.at.layout->strides = {1};
+            c.at.layout->payload_length = std::uint64_t{1} << 42;
+            m.file_sizes[c.at.file] = std::uint64_t{1} << 43;
+        });
     };
     is_refused(with_index(large));
     is_refused(with_pickle(large));
@@ -222,7 +235,7 @@ BOOST_AUTO_TEST_CASE(room_is_made_for_what_is_stored_only) {
     for (bool const index : {false, true}) {
         auto const gone = [&](cairn::metadata& m) {
             large(m);
-            tensor(m).chunks[0].at.file = "gone";
+            edit(m, [](auto& c) { c.at.file = "gone"; });
             m.file_sizes.clear();
             if (index) m.file_sizes["gone"] = std::uint64_t{1} << 43;
         };
@@ -231,9 +244,11 @@ BOOST_AUTO_TEST_CASE(room_is_made_for_what_is_stored_only) {
     // Compressed, says the metadata.
     is_refused(with_pickle([&](auto& m) {
         large(m);
-        tensor(m).chunks[0].at.offset = 0;
-        tensor(m).chunks[0].at.length = 1000;
-        tensor(m).chunks[0].at.transforms = {"zstd"};
+        edit(m, [](auto& c) {
+            c.at.offset = 0;
+            c.at.length = 1000;
+            c.at.transforms = {"zstd"};
+        });
     }));
 }
 

@@ -185,7 +185,7 @@ private:
     void seal_all(cairn::metadata& m) {
         for (auto& [fqn, entry] : m.entries) {
             if (auto* t = std::get_if<cairn::tensor_metadata>(&entry))
-                for (auto& c : t->chunks) seal_location(c.at);
+                t->chunks.edit_each([&](cairn::chunk& c) { seal_location(c.at); });
             else
                 seal_location(std::get<cairn::value_metadata>(entry).at);
         }

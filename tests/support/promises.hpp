@@ -24,7 +24,7 @@ inline void check_promises(const cairn::metadata& m) {
     __extension__ using wide = __int128;
     struct stored {
         const std::string* fqn;
-        const cairn::storage_location* at;
+        cairn::storage_location at;
     };
     auto const broken = [](const std::string& fqn, const char* what) {
         throw finding("accepted metadata: '" + fqn + "' " + what);
@@ -40,7 +40,7 @@ inline void check_promises(const cairn::metadata& m) {
     for (auto const& [fqn, entry] : m.entries) {
         auto const* t = std::get_if<cairn::tensor_metadata>(&entry);
         if (t == nullptr) {
-            all.push_back({&fqn, &std::get<cairn::value_metadata>(entry).at});
+            all.push_back({&fqn, std::get<cairn::value_metadata>(entry).at});
             continue;
         }
         auto const rank = t->shape.size();
@@ -58,7 +58,7 @@ inline void check_promises(const cairn::metadata& m) {
                 volume *= r.shape[d];
             }
             covered += volume;
-            all.push_back({&fqn, &c.at});
+            all.push_back({&fqn, c.at});
             if (!c.at.layout) continue;
             auto const& l = *c.at.layout;
             if (wide(l.payload_offset) + l.payload_length > c.at.length)
@@ -79,13 +79,13 @@ inline void check_promises(const cairn::metadata& m) {
                     broken(fqn, "has chunks that overlap");
     }
     for (auto const& [fqn, at] : all) {
-        auto const size = m.file_sizes.find(at->file);
-        if (size != m.file_sizes.end() && wide(at->offset) + at->length > size->second)
+        auto const size = m.file_sizes.find(at.file);
+        if (size != m.file_sizes.end() && wide(at.offset) + at.length > size->second)
             broken(*fqn, "leaves its file");
     }
     for (std::size_t i = 0; i < all.size() && i < most; ++i)
         for (std::size_t k = 0; k < i; ++k) {
-            auto const &a = *all[i].at, &b = *all[k].at;
+            auto const &a = all[i].at, &b = all[k].at;
             if (a.file != b.file || wide(a.offset) + a.length <= b.offset ||
                 wide(b.offset) + b.length <= a.offset)
                 continue;

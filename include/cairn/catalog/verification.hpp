@@ -100,9 +100,14 @@ private:
     using file = open_file<decltype(std::declval<Store&>().open(""))>;
     struct item {
         const std::string* fqn;
-        const storage_location* at;
+        std::uint64_t offset;
+        const storage_location* value;  ///< Null: a tensor's chunk.
         const tensor_metadata* tensor = nullptr;
-        const cairn::chunk* chunk = nullptr;
+        std::size_t chunk = 0;
+
+        storage_location at() const {
+            return value != nullptr ? *value : tensor->chunks.location(chunk);
+        }
     };
 
     std::map<std::string, std::vector<item>> by_file() const {
@@ -110,15 +115,17 @@ private:
         for (auto const& [name, size] : meta_.file_sizes) files[name];
         for (auto const& [fqn, entry] : meta_.entries) {
             if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
-                for (auto const& c : t->chunks) files[c.at.file].push_back({&fqn, &c.at, t, &c});
+                for (std::size_t i = 0; i < t->chunks.size(); ++i)
+                    files[t->chunks.file(i)].push_back(
+                        {&fqn, t->chunks.row_of(i).offset, nullptr, t, i});
             } else {
                 auto const& at = std::get<value_metadata>(entry).at;
-                files[at.file].push_back({&fqn, &at});
+                files[at.file].push_back({&fqn, at.offset, &at});
             }
         }
         for (auto& [name, items] : files)
             std::sort(items.begin(), items.end(),
-                      [](const item& a, const item& b) { return a.at->offset < b.at->offset; });
+                      [](const item& a, const item& b) { return a.offset < b.offset; });
         return files;
     }
 
@@ -145,26 +152,28 @@ private:
         if (recorded != meta_.file_sizes.end())
             attempt({}, name, [&] { check_size(f, name, recorded->second); });
         const item* last = nullptr;  // the last one that was read
+        storage_location last_at;
         for (auto const& i : items) {
             if (is_enough()) return;
             ++items_;
-            bool const overlaps =
-                last != nullptr && i.at->offset < last->at->offset + last->at->length;
+            auto const at = i.at();
+            bool const overlaps = last != nullptr && at.offset < last_at.offset + last_at.length;
             // A tied weight is one item with several names. Any other overlap is a finding about
             // the metadata, and the bytes would be read again and again.
-            if (overlaps && *i.at == *last->at) continue;
+            if (overlaps && at == last_at) continue;
             auto const read = [&] {
                 if (overlaps)
                     throw error(errc::corrupt,
                                 {.expected = "bytes of its own",
                                  .found = "bytes that '" + *last->fqn + "' claims too",
                                  .remedy = "it was not read"});
-                check_within(f, *i.fqn, *i.at);
+                check_within(f, *i.fqn, at);
                 last = &i;
+                last_at = at;
                 if (i.tensor != nullptr)
-                    check_tensor(f, *i.fqn, *i.tensor, *i.chunk);
+                    check_tensor(f, *i.fqn, *i.tensor, i.tensor->chunks[i.chunk]);
                 else
-                    check_object(f, *i.at);
+                    check_object(f, at);
             };
             attempt(*i.fqn, name, read);
         }

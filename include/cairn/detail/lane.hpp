@@ -47,8 +47,8 @@ public:
 
 private:
     /// The other ranks must not wait for one that fails. Inside this call only: after it, what was
-    /// lent may end before its duplicate is made. A call that throws before that has failed: what
-    /// it makes later is cancelled too, for the others may have theirs.
+    /// lent may end before its duplicate is made. A call that throws before that has failed: if its
+    /// duplicate is made later, that is cancelled too, because other ranks may hold theirs.
     static void duplicate(Part& of, deadline by, completion<Part> done) {
         enum { under_way, made, failed, thrown };
         struct call {

@@ -23,10 +23,21 @@ public:
     std::uint32_t add(std::string_view name) {
         if (auto const n = guessed(name)) return *n;
         auto const fresh = static_cast<std::uint32_t>(names_.size());
-        auto const [it, is_new] = numbers_.try_emplace(name, fresh);
-        if (is_new) names_.push_back(name);
-        last_ = it->second;
-        return last_;
+        names_.push_back(name);
+        try {
+            auto const [it, is_new] = numbers_.try_emplace(name, fresh);
+            if (!is_new) names_.pop_back();
+            return last_ = it->second;
+        } catch (...) {  // no memory
+            names_.pop_back();
+            throw;
+        }
+    }
+    /// As `find`, for several threads.
+    std::optional<std::uint32_t> known(std::string_view name) const {
+        auto const it = numbers_.find(name);
+        if (it == numbers_.end()) return {};
+        return it->second;
     }
     std::optional<std::uint32_t> find(std::string_view name) {
         if (auto const n = guessed(name)) return n;

@@ -96,14 +96,9 @@ public:
     std::uint32_t u32() { return fixed<std::uint32_t>(); }
     std::uint64_t u64() { return fixed<std::uint64_t>(); }
     std::uint64_t varint() {
-        std::uint64_t v = 0;
-        for (int shift = 0; shift < 64; shift += 7) {
-            auto const b = u8();
-            if (shift == 63 && b > 1) fail("a varint of more than 64 bits");
-            v |= static_cast<std::uint64_t>(b & 0x7f) << shift;
-            if ((b & 0x80) == 0) return v;
-        }
-        fail("a varint of more than 64 bits");
+        if (at_ < in_.size() && (in_[at_] & std::byte{0x80}) == std::byte{0})
+            return static_cast<std::uint64_t>(in_[at_++]);
+        return long_varint();
     }
     std::int64_t svarint() {
         auto const v = varint();
@@ -133,6 +128,20 @@ public:
 private:
     void need(std::size_t n) const {
         if (n > left()) fail("fewer bytes than announced");
+    }
+    std::uint64_t long_varint() {
+        auto const end = std::min<std::size_t>(left(), 10);
+        auto const* from = in_.data() + at_;
+        std::uint64_t v = 0;
+        for (std::size_t n = 0; n < end; ++n) {
+            auto const b = static_cast<std::uint8_t>(from[n]);
+            if (n == 9 && b > 1) break;
+            v |= static_cast<std::uint64_t>(b & 0x7f) << (7 * n);
+            if ((b & 0x80) != 0) continue;
+            at_ += n + 1;
+            return v;
+        }
+        fail(end < 10 ? "fewer bytes than announced" : "a varint of more than 64 bits");
     }
     template <class T>
     T fixed() {

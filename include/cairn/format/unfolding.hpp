@@ -12,8 +12,8 @@
 namespace cairn::format {
 
 /// Limits the memory that `.metadata` expands to. A key or a file name is written once for any
-/// number of chunks that refer to it, but in memory each chunk has its own copy: a megabyte of name
-/// and a megabyte of chunks would become a terabyte.
+/// number of chunks that refer to it, but who uses the chunks may copy it for each: a megabyte of
+/// name and a megabyte of chunks would become a terabyte.
 class unfolding {
 public:
     /// @param source  Number of encoded bytes.
@@ -39,7 +39,13 @@ public:
         };
         for (auto const& [fqn, entry] : m.entries) {
             if (auto const* t = std::get_if<tensor_metadata>(&entry))
-                for (auto const& c : t->chunks) add(fqn, c.at);
+                for (std::size_t i = 0; i < t->chunks.size(); ++i) {
+                    auto const* c = t->chunks.unusual(i);
+                    if (c != nullptr)
+                        add(fqn, c->at);
+                    else
+                        sum += fqn.size() + t->chunks.file(i).size();
+                }
             else
                 add(fqn, std::get<value_metadata>(entry).at);
         }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,11 +39,11 @@ CAIRN_DECL index_vector get_shape(wire_reader& r);
 CAIRN_DECL void put(wire_writer& w, const box& region);
 CAIRN_DECL box get_box(wire_reader& r);
 
-/// A box of a tensor whose shape precedes it: the count of dimensions is omitted.
-/// @pre `region` lies within the tensor.
-CAIRN_DECL void put_chunk_region(wire_writer& w, const box& region);
-/// @param rank  Number of the tensor's dimensions.
-CAIRN_DECL box get_chunk_region(wire_reader& r, std::size_t rank);
+/// A box of a tensor whose shape precedes it: offsets, then lengths. The count of dimensions is
+/// omitted.
+/// @pre The box lies within the tensor.
+CAIRN_DECL void put_chunk_numbers(wire_writer& w, std::span<const std::int64_t> numbers);
+CAIRN_DECL void get_chunk_numbers(wire_reader& r, std::span<std::int64_t> numbers);
 
 CAIRN_DECL void put(wire_writer& w, const key_path& path);
 CAIRN_DECL key_path get_path(wire_reader& r);
@@ -53,6 +54,13 @@ CAIRN_DECL item_layout get_layout(wire_reader& r);
 /// A location without its file: the index refers to a file by number, a plan's results by name.
 CAIRN_DECL void put_within_file(wire_writer& w, const storage_location& at);
 CAIRN_DECL storage_location get_within_file(wire_reader& r, std::string file);
+/// That of a chunk that is not unusual.
+CAIRN_DECL void put_within_file(wire_writer& w, const chunk_list::row& at,
+                                std::span<const std::int64_t> lengths);
+/// Returns the location, without its file, if the chunk is unusual; otherwise it is in `at`, whose
+/// file is left as it is.
+CAIRN_DECL std::optional<storage_location> get_within_file(wire_reader& r, chunk_list::row& at,
+                                                           std::span<const std::int64_t> lengths);
 
 CAIRN_DECL void put(wire_writer& w, std::span<const std::string> strings);
 CAIRN_DECL std::vector<std::string> get_strings(wire_reader& r);

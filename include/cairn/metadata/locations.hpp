@@ -2,8 +2,10 @@
 #ifndef CAIRN_METADATA_LOCATIONS_HPP
 #define CAIRN_METADATA_LOCATIONS_HPP
 
+#include <cairn/metadata/file_numbers.hpp>
 #include <cairn/metadata/metadata.hpp>
 
+#include <cstddef>
 #include <set>
 #include <string>
 #include <variant>
@@ -15,9 +17,29 @@ template <class F>
 void for_each_location(const metadata& m, F&& f) {
     for (auto const& [fqn, entry] : m.entries) {
         if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
-            for (auto const& c : t->chunks) f(c.at);
+            for (std::size_t i = 0; i < t->chunks.size(); ++i) {
+                auto const at = t->chunks.location(i);
+                f(at);
+            }
         } else {
             f(std::get<value_metadata>(entry).at);
+        }
+    }
+}
+
+/// Calls `f(const std::string&)` for every file of a chunk or a value, for most of them once.
+template <class F>
+void for_each_file(const metadata& m, F&& f) {
+    file_numbers seen;
+    auto const once = [&](const std::string& name) {
+        f(name);
+        return 0u;
+    };
+    for (auto const& [fqn, entry] : m.entries) {
+        if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
+            for (std::size_t i = 0; i < t->chunks.size(); ++i) (void)seen.of(t->chunks, i, once);
+        } else {
+            f(std::get<value_metadata>(entry).at.file);
         }
     }
 }
@@ -25,7 +47,7 @@ void for_each_location(const metadata& m, F&& f) {
 /// The data files that the metadata names.
 inline std::set<std::string> files_of(const metadata& m) {
     std::set<std::string> files;
-    for_each_location(m, [&](const storage_location& at) { files.insert(at.file); });
+    for_each_file(m, [&](const std::string& name) { files.insert(name); });
     for (auto const& [name, size] : m.file_sizes) files.insert(name);
     return files;
 }

@@ -86,7 +86,7 @@ inline void check_planned_metadata(const metadata& m) {
         auto const* t = std::get_if<tensor_metadata>(&entry);
         if (t == nullptr) continue;
         std::vector<box> boxes;
-        for (auto const& c : t->chunks) boxes.push_back(c.region);
+        for (std::size_t i = 0; i < t->chunks.size(); ++i) boxes.push_back(t->chunks.region(i));
         check_coverage(fqn, t->shape, boxes);
         check_offsets(fqn, boxes);
     }

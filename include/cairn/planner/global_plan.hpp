@@ -71,7 +71,8 @@ inline metadata metadata_of(std::span<const save_plan> plans) {
     for (auto const& e : entries) {
         if (e.tensor == nullptr) continue;
         boxes.clear();
-        for (auto const& c : e.tensor->chunks) boxes.push_back(c.region);
+        auto const& chunks = e.tensor->chunks;
+        for (std::size_t i = 0; i < chunks.size(); ++i) boxes.push_back(chunks.region(i));
         auto const who = [&](std::size_t i) { return rank_name(e.owners[i]); };
         check_coverage(*e.fqn, e.tensor->shape, boxes, who);
         check_offsets(*e.fqn, boxes, who);

@@ -23,11 +23,14 @@ namespace cairn {
 /// @return One item per pair that shares elements, by `shard_index`, then by chunk. None for empty
 /// boxes.
 inline std::vector<read_item> create_read_items(const std::string& fqn, std::uint32_t leaf,
-                                                std::span<const cairn::chunk> stored,
+                                                const chunk_list& stored,
                                                 std::span<const box> wanted) {
     std::vector<read_item> out;
+    std::vector<box> held;  // made once, not for each comparison
+    held.reserve(stored.size());
+    for (std::size_t i = 0; i < stored.size(); ++i) held.push_back(stored.region(i));
     auto const meet = [&](std::size_t c, std::size_t p) {
-        auto const& have = stored[c].region;
+        auto const& have = held[c];
         auto const& want = wanted[p];
         box const common = intersect(have, want);
         read_item i;
@@ -42,7 +45,7 @@ inline std::vector<read_item> create_read_items(const std::string& fqn, std::uin
         out.push_back(std::move(i));
     };
     detail::for_each_meeting(
-        stored.size(), [&](std::size_t c) -> const box& { return stored[c].region; }, wanted.size(),
+        held.size(), [&](std::size_t c) -> const box& { return held[c]; }, wanted.size(),
         [&](std::size_t p) -> const box& { return wanted[p]; }, meet);
     std::sort(out.begin(), out.end(), [](const read_item& a, const read_item& b) {
         return std::pair(a.shard_index, a.chunk) < std::pair(b.shard_index, b.chunk);

@@ -11,6 +11,8 @@
 #include <cairn/planner/plan_table.hpp>
 
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -49,14 +51,14 @@ public:
             if (auto* o = std::get_if<value_metadata>(p.entry)) {
                 o->at = std::move(r.at);
             } else {
-                auto* c = p.find(item.region);
-                if (c == nullptr) {
+                auto const c = p.find(item.region);
+                if (!c) {
                     throw error(errc::invalid_plan, {.rank = rank,
                                                      .fqn = item.fqn,
                                                      .found = "a result for an unplanned box " +
                                                               to_string(item.region)});
                 }
-                c->at = std::move(r.at);
+                std::get<tensor_metadata>(*p.entry).chunks.locate(*c, r.at, files_);
             }
         }
         add_files(results);
@@ -64,8 +66,8 @@ public:
 
     /// @throws error errc::invalid_plan if no rank wrote some chunk or value.
     void check_all_placed() const {
-        auto const check = [](const std::string& fqn, const storage_location& at) {
-            if (at.file.empty()) {
+        auto const check = [](const std::string& fqn, bool placed) {
+            if (!placed) {
                 throw error(errc::invalid_plan, {.fqn = fqn,
                                                  .expected = "a place for every chunk",
                                                  .found = "one that no rank wrote"});
@@ -73,9 +75,10 @@ public:
         };
         for (auto const& [fqn, entry] : meta_.entries) {
             if (auto const* t = std::get_if<tensor_metadata>(&entry))
-                for (auto const& c : t->chunks) check(fqn, c.at);
+                for (std::size_t i = 0; i < t->chunks.size(); ++i)
+                    check(fqn, !t->chunks.file(i).empty());
             else
-                check(fqn, std::get<value_metadata>(entry).at);
+                check(fqn, !std::get<value_metadata>(entry).at.file.empty());
         }
     }
 
@@ -94,7 +97,7 @@ public:
             if (auto* o = std::get_if<value_metadata>(entry))
                 o->at = std::move(r.at);
             else
-                std::get<tensor_metadata>(*entry).chunks[at.chunk].at = std::move(r.at);
+                std::get<tensor_metadata>(*entry).chunks.locate(at.chunk, r.at, files_);
         }
         add_files(results);
     }
@@ -105,24 +108,29 @@ private:
     }
     struct entry_places {
         std::variant<tensor_metadata, value_metadata>* entry;
-        std::size_t next = 0;  ///< Chunk.
-        item_numbers boxes{};  ///< Made when one is not the next.
+        std::size_t next = 0;      ///< Chunk.
+        std::vector<box> boxes{};  ///< Made, and numbered, when one is not the next.
+        item_numbers numbers{};
 
-        /// @return null if there is no such chunk
-        cairn::chunk* find(const box& region) {
-            auto& chunks = std::get<tensor_metadata>(*entry).chunks;
-            if (next == chunks.size() || !(chunks[next].region == region)) {
-                if (boxes.size() == 0)
-                    for (auto const& c : chunks) boxes.add(0, c.region);
-                auto const at = boxes.find(0, region);
-                if (!at) return nullptr;
+        /// Returns the position of a chunk, if there is one.
+        std::optional<std::size_t> find(const box& region) {
+            auto const& chunks = std::get<tensor_metadata>(*entry).chunks;
+            if (next == chunks.size() || !(chunks.region(next) == region)) {
+                if (boxes.empty()) {
+                    boxes.reserve(chunks.size());
+                    for (std::size_t i = 0; i < chunks.size(); ++i)
+                        numbers.add(0, boxes.emplace_back(chunks.region(i)));
+                }
+                auto const at = numbers.find(0, region);
+                if (!at) return {};
                 next = *at;
             }
-            return &chunks[next++];
+            return next++;
         }
     };
 
     metadata& meta_;
+    chunk_list::names_ptr files_ = std::make_shared<file_names>();
     name_numbers names_{};
     std::vector<entry_places> places_{};  ///< By name.
     std::vector<std::variant<tensor_metadata, value_metadata>*> table_entries_{};

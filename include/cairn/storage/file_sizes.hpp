@@ -26,7 +26,7 @@ namespace cairn::detail {
 template <ObjectStore Store>
 bool note_file_sizes(Store& store, metadata& m) {
     std::map<std::string_view, std::uint64_t> found;
-    for_each_location(m, [&](const storage_location& at) { found.try_emplace(at.file, 0); });
+    for_each_file(m, [&](const std::string& name) { found.try_emplace(name, 0); });
     for (auto const& info : store.list())
         if (auto const it = found.find(info.name); it != found.end()) it->second = info.size;
     bool all = true;

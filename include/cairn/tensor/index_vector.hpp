@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <string>
 
 namespace cairn {
@@ -71,7 +72,7 @@ private:
     }
 };
 
-inline std::size_t hash_of(const index_vector& numbers, std::size_t seed = 0) noexcept {
+inline std::size_t hash_of(std::span<const std::int64_t> numbers, std::size_t seed = 0) noexcept {
     for (auto const n : numbers) seed = (seed ^ static_cast<std::size_t>(n)) * 0x9e3779b97f4a7c15;
     return seed;
 }
@@ -91,6 +92,14 @@ CAIRN_DECL std::string to_string(const index_vector& s);
 /// Returns the row-major strides of a dense tensor of this shape, as PyTorch computes them: a 0
 /// counts as 1.
 CAIRN_DECL index_vector row_major_strides(const index_vector& extents);
+
+namespace detail {
+
+/// As @ref is_possible and @ref row_major_strides, of numbers that are part of a table.
+CAIRN_DECL bool is_possible_shape(std::span<const std::int64_t> extents) noexcept;
+CAIRN_DECL index_vector dense_strides(std::span<const std::int64_t> extents);
+
+}  // namespace detail
 
 }  // namespace cairn
 

@@ -5,6 +5,7 @@ from defect import Defect
 INDEX = "format/native/index.hpp"
 PICKLE = "format/pickle/reader.hpp"
 VALUE = "format/pickle/to_value.hpp"
+CHUNKS = "metadata/impl/chunk_list.ipp"
 
 DEFECTS = [
     Defect("counts-without-a-bound", "detail/wire.hpp",
@@ -12,7 +13,7 @@ DEFECTS = [
            by="detail:wire metadata format planner",
            wrong="a few bytes ask for any amount of memory"),
     Defect("varint-of-any-length", "detail/wire.hpp",
-           "if (shift == 63 && b > 1)", "if (shift == 63 && b > 1 && !PLANTED)",
+           "if (n == 9 && b > 1) break;", "if (n == 9 && b > 1 && !PLANTED) break;",
            by="detail:wire", wrong="bits beyond 64 are dropped in silence"),
     Defect("index-checksum-ignored", INDEX,
            "crc32(index.first(index.size() - 20)))",
@@ -80,13 +81,36 @@ DEFECTS = [
            "if (covered != static_cast<std::uint64_t>(extents.product())) {",
            "if (covered != static_cast<std::uint64_t>(extents.product()) && !PLANTED) {",
            by="planner metadata", wrong="elements that no rank holds are missing in silence"),
-    Defect("shared-bytes-accepted", "metadata/impl/check.ipp",
-           "if (ranges[i].begin < ranges[i - 1].end &&",
-           "if (!PLANTED && ranges[i].begin < ranges[i - 1].end &&",
+    Defect("shared-bytes-accepted", "metadata/stored_ranges.hpp",
+           "if (now.begin >= last.end ||", "if (PLANTED || now.begin >= last.end ||",
            by="metadata:shared_bytes", wrong="two tensors of PyTorch's metadata may share bytes"),
     Defect("payload-beyond-its-item", "metadata/impl/check.ipp",
            "if (!detail::fits_in(l.payload_offset, l.payload_length, at.length))",
            "if (!detail::fits_in(l.payload_offset, l.payload_length, at.length) && !PLANTED)",
            by="metadata:shared_bytes storage:hostile_checkpoints",
            wrong="a payload of the index may lie in the next item"),
+    Defect("coverage-of-one-tensor", "metadata/impl/check.ipp",
+           "!chunks.same_boxes(covered->chunks)) {",
+           "(!PLANTED && !chunks.same_boxes(covered->chunks))) {",
+           by="metadata", wrong="overlaps are not found behind a tensor of the same shape"),
+    Defect("layouts-not-compared", "metadata/impl/check.ipp",
+           "at.payload_length != bytes ||", "(at.payload_length != bytes && !PLANTED) ||",
+           by="metadata storage:hostile_checkpoints load:exact_payload",
+           wrong="a payload may be shorter than its tensor"),
+    Defect("other-strides-are-row-major", CHUNKS,
+           "at.layout->strides == detail::dense_strides(lengths);",
+           "(PLANTED || at.layout->strides == detail::dense_strides(lengths));",
+           by="metadata:chunk_lists", wrong="a transposed item is read as if it were not"),
+    Defect("transforms-forgotten", CHUNKS,
+           "if (!at.transforms.empty() || !detail::is_possible_shape(lengths)) return false;",
+           "if ((!at.transforms.empty() && !PLANTED) || !detail::is_possible_shape(lengths)) "
+           "return false;",
+           by="metadata:chunk_lists", wrong="compressed bytes are loaded as a tensor's"),
+    Defect("copies-share-names", CHUNKS,
+           "if (names_ && !names_->shared()) return;",
+           "if (names_ && (PLANTED || !names_->shared())) return;",
+           by="metadata:chunk_lists", wrong="two threads change one table of names"),
+    Defect("names-renumbered", CHUNKS,
+           "p.file = numbers[p.file];", "p.file = PLANTED ? p.file : numbers[p.file];",
+           by="metadata:chunk_lists", wrong="chunks are looked for in the files of others"),
 ]

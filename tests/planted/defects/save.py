@@ -146,7 +146,7 @@ DEFECTS = [
            after="return go(remove_share);",
            by="save:save_fsm", wrong="a rank that lost the verdict removes committed files"),
     Defect("unplaced-chunks-committed", "save/place_results.hpp",
-           "if (at.file.empty()) {", "if (at.file.empty() && !PLANTED) {",
+           "if (!placed) {", "if (!placed && !PLANTED) {",
            by="save storage integration", wrong="metadata names chunks that no rank has written"),
     Defect("generation-ignored", PLANS,
            "kept_->generation == offered_ &&", "(PLANTED || kept_->generation == offered_) &&",

@@ -9,6 +9,7 @@
 #include <cairn/format/torch/metadata_pickle.hpp>
 #include <cairn/format/unfolding.hpp>
 #include <cairn/metadata/codec.hpp>
+#include <cairn/metadata/file_numbers.hpp>
 #include <cairn/metadata/metadata.hpp>
 
 #include <algorithm>
@@ -44,11 +45,7 @@ public:
                 w_.u8(t->requires_grad ? 2 : 1);
                 put(w_, t->type);
                 put(w_, t->shape);
-                w_.varint(t->chunks.size());
-                for (auto const& c : t->chunks) {
-                    put_chunk_region(w_, c.region);
-                    location(c.at);
-                }
+                put_chunks(t->chunks);
             } else {
                 w_.u8(0);
                 location(std::get<value_metadata>(entry).at);
@@ -67,12 +64,30 @@ private:
     void collect_names() {
         for (auto const& [fqn, entry] : m_.entries) {
             if (auto const* t = std::get_if<tensor_metadata>(&entry))
-                for (auto const& c : t->chunks) names_.add(c.at.file);
+                for (std::size_t i = 0; i < t->chunks.size(); ++i) (void)number_of(t->chunks, i);
             else
                 names_.add(std::get<value_metadata>(entry).at.file);
         }
         w_.varint(names_.size());
         for (auto const& name : names_.names()) w_.string(name);
+    }
+    std::uint32_t number_of(const chunk_list& chunks, std::size_t i) {
+        return numbers_.of(chunks, i, [&](const std::string& name) { return names_.add(name); });
+    }
+    void put_chunks(const chunk_list& chunks) {
+        w_.varint(chunks.size());
+        for (std::size_t i = 0; i < chunks.size(); ++i) {
+            if (auto const* c = chunks.unusual(i)) {
+                put_chunk_numbers(w_, c->region.offsets);
+                put_chunk_numbers(w_, c->region.shape);
+                location(c->at);
+                continue;
+            }
+            put_chunk_numbers(w_, chunks.offsets(i));
+            put_chunk_numbers(w_, chunks.lengths(i));
+            w_.varint(number_of(chunks, i));
+            put_within_file(w_, chunks.row_of(i), chunks.lengths(i));
+        }
     }
     void location(const storage_location& at) {
         w_.varint(names_.add(at.file));
@@ -82,6 +97,7 @@ private:
     const metadata& m_;
     wire_writer w_;
     cairn::detail::name_numbers names_;
+    cairn::detail::file_numbers numbers_;
 };
 
 class decoder {
@@ -92,7 +108,11 @@ public:
         if (r_.u8() != 1) wire_reader::fail("an index of an unknown version");
         metadata m;
         m.save_id = r_.string();
-        names_ = get_strings(r_);
+        for (auto n = r_.count(); n-- > 0;) {
+            // A name may be there twice: a number is a position.
+            auto name = r_.string();
+            numbers_.push_back(names_->add(name));
+        }
         m.file_sizes = get_file_sizes(r_);
         for (auto n = r_.count(2); n-- > 0;) {
             auto fqn = r_.string();
@@ -128,24 +148,35 @@ private:
         t.shape = get_shape(r_);
         auto const rank = t.shape.size();
         auto const chunks = r_.count(2 * rank + 4);
+        t.chunks = chunk_list(names_, rank);
         t.chunks.reserve(chunks);
-        while (t.chunks.size() < chunks) {
-            auto& c = t.chunks.emplace_back();
-            c.region = get_chunk_region(r_, rank);
-            c.at = location(fqn);
+        for (std::size_t i = 0; i < chunks; ++i) {
+            auto const blank = t.chunks.add();
+            get_chunk_numbers(r_, blank.offsets);
+            get_chunk_numbers(r_, blank.lengths);
+            blank.at.file = file_of(fqn);
+            auto unusual = get_within_file(r_, blank.at, blank.lengths);
+            if (!unusual) continue;
+            unusual->file = t.chunks.file(i);
+            t.chunks.set(i, {{blank.offsets, blank.lengths}, *unusual}, blank.at.file);
         }
         return t;
     }
+    std::uint32_t file_of(const std::string& fqn) {
+        auto const n = r_.varint();
+        if (n >= numbers_.size()) wire_reader::fail("an unknown file number");
+        auto const file = numbers_[static_cast<std::size_t>(n)];
+        unfolding_.spend(fqn.size() + (*names_)[file].size());
+        return file;
+    }
     storage_location location(const std::string& fqn) {
-        auto const name = r_.varint();
-        if (name >= names_.size()) wire_reader::fail("an unknown file number");
-        auto const& file = names_[static_cast<std::size_t>(name)];
-        unfolding_.spend(fqn.size() + file.size());
-        return get_within_file(r_, file);
+        auto const file = file_of(fqn);
+        return get_within_file(r_, (*names_)[file]);
     }
 
     wire_reader r_;
-    std::vector<std::string> names_;
+    chunk_list::names_ptr names_ = std::make_shared<file_names>();
+    std::vector<std::uint32_t> numbers_;  ///< Of the names, by their positions.
     unfolding unfolding_;
 };
 
@@ -265,7 +296,7 @@ inline void check_pickle_agrees(std::span<const std::byte> bytes) {
     stripped.file_sizes.clear();
     for (auto& [fqn, entry] : stripped.entries) {
         if (auto* t = std::get_if<tensor_metadata>(&entry))
-            for (auto& c : t->chunks) c.at.layout.reset();
+            t->chunks.edit_each([](chunk& c) { c.at.layout.reset(); });
         else
             std::get<value_metadata>(entry).at.layout.reset();
         auto const it = pickle.entries.find(fqn);

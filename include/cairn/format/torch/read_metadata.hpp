@@ -212,6 +212,7 @@ private:
         auto const chunks = member(m, "chunks");
         if (t_.kind(chunks) != kind::list) bad("chunks that are no list");
         auto const all = t_.children(chunks);
+        t.chunks = chunk_list(names_, t.shape.size());
         t.chunks.reserve(std::min(all.size(), locations_.size() - used_));
         for (auto c : all) {
             auto const box_members = instance(c, "ChunkStorageMetadata");
@@ -225,7 +226,8 @@ private:
                      .expected = "chunks of " + detail::counted(t.shape.size(), "dimension"),
                      .found = to_string(x.region)});
             x.at = take(fqn, x.region.offsets, false);
-            t.chunks.push_back(std::move(x));
+            (void)t.chunks.add();
+            t.chunks.set(t.chunks.size() - 1, x, names_->add(x.at.file));
         }
         return t;
     }
@@ -290,6 +292,7 @@ private:
 
     const pickle::tree& t_;
     metadata m_;
+    chunk_list::names_ptr names_ = std::make_shared<file_names>();
     std::map<std::pair<key, bool>, storage_location> locations_;
     std::size_t used_ = 0;
     unfolding unfolding_;

@@ -4,14 +4,17 @@
 
 #include <cairn/detail/name_numbers.hpp>
 #include <cairn/format/pickle/writer.hpp>
+#include <cairn/metadata/file_numbers.hpp>
 #include <cairn/metadata/metadata.hpp>
 
 #include <boost/unordered/unordered_flat_map.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -74,9 +77,9 @@ private:
         mapping(places, [&] {
             for (auto const& [fqn, entry] : m.entries) {
                 if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
-                    for (auto const& c : t->chunks) place(fqn, &c.region.offsets, c.at);
+                    for (std::size_t i = 0; i < t->chunks.size(); ++i) place(fqn, t->chunks, i);
                 } else {
-                    place(fqn, nullptr, std::get<value_metadata>(entry).at);
+                    place(fqn, std::get<value_metadata>(entry).at);
                 }
             }
         });
@@ -105,11 +108,17 @@ private:
         known.emplace(std::string(key), p_.put());
     }
     /// @param s  Outlives this.
-    void name(std::string_view s) {
+    void name(std::string_view s) { (void)named(s); }
+    /// Writes a name. @return its number in `name_memo_`
+    std::uint32_t named(std::string_view s) {
         auto const n = names_.add(s);
-        if (n < name_memo_.size()) return p_.get(name_memo_[n]);
-        p_.string(s);
-        name_memo_.push_back(p_.put());
+        if (n < name_memo_.size()) {
+            p_.get(name_memo_[n]);
+        } else {
+            p_.string(s);
+            name_memo_.push_back(p_.put());
+        }
+        return n;
     }
     /// A class or a function; each is an object of its own here.
     struct named_global {
@@ -128,8 +137,8 @@ private:
         p_.op(0x81);
     }
     /// @param s  Outlives this.
-    void size(const index_vector& s) {
-        auto const [it, fresh] = sizes_.try_emplace(&s, 0);
+    void size(std::span<const std::int64_t> s) {
+        auto const [it, fresh] = sizes_.try_emplace(s, 0);
         if (!fresh) return p_.get(it->second);
         global(size_);
         p_.begin_tuple(s.size());
@@ -153,10 +162,10 @@ private:
         p_.op(']');
         if (!t.chunks.empty()) {
             p_.mark();
-            for (auto const& c : t.chunks) {
+            for (std::size_t i = 0; i < t.chunks.size(); ++i) {
                 global(chunk_);
-                size(c.region.offsets);
-                size(c.region.shape);
+                size(t.chunks.offsets(i));
+                size(t.chunks.lengths(i));
                 p_.op(0x86);
                 p_.op('R');
             }
@@ -187,41 +196,62 @@ private:
         p_.op('b');
     }
     /// MetadataIndex(fqn, offset) → _StorageInfo(relative_path, offset, length)
-    void place(const std::string& fqn, const index_vector* offset, const storage_location& at) {
+    void place(const std::string& fqn, const chunk_list& chunks, std::size_t i) {
         global(index_);
         name(fqn);
-        if (offset != nullptr) {
-            size(*offset);
-            p_.op(0x86);
-        } else {
-            p_.op(0x85);
-        }
+        size(chunks.offsets(i));
+        p_.op(0x86);
+        p_.op('R');
+        global(place_);
+        p_.mark();
+        bool written = false;
+        auto const n = files_.of(chunks, i, [&](const std::string& file) {
+            written = true;
+            return named(file);
+        });
+        if (!written) p_.get(name_memo_[n]);
+        auto const& at = chunks.row_of(i);
+        auto const* other = chunks.unusual(i);
+        range(at.offset, at.length, other != nullptr ? other->at.transforms : none_);
+    }
+    void place(const std::string& fqn, const storage_location& at) {
+        global(index_);
+        name(fqn);
+        p_.op(0x85);
         p_.op('R');
         global(place_);
         p_.mark();
         name(at.file);
-        p_.integer(static_cast<std::int64_t>(at.offset));
-        p_.integer(static_cast<std::int64_t>(at.length));
-        if (!at.transforms.empty()) {
+        range(at.offset, at.length, at.transforms);
+    }
+    void range(std::uint64_t offset, std::uint64_t length,
+               const std::vector<std::string>& transforms) {
+        p_.integer(static_cast<std::int64_t>(offset));
+        p_.integer(static_cast<std::int64_t>(length));
+        if (!transforms.empty()) {
             p_.op(']');
             p_.mark();
-            for (auto const& t : at.transforms) name(t);
+            for (auto const& t : transforms) name(t);
             p_.op('e');
         }
         p_.op('t');
         p_.op('R');
     }
 
+    using numbers = std::span<const std::int64_t>;
     struct same_numbers {
-        bool operator()(const index_vector* a, const index_vector* b) const { return *a == *b; }
-        std::size_t operator()(const index_vector* s) const { return hash_of(*s); }
+        bool operator()(numbers a, numbers b) const {
+            return std::equal(a.begin(), a.end(), b.begin(), b.end());
+        }
+        std::size_t operator()(numbers s) const { return hash_of(s); }
     };
 
     pickle::writer p_{};
     cairn::detail::name_numbers names_{};
     std::vector<std::uint32_t> name_memo_{};  ///< By the numbers of the names.
-    boost::unordered_flat_map<const index_vector*, std::uint32_t, same_numbers, same_numbers>
-        sizes_{};
+    cairn::detail::file_numbers files_{};     ///< In `name_memo_`.
+    const std::vector<std::string> none_{};
+    boost::unordered_flat_map<numbers, std::uint32_t, same_numbers, same_numbers> sizes_{};
     memo kinds_{}, types_{}, constants_{};
     named_global metadata_{module, "Metadata"};
     named_global value_{module, "BytesStorageMetadata"};

@@ -63,7 +63,7 @@ struct shared_plan {
 inline std::uint64_t bytes_of(const read_item& i, const metadata& m) {
     auto const* t = i.kind == item_kind::value ? nullptr : m.tensor(i.fqn);
     if (t == nullptr || i.chunk >= t->chunks.size()) return 0;
-    auto const& have = t->chunks[i.chunk].region.shape;
+    auto const have = t->chunks.lengths(i.chunk);
     if (i.shape.size() != have.size() || i.source_offsets.size() != have.size()) return 0;
     for (std::size_t d = 0; d < have.size(); ++d)
         if (i.source_offsets[d] < 0 || i.shape[d] < 1 || i.shape[d] > have[d] ||
@@ -90,7 +90,8 @@ inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>&
     struct found {
         std::vector<std::uint32_t> items{};  // by rank, from 0 on
         std::uint64_t bytes = 0;
-        const storage_location* at = nullptr;
+        const std::string* file = nullptr;
+        std::uint64_t offset = 0;
     };
     std::map<wanted_part, found> all;
     for (std::uint32_t r = 0; r < plans.size(); ++r) {
@@ -100,7 +101,9 @@ inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>&
             if (n == 0) continue;
             if (r == 0) {
                 auto& f = all[wanted_part::of(item)];
-                if (f.items.empty()) f = {{i}, n, &m.tensor(item.fqn)->chunks[item.chunk].at};
+                if (!f.items.empty()) continue;
+                auto const& chunks = m.tensor(item.fqn)->chunks;
+                f = {{i}, n, &chunks.file(item.chunk), chunks.row_of(item.chunk).offset};
             } else if (auto const it = all.find(wanted_part::of(item));
                        it != all.end() && it->second.items.size() == r) {
                 it->second.items.push_back(i);
@@ -117,8 +120,8 @@ inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>&
     for (auto& o : out) o.bytes = total;
     if (policy == read_once_policy::never) return out;
     std::stable_sort(shared.begin(), shared.end(), [](const found* a, const found* b) {
-        if (auto const c = a->at->file.compare(b->at->file); c != 0) return c < 0;
-        return a->at->offset < b->at->offset;
+        if (auto const c = a->file->compare(*b->file); c != 0) return c < 0;
+        return a->offset < b->offset;
     });
 
     std::vector<const found*> of[3];  // by `sharing`

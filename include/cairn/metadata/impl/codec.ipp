@@ -46,21 +46,15 @@ CAIRN_DECL box get_box(wire_reader& r) {
     return region;
 }
 
-CAIRN_DECL void put_chunk_region(wire_writer& w, const box& region) {
-    for (auto const* numbers : {&region.offsets, &region.shape})
-        for (auto n : *numbers) w.varint(static_cast<std::uint64_t>(n));
+CAIRN_DECL void put_chunk_numbers(wire_writer& w, std::span<const std::int64_t> numbers) {
+    for (auto const n : numbers) w.varint(static_cast<std::uint64_t>(n));
 }
-CAIRN_DECL box get_chunk_region(wire_reader& r, std::size_t rank) {
-    box region;
-    for (auto* numbers : {&region.offsets, &region.shape}) {
-        numbers->resize(rank);
-        for (auto& v : *numbers) {
-            auto const n = r.varint();
-            if (n > (std::uint64_t{1} << 62)) wire_reader::fail("a number of absurd size");
-            v = static_cast<std::int64_t>(n);
-        }
+CAIRN_DECL void get_chunk_numbers(wire_reader& r, std::span<std::int64_t> numbers) {
+    for (auto& v : numbers) {
+        auto const n = r.varint();
+        if (n > (std::uint64_t{1} << 62)) wire_reader::fail("a number of absurd size");
+        v = static_cast<std::int64_t>(n);
     }
-    return region;
 }
 
 CAIRN_DECL void put(wire_writer& w, const key_path& path) {
@@ -123,6 +117,43 @@ CAIRN_DECL storage_location get_within_file(wire_reader& r, std::string file) {
     if ((flags & 2) != 0) at.transforms = get_strings(r);
     if ((flags & 1) != 0) at.layout = get_layout(r);
     return at;
+}
+
+CAIRN_DECL void put_within_file(wire_writer& w, const chunk_list::row& at,
+                                std::span<const std::int64_t> lengths) {
+    w.varint(at.offset);
+    w.varint(at.length);
+    w.u8(at.has_layout ? 1 : 0);
+    if (!at.has_layout) return;
+    w.varint(at.payload_offset);
+    w.varint(at.payload_length);
+    w.u32(at.payload_crc);
+    w.u32(at.item_crc);
+    put(w, dense_strides(lengths));
+}
+CAIRN_DECL std::optional<storage_location> get_within_file(wire_reader& r, chunk_list::row& at,
+                                                           std::span<const std::int64_t> lengths) {
+    auto const start = r;
+    auto const is_usual = [&] {
+        if (!is_possible_shape(lengths)) return false;
+        at.offset = r.varint();
+        at.length = r.varint();
+        auto const flags = r.u8();
+        if (flags > 1) return false;
+        at.has_layout = flags == 1;
+        if (!at.has_layout) return true;
+        at.payload_offset = r.varint();
+        at.payload_length = r.varint();
+        at.payload_crc = r.u32();
+        at.item_crc = r.u32();
+        if (r.count() != lengths.size()) return false;
+        for (auto const n : dense_strides(lengths))
+            if (r.svarint() != n) return false;
+        return true;
+    };
+    if (is_usual()) return {};
+    r = start;
+    return get_within_file(r, std::string());
 }
 
 CAIRN_DECL void put(wire_writer& w, std::span<const std::string> strings) {

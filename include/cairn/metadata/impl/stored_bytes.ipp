@@ -25,18 +25,21 @@ CAIRN_DECL void check_stored_bytes(const metadata& m,
         auto const bytes =
             static_cast<double>(t->shape.product()) * static_cast<double>(size_of(t->type));
         double held = 0;
-        for (auto const& c : t->chunks) {
-            auto const file = m.file_sizes.find(c.at.file);
+        for (std::size_t i = 0; i < t->chunks.size(); ++i) {
+            auto const& name = t->chunks.file(i);
+            auto const [offset, length] =
+                std::pair(t->chunks.row_of(i).offset, t->chunks.row_of(i).length);
+            auto const file = m.file_sizes.find(name);
             auto const size = file == m.file_sizes.end() ? UINT64_MAX : file->second;
             if (size == 0)
                 throw error(errc::missing_file,
                             {.fqn = fqn,
-                             .file = c.at.file,
+                             .file = name,
                              .expected = "a data file, because the metadata names it",
                              .found = "no such file, or an empty one",
                              .remedy = "put the checkpoint's own file back"});
-            auto const n = c.at.offset < size ? std::min(c.at.length, size - c.at.offset) : 0;
-            places.push_back({{c.at.file, c.at.offset}, n});
+            auto const n = offset < size ? std::min(length, size - offset) : 0;
+            places.push_back({{name, offset}, n});
             held += static_cast<double>(n);
         }
         claimed += bytes;

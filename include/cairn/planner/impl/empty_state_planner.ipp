@@ -43,12 +43,12 @@ inline void refuse_transforms(const std::string& fqn,
                               const std::variant<tensor_metadata, value_metadata>& entry) {
     auto const* t = std::get_if<tensor_metadata>(&entry);
     if (t == nullptr) return;
-    for (auto const& c : t->chunks)
-        if (!c.at.transforms.empty())
+    for (std::size_t i = 0; i < t->chunks.size(); ++i)
+        if (auto const* c = t->chunks.unusual(i); c != nullptr && !c->at.transforms.empty())
             throw error(errc::unsupported, {.fqn = fqn,
-                                            .file = c.at.file,
+                                            .file = c->at.file,
                                             .expected = "an item without stream transforms",
-                                            .found = c.at.transforms.front()});
+                                            .found = c->at.transforms.front()});
 }
 
 }  // namespace detail

@@ -410,9 +410,14 @@ CAIRN_DECL metadata plan_table::make_metadata() const {
         t.type = n.type;
         t.shape = shape_of(n);
         t.requires_grad = n.requires_grad;
-        t.chunks.resize(n.chunks);
-        for (std::uint32_t c = 0; c < n.chunks; ++c)
-            t.chunks[c].region = boxes_[rows_[chunk_rows_[n.first_chunk + c]].box];
+        t.chunks = chunk_list(nullptr, t.shape.size());
+        t.chunks.reserve(n.chunks);
+        for (std::uint32_t c = 0; c < n.chunks; ++c) {
+            auto const& region = boxes_[rows_[chunk_rows_[n.first_chunk + c]].box];
+            auto const blank = t.chunks.add();
+            std::copy(region.offsets.begin(), region.offsets.end(), blank.offsets.begin());
+            std::copy(region.shape.begin(), region.shape.end(), blank.lengths.begin());
+        }
     }
     for (auto const& [fqn, steps] : paths_)
         if (m.entries.find(fqn) != m.entries.end()) m.paths.emplace(fqn, steps);

@@ -40,8 +40,9 @@ struct torch_reader::state {
     /// All reads of one stored item; `items` are indices into the plan.
     struct item_group {
         std::uint64_t offset = 0;
+        std::uint64_t length = 0;
         const tensor_metadata* tensor = nullptr;
-        const chunk* source = nullptr;
+        std::size_t chunk = 0;
         const storage_location* value = nullptr;
         std::vector<std::uint32_t> items{};
     };
@@ -141,8 +142,8 @@ struct torch_reader::state {
         };
         std::map<std::string_view, wanted> files;
         for (auto const& item : plan.items) {
-            auto const& at = location_of(item);
-            auto& end = files.try_emplace(at.file, wanted{&item.fqn}).first->second.end;
+            auto const at = range_of(item);
+            auto& end = files.try_emplace(*at.file, wanted{&item.fqn}).first->second.end;
             end = std::max(end,
                            at.length > UINT64_MAX - at.offset ? UINT64_MAX : at.offset + at.length);
         }
@@ -194,13 +195,24 @@ struct torch_reader::state {
 
     read_result result() const { return {unverified.lines()}; }
 
+    /// The bytes of a stored item.
+    struct stored_range {
+        const std::string* file;
+        std::uint64_t offset, length;
+        const tensor_metadata* tensor;
+        const storage_location* value;  ///< One of the two is set.
+    };
     /// @throws error errc::missing_key for an item that is not in the metadata
-    const storage_location& location_of(const read_item& item) const {
+    stored_range range_of(const read_item& item) const {
         if (meta == nullptr) {  // not set up
         } else if (item.kind == item_kind::value) {
-            if (auto const* o = meta->value(item.fqn)) return o->at;
+            if (auto const* o = meta->value(item.fqn))
+                return {&o->at.file, o->at.offset, o->at.length, nullptr, &o->at};
         } else if (auto const* t = meta->tensor(item.fqn)) {
-            if (item.chunk < t->chunks.size()) return t->chunks[item.chunk].at;
+            if (item.chunk < t->chunks.size()) {
+                auto const& at = t->chunks.row_of(item.chunk);
+                return {&t->chunks.file(item.chunk), at.offset, at.length, t, nullptr};
+            }
         }
         throw error(errc::missing_key,
                     {.fqn = item.fqn, .expected = "an item that the metadata names"});
@@ -211,16 +223,15 @@ struct torch_reader::state {
         std::map<std::pair<std::string, std::uint64_t>, item_group> groups;
         for (std::uint32_t i = 0; i < plan.items.size(); ++i) {
             auto const& item = plan.items[i];
-            auto const& at = location_of(item);
+            auto const at = range_of(item);
             item_group g;
-            if (item.kind == item_kind::value) {
-                g.value = &at;
-            } else {
-                g.tensor = meta->tensor(item.fqn);
-                g.source = &g.tensor->chunks[item.chunk];
-            }
+            g.tensor = at.tensor;
+            g.chunk = item.chunk;
+            g.value = at.value;
             g.offset = at.offset;
-            groups.try_emplace({at.file, at.offset}, std::move(g)).first->second.items.push_back(i);
+            g.length = at.length;
+            groups.try_emplace({*at.file, at.offset}, std::move(g))
+                .first->second.items.push_back(i);
         }
         file_groups files;
         for (auto& [key, g] : groups) files[key.first].items.push_back(std::move(g));
@@ -230,9 +241,7 @@ struct torch_reader::state {
     /// Adds at most `most` parts of a file, of about as many stored bytes each.
     static void split(const std::string& name, file_reads& reads, std::size_t most,
                       std::vector<file_part>& parts) {
-        auto const stored = [](const item_group& g) {
-            return static_cast<double>((g.value != nullptr ? *g.value : g.source->at).length);
-        };
+        auto const stored = [](const item_group& g) { return static_cast<double>(g.length); };
         double all = 0, so_far = 0;  // lengths that are not to be trusted overflow an integer
         for (auto const& g : reads.items) all += stored(g);
         std::size_t begin = 0;
@@ -290,7 +299,8 @@ struct torch_reader::state {
     template <class File>
     void read_tensor(read_job& job, File& file, const std::string& fqn, const item_group& g,
                      std::vector<std::byte>& scratch) {
-        auto payload = detail::find_payload(file, fqn, *g.tensor, *g.source, meta->save_id);
+        auto payload =
+            detail::find_payload(file, fqn, *g.tensor, g.tensor->chunks[g.chunk], meta->save_id);
         if (!payload.checked) unverified.note_item(file.described());
         std::vector<detail::payload_part> parts;
         std::vector<tensor_view> views;

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_METADATA_CHUNK_LIST_HPP
+#define CAIRN_METADATA_CHUNK_LIST_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/metadata/chunk.hpp>
+#include <cairn/metadata/file_names.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// The stored boxes of one tensor: a sequence of @ref chunk, kept as a table.
+///
+/// A chunk of two dimensions takes 80 bytes, and no memory of its own, where a `chunk` takes 300:
+/// 16 384 ranks have 16 million of them for a thousand tensors. So a chunk is made when it is asked
+/// for, by value; `offsets`, `lengths`, `file` and `row_of` look at one without making it.
+///
+/// What is unusual (a stride order of its own, transforms, another number of dimensions) is kept
+/// beside the table, at its full size.
+///
+/// A value type: copies are independent, and may be used by different threads.
+class chunk_list {
+public:
+    using value_type = chunk;
+    using names_ptr = std::shared_ptr<file_names>;
+
+    /// Where a chunk is stored, without what is rarely there.
+    struct row {
+        static constexpr std::uint32_t no_file = UINT32_MAX;
+        std::uint64_t offset = 0;
+        std::uint64_t length = 0;
+        std::uint64_t payload_offset = 0;
+        std::uint64_t payload_length = 0;
+        std::uint32_t payload_crc = 0;
+        std::uint32_t item_crc = 0;
+        std::uint32_t file = no_file;  ///< Number in `names()`; a name may be empty, too.
+        bool has_layout = false;       ///< Its strides are row-major, unless it is unusual.
+        bool unusual = false;          ///< The chunk is kept whole: see @ref unusual.
+        friend bool operator==(const row&, const row&) = default;
+    };
+    class const_iterator;
+
+    chunk_list() = default;
+    chunk_list(std::initializer_list<chunk> all) : chunk_list(std::span(all)) {}
+    explicit chunk_list(std::span<const chunk> all) {
+        for (auto const& c : all) push_back(c);
+    }
+    /// Makes a list whose chunks are appended by @ref add.
+    /// @param names  Shared with other lists, as those of one metadata's tensors do: each name is
+    ///               then kept once. May be null.
+    /// @param rank   Of the tensor.
+    chunk_list(names_ptr names, std::size_t rank) : rank_(rank), names_(std::move(names)) {
+        if (names_) names_->share();
+    }
+    chunk_list(const chunk_list& other)
+        : rank_(other.rank_), numbers_(other.numbers_), rows_(other.rows_), names_(other.names_),
+          unusual_(other.unusual_) {
+        if (names_) names_->share();
+    }
+    chunk_list(chunk_list&&) = default;
+    chunk_list& operator=(const chunk_list& other) { return *this = chunk_list(other); }
+    chunk_list& operator=(chunk_list&&) = default;
+    ~chunk_list() = default;
+
+    std::size_t size() const noexcept { return rows_.size(); }
+    bool empty() const noexcept { return rows_.empty(); }
+    CAIRN_DECL void reserve(std::size_t n);
+    CAIRN_DECL void clear() noexcept;
+
+    /// @pre `i < size()`, here and below
+    CAIRN_DECL chunk operator[](std::size_t i) const;
+    /// @throws std::out_of_range
+    CAIRN_DECL chunk at(std::size_t i) const;
+    chunk front() const { return (*this)[0]; }
+    chunk back() const { return (*this)[size() - 1]; }
+    const_iterator begin() const noexcept;
+    const_iterator end() const noexcept;
+
+    /// Appends a chunk. The first one of a list says how many dimensions the others have.
+    CAIRN_DECL void push_back(const chunk& c);
+    /// A chunk to be filled in.
+    struct blank {
+        std::span<std::int64_t> offsets, lengths;
+        row& at;  ///< Its file: a number in `names()`.
+    };
+    /// Appends a chunk that is not unusual, whose members are then set in place, before the list
+    /// changes.
+    CAIRN_DECL blank add();
+    /// Whether a row can say where a chunk of these lengths is stored.
+    static CAIRN_DECL bool is_usual(const storage_location& at,
+                                    std::span<const std::int64_t> lengths);
+    /// Returns that row, without a file.
+    static CAIRN_DECL row usual_row(const storage_location& at);
+    /// Replaces a chunk. If its file is new, the list no longer shares its names.
+    CAIRN_DECL void set(std::size_t i, const chunk& c);
+    /// @param file  Number in `names()` of the chunk's file.
+    CAIRN_DECL void set(std::size_t i, const chunk& c, std::uint32_t file);
+    /// Replaces a chunk by what `f(chunk&)` makes of it.
+    template <class F>
+    void edit(std::size_t i, F&& f) {
+        chunk c = (*this)[i];
+        std::forward<F>(f)(c);
+        set(i, c);
+    }
+    template <class F>
+    void edit_each(F&& f) {
+        for (std::size_t i = 0; i < size(); ++i) edit(i, f);
+    }
+    /// Sets where a chunk is stored.
+    /// @param names  Of all lists that are filled together: the same for each, used by no other.
+    ///               Not null.
+    CAIRN_DECL void locate(std::size_t i, const storage_location& at, const names_ptr& names);
+
+    CAIRN_DECL box region(std::size_t i) const;
+    CAIRN_DECL storage_location location(std::size_t i) const;
+    /// Valid until the list changes, as what follows.
+    std::span<const std::int64_t> offsets(std::size_t i) const {
+        if (rows_[i].unusual) return unusual_.find(i)->second.region.offsets;
+        return {numbers_.data() + 2 * rank_ * i, rank_};
+    }
+    std::span<const std::int64_t> lengths(std::size_t i) const {
+        if (rows_[i].unusual) return unusual_.find(i)->second.region.shape;
+        return {numbers_.data() + (2 * i + 1) * rank_, rank_};
+    }
+    /// Empty until it is written.
+    const std::string& file(std::size_t i) const noexcept { return name_of(rows_[i]); }
+    const row& row_of(std::size_t i) const noexcept { return rows_[i]; }
+    /// The chunk, if it is unusual.
+    const chunk* unusual(std::size_t i) const {
+        return rows_[i].unusual ? &unusual_.find(i)->second : nullptr;
+    }
+    /// May be null if no chunk has a file.
+    const names_ptr& names() const noexcept { return names_; }
+    /// Whether both have the same boxes in the same order, none of them unusual.
+    CAIRN_DECL bool same_boxes(const chunk_list& other) const;
+
+    CAIRN_DECL friend bool operator==(const chunk_list& a, const chunk_list& b);
+
+private:
+    const std::string& name_of(const row& p) const noexcept {
+        static const std::string none;
+        return p.file == row::no_file ? none : (*names_)[p.file];
+    }
+    CAIRN_DECL void own_names();
+    CAIRN_DECL void renumber(const std::vector<std::uint32_t>& numbers) noexcept;
+    CAIRN_DECL std::uint32_t number_of(const std::string& file);
+
+    std::size_t rank_ = 0;
+    std::vector<std::int64_t> numbers_{};  ///< Of each chunk its offsets, then its lengths.
+    std::vector<row> rows_{};
+    names_ptr names_{};
+    std::map<std::size_t, chunk> unusual_{};
+};
+
+class chunk_list::const_iterator {
+    struct arrow {
+        chunk c;
+        const chunk* operator->() const noexcept { return &c; }
+    };
+
+public:
+    using iterator_concept = std::random_access_iterator_tag;
+    using iterator_category = std::input_iterator_tag;
+    using value_type = chunk;
+    using difference_type = std::ptrdiff_t;
+    using pointer = arrow;
+    using reference = chunk;
+
+    const_iterator() = default;
+    const_iterator(const chunk_list& of, std::size_t i) noexcept : of_(&of), i_(i) {}
+
+    chunk operator*() const { return (*of_)[i_]; }
+    arrow operator->() const { return {**this}; }
+    chunk operator[](difference_type n) const { return *(*this + n); }
+    const_iterator& operator+=(difference_type n) noexcept {
+        i_ += static_cast<std::size_t>(n);
+        return *this;
+    }
+    const_iterator& operator-=(difference_type n) noexcept { return *this += -n; }
+    const_iterator& operator++() noexcept { return *this += 1; }
+    const_iterator& operator--() noexcept { return *this -= 1; }
+    const_iterator operator++(int) noexcept { return std::exchange(*this, *this + 1); }
+    const_iterator operator--(int) noexcept { return std::exchange(*this, *this - 1); }
+    friend const_iterator operator+(const_iterator a, difference_type n) noexcept { return a += n; }
+    friend const_iterator operator+(difference_type n, const_iterator a) noexcept { return a += n; }
+    friend const_iterator operator-(const_iterator a, difference_type n) noexcept { return a -= n; }
+    friend difference_type operator-(const const_iterator& a, const const_iterator& b) noexcept {
+        return static_cast<difference_type>(a.i_ - b.i_);
+    }
+    friend bool operator==(const const_iterator&, const const_iterator&) = default;
+    friend auto operator<=>(const const_iterator& a, const const_iterator& b) noexcept {
+        return a.i_ <=> b.i_;
+    }
+
+private:
+    const chunk_list* of_ = nullptr;
+    std::size_t i_ = 0;
+};
+
+inline chunk_list::const_iterator chunk_list::begin() const noexcept {
+    return {*this, 0};
+}
+inline chunk_list::const_iterator chunk_list::end() const noexcept {
+    return {*this, size()};
+}
+
+}  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/metadata/impl/chunk_list.ipp>
+#endif
+
+#endif

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_METADATA_FILE_NAMES_HPP
+#define CAIRN_METADATA_FILE_NAMES_HPP
+
+#include <cairn/detail/name_numbers.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace cairn {
+
+/// The names of data files, each once, numbered from 0.
+///
+/// Names may be read by several threads, but not while one is added.
+class file_names {
+public:
+    file_names() = default;
+    file_names(file_names&&) = delete;
+
+    /// Returns the number of a name, which is new or known.
+    std::uint32_t add(std::string_view name) {
+        if (auto const n = numbers_.find(name)) return *n;
+        names_.emplace_back(name);
+        try {
+            return numbers_.add(names_.back());
+        } catch (...) {  // no memory
+            names_.pop_back();
+            throw;
+        }
+    }
+    std::optional<std::uint32_t> find(std::string_view name) const { return numbers_.known(name); }
+    const std::string& operator[](std::uint32_t n) const noexcept { return names_[n]; }
+    std::size_t size() const noexcept { return names_.size(); }
+
+    /// Whether several lists have them, so that none may add to them by itself. Once true, always.
+    bool shared() const noexcept { return shared_.load(std::memory_order_relaxed); }
+    void share() const noexcept { shared_.store(true, std::memory_order_relaxed); }
+
+private:
+    std::deque<std::string> names_{};  ///< Which are borrowed below: they never move.
+    detail::name_numbers numbers_{};
+    mutable std::atomic<bool> shared_{false};
+};
+
+}  // namespace cairn
+
+#endif
