@@ -21,6 +21,9 @@ namespace cairn::detail {
 class wire_writer {
 public:
     wire_writer() = default;
+    /// Goes on after these bytes.
+    explicit wire_writer(std::vector<std::byte> before)
+        : buffer_(std::move(before)), used_(buffer_.size()) {}
     wire_writer(wire_writer&& other) noexcept
         : buffer_(std::exchange(other.buffer_, {})), used_(std::exchange(other.used_, 0)) {}
 
@@ -47,6 +50,8 @@ public:
     }
     void string(std::string_view s) { bytes(std::as_bytes(std::span(s.data(), s.size()))); }
     void fill(std::size_t n, std::byte each) { std::fill_n(grow(n), n, each); }
+    /// Overwrites eight bytes that were written as a number.
+    void set_u64(std::size_t at, std::uint64_t v) { put(buffer_.data() + at, v); }
 
     std::size_t size() const noexcept { return used_; }
     std::span<const std::byte> written() const noexcept { return {buffer_.data(), used_}; }
@@ -68,11 +73,16 @@ private:
         return buffer_.data() + std::exchange(used_, used_ + n);
     }
     [[gnu::noinline]] void enlarge(std::size_t n) {
-        buffer_.resize(std::max({std::size_t{64}, 2 * buffer_.size(), used_ + n}));
+        auto const all = used_ + n;
+        buffer_.resize(all <= buffer_.capacity() ? buffer_.capacity()
+                                                 : std::max({std::size_t{64}, 2 * used_, all}));
     }
     template <class T>
     void fixed(T v) {
-        auto* const to = grow(sizeof v);
+        put(grow(sizeof v), v);
+    }
+    template <class T>
+    static void put(std::byte* to, T v) {
         for (std::size_t i = 0; i < sizeof v; ++i) to[i] = static_cast<std::byte>(v >> (8 * i));
     }
 

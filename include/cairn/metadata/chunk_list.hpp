@@ -4,8 +4,8 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/chunk.hpp>
-#include <cairn/metadata/file_names.hpp>
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -18,6 +18,8 @@
 #include <vector>
 
 namespace cairn {
+
+class file_names;
 
 /// The stored boxes of one tensor: a sequence of @ref chunk, kept as a table.
 ///
@@ -51,22 +53,18 @@ public:
     class const_iterator;
 
     chunk_list() = default;
-    chunk_list(std::initializer_list<chunk> all) : chunk_list(std::span(all)) {}
-    explicit chunk_list(std::span<const chunk> all) {
+    chunk_list(std::initializer_list<chunk> all) {
+        for (auto const& c : all) push_back(c);
+    }
+    explicit chunk_list(const std::vector<chunk>& all) {
         for (auto const& c : all) push_back(c);
     }
     /// Makes a list whose chunks are appended by @ref add.
     /// @param names  Shared with other lists, as those of one metadata's tensors do: each name is
     ///               then kept once. May be null.
     /// @param rank   Of the tensor.
-    chunk_list(names_ptr names, std::size_t rank) : rank_(rank), names_(std::move(names)) {
-        if (names_) names_->share();
-    }
-    chunk_list(const chunk_list& other)
-        : rank_(other.rank_), numbers_(other.numbers_), rows_(other.rows_), names_(other.names_),
-          unusual_(other.unusual_) {
-        if (names_) names_->share();
-    }
+    CAIRN_DECL chunk_list(names_ptr names, std::size_t rank);
+    CAIRN_DECL chunk_list(const chunk_list& other);
     chunk_list(chunk_list&&) = default;
     chunk_list& operator=(const chunk_list& other) { return *this = chunk_list(other); }
     chunk_list& operator=(chunk_list&&) = default;
@@ -133,7 +131,7 @@ public:
         return {numbers_.data() + (2 * i + 1) * rank_, rank_};
     }
     /// Empty until it is written.
-    const std::string& file(std::size_t i) const noexcept { return name_of(rows_[i]); }
+    CAIRN_DECL const std::string& file(std::size_t i) const noexcept;
     const row& row_of(std::size_t i) const noexcept { return rows_[i]; }
     /// The chunk, if it is unusual.
     const chunk* unusual(std::size_t i) const {
@@ -147,10 +145,6 @@ public:
     CAIRN_DECL friend bool operator==(const chunk_list& a, const chunk_list& b);
 
 private:
-    const std::string& name_of(const row& p) const noexcept {
-        static const std::string none;
-        return p.file == row::no_file ? none : (*names_)[p.file];
-    }
     CAIRN_DECL void own_names();
     CAIRN_DECL void renumber(const std::vector<std::uint32_t>& numbers) noexcept;
     CAIRN_DECL std::uint32_t number_of(const std::string& file);

@@ -7,10 +7,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cairn {
 
@@ -25,16 +26,16 @@ public:
     /// Returns the number of a name, which is new or known.
     std::uint32_t add(std::string_view name) {
         if (auto const n = numbers_.find(name)) return *n;
-        names_.emplace_back(name);
+        names_.push_back(std::make_unique<const std::string>(name));
         try {
-            return numbers_.add(names_.back());
+            return numbers_.add(*names_.back());
         } catch (...) {  // no memory
             names_.pop_back();
             throw;
         }
     }
     std::optional<std::uint32_t> find(std::string_view name) const { return numbers_.known(name); }
-    const std::string& operator[](std::uint32_t n) const noexcept { return names_[n]; }
+    const std::string& operator[](std::uint32_t n) const noexcept { return *names_[n]; }
     std::size_t size() const noexcept { return names_.size(); }
 
     /// Whether several lists have them, so that none may add to them by itself. Once true, always.
@@ -42,7 +43,7 @@ public:
     void share() const noexcept { shared_.store(true, std::memory_order_relaxed); }
 
 private:
-    std::deque<std::string> names_{};  ///< Which are borrowed below: they never move.
+    std::vector<std::unique_ptr<const std::string>> names_{};  ///< Borrowed below: they never move.
     detail::name_numbers numbers_{};
     mutable std::atomic<bool> shared_{false};
 };

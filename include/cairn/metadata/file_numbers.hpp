@@ -3,10 +3,10 @@
 #define CAIRN_METADATA_FILE_NUMBERS_HPP
 
 #include <cairn/metadata/chunk_list.hpp>
+#include <cairn/metadata/file_names.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 namespace cairn::detail {
@@ -25,14 +25,15 @@ public:
             names_ = chunks.names();
             known_.clear();
         }
-        if (n >= known_.size()) known_.resize(names_->size());
-        if (!known_[n]) known_[n] = number(chunks.file(i));
-        return *known_[n];
+        if (n >= known_.size()) known_.resize(names_->size(), none);
+        if (known_[n] == none) known_[n] = number(chunks.file(i));
+        return known_[n];
     }
 
 private:
     chunk_list::names_ptr names_{};
-    std::vector<std::optional<std::uint32_t>> known_{};
+    static constexpr std::uint32_t none = chunk_list::row::no_file;
+    std::vector<std::uint32_t> known_{};
 };
 
 }  // namespace cairn::detail

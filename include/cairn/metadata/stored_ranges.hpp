@@ -15,7 +15,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -115,7 +114,7 @@ private:
         // Of equal ranges, those of one tensor are neighbours: they are not tied.
         auto const before = [&](std::uint32_t a, std::uint32_t b) {
             auto const &x = items_[of[a]], &y = items_[of[b]];
-            return std::tie(x.begin, x.owner) < std::tie(y.begin, y.owner);
+            return x.begin != y.begin ? x.begin < y.begin : x.owner < y.owner;
         };
         if (sorted.size() != of.size()) {
             sorted.resize(of.size());

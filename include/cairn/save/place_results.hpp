@@ -4,6 +4,7 @@
 
 #include <cairn/detail/name_numbers.hpp>
 #include <cairn/error.hpp>
+#include <cairn/metadata/file_names.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/item_numbers.hpp>

@@ -9,6 +9,7 @@
 #include <cairn/format/torch/metadata_pickle.hpp>
 #include <cairn/format/unfolding.hpp>
 #include <cairn/metadata/codec.hpp>
+#include <cairn/metadata/file_names.hpp>
 #include <cairn/metadata/file_numbers.hpp>
 #include <cairn/metadata/metadata.hpp>
 
@@ -31,9 +32,9 @@ using cairn::detail::wire_writer;
 
 class encoder {
 public:
-    explicit encoder(const metadata& m) : m_(m) {}
+    encoder(const metadata& m, wire_writer& w) : m_(m), w_(w) {}
 
-    std::vector<std::byte> run() {
+    void run() {
         w_.u8(1);
         w_.string(m_.save_id);
         collect_names();
@@ -56,7 +57,6 @@ public:
             w_.string(fqn);
             put(w_, steps);
         }
-        return w_.take();
     }
 
 private:
@@ -95,10 +95,20 @@ private:
     }
 
     const metadata& m_;
-    wire_writer w_;
+    wire_writer& w_;
     cairn::detail::name_numbers names_;
     cairn::detail::file_numbers numbers_;
 };
+
+/// About as many bytes as `.metadata` takes, rather more.
+inline std::size_t usual_bytes(const metadata& m) {
+    std::size_t n = 4096;
+    for (auto const& [fqn, entry] : m.entries) {
+        auto const* t = std::get_if<tensor_metadata>(&entry);
+        n += 128 + 4 * fqn.size() + (t != nullptr ? 80 * t->chunks.size() : 0);
+    }
+    return n;
+}
 
 class decoder {
 public:
@@ -185,7 +195,9 @@ private:
 /// Encodes all of a checkpoint's metadata compactly: the content of the native index, and what
 /// ranks send to each other.
 inline std::vector<std::byte> encode_metadata(const metadata& m) {
-    return impl::encoder(m).run();
+    cairn::detail::wire_writer w;
+    impl::encoder(m, w).run();
+    return w.take();
 }
 inline metadata decode_metadata(std::span<const std::byte> b) {
     return impl::decoder(b).run();
@@ -224,22 +236,24 @@ inline std::vector<std::byte> make_metadata_file(const metadata& m, bool torch_m
                                                  const commit_record* record = nullptr) {
     auto const magic = std::as_bytes(std::span(index_magic.data(), index_magic.size()));
     auto const stub = no_torch_metadata();
-    auto out = torch_metadata ? torch::write_metadata_pickle(m)
+    auto out = torch_metadata ? torch::write_metadata_pickle(m, impl::usual_bytes(m))
                               : std::vector<std::byte>(stub.begin(), stub.end());
     if (record != nullptr) append_commit_section(out, *record);
     auto const pickle_crc = crc32(out);
-    auto const body = encode_metadata(m);
-    unfolding::check(m, body.size());
-    cairn::detail::wire_writer w;
+    auto const begin = out.size();
+    cairn::detail::wire_writer w(std::move(out));  // one buffer: it may have gigabytes
     w.raw(magic);
-    w.u64(body.size());
-    w.raw(body);
+    w.u64(0);
+    auto const body = w.size();
+    impl::encoder(m, w).run();
+    auto const length = w.size() - body;
+    w.set_u64(body - 8, length);
+    unfolding::check(m, length);
     w.u32(pickle_crc);
-    w.u32(crc32(w.written()));
-    w.u64(w.size() + 16);
+    w.u32(crc32(w.written().subspan(begin)));
+    w.u64(w.size() - begin + 16);
     w.raw(magic);
-    out.insert(out.end(), w.written().begin(), w.written().end());
-    return out;
+    return w.take();
 }
 
 /// Reads `.metadata`: from the native index if cairn wrote one, after checking its CRC and the

@@ -106,6 +106,7 @@ public:
         return out_.take();
     }
     std::size_t size() const noexcept { return out_.size(); }
+    void reserve(std::size_t all) { out_.reserve(all); }
 
 private:
     void raw(std::string_view s) { out_.raw(std::as_bytes(std::span(s.data(), s.size()))); }

@@ -5,6 +5,7 @@
 #include <cairn/detail/counted.hpp>
 #include <cairn/format/pickle/reader.hpp>
 #include <cairn/format/unfolding.hpp>
+#include <cairn/metadata/file_names.hpp>
 #include <cairn/metadata/metadata.hpp>
 
 #include <algorithm>

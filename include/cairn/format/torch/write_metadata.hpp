@@ -29,8 +29,10 @@ namespace cairn::format::torch {
 /// so that PyTorch 2.3 can open it too.
 class metadata_writer {
 public:
-    static std::vector<std::byte> write(const metadata& m) {
+    /// @param room  For so many bytes, of which more may be appended to what is returned.
+    static std::vector<std::byte> write(const metadata& m, std::size_t room) {
         metadata_writer w;
+        w.p_.reserve(room);
         w.run(m);
         return w.p_.finish();
     }
@@ -263,8 +265,8 @@ private:
     named_global size_{"torch", "Size"};
 };
 
-inline std::vector<std::byte> write_metadata_pickle(const metadata& m) {
-    return metadata_writer::write(m);
+inline std::vector<std::byte> write_metadata_pickle(const metadata& m, std::size_t room = 0) {
+    return metadata_writer::write(m, room);
 }
 
 }  // namespace cairn::format::torch

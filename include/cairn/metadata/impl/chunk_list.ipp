@@ -4,11 +4,27 @@
 
 #include <cairn/metadata/chunk_list.hpp>
 
+#include <cairn/metadata/file_names.hpp>
+
 #include <algorithm>
 #include <stdexcept>
 
 namespace cairn {
 
+CAIRN_DECL chunk_list::chunk_list(names_ptr names, std::size_t rank)
+    : rank_(rank), names_(std::move(names)) {
+    if (names_) names_->share();
+}
+CAIRN_DECL chunk_list::chunk_list(const chunk_list& other)
+    : rank_(other.rank_), numbers_(other.numbers_), rows_(other.rows_), names_(other.names_),
+      unusual_(other.unusual_) {
+    if (names_) names_->share();
+}
+CAIRN_DECL const std::string& chunk_list::file(std::size_t i) const noexcept {
+    static const std::string none;
+    auto const n = rows_[i].file;
+    return n == row::no_file ? none : (*names_)[n];
+}
 CAIRN_DECL void chunk_list::reserve(std::size_t n) {
     rows_.reserve(n);
     numbers_.reserve(2 * rank_ * n);
@@ -26,7 +42,7 @@ CAIRN_DECL storage_location chunk_list::location(std::size_t i) const {
     if (auto const* c = unusual(i)) return c->at;
     auto const& p = rows_[i];
     storage_location at;
-    at.file = name_of(p);
+    at.file = file(i);
     at.offset = p.offset;
     at.length = p.length;
     if (p.has_layout)
