@@ -68,6 +68,23 @@ BOOST_AUTO_TEST_CASE(are_not_those_of_a_payload_that_leaves_its_item) {
             });
 }
 
+/// Nor may a payload be longer or shorter than what its box has.
+BOOST_AUTO_TEST_CASE(are_not_those_of_a_payload_of_another_length) {
+    for (int const more : {-4, -1, 0, 1, 4}) {
+        auto m = two_tensors(100, std::string(32, 'a'));
+        std::get<cairn::tensor_metadata>(m.entries.find("a")->second)
+            .chunks.edit(0, [&](cairn::chunk& c) {
+                auto const n = c.region.volume() * 4 + more;
+                c.at.layout = cairn::item_layout{.payload_length = static_cast<std::uint64_t>(n),
+                                                 .strides = {1}};
+            });
+        if (more == 0)
+            BOOST_CHECK_NO_THROW(cairn::check_metadata(m));
+        else
+            BOOST_CHECK_THROW(cairn::check_metadata(m), cairn::error);
+    }
+}
+
 /// Whatever the order in which equal ranges are looked at, which takes more than a few to change.
 BOOST_AUTO_TEST_CASE(are_not_shared_by_two_chunks_of_one_tensor) {
     constexpr int names = 40;
