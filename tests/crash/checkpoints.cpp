@@ -26,13 +26,13 @@ checkpoint::checkpoint(const image& all) : metadata(file_in(all, ".metadata")) {
     auto const read = cairn::format::native::parse_metadata_file(bytes_of(metadata));
     has_index = read.has_index;
     auto const take = [&](const std::string& name) { files.try_emplace(name, file_in(all, name)); };
-    for (auto const& [name, size] : read.meta.file_sizes) take(name);
-    cairn::detail::for_each_location(read.meta, [&](const auto& at) { take(at.file); });
+    for (auto const& name : cairn::detail::files_of(read.meta)) take(name);
     cairn::format::native::check_pickle_agrees(bytes_of(metadata));
-    cairn::detail::for_each_location(
-        cairn::format::torch::parse_metadata_pickle(bytes_of(metadata)), [&](const auto& at) {
-            take(at.file);
-            by_pickle.push_back({at.file, at.offset, at.length});
+    cairn::detail::for_each_stored(
+        cairn::format::torch::parse_metadata_pickle(bytes_of(metadata)),
+        [&](const std::string& file, std::uint64_t offset, std::uint64_t length) {
+            take(file);
+            by_pickle.push_back({file, offset, length});
         });
 }
 

@@ -200,9 +200,7 @@ private:
         out.record = std::move(parsed.record);
         out.number = f.number;
         out.id = meta.save_id;
-        for (auto const& [name, size] : meta.file_sizes) out.files.insert(place_ + name);
-        cairn::detail::for_each_location(meta,
-                                         [&](auto& at) { out.files.insert(place_ + at.file); });
+        for (auto const& name : cairn::detail::files_of(meta)) out.files.insert(place_ + name);
         return out;
     }
     void published(const stored& f) {

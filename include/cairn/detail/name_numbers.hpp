@@ -41,10 +41,9 @@ public:
     }
     std::optional<std::uint32_t> find(std::string_view name) {
         if (auto const n = guessed(name)) return n;
-        auto const it = numbers_.find(name);
-        if (it == numbers_.end()) return {};
-        last_ = it->second;
-        return last_;
+        auto const n = known(name);
+        if (n) last_ = *n;
+        return n;
     }
     std::size_t size() const noexcept { return names_.size(); }
     /// In the order of their numbers.

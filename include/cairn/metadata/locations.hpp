@@ -12,22 +12,24 @@
 
 namespace cairn::detail {
 
-/// Calls `f(const storage_location&)` for every chunk and every value, by key.
+/// Calls `f(file, offset, length)` for every chunk and every value, by key.
 template <class F>
-void for_each_location(const metadata& m, F&& f) {
+void for_each_stored(const metadata& m, F&& f) {
     for (auto const& [fqn, entry] : m.entries) {
         if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
             for (std::size_t i = 0; i < t->chunks.size(); ++i) {
-                auto const at = t->chunks.location(i);
-                f(at);
+                auto const& at = t->chunks.row_of(i);
+                f(t->chunks.file(i), at.offset, at.length);
             }
         } else {
-            f(std::get<value_metadata>(entry).at);
+            auto const& at = std::get<value_metadata>(entry).at;
+            f(at.file, at.offset, at.length);
         }
     }
 }
 
-/// Calls `f(const std::string&)` for every file of a chunk or a value, for most of them once.
+/// Calls `f(const std::string&)` with the file of every chunk and every value. Of tensors that
+/// share their names, each name is passed once.
 template <class F>
 void for_each_file(const metadata& m, F&& f) {
     file_numbers seen;

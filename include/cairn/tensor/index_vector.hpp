@@ -97,7 +97,7 @@ namespace detail {
 
 /// As @ref is_possible and @ref row_major_strides, of numbers that are part of a table.
 CAIRN_DECL bool is_possible_shape(std::span<const std::int64_t> extents) noexcept;
-CAIRN_DECL index_vector dense_strides(std::span<const std::int64_t> extents);
+CAIRN_DECL index_vector row_major_strides_of(std::span<const std::int64_t> extents);
 
 }  // namespace detail
 

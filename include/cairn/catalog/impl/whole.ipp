@@ -41,19 +41,10 @@ CAIRN_DECL metadata read_checked_metadata(erased_store& place) {
 inline void check_files(erased_store& place, const metadata& m, const storage_setup& me) {
     std::map<std::string, std::uint64_t> ends;
     for (auto const& [name, size] : m.file_sizes) ends[name] = 0;
-    auto const note = [&](const std::string& file, std::uint64_t offset, std::uint64_t length) {
+    for_each_stored(m, [&](const std::string& file, std::uint64_t offset, std::uint64_t length) {
         auto& end = ends[file];
         end = std::max(end, fits_in(offset, length, UINT64_MAX) ? offset + length : UINT64_MAX);
-    };
-    for (auto const& [fqn, entry] : m.entries) {
-        if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
-            for (std::size_t i = 0; i < t->chunks.size(); ++i)
-                note(t->chunks.file(i), t->chunks.row_of(i).offset, t->chunks.row_of(i).length);
-        } else {
-            auto const& at = std::get<value_metadata>(entry).at;
-            note(at.file, at.offset, at.length);
-        }
-    }
+    });
     for (auto const& [name, end] : ends) {
         check_size(place, name, m, open_data_file(place, name).size(), end);
         if (me.activity) me.activity->advance();

@@ -118,11 +118,8 @@ public:
         if (r_.u8() != 1) wire_reader::fail("an index of an unknown version");
         metadata m;
         m.save_id = r_.string();
-        for (auto n = r_.count(); n-- > 0;) {
-            // A name may be there twice: a number is a position.
-            auto name = r_.string();
-            numbers_.push_back(names_->add(name));
-        }
+        // A name may be there twice: a number is a position.
+        for (auto const& name : get_strings(r_)) numbers_.push_back(names_->add(name));
         m.file_sizes = get_file_sizes(r_);
         for (auto n = r_.count(2); n-- > 0;) {
             auto fqn = r_.string();

@@ -47,7 +47,7 @@ CAIRN_DECL storage_location chunk_list::location(std::size_t i) const {
     at.length = p.length;
     if (p.has_layout)
         at.layout = item_layout{p.payload_offset, p.payload_length, p.payload_crc, p.item_crc,
-                                detail::dense_strides(lengths(i))};
+                                detail::row_major_strides_of(lengths(i))};
     return at;
 }
 CAIRN_DECL chunk chunk_list::operator[](std::size_t i) const {
@@ -83,7 +83,7 @@ CAIRN_DECL std::uint32_t chunk_list::number_of(const std::string& file) {
 CAIRN_DECL bool chunk_list::is_usual(const storage_location& at,
                                      std::span<const std::int64_t> lengths) {
     if (!at.transforms.empty() || !detail::is_possible_shape(lengths)) return false;
-    return !at.layout || at.layout->strides == detail::dense_strides(lengths);
+    return !at.layout || at.layout->strides == detail::row_major_strides_of(lengths);
 }
 CAIRN_DECL auto chunk_list::usual_row(const storage_location& at) -> row {
     row p;

@@ -129,7 +129,7 @@ CAIRN_DECL void put_within_file(wire_writer& w, const chunk_list::row& at,
     w.varint(at.payload_length);
     w.u32(at.payload_crc);
     w.u32(at.item_crc);
-    put(w, dense_strides(lengths));
+    put(w, row_major_strides_of(lengths));
 }
 CAIRN_DECL std::optional<storage_location> get_within_file(wire_reader& r, chunk_list::row& at,
                                                            std::span<const std::int64_t> lengths) {
@@ -147,7 +147,7 @@ CAIRN_DECL std::optional<storage_location> get_within_file(wire_reader& r, chunk
         at.payload_crc = r.u32();
         at.item_crc = r.u32();
         if (r.count() != lengths.size()) return false;
-        for (auto const n : dense_strides(lengths))
+        for (auto const n : row_major_strides_of(lengths))
             if (r.svarint() != n) return false;
         return true;
     };

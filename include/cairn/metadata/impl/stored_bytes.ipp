@@ -27,8 +27,7 @@ CAIRN_DECL void check_stored_bytes(const metadata& m,
         double held = 0;
         for (std::size_t i = 0; i < t->chunks.size(); ++i) {
             auto const& name = t->chunks.file(i);
-            auto const [offset, length] =
-                std::pair(t->chunks.row_of(i).offset, t->chunks.row_of(i).length);
+            auto const& at = t->chunks.row_of(i);
             auto const file = m.file_sizes.find(name);
             auto const size = file == m.file_sizes.end() ? UINT64_MAX : file->second;
             if (size == 0)
@@ -38,8 +37,8 @@ CAIRN_DECL void check_stored_bytes(const metadata& m,
                              .expected = "a data file, because the metadata names it",
                              .found = "no such file, or an empty one",
                              .remedy = "put the checkpoint's own file back"});
-            auto const n = offset < size ? std::min(length, size - offset) : 0;
-            places.push_back({{name, offset}, n});
+            auto const n = at.offset < size ? std::min(at.length, size - at.offset) : 0;
+            places.push_back({{name, at.offset}, n});
             held += static_cast<double>(n);
         }
         claimed += bytes;

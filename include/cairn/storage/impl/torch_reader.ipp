@@ -37,13 +37,17 @@ struct torch_reader::state {
         : base(std::move(at)), placed(base), options(o), jobs(options.thread_count, std::move(on)) {
     }
 
+    /// The bytes of a stored item: of a chunk, or of a value.
+    struct stored_item {
+        const std::string* file;
+        std::uint64_t offset, length;
+        const tensor_metadata* tensor;  ///< Null: a value.
+        std::size_t chunk;
+        const storage_location* value;
+    };
     /// All reads of one stored item; `items` are indices into the plan.
     struct item_group {
-        std::uint64_t offset = 0;
-        std::uint64_t length = 0;
-        const tensor_metadata* tensor = nullptr;
-        std::size_t chunk = 0;
-        const storage_location* value = nullptr;
+        stored_item from;
         std::vector<std::uint32_t> items{};
     };
     using open_file = detail::open_file<detail::erased_store::reader>;
@@ -142,7 +146,7 @@ struct torch_reader::state {
         };
         std::map<std::string_view, wanted> files;
         for (auto const& item : plan.items) {
-            auto const at = range_of(item);
+            auto const at = stored(item);
             auto& end = files.try_emplace(*at.file, wanted{&item.fqn}).first->second.end;
             end = std::max(end,
                            at.length > UINT64_MAX - at.offset ? UINT64_MAX : at.offset + at.length);
@@ -195,23 +199,16 @@ struct torch_reader::state {
 
     read_result result() const { return {unverified.lines()}; }
 
-    /// The bytes of a stored item.
-    struct stored_range {
-        const std::string* file;
-        std::uint64_t offset, length;
-        const tensor_metadata* tensor;
-        const storage_location* value;  ///< One of the two is set.
-    };
     /// @throws error errc::missing_key for an item that is not in the metadata
-    stored_range range_of(const read_item& item) const {
+    stored_item stored(const read_item& item) const {
         if (meta == nullptr) {  // not set up
         } else if (item.kind == item_kind::value) {
             if (auto const* o = meta->value(item.fqn))
-                return {&o->at.file, o->at.offset, o->at.length, nullptr, &o->at};
+                return {&o->at.file, o->at.offset, o->at.length, nullptr, 0, &o->at};
         } else if (auto const* t = meta->tensor(item.fqn)) {
             if (item.chunk < t->chunks.size()) {
                 auto const& at = t->chunks.row_of(item.chunk);
-                return {&t->chunks.file(item.chunk), at.offset, at.length, t, nullptr};
+                return {&t->chunks.file(item.chunk), at.offset, at.length, t, item.chunk, nullptr};
             }
         }
         throw error(errc::missing_key,
@@ -222,15 +219,8 @@ struct torch_reader::state {
     file_groups group_by_file(const load_plan& plan) const {
         std::map<std::pair<std::string, std::uint64_t>, item_group> groups;
         for (std::uint32_t i = 0; i < plan.items.size(); ++i) {
-            auto const& item = plan.items[i];
-            auto const at = range_of(item);
-            item_group g;
-            g.tensor = at.tensor;
-            g.chunk = item.chunk;
-            g.value = at.value;
-            g.offset = at.offset;
-            g.length = at.length;
-            groups.try_emplace({*at.file, at.offset}, std::move(g))
+            auto const from = stored(plan.items[i]);
+            groups.try_emplace({*from.file, from.offset}, item_group{from})
                 .first->second.items.push_back(i);
         }
         file_groups files;
@@ -241,12 +231,12 @@ struct torch_reader::state {
     /// Adds at most `most` parts of a file, of about as many stored bytes each.
     static void split(const std::string& name, file_reads& reads, std::size_t most,
                       std::vector<file_part>& parts) {
-        auto const stored = [](const item_group& g) { return static_cast<double>(g.length); };
+        auto const length = [](const item_group& g) { return static_cast<double>(g.from.length); };
         double all = 0, so_far = 0;  // lengths that are not to be trusted overflow an integer
-        for (auto const& g : reads.items) all += stored(g);
+        for (auto const& g : reads.items) all += length(g);
         std::size_t begin = 0;
         for (std::size_t i = 0; i < reads.items.size(); ++i) {
-            so_far += stored(reads.items[i]);
+            so_far += length(reads.items[i]);
             bool const last = i + 1 == reads.items.size();
             auto const wanted = all * static_cast<double>(reads.left + 1);
             if (!last && so_far * static_cast<double>(most) < wanted) continue;
@@ -287,7 +277,7 @@ struct torch_reader::state {
             auto const& g = part.reads->items[i];
             auto const& fqn = job.plan.items[g.items.front()].fqn;
             naming(fqn, name, [&] {
-                if (g.tensor != nullptr)
+                if (g.from.tensor != nullptr)
                     read_tensor(job, *file, fqn, g, scratch);
                 else
                     read_object(job, *file, fqn, g);
@@ -299,8 +289,8 @@ struct torch_reader::state {
     template <class File>
     void read_tensor(read_job& job, File& file, const std::string& fqn, const item_group& g,
                      std::vector<std::byte>& scratch) {
-        auto payload =
-            detail::find_payload(file, fqn, *g.tensor, g.tensor->chunks[g.chunk], meta->save_id);
+        auto const& t = *g.from.tensor;
+        auto payload = detail::find_payload(file, fqn, t, t.chunks[g.from.chunk], meta->save_id);
         if (!payload.checked) unverified.note_item(file.described());
         std::vector<detail::payload_part> parts;
         std::vector<tensor_view> views;
@@ -316,12 +306,13 @@ struct torch_reader::state {
 
     template <class File>
     void read_object(read_job& job, File& file, const std::string& fqn, const item_group& g) {
-        detail::check_item(file, fqn, *g.value);
-        std::vector<std::byte> bytes(static_cast<std::size_t>(g.value->length));
-        file.read(g.value->offset, bytes);
-        if (g.value->layout) {
+        auto const& at = *g.from.value;
+        detail::check_item(file, fqn, at);
+        std::vector<std::byte> bytes(static_cast<std::size_t>(at.length));
+        file.read(at.offset, bytes);
+        if (at.layout) {
             (void)file.footer(meta->save_id);
-            if (format::crc32(bytes) != g.value->layout->item_crc) {
+            if (format::crc32(bytes) != at.layout->item_crc) {
                 throw error(errc::checksum_mismatch, {.fqn = fqn,
                                                       .file = file.described(),
                                                       .expected = "the value as it was written",
@@ -331,7 +322,7 @@ struct torch_reader::state {
         bool checked = false;
         auto v = format::torch::decode_value(bytes, &checked);
         if (!checked) unverified.note_item(file.described());
-        file.delivered(g.value->length * g.items.size());
+        file.delivered(at.length * g.items.size());
         std::lock_guard const lock(job.objects);
         for (auto i : g.items) job.target.load_value(job.plan.items[i], v);
     }

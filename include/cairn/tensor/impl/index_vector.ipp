@@ -15,12 +15,14 @@ CAIRN_DECL bool is_possible(const index_vector& extents) noexcept {
     return detail::is_possible_shape(extents);
 }
 CAIRN_DECL bool detail::is_possible_shape(std::span<const std::int64_t> extents) noexcept {
+    constexpr int most_bits = std::countr_zero(std::uint64_t{most_elements});
     int bits = 0;  // the product of n numbers has at most as many bits as they have together
     for (auto n : extents) {
         if (n < 0) return false;
-        if (bits <= 58) bits += static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n)));
+        if (bits <= most_bits)
+            bits += static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n)));
     }
-    if (bits <= 58) return true;
+    if (bits <= most_bits) return true;
     std::int64_t p = 1;
     for (auto n : extents) {
         if (n == 0) continue;
@@ -40,9 +42,9 @@ CAIRN_DECL std::string to_string(const index_vector& s) {
 }
 
 CAIRN_DECL index_vector row_major_strides(const index_vector& extents) {
-    return detail::dense_strides(extents);
+    return detail::row_major_strides_of(extents);
 }
-CAIRN_DECL index_vector detail::dense_strides(std::span<const std::int64_t> extents) {
+CAIRN_DECL index_vector detail::row_major_strides_of(std::span<const std::int64_t> extents) {
     index_vector s(extents.size(), 1);
     for (std::size_t d = extents.size(); d-- > 1;)
         s[d - 1] = s[d] * (extents[d] > 1 ? extents[d] : 1);
