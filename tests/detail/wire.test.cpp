@@ -5,8 +5,10 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(wire)
@@ -31,6 +33,24 @@ BOOST_AUTO_TEST_CASE(counts_are_bounded_by_the_bytes_that_follow) {
     w.u64(0);
     BOOST_TEST(wire_reader(w.written()).count(2) == 3u);
     BOOST_CHECK_THROW((void)wire_reader(w.written()).count(3), cairn::error);
+}
+
+BOOST_AUTO_TEST_CASE(many_numbers_are_written_and_read_as_one_by_one) {
+    std::vector<std::uint32_t> const all{0, 1, 0x01020304, 0xfffefdfc, UINT32_MAX};
+    wire_writer w, each;
+    w.u32s(all);
+    for (auto const v : all) each.u32(v);
+    BOOST_TEST(std::equal(w.written().begin(), w.written().end(), each.written().begin(),
+                          each.written().end()));
+    std::vector<std::uint32_t> got(all.size());
+    wire_reader r(w.written());
+    r.u32s(std::span(got).first(2));
+    r.u32s(std::span(got).subspan(2));
+    BOOST_TEST(got == all, boost::test_tools::per_element());
+    BOOST_TEST(r.left() == 0u);
+    BOOST_CHECK_THROW(wire_reader(w.written().first(w.size() - 1)).u32s(got), cairn::error);
+    std::vector<std::uint32_t> none;
+    BOOST_CHECK_NO_THROW(wire_reader({}).u32s(none));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

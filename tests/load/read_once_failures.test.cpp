@@ -197,6 +197,38 @@ BOOST_AUTO_TEST_CASE(a_planner_that_fails_is_the_error_of_all_whoever_reads) {
     }
 }
 
+/// Reads everything, and says so of nothing.
+struct silent_reader : cairn::torch_reader {
+    using cairn::torch_reader::torch_reader;
+    void read_data(const cairn::load_plan& plan, const cairn::read_target& target,
+                   cairn::completion<cairn::read_result> done) {
+        silent_ = target;
+        silent_.commit_tensor = [](const cairn::read_item&, cairn::tensor_view) {};
+        cairn::torch_reader::read_data(plan, silent_, std::move(done));
+    }
+
+private:
+    cairn::read_target silent_{};
+};
+
+BOOST_AUTO_TEST_CASE(what_a_reader_has_not_committed_is_not_sent) {
+    cairn::memory_store memory;
+    std::vector<float> r = numbers(n_rows * n_columns, 1);
+    cairn::save(cairn::state_dict{{"r0", matrix(r)}}, "c", memory);
+    auto const errors = try_with_planes(3, [&](member& me, auto& plane) {
+        std::vector<float> to(r.size());
+        cairn::state_dict sd{{"r0", matrix(to)}};
+        cairn::load(sd, "c", how(read_once_policy::always), me, plane, silent_reader(memory));
+    });
+    for (auto const& e : errors) {
+        BOOST_REQUIRE(e);
+        BOOST_CHECK_EXCEPTION(std::rethrow_exception(e), cairn::error, [](const cairn::error& x) {
+            return x.code() == cairn::make_error_code(errc::invalid_plan) &&
+                   std::string(x.what()).find("commits") != std::string::npos;
+        });
+    }
+}
+
 /// Rank 1 does not come to the broadcast before rank 0 was told to cancel in it.
 BOOST_AUTO_TEST_CASE(a_load_in_the_background_can_be_cancelled_in_a_broadcast) {
     cairn::memory_store memory;

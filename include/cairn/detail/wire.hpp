@@ -30,6 +30,10 @@ public:
     void u8(std::uint8_t v) { *grow(1) = std::byte{v}; }
     void u32(std::uint32_t v) { fixed(v); }
     void u64(std::uint64_t v) { fixed(v); }
+    void u32s(std::span<const std::uint32_t> all) {
+        auto* to = grow(all.size() * sizeof(std::uint32_t));
+        for (auto const v : all) to = put(to, v);
+    }
     void varint(std::uint64_t v) {
         std::size_t n = 1;
         for (auto rest = v >> 7; rest != 0; rest >>= 7) ++n;
@@ -81,9 +85,11 @@ private:
     void fixed(T v) {
         put(grow(sizeof v), v);
     }
+    /// @return The end of what was written.
     template <class T>
-    static void put(std::byte* to, T v) {
+    static std::byte* put(std::byte* to, T v) {
         for (std::size_t i = 0; i < sizeof v; ++i) to[i] = static_cast<std::byte>(v >> (8 * i));
+        return to + sizeof v;
     }
 
     std::vector<std::byte> buffer_{};  ///< Larger than what is written.
@@ -105,6 +111,15 @@ public:
     }
     std::uint32_t u32() { return fixed<std::uint32_t>(); }
     std::uint64_t u64() { return fixed<std::uint64_t>(); }
+    /// Fills `into`.
+    void u32s(std::span<std::uint32_t> into) {
+        if (into.size() > left() / sizeof(std::uint32_t)) fail("fewer bytes than announced");
+        auto const* from = raw(into.size_bytes()).data();
+        for (auto& v : into) {
+            v = at<std::uint32_t>(from);
+            from += sizeof v;
+        }
+    }
     std::uint64_t varint() {
         if (at_ < in_.size() && (in_[at_] & std::byte{0x80}) == std::byte{0})
             return static_cast<std::uint64_t>(in_[at_++]);
@@ -155,10 +170,13 @@ private:
     }
     template <class T>
     T fixed() {
-        auto const b = raw(sizeof(T));
+        return at<T>(raw(sizeof(T)).data());
+    }
+    template <class T>
+    static T at(const std::byte* from) noexcept {
         T v = 0;
         for (std::size_t i = 0; i < sizeof v; ++i)
-            v |= static_cast<T>(static_cast<std::uint8_t>(b[i])) << (8 * i);
+            v |= static_cast<T>(static_cast<std::uint8_t>(from[i])) << (8 * i);
         return v;
     }
 

@@ -50,9 +50,11 @@ public:
     CAIRN_DECL void commit_tensor(const read_item& i, tensor_view v) override;
     void check_value(const read_item& i, const value& v) override { to_.check_value(i, v); }
     void load_value(const read_item& i, value v) override { to_.load_value(i, std::move(v)); }
+    bool is_compared(const read_item& i) const override { return to_.is_compared(i); }
     std::vector<std::pair<const_tensor_view, tensor_view>> compared_on_devices() override {
         return to_.compared_on_devices();
     }
+    void compare() override { to_.compare(); }
     load_report finish_load() override { return to_.finish_load(); }
     bool is_default() const override { return to_.is_default(); }
 

@@ -9,6 +9,7 @@
 #include <cairn/detail/state_devices.hpp>
 #include <cairn/detail/surroundings.hpp>
 #include <cairn/load/device_windows.hpp>
+#include <cairn/load/plan_pieces.hpp>
 #include <cairn/load/read_once/broadcast_parts.hpp>
 #include <cairn/load/read_once/shared_reads.hpp>
 #include <cairn/load/stored_windows.hpp>
@@ -64,18 +65,17 @@ public:
     }
     /// Reads the values of a finished plan, removes them from it, and checks that they fit. The
     /// user's state is not changed. It is a failure if one does not fit and the planner can detect
-    /// that.
+    /// that. What is only compared is removed, too: the last turn reads it.
     void read_values(load_plan& plan, then f) {
         values_.clear();
         windows_.clear();
         planner_.clear();
-        load_plan some;
-        some.storage_data = plan.storage_data;
-        auto const is_tensor = [](const read_item& i) { return i.kind != item_kind::value; };
-        auto const first = std::stable_partition(plan.items.begin(), plan.items.end(), is_tensor);
-        some.items.assign(std::make_move_iterator(first),
-                          std::make_move_iterator(plan.items.end()));
-        plan.items.erase(first, plan.items.end());
+        auto some = split_off(plan, [](const read_item& i) { return i.kind == item_kind::value; });
+        compared_.reset(split_off(plan,
+                                  [this](const read_item& i) {
+                                      return planner_.is_compared(i) && !shared_.has(i);
+                                  }),
+                        stored_);
         if (some.items.empty()) return f(nullptr);
         clock_.enter("read values");
         auto const n = some.items.size();
@@ -188,14 +188,29 @@ private:
         return waited(next(f, [this, f] {
             planner_.finish();
             if (!shared_.last()) return f(nullptr);
-            std::exception_ptr failure;
-            try {
-                planner_.fetch();
-            } catch (...) {  // copies may have begun
-                failure = std::current_exception();
-            }
-            waited(checked(f, [this] { planner_.finish(); }))(failure);
+            clock_.expect([this] { return compared_.content(); });
+            compare(f);
         }));
+    }
+    /// Has the planner compare what it has received for that, then reads more of it: some at a
+    /// time, since it takes memory beside the state.
+    void compare(then f) {
+        std::exception_ptr failure;
+        try {
+            planner_.fetch();
+        } catch (...) {  // copies may have begun
+            failure = std::current_exception();
+        }
+        waited(next(f, [this, f] {
+            planner_.finish();
+            planner_.compare();
+            auto some = compared_.next();
+            if (some.items.empty()) {
+                clock_.moved_rest();
+                return f(nullptr);
+            }
+            read_expected(std::move(some), next(f, [this, f] { compare(f); }));
+        }))(failure);
     }
     /// Starts a clock, and returns a continuation that stops it.
     then timed(shared_reads::trial what, then f) {
@@ -207,6 +222,19 @@ private:
     void read_timed(shared_reads::trial what, load_plan some, then f) {
         if (some.items.empty()) return f(nullptr);
         read_some(std::move(some), timed(what, std::move(f)));
+    }
+    /// Removes items from a plan.
+    /// @return A plan of these.
+    template <class F>
+    static load_plan split_off(load_plan& plan, F which) {
+        load_plan some;
+        some.storage_data = plan.storage_data;
+        auto const first = std::stable_partition(plan.items.begin(), plan.items.end(),
+                                                 [&](const read_item& i) { return !which(i); });
+        some.items.assign(std::make_move_iterator(first),
+                          std::make_move_iterator(plan.items.end()));
+        plan.items.erase(first, plan.items.end());
+        return some;
     }
     /// Returns the bytes and items that a plan reads.
     std::pair<std::uint64_t, std::uint64_t> content(const load_plan& plan) const {
@@ -225,8 +253,11 @@ private:
         return {bytes, sent.size()};
     }
     void read_some(load_plan some, then f) {
+        clock_.expect([&] { return content(some); });
+        read_expected(std::move(some), checked(std::move(f), [this] { clock_.moved_rest(); }));
+    }
+    void read_expected(load_plan some, then f) {
         reading_ = std::move(some);
-        clock_.expect([this] { return content(reading_); });
         target_.resolve_tensor = [this](const read_item& i) { return windows_.open(i); };
         target_.resolve_converted = [this](const read_item& i) {
             // Shared data is sent as it is stored.
@@ -245,7 +276,6 @@ private:
             },
             [this, f = std::move(f)](call_result<read_result> r) {
                 if (r.value) unverified_ = std::move(r.value->unverified);
-                if (!r.failure) clock_.moved_rest();
                 f(std::move(r.failure));
             });
     }
@@ -260,6 +290,7 @@ private:
     stored_windows windows_;
     load_report report_{};
     shared_reads shared_{};
+    plan_pieces compared_{};  ///< What is left of the items that are only compared.
     std::vector<std::pair<read_item, value>> values_{};  ///< Not yet passed to the planner.
     load_plan reading_{};                                ///< What is being read …
     read_target target_{};                               ///< … and to where.

@@ -55,9 +55,13 @@ public:
     /// Does nothing if the planner is not a `CheckingLoadPlanner`.
     virtual void check_value(const read_item&, const value&) = 0;
     virtual void load_value(const read_item&, value) = 0;
-    /// What `finish_load` compares that is on devices, and where it expects copies in host memory.
-    /// A planner other than the default one compares nothing of that kind.
+    /// Whether what is read for an item is only compared with what is in place: it is then read
+    /// last, and compared by `compare`. A planner other than the default one has no such items, and
+    /// the two functions below do nothing.
+    virtual bool is_compared(const read_item&) const = 0;
+    /// What `compare` compares that is on devices, and where it expects copies in host memory.
     virtual std::vector<std::pair<const_tensor_view, tensor_view>> compared_on_devices() = 0;
+    virtual void compare() = 0;
     virtual load_report finish_load() = 0;
     virtual bool is_default() const = 0;
 
@@ -128,11 +132,20 @@ public:
         if constexpr (CheckingLoadPlanner<P>) to_.check_value(item, v);
     }
     void load_value(const read_item& item, value v) override { to_.load_value(item, std::move(v)); }
+    bool is_compared(const read_item& item) const override {
+        if constexpr (std::is_same_v<P, default_planner>)
+            return to_.is_compared(item);
+        else
+            return false;
+    }
     std::vector<std::pair<const_tensor_view, tensor_view>> compared_on_devices() override {
         if constexpr (std::is_same_v<P, default_planner>)
             return to_.compared_on_devices();
         else
             return {};
+    }
+    void compare() override {
+        if constexpr (std::is_same_v<P, default_planner>) to_.compare();
     }
     load_report finish_load() override { return to_.finish_load(); }
     bool is_default() const override { return std::is_same_v<P, default_planner>; }

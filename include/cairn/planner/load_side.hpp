@@ -52,6 +52,7 @@ public:
     /// @throws error for the first of the problems that `report()` lists, stating their number.
     load_plan create_local() {
         load_plan plan;
+        plan.items.reserve(state_->size());
         std::set<std::string> asked;
         for (std::uint32_t i = 0; i < state_->size(); ++i) {
             auto const& leaf = (*state_)[i];
@@ -128,8 +129,11 @@ public:
     std::vector<std::pair<const_tensor_view, tensor_view>> compared_on_devices() {
         return tied_.on_devices();
     }
-    /// Called when everything is in place: two stored copies of a tied weight must have been equal.
-    void finish() { tied_.compare(); }
+    bool is_compared(const read_item& item) const {
+        return item.kind != item_kind::value && tied_.is_second(item.leaf);
+    }
+    /// Called when the first copies are in place: the second ones must have been equal.
+    void compare() { tied_.compare(); }
 
     void check_value(const read_item& item, const value& v) const {
         naming(item.fqn, [&] {

@@ -236,7 +236,8 @@ struct read_target {
 /// - *Partial plans*: `read_data` is called several times, one call after the other, each with some
 ///   of the plan's items and its `storage_data`: with its values, if it has any, while ranks still
 ///   plan, and then with its tensors; in a load with a `DataPlane`, with some of them at a time.
-///   Items that this rank receives from another rank are in none of these calls.
+///   Of a tied weight that is stored twice, the second copy is read in the end, in parts of the
+///   plan's items. Items that this rank receives from another rank are in none of these calls.
 ///
 /// **Models**: `torch_reader` over any ObjectStore. **Archetype**: `archetype::storage_reader`.
 template <class R>

@@ -98,6 +98,17 @@ namespace detail {
 /// As @ref is_possible and @ref row_major_strides, of numbers that are part of a table.
 CAIRN_DECL bool is_possible_shape(std::span<const std::int64_t> extents) noexcept;
 CAIRN_DECL index_vector row_major_strides_of(std::span<const std::int64_t> extents);
+/// Calls `f(stride)` with each of them, without memory for all.
+/// @pre is_possible_shape(extents)
+template <class F>
+void for_each_row_major_stride(std::span<const std::int64_t> extents, F&& f) {
+    std::int64_t stride = 1;
+    for (auto const n : extents) stride *= n > 1 ? n : 1;
+    for (auto const n : extents) {
+        stride /= n > 1 ? n : 1;
+        f(stride);
+    }
+}
 
 }  // namespace detail
 

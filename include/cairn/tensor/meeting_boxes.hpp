@@ -15,17 +15,19 @@ namespace cairn::detail {
 /// Calls `f(i, j)` for each box `i` of one list and box `j` of another that share elements, in no
 /// particular order.
 ///
-/// Sweeps both lists along the dimension that separates most boxes of the first: O((n + m) log (n +
-/// m)) plus the number of pairs that overlap in that dimension.
+/// Compares all pairs if one list has one box; otherwise sweeps both along the dimension that
+/// separates most boxes of the first: O((n + m) log (n + m)) plus the number of pairs that overlap
+/// in that dimension.
 /// @param box_a, box_b  Return the box at a position: `box_a(i)` for `i` below `count_a`.
 /// @pre All boxes have the same rank.
 template <class BoxA, class BoxB, class F>
 void for_each_meeting(std::size_t count_a, BoxA&& box_a, std::size_t count_b, BoxB&& box_b, F&& f) {
     if (count_a == 0 || count_b == 0) return;
     std::size_t const rank = box_b(std::size_t{0}).rank();
-    if (rank == 0) {
+    if (rank == 0 || count_a == 1 || count_b == 1) {
         for (std::size_t j = 0; j < count_b; ++j)
-            for (std::size_t i = 0; i < count_a; ++i) f(i, j);
+            for (std::size_t i = 0; i < count_a; ++i)
+                if (overlaps(box_a(i), box_b(j))) f(i, j);
         return;
     }
     std::size_t dim = 0, best = 0;

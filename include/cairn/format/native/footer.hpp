@@ -62,7 +62,7 @@ inline std::vector<std::byte> encode_footer(const file_footer& f) {
         w.varint(i.payload_offset);
         w.varint(i.payload_length);
         w.varint(i.block_crcs.size());
-        for (auto c : i.block_crcs) w.u32(c);
+        w.u32s(i.block_crcs);
     }
     w.u32(crc32(w.written()));
     w.u64(w.size() + footer_tail_bytes);
@@ -115,8 +115,8 @@ inline file_footer decode_footer(std::span<const std::byte> bytes) {
         auto const blocks = r.count(4);
         if (blocks != i.payload_length / block_bytes + (i.payload_length % block_bytes != 0))
             cairn::detail::wire_reader::fail("a wrong number of block checksums");
-        i.block_crcs.reserve(blocks);
-        for (std::size_t b = 0; b < blocks; ++b) i.block_crcs.push_back(r.u32());
+        i.block_crcs.resize(blocks);
+        r.u32s(i.block_crcs);
         f.items.push_back(std::move(i));
     }
     if (r.left() != 0) cairn::detail::wire_reader::fail("bytes after a footer's last item");

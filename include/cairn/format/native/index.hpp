@@ -144,9 +144,9 @@ private:
     template <class Map>
     static typename Map::mapped_type& place_for(Map& map, const std::string& fqn) {
         auto const before = map.size();
-        auto& found = map[fqn];
+        auto const found = map.try_emplace(map.end(), fqn);  // cairn writes them in order
         if (map.size() == before) wire_reader::fail("a key twice");
-        return found;
+        return found->second;
     }
     tensor_metadata tensor(const std::string& fqn, bool requires_grad) {
         tensor_metadata t;

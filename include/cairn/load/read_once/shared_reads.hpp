@@ -94,6 +94,8 @@ public:
         if (by_part_.empty()) parts_.clear();
     }
 
+    /// Whether all ranks of the data plane need what an item reads.
+    bool has(const read_item& i) const { return find(i) != nullptr; }
     /// Items that no other rank needs, or that are not read once.
     load_plan own_items(const load_plan& plan) const {
         return filtered(plan, [this](const read_item& i) { return find(i) == nullptr; });

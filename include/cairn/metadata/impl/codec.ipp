@@ -129,7 +129,8 @@ CAIRN_DECL void put_within_file(wire_writer& w, const chunk_list::row& at,
     w.varint(at.payload_length);
     w.u32(at.payload_crc);
     w.u32(at.item_crc);
-    put(w, row_major_strides_of(lengths));
+    w.varint(lengths.size());
+    for_each_row_major_stride(lengths, [&](std::int64_t n) { w.svarint(n); });
 }
 CAIRN_DECL std::optional<storage_location> get_within_file(wire_reader& r, chunk_list::row& at,
                                                            std::span<const std::int64_t> lengths) {
@@ -147,9 +148,10 @@ CAIRN_DECL std::optional<storage_location> get_within_file(wire_reader& r, chunk
         at.payload_crc = r.u32();
         at.item_crc = r.u32();
         if (r.count() != lengths.size()) return false;
-        for (auto const n : row_major_strides_of(lengths))
-            if (r.svarint() != n) return false;
-        return true;
+        bool row_major = true;
+        for_each_row_major_stride(
+            lengths, [&](std::int64_t n) { row_major = (r.svarint() == n) && row_major; });
+        return row_major;
     };
     if (is_usual()) return {};
     r = start;

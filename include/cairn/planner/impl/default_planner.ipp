@@ -83,8 +83,14 @@ CAIRN_DECL std::vector<std::pair<const_tensor_view, tensor_view>>
 default_planner::compared_on_devices() {
     return sides_->load.compared_on_devices();
 }
+CAIRN_DECL bool default_planner::is_compared(const read_item& item) const {
+    return sides_->load.is_compared(item);
+}
+CAIRN_DECL void default_planner::compare() {
+    sides_->load.compare();
+}
 CAIRN_DECL load_report default_planner::finish_load() {
-    sides_->load.finish();
+    sides_->load.compare();
     return sides_->load.report();
 }
 CAIRN_DECL const load_report& default_planner::report() const noexcept {

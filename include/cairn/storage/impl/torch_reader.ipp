@@ -217,14 +217,26 @@ struct torch_reader::state {
     /// Groups items by file, in order of their offsets; items of one chunk together, so that it is
     /// read once.
     file_groups group_by_file(const load_plan& plan) const {
-        std::map<std::pair<std::string, std::uint64_t>, item_group> groups;
+        file_groups files;
         for (std::uint32_t i = 0; i < plan.items.size(); ++i) {
             auto const from = stored(plan.items[i]);
-            groups.try_emplace({*from.file, from.offset}, item_group{from})
-                .first->second.items.push_back(i);
+            files[*from.file].items.push_back({from, {i}});
         }
-        file_groups files;
-        for (auto& [key, g] : groups) files[key.first].items.push_back(std::move(g));
+        for (auto& [name, reads] : files) {
+            auto& groups = reads.items;
+            std::stable_sort(groups.begin(), groups.end(),
+                             [](const item_group& a, const item_group& b) {
+                                 return a.from.offset < b.from.offset;
+                             });
+            std::size_t kept = 0;
+            for (std::size_t i = 1; i < groups.size(); ++i) {
+                if (groups[i].from.offset == groups[kept].from.offset)
+                    groups[kept].items.push_back(groups[i].items.front());
+                else if (++kept != i)
+                    groups[kept] = std::move(groups[i]);
+            }
+            groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(kept) + 1, groups.end());
+        }
         return files;
     }
 
