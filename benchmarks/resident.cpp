@@ -8,10 +8,11 @@
 // each rank, and `state_mib` what a rank holds. The cases: a save; a load; a load that converts to
 // another dtype; of a tied weight that is stored twice; of what all ranks hold, read once and
 // broadcast, as it is and converted.
+#include "gpt2/groups.hpp"
+
 #include <cairn/cairn.hpp>
 #include <cairn/comm/thread_group.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -19,7 +20,6 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
-#include <functional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -99,15 +99,12 @@ void measured(const char* name, const arguments& a, double state_mib, Before bef
     double start = 0, peak = 0;
     cairn::run_ranks(a.ranks, [&](ranks_of& ranks) {
         auto mine = before(ranks);
+        // Runs `then()` on rank 0 while the others wait.
         auto const together = [&](auto then) {
-            for (int k = 0; k < 2; ++k) {
-                (void)cairn::await_completion<cairn::message>([&](auto done) {
-                    ranks.broadcast({}, 0, cairn::no_deadline, std::move(done));
-                });
-                (void)cairn::await_completion<std::vector<cairn::message>>(
-                    [&](auto done) { ranks.gather({}, 0, cairn::no_deadline, std::move(done)); });
-                if (k == 0 && ranks.rank() == 0) then();
-            }
+            (void)cairn::await_completion<std::vector<cairn::message>>(
+                [&](auto done) { ranks.gather({}, 0, cairn::no_deadline, std::move(done)); });
+            if (ranks.rank() == 0) then();
+            gpt2::wait_for_all(ranks);
         };
         together([&] {
             forget_peak();

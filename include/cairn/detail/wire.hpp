@@ -113,7 +113,6 @@ public:
     std::uint64_t u64() { return fixed<std::uint64_t>(); }
     /// Fills `into`.
     void u32s(std::span<std::uint32_t> into) {
-        if (into.size() > left() / sizeof(std::uint32_t)) fail("fewer bytes than announced");
         auto const* from = raw(into.size_bytes()).data();
         for (auto& v : into) {
             v = at<std::uint32_t>(from);

@@ -12,7 +12,8 @@
 
 namespace cairn::detail {
 
-/// Calls `f(file, offset, length)` for every chunk and every value, by key.
+/// Calls `f(file, offset, length)` with the stored bytes of each chunk and each value, in the order
+/// of their keys.
 template <class F>
 void for_each_stored(const metadata& m, F&& f) {
     for (auto const& [fqn, entry] : m.entries) {
