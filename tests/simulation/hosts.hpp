@@ -63,10 +63,12 @@ public:
         try {
             if (d::is_intent_name(name)) {
                 auto i = d::save_intent::decode(file.bytes);
-                i.began = by.wall;
+                bool const own = by.process == reader;
                 // Others only see that the process runs.
-                bool const works = by.process != reader ||
-                                   (ended_.count(i.save_id) == 0 && d::running_save::is(i.save_id));
+                bool const works =
+                    !own || (ended_.count(i.save_id) == 0 && d::running_save::is(i.save_id));
+                if (own && works) return file.bytes;
+                i.began = by.wall;
                 i.owner = seen_owner(by.process, reader, works && !world_.dead(by.process));
                 return i.encode();
             }

@@ -51,6 +51,7 @@ struct watched_save {
     bool adopted = false;    ///< Presumed dead: its intent is another one's, or gone.
     world::time adopted_at{};
     world::time looked{};  ///< When its coordinator last looked at the intent.
+    bool lost = false;     ///< What replaced it had claimed the place before it was published.
 
     bool is_process(int p) const { return p >= first && p < first + ranks; }
 };
@@ -216,6 +217,8 @@ private:
         require(!s.failed, who + " is published, but a rank was told that it failed");
         require(s.claimed == published_ || findings_.may_lose_updates,
                 who + " replaces a checkpoint that was published after it had claimed the place");
+        if (s.claimed != published_ && !standing_.id.empty())
+            saves_[by_id_.at(standing_.id)].lost = true;
         s.published = ++published_;
         ++changes_;
         for (auto const& name : now.files) {

@@ -171,7 +171,8 @@ private:
         std::erase_if(readers_, [](auto& one) { return one->over_for_good(); });
     }
     void end() {
-        if (now_->over_for_good()) {
+        // Whoever starts a job again with a name ends all processes of its earlier attempts.
+        if (named_ || now_->over_for_good()) {
             now_.reset();
             say("it has ended");
         } else {
