@@ -57,6 +57,22 @@ private:
     std::shared_ptr<removals> seen_;
 };
 
+/// Tells in which order it is synced and names are removed.
+class syncing_store : public support::forwarding_store<cairn::memory_store> {
+public:
+    explicit syncing_store(cairn::memory_store s) : forwarding_store(std::move(s)) {}
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    void sync() {
+        calls.emplace_back("sync");
+        store_.sync();
+    }
+    void remove(std::string_view n) {
+        calls.push_back("remove " + std::string(n));
+        store_.remove(n);
+    }
+    std::vector<std::string> calls{};
+};
+
 std::vector<std::string> data_files(cairn::memory_store store) {
     std::vector<std::string> all;
     for (auto const& i : store.at("c").list())
@@ -163,6 +179,20 @@ BOOST_AUTO_TEST_CASE(leave_what_bears_no_id_or_anothers) {
         BOOST_TEST(!removes(with, {name}) == (name != "train.py"), name);
         BOOST_TEST(with.tag(name).text.empty() == (name == "train.py"), name);
     }
+}
+
+/// A rank that removes its share does not sync that, and the coordinator may not hear of it.
+BOOST_AUTO_TEST_CASE(are_gone_for_good_before_the_intent_is) {
+    cairn::memory_store base;
+    save(base, 2, 1);
+    syncing_store store(base.at("c"));
+    cairn::detail::claim<syncing_store> mine;
+    (void)mine.take(store, id_a, {"__0_0.distcp"}, true);
+    for (auto const& name : mine.shared()) base.at("c").remove(name);
+    store.calls.clear();
+    BOOST_TEST(mine.sweep(store, {}, nullptr, false).empty());
+    BOOST_TEST(store.calls == (std::vector<std::string>{"sync", "remove .saving." + id_a}),
+               boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(leave_what_a_running_save_may_name) {

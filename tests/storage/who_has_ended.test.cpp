@@ -2,22 +2,28 @@
 // A save has ended when its process has, when its job was started again, or when it has shown no
 // sign of life for a day by the storage's clock; and one that was presumed dead cannot commit.
 #include "interrupted.hpp"
+#include "support/forwarding_store.hpp"
 #include "support/paused_process.hpp"
 
+#include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/claim.hpp>
+#include <cairn/storage/data_names.hpp>
 #include <cairn/storage/found_intent.hpp>
 #include <cairn/storage/leftovers.hpp>
 #include <cairn/storage/running_saves.hpp>
 
 #include <boost/test/unit_test.hpp>
 
+#include <cstdint>
 #include <cstdlib>
 #include <limits>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(leftovers)
@@ -41,6 +47,27 @@ private:
     hours off_;
     bool knows_;
 };
+
+/// Another process adopts each intent before its tag is first looked at, and may then remove it.
+class adopting_store : public support::forwarding_store<cairn::file_store> {
+public:
+    adopting_store(cairn::file_store s, bool removes)
+        : forwarding_store(std::move(s)), removes_(removes) {}
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    cairn::object_tag tag(std::string_view n) {
+        if (cairn::detail::is_intent_name(n)) {
+            auto its = save_intent::decode(cairn::detail::read_whole(store_, n));
+            its.owner = of_another_host(its.save_id).owner;
+            store_.publish(n, its.encode(), std::nullopt);
+            if (removes_) store_.remove(n);
+        }
+        return store_.tag(n);
+    }
+
+private:
+    bool removes_;
+};
+static_assert(cairn::ObjectStore<adopting_store>);
 
 }  // namespace
 
@@ -192,6 +219,22 @@ BOOST_AUTO_TEST_CASE(a_save_that_was_adopted_cannot_commit) {
             return e.code() == cairn::make_error_code(cairn::errc::concurrent_save);
         });
         BOOST_TEST((store.tag(".metadata") == before));
+    }
+}
+
+/// As when its process stood still for a day after it had written the intent.
+BOOST_AUTO_TEST_CASE(a_save_that_was_adopted_at_once_does_not_begin) {
+    for (bool const removed : {false, true}) {
+        place p;
+        cairn::file_store files(p.at);
+        adopting_store store(files, removed);
+        cairn::detail::claim<adopting_store> mine;
+        BOOST_CHECK_EXCEPTION(
+            mine.take(store, id_a, {"__0_0.distcp"}, true), cairn::error, [](const auto& e) {
+                return e.code() == cairn::make_error_code(cairn::errc::concurrent_save);
+            });
+        BOOST_TEST(mine.release(store).empty());
+        BOOST_TEST(p.has(".saving." + id_a) == !removed, "the intent is another process's");
     }
 }
 

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -71,12 +72,11 @@ public:
         share_replaced(ended);
         early_warnings_ = ended.take_warnings();
         intent_.names = plain ? names : with_ids();
-        store.publish(name_, intent_.encode(), std::nullopt);
+        put_intent(store, std::nullopt);
         if (plain && !place_is_free(store, names)) {  // another save took the place concurrently
             intent_.names = with_ids();
-            store.publish(name_, intent_.encode(), std::nullopt);
+            put_intent(store, intent_tag_);
         }
-        intent_tag_ = store.tag(name_);
         return intent_.names;
     }
 
@@ -93,13 +93,7 @@ public:
     void publish(Store& store, byte_span bytes) {
         definite([&] {
             auto const now = store.tag(name_);
-            if (now != intent_tag_)
-                throw error(errc::concurrent_save,
-                            {.file = store.describe(name_),
-                             .expected = "this save's intent",
-                             .found = std::string(now.text.empty() ? "none" : "another") +
-                                      ": another process presumed this one dead",
-                             .remedy = "save again"});
+            if (now != intent_tag_) throw presumed_dead(store, !now.text.empty());
         });
         try {
             store.publish(metadata_name, bytes, start_);
@@ -177,6 +171,29 @@ public:
     }
 
 private:
+    /// Writes the intent and notes its tag. The tag alone would not show that it is this save's:
+    /// if this process stood still in between, another one may have adopted the intent.
+    void put_intent(Store& store, const std::optional<object_tag>& replaced) {
+        auto const bytes = intent_.encode();
+        store.publish(name_, bytes, replaced);
+        auto tag = store.tag(name_);
+        auto const there = read_existing(store, name_);
+        if (!there || !std::ranges::equal(*there, bytes)) {
+            auto lost = presumed_dead(store, there.has_value());
+            name_.clear();  // no rank has a name yet: the intent is not needed here any more
+            throw lost;
+        }
+        intent_tag_ = std::move(tag);
+    }
+    error presumed_dead(Store& store, bool there_is_another) const {
+        return error(errc::concurrent_save,
+                     {.file = store.describe(name_),
+                      .expected = "this save's intent",
+                      .found = std::string(there_is_another ? "another" : "none") +
+                               ": another process presumed this one dead",
+                      .remedy = "save again"});
+    }
+
     /// Whether the intent is still this save's. If another process has adopted it, or removed it
     /// after its files, the names that it lists may be another save's by now.
     bool is_mine(Store& store, leftovers<Store>& rest) const {

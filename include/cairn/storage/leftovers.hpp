@@ -186,9 +186,10 @@ private:
             }
             auto const done = attempt([&] {
                 auto const whose_it_is = whose(store_, name, save_id, accepted);
-                // Whoever removed it may have died before that was durable; `sync` reaches the
-                // place's own directory only.
+                // Whoever removed it need not have made that durable; `sync` reaches the directory
+                // of the place only.
                 if (whose_it_is == ownership::absent) {
+                    note_removals();
                     if (name.find('/') != name.npos) remove_file(name);
                     return;
                 }

@@ -64,6 +64,16 @@ DEFECTS = [
            "if (is_mine(store, old) && ((PLANTED && shares_removed) || "
            "old.remove_replaced(left, intent_.replaced_id)))",
            by="storage:shares", wrong="what no rank had in its share stays"),
+    Defect("unheard-removals-not-synced", LEFT,
+           "note_removals();", "if (!PLANTED) note_removals();",
+           after="if (whose_it_is == ownership::absent) {", by="storage:shares",
+           wrong="an intent is forgotten although files that other ranks have removed would be "
+           "back after a crash"),
+    Defect("adopted-intent-taken-for-own", CLAIM,
+           "if (!there || !std::ranges::equal(*there, bytes)) {",
+           "if (!PLANTED && (!there || !std::ranges::equal(*there, bytes))) {",
+           by="storage:leftovers", wrong="a save that another process has presumed dead as it "
+           "began is published"),
     Defect("removed-shares-not-synced", CLAIM,
            "old.note_removals();", "if (!PLANTED) old.note_removals();",
            by="system_calls storage", wrong="the intent goes before the removals of the ranks are "
