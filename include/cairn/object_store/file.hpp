@@ -5,6 +5,7 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/direct_writes.hpp>
 #include <cairn/object_store/posix_file.hpp>
 #include <cairn/object_store/write_back.hpp>
 
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +21,12 @@
 #include <vector>
 
 namespace cairn {
+
+struct file_store_options {
+    /// Writes objects past the page cache, where the file system can do that. Faster where memory
+    /// is slow beside the disks; but a load that follows finds nothing in the page cache.
+    bool direct_writes = false;
+};
 
 /// Stores objects as files of one directory, which is created with the first object.
 ///
@@ -30,10 +38,10 @@ namespace cairn {
 class file_store {
 public:
     file_store();
-    explicit file_store(std::filesystem::path directory);
+    explicit file_store(std::filesystem::path directory, file_store_options options = {});
 
     /// Returns the store of another directory: a relative `id` is below this one's, an absolute one
-    /// replaces it, like `operator/` of `std::filesystem::path`.
+    /// replaces it, like `operator/` of `std::filesystem::path`. The options are the same.
     file_store at(const std::string& id) const;
 
     /// A file that is being written; removed if destroyed unfinished. After a failed call, `finish`
@@ -41,7 +49,7 @@ public:
     class writer {
     public:
         writer(detail::unique_fd fd, std::string path, std::uint64_t size, bool nested,
-               bool durable = true);
+               bool durable = true, bool direct = false);
         writer(writer&& other) noexcept;
         writer& operator=(writer&& other) noexcept;
         ~writer();
@@ -62,6 +70,7 @@ public:
         bool nested_;
         std::atomic<bool> failed_{false};
         detail::write_back write_back_;
+        std::unique_ptr<detail::direct_writes> direct_;  ///< Null: off.
     };
 
     class reader {
@@ -120,6 +129,7 @@ private:
                           const object_tag& there);
 
     std::filesystem::path dir_;
+    file_store_options options_;
 };
 static_assert(BrowsableStore<file_store>);
 

@@ -3,6 +3,7 @@
 from defect import Defect
 
 FILE = "object_store/impl/file.ipp"
+DIRECT = "object_store/impl/direct_writes.ipp"
 POSIX = "object_store/impl/posix_file.ipp"
 REPLACE = "object_store/impl/replace_file.ipp"
 
@@ -66,6 +67,32 @@ DEFECTS = [
            "if (if_match && tag_of(full) != *if_match)",
            "if (if_match && tag_of(full) != *if_match && !PLANTED)",
            by="object_store storage", wrong="a second job's checkpoint is replaced silently"),
+    Defect("direct-rest-lost", DIRECT,
+           "write_all(fd, begin_, std::span<const std::byte>(slab_.get(), filled_), path);",
+           "if (!PLANTED) write_all(fd, begin_, std::span<const std::byte>(slab_.get(), filled_), "
+           "path);",
+           by="object_store:direct_writes", wrong="the last block of a direct file is zeros"),
+    Defect("direct-order-ignored", DIRECT,
+           "if (slab_ && at != position()) {", "if (slab_ && at != position() && !PLANTED) {",
+           by="object_store:direct_writes", wrong="what is written elsewhere lands in a row"),
+    Defect("direct-rest-not-synced", FILE,
+           "if (direct_) direct_->end(fd_.get(), path_);",
+           "if (direct_ && !PLANTED) direct_->end(fd_.get(), path_);",
+           more=(("fd_.close(path_);",
+                  "if (direct_ && PLANTED) direct_->end(fd_.get(), path_); fd_.close(path_);"),),
+           by="system_calls", wrong="the end of a direct file is written after its sync"),
+    Defect("never-direct", DIRECT,
+           "if (at / block_bytes * block_bytes >= position()) {",
+           "if (!PLANTED && at / block_bytes * block_bytes >= position()) {",
+           by="system_calls", wrong="a save, which writes its mark first, writes nothing directly"),
+    Defect("written-ahead-is-overwritten", DIRECT,
+           "limit_ = std::min(limit_, at / block_bytes * block_bytes);",
+           "if (!PLANTED) limit_ = std::min(limit_, at / block_bytes * block_bytes);",
+           by="system_calls", wrong="a block is written through the page cache and past it"),
+    Defect("direct-refusal-fails", DIRECT,
+           "if (n < 0 && errno == EINVAL && set_direct(fd, false)) {",
+           "if (n < 0 && errno == EINVAL && !PLANTED && set_direct(fd, false)) {",
+           by="system_calls", wrong="a device with larger blocks fails every save"),
     Defect("links-are-removed", POSIX,
            "if (::fstatat(at.get(), last.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0",
            "if (!PLANTED && ::fstatat(at.get(), last.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0",

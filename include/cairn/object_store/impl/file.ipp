@@ -23,23 +23,25 @@ namespace cairn {
 
 CAIRN_DECL file_store::file_store() : file_store(std::filesystem::path(".")) {}
 
-CAIRN_DECL file_store::file_store(std::filesystem::path directory)
-    : dir_(directory.empty() ? std::filesystem::path(".") : std::move(directory)) {}
+CAIRN_DECL file_store::file_store(std::filesystem::path directory, file_store_options options)
+    : dir_(directory.empty() ? std::filesystem::path(".") : std::move(directory)),
+      options_(options) {}
 
 CAIRN_DECL file_store file_store::at(const std::string& id) const {
     if (id.empty()) return *this;
-    return file_store(dir_ == "." ? std::filesystem::path(id) : dir_ / id);
+    return file_store(dir_ == "." ? std::filesystem::path(id) : dir_ / id, options_);
 }
 
 CAIRN_DECL file_store::writer::writer(detail::unique_fd fd, std::string path, std::uint64_t size,
-                                      bool nested, bool durable)
+                                      bool nested, bool durable, bool direct)
     : fd_(std::move(fd)), path_(std::move(path)), size_(size), nested_(nested),
-      write_back_(fd_.get(), durable) {}
+      write_back_(fd_.get(), durable),
+      direct_(direct ? detail::direct_writes::of(fd_.get(), size) : nullptr) {}
 
 CAIRN_DECL file_store::writer::writer(writer&& other) noexcept
     : fd_(std::move(other.fd_)), path_(std::move(other.path_)), size_(other.size_),
       nested_(other.nested_), failed_(other.failed_.load()),
-      write_back_(std::move(other.write_back_)) {}
+      write_back_(std::move(other.write_back_)), direct_(std::move(other.direct_)) {}
 
 CAIRN_DECL file_store::writer& file_store::writer::operator=(writer&& other) noexcept {
     if (this != std::addressof(other)) {
@@ -50,6 +52,7 @@ CAIRN_DECL file_store::writer& file_store::writer::operator=(writer&& other) noe
         nested_ = other.nested_;
         failed_ = other.failed_.load();
         write_back_ = std::move(other.write_back_);
+        direct_ = std::move(other.direct_);
     }
     return *this;
 }
@@ -76,6 +79,11 @@ CAIRN_DECL void file_store::writer::write(std::uint64_t at, byte_span b) {
                                  " that were asked for, before finish",
                      .found = std::to_string(b.size()) + " at " + std::to_string(at)});
     final_if_it_fails([&] {
+        if (direct_) {
+            auto const left = direct_->write(fd_.get(), at, b, path_);
+            at += b.size() - left.size();
+            b = left;
+        }
         while (!b.empty()) {
             auto const n = std::min<std::uint64_t>(b.size(), detail::write_back::stretch);
             detail::write_all(fd_.get(), at, b.first(static_cast<std::size_t>(n)), path_);
@@ -96,6 +104,7 @@ CAIRN_DECL void file_store::writer::finish(bool durable) {
                                .found = "an earlier write or sync of it has failed",
                                .remedy = "write it again under another name"});
     final_if_it_fails([&] {
+        if (direct_) direct_->end(fd_.get(), path_);
         if (durable) {
             detail::sync_file(fd_.get(), path_);
             // `sync` handles the directory itself, but not its subdirectories.
@@ -178,7 +187,8 @@ CAIRN_DECL file_store::writer file_store::create(std::string_view name, std::uin
     }
     int const raw = fd.get();
     bool const nested = name.find('/') != name.npos;
-    writer w(std::move(fd), file.string(), size, nested, durable);  // removes the file on failure
+    // It removes the file on failure.
+    writer w(std::move(fd), file.string(), size, nested, durable, options_.direct_writes);
     detail::reserve_space(raw, file.string(), size);
     return w;
 }

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_DIRECT_WRITES_HPP
+#define CAIRN_OBJECT_STORE_DIRECT_WRITES_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/object_store/concepts.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace cairn::detail {
+
+/// Writes a file past the page cache, as long as it is written from its beginning on: gathers the
+/// bytes in a slab of its own and writes whole blocks. What is written ahead of them goes through
+/// the page cache, and so does all from the first such block on; no block is written both ways.
+///
+/// Thread-safe. The descriptor is the owner's, the same in all calls.
+class direct_writes {
+public:
+    static constexpr std::size_t block_bytes = 4096;
+    static constexpr std::size_t slab_bytes = std::size_t{4} << 20;
+
+    /// @return Null where the file system has no direct I/O, or nothing is gained: for files
+    /// without a full slab.
+    static std::unique_ptr<direct_writes> of(int fd, std::uint64_t size) noexcept;
+
+    /// @return The end of `b` that it has not taken, which is to be written as usual.
+    /// @throws error errc::io
+    byte_span write(int fd, std::uint64_t at, byte_span b, const std::string& path);
+    /// Writes what it still has. From then on it takes nothing.
+    /// @throws error errc::io
+    void end(int fd, const std::string& path);
+
+private:
+    struct freed {
+        void operator()(std::byte* p) const noexcept { std::free(p); }
+    };
+    using slab = std::unique_ptr<std::byte, freed>;
+
+    explicit direct_writes(slab s) noexcept : slab_(std::move(s)) {}
+    std::uint64_t position() const noexcept { return begin_ + filled_; }
+    void write_ahead(int fd, std::uint64_t at, byte_span b, const std::string& path);
+    bool write_blocks(int fd, std::size_t bytes, const std::string& path);
+    void stop(int fd, const std::string& path);
+
+    std::mutex m_{};
+    slab slab_;                ///< Null: it has ended.
+    std::uint64_t begin_ = 0;  ///< Of the slab in the file.
+    std::size_t filled_ = 0;
+    std::uint64_t limit_ = UINT64_MAX;  ///< The first block that was written ahead.
+};
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/object_store/impl/direct_writes.ipp>
+#endif
+
+#endif

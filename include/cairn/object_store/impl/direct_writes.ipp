@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_IMPL_DIRECT_WRITES_IPP
+#define CAIRN_OBJECT_STORE_IMPL_DIRECT_WRITES_IPP
+
+#include <cairn/object_store/direct_writes.hpp>
+
+#include <cairn/object_store/posix_file.hpp>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <span>
+#include <utility>
+
+namespace cairn::detail {
+
+/// @return Whether the file system takes it.
+inline bool set_direct(int fd, bool on) noexcept {
+    int const flags = ::fcntl(fd, F_GETFL);
+    return flags >= 0 && ::fcntl(fd, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+}
+
+CAIRN_DECL std::unique_ptr<direct_writes> direct_writes::of(int fd, std::uint64_t size) noexcept {
+    if (size < slab_bytes || !set_direct(fd, true)) return {};
+    slab s(static_cast<std::byte*>(std::aligned_alloc(block_bytes, slab_bytes)));
+    if (s)
+        if (auto* const made = new (std::nothrow) direct_writes(std::move(s)))
+            return std::unique_ptr<direct_writes>(made);
+    (void)set_direct(fd, false);
+    return {};
+}
+
+CAIRN_DECL byte_span direct_writes::write(int fd, std::uint64_t at, byte_span b,
+                                          const std::string& path) {
+    std::lock_guard const lock(m_);
+    if (slab_ && at != position()) {
+        if (at / block_bytes * block_bytes >= position()) {
+            write_ahead(fd, at, b, path);
+            return {};
+        }
+        stop(fd, path);
+    }
+    while (slab_ && !b.empty()) {
+        auto const room = std::min<std::uint64_t>(slab_bytes - filled_, limit_ - position());
+        auto const n = static_cast<std::size_t>(std::min<std::uint64_t>(b.size(), room));
+        if (n != 0) std::memcpy(slab_.get() + filled_, b.data(), n);
+        filled_ += n;
+        b = b.subspan(n);
+        if (position() == limit_)
+            stop(fd, path);
+        else if (filled_ == slab_bytes && !write_blocks(fd, slab_bytes, path))
+            slab_.reset();
+    }
+    return b;
+}
+
+CAIRN_DECL void direct_writes::end(int fd, const std::string& path) {
+    std::lock_guard const lock(m_);
+    if (slab_) stop(fd, path);
+}
+
+CAIRN_DECL void direct_writes::write_ahead(int fd, std::uint64_t at, byte_span b,
+                                           const std::string& path) {
+    if (!set_direct(fd, false)) fail(errno, path, "cannot leave direct I/O");
+    limit_ = std::min(limit_, at / block_bytes * block_bytes);
+    write_all(fd, at, b, path);
+    (void)set_direct(fd, true);  // if not, the blocks go through the page cache too
+}
+
+/// Writes the first blocks of the slab, and keeps the rest.
+/// @return False if it had to do so through the page cache, because blocks are larger there or
+/// memory must be aligned to more.
+CAIRN_DECL bool direct_writes::write_blocks(int fd, std::size_t bytes, const std::string& path) {
+    auto left = std::span<const std::byte>(slab_.get(), bytes);
+    bool direct = true;
+    while (direct && !left.empty()) {
+        auto const n = retry_interrupted(
+            [&] { return ::pwrite(fd, left.data(), left.size(), static_cast<off_t>(begin_)); });
+        if (n < 0 && errno == EINVAL && set_direct(fd, false)) {
+            direct = false;
+        } else {
+            if (n <= 0) fail(n < 0 ? errno : EIO, path, "cannot write it");
+            left = left.subspan(static_cast<std::size_t>(n));
+            begin_ += static_cast<std::uint64_t>(n);
+        }
+    }
+    write_all(fd, begin_, left, path);
+    begin_ += left.size();
+    std::memmove(slab_.get(), slab_.get() + bytes, filled_ - bytes);
+    filled_ -= bytes;
+    return direct;
+}
+
+CAIRN_DECL void direct_writes::stop(int fd, const std::string& path) {
+    (void)write_blocks(fd, filled_ / block_bytes * block_bytes, path);
+    if (!set_direct(fd, false)) fail(errno, path, "cannot leave direct I/O");
+    write_all(fd, begin_, std::span<const std::byte>(slab_.get(), filled_), path);
+    slab_.reset();
+}
+
+}  // namespace cairn::detail
+
+#endif

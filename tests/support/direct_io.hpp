@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TEST_SUPPORT_DIRECT_IO_HPP
+#define CAIRN_TEST_SUPPORT_DIRECT_IO_HPP
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <set>
+#include <string_view>
+#include <vector>
+
+namespace support {
+
+/// Whether files of a directory cannot bypass the page cache; says so.
+inline bool lacks_direct_io(const std::filesystem::path& directory) {
+    auto const file = (directory / "direct").string();
+    int const fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+    ::unlink(file.c_str());
+    if (fd < 0)
+        std::cout << "direct writes: skipped: no direct I/O in " << directory << "\n";
+    else
+        ::close(fd);
+    return fd < 0;
+}
+
+inline std::vector<std::byte> some_bytes(std::size_t n) {
+    std::vector<std::byte> bytes(n);
+    for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>(i * 7 >> 3);
+    return bytes;
+}
+
+/// The writes of one file. What is of whole blocks, in memory too, is taken for direct.
+class written_file {
+public:
+    static constexpr std::uint64_t block = 4096;
+
+    void note(std::uint64_t at, std::string_view bytes) {
+        auto const n = bytes.size();
+        auto const address = reinterpret_cast<std::uintptr_t>(bytes.data());
+        bool const whole = at % block == 0 && n % block == 0 && address % block == 0;
+        ++writes;
+        largest = std::max<std::uint64_t>(largest, n);
+        for (auto i = at / block; i * block < at + n; ++i) (whole ? direct : usual).insert(i);
+    }
+    bool is_written_both_ways() const {
+        return std::any_of(usual.begin(), usual.end(),
+                           [&](auto i) { return direct.count(i) != 0; });
+    }
+    std::size_t writes = 0;
+    std::uint64_t largest = 0;
+    std::set<std::uint64_t> direct{}, usual{};  ///< Blocks.
+};
+
+}  // namespace support
+
+#endif
