@@ -108,6 +108,9 @@ def contenders(torch_python, folder, size):
     if not has_direct_io(folder):
         absent.append("direct I/O, and fio with it: not on this file system")
     else:
+        direct = Gpt2("cairn, direct writes", "--direct")
+        direct.modes = ("save",)
+        some.append(direct)
         some.append(Gpt2("bare loop, direct", "--bare", "direct", limit=True))
         if shutil.which("fio"):
             some.append(Fio(size))

@@ -4,10 +4,11 @@
 //     gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--timeout S]
 //               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--bare buffered|direct]
 //               [--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground]
-//               [--overlap] [--polite]
+//               [--overlap] [--polite] [--direct]
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
-// `save` alternates between DIR/s0 and DIR/s1, `load` reads DIR/s0. Prints one line of JSON: for
+// `save` alternates between DIR/s0 and DIR/s1, with --direct past the page cache; `load` reads
+// DIR/s0. Prints one line of JSON: for
 // each step the time of the slowest rank, and the processor time of all; of the last step the
 // phases, with the milliseconds of the slowest rank of each.
 // With --bare the same bytes go from and to the same memory with checksums and syncs, a file for
@@ -88,7 +89,8 @@ std::vector<cairn::phase_time> save(gpt2::state& s, const arguments& a, std::siz
     o.storage.sync_files = a.sync;
     if (!a.replicas.empty())
         o.replicas = gpt2::ways_to_save.at(a.replicas[step % a.replicas.size()]);
-    return cairn::save(s, id, o, ranks, a.progress).phases;
+    cairn::file_store store({}, {.direct_writes = a.direct});
+    return cairn::save(s, id, o, ranks, store, a.progress).phases;
 }
 
 template <class Comm, class Plane>

@@ -19,7 +19,7 @@ class naming_writer : public storage_writer {
 public:
     explicit naming_writer(std::shared_ptr<shelf> to) : storage_writer(std::move(to)) {}
 
-    std::vector<std::string> name_files(std::span<const std::size_t> stored) {
+    std::vector<std::string> name_files(std::span<const stored_amount> stored) {
         return std::vector<std::string>(stored.size());
     }
 };
@@ -30,10 +30,10 @@ struct writer_names_by_plans : storage_writer {
     std::vector<std::string> name_files(std::span<const save_plan>);
 };
 struct writer_names_for_one : storage_writer {
-    std::string name_files(std::span<const std::size_t>);
+    std::string name_files(std::span<const stored_amount>);
 };
 struct writer_names_without_result : storage_writer {
-    void name_files(std::span<const std::size_t>);
+    void name_files(std::span<const stored_amount>);
 };
 static_assert(!NamingWriter<writer_names_nothing> && !NamingWriter<writer_names_by_plans>);
 static_assert(!NamingWriter<writer_names_for_one> && !NamingWriter<writer_names_without_result>);

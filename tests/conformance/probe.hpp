@@ -117,7 +117,7 @@ public:
         w_->after(call::abandon, rank_);
         return gone;
     }
-    std::vector<std::string> name_files(std::span<const std::size_t> stored)
+    std::vector<std::string> name_files(std::span<const cairn::stored_amount> stored)
         requires NamingWriter<Writer>
     {
         std::vector<std::string> names;

@@ -44,7 +44,7 @@ joined by_functions(const std::vector<save_plan>& local, bool lowest) {
 
 /// The same by the table, if it takes them; and what it says of the plans besides.
 struct tabled : joined {
-    std::vector<std::size_t> stored{};
+    std::vector<cairn::stored_amount> stored{};
     std::vector<std::vector<std::pair<std::string, std::uint32_t>>> places{};
     /// Item, rank, index, name.
     std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::string>> items{};
@@ -62,7 +62,7 @@ std::optional<tabled> by_table(std::vector<save_plan> local, bool lowest) {
     if (!t.join(lowest)) return {};
     tabled j;
     j.meta = t.make_metadata();
-    j.stored = t.stored_items();
+    j.stored = t.stored_amounts();
     for (std::size_t r = 0; r < local.size(); ++r) {
         impl::wire_writer w;
         t.put_plan(w, r);
@@ -90,7 +90,7 @@ bool compare(const std::vector<save_plan>& local, bool lowest = false) {
     BOOST_TEST((found->meta == expected.meta));
     for (std::size_t r = 0; r < local.size(); ++r) {
         auto const& items = found->plans[r].items;
-        BOOST_TEST(found->stored[r] == impl::stored_items_of(found->plans[r]));
+        BOOST_TEST((found->stored[r] == impl::stored_amount_of(found->plans[r])));
         BOOST_TEST_REQUIRE(found->places[r].size() == items.size());
         for (std::size_t k = 0; k < items.size(); ++k) {
             auto const& [fqn, chunk] = found->places[r][k];

@@ -50,7 +50,7 @@ public:
     std::vector<cairn::save_plan> prepare_global_save_plan(std::vector<cairn::save_plan> plans) {
         return inner_.prepare_global_save_plan(std::move(plans));
     }
-    std::vector<std::string> name_files(std::span<const std::size_t> stored) {
+    std::vector<std::string> name_files(std::span<const cairn::stored_amount> stored) {
         return inner_.name_files(stored);
     }
     void write_data(const cairn::save_plan& plan, std::span<const cairn::item_data> data,

@@ -61,4 +61,30 @@ BOOST_AUTO_TEST_CASE(of_many_items_takes_little_memory) {
     BOOST_TEST(file.end_of_items == at);
 }
 
+/// Where nobody says how many: a file for each thread, unless the files would be small.
+BOOST_AUTO_TEST_CASE(has_a_file_for_each_thread_that_is_worth_one) {
+    auto const count = [](std::size_t items, std::uint64_t mib, int threads) {
+        auto const each = items == 0 ? 0 : (mib << 20) / items;
+        return cairn::detail::file_count({items, mib << 20, each}, {}, threads);
+    };
+    BOOST_TEST(count(0, 0, 16) == 1u);
+    BOOST_TEST(count(1000, 255, 16) == 1u);
+    BOOST_TEST(count(1000, 256, 16) == 2u);
+    BOOST_TEST(count(1000, 100'000, 16) == 16u);
+    BOOST_TEST(count(3, 100'000, 16) == 3u);
+    BOOST_TEST(count(1000, 100'000, 1) == 1u);
+    BOOST_TEST(count(1000, 100'000, 0) == 1u);
+    // One large item among small ones.
+    BOOST_TEST(cairn::detail::file_count({9, (1 << 30) + 8 * 1024, 1 << 30}, {}, 16) == 1u);
+
+    cairn::torch_writer_options o;
+    for (int const n : {1, 3}) {
+        o.thread_count = n;
+        BOOST_TEST(cairn::detail::file_count({}, o, 16) == static_cast<std::size_t>(n));
+    }
+    o.thread_count = 0;
+    o.single_file_per_rank = false;
+    BOOST_TEST(cairn::detail::file_count({5, 0, 0}, o, 16) == 5u);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

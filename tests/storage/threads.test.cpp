@@ -1,18 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that has more cores than files reads parts of one file at once.
+// A rank with more cores than files reads parts of one file at once, and writes several files.
 #include "support/counting_store.hpp"
+#include "support/forwarding_store.hpp"
 
 #include <cairn/cairn.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/object_store/read_whole.hpp>
+#include <cairn/storage/file_names.hpp>
 #include <cairn/storage/threads_per_rank.hpp>
 
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <iostream>
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(threads)
@@ -35,6 +49,18 @@ struct some_state {
     }
     std::vector<std::vector<float>> memory;
 };
+
+void add_items(const some_state& s, cairn::save_plan& plan, std::vector<cairn::item_data>& data) {
+    for (auto const& m : s.memory) {
+        auto const n = static_cast<std::int64_t>(m.size());
+        auto& item = plan.items.emplace_back();
+        item.fqn = "t" + std::to_string(data.size());
+        item.kind = cairn::item_kind::tensor;
+        item.global_shape = {n};
+        item.region = {{0}, {n}};
+        data.push_back(cairn::const_tensor_view(cairn::dtype::float32, {n}, m.data()));
+    }
+}
 
 int ranks_here(int world_size, std::map<std::string, std::string> variables) {
     return cairn::detail::ranks_of_this_host(world_size,
@@ -75,6 +101,180 @@ BOOST_AUTO_TEST_CASE(read_the_parts_of_a_file_which_is_opened_once) {
             }
         }
     }
+}
+
+/// The coordinator's cores decide, and other hosts may have more or fewer.
+BOOST_AUTO_TEST_CASE(write_as_many_files_as_are_named) {
+    some_state s({100, 100, 100, 100});
+    s.fill();
+    cairn::save_plan plan;
+    std::vector<cairn::item_data> data;
+    add_items(s, plan, data);
+    for (std::size_t const count : {0, 1, 2, 3, 4, 6}) {
+        cairn::memory_store store;
+        cairn::torch_writer writer{store};
+        writer.reset("");
+        writer.set_up_writer({0, 1, true, std::string(32, 'a'), {}, {}});
+        cairn::detail::rank_files files;
+        for (std::size_t n = 0; n < count; ++n)
+            files.names.push_back("__0_" + std::to_string(n) + ".distcp");
+        plan.storage_data = files.encode();
+        auto const write = [&] {
+            return cairn::await_completion<cairn::write_results>(
+                [&](auto done) { writer.write_data(plan, data, std::move(done)); });
+        };
+        if (count == 0) {
+            BOOST_CHECK_EXCEPTION((void)write(), cairn::error, [](const cairn::error& e) {
+                return e.code() == make_error_code(cairn::errc::invalid_plan);
+            });
+            continue;
+        }
+        auto const written = write();
+        BOOST_TEST(written.file_sizes.size() == count);
+        std::set<std::string> used;
+        for (auto const& item : written.items) used.insert(item.at.file);
+        BOOST_TEST(written.items.size() == data.size());
+        BOOST_TEST(used.size() == std::min(count, data.size()));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(decide_how_many_files_a_large_rank_writes) {
+    constexpr std::uint64_t gib = std::uint64_t{1} << 30;
+    auto const files_of = [](std::vector<cairn::stored_amount> const& stored,
+                             const cairn::torch_writer_options& o = {},
+                             boost::asio::any_io_executor on = {}) {
+        cairn::torch_writer writer{cairn::memory_store(), o, std::move(on)};
+        writer.reset("");
+        writer.set_up_writer({0, static_cast<int>(stored.size()), true, std::string(32, 'a')});
+        std::vector<std::size_t> counts;
+        for (auto const& data : writer.name_files(stored))
+            counts.push_back(cairn::detail::rank_files::decode(data).names.size());
+        return counts;
+    };
+    auto const here = static_cast<std::size_t>(cairn::detail::threads_per_rank(1));
+    cairn::stored_amount const large{4096, 4096 * gib, gib};
+    BOOST_TEST(files_of({large})[0] == std::min<std::size_t>(here, 1024));
+    BOOST_TEST(files_of({{10, 1000, 100}})[0] == 1u);
+    cairn::torch_writer_options o;
+    o.polite.cpus = {0};
+    BOOST_TEST(files_of({large}, o)[0] == 1u);
+    boost::asio::thread_pool pool(2);
+    BOOST_TEST(files_of({large}, {}, pool.get_executor())[0] == 1u);
+    // The coordinator looks at each file.
+    std::vector<cairn::stored_amount> const many(1000, large);
+    auto const counts = files_of(many);
+    BOOST_TEST(std::count(counts.begin(), counts.end(), 1u) == 1000);
+}
+
+/// Waits, as it creates a file, until so many are being created, or a good while.
+class meeting_store : public support::forwarding_store<cairn::memory_store> {
+public:
+    struct meeting {
+        int wanted;
+        std::atomic<int> here{0};
+        std::atomic<bool> met{false};
+    };
+    explicit meeting_store(std::shared_ptr<meeting> m)
+        : forwarding_store(cairn::memory_store()), meeting_(std::move(m)) {}
+    auto create(std::string_view n, std::uint64_t size) {
+        auto& m = *meeting_;
+        if (++m.here == m.wanted) m.met = true;
+        for (int i = 0; i < 1000 && !m.met; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        return store_.create(n, size);
+    }
+
+private:
+    std::shared_ptr<meeting> meeting_;
+};
+
+/// Also by a writer whose first save has one file, and needs one thread.
+BOOST_AUTO_TEST_CASE(write_several_files_at_once) {
+    if (cairn::detail::threads_per_rank(1) < 2) {
+        std::cout << "threads: skipped: one core\n";
+        return;
+    }
+    some_state s({100, 100});
+    cairn::save_plan plan;
+    std::vector<cairn::item_data> data;
+    add_items(s, plan, data);
+    auto const m = std::make_shared<meeting_store::meeting>();
+    cairn::torch_writer writer{meeting_store(m)};
+    for (int const count : {1, 2}) {
+        cairn::detail::rank_files files;
+        for (int n = 0; n < count; ++n)
+            files.names.push_back(std::to_string(count) + std::to_string(n) + ".distcp");
+        plan.storage_data = files.encode();
+        writer.reset("");
+        writer.set_up_writer({0, 1, true, std::string(32, static_cast<char>('a' + count))});
+        m->wanted = count;
+        m->here = 0;
+        m->met = false;
+        (void)cairn::await_completion<cairn::write_results>(
+            [&](auto done) { writer.write_data(plan, data, std::move(done)); });
+        BOOST_TEST(m->met, count << " files");
+    }
+}
+
+/// The second file cannot be made. The first one is only written on once that has happened.
+class full_store : public support::forwarding_store<cairn::memory_store> {
+public:
+    struct events {
+        std::atomic<bool> is_full{false};
+        std::atomic<int> writes{0};
+    };
+    class writer {
+    public:
+        writer(cairn::memory_store::writer h, std::shared_ptr<events> e)
+            : handle_(std::move(h)), events_(std::move(e)) {}
+        void write(std::uint64_t at, cairn::byte_span b) {
+            using namespace std::chrono_literals;
+            for (int i = 0; i < 1000 && !events_->is_full; ++i) std::this_thread::sleep_for(10ms);
+            std::this_thread::sleep_for(5ms);
+            ++events_->writes;
+            handle_.write(at, b);
+        }
+        void finish(bool durable) { handle_.finish(durable); }
+
+    private:
+        cairn::memory_store::writer handle_;
+        std::shared_ptr<events> events_;
+    };
+    explicit full_store(std::shared_ptr<events> e)
+        : forwarding_store(cairn::memory_store()), events_(std::move(e)) {}
+    writer create(std::string_view n, std::uint64_t size) {
+        if (n.starts_with("__0_1")) {
+            events_->is_full = true;
+            throw cairn::error(cairn::errc::io, {.file = std::string(n), .found = "no space"});
+        }
+        return {store_.create(n, size), events_};
+    }
+
+private:
+    std::shared_ptr<events> events_;
+};
+
+BOOST_AUTO_TEST_CASE(do_not_write_on_when_one_has_failed) {
+    constexpr std::size_t tensors = 400, length = (64 << 10) / sizeof(float);
+    some_state s(std::vector<std::size_t>(tensors, length));
+    cairn::save_plan plan;
+    std::vector<cairn::item_data> data;
+    add_items(s, plan, data);
+    cairn::torch_writer_options o;
+    o.thread_count = 2;
+    auto const seen = std::make_shared<full_store::events>();
+    cairn::torch_writer writer{full_store(seen), o};
+    plan.storage_data = cairn::detail::rank_files{{"__0_0.distcp", "__0_1.distcp"}}.encode();
+    writer.reset("");
+    writer.set_up_writer({0, 1, true, std::string(32, 'a')});
+    auto const write = [&] {
+        (void)cairn::await_completion<cairn::write_results>(
+            [&](auto done) { writer.write_data(plan, data, std::move(done)); });
+    };
+    BOOST_CHECK_EXCEPTION(write(), cairn::error, [](const cairn::error& e) {
+        return e.code() == make_error_code(cairn::errc::io);
+    });
+    BOOST_TEST(seen->writes < static_cast<int>(tensors / 2));
 }
 
 /// What is damaged is an error whichever thread reads it, and however many others read on.

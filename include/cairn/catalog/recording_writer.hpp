@@ -74,7 +74,7 @@ public:
     std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan> plans) {
         return inner_.prepare_global_save_plan(std::move(plans));
     }
-    std::vector<std::string> name_files(std::span<const std::size_t> stored) {
+    std::vector<std::string> name_files(std::span<const stored_amount> stored) {
         return inner_.name_files(stored);
     }
     void write_data(const save_plan& plan, std::span<const item_data> data,

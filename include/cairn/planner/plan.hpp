@@ -6,6 +6,7 @@
 #include <cairn/metadata/value.hpp>
 #include <cairn/tensor/view.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -54,6 +55,20 @@ struct save_plan {
     std::vector<std::pair<std::string, key_path>> paths{};  ///< planner_data of this rank's leaves.
     std::string storage_data{};
     friend bool operator==(const save_plan&, const save_plan&) = default;
+};
+
+/// How much of a plan one rank stores; items that are tied to another one are stored with it.
+struct stored_amount {
+    std::size_t items = 0;
+    std::uint64_t bytes = 0;    ///< Of elements and values.
+    std::uint64_t largest = 0;  ///< Bytes of the largest item.
+
+    void add(std::uint64_t item_bytes) noexcept {
+        ++items;
+        bytes += item_bytes;
+        largest = std::max(largest, item_bytes);
+    }
+    friend bool operator==(const stored_amount&, const stored_amount&) = default;
 };
 
 /// One copy from storage into memory (tensors), or one value to read. DCP's `ReadItem`.

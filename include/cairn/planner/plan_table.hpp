@@ -43,8 +43,8 @@ public:
     std::size_t ranks() const noexcept { return ranks_.size(); }
     /// After `join`: the plan that a rank is to carry out, encoded. Numbers of values are zero.
     CAIRN_DECL void put_plan(wire_writer& w, std::size_t rank) const;
-    /// How many items each rank stores; those that are tied to another one are stored with it.
-    CAIRN_DECL std::vector<std::size_t> stored_items() const;
+    /// After `join`: what each rank stores.
+    CAIRN_DECL std::vector<stored_amount> stored_amounts() const;
 
     /// The metadata of all chunks, without locations.
     CAIRN_DECL metadata make_metadata() const;

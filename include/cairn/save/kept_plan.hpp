@@ -20,9 +20,10 @@ namespace cairn::detail {
 
 /// The joint plan of all ranks: on the coordinator, of one save or of several in a row.
 struct joint_plan {
-    std::optional<plan_table> table{};  ///< Borrows `locals`. Otherwise:
-    std::vector<save_plan> plans{};     ///< as the planner made them, in rank order;
-    metadata meta{};                    ///< without locations.
+    std::optional<plan_table> table{};    ///< Borrows `locals`. Otherwise:
+    std::vector<save_plan> plans{};       ///< as the planner made them, in rank order;
+    metadata meta{};                      ///< without locations.
+    std::vector<stored_amount> stored{};  ///< By each rank, if the writer names files by it.
     replica_table replicas{};
     std::vector<std::vector<std::byte>> locals{};  ///< What it was made of; see `kept_plan`.
     /// For later saves: for each rank, and each value of its local plan, the number of its name.

@@ -98,7 +98,7 @@ private:
                      const save_options& options) const;
     void join_plans(const told& all, joint_plan& to, erased_save_planner& planner,
                     erased_storage_writer& writer, const save_options& options) const;
-    static std::vector<std::size_t> stored_items(const joint_plan& p);
+    static std::vector<stored_amount> stored_amounts(const joint_plan& p);
 
     std::shared_ptr<plan_slot> slot_;
     std::uint64_t times_cleared_;

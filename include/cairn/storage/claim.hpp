@@ -175,15 +175,24 @@ private:
     /// if this process stood still in between, another one may have adopted the intent.
     void put_intent(Store& store, const std::optional<object_tag>& replaced) {
         auto const bytes = intent_.encode();
-        store.publish(name_, bytes, replaced);
+        // Whatever fails after this, the intent that is there is this save's.
+        intent_tag_ = {};
+        try {
+            store.publish(name_, bytes, replaced);
+        } catch (const error& e) {
+            if (e.code() == make_error_code(errc::concurrent_save)) throw give_up(store, true);
+            throw;
+        }
         auto tag = store.tag(name_);
         auto const there = read_existing(store, name_);
-        if (!there || !std::ranges::equal(*there, bytes)) {
-            auto lost = presumed_dead(store, there.has_value());
-            name_.clear();  // no rank has a name yet: the intent is not needed here any more
-            throw lost;
-        }
+        if (!there || !std::ranges::equal(*there, bytes)) throw give_up(store, there.has_value());
         intent_tag_ = std::move(tag);
+    }
+    /// No rank has a name yet: the intent is not needed here any more.
+    error give_up(Store& store, bool there_is_another) {
+        auto lost = presumed_dead(store, there_is_another);
+        name_.clear();
+        return lost;
     }
     error presumed_dead(Store& store, bool there_is_another) const {
         return error(errc::concurrent_save,

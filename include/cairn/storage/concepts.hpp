@@ -181,21 +181,20 @@ concept SharingWriter = StorageWriter<W> && requires(W& w, completion<share_resu
 
 /// A StorageWriter whose global step only names files: see @ref plan_cache.
 ///
-/// Given the same as for `StorageWriter`, and `stored` of type `std::span<const std::size_t>`:
+/// Given the same as for `StorageWriter`, and `stored` of type `std::span<const stored_amount>`:
 ///
 /// | Expression              | Who         | Type                       |
 /// |-------------------------|-------------|----------------------------|
 /// | `w.name_files(stored)`  | coordinator | `std::vector<std::string>` |
 ///
-/// **Semantics**: called instead of `prepare_global_save_plan`, with the number of items that each
-/// rank stores; an item that is tied to another one of its rank is stored with it. Returns the
-/// `storage_data` of each rank's plan, in rank order. `prepare_global_save_plan(plans)` has the
+/// **Semantics**: called instead of `prepare_global_save_plan`, with what each rank stores. Returns
+/// the `storage_data` of each rank's plan, in rank order. `prepare_global_save_plan(plans)` has the
 /// same effect and changes nothing else in the plans. An inherited `name_files` does not count: a
 /// derived class may have a global step of its own.
 ///
 /// **Models**: `torch_writer`. **Archetype**: `archetype::naming_writer`.
 template <class W>
-concept NamingWriter = StorageWriter<W> && requires(W& w, std::span<const std::size_t> stored) {
+concept NamingWriter = StorageWriter<W> && requires(W& w, std::span<const stored_amount> stored) {
     { w.name_files(stored) } -> std::same_as<std::vector<std::string>>;
     { detail::declaring_class(&W::name_files) } -> std::same_as<std::type_identity<W>>;
 };

@@ -24,7 +24,7 @@ public:
     virtual std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan>) = 0;
     /// Whether the next function replaces the one before.
     virtual bool names_files() const noexcept = 0;
-    virtual std::vector<std::string> name_files(std::span<const std::size_t>) = 0;
+    virtual std::vector<std::string> name_files(std::span<const stored_amount>) = 0;
     virtual void write_data(const save_plan&, const std::span<const item_data>&,
                             completion<write_results>) = 0;
     /// Whether the next function calls `released`.
@@ -73,7 +73,7 @@ public:
         return to_.prepare_global_save_plan(std::move(plans));
     }
     bool names_files() const noexcept override { return NamingWriter<W>; }
-    std::vector<std::string> name_files(std::span<const std::size_t> stored) override {
+    std::vector<std::string> name_files(std::span<const stored_amount> stored) override {
         if constexpr (NamingWriter<W>)
             return to_.name_files(stored);
         else

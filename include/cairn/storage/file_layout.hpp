@@ -63,8 +63,10 @@ inline std::vector<std::uint32_t> stored_as(const save_plan& plan) {
 /// Assigns the items of a plan to files. DCP's `_split_by_size_and_type`: values round robin,
 /// tensors by size, the largest first, to the least loaded file. Values are last in a file, so that
 /// tensor offsets do not change between saves when values change length.
+/// @param count  Of files, with `single_file_per_rank`: at least 1. See `file_count`.
 inline std::vector<std::vector<std::uint32_t>> split_into_files(const save_plan& plan,
-                                                                const torch_writer_options& o) {
+                                                                const torch_writer_options& o,
+                                                                std::size_t count) {
     auto const n = static_cast<std::uint32_t>(plan.items.size());
     auto const place = stored_as(plan);
     std::vector<std::vector<std::uint32_t>> files;
@@ -73,7 +75,6 @@ inline std::vector<std::vector<std::uint32_t>> split_into_files(const save_plan&
             if (place[i] == i) files.push_back({i});
         return files;
     }
-    auto const count = static_cast<std::size_t>(std::max(1, o.thread_count));
     files.resize(count);
     std::vector<std::uint32_t> tensors, objects;
     for (std::uint32_t i = 0; i < n; ++i)
@@ -96,16 +97,25 @@ inline std::vector<std::vector<std::uint32_t>> split_into_files(const save_plan&
     return files;
 }
 
-/// Number of a plan's items that are stored as themselves.
-inline std::size_t stored_items_of(const save_plan& plan) {
+/// Counts a plan's items that are stored as themselves, and their bytes.
+inline stored_amount stored_amount_of(const save_plan& plan) {
     auto const place = stored_as(plan);
-    std::size_t n = 0;
-    for (std::uint32_t i = 0; i < place.size(); ++i) n += place[i] == i;
-    return n;
+    stored_amount sum;
+    for (std::uint32_t i = 0; i < place.size(); ++i)
+        if (place[i] == i) sum.add(plan.items[i].content_bytes());
+    return sum;
 }
-/// Number of files that `split_into_files` makes of a plan that stores so many items.
-inline std::size_t file_count(std::size_t stored, const torch_writer_options& o) {
-    return o.single_file_per_rank ? static_cast<std::size_t>(std::max(1, o.thread_count)) : stored;
+/// Number of files that a rank writes.
+/// @param threads  With which it can write at once, if the options do not say.
+inline std::size_t file_count(const stored_amount& stored, const torch_writer_options& o,
+                              int threads) {
+    if (!o.single_file_per_rank) return stored.items;
+    if (o.thread_count != 0) return static_cast<std::size_t>(std::max(1, o.thread_count));
+    // What takes a tenth of a second to write. An item is not divided.
+    constexpr std::uint64_t worth_a_file = std::uint64_t{128} << 20;
+    auto const most = stored.bytes / std::max(worth_a_file, stored.largest);
+    return static_cast<std::size_t>(
+        std::clamp<std::uint64_t>(most, 1, static_cast<std::uint64_t>(std::max(1, threads))));
 }
 
 /// Returns the strides of a payload: a dense tensor keeps the order of its memory (like torch.save

@@ -25,19 +25,22 @@ namespace cairn::detail {
 class worker_threads {
 public:
     /// @throws std::system_error if not one thread can be made
-    explicit worker_threads(std::size_t count) {
-        threads_.reserve(count);
-        try {
-            while (threads_.size() < count) threads_.emplace_back([this] { context_.run(); });
-        } catch (...) {
-            if (threads_.empty()) throw;
-        }
-    }
+    explicit worker_threads(std::size_t count) { grow(count); }
     worker_threads(worker_threads&&) = delete;
     /// What has not begun to run is destroyed.
     ~worker_threads() {
         context_.stop();
         for (auto& t : threads_) t.join();
+    }
+    /// Not thread-safe.
+    /// @throws as the constructor, which makes so many
+    void grow(std::size_t count) {
+        try {
+            threads_.reserve(count);
+            while (threads_.size() < count) threads_.emplace_back([this] { context_.run(); });
+        } catch (...) {
+            if (threads_.empty()) throw;
+        }
     }
     auto executor() noexcept { return context_.get_executor(); }
 
@@ -57,7 +60,7 @@ public:
         : size_(static_cast<std::size_t>(std::max(1, threads))),
           on_(on ? until_context_ends(std::move(on)) : std::move(on)) {}
 
-    /// Has no effect once threads have been made.
+    /// For what is run from now on; threads that were made stay.
     void set_size(int threads) { size_ = static_cast<std::size_t>(std::max(1, threads)); }
     /// How many jobs of one file are of use: 1 on an executor, which is the program's to share.
     std::size_t jobs_per_file() const noexcept { return on_ ? 1 : size_; }
@@ -123,7 +126,10 @@ private:
     template <class F>
     void post(F f) {
         if (on_) return boost::asio::post(on_, std::move(f));
-        if (!threads_) threads_ = std::make_unique<worker_threads>(size_);
+        if (!threads_)
+            threads_ = std::make_unique<worker_threads>(size_);
+        else
+            threads_->grow(size_);
         boost::asio::post(threads_->executor(), std::move(f));
     }
 

@@ -19,8 +19,11 @@ struct torch_writer_options {
     bool sync_files = true;
     /// How the writer's threads yield to the program's.
     politeness polite{};
-    /// Number of files (with `single_file_per_rank`) that each rank writes concurrently.
-    int thread_count = 1;
+    /// Number of files (with `single_file_per_rank`) that each rank writes concurrently; all ranks
+    /// that give a number give the same one. 0: as many as the coordinator has cores for each rank
+    /// of its host, within limits: 128 MiB for each file, and the size of the largest tensor;
+    /// `polite.cpus`; 1024 files of all ranks; 1 on an executor of the program's.
+    int thread_count = 0;
     /// False: fail if a checkpoint already exists.
     bool overwrite = true;
     /// Payloads begin at multiples of this many bytes: a power of two from 64 to 32768. With 64,

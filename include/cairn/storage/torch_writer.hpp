@@ -22,10 +22,10 @@ namespace cairn {
 /// Writes PyTorch's DCP format into any ObjectStore: DCP's `FileSystemWriter`, with checksums and a
 /// crash-safe commit.
 ///
-/// Each rank has its own. One save at a time. Files are written by jobs on `options.thread_count`
-/// threads of its own or on the executor `jobs`; contiguous tensors go from the caller's memory to
-/// the store without a copy. See docs/format.md for the bytes and docs/decisions/0004-commit.md for
-/// the commit.
+/// Each rank has its own. One save at a time. Files are written by jobs, up to
+/// `options.thread_count` at once, on threads of its own or on the executor `jobs`; contiguous
+/// tensors go from the caller's memory to the store without a copy. See docs/format.md for the
+/// bytes and docs/decisions/0004-commit.md for the commit.
 class torch_writer {
 public:
     template <class Store>
@@ -51,7 +51,7 @@ public:
     /// Checks and claims the place, and assigns file names to each rank.
     CAIRN_DECL std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan> plans);
     /// The same; returns the names, encoded for each rank. See @ref NamingWriter.
-    CAIRN_DECL std::vector<std::string> name_files(std::span<const std::size_t> stored);
+    CAIRN_DECL std::vector<std::string> name_files(std::span<const stored_amount> stored);
 
     CAIRN_DECL void write_data(const save_plan& plan, std::span<const item_data> data,
                                completion<write_results> done);

@@ -19,18 +19,21 @@
 namespace cairn::detail {
 
 /// Writes to an object in pieces, reports activity after each, and ends when it is told to stop.
-template <class Handle>
+/// @tparam Failed  Tells whether another file of the save has failed: this one is in vain then.
+template <class Handle, class Failed>
 class active_writes {
 public:
-    /// @param me, at  Outlive this.
-    active_writes(Handle& h, const storage_setup& me, pace& at) : handle_(h), me_(me), pace_(at) {}
+    /// @param me, at, failed  Outlive this.
+    active_writes(Handle& h, const storage_setup& me, pace& at, const Failed& failed)
+        : handle_(h), me_(me), pace_(at), failed_(failed) {}
     /// @throws error errc::cancelled when stopped
     void write(std::uint64_t at, byte_span b) {
         constexpr std::size_t part = std::size_t{64} << 20;
         for (std::size_t done = 0; done < b.size(); done += part) {
             auto const piece = b.subspan(done, std::min(part, b.size() - done));
             pace_.wait(piece.size(), me_);
-            if (me_.stop.stop_requested()) throw error(errc::cancelled, {.rank = me_.rank});
+            if (me_.stop.stop_requested() || failed_())
+                throw error(errc::cancelled, {.rank = me_.rank});
             handle_.write(at + done, piece);
             if (me_.activity) me_.activity->advance(piece.size());
         }
@@ -40,6 +43,7 @@ private:
     Handle& handle_;
     const storage_setup& me_;
     pace& pace_;
+    const Failed& failed_;
 };
 
 /// Appends to an object through its positional writes: small pieces are gathered, large ones are

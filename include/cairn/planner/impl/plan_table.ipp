@@ -173,7 +173,6 @@ CAIRN_DECL bool plan_table::join(bool save_to_lowest_rank) {
     path_ends_ = {};
     box_numbers_ = {};
     path_names_ = {};
-    value_bytes_ = {};
     return true;
 }
 /// A set of items, a bit for each pair of a name and a box; nothing if that would be too large.
@@ -245,10 +244,10 @@ CAIRN_DECL bool plan_table::number_items() {
 }
 CAIRN_DECL std::uint64_t plan_table::content_of(const row& x) const {
     auto const& n = named_[x.name];
-    if (n.kind == item_kind::value) return std::max<std::uint64_t>(1, value_bytes_[x.tied]);
+    if (n.kind == item_kind::value) return value_bytes_[x.tied];
     std::uint64_t bytes = size_of(n.type);
     for (auto const e : boxes_[x.box].shape) bytes *= static_cast<std::uint64_t>(e);  // unchecked
-    return std::max<std::uint64_t>(1, bytes);
+    return bytes;
 }
 /// As `dedup_save_plans`.
 CAIRN_DECL bool plan_table::assign(bool save_to_lowest_rank) {
@@ -280,7 +279,7 @@ CAIRN_DECL bool plan_table::assign(bool save_to_lowest_rank) {
             if (x.tied < i && rank_of[chosen_row[x.tied]] == rank_of[k]) beside = k;
         }
         if (beside == none) {
-            load[rank_of[chosen]] += content_of(rows_[chosen]);
+            load[rank_of[chosen]] += std::max<std::uint64_t>(1, content_of(rows_[chosen]));
         } else {
             chosen = beside;
             rows_[chosen].beside = true;
@@ -384,11 +383,12 @@ CAIRN_DECL void plan_table::put_plan(wire_writer& w, std::size_t rank) const {
     }
     w.raw(of.local.subspan(of.tail));
 }
-CAIRN_DECL std::vector<std::size_t> plan_table::stored_items() const {
-    std::vector<std::size_t> all(ranks_.size(), 0);
+CAIRN_DECL std::vector<stored_amount> plan_table::stored_amounts() const {
+    std::vector<stored_amount> all(ranks_.size());
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
-        for (auto k = begin_of(rank); k < ranks_[rank].end; ++k)
-            all[rank] += rows_[k].kept && !rows_[k].beside;
+        for (auto k = begin_of(rank); k < ranks_[rank].end; ++k) {
+            if (rows_[k].kept && !rows_[k].beside) all[rank].add(content_of(rows_[k]));
+        }
     return all;
 }
 CAIRN_DECL std::vector<std::uint32_t> plan_table::value_names(std::size_t rank) const {

@@ -87,7 +87,7 @@ CAIRN_DECL void save_plans::join(std::span<const std::span<const std::byte>> mes
     else
         plan_anew(all, planner, writer, options);
     if (writer.names_files()) {
-        file_names_ = writer.name_files(stored_items(*joint_));
+        file_names_ = writer.name_files(joint_->stored);
         check_one_per_rank(file_names_.size(), messages.size(), "names", "writer");
     }
 }
@@ -120,6 +120,7 @@ CAIRN_DECL void save_plans::plan_anew(const told& all, erased_save_planner& plan
             made->locals.emplace_back(of_rank.plan.begin(), of_rank.plan.end());
     if (simple == nullptr || !join_tables(all, *made, *simple, options))
         join_plans(all, *made, planner, writer, options);
+    if (writer.names_files()) made->stored = stored_amounts(*made);
     joint_ = made_ = made;
 }
 /// Joins what is as usual. @return false if something is not
@@ -159,10 +160,10 @@ CAIRN_DECL void save_plans::join_plans(const told& all, joint_plan& to,
     if (!writer.names_files()) to.plans = writer.prepare_global_save_plan(std::move(to.plans));
     check_one_per_rank(to.plans.size(), all.size(), "plans", "planner or writer");
 }
-CAIRN_DECL std::vector<std::size_t> save_plans::stored_items(const joint_plan& p) {
-    if (p.table) return p.table->stored_items();
-    std::vector<std::size_t> all;
-    for (auto const& plan : p.plans) all.push_back(stored_items_of(plan));
+CAIRN_DECL std::vector<stored_amount> save_plans::stored_amounts(const joint_plan& p) {
+    if (p.table) return p.table->stored_amounts();
+    std::vector<stored_amount> all;
+    for (auto const& plan : p.plans) all.push_back(stored_amount_of(plan));
     return all;
 }
 

@@ -14,6 +14,7 @@
 #include <cairn/storage/file_names.hpp>
 #include <cairn/storage/job_pool.hpp>
 #include <cairn/storage/running_saves.hpp>
+#include <cairn/storage/threads_per_rank.hpp>
 #include <cairn/storage/torch_writer.hpp>
 #include <cairn/storage/write_file.hpp>
 
@@ -76,11 +77,25 @@ struct torch_writer::state {
         running.emplace(me.save_id);
     }
 
-    std::vector<std::string> name_files(std::span<const std::size_t> stored) {
+    /// How many files of a rank can be written at once, if the options do not say.
+    int threads_for(std::size_t ranks) const {
+        // The coordinator looks at every file before it commits, one after the other.
+        constexpr std::size_t most_files = 1024;
+        auto most = static_cast<int>(most_files / std::max<std::size_t>(1, ranks));
+        if (!options.polite.cpus.empty())
+            most = std::min(most, static_cast<int>(options.polite.cpus.size()));
+        // An executor is the program's to share.
+        return own_threads
+                   ? std::clamp(detail::threads_per_rank(me.world_size), 1, std::max(1, most))
+                   : 1;
+    }
+
+    std::vector<std::string> name_files(std::span<const stored_amount> stored) {
+        auto const threads = threads_for(stored.size());
         std::vector<std::string> names;
         std::vector<std::size_t> counts;
         for (std::size_t rank = 0; rank < stored.size(); ++rank) {
-            counts.push_back(detail::file_count(stored[rank], options));
+            counts.push_back(detail::file_count(stored[rank], options, threads));
             for (std::size_t n = 0; n < counts.back(); ++n)
                 names.push_back(file_name(static_cast<int>(rank), static_cast<int>(n)));
         }
@@ -111,7 +126,9 @@ struct torch_writer::state {
             check_item_data(plan, data);
             assigned = detail::rank_files::decode(plan.storage_data);
             auto const& names = assigned.names;
-            auto const split = detail::split_into_files(plan, options);
+            auto const count = options.thread_count != 0 ? detail::file_count({}, options, 1)
+                                                         : std::max<std::size_t>(1, names.size());
+            auto const split = detail::split_into_files(plan, options, count);
             job->stored_as = detail::stored_as(plan);
             check_tied(plan, job->stored_as, data);
             for (std::uint32_t i = 0; i < job->stored_as.size(); ++i)
@@ -130,11 +147,13 @@ struct torch_writer::state {
             return;
         }
         if (job->files.empty()) return job->done(write_results{});
+        if (options.thread_count == 0)
+            jobs.set_size(std::min(static_cast<int>(job->files.size()), threads_for(1)));
         jobs.run(
             job->files.size(),
-            [this, job, data](std::size_t i, auto const&) {
+            [this, job, data](std::size_t i, auto const& failed) {
                 if (own_threads) detail::apply_to_this_thread(options.polite);
-                write_one(*job, job->files[i], data);
+                write_one(*job, job->files[i], data, failed);
             },
             [this, job](std::exception_ptr failure) { end_of_files(*job, std::move(failure)); });
     }
@@ -294,7 +313,9 @@ struct torch_writer::state {
         }
     }
 
-    void write_one(write_job& job, const detail::placed_file& f, std::span<const item_data> data) {
+    template <class Failed>
+    void write_one(write_job& job, const detail::placed_file& f, std::span<const item_data> data,
+                   const Failed& failed) {
         // A rank without items leaves an empty file, as DCP does, unless its name does not identify
         // its owner.
         bool const with_footer = !f.items.empty() || !(detail::is_default_data_name(f.name) ||
@@ -303,7 +324,7 @@ struct torch_writer::state {
         if (with_footer)
             size += format::native::encode_footer(detail::empty_footer(f, me.save_id)).size();
         auto handle = create(f.name, size);
-        detail::active_writes writes(handle, me, speed);
+        detail::active_writes writes(handle, me, speed, failed);
         auto const mark = detail::owners_mark(me.save_id);
         if (with_footer) writes.write(size - mark.size(), mark);
         std::vector<write_result> results;
@@ -400,14 +421,15 @@ CAIRN_DECL save_plan torch_writer::prepare_local_save_plan(save_plan plan) {
 }
 CAIRN_DECL std::vector<save_plan> torch_writer::prepare_global_save_plan(
     std::vector<save_plan> plans) {
-    std::vector<std::size_t> stored;
-    for (auto const& p : plans) stored.push_back(detail::stored_items_of(p));
+    std::vector<stored_amount> stored;
+    for (auto const& p : plans) stored.push_back(detail::stored_amount_of(p));
     auto names = s_->name_files(stored);
     for (std::size_t rank = 0; rank < plans.size(); ++rank)
         plans[rank].storage_data = std::move(names[rank]);
     return plans;
 }
-CAIRN_DECL std::vector<std::string> torch_writer::name_files(std::span<const std::size_t> stored) {
+CAIRN_DECL std::vector<std::string> torch_writer::name_files(
+    std::span<const stored_amount> stored) {
     return s_->name_files(stored);
 }
 CAIRN_DECL void torch_writer::write_data(const save_plan& plan, std::span<const item_data> data,
