@@ -46,6 +46,8 @@ public:
         if (cairn::detail::is_reading_name(name) && file.finished)
             readers_[place + std::string(name)] = {by, tick_, where_.storage()};
         if (!cairn::detail::is_intent_name(name) || !file.finished) return;
+        // Whoever adopts the intent of another removal does not begin one.
+        if (owners_.try_emplace(place + std::string(name), by).first->second != by) return;
         auto const i = cairn::detail::save_intent::decode(file.bytes);
         if (i.names.empty() && !i.replaced.empty() && coordinators_.count(by) != 0)
             begun_[{place, by}] = {i.replaced_id, tick_};
@@ -113,6 +115,7 @@ private:
     std::uint64_t tick_ = 0;  ///< Orders what is noted here.
     std::map<int, coordinator> coordinators_{};
     std::map<std::string, reader> readers_{};                       ///< By the path of the notice.
+    std::map<std::string, int> owners_{};                           ///< Of intents, by path.
     std::map<std::pair<std::string, int>, removal> begun_{};        ///< By place and process.
     std::map<std::pair<std::string, int>, std::uint64_t> looks_{};  ///< Likewise, at the metadata.
     std::map<std::string, std::uint64_t> published_{};              ///< By place, the last time.

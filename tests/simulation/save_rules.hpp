@@ -178,10 +178,13 @@ public:
         saves_[it->second].looked = world_.now(by);
     }
 
-    /// Names are new, unless a rank has outlived its coordinator.
-    void taken(const std::string& name, const stored& file, int) override {
+    /// Names are new, unless a rank has outlived its coordinator: it finds what a later save has
+    /// made, or that one finds what it has made.
+    void taken(const std::string& name, const stored& file, int by) override {
         auto const* s = maker_of(file);
         if (s == nullptr || s->adopted || s->forgotten || findings_.may_lose_updates) return;
+        for (auto const& its : saves_)
+            if (its.is_process(by) && its.forgotten) return;
         require(!name.ends_with(".distcp"), "two saves use the same name: " + name);
     }
 

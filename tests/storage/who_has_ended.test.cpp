@@ -222,6 +222,46 @@ BOOST_AUTO_TEST_CASE(a_save_that_was_adopted_cannot_commit) {
     }
 }
 
+/// A host of NFS, which has cached that there are no data files, until it changes the place itself.
+class late_store : public support::forwarding_store<cairn::file_store> {
+public:
+    explicit late_store(cairn::file_store s) : forwarding_store(std::move(s)) {}
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    auto open(std::string_view n) {
+        if (is_late_ && cairn::detail::is_data_name(n))
+            throw cairn::error(cairn::errc::not_found, {.file = std::string(n)});
+        return store_.open(n);
+    }
+    cairn::object_tag tag(std::string_view n) {
+        return is_late_ && cairn::detail::is_data_name(n) ? cairn::object_tag() : store_.tag(n);
+    }
+    void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
+        store_.publish(n, b, std::move(m));
+        is_late_ = false;
+    }
+
+private:
+    bool is_late_ = true;
+};
+
+BOOST_AUTO_TEST_CASE(what_has_ended_is_removed_by_a_host_that_sees_names_late) {
+    for (bool const certain : {true, false}) {
+        place p;
+        auto const i = intent_of(id_a);
+        p.write(".saving." + id_a, i.encode());
+        p.write(i.names[0], "left");
+        late_store store{cairn::file_store(p.at)};
+        cairn::detail::leftovers<late_store> l(store, {"__0_0.distcp"}, nullptr);
+        if (certain)
+            l.find_ended();
+        else
+            l.find({}, {});
+        BOOST_TEST(l.found_any());
+        l.remove_found();
+        BOOST_TEST((!p.has(i.names[0]) && !p.has(".saving." + id_a)));
+    }
+}
+
 /// As when its process stood still for a day after it had written the intent.
 BOOST_AUTO_TEST_CASE(a_save_that_was_adopted_at_once_does_not_begin) {
     for (bool const removed : {false, true}) {

@@ -167,8 +167,10 @@ private:
         i->judge_age(times, now);
         bool const sure = i->ended || i->save_id == replaced_id;
         unsure_ = unsure_ || (i->readable && !sure && !i->own_process);
-        if (certain ? i->readable && i->ended
-                    : !i->readable || sure || (i->over() && adopt(store_, *i)))
+        // Adopted even if its process has certainly ended: a host that has changed a place itself
+        // sees the names there as they are (NFS).
+        bool const over = certain ? i->ended : sure || i->over();
+        if (i->readable ? over && adopt(store_, *i) : !certain)
             over_.push_back(std::move(*i));
         else
             needed_.insert(i->what.names.begin(), i->what.names.end());
