@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(write_as_many_files_as_are_named) {
     cairn::save_plan plan;
     std::vector<cairn::item_data> data;
     add_items(s, plan, data);
-    for (std::size_t const count : {0, 1, 2, 3, 4, 6}) {
+    for (std::size_t const count : std::vector<std::size_t>{0, 1, 2, 3, 4, 6}) {
         cairn::memory_store store;
         cairn::torch_writer writer{store};
         writer.reset("");
