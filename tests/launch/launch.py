@@ -215,9 +215,10 @@ def signals():
                .stdout.split()[0])
     def state(pid): return open(f"/proc/{pid}/stat").read().split(") ")[1][0]
     end = time.monotonic() + 20
-    while (state(rank), state(p.pid)) != ("T", "T") and time.monotonic() < end: time.sleep(0.02)
-    states = state(rank), state(p.pid)
-    check("Ctrl-Z stops the launcher and its ranks", states == ("T", "T"), states)
+    # A shell that has just forked waits in D for its child, which is stopped.
+    def stopped(): return state(rank) in "TD" and state(p.pid) == "T"
+    while not stopped() and time.monotonic() < end: time.sleep(0.02)
+    check("Ctrl-Z stops the launcher and its ranks", stopped(), (state(rank), state(p.pid)))
     p.send_signal(signal.SIGCONT)
     end = time.monotonic() + 20
     while state(rank) == "T" and time.monotonic() < end: time.sleep(0.02)
