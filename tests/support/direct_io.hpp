@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <iostream>
 #include <set>
-#include <string_view>
 #include <vector>
 
 namespace support {
@@ -34,18 +33,15 @@ inline std::vector<std::byte> some_bytes(std::size_t n) {
     return bytes;
 }
 
-/// The writes of one file. What is of whole blocks, in memory too, is taken for direct.
+/// The writes of one file.
 class written_file {
 public:
     static constexpr std::uint64_t block = 4096;
 
-    void note(std::uint64_t at, std::string_view bytes) {
-        auto const n = bytes.size();
-        auto const address = reinterpret_cast<std::uintptr_t>(bytes.data());
-        bool const whole = at % block == 0 && n % block == 0 && address % block == 0;
+    void note(std::uint64_t at, std::uint64_t n, bool is_direct) {
         ++writes;
-        largest = std::max<std::uint64_t>(largest, n);
-        for (auto i = at / block; i * block < at + n; ++i) (whole ? direct : usual).insert(i);
+        largest = std::max(largest, n);
+        for (auto i = at / block; i * block < at + n; ++i) (is_direct ? direct : usual).insert(i);
     }
     bool is_written_both_ways() const {
         return std::any_of(usual.begin(), usual.end(),

@@ -37,6 +37,7 @@ struct system_call {
     std::string from{};    ///< Of a rename.
     std::uint64_t at = 0;  ///< Of a write; the size, of the two that give a file its size.
     std::string_view bytes{};  ///< Of a write, valid in `after` only.
+    bool direct = false;       ///< Of a write: past the page cache.
 };
 
 /// Whether a call of this kind can change what a directory holds. The others are "open", "read",
@@ -244,14 +245,17 @@ CAIRN_WRAP_OPENAT(openat64)
         if (how > 0) return support::fail_with(how);                                   \
         auto const r = __real_##NAME(fd, b, calls.transferred(n, how), at);            \
         auto const done = static_cast<size_t>(r > 0 ? r : 0);                          \
+        int const of_call = errno;                                                     \
         calls.leave({"write",                                                          \
                      path,                                                             \
                      {},                                                               \
                      static_cast<std::uint64_t>(at),                                   \
-                     {static_cast<const char*>(b), done}},                             \
+                     {static_cast<const char*>(b), done},                              \
+                     (::fcntl(fd, F_GETFL) & O_DIRECT) != 0},                          \
                     r >= 0);                                                           \
         if (r > 0)                                                                     \
             if (int const e = calls.exit("write", path)) return support::fail_with(e); \
+        errno = of_call;                                                               \
         return r;                                                                      \
     }
 CAIRN_WRAP_PWRITE(pwrite)
