@@ -14,9 +14,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class Gpt2:
     """cairn, or the loop without a checkpoint that gpt2.cpp calls bare."""
 
-    def __init__(self, name, *options, limit=False):
+    def __init__(self, name, *options, limit=False, modes=("save", "async", "load")):
         self.name, self.options, self.limit = name, options, limit
-        self.modes = ("save", "load") if limit else ("save", "async", "load")
+        self.modes = ("save", "load") if limit else modes
 
     def run(self, mode, folder, ranks, steps=1, *more):
         program, options = cairn_command(ranks)
@@ -108,9 +108,7 @@ def contenders(torch_python, folder, size):
     if not has_direct_io(folder):
         absent.append("direct I/O, and fio with it: not on this file system")
     else:
-        direct = Gpt2("cairn, direct writes", "--direct")
-        direct.modes = ("save",)
-        some.append(direct)
+        some.append(Gpt2("cairn, direct writes", "--direct", modes=("save",)))
         some.append(Gpt2("bare loop, direct", "--bare", "direct", limit=True))
         if shutil.which("fio"):
             some.append(Fio(size))

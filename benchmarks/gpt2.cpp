@@ -8,9 +8,8 @@
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
 // `save` alternates between DIR/s0 and DIR/s1, with --direct past the page cache; `load` reads
-// DIR/s0. Prints one line of JSON: for
-// each step the time of the slowest rank, and the processor time of all; of the last step the
-// phases, with the milliseconds of the slowest rank of each.
+// DIR/s0. Prints one line of JSON: for each step the time of the slowest rank, and the processor
+// time of all; of the last step the phases, with the milliseconds of the slowest rank of each.
 // With --bare the same bytes go from and to the same memory with checksums and syncs, a file for
 // each thread, and without a checkpoint around them: the limit. On as many ranks as have saved, a
 // bare load reads what each has written, otherwise equal parts, whose elements are not where they

@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <random>
 #include <thread>
 #include <utility>
@@ -25,12 +24,6 @@ namespace {
 
 constexpr std::size_t slab = cairn::detail::direct_writes::slab_bytes;
 
-cairn::byte_vector some_bytes(std::size_t n) {
-    std::mt19937_64 chance(n);
-    cairn::byte_vector out(n);
-    for (auto& b : out) b = static_cast<std::byte>(chance());
-    return out;
-}
 using piece = std::pair<std::size_t, std::size_t>;  // begin and end
 
 /// Pieces of 1 to `most` bytes, one after the other.
@@ -72,7 +65,7 @@ BOOST_AUTO_TEST_CASE(write_what_comes_in_a_row) {
     auto store = cairn::file_store(s.dir, {.direct_writes = true}).at("c");
     for (auto const size : {std::size_t{0}, std::size_t{1}, slab - 1, slab, slab + 1, 2 * slab,
                             2 * slab + 4096, 2 * slab + 12'345}) {
-        auto const bytes = some_bytes(size);
+        auto const bytes = support::some_bytes(size);
         for (auto const most : {std::size_t{100'000}, slab / 2, 3 * slab})
             BOOST_TEST(holds(store, bytes, cut(size, most)), size << " bytes in " << most);
     }
@@ -81,7 +74,7 @@ BOOST_AUTO_TEST_CASE(write_what_comes_in_a_row) {
 BOOST_AUTO_TEST_CASE(write_what_comes_in_any_order) {
     support::scratch s;
     cairn::file_store store(s.dir, {.direct_writes = true});
-    auto const bytes = some_bytes(2 * slab + 12'345);
+    auto const bytes = support::some_bytes(2 * slab + 12'345);
     for (unsigned seed = 0; seed < 6; ++seed) {
         auto pieces = cut(bytes.size(), 700'000);
         std::mt19937 chance(seed);
@@ -95,7 +88,7 @@ BOOST_AUTO_TEST_CASE(write_what_comes_in_any_order) {
 BOOST_AUTO_TEST_CASE(of_several_threads_do_not_mix) {
     support::scratch s;
     cairn::file_store store(s.dir, {.direct_writes = true});
-    auto const bytes = some_bytes(3 * slab + 77);
+    auto const bytes = support::some_bytes(3 * slab + 77);
     auto h = store.create("o", bytes.size());
     auto const write = [&](std::size_t begin, std::size_t end) {
         for (auto const& [from, to] : cut(end - begin, 300'000))
@@ -112,7 +105,7 @@ BOOST_AUTO_TEST_CASE(of_several_threads_do_not_mix) {
 BOOST_AUTO_TEST_CASE(leave_the_size_as_it_was_asked_for) {
     support::scratch s;
     cairn::file_store store(s.dir, {.direct_writes = true});
-    auto bytes = some_bytes(slab + 5);
+    auto bytes = support::some_bytes(slab + 5);
     auto h = store.create("o", 2 * slab);
     h.write(0, bytes);
     h.finish(false);

@@ -2,6 +2,8 @@
 #ifndef CAIRN_TEST_SUPPORT_DIRECT_IO_HPP
 #define CAIRN_TEST_SUPPORT_DIRECT_IO_HPP
 
+#include <cairn/object_store/read_whole.hpp>
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -10,8 +12,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
+#include <random>
 #include <set>
-#include <vector>
 
 namespace support {
 
@@ -27,10 +29,12 @@ inline bool lacks_direct_io(const std::filesystem::path& directory) {
     return fd < 0;
 }
 
-inline std::vector<std::byte> some_bytes(std::size_t n) {
-    std::vector<std::byte> bytes(n);
-    for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>(i * 7 >> 3);
-    return bytes;
+/// No two blocks are alike.
+inline cairn::byte_vector some_bytes(std::size_t n) {
+    std::mt19937_64 chance(n);
+    cairn::byte_vector out(n);
+    for (auto& b : out) b = static_cast<std::byte>(chance());
+    return out;
 }
 
 /// The writes of one file.

@@ -45,7 +45,7 @@ private:
     explicit direct_writes(slab s) noexcept : slab_(std::move(s)) {}
     std::uint64_t position() const noexcept { return begin_ + filled_; }
     void write_ahead(int fd, std::uint64_t at, byte_span b, const std::string& path);
-    bool write_blocks(int fd, std::size_t bytes, const std::string& path);
+    bool write_blocks(int fd, const std::string& path);
     void stop(int fd, const std::string& path);
 
     std::mutex m_{};

@@ -68,8 +68,8 @@ DEFECTS = [
            "if (if_match && tag_of(full) != *if_match && !PLANTED)",
            by="object_store storage", wrong="a second job's checkpoint is replaced silently"),
     Defect("direct-rest-lost", DIRECT,
-           "write_all(fd, begin_, std::span<const std::byte>(slab_.get(), filled_), path);",
-           "if (!PLANTED) write_all(fd, begin_, std::span<const std::byte>(slab_.get(), filled_), "
+           "write_all(fd, begin_, std::span<const std::byte>(rest, filled_), path);",
+           "if (!PLANTED) write_all(fd, begin_, std::span<const std::byte>(rest, filled_), "
            "path);",
            by="object_store:direct_writes", wrong="the last block of a direct file is zeros"),
     Defect("direct-order-ignored", DIRECT,

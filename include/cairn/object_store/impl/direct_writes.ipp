@@ -52,7 +52,7 @@ CAIRN_DECL byte_span direct_writes::write(int fd, std::uint64_t at, byte_span b,
         b = b.subspan(n);
         if (position() == limit_)
             stop(fd, path);
-        else if (filled_ == slab_bytes && !write_blocks(fd, slab_bytes, path))
+        else if (filled_ == slab_bytes && !write_blocks(fd, path))
             slab_.reset();
     }
     return b;
@@ -71,11 +71,12 @@ CAIRN_DECL void direct_writes::write_ahead(int fd, std::uint64_t at, byte_span b
     (void)set_direct(fd, true);  // if not, the blocks go through the page cache too
 }
 
-/// Writes the first blocks of the slab, and keeps the rest.
+/// Writes a full slab, or the blocks that are full.
 /// @return False if it had to do so through the page cache, because blocks are larger there or
 /// memory must be aligned to more.
-CAIRN_DECL bool direct_writes::write_blocks(int fd, std::size_t bytes, const std::string& path) {
-    auto left = std::span<const std::byte>(slab_.get(), bytes);
+CAIRN_DECL bool direct_writes::write_blocks(int fd, const std::string& path) {
+    auto left = std::span<const std::byte>(slab_.get(), filled_ / block_bytes * block_bytes);
+    filled_ -= left.size();
     bool direct = true;
     while (direct && !left.empty()) {
         auto const n = retry_interrupted(
@@ -90,15 +91,14 @@ CAIRN_DECL bool direct_writes::write_blocks(int fd, std::size_t bytes, const std
     }
     write_all(fd, begin_, left, path);
     begin_ += left.size();
-    std::memmove(slab_.get(), slab_.get() + bytes, filled_ - bytes);
-    filled_ -= bytes;
     return direct;
 }
 
 CAIRN_DECL void direct_writes::stop(int fd, const std::string& path) {
-    (void)write_blocks(fd, filled_ / block_bytes * block_bytes, path);
+    auto const rest = slab_.get() + filled_ / block_bytes * block_bytes;
+    (void)write_blocks(fd, path);
     if (!set_direct(fd, false)) fail(errno, path, "cannot leave direct I/O");
-    write_all(fd, begin_, std::span<const std::byte>(slab_.get(), filled_), path);
+    write_all(fd, begin_, std::span<const std::byte>(rest, filled_), path);
     slab_.reset();
 }
 
