@@ -12,6 +12,7 @@
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
 #include <cairn/object_store/read_whole.hpp>
+#include <cairn/storage/data_names.hpp>
 #include <cairn/storage/record_owner.hpp>
 #include <cairn/storage/save_intent.hpp>
 
@@ -20,6 +21,7 @@
 #include <chrono>
 #include <cstdint>
 #include <iostream>
+#include <utility>
 
 BOOST_AUTO_TEST_SUITE(catalog_removal)
 
@@ -221,6 +223,49 @@ BOOST_AUTO_TEST_CASE(adopts_the_intent_of_a_save_that_is_presumed_dead) {
                "");
     BOOST_TEST(removed == 1);
     BOOST_TEST((p.names() == p.names_of({2})));
+}
+
+/// As when its process stands still for a day, before or after it has looked at the place.
+BOOST_AUTO_TEST_CASE(that_another_process_presumed_dead_removes_nothing) {
+    for (bool const at_once : {true, false})
+        for (bool const forgotten : {true, false}) {
+            place p;
+            save_steps(cairn::file_store(p.dir), {1, 2});
+            cairn::file_store there(p.at(1));
+            cairn::detail::save_intent ended;
+            ended.save_id = std::string(32, 'a');
+            ended.owner = cairn::detail::record_owner::this_one();
+            if (!at_once)  // it is read as the place is looked at
+                there.publish(".saving." + ended.save_id, ended.encode(), std::nullopt);
+            std::string its_name;
+            auto const adopt = [&](const std::string&) {
+                for (auto const& info : there.list()) {
+                    if (!cairn::detail::is_intent_name(info.name) ||
+                        info.name.ends_with(ended.save_id))
+                        continue;
+                    its_name = info.name;
+                    auto its = cairn::detail::save_intent::decode(
+                        cairn::detail::read_whole(there, its_name));
+                    its.owner.process.boot = "another host";
+                    its.owner.process.run = std::string(32, 'b');
+                    there.publish(its_name, its.encode(), std::nullopt);
+                    if (forgotten) there.remove(its_name);
+                }
+            };
+            auto const the_other = ".saving." + ended.save_id;
+            bool adopted = false;
+            support::meddling_store const store(
+                cairn::file_store(p.dir), {.before_open = [&](const std::string& path) {
+                    bool const now =
+                        at_once ? path.find(".saving.") != path.npos : path.ends_with(the_other);
+                    if (now && !std::exchange(adopted, true)) adopt(path);
+                }});
+            (void)retain(cairn::detail::erased_store(store), cairn::last(1), {}, {}, true);
+            BOOST_TEST(adopted);
+            BOOST_TEST(!its_name.empty());
+            BOOST_TEST(p.stands(1));
+            BOOST_TEST(fs::exists(p.at(1) / its_name) == !forgotten, "it is another process's");
+        }
 }
 
 BOOST_AUTO_TEST_CASE(says_what_it_cannot_judge) {

@@ -12,6 +12,7 @@
 #include <cairn/storage/data_file_proof.hpp>
 #include <cairn/storage/data_names.hpp>
 #include <cairn/storage/leftovers.hpp>
+#include <cairn/storage/own_intent.hpp>
 #include <cairn/storage/save_intent.hpp>
 
 #include <algorithm>
@@ -65,17 +66,16 @@ public:
             for (auto const& n : names) out.push_back(name_with_id(n, save_id));
             return out;
         };
-        name_ = intent_name(save_id);
         // Where anything was left, a rank of an ended save may still create its files: other names.
         bool const plain = !ended.found_any() && place_is_free(store, names);
         if (ended.found_any() && old_problem_.empty()) ended.remove_found();
         share_replaced(ended);
         early_warnings_ = ended.take_warnings();
         intent_.names = plain ? names : with_ids();
-        put_intent(store, std::nullopt);
+        own_.publish(store, intent_);
         if (plain && !place_is_free(store, names)) {  // another save took the place concurrently
             intent_.names = with_ids();
-            put_intent(store, intent_tag_);
+            own_.publish(store, intent_);
         }
         return intent_.names;
     }
@@ -91,10 +91,7 @@ public:
     /// @throws error errc::outcome_unknown if the new metadata may be in place; any other error
     /// means that it is not, and never will be.
     void publish(Store& store, byte_span bytes) {
-        definite([&] {
-            auto const now = store.tag(name_);
-            if (now != intent_tag_) throw presumed_dead(store, !now.text.empty());
-        });
+        definite([&] { own_.expect_mine(store); });
         try {
             store.publish(metadata_name, bytes, start_);
         } catch (...) {
@@ -119,7 +116,7 @@ public:
         leftovers<Store> old(store, standing, activity);
         if (!old_problem_.empty()) old.warn(old_problem_);
         for (auto& w : early_warnings_) old.warn(std::move(w));
-        old.collect(name_, intent_.replaced_id);
+        old.collect(own_.name(), intent_.replaced_id);
         std::vector<std::string> unshared;
         if (shares_removed) {
             old.note_removals();
@@ -128,8 +125,8 @@ public:
         }
         auto const& left = shares_removed ? unshared : intent_.replaced;
         if (is_mine(store, old) && old.remove_replaced(left, intent_.replaced_id))
-            old.forget(name_);
-        name_.clear();
+            old.forget(own_.name());
+        own_.clear();
         return old.take_warnings();
     }
 
@@ -137,8 +134,8 @@ public:
     std::vector<std::string> release(Store& store) {
         leftovers<Store> own(store, {}, nullptr);
         own.note_removals();
-        if (!name_.empty() && is_mine(store, own)) own.forget(name_);
-        name_.clear();
+        if (!own_.name().empty() && is_mine(store, own)) own.forget(own_.name());
+        own_.clear();
         return own.take_warnings();
     }
 
@@ -146,13 +143,13 @@ public:
     /// Existing files are removed; the intent stays, for files still to be written.
     std::vector<std::string> remove_planned(Store& store, cairn::activity* activity) {
         leftovers<Store> own(store, {}, activity);
-        if (!name_.empty()) {
+        if (!own_.name().empty()) {
             auto const accepted =
                 is_mine(store, own) ? accepted_proof::planning : accepted_proof::id;
             (void)own.remove_planned(intent_.names, intent_.save_id, accepted);
             (void)own.sync();
         }
-        name_.clear();
+        own_.clear();
         return own.take_warnings();
     }
 
@@ -171,44 +168,10 @@ public:
     }
 
 private:
-    /// Writes the intent and notes its tag. The tag alone would not show that it is this save's:
-    /// if this process stood still in between, another one may have adopted the intent.
-    void put_intent(Store& store, const std::optional<object_tag>& replaced) {
-        auto const bytes = intent_.encode();
-        // Whatever fails after this, the intent that is there is this save's.
-        intent_tag_ = {};
-        try {
-            store.publish(name_, bytes, replaced);
-        } catch (const error& e) {
-            if (e.code() == make_error_code(errc::concurrent_save)) throw give_up(store, true);
-            throw;
-        }
-        auto tag = store.tag(name_);
-        auto const there = read_existing(store, name_);
-        if (!there || !std::ranges::equal(*there, bytes)) throw give_up(store, there.has_value());
-        intent_tag_ = std::move(tag);
-    }
-    /// No rank has a name yet: the intent is not needed here any more.
-    error give_up(Store& store, bool there_is_another) {
-        auto lost = presumed_dead(store, there_is_another);
-        name_.clear();
-        return lost;
-    }
-    error presumed_dead(Store& store, bool there_is_another) const {
-        return error(errc::concurrent_save,
-                     {.file = store.describe(name_),
-                      .expected = "this save's intent",
-                      .found = std::string(there_is_another ? "another" : "none") +
-                               ": another process presumed this one dead",
-                      .remedy = "save again"});
-    }
-
-    /// Whether the intent is still this save's. If another process has adopted it, or removed it
-    /// after its files, the names that it lists may be another save's by now.
+    /// Where it cannot be read, it counts as another process's.
     bool is_mine(Store& store, leftovers<Store>& rest) const {
-        if (intent_tag_.text.empty()) return true;  // `take` failed as it published it
         bool mine = false;
-        rest.attempt([&] { mine = store.tag(name_) == intent_tag_; });
+        rest.attempt([&] { mine = own_.is_mine(store); });
         return mine;
     }
     /// Whether a `publish` that threw has changed nothing. Only the store's error code, or the old
@@ -243,7 +206,7 @@ private:
         for (auto const& n : names)  // a list may omit files of subdirectories
             if (n.find('/') != n.npos && exists(store, n)) return false;
         for (auto const& info : store.list()) {
-            if (info.name == name_) continue;
+            if (info.name == own_.name()) continue;
             if (info.name == metadata_name || info.name.starts_with(intent_prefix) ||
                 info.name.ends_with(".distcp") || wanted.count(info.name) != 0)
                 return false;
@@ -287,8 +250,7 @@ private:
 
     save_intent intent_{};
     std::vector<std::string> shared_{};  ///< Of `intent_.replaced`, in the same order.
-    std::string name_{};                 ///< Of the intent, from when it may exist.
-    object_tag intent_tag_{};            ///< Nobody else has adopted it.
+    own_intent own_{};
     object_tag start_{};
     std::string old_problem_{};
     std::vector<std::string> early_warnings_{};  ///< Of `take`, for `sweep`.

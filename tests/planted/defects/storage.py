@@ -3,6 +3,7 @@
 from defect import Defect
 
 CLAIM = "storage/claim.hpp"
+OWN = "storage/own_intent.hpp"
 FOUND = "storage/found_intent.hpp"
 LEFT = "storage/leftovers.hpp"
 PAYLOAD = "storage/read_payload.hpp"
@@ -69,7 +70,7 @@ DEFECTS = [
            after="if (whose_it_is == ownership::absent) {", by="storage:shares",
            wrong="an intent is forgotten although files that other ranks have removed would be "
            "back after a crash"),
-    Defect("adopted-intent-taken-for-own", CLAIM,
+    Defect("adopted-intent-taken-for-own", OWN,
            "if (!there || !std::ranges::equal(*there, bytes))",
            "if (!PLANTED && (!there || !std::ranges::equal(*there, bytes)))",
            by="storage:leftovers", wrong="a save that another process has presumed dead as it "
@@ -195,8 +196,7 @@ DEFECTS = [
            by="storage:what_stands",
            wrong="a save that was presumed dead removes its successor's files"),
     Defect("adopted-names-removed", CLAIM,
-           "mine = store.tag(name_) == intent_tag_;",
-           "mine = PLANTED || store.tag(name_) == intent_tag_;",
+           "mine = own_.is_mine(store);", "mine = PLANTED || own_.is_mine(store);",
            by="storage:what_stands",
            wrong="a save that was presumed dead removes its successor's files"),
     Defect("nested-names-not-looked-for", CLAIM,
@@ -226,8 +226,8 @@ DEFECTS = [
     Defect("intent-forgotten-before-sync", LEFT,
            "if (sync()) attempt(", "if (PLANTED || sync()) attempt(",
            by="storage system_calls", wrong="after a crash files are back that no intent names"),
-    Defect("lost-intent-ignored", CLAIM,
-           "if (now != intent_tag_)", "if (now != intent_tag_ && !PLANTED)",
+    Defect("lost-intent-ignored", OWN,
+           "if (now != tag_)", "if (now != tag_ && !PLANTED)",
            by="storage:leftovers storage", wrong="a save that was presumed dead is committed "
            "without its files"),
     Defect("doubt-taken-for-failure", CLAIM,

@@ -11,6 +11,7 @@
 #include <cairn/format/native/index.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/leftovers.hpp>
+#include <cairn/storage/own_intent.hpp>
 #include <cairn/storage/running_reads.hpp>
 #include <cairn/storage/running_saves.hpp>
 #include <cairn/storage/save_intent.hpp>
@@ -57,13 +58,19 @@ CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
     intent.owner = record_owner::this_one();
     intent.replaced_id = save_id;
     intent.replaced.assign(files.begin(), files.end());
-    auto const name = intent_name(intent.save_id);
     running_save const running(intent.save_id);
-    place.publish(name, intent.encode(), std::nullopt);
+    own_intent own;
+    try {
+        own.publish(place, intent);
+    } catch (const error& e) {
+        if (e.code() != make_error_code(errc::concurrent_save)) throw;
+        return removal::in_use;
+    }
+    auto const& name = own.name();
     leftovers<erased_store> rest(place, {}, activity);
     auto const give_up = [&](removal why) {
         rest.note_removals();
-        rest.forget(name);
+        if (own.is_mine(place)) rest.forget(name);
         for (auto& w : rest.take_warnings()) warnings.push_back(std::move(w));
         return why;
     };
@@ -72,6 +79,7 @@ CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
         if (is_being_read(place, save_id, name) || is_being_saved(place, name))
             return give_up(removal::in_use);
         if (place.tag(metadata_name) != tag) return give_up(removal::replaced);
+        if (!own.is_mine(place)) return give_up(removal::in_use);
         place.remove(metadata_name);
     } catch (...) {
         // If it stands, nothing has happened. If it does not, or if that is not known, the intent
