@@ -46,9 +46,11 @@ struct watched_save {
     bool failed = false;  ///< As some rank was told, with certainty.
     bool coordinator_ended = false;
     bool forgotten = false;  ///< Its intent was removed while only its coordinator had ended.
-    std::set<int> faulty{};  ///< Ranks that had an error of the storage.
-    int heard = 0;           ///< So many ranks were told that it succeeded.
-    bool adopted = false;    ///< Presumed dead: its intent is another one's, or gone.
+    std::set<std::uint64_t> late{};  ///< Its files that were not finished when it was adopted.
+    std::set<int> told{};            ///< Ranks that know how it has ended.
+    std::set<int> faulty{};          ///< Ranks that had an error of the storage.
+    int heard = 0;                   ///< So many ranks were told that it succeeded.
+    bool adopted = false;            ///< Presumed dead: its intent is another one's, or gone.
     world::time adopted_at{};
     world::time looked{};  ///< When its coordinator last looked at the intent.
     bool lost = false;     ///< What replaced it had claimed the place before it was published.
@@ -101,16 +103,17 @@ public:
         auto const it = owners_.find(file.number);
         return it == owners_.end() ? nullptr : &saves_[it->second];
     }
-    /// Whether a rank may have made a file after the intent that lists it was removed: nothing
-    /// shows a later save that ranks have outlived their coordinator.
+    /// Whether a rank may have made a file after another process had looked for those that the
+    /// intent lists: nothing shows a later save that ranks have outlived their coordinator.
     bool may_stay(const stored& file) const {
-        auto const it = owners_.find(file.number);
-        return it != owners_.end() && saves_[it->second].forgotten;
+        auto const* s = maker_of(file);
+        return s != nullptr && (s->forgotten || s->late.count(file.number) != 0);
     }
 
     /// A rank was told how its save has ended.
     void ended(std::size_t n, int rank, const ending& e) {
         auto& s = saves_[n];
+        s.told.insert(rank);
         if (rank == 0) s.coordinator_ended = true;
         auto const who = "save " + std::to_string(s.version) + ", rank " + std::to_string(rank);
         if (e.well()) {
@@ -253,6 +256,8 @@ private:
         if (s.adopted) return;
         s.adopted = true;
         s.adopted_at = world_.now(world::nobody);
+        for (auto const& [name, file] : server_.all())
+            if (!file->finished && maker_of(*file) == &s) s.late.insert(file->number);
     }
     void metadata_removed() {
         require(retained_, "the metadata is removed");
@@ -261,17 +266,23 @@ private:
         ++changes_;
         standing_ = {};
     }
+    /// A rank saves one after the other: a plain name belongs to the first one of which it does not
+    /// know how it has ended.
     void note_owner(const std::string& name, const stored& file) {
         auto const file_name = name.substr(name.rfind('/') + 1);
         bool const plain = cairn::detail::is_default_data_name(file_name);
-        for (auto n = saves_.size(); n-- > 0;) {
+        auto const by = file.by.process;
+        std::optional<std::size_t> its;
+        for (std::size_t n = 0; n < saves_.size(); ++n) {
             auto const& s = saves_[n];
-            auto const by = file.by.process;
             if (s.id.empty() || !s.is_process(by)) continue;
             if (!plain && name.find(s.id) == name.npos) continue;
-            owners_[file.number] = n;
-            return;
+            its = n;
+            if (s.told.count(by - s.first) == 0) break;
         }
+        if (!its) return;
+        owners_[file.number] = *its;
+        if (auto& s = saves_[*its]; s.adopted) s.late.insert(file.number);
     }
 
     storage_server& server_;
