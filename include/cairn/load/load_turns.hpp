@@ -17,12 +17,15 @@
 #include <cairn/storage/erased_storage.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <iterator>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -111,8 +114,11 @@ public:
     void broadcast(const load_plan& plan, bool whole, then f) {
         f = settled(std::move(f));
         if (plane_ == nullptr) return f(nullptr);
-        broadcaster_.emplace(in_, *plane_, windows_, planner_, plan, *clock_.activity(), timeout_,
-                             whole);
+        auto again = [this, &plan](part_broadcaster::reread pieces, then got) {
+            read_pieces(plan.storage_data, std::move(pieces), std::move(got));
+        };
+        broadcaster_.emplace(in_, *plane_, windows_, planner_, plan, std::move(again),
+                             *clock_.activity(), timeout_, whole);
         clock_.expect([&] { return content(shared_.to_send()); });
         broadcaster_->run(shared_.to_send(), timed(shared_reads::once_sent, std::move(f)));
     }
@@ -257,11 +263,11 @@ private:
         read_expected(std::move(some), checked(std::move(f), [this] { clock_.moved_rest(); }));
     }
     void read_expected(load_plan some, then f) {
-        reading_ = std::move(some);
-        target_.resolve_tensor = [this](const read_item& i) { return windows_.open(i); };
+        target_.resolve_tensor = [this](const read_item& i) {
+            return shared_.will_hold(i) ? open_for_all(i, false) : windows_.open(i);
+        };
         target_.resolve_converted = [this](const read_item& i) {
-            // Shared data is sent as it is stored.
-            return shared_.will_hold(i) ? windows_.open(i) : planner_.resolve_tensor(i);
+            return shared_.will_hold(i) ? open_for_all(i, true) : planner_.resolve_tensor(i);
         };
         target_.commit_tensor = [this](const read_item& i, tensor_view v) {
             if (!shared_.hold(i, v)) windows_.close(i, v);
@@ -269,6 +275,57 @@ private:
         target_.load_value = [this](const read_item& i, value v) {
             values_.emplace_back(i, std::move(v));
         };
+        start_reading(std::move(some), std::move(f));
+    }
+    /// Shared data is sent as it is stored: of what this rank converts for itself, it keeps a
+    /// limited part that way.
+    tensor_view open_for_all(const read_item& i, bool reader_converts) {
+        auto const window = planner_.resolve_tensor(i);
+        auto const* t = stored_.tensor(i.fqn);
+        bool const beside = t != nullptr && window.type != t->type;
+        if (beside && can_read_again(i, *t) && !shared_.keep_beside(i) && reader_converts)
+            return window;
+        return windows_.open(i, window);
+    }
+    /// Whether what is sent of an item at once can be read without the rest.
+    bool can_read_again(const read_item& i, const tensor_metadata& t) const {
+        return bytes_of(i, stored_) <= part_broadcaster::batch_bytes ||
+               plan_pieces::can_be_cut(i, t);
+    }
+    void read_pieces(const std::string& storage_data, part_broadcaster::reread pieces, then f) {
+        load_plan some;
+        some.storage_data = storage_data;
+        std::map<wanted_part, tensor_view> into;
+        for (auto& [item, v] : pieces) {
+            into.emplace(wanted_part::of(item), v);
+            some.items.push_back(std::move(item));
+        }
+        target_.resolve_tensor = [into = std::move(into)](const read_item& i) {
+            auto const found = into.find(wanted_part::of(i));
+            if (found == into.end())
+                throw error(errc::invalid_plan,
+                            {.fqn = i.fqn,
+                             .expected = "an item of the plan that is read",
+                             .found = "another one",
+                             .remedy = "read_data of the StorageReader must pass on the items as "
+                                       "they are"});
+            return found->second;
+        };
+        target_.resolve_converted = target_.resolve_tensor;
+        auto const committed = std::make_shared<std::atomic<std::size_t>>(0);
+        target_.commit_tensor = [committed](const read_item&, const tensor_view&) { ++*committed; };
+        target_.load_value = [](const read_item&, const value&) {};
+        auto const n = some.items.size();
+        auto const fqn = some.items.front().fqn;
+        start_reading(
+            std::move(some), checked(std::move(f), [committed, n, fqn] {
+                if (*committed != n)
+                    throw error(errc::invalid_plan,
+                                {.fqn = fqn, .expected = "a reader that commits what it has read"});
+            }));
+    }
+    void start_reading(load_plan some, then f) {
+        reading_ = std::move(some);
         call_part<read_result>(
             in_.executor,
             [&](auto done) {

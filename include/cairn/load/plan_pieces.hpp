@@ -22,6 +22,24 @@ public:
     static constexpr std::uint64_t most_bytes = std::uint64_t{8} << 20;
 
     plan_pieces() = default;
+    /// Whether a piece of an item can be read without the rest.
+    /// @pre bytes_of(item, …) != 0
+    static bool can_be_cut(const read_item& item, const tensor_metadata& t) {
+        auto const& at = t.chunks.row_of(item.chunk);
+        return at.has_layout && !at.unusual && item.target_offsets.size() == item.shape.size();
+    }
+    /// Returns the item that reads a part of what another one reads.
+    /// @param part  Relative to what the whole item reads.
+    static read_item piece_of(const read_item& whole, const box& part) {
+        read_item i = whole;
+        for (std::size_t d = 0; d < part.rank(); ++d) {
+            i.source_offsets[d] += part.offsets[d];
+            i.target_offsets[d] += part.offsets[d];
+        }
+        i.shape = part.shape;
+        return i;
+    }
+
     /// @param stored  Whose items they are; not needed afterwards.
     void reset(load_plan plan, const metadata& stored) {
         at_ = 0;
@@ -60,23 +78,6 @@ public:
     }
 
 private:
-    /// @pre bytes_of(item, …) != 0
-    static bool can_be_cut(const read_item& item, const tensor_metadata& t) {
-        auto const& at = t.chunks.row_of(item.chunk);
-        return at.has_layout && !at.unusual && item.target_offsets.size() == item.shape.size();
-    }
-    /// Returns the item that reads a part of what another one reads.
-    /// @param part  Relative to what the whole item reads.
-    static read_item piece_of(const read_item& whole, const box& part) {
-        read_item i = whole;
-        for (std::size_t d = 0; d < part.rank(); ++d) {
-            i.source_offsets[d] += part.offsets[d];
-            i.target_offsets[d] += part.offsets[d];
-        }
-        i.shape = part.shape;
-        return i;
-    }
-
     load_plan pieces_{};
     std::vector<std::uint64_t> bytes_{};  ///< Of each piece; 0: the reader refuses it.
     std::size_t at_ = 0;                  ///< The first piece that is left.

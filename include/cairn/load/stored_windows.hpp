@@ -29,8 +29,9 @@ public:
         : planner_(planner), stored_(stored) {}
 
     /// @throws error errc::invalid_plan for a window whose dtype the stored one does not convert to
-    tensor_view open(const read_item& i) {
-        auto const window = planner_.resolve_tensor(i);
+    tensor_view open(const read_item& i) { return open(i, planner_.resolve_tensor(i)); }
+    /// The same for the planner's window.
+    tensor_view open(const read_item& i, const tensor_view& window) {
         auto const* t = stored_.tensor(i.fqn);
         if (t == nullptr || window.type == t->type) return window;  // the reader checks the rest
         if (!can_convert(t->type, window.type) || window.shape != i.shape)

@@ -8,6 +8,7 @@
 #include <cairn/detail/part_call.hpp>
 #include <cairn/detail/surroundings.hpp>
 #include <cairn/load/device_windows.hpp>
+#include <cairn/load/plan_pieces.hpp>
 #include <cairn/load/read_once/pieces.hpp>
 #include <cairn/load/read_once/plane_groups.hpp>
 #include <cairn/load/read_once/shared_reads.hpp>
@@ -39,16 +40,20 @@ public:
     static constexpr std::uint64_t large_bytes = std::uint64_t{4} << 20;
 
     using then = std::function<void(std::exception_ptr)>;
+    /// Items, or pieces of them, and where they are to be, as they are stored.
+    using reread = std::vector<std::pair<read_item, tensor_view>>;
+    using reading = std::function<void(reread, then)>;
 
     /// All arguments must outlive this.
+    /// @param again    For what its reader has not kept.
     /// @param timeout  For each broadcast.
     /// @param whole    Whether the plane has all ranks of the job, numbered alike, so that
     ///                 its errors name the right ones.
     part_broadcaster(const surroundings& in, erased_data_plane& plane, stored_windows& windows,
-                     device_windows& planner, const load_plan& plan, cairn::activity& activity,
-                     std::chrono::milliseconds timeout, bool whole)
+                     device_windows& planner, const load_plan& plan, reading again,
+                     cairn::activity& activity, std::chrono::milliseconds timeout, bool whole)
         : in_(in), plane_(plane), windows_(windows), planner_(planner), plan_(plan),
-          activity_(activity), timeout_(timeout), whole_(whole) {}
+          again_(std::move(again)), activity_(activity), timeout_(timeout), whole_(whole) {}
     part_broadcaster(part_broadcaster&&) = delete;
 
     /// Calls `f`, on the executor or inside this call, after all broadcasts, even if this rank has
@@ -111,6 +116,33 @@ private:
                     copy_elements(w, staged);
                 });
         }
+        auto pieces = mine && !failure_ ? not_kept() : reread();
+        if (pieces.empty()) return send(bytes, root, f);
+        again_(std::move(pieces), [this, bytes, root, f](std::exception_ptr e) {
+            // The other ranks wait for it all the same.
+            if (e && !failure_) failure_ = std::move(e);
+            try {
+                send(bytes, root, f);
+            } catch (...) {
+                broken(std::current_exception(), f);
+            }
+        });
+    }
+    /// What of a batch this rank has not kept, and where it is sent from.
+    reread not_kept() {
+        reread out;
+        std::byte* at = staging_.data();
+        for (auto const& p : batches_[at_].pieces) {
+            if (p.part->again)
+                out.emplace_back(
+                    plan_pieces::piece_of(plan_.items[p.part->items.front()], p.region),
+                    tensor_view(p.part->type, p.region.shape, at));
+            at += p.bytes;
+        }
+        return out;
+    }
+    void send(memory_span bytes, int root, const then& f) {
+        bool const mine = root == plane_.rank();
         call_part<done_t>(
             in_.executor,
             [&](auto done) {
@@ -164,7 +196,7 @@ private:
         }
     }
     void open(shared_part& p, bool mine) {
-        if (!mine && (failure_ || !p.held.empty())) return;
+        if (mine ? p.again : failure_ || !p.held.empty()) return;
         try {
             if (!mine)
                 for (auto const i : p.items)
@@ -227,6 +259,7 @@ private:
     stored_windows& windows_;
     device_windows& planner_;
     const load_plan& plan_;
+    reading again_;
     cairn::activity& activity_;
     std::chrono::milliseconds timeout_;
     bool whole_;

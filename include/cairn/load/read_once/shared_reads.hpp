@@ -27,12 +27,16 @@ struct shared_part {
     sharing how = sharing::once;
     /// Open windows: on the reader, from when it has read them until they have been sent.
     std::vector<std::pair<read_item, tensor_view>> held{};
+    bool again = false;  ///< Its reader has not kept it, and reads it again as it is sent.
 };
 
 /// Determines what one rank reads and sends in each turn: all ranks take the same turns, decided
 /// from what the coordinator sent and all have agreed on. No I/O.
 class shared_reads {
 public:
+    /// So many bytes are kept beside the state as they are stored until they are sent.
+    static constexpr std::uint64_t most_kept_bytes = std::uint64_t{32} << 20;
+
     /// Read, broadcast, read the rest, broadcast the rest; empty turns are skipped.
     enum class turn { read, broadcast, read_rest, broadcast_rest, over };
     /// What each rank measures.
@@ -56,6 +60,7 @@ public:
         spent_ = slowest_ = {};
         report_ = {};
         tried_ = {};
+        kept_ = 0;
         once_ = shared.once;
         later_ = shared.later;
         rank_ = rank;
@@ -117,7 +122,19 @@ public:
     /// Whether `hold` will keep the item. Thread-safe.
     bool will_hold(const read_item& i) const {
         auto const* p = find(i);
-        return p != nullptr && is_sent(*p);
+        return p != nullptr && is_sent(*p) && !p->again;
+    }
+    /// Whether this rank keeps what it reads for all in memory beside the state, because it
+    /// converts it for itself. From then on `hold` refuses an item that it does not keep.
+    /// Thread-safe, for different items.
+    /// @pre will_hold(i)
+    bool keep_beside(const read_item& i) {
+        auto* p = find(i);
+        if (p->items.size() != 1) return true;
+        std::lock_guard const lock(m_);
+        p->again = kept_ + p->bytes > most_kept_bytes;
+        if (!p->again) kept_ += p->bytes;
+        return !p->again;
     }
     /// Keeps data read for all until it has been sent. Thread-safe.
     /// @return Whether the item is shared.
@@ -156,6 +173,7 @@ public:
             for (auto const* p : to_send()) report_.once_bytes += p->bytes;
         if (turn_ == turn::broadcast && later_) decide();
         tried_ = {};
+        kept_ = 0;
         turn_ = after(turn_);
         return turn_ != turn::over;
     }
@@ -212,6 +230,7 @@ private:
     tries tried_{};
     read_once_report report_{};
     std::mutex m_{};
+    std::uint64_t kept_ = 0;  ///< Beside the state, in this turn and the one before.
 };
 
 }  // namespace cairn::detail
