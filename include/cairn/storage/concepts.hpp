@@ -234,9 +234,9 @@ struct read_target {
 /// - *Lifetime*: `meta` stays valid, too, until the last `read_data` has completed.
 /// - *Partial plans*: `read_data` is called several times, one call after the other, each with some
 ///   of the plan's items and its `storage_data`: with its values, if it has any, while ranks still
-///   plan, and then with its tensors; in a load with a `DataPlane`, with some of them at a time.
-///   Of a tied weight that is stored twice, the second copy is read in the end, in parts of the
-///   plan's items. Items that this rank receives from another rank are in none of these calls.
+///   plan, and then with its tensors; with a `DataPlane`, with some of them at a time. The second
+///   copy of a tied weight is read in the end, in parts of the plan's items; in such parts what
+///   this rank sends to others is read again if it converts it. What it receives is in no call.
 ///
 /// **Models**: `torch_reader` over any ObjectStore. **Archetype**: `archetype::storage_reader`.
 template <class R>
