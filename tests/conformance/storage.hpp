@@ -7,6 +7,7 @@
 
 #include <cairn/comm/thread_group.hpp>
 #include <cairn/load.hpp>
+#include <cairn/planner/default_planner.hpp>
 #include <cairn/save.hpp>
 
 #include <boost/test/unit_test.hpp>
