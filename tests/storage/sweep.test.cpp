@@ -5,6 +5,11 @@
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
 
+#include <cairn/format/native/footer.hpp>
+#include <cairn/format/native/index.hpp>
+#include <cairn/format/torch/write_metadata.hpp>
+#include <cairn/storage/save_intent.hpp>
+
 #include <boost/test/unit_test.hpp>
 
 #include <chrono>

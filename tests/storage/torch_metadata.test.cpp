@@ -2,6 +2,9 @@
 // `.metadata` with and without PyTorch's pickle, and the warning about very many chunks.
 #include "support/whole.hpp"
 
+#include <cairn/format/native/index.hpp>
+#include <cairn/format/torch/read_metadata.hpp>
+
 #include <boost/test/unit_test.hpp>
 
 #include <cstring>
