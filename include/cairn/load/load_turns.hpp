@@ -283,14 +283,9 @@ private:
         auto const window = planner_.resolve_tensor(i);
         auto const* t = stored_.tensor(i.fqn);
         bool const beside = t != nullptr && window.type != t->type;
-        if (beside && can_read_again(i, *t) && !shared_.keep_beside(i) && reader_converts)
-            return window;
+        bool const whole = beside && !plan_pieces::can_be_cut(i, *t);
+        if (beside && !whole && !shared_.keep_beside(i) && reader_converts) return window;
         return windows_.open(i, window);
-    }
-    /// Whether what is sent of an item at once can be read without the rest.
-    bool can_read_again(const read_item& i, const tensor_metadata& t) const {
-        return bytes_of(i, stored_) <= part_broadcaster::batch_bytes ||
-               plan_pieces::can_be_cut(i, t);
     }
     void read_pieces(const std::string& storage_data, part_broadcaster::reread pieces, then f) {
         load_plan some;

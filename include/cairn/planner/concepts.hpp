@@ -100,7 +100,7 @@ concept KeyedSavePlanner = SavePlanner<P> && requires(P& p) {
 /// exception from it fails the load. Nothing of the user's is modified before `resolve_tensor` or
 /// `load_value`, and neither is called before all ranks have agreed on their plans; see also
 /// @ref CheckingLoadPlanner. If a load has a `DataPlane`, some items' bytes come from another rank,
-/// and windows that this rank has read for others are committed once they were sent.
+/// and windows that this rank has read for others are committed once it needs them no more.
 ///
 /// **Models**: `default_planner`. **Archetype**: `archetype::load_planner`.
 template <class P>

@@ -116,6 +116,7 @@ private:
                     copy_elements(w, staged);
                 });
         }
+        again_bytes_ = 0;
         auto pieces = mine && !failure_ ? not_kept() : reread();
         if (pieces.empty()) return send(bytes, root, f);
         again_(std::move(pieces), [this, bytes, root, f](std::exception_ptr e) {
@@ -133,10 +134,12 @@ private:
         reread out;
         std::byte* at = staging_.data();
         for (auto const& p : batches_[at_].pieces) {
-            if (p.part->again)
+            if (p.part->again) {
                 out.emplace_back(
                     plan_pieces::piece_of(plan_.items[p.part->items.front()], p.region),
                     tensor_view(p.part->type, p.region.shape, at));
+                again_bytes_ += p.bytes;
+            }
             at += p.bytes;
         }
         return out;
@@ -150,7 +153,7 @@ private:
             },
             [this, mine, f](call_result<done_t> r) {
                 if (r.failure) return broken(std::move(r.failure), f);
-                activity_.advance(batches_[at_].bytes);
+                activity_.advance(batches_[at_].bytes - again_bytes_);
                 try {
                     end_batch(mine);
                 } catch (...) {
@@ -171,6 +174,7 @@ private:
     /// The plane has failed, or this rank cannot take part in it any more.
     void broken(std::exception_ptr e, const then& f) noexcept {
         plane_.cancel();
+        if (failure_) return f(failure_);  // it came first, and may be the cause
         try {
             std::rethrow_exception(e);
         } catch (const error& x) {
@@ -264,8 +268,9 @@ private:
     std::chrono::milliseconds timeout_;
     bool whole_;
     std::vector<batch> batches_{};
-    std::size_t at_ = 0;   ///< The current batch.
-    bool staged_ = false;  ///< It goes through `staging_`.
+    std::size_t at_ = 0;             ///< The current batch.
+    bool staged_ = false;            ///< It goes through `staging_`.
+    std::uint64_t again_bytes_ = 0;  ///< Of it: their reader has counted them.
     std::vector<std::byte> staging_{};
     std::exception_ptr failure_{};
 };

@@ -60,7 +60,7 @@ public:
         spent_ = slowest_ = {};
         report_ = {};
         tried_ = {};
-        kept_ = 0;
+        kept_ = rest_bytes_ = 0;
         once_ = shared.once;
         later_ = shared.later;
         rank_ = rank;
@@ -76,6 +76,7 @@ public:
             p.type = m.tensor(item.fqn)->type;
             p.reader = static_cast<int>(s.reader);
             p.how = s.how;
+            if (p.how == sharing::later && p.reader == rank_) rest_bytes_ += p.bytes;
             if (!by_part_.emplace(wanted_part::of(item), parts_.size()).second)
                 wire_reader::fail("a shared part twice");
             parts_.push_back(std::move(p));
@@ -125,14 +126,17 @@ public:
         return p != nullptr && is_sent(*p) && !p->again;
     }
     /// Whether this rank keeps what it reads for all in memory beside the state, because it
-    /// converts it for itself. From then on `hold` refuses an item that it does not keep.
+    /// converts it for itself. From then on `hold` refuses an item that it does not keep. If it
+    /// cannot keep what comes later, it keeps nothing of the trial, which would mislead otherwise.
     /// Thread-safe, for different items.
     /// @pre will_hold(i)
     bool keep_beside(const read_item& i) {
         auto* p = find(i);
         if (p->items.size() != 1) return true;
         std::lock_guard const lock(m_);
-        p->again = kept_ + p->bytes > most_kept_bytes;
+        auto const to_keep =
+            turn_ == turn::read ? std::max(rest_bytes_, kept_ + p->bytes) : kept_ + p->bytes;
+        p->again = to_keep > most_kept_bytes;
         if (!p->again) kept_ += p->bytes;
         return !p->again;
     }
@@ -230,7 +234,8 @@ private:
     tries tried_{};
     read_once_report report_{};
     std::mutex m_{};
-    std::uint64_t kept_ = 0;  ///< Beside the state, in this turn and the one before.
+    std::uint64_t kept_ = 0;        ///< Beside the state, in this turn and the one before.
+    std::uint64_t rest_bytes_ = 0;  ///< Of parts that this rank may read later.
 };
 
 }  // namespace cairn::detail
