@@ -117,7 +117,7 @@ private:
                 });
         }
         again_bytes_ = 0;
-        auto pieces = mine && !failure_ ? not_kept() : reread();
+        auto pieces = mine && staged_ && !failure_ ? not_kept() : reread();
         if (pieces.empty()) return send(bytes, root, f);
         again_(std::move(pieces), [this, bytes, root, f](std::exception_ptr e) {
             // The other ranks wait for it all the same.
