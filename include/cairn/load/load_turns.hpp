@@ -290,34 +290,33 @@ private:
     void read_pieces(const std::string& storage_data, part_broadcaster::reread pieces, then f) {
         load_plan some;
         some.storage_data = storage_data;
-        std::map<wanted_part, tensor_view> into;
-        for (auto& [item, v] : pieces) {
-            into.emplace(wanted_part::of(item), v);
-            some.items.push_back(std::move(item));
+        again_ = std::move(pieces);
+        again_at_.clear();
+        committed_ = 0;
+        for (auto const& [item, into] : again_) {
+            again_at_.emplace(wanted_part::of(item), some.items.size());
+            some.items.push_back(item);
         }
-        target_.resolve_tensor = [into = std::move(into)](const read_item& i) {
-            auto const found = into.find(wanted_part::of(i));
-            if (found == into.end())
+        target_.resolve_tensor = [this](const read_item& i) {
+            auto const found = again_at_.find(wanted_part::of(i));
+            if (found == again_at_.end())
                 throw error(errc::invalid_plan,
                             {.fqn = i.fqn,
                              .expected = "an item of the plan that is read",
                              .found = "another one",
                              .remedy = "read_data of the StorageReader must pass on the items as "
                                        "they are"});
-            return found->second;
+            return again_[found->second].second;
         };
         target_.resolve_converted = target_.resolve_tensor;
-        auto const committed = std::make_shared<std::atomic<std::size_t>>(0);
-        target_.commit_tensor = [committed](const read_item&, const tensor_view&) { ++*committed; };
+        target_.commit_tensor = [this](const read_item&, const tensor_view&) { ++committed_; };
         target_.load_value = [](const read_item&, const value&) {};
-        auto const n = some.items.size();
-        auto const fqn = some.items.front().fqn;
-        start_reading(
-            std::move(some), checked(std::move(f), [committed, n, fqn] {
-                if (*committed != n)
-                    throw error(errc::invalid_plan,
-                                {.fqn = fqn, .expected = "a reader that commits what it has read"});
-            }));
+        start_reading(std::move(some), checked(std::move(f), [this] {
+                          if (committed_ != again_.size())
+                              throw error(errc::invalid_plan,
+                                          {.fqn = again_.front().first.fqn,
+                                           .expected = "a reader that commits what it has read"});
+                      }));
     }
     void start_reading(load_plan some, then f) {
         reading_ = std::move(some);
@@ -348,6 +347,9 @@ private:
     read_target target_{};                               ///< … and to where.
     std::vector<std::string> unverified_{};
     std::optional<part_broadcaster> broadcaster_{};
+    part_broadcaster::reread again_{};  ///< What is being read once more …
+    std::map<wanted_part, std::size_t> again_at_{};
+    std::atomic<std::size_t> committed_{0};  ///< … and so much of it has been.
     polling copying_;
 };
 
