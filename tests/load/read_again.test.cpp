@@ -9,10 +9,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -22,7 +20,6 @@
 BOOST_AUTO_TEST_SUITE(read_again)
 
 using namespace replicas;
-using cairn::errc;
 
 namespace {
 
