@@ -4,12 +4,10 @@
 #include "support/sanitized.hpp"
 #include "support/system_calls.hpp"
 
-#include "support/direct_io.hpp"
 #include "support/dying_store.hpp"
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
 
-#include <cairn/object_store/direct_writes.hpp>
 #include <cairn/object_store/read_whole.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -36,19 +34,8 @@ namespace fs = std::filesystem;
 namespace {
 
 using support::system_call;
+using support::watching;
 using calls = std::vector<system_call>;
-
-/// Nothing is watched or failed any more at the end of a test.
-struct watching {
-    support::system_calls& s = support::system_calls::get();
-    explicit watching(const std::string& below) { s.watch(below); }
-    ~watching() {
-        s.watch({});
-        s.before = nullptr;
-        s.all_is_ext4 = false;
-        s.most_at_once = SIZE_MAX;
-    }
-};
 
 void save_value(const std::string& id, float v, int ranks, std::size_t elements = 64,
                 const cairn::save_options& o = {}) {
@@ -318,106 +305,6 @@ BOOST_AUTO_TEST_CASE(a_failed_sync_is_final_for_its_file) {
         fail_once("fsync", EINTR);
         BOOST_CHECK_NO_THROW(h.finish(true));
     }
-}
-
-/// Whole blocks, each written once and in a row; what is left of the last one as usual.
-BOOST_AUTO_TEST_CASE(direct_writes_are_of_whole_blocks) {
-    constexpr std::uint64_t block = support::written_file::block;
-    constexpr std::uint64_t slab = cairn::detail::direct_writes::slab_bytes;
-    support::scratch dir;
-    if (support::lacks_direct_io(dir.dir)) return;
-    auto const bytes = support::some_bytes(2 * slab + 3 * block + 10);
-    watching const w(dir.dir.string());
-    cairn::file_store store(dir.dir / "place", {.direct_writes = true});
-    auto const file = (dir.dir / "place" / "a").string();
-    auto const write = [&] {
-        auto h = store.create("a", bytes.size());
-        constexpr std::size_t most = 1'000'003;
-        for (std::size_t at = 0; at < bytes.size(); at += most)
-            h.write(at, std::span(bytes).subspan(at, std::min(most, bytes.size() - at)));
-        h.finish(true);
-        auto const there = cairn::detail::read_whole(store, "a");
-        store.remove("a");
-        return std::equal(there.begin(), there.end(), bytes.begin(), bytes.end());
-    };
-    support::written_file f;
-    w.s.after = [&](const system_call& c) {
-        if (c.what == "write" && c.path == file) f.note(c.at, c.bytes.size(), c.direct);
-    };
-    BOOST_TEST(write());
-    w.s.after = nullptr;
-    BOOST_TEST((f.writes == 4u && f.direct.size() == 2 * slab / block + 3));
-    BOOST_TEST(!f.is_written_both_ways());
-    auto const seen = w.s.seen();
-    BOOST_TEST(last(seen, is("write", file)) < last(seen, is("sync", file)));
-
-    auto const once = [&](int e) {
-        w.s.before = [e, done = false](std::string_view what, const std::string&,
-                                       std::uint64_t) mutable {
-            if (done || what != "write") return 0;
-            done = true;
-            return e;
-        };
-    };
-    // A device with larger blocks; a call cut short, and interrupted.
-    for (int const e : {EINVAL, support::system_calls::half, EINTR}) {
-        once(e);
-        BOOST_TEST(write(), "errno " << e);
-    }
-    for (int const e : {ENOSPC, EIO}) {
-        once(e);
-        BOOST_CHECK_EXCEPTION((void)write(), cairn::error, [](const cairn::error& failure) {
-            return failure.code() == make_error_code(cairn::errc::io);
-        });
-        BOOST_TEST(names((dir.dir / "place").string()) == "");
-    }
-}
-
-/// As the mark of a save, which shows whose an unfinished file is.
-BOOST_AUTO_TEST_CASE(direct_writes_leave_out_the_blocks_that_were_written_ahead) {
-    constexpr std::uint64_t slab = cairn::detail::direct_writes::slab_bytes;
-    support::scratch dir;
-    if (support::lacks_direct_io(dir.dir)) return;
-    auto const bytes = support::some_bytes(2 * slab);
-    watching const w(dir.dir.string());
-    cairn::file_store store(dir.dir, {.direct_writes = true});
-    support::written_file f;
-    w.s.after = [&](const system_call& c) {
-        if (c.what == "write") f.note(c.at, c.bytes.size(), c.direct);
-    };
-    auto h = store.create("a", bytes.size());
-    h.write(2 * slab - 100, std::span(bytes).last(100));
-    h.write(0, bytes);
-    h.finish(true);
-    BOOST_TEST(f.direct.size() == 2 * slab / support::written_file::block - 1);
-    BOOST_TEST(!f.is_written_both_ways());
-    auto const there = cairn::detail::read_whole(store, "a");
-    BOOST_TEST(std::equal(there.begin(), there.end(), bytes.begin(), bytes.end()));
-}
-
-BOOST_AUTO_TEST_CASE(a_save_writes_directly) {
-    constexpr std::uint64_t slab = cairn::detail::direct_writes::slab_bytes;
-    support::scratch dir;
-    if (support::lacks_direct_io(dir.dir)) return;
-    watching const w(dir.dir.string());
-    std::vector<float> memory(5 * slab / 2 / sizeof(float));
-    for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<float>(i);
-    auto const saved = memory;
-    cairn::state_dict sd{{"w", memory}};
-    support::written_file f;
-    w.s.after = [&](const system_call& c) {
-        if (c.what == "write" && c.path.ends_with("__0_0.distcp"))
-            f.note(c.at, c.bytes.size(), c.direct);
-    };
-    cairn::file_store store(dir.dir, {.direct_writes = true});
-    (void)cairn::save(sd, "c", store);
-    w.s.after = nullptr;
-    BOOST_TEST(f.largest == slab);
-    BOOST_TEST(f.direct.size() >= 2 * slab / support::written_file::block);
-    BOOST_TEST(!f.is_written_both_ways());
-    memory.assign(memory.size(), 0.0f);
-    (void)cairn::load(sd, "c", store);
-    BOOST_TEST((memory == saved));
 }
 
 BOOST_AUTO_TEST_CASE(a_file_that_its_server_has_forgotten_was_moved) {

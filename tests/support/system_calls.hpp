@@ -132,6 +132,19 @@ private:
     std::vector<system_call> seen_;
 };
 
+/// Nothing is watched or failed any more at the end of a test.
+struct watching {
+    system_calls& s = system_calls::get();
+    explicit watching(const std::string& below) { s.watch(below); }
+    ~watching() {
+        s.watch({});
+        s.before = nullptr;
+        s.after = nullptr;
+        s.all_is_ext4 = false;
+        s.most_at_once = SIZE_MAX;
+    }
+};
+
 inline int fail_with(int e) {
     errno = e;
     return -1;
