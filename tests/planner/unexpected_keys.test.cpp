@@ -36,7 +36,7 @@ BOOST_AUTO_TEST_CASE(are_told_in_a_few_bytes) {
         auto const density = random() % 4;
         for (auto const& [key, entry] : m.entries)
             if (random() % 4 < density) chosen.push_back(key);
-        cairn::detail::unexpected_keys const keys(chosen, {});
+        cairn::detail::unexpected_keys const keys(chosen);
         auto const data = keys.encode(m);
         BOOST_TEST(!data.empty());
         BOOST_TEST(data.size() <= m.entries.size() + 2);
@@ -82,6 +82,34 @@ BOOST_AUTO_TEST_CASE(are_those_that_no_rank_wants) {
             BOOST_TEST((
                 u == (ranks == 1 ? names{"also", "last", "more", "step"} : names{"also", "more"})));
     }
+}
+
+/// A plan of another planner says by its items what its rank wants; one of the default planner also
+/// if it is sent without them.
+BOOST_AUTO_TEST_CASE(are_found_from_items_and_without_them) {
+    cairn::metadata m;
+    for (auto const* key : {"a", "b", "c", "d"}) m.entries[key] = cairn::value_metadata{};
+    names const all{"a", "b", "c", "d"};
+    names const of_one{"a", "c", "d"}, of_another{"a", "b", "c"};
+    cairn::detail::unexpected_keys keys(all);
+    std::vector<cairn::load_plan> plans(3);
+    plans[0].planner_data = cairn::detail::unexpected_keys(of_one).of_rank(m);
+    plans[1].planner_data = "what another planner has to say";
+    plans[1].items.emplace_back().fqn = "d";
+    plans[1].no_items = {"c"};
+    keys.keep_those_of_all(plans, m);
+    BOOST_TEST((keys.decode(keys.encode(m), m) == names{"a"}));
+    cairn::detail::unexpected_keys none(of_another);
+    none.keep_those_of_all(plans, m);
+    BOOST_TEST((none.size() == 1u && none.first() == "a"));
+
+    names told = of_one;
+    for (auto const& data : {std::string(), plans[0].planner_data, plans[1].planner_data}) {
+        cairn::detail::unexpected_keys::receive(data, m, told);
+        BOOST_TEST((told == of_one), data);
+    }
+    cairn::detail::unexpected_keys::receive(keys.of_all(m), m, told);
+    BOOST_TEST((told == names{"a"}));
 }
 
 BOOST_AUTO_TEST_CASE(are_counted_where_they_are_refused) {

@@ -43,6 +43,8 @@ private:
         return failures.empty() ? event::ok : event::failed;
     }
     void cut_broadcast() noexcept;
+    bool needs_items() const;
+    void learn_metadata(const std::vector<std::byte>& told);
     std::vector<std::byte> local_plan();
     std::vector<std::byte> global_plan();
     void send_plans();
@@ -69,6 +71,9 @@ private:
     load_parts parts_;
     metadata meta_{};
     std::optional<load_turns> turns_;
+    bool items_are_needed_ = true;  ///< By the coordinator, as it has told all.
+    bool keeps_items_ = false;      ///< Then they are not sent there and back.
+    std::vector<read_item> items_{};
     plane_place place_{};
     std::vector<load_plan> plans_{};
     std::vector<shared_plan> shared_plans_{};

@@ -82,12 +82,14 @@ public:
         for (auto const& [fqn, entry] : stored_->entries)
             if (asked.find(fqn) == asked.end()) report_.unexpected.push_back(fqn);
         if (!problems_.empty()) problems_.refuse();
+        plan.planner_data = unexpected_keys(report_.unexpected).of_rank(*stored_);
         return plan;
     }
 
     /// Tells each rank which keys no rank asked for. With `strict`, such a key is an error.
     std::vector<load_plan> create_global(std::vector<load_plan> all) const {
-        unexpected_keys const unexpected(report_.unexpected, all);
+        unexpected_keys unexpected(report_.unexpected);
+        unexpected.keep_those_of_all(all, *stored_);
         if (options_->strict && !unexpected.empty())
             throw error(
                 errc::unexpected_key,
@@ -95,14 +97,13 @@ public:
                  .expected = "no key that the state does not hold",
                  .found = std::to_string(unexpected.size()) + " of them",
                  .remedy = "do not set load_options::planner.strict, or add the key to the state"});
-        auto const data = unexpected.encode(*stored_);
+        auto const data = unexpected.of_all(*stored_);
         for (auto& p : all) p.planner_data = data;
         return all;
     }
     load_plan finish_plan(load_plan plan) {
-        // Empty: another planner made the global plan.
-        if (!plan.planner_data.empty())
-            report_.unexpected = unexpected_keys::decode(plan.planner_data, *stored_);
+        // Not if another planner has made the global plan.
+        unexpected_keys::receive(plan.planner_data, *stored_, report_.unexpected);
         return plan;
     }
 

@@ -52,11 +52,17 @@ public:
     virtual void set_up_reader(const metadata&, const storage_setup&) = 0;
     virtual load_plan prepare_local_load_plan(load_plan) = 0;
     virtual std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan>) = 0;
+    /// Whether that returns what it is given.
+    virtual bool keeps_load_plans() const noexcept = 0;
     virtual void read_data(const load_plan&, const read_target&, completion<read_result>) = 0;
 
 protected:
     ~erased_storage_reader() = default;
 };
+
+/// Whether `prepare_global_load_plan` of a reader of cairn's returns what it is given.
+template <class R>
+inline constexpr bool keeps_load_plans = false;
 
 /// The type-erased form of a writer or reader, valid while a verb runs.
 template <StorageWriter W>
@@ -125,6 +131,7 @@ public:
     std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan> plans) override {
         return to_.prepare_global_load_plan(std::move(plans));
     }
+    bool keeps_load_plans() const noexcept override { return detail::keeps_load_plans<R>; }
     void read_data(const load_plan& plan, const read_target& target,
                    completion<read_result> done) override {
         to_.read_data(plan, target, std::move(done));

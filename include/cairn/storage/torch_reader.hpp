@@ -5,6 +5,7 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/object_store/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/erased_storage.hpp>
 #include <cairn/storage/torch_options.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -58,6 +59,8 @@ private:
     std::unique_ptr<state> s_;
 };
 static_assert(StorageReader<torch_reader>);
+template <>
+inline constexpr bool detail::keeps_load_plans<torch_reader> = true;
 
 }  // namespace cairn
 

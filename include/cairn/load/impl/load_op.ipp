@@ -62,13 +62,15 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
         case read_metadata:
             return worked("read metadata", [&] {
                 parts_.reader->reset(id_);
-                return format::native::encode_metadata(parts_.reader->read_metadata());
+                wire_writer w;
+                w.u8(needs_items());
+                w.raw(format::native::encode_metadata(parts_.reader->read_metadata()));
+                return w.take();
             });
         case exchange_metadata:
             return starts([&] {
                 ranks_->broadcast(mine_, received<outcome>([this](const outcome& o) {
-                                      if (o.failures.empty())
-                                          meta_ = format::native::decode_metadata(o.payload);
+                                      if (o.failures.empty()) learn_metadata(o.payload);
                                       return o.failures;
                                   }));
             });
@@ -112,6 +114,18 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
     return event::failed;
 }
 
+/// Whether this coordinator looks at the items of the others' plans. cairn's own parts do so only
+/// if there is a data plane: the default planner says in a few bytes which keys it does not want.
+CAIRN_DECL bool load_op::needs_items() const {
+    return !parts_.planner->is_default() || !parts_.reader->keeps_load_plans() ||
+           parts_.plane != nullptr;
+}
+CAIRN_DECL void load_op::learn_metadata(const std::vector<std::byte>& told) {
+    wire_reader r(told);
+    items_are_needed_ = r.u8() != 0;
+    meta_ = format::native::decode_metadata(r.raw(r.left()));
+}
+
 CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     if (state_->refused) std::rethrow_exception(state_->refused);
     parts_.devices->check(parts_.planner->is_default());
@@ -124,8 +138,13 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     place_ = place_in(parts_.plane);
     wire_writer w;
     put(w, place_);
-    w.raw(encode_load_plan(
-        parts_.reader->prepare_local_load_plan(parts_.planner->create_local_load_plan())));
+    auto plan = parts_.reader->prepare_local_load_plan(parts_.planner->create_local_load_plan());
+    keeps_items_ = !items_are_needed_ && parts_.planner->is_default();
+    if (keeps_items_) {
+        items_ = std::exchange(plan.items, {});
+        plan.no_items.clear();
+    }
+    w.raw(encode_load_plan(plan));
     return w.take();
 }
 
@@ -179,6 +198,7 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::finish_plan() {
         [this](auto f) {
             wire_reader r(my_plan_);
             auto sent = decode_load_plan(r.bytes());
+            if (keeps_items_) sent.items = std::move(items_);
             turns_->shared().reset(get_shared(r, sent, place_.size), sent, meta_, place_.rank);
             plan_ = parts_.planner->finish_load_plan(std::move(sent));
             turns_->read_values(plan_, std::move(f));

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// The items of a plan are exchanged only where the coordinator's parts look at them.
+#include "odd_planner.hpp"
+#include "support/meddling_group.hpp"
+
+#include <cairn/cairn.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(exchanged_plans)
+
+namespace {
+
+constexpr int ranks = 3;
+constexpr int tensors = 200;
+
+/// Tensors whose rows are sharded.
+struct rows {
+    explicit rows(int rank, bool filled) : rank_(rank), all(tensors, std::vector<float>(4)) {
+        for (std::size_t i = 0; filled && i < all.size(); ++i)
+            std::fill(all[i].begin(), all[i].end(), static_cast<float>(1000 * rank) + float(i));
+    }
+    cairn::state_dict dict() {
+        cairn::state_dict sd;
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            cairn::tensor_view const mine(cairn::dtype::float32, {1, 4}, all[i].data());
+            sd["layer." + std::to_string(i)] = cairn::shard_by_mesh(
+                mine, {ranks, 4}, cairn::device_mesh::line(ranks), {cairn::shard_along{0}}, rank_);
+        }
+        return sd;
+    }
+    int rank_;
+    std::vector<std::vector<float>> all;
+};
+
+/// Turns all plans around, which is what the ranks must read by.
+struct turning_reader : cairn::torch_reader {
+    using torch_reader::torch_reader;
+    std::vector<cairn::load_plan> prepare_global_load_plan(std::vector<cairn::load_plan> all) {
+        for (auto& p : all) {
+            seen = std::max(seen, p.items.size());
+            std::reverse(p.items.begin(), p.items.end());
+        }
+        return all;
+    }
+    std::size_t seen = 0;
+};
+
+std::size_t most_sent(const std::vector<cairn::message>& all, std::size_t before) {
+    for (auto const& m : all) before = std::max(before, m.size());
+    return before;
+}
+
+/// Calls `on_rank(rank, load)` on each rank, whose parts `load(parts...)` loads with.
+/// @return The largest message of the exchange of plans, on the coordinator.
+template <class F>
+std::size_t largest_plan(F&& on_rank) {
+    std::size_t largest = 0;
+    auto const told = support::on_ranks_that_stay(ranks, [&](auto& me, int r) {
+        support::meddling_group group(me, [&, r](int n, std::vector<cairn::message>& all) {
+            if (r == 0 && (n == 1 || n == 2)) largest = most_sent(all, largest);
+        });
+        rows to(r, false);
+        auto sd = to.dict();
+        on_rank(r, [&](auto&... parts) { (void)cairn::load(sd, "c", group, parts...); });
+        if (to.all != rows(r, true).all) throw std::runtime_error("another state");
+    });
+    for (auto const& t : told) BOOST_TEST(t.ok(), words(told));
+    return largest;
+}
+
+cairn::memory_store saved() {
+    cairn::memory_store memory;
+    cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
+        rows from(me.rank(), true);
+        cairn::save(from.dict(), "c", memory, me);
+    });
+    return memory;
+}
+
+constexpr std::size_t few = 100;
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(cairns_own_parts_need_none) {
+    auto memory = saved();
+    auto const n = largest_plan([&](int, auto load) { load(memory); });
+    BOOST_TEST(n <= few, n << " bytes");
+}
+
+BOOST_AUTO_TEST_CASE(a_planner_on_the_coordinator_gets_all) {
+    auto memory = saved();
+    for (int const odd : {0, 1}) {
+        auto const n = largest_plan([&](int r, auto load) {
+            odd_planner planner{cairn::default_planner()};
+            planner.turn = true;
+            if (r == odd)
+                load(memory, planner);
+            else
+                load(memory);
+        });
+        BOOST_TEST((n > tensors), n << " bytes, planner of rank " << odd);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_reader_on_the_coordinator_gets_all) {
+    auto memory = saved();
+    std::size_t seen = 0;
+    auto const n = largest_plan([&](int r, auto load) {
+        turning_reader reader(memory);
+        load(reader);
+        if (r == 0) seen = reader.seen;
+    });
+    BOOST_TEST((n > tensors && seen == tensors), n << " bytes, " << seen << " items");
+}
+
+/// What only the plans of all ranks tell.
+BOOST_AUTO_TEST_CASE(keys_that_nobody_wants_are_found_nevertheless) {
+    auto memory = saved();
+    auto const told = support::on_ranks_that_stay(ranks, [&](auto& me, int r) {
+        rows to(r, false);
+        auto sd = to.dict();
+        // One key is wanted by one rank only, another one by none.
+        cairn::state_dict some;
+        for (auto& [key, leaf] : sd)
+            if (key != "layer.7" && (key != "layer.9" || r == 1)) some[key] = leaf;
+        auto const report = cairn::load(some, "c", me, memory);
+        if (report.unexpected != std::vector<std::string>{"layer.7"})
+            throw std::runtime_error("another report");
+        cairn::load_options strict;
+        strict.planner.strict = true;
+        try {
+            (void)cairn::load(some, "c", strict, me, memory);
+        } catch (const cairn::error& e) {
+            if (e.code() == make_error_code(cairn::errc::unexpected_key)) return;
+        }
+        throw std::runtime_error("it is loaded");
+    });
+    for (auto const& t : told) BOOST_TEST(t.ok(), words(told));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
