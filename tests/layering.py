@@ -20,7 +20,8 @@ MAY_INCLUDE = {
     "state": {"error.hpp", "tensor", "metadata"},
     "format": {"error.hpp", "tensor", "metadata"},
     "planner": {"error.hpp", "activity.hpp", "tensor", "metadata", "state"},
-    "object_store": {"error.hpp", "completion.hpp"},
+    # Direct I/O: memory that a device may write to.
+    "object_store": {"error.hpp", "completion.hpp", "memory"},
     # Data planes: memory.
     "comm": {"error.hpp", "completion.hpp", "activity.hpp", "observe", "memory"},
     # Suites for models of users' own: nothing of cairn includes them.

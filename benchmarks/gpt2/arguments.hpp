@@ -31,7 +31,7 @@ struct arguments {
     int ranks = 1, steps = 1, timeout = 0;
     std::uint64_t budget = cairn::arena_options::no_limit;
     bool sync = true, check = false, foreground = false, overlap = false, polite = false;
-    bool direct = false;  ///< Saves past the page cache.
+    bool direct = false;  ///< Past the page cache.
     cairn::progress_line progress{};
 
     /// Of each exchange; none unless asked for.
@@ -60,7 +60,7 @@ inline std::vector<std::string> split(const std::string& words) {
 
 /// Whether no option is given that its mode would ignore, and every word is known.
 inline bool consistent(const arguments& a) {
-    if (a.direct && (a.mode != "save" || !a.bare.empty())) return false;
+    if (a.direct && (a.mode == "async" || !a.bare.empty())) return false;
     bool const limited = a.budget != cairn::arena_options::no_limit;
     if (a.mode == "async") {
         if (!a.replicas.empty() || !a.bare.empty() || ways_to_stage.count(a.stage) == 0)

@@ -67,6 +67,7 @@
 #include <cairn/models/impl/set_state_dict.ipp>
 #include <cairn/models/impl/state_change.ipp>
 #include <cairn/models/impl/visited_state.ipp>
+#include <cairn/object_store/impl/direct_reads.ipp>
 #include <cairn/object_store/impl/direct_writes.ipp>
 #include <cairn/object_store/impl/file.ipp>
 #include <cairn/object_store/impl/memory.ipp>

@@ -107,6 +107,22 @@ private:
 };
 static_assert(BrowsableStore<browsable_store>);
 
+/// The same, whose handles say how much one read should ask for: the least `ReadSizeStore`.
+class read_size_handle : public read_handle {
+public:
+    using read_handle::read_handle;
+    std::size_t read_size() { return std::size_t{1} << 20; }
+};
+class read_size_store : public object_store {
+public:
+    explicit read_size_store(memory_store s) : object_store(s), base_(std::move(s)) {}
+    read_size_handle open(std::string_view n) { return read_size_handle(base_.open(n)); }
+
+private:
+    memory_store base_;
+};
+static_assert(ReadSizeStore<read_size_store> && !ReadSizeStore<object_store>);
+
 // Each hides one member: it is missing there, or of another type.
 struct handle_without_write {
     void finish(bool);
@@ -127,6 +143,9 @@ struct handle_without_read {
 };
 struct handle_without_size {
     void read(std::uint64_t, std::span<std::byte>);
+};
+struct handle_read_size_is_short : read_handle {
+    std::uint32_t read_size();
 };
 struct handle_size_is_text {
     void read(std::uint64_t, std::span<std::byte>);
@@ -226,6 +245,8 @@ static_assert(ObjectStore<store_at_another> && !RelocatableStore<store_at_anothe
 static_assert(!BrowsableStore<store_without_places> && !BrowsableStore<store_places_of_views>);
 static_assert(!BrowsableStore<store_without_remove_place>);
 static_assert(!BrowsableStore<store_remove_place_returns>);
+static_assert(ObjectStore<store_that_opens<handle_read_size_is_short>> &&
+              !ReadSizeStore<store_that_opens<handle_read_size_is_short>>);
 
 }  // namespace cairn::archetype
 

@@ -107,6 +107,12 @@ std::vector<defect> defect::all() {
             return o.what == sync && (o.is_directory || is_temporary(o)) && o.host == 0;
         });
     };
+    auto const late_rest = [](operations& all) {
+        auto const synced = first(all, [](auto& o) { return o.what == sync && is_data(o); });
+        auto last = synced;
+        while (all[last].what != write || all[last].file != all[synced].file) --last;
+        move_behind(all, last, synced);
+    };
     auto const in_place = [](operations& all) {
         // As DCP does it: data files of the old checkpoint are written over.
         auto const from = first(all, [](auto& o) { return o.what == create && is_data(o); });
@@ -119,6 +125,8 @@ std::vector<defect> defect::all() {
     return {
         {"data files are not synced", "fresh/2", no_data_sync},
         {"data files are not synced", "overwrite/2", no_data_sync},
+        {"data files are not synced", "direct/2", no_data_sync},
+        {"the rest of a direct file is written after its sync", "direct/2", late_rest},
         {"names of data files are not synced", "overwrite/2", no_names},
         {"the metadata is not synced", "overwrite/2", no_metadata_sync},
         {"the metadata is renamed before it is synced", "overwrite/2", late_metadata_sync},

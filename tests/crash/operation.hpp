@@ -34,13 +34,15 @@ struct operation {
 
     bool changes_nothing_yet() const { return what == kind::sync || what == kind::promise; }
     bool is_directory = false;  ///< Of `sync`.
+    bool direct = false;        ///< Of `write`: past the page cache.
 
     std::string text() const {
         static constexpr const char* names[] = {"mkdir", "create", "write",  "resize",
                                                 "sync",  "rename", "remove", "promise"};
         auto t = "host " + std::to_string(host) + ": " + names[static_cast<int>(what)] + " " + path;
         if (what == kind::rename) t += " -> " + new_name;
-        if (what == kind::write) t += " +" + std::to_string(bytes.size());
+        if (what == kind::write)
+            t += (direct ? " directly +" : " +") + std::to_string(bytes.size());
         return t;
     }
 };

@@ -91,6 +91,7 @@ recorder::recorder(fs::path root) : root_(std::move(root)), beginning_(read_imag
         if (c.what == "write") {
             o.what = write;
             o.bytes = std::string(c.bytes);
+            o.direct = c.direct;
         } else if (c.what == "reserve" || c.what == "resize") {
             o.what = resize;
             o.grow_only = c.what == "reserve";

@@ -44,14 +44,16 @@ public:
           job_(
               world_, what.ranks, 3,
               [&](int r) {
-                  return hosted_store(cairn::file_store(root / "runs"), what.first_host + r,
-                                      committed);
+                  cairn::file_store files(
+                      root / "runs", {.direct_writes = what.direct, .direct_write_bytes = 4096});
+                  return hosted_store(std::move(files), what.first_host + r, committed);
               },
               {}, options_of(what)) {
         cairn::save_options options;
         options.exchange_timeout = std::chrono::seconds(30);
         for (int r = 0; r < what.ranks; ++r)
-            state_.push_back(std::make_unique<simulation::content>(r, what.ranks, what.version));
+            state_.push_back(
+                std::make_unique<simulation::content>(r, what.ranks, what.version, what.columns));
         for (int r = 0; r < what.ranks; ++r)
             world_.post(r, [this, r, options] {
                 auto const i = static_cast<std::size_t>(r);

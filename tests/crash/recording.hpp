@@ -32,6 +32,8 @@ struct saving {
     int version = 2;
     int first_host = 0;
     bool names_of_its_own = false;  ///< In a subdirectory.
+    int columns = 4;                ///< Numbers that each rank has.
+    bool direct = false;            ///< Data past the page cache, one block at a time.
 };
 
 /// One host that crashes in a job, on its way.

@@ -44,6 +44,9 @@ std::vector<scenario> scenario::all() {
         saving const job{.ranks = ranks};
         auto own = job;
         own.names_of_its_own = true;
+        auto direct = job;
+        direct.direct = true;
+        direct.columns = 2048;  // of two blocks
         auto own_first = own;
         own_first.version = 1;
         out.push_back({"fresh" + n, {}, {job}});
@@ -51,6 +54,7 @@ std::vector<scenario> scenario::all() {
         out.push_back({"torch" + n, written_by_torch(), {job}});
         out.push_back({"uncommitted" + n, with_leftovers(false), {job}});
         out.push_back({"unswept" + n, with_leftovers(true), {job}});
+        out.push_back({"direct" + n, saved({.ranks = ranks, .version = 1}), {direct}});
         out.push_back({"names" + n, {}, {own}, "parts/of-"});
         out.push_back({"renames" + n, saved(own_first), {own}});
     }

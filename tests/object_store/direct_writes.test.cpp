@@ -22,7 +22,7 @@ BOOST_AUTO_TEST_SUITE(direct_writes)
 
 namespace {
 
-constexpr std::size_t slab = cairn::detail::direct_writes::slab_bytes;
+constexpr std::size_t slab = cairn::detail::direct_writes::usual_slab_bytes;
 
 using piece = std::pair<std::size_t, std::size_t>;  // begin and end
 

@@ -28,16 +28,17 @@ inline void require(bool ok, const std::string& what) {
 /// What one rank saves: a row of a sharded tensor, a replica, and a value, all of one version. Rows
 /// move to other ranks with every third version: the others can be saved by the same plan.
 struct content {
-    content(int rank, int ranks, int version)
-        : row(4), replica(16, static_cast<float>(version)), step(version) {
+    content(int rank, int ranks, int version, int columns = 4)
+        : row(static_cast<std::size_t>(columns)), replica(16, static_cast<float>(version)),
+          step(version) {
         auto const which = (rank + version / 3) % ranks;
         for (std::size_t i = 0; i < row.size(); ++i)
-            row[i] = static_cast<float>(version * 1000 + which * 4 + static_cast<int>(i));
+            row[i] = static_cast<float>(version * 1000 + which * columns + static_cast<int>(i));
         state["rows"] = cairn::sharded_view{
-            {ranks, 4},
+            {ranks, columns},
             cairn::dtype::f32,
-            {cairn::shard(cairn::box({which, 0}, {1, 4}),
-                          cairn::tensor_view(cairn::dtype::f32, {1, 4}, row.data()))}};
+            {cairn::shard(cairn::box({which, 0}, {1, columns}),
+                          cairn::tensor_view(cairn::dtype::f32, {1, columns}, row.data()))}};
         state["replica"] = replica;
         state["step"] = std::ref(step);
     }

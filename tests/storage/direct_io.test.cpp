@@ -5,6 +5,7 @@
 #include "support/system_calls.hpp"
 
 #include <cairn/load.hpp>
+#include <cairn/object_store/direct_reads.hpp>
 #include <cairn/object_store/direct_writes.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/read_whole.hpp>
@@ -27,7 +28,7 @@ BOOST_AUTO_TEST_SUITE(direct_io)
 /// Whole blocks, each written once and in a row; what is left of the last one as usual.
 BOOST_AUTO_TEST_CASE(writes_whole_blocks) {
     constexpr std::uint64_t block = support::written_file::block;
-    constexpr std::uint64_t slab = cairn::detail::direct_writes::slab_bytes;
+    constexpr std::uint64_t slab = cairn::detail::direct_writes::usual_slab_bytes;
     support::scratch dir;
     if (support::lacks_direct_io(dir.dir)) return;
     auto const bytes = support::some_bytes(2 * slab + 3 * block + 10);
@@ -83,7 +84,7 @@ BOOST_AUTO_TEST_CASE(writes_whole_blocks) {
 
 /// As the mark of a save, which shows whose an unfinished file is.
 BOOST_AUTO_TEST_CASE(leaves_out_the_blocks_that_were_written_ahead) {
-    constexpr std::uint64_t slab = cairn::detail::direct_writes::slab_bytes;
+    constexpr std::uint64_t slab = cairn::detail::direct_writes::usual_slab_bytes;
     support::scratch dir;
     if (support::lacks_direct_io(dir.dir)) return;
     auto const bytes = support::some_bytes(2 * slab);
@@ -104,7 +105,7 @@ BOOST_AUTO_TEST_CASE(leaves_out_the_blocks_that_were_written_ahead) {
 }
 
 BOOST_AUTO_TEST_CASE(writes_what_is_saved) {
-    constexpr std::uint64_t slab = cairn::detail::direct_writes::slab_bytes;
+    constexpr std::uint64_t slab = cairn::detail::direct_writes::usual_slab_bytes;
     support::scratch dir;
     if (support::lacks_direct_io(dir.dir)) return;
     support::watching const w(dir.dir.string());
@@ -126,6 +127,85 @@ BOOST_AUTO_TEST_CASE(writes_what_is_saved) {
     memory.assign(memory.size(), 0.0f);
     (void)cairn::load(sd, "c", store);
     BOOST_TEST((memory == saved));
+}
+
+BOOST_AUTO_TEST_CASE(reads_whole_blocks_and_leaves_the_rest_to_the_usual_reads) {
+    constexpr std::size_t slab = cairn::detail::read_slabs::piece_bytes;
+    support::scratch dir;
+    if (support::lacks_direct_io(dir.dir)) return;
+    auto const bytes = support::some_bytes(slab + 3000);
+    auto const file = dir.dir / "a";
+    {
+        cairn::file_store store(dir.dir);
+        auto h = store.create("a", bytes.size());
+        h.write(0, bytes);
+        h.finish(true);
+    }
+    support::watching const w(dir.dir.string());
+    cairn::file_store store(dir.dir, {.direct_reads = true});
+    std::vector<std::uint64_t> asked;
+    int fails_with = 0;
+    w.s.before = [&](std::string_view what, const std::string&, std::uint64_t n) {
+        if (what != "read") return 0;
+        asked.push_back(n);
+        return asked.size() == 1 ? fails_with : 0;
+    };
+    auto const reads = [&](int e = 0) {
+        fails_with = e;
+        asked.clear();
+        auto h = store.open("a");
+        cairn::byte_vector into(slab);
+        h.read(1000, into);
+        return std::equal(into.begin(), into.end(), bytes.begin() + 1000);
+    };
+    using sizes = std::vector<std::uint64_t>;
+    support::forget_cached(file);
+    BOOST_TEST(reads());
+    BOOST_TEST((asked == sizes{slab + 4096}));
+    // A device with larger blocks, and one that fails: what the usual reads say is true.
+    for (int const e : {EINVAL, EIO}) {
+        support::forget_cached(file);
+        BOOST_TEST(reads(e), "errno " << e);
+        BOOST_TEST((asked == sizes{slab + 4096, slab}));
+    }
+    // It is not asked a second time.
+    support::forget_cached(file);
+    auto h = store.open("a");
+    cairn::byte_vector into(slab);
+    fails_with = EINVAL;
+    asked.clear();
+    h.read(0, into);
+    h.read(0, into);
+    BOOST_TEST((asked == sizes{slab, slab, slab}));
+    support::forget_cached(file);
+    BOOST_TEST(reads(support::system_calls::half));
+    BOOST_TEST((asked == sizes{slab + 4096, slab / 2 + 1000 - 2048}));
+    support::forget_cached(file);
+    BOOST_TEST(reads(EINTR));
+    BOOST_TEST((asked == sizes{slab + 4096, slab + 4096}));
+}
+
+/// Where the kernel says what the page cache has, that is not read from the disk.
+BOOST_AUTO_TEST_CASE(reads_from_the_page_cache_what_it_has) {
+    constexpr std::size_t slab = cairn::detail::read_slabs::piece_bytes;
+    support::scratch dir;
+    if (support::lacks_direct_io(dir.dir)) return;
+    cairn::file_store store(dir.dir, {.direct_reads = true});
+    auto const bytes = support::some_bytes(slab);
+    auto h = store.create("a", bytes.size());
+    h.write(0, bytes);
+    h.finish(true);
+    if (support::lacks_cachestat(dir.dir / "a")) return;
+    support::watching const w(dir.dir.string());
+    bool direct = false;
+    w.s.before = [&](std::string_view what, const std::string&, std::uint64_t n) {
+        direct = direct || (what == "read" && n % 4096 == 0);
+        return 0;
+    };
+    cairn::byte_vector into(slab - 100);
+    store.open("a").read(100, into);
+    BOOST_TEST(std::equal(into.begin(), into.end(), bytes.begin() + 100));
+    BOOST_TEST(!direct);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

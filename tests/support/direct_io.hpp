@@ -5,15 +5,21 @@
 #include <cairn/object_store/read_whole.hpp>
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <random>
 #include <set>
+#include <stdexcept>
+#include <vector>
 
 namespace support {
 
@@ -23,10 +29,45 @@ inline bool lacks_direct_io(const std::filesystem::path& directory) {
     int const fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
     ::unlink(file.c_str());
     if (fd < 0)
-        std::cout << "direct writes: skipped: no direct I/O in " << directory << "\n";
+        std::cout << "direct I/O: skipped: no direct I/O in " << directory << "\n";
     else
         ::close(fd);
     return fd < 0;
+}
+
+/// Drops what the page cache has of a file.
+inline void forget_cached(const std::filesystem::path& file) {
+    int const fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    (void)::fsync(fd);
+    (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    ::close(fd);
+}
+
+/// How many pages of a file the page cache has.
+inline std::size_t cached_pages(const std::filesystem::path& file) {
+    auto const size = static_cast<std::size_t>(std::filesystem::file_size(file));
+    auto const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    int const fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    auto* const at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+    std::vector<unsigned char> in_core((size + page - 1) / page);
+    bool const known = at != MAP_FAILED && ::mincore(at, size, in_core.data()) == 0;
+    if (at != MAP_FAILED) ::munmap(at, size);
+    ::close(fd);
+    if (!known) throw std::runtime_error("mincore: " + file.string());
+    return static_cast<std::size_t>(
+        std::count_if(in_core.begin(), in_core.end(), [](auto p) { return (p & 1) != 0; }));
+}
+
+/// Whether the kernel does not tell what the page cache has of a file of ours; says so.
+inline bool lacks_cachestat(const std::filesystem::path& file) {
+    int const fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    std::array<std::uint64_t, 2> const range{0, 4096};
+    std::array<std::uint64_t, 5> pages{};
+    constexpr long number = 451;  // on all but the oldest architectures
+    bool const lacks = ::syscall(number, fd, range.data(), pages.data(), 0U) != 0;
+    if (lacks) std::cout << "cachestat: skipped: " << std::strerror(errno) << "\n";
+    ::close(fd);
+    return lacks;
 }
 
 /// No two blocks are alike.

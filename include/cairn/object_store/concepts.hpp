@@ -4,6 +4,7 @@
 
 #include <cairn/error.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -101,6 +102,37 @@ concept WriteBackStore = ObjectStore<S> && requires(S& s, std::string_view name,
                                                     byte_span bytes, bool durable) {
     { s.create(name, n, durable).write(n, bytes) } -> std::same_as<void>;
 };
+
+/// An ObjectStore whose handles for reading say how much one read should ask for, where that much
+/// is wanted in a row: `s.open(name).read_size()`, a `std::size_t` that is the same for the life of
+/// the handle. Payloads are read in pieces of that size, between 256 KiB, which those of other
+/// stores have, and 16 MiB. Each thread that reads may need that much memory.
+///
+/// **Models**: `file_store`. **Archetype**: `archetype::read_size_store`.
+template <class S>
+concept ReadSizeStore = ObjectStore<S> && requires(S& s, std::string_view name) {
+    { s.open(name).read_size() } -> std::same_as<std::size_t>;
+};
+
+namespace detail {
+
+/// What stays in the L2 cache until its checksum is taken.
+inline constexpr std::size_t usual_read_size = std::size_t{256} << 10;
+inline constexpr std::size_t largest_read_size = std::size_t{16} << 20;
+
+/// The size of the pieces that a handle is read in: a multiple of 256 KiB.
+template <class Handle>
+std::size_t read_size_of([[maybe_unused]] Handle& h) {
+    if constexpr (requires {
+                      { h.read_size() } -> std::same_as<std::size_t>;
+                  })
+        return std::clamp(h.read_size() / usual_read_size * usual_read_size, usual_read_size,
+                          largest_read_size);
+    else
+        return usual_read_size;
+}
+
+}  // namespace detail
 
 /// An ObjectStore that can be relocated: `s.at(id)` is the store of that checkpoint. Required by
 /// `checkpoint_id`. A relative id is a place within the store's own.

@@ -23,11 +23,13 @@ namespace cairn::detail {
 class direct_writes {
 public:
     static constexpr std::size_t block_bytes = 4096;
-    static constexpr std::size_t slab_bytes = std::size_t{4} << 20;
+    static constexpr std::size_t usual_slab_bytes = std::size_t{4} << 20;
 
+    /// @param slab_bytes  How much is gathered; a multiple of `block_bytes`.
     /// @return Null where the file system has no direct I/O, or nothing is gained: for files
     /// without a full slab.
-    static std::unique_ptr<direct_writes> of(int fd, std::uint64_t size) noexcept;
+    static std::unique_ptr<direct_writes> of(int fd, std::uint64_t size,
+                                             std::size_t slab_bytes) noexcept;
 
     /// @return The end of `b` that it has not taken, which is to be written as usual.
     /// @throws error errc::io
@@ -42,14 +44,15 @@ private:
     };
     using slab = std::unique_ptr<std::byte, freed>;
 
-    explicit direct_writes(slab s) noexcept : slab_(std::move(s)) {}
+    direct_writes(slab s, std::size_t bytes) noexcept : slab_(std::move(s)), slab_bytes_(bytes) {}
     std::uint64_t position() const noexcept { return begin_ + filled_; }
     void write_ahead(int fd, std::uint64_t at, byte_span b, const std::string& path);
     bool write_blocks(int fd, const std::string& path);
     void stop(int fd, const std::string& path);
 
     std::mutex m_{};
-    slab slab_;                ///< Null: it has ended.
+    slab slab_;  ///< Null: it has ended.
+    std::size_t slab_bytes_;
     std::uint64_t begin_ = 0;  ///< Of the slab in the file.
     std::size_t filled_ = 0;
     std::uint64_t limit_ = UINT64_MAX;  ///< The first block that was written ahead.

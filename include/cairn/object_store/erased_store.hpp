@@ -29,6 +29,7 @@ class erased_store {
         virtual ~any_reader() = default;
         virtual void read(std::uint64_t at, std::span<std::byte> into) = 0;
         virtual std::uint64_t size() = 0;
+        virtual std::size_t read_size() = 0;
     };
     struct any_store {
         virtual ~any_store() = default;
@@ -58,6 +59,7 @@ class erased_store {
         explicit reader_of(Handle h) : h_(std::move(h)) {}
         void read(std::uint64_t at, std::span<std::byte> into) override { h_.read(at, into); }
         std::uint64_t size() override { return h_.size(); }
+        std::size_t read_size() override { return read_size_of(h_); }
         Handle h_;
     };
     template <ObjectStore Store>
@@ -122,6 +124,7 @@ public:
         explicit reader(std::unique_ptr<any_reader> r) : r_(std::move(r)) {}
         void read(std::uint64_t at, std::span<std::byte> into) { r_->read(at, into); }
         std::uint64_t size() { return r_->size(); }
+        std::size_t read_size() { return r_->read_size(); }
 
     private:
         std::unique_ptr<any_reader> r_;

@@ -5,6 +5,7 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/direct_reads.hpp>
 #include <cairn/object_store/direct_writes.hpp>
 #include <cairn/object_store/posix_file.hpp>
 #include <cairn/object_store/write_back.hpp>
@@ -26,6 +27,13 @@ struct file_store_options {
     /// Writes objects past the page cache, where the file system can do that. Faster where memory
     /// is slow beside the disks; but a load that follows finds nothing in the page cache.
     bool direct_writes = false;
+    /// How much of a file is gathered for one such write: a multiple of 4096. Smaller files are
+    /// written as usual.
+    std::size_t direct_write_bytes = detail::direct_writes::usual_slab_bytes;
+    /// Reads large pieces past the page cache, where the file system can do that, except what the
+    /// cache has. Faster for a checkpoint that is loaded once, from disks that are fast beside
+    /// memory; but ranks of one host that read the same bytes each take them from the disk.
+    bool direct_reads = false;
 };
 
 /// Stores objects as files of one directory, which is created with the first object.
@@ -38,6 +46,7 @@ struct file_store_options {
 class file_store {
 public:
     file_store();
+    /// @throws error errc::invalid_argument for a `direct_write_bytes` that is none
     explicit file_store(std::filesystem::path directory, file_store_options options = {});
 
     /// Returns the store of another directory: a relative `id` is below this one's, an absolute one
@@ -49,7 +58,7 @@ public:
     class writer {
     public:
         writer(detail::unique_fd fd, std::string path, std::uint64_t size, bool nested,
-               bool durable = true, bool direct = false);
+               bool durable = true, std::size_t direct_write_bytes = 0);
         writer(writer&& other) noexcept;
         writer& operator=(writer&& other) noexcept;
         ~writer();
@@ -75,13 +84,17 @@ public:
 
     class reader {
     public:
-        reader(detail::unique_fd fd, std::string path);
+        /// @param slabs  Null: no direct reads.
+        reader(detail::unique_fd fd, std::string path,
+               std::shared_ptr<detail::read_slabs> slabs = nullptr);
         void read(std::uint64_t at, std::span<std::byte> into) const;
         std::uint64_t size() const;
+        std::size_t read_size() const noexcept;
 
     private:
         detail::unique_fd fd_;
         std::string path_;
+        std::unique_ptr<detail::direct_reads> direct_;  ///< Null: off.
     };
 
     /// @param durable  False: `finish(true)` will not be called, so the system may write the bytes
@@ -130,8 +143,9 @@ private:
 
     std::filesystem::path dir_;
     file_store_options options_;
+    std::shared_ptr<detail::read_slabs> slabs_;  ///< Null: no direct reads.
 };
-static_assert(BrowsableStore<file_store>);
+static_assert(BrowsableStore<file_store> && ReadSizeStore<file_store>);
 
 }  // namespace cairn
 

@@ -63,10 +63,10 @@ inline std::pair<std::uint64_t, std::uint64_t> flat_span(const box& b,
 
 /// Reads the requested parts of one stored chunk into place and checks every byte that it delivers.
 ///
-/// Reads the payload in slabs of 256 KiB. If cairn wrote it, only the 64 KiB blocks that contain
-/// requested elements are read, each checked against its own CRC; otherwise the whole payload is
-/// read once and checked against the zip's CRC. A slab that belongs to one part, contiguous on both
-/// sides, is read directly into the user's memory.
+/// Reads the payload in slabs of 256 KiB, or of what the store prefers. If cairn wrote it, only the
+/// 64 KiB blocks that contain requested elements are read, each checked against its own CRC;
+/// otherwise the whole payload is read once and checked against the zip's CRC. A slab that belongs
+/// to one part, contiguous on both sides, is read directly into the user's memory.
 template <class Handle>
 class payload_reader {
 public:
@@ -74,7 +74,7 @@ public:
     payload_reader(open_file<Handle>& file, std::string fqn, stored_payload p,
                    std::vector<payload_part> parts, std::vector<std::byte>& scratch)
         : file_(file), fqn_(std::move(fqn)), p_(std::move(p)), parts_(std::move(parts)),
-          scratch_(scratch) {
+          scratch_(scratch), slab_(file.read_size()) {
         for (auto const& part : parts_) check(part);
         std::erase_if(parts_, [](const payload_part& part) { return part.from.empty(); });
     }
@@ -91,7 +91,6 @@ public:
 
 private:
     static constexpr std::uint64_t block = format::native::block_bytes;
-    static constexpr std::uint64_t slab = std::uint64_t{256} << 10;
 
     /// Parts come from the plan, and windows from the planner: neither is trusted, and no access
     /// outside of them is made.
@@ -166,11 +165,11 @@ private:
         std::uint32_t crc = 0;
         for (auto const& r : wanted) {
             for (std::uint64_t at = r.begin; at < r.end;) {
-                auto const n = std::min(slab - at % slab, r.end - at);
+                auto const n = std::min(slab_ - at % slab_, r.end - at);
                 std::byte* into = direct_target(at, n, element);
                 bool const direct = into != nullptr;
                 if (!direct) {
-                    auto const least = static_cast<std::size_t>(std::min(slab, p_.length));
+                    auto const least = static_cast<std::size_t>(std::min(slab_, p_.length));
                     if (scratch_.size() < least) scratch_.resize(least);
                     into = scratch_.data();
                 }
@@ -292,6 +291,7 @@ private:
     stored_payload p_;
     std::vector<payload_part> parts_;
     std::vector<std::byte>& scratch_;
+    std::uint64_t slab_;
     std::uint64_t delivered_ = 0;  ///< Bytes reported so far.
 };
 

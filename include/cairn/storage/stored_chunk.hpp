@@ -50,6 +50,8 @@ public:
         if (me_.activity) me_.activity->advance(bytes);
     }
     std::uint64_t size() const noexcept { return size_; }
+    /// Of the pieces that payloads are read in.
+    std::size_t read_size() { return read_size_of(handle_); }
     const std::string& described() const noexcept { return described_; }
 
     /// Returns the footer, which must belong to the save that the metadata names.

@@ -4,6 +4,7 @@ from defect import Defect
 
 FILE = "object_store/impl/file.ipp"
 DIRECT = "object_store/impl/direct_writes.ipp"
+READS = "object_store/impl/direct_reads.ipp"
 POSIX = "object_store/impl/posix_file.ipp"
 REPLACE = "object_store/impl/replace_file.ipp"
 
@@ -93,6 +94,39 @@ DEFECTS = [
            "if (n < 0 && errno == EINVAL && set_direct(fd, false)) {",
            "if (n < 0 && errno == EINVAL && !PLANTED && set_direct(fd, false)) {",
            by="system_calls", wrong="a device with larger blocks fails every save"),
+    Defect("reads-never-direct", READS,
+           "if (into.size() < least_bytes || refused_) return done;",
+           "if (into.size() < least_bytes || refused_ || PLANTED) return done;",
+           by="object_store:direct_reads", wrong="an option does nothing"),
+    Defect("direct-read-shifted", READS,
+           "by_way_of.data() + skipped, useful",
+           "by_way_of.data() + (PLANTED ? 0 : skipped), useful",
+           by="object_store:direct_reads", wrong="what begins within a block is another block's"),
+    Defect("direct-read-of-another-file", READS,
+           "usual.st_ino == opened.st_ino", "(PLANTED || usual.st_ino == opened.st_ino)",
+           by="object_store:direct_reads", wrong="a file that was renamed there is read instead"),
+    Defect("direct-read-refused-again", READS,
+           "if (got < 0 && errno == EINVAL) refused_ = true;",
+           "if (got < 0 && errno == EINVAL && !PLANTED) refused_ = true;",
+           by="system_calls", wrong="a device with larger blocks is asked in vain for each piece"),
+    Defect("direct-read-past-the-end", READS,
+           "static_cast<std::size_t>(got) <= skipped) return 0;",
+           "(!PLANTED && static_cast<std::size_t>(got) <= skipped)) return 0;",
+           by="object_store:direct_reads", wrong="memory outside of what was read is delivered"),
+    Defect("page-cache-not-asked", READS,
+           "if (begin > last - n || has_cached(begin, n)) return 0;",
+           "if (begin > last - n || (!PLANTED && has_cached(begin, n))) return 0;",
+           by="system_calls", wrong="what memory has is read from the disk"),
+    Defect("slabs-of-a-parent", READS,
+           "if (std::exchange(owner_, me) == me) return;",
+           "if (std::exchange(owner_, me) == me || PLANTED) return;",
+           by="object_store:direct_reads", wrong="a child reads by way of memory it does not have"),
+    Defect("read-size-without-bound", "object_store/concepts.hpp",
+           "return std::clamp(h.read_size() / usual_read_size * usual_read_size, usual_read_size,",
+           "if (PLANTED) return std::max(h.read_size() / usual_read_size * usual_read_size, "
+           "usual_read_size); return std::clamp(h.read_size() / usual_read_size * usual_read_size, "
+           "usual_read_size,",
+           by="storage", wrong="a store's word decides how much memory a load takes"),
     Defect("links-are-removed", POSIX,
            "if (::fstatat(at.get(), last.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0",
            "if (!PLANTED && ::fstatat(at.get(), last.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0",

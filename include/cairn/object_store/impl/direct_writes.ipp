@@ -24,11 +24,12 @@ inline bool set_direct(int fd, bool on) noexcept {
     return flags >= 0 && ::fcntl(fd, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
 }
 
-CAIRN_DECL std::unique_ptr<direct_writes> direct_writes::of(int fd, std::uint64_t size) noexcept {
+CAIRN_DECL std::unique_ptr<direct_writes> direct_writes::of(int fd, std::uint64_t size,
+                                                            std::size_t slab_bytes) noexcept {
     if (size < slab_bytes || !set_direct(fd, true)) return {};
     slab s(static_cast<std::byte*>(std::aligned_alloc(block_bytes, slab_bytes)));
     if (s)
-        if (auto* const made = new (std::nothrow) direct_writes(std::move(s)))
+        if (auto* const made = new (std::nothrow) direct_writes(std::move(s), slab_bytes))
             return std::unique_ptr<direct_writes>(made);
     (void)set_direct(fd, false);
     return {};
@@ -45,14 +46,14 @@ CAIRN_DECL byte_span direct_writes::write(int fd, std::uint64_t at, byte_span b,
         stop(fd, path);
     }
     while (slab_ && !b.empty()) {
-        auto const room = std::min<std::uint64_t>(slab_bytes - filled_, limit_ - position());
+        auto const room = std::min<std::uint64_t>(slab_bytes_ - filled_, limit_ - position());
         auto const n = static_cast<std::size_t>(std::min<std::uint64_t>(b.size(), room));
         if (n != 0) std::memcpy(slab_.get() + filled_, b.data(), n);
         filled_ += n;
         b = b.subspan(n);
         if (position() == limit_)
             stop(fd, path);
-        else if (filled_ == slab_bytes && !write_blocks(fd, path))
+        else if (filled_ == slab_bytes_ && !write_blocks(fd, path))
             slab_.reset();
     }
     return b;

@@ -25,18 +25,31 @@ CAIRN_DECL file_store::file_store() : file_store(std::filesystem::path(".")) {}
 
 CAIRN_DECL file_store::file_store(std::filesystem::path directory, file_store_options options)
     : dir_(directory.empty() ? std::filesystem::path(".") : std::move(directory)),
-      options_(options) {}
+      options_(options),
+      slabs_(options.direct_reads ? std::make_shared<detail::read_slabs>() : nullptr) {
+    constexpr auto block = detail::direct_writes::block_bytes;
+    if (options_.direct_write_bytes == 0 || options_.direct_write_bytes % block != 0)
+        throw error(errc::invalid_argument,
+                    {.file = dir_.string(),
+                     .expected = "a multiple of " + std::to_string(block) +
+                                 " as file_store_options::direct_write_bytes",
+                     .found = std::to_string(options_.direct_write_bytes)});
+}
 
 CAIRN_DECL file_store file_store::at(const std::string& id) const {
     if (id.empty()) return *this;
-    return file_store(dir_ == "." ? std::filesystem::path(id) : dir_ / id, options_);
+    auto there = *this;
+    there.dir_ = dir_ == "." ? std::filesystem::path(id) : dir_ / id;
+    return there;
 }
 
 CAIRN_DECL file_store::writer::writer(detail::unique_fd fd, std::string path, std::uint64_t size,
-                                      bool nested, bool durable, bool direct)
+                                      bool nested, bool durable, std::size_t direct_write_bytes)
     : fd_(std::move(fd)), path_(std::move(path)), size_(size), nested_(nested),
       write_back_(fd_.get(), durable),
-      direct_(direct ? detail::direct_writes::of(fd_.get(), size) : nullptr) {}
+      direct_(direct_write_bytes != 0
+                  ? detail::direct_writes::of(fd_.get(), size, direct_write_bytes)
+                  : nullptr) {}
 
 CAIRN_DECL file_store::writer::writer(writer&& other) noexcept
     : fd_(std::move(other.fd_)), path_(std::move(other.path_)), size_(other.size_),
@@ -126,11 +139,18 @@ CAIRN_DECL void file_store::writer::discard() noexcept {
     fd_ = detail::unique_fd(-1);
 }
 
-CAIRN_DECL file_store::reader::reader(detail::unique_fd fd, std::string path)
-    : fd_(std::move(fd)), path_(std::move(path)) {}
+CAIRN_DECL file_store::reader::reader(detail::unique_fd fd, std::string path,
+                                      std::shared_ptr<detail::read_slabs> slabs)
+    : fd_(std::move(fd)), path_(std::move(path)),
+      direct_(slabs ? detail::direct_reads::of(fd_.get(), path_, std::move(slabs)) : nullptr) {}
 
 CAIRN_DECL void file_store::reader::read(std::uint64_t at, std::span<std::byte> into) const {
-    detail::read_all(fd_.get(), at, into, path_);
+    auto const n = direct_ ? direct_->read(at, into) : 0;
+    detail::read_all(fd_.get(), at + n, into.subspan(n), path_);
+}
+
+CAIRN_DECL std::size_t file_store::reader::read_size() const noexcept {
+    return direct_ ? detail::read_slabs::piece_bytes : detail::usual_read_size;
 }
 
 CAIRN_DECL std::uint64_t file_store::reader::size() const {
@@ -188,7 +208,8 @@ CAIRN_DECL file_store::writer file_store::create(std::string_view name, std::uin
     int const raw = fd.get();
     bool const nested = name.find('/') != name.npos;
     // It removes the file on failure.
-    writer w(std::move(fd), file.string(), size, nested, durable, options_.direct_writes);
+    writer w(std::move(fd), file.string(), size, nested, durable,
+             options_.direct_writes ? options_.direct_write_bytes : 0);
     detail::reserve_space(raw, file.string(), size);
     return w;
 }
@@ -226,7 +247,7 @@ CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
 CAIRN_DECL file_store::reader file_store::open(std::string_view name) {
     auto fd = open_existing(name, detail::fail_reading);
     if (!fd) throw error(errc::not_found, {.file = describe(name), .found = "no such file"});
-    return {std::move(*fd), full(name).string()};
+    return {std::move(*fd), full(name).string(), slabs_};
 }
 
 CAIRN_DECL object_tag file_store::tag(std::string_view name) {

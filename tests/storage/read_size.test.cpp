@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Payloads are read in pieces of the size that the store prefers, within bounds.
+#include <cairn/cairn.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(read_size)
+
+namespace {
+
+constexpr std::size_t kib = 1024, mib = 1024 * kib;
+
+/// A store in memory that prefers reads of one size.
+class preferring_store {
+public:
+    preferring_store(cairn::memory_store s, std::size_t size) : base_(std::move(s)), size_(size) {}
+
+    struct reader {
+        cairn::memory_store::reader h;
+        std::size_t size_of_reads;
+        std::shared_ptr<std::atomic<std::size_t>> largest;
+
+        void read(std::uint64_t at, std::span<std::byte> into) {
+            if (into.size() > *largest) *largest = into.size();
+            h.read(at, into);
+        }
+        std::uint64_t size() { return h.size(); }
+        std::size_t read_size() { return size_of_reads; }
+    };
+    preferring_store at(const std::string& id) const {
+        auto s = *this;
+        s.base_ = base_.at(id);
+        return s;
+    }
+    auto create(std::string_view n, std::uint64_t size) { return base_.create(n, size); }
+    void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
+        base_.publish(n, b, std::move(m));
+    }
+    reader open(std::string_view n) { return {base_.open(n), size_, largest_}; }
+    cairn::object_tag tag(std::string_view n) { return base_.tag(n); }
+    std::vector<cairn::object_info> list() { return base_.list(); }
+    void remove(std::string_view n) { base_.remove(n); }
+    void sync() { base_.sync(); }
+    std::string describe(std::string_view n) { return base_.describe(n); }
+
+    std::size_t largest() const { return *largest_; }
+
+private:
+    cairn::memory_store base_;
+    std::size_t size_;
+    std::shared_ptr<std::atomic<std::size_t>> largest_ =
+        std::make_shared<std::atomic<std::size_t>>(0);
+};
+static_assert(cairn::ReadSizeStore<preferring_store>);
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(is_what_the_store_prefers) {
+    std::vector<float> w(20 * mib / sizeof(float));
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 1'000'003);
+    cairn::memory_store memory;
+    cairn::save(cairn::state_dict{{"w", w}}, "c", memory);
+    for (auto const& [prefers, gets] : {std::pair{std::size_t{0}, 256 * kib},
+                                        {300 * kib, 256 * kib},
+                                        {mib, mib},
+                                        {mib + 5, mib},
+                                        {std::size_t{1} << 40, 16 * mib}}) {
+        preferring_store store(memory, prefers);
+        std::vector<float> same(w.size());
+        cairn::state_dict sd{{"w", same}};
+        cairn::load(sd, "c", store);
+        BOOST_TEST(store.largest() == gets, "prefers " << prefers);
+        BOOST_TEST((same == w));
+        // Not into place.
+        std::vector<double> wide(w.size());
+        cairn::state_dict converted{{"w", wide}};
+        cairn::load_options o;
+        o.planner.dtypes = cairn::dtype_policy::convert;
+        cairn::load(converted, "c", o, store);
+        BOOST_TEST(store.largest() == gets);
+        BOOST_TEST(std::equal(wide.begin(), wide.end(), w.begin()));
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
