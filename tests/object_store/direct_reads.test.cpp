@@ -9,6 +9,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,12 +17,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <random>
 #include <span>
-#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(direct_reads)
@@ -54,6 +54,11 @@ struct cold_file {
     cairn::file_store store{dir.dir, {.direct_reads = true}};
 };
 
+bool is_mapped(const std::byte* page) {
+    unsigned char in_core = 0;
+    return ::mincore(const_cast<std::byte*>(page), 4096, &in_core) == 0;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(keep_a_stores_word) {
@@ -80,7 +85,7 @@ BOOST_AUTO_TEST_CASE(begin_and_end_anywhere) {
 
 BOOST_AUTO_TEST_CASE(leave_the_page_cache_as_it_was) {
     cold_file f(4 * slab);
-    if (support::lacks_direct_io(f.dir.dir)) return;
+    if (support::lacks_direct_reads(f.dir.dir)) return;
     auto h = f.store.at("").open("o");
     BOOST_TEST(f.reads(h, 100, 3 * slab));
     BOOST_TEST(support::cached_pages(f.path()) == 0u);
@@ -106,8 +111,9 @@ BOOST_AUTO_TEST_CASE(of_several_threads_do_not_mix) {
 BOOST_AUTO_TEST_CASE(do_not_go_beyond_the_end) {
     cold_file f(slab + 10);
     auto h = f.store.open("o");
-    for (auto const at : {std::uint64_t{11}, std::uint64_t{slab}, std::uint64_t{1} << 40,
-                          UINT64_MAX - slab, UINT64_MAX - 4096}) {
+    // Also within the block of the end, behind it.
+    for (auto const at : {std::uint64_t{11}, std::uint64_t{slab}, std::uint64_t{slab + 11},
+                          std::uint64_t{1} << 40, UINT64_MAX - slab, UINT64_MAX - 4096}) {
         cairn::byte_vector into(slab);
         BOOST_CHECK_EXCEPTION(h.read(at, into), cairn::error, [](const cairn::error& e) {
             return e.code() == make_error_code(cairn::errc::corrupt);
@@ -118,13 +124,14 @@ BOOST_AUTO_TEST_CASE(do_not_go_beyond_the_end) {
 /// A child has none of the memory that its parent has kept.
 BOOST_AUTO_TEST_CASE(go_on_in_a_child) {
     cold_file f(slab);
-    if (support::lacks_direct_io(f.dir.dir)) return;
+    if (support::lacks_direct_reads(f.dir.dir)) return;
     auto h = f.store.open("o");
     BOOST_TEST(f.reads(h, 0, slab));
     auto const child = ::fork();
     if (child == 0) {
         auto again = f.store.open("o");
-        ::_exit(f.reads(again, 0, slab) && f.reads(h, 0, slab) ? 0 : 1);
+        bool const right = f.reads(again, 0, slab) && f.reads(h, 0, slab);
+        ::_exit(right && support::cached_pages(f.path()) == 0 ? 0 : 1);
     }
     int status = -1;
     ::waitpid(child, &status, 0);
@@ -132,24 +139,54 @@ BOOST_AUTO_TEST_CASE(go_on_in_a_child) {
     BOOST_TEST(f.reads(h, 0, slab));
 }
 
+BOOST_AUTO_TEST_CASE(keep_their_memory_while_a_file_is_open) {
+    cold_file f(slab);
+    if (support::lacks_direct_reads(f.dir.dir)) return;
+    auto const slabs = std::make_shared<cairn::detail::read_slabs>();
+    int const fd = ::open(f.path().c_str(), O_RDONLY | O_CLOEXEC);
+    auto const memory_of_one = [&] {
+        auto one = slabs->take();
+        auto const* const at = one->memory().data();
+        slabs->give_back(std::move(one));
+        return at;
+    };
+    auto first = std::make_unique<cairn::detail::direct_reads>(f.path().string(), slabs);
+    auto second = std::make_unique<cairn::detail::direct_reads>(f.path().string(), slabs);
+    cairn::byte_vector into(slab);
+    BOOST_TEST(first->read(fd, 0, into) == slab);
+    auto const* const kept = memory_of_one();
+    first.reset();
+    BOOST_TEST(memory_of_one() == kept);
+    BOOST_TEST(is_mapped(kept));
+    second.reset();
+    BOOST_TEST(!is_mapped(kept));
+    ::close(fd);
+}
+
 BOOST_AUTO_TEST_CASE(say_what_one_read_should_ask_for) {
     cold_file f(1);
-    auto const usual = cairn::file_store(f.dir.dir).open("o").read_size();
-    BOOST_TEST(usual == cairn::detail::usual_read_size);
-    auto const direct = f.store.at("").open("o").read_size();
-    BOOST_TEST(direct == (support::lacks_direct_io(f.dir.dir) ? usual : slab));
+    BOOST_TEST(cairn::file_store(f.dir.dir).open("o").read_size() ==
+               cairn::detail::usual_read_size);
+    BOOST_TEST(f.store.at("").open("o").read_size() == slab);
 }
 
 /// A name may lead to another file by the time it is opened a second time.
 BOOST_AUTO_TEST_CASE(are_of_the_file_that_was_opened) {
     cold_file f(2 * slab);
-    auto const slabs = std::make_shared<cairn::detail::read_slabs>();
-    int const fd = ::open(f.path().c_str(), O_RDONLY | O_CLOEXEC);
-    fs::rename(f.path(), f.dir.dir / "before");
-    BOOST_TEST(!cairn::detail::direct_reads::of(fd, f.path().string(), slabs));
-    std::ofstream(f.path()) << "another one";
-    BOOST_TEST(!cairn::detail::direct_reads::of(fd, f.path().string(), slabs));
-    ::close(fd);
+    for (auto const* another : {"", "another one"}) {
+        auto h = f.store.open("o");
+        fs::rename(f.path(), f.dir.dir / "before");
+        auto other = f.bytes;
+        std::reverse(other.begin(), other.end());
+        if (*another != 0) {
+            auto w = f.store.create("o", other.size());
+            w.write(0, other);
+            w.finish(true);
+            support::forget_cached(f.path());
+        }
+        BOOST_TEST(f.reads(h, 0, 2 * slab), another);
+        fs::rename(f.dir.dir / "before", f.path());
+    }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -41,6 +42,30 @@ inline void forget_cached(const std::filesystem::path& file) {
     (void)::fsync(fd);
     (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     ::close(fd);
+}
+
+inline std::size_t cached_pages(const std::filesystem::path& file);
+
+/// Whether a file of a directory cannot be read without the page cache having it afterwards, as in
+/// memory; says so.
+inline bool lacks_direct_reads(const std::filesystem::path& directory) {
+    if (lacks_direct_io(directory)) return true;
+    constexpr std::size_t bytes = 1 << 16;
+    auto const file = directory / "direct_reads";
+    void* const memory = std::aligned_alloc(4096, bytes);
+    int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    bool well = memory != nullptr && ::ftruncate(fd, bytes) == 0;
+    ::close(fd);
+    forget_cached(file);
+    fd = ::open(file.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+    well = well && ::pread(fd, memory, bytes, 0) == static_cast<ssize_t>(bytes) &&
+           cached_pages(file) == 0;
+    ::close(fd);
+    ::unlink(file.c_str());
+    std::free(memory);
+    if (!well)
+        std::cout << "direct reads: skipped: the page cache has all files in " << directory << "\n";
+    return !well;
 }
 
 /// How many pages of a file the page cache has.

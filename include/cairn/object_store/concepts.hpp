@@ -104,9 +104,9 @@ concept WriteBackStore = ObjectStore<S> && requires(S& s, std::string_view name,
 };
 
 /// An ObjectStore whose handles for reading say how much one read should ask for, where that much
-/// is wanted in a row: `s.open(name).read_size()`, a `std::size_t` that is the same for the life of
-/// the handle. Payloads are read in pieces of that size, between 256 KiB, which those of other
-/// stores have, and 16 MiB. Each thread that reads may need that much memory.
+/// is wanted in a row: `s.open(name).read_size()`, a `std::size_t`, which is called once, after
+/// `open`. Payloads are read in pieces of that size, between 256 KiB, which those of other stores
+/// have, and 16 MiB. Each thread that reads may need that much memory.
 ///
 /// **Models**: `file_store`. **Archetype**: `archetype::read_size_store`.
 template <class S>

@@ -24,7 +24,8 @@ namespace cairn::detail {
 /// Memory for direct reads, which all files of a store share: a slab for each thread that reads.
 /// What a device writes to must be aligned, and no fork may take it away meanwhile.
 ///
-/// Thread-safe.
+/// Thread-safe. A child process, which has neither the memory nor the threads that may hold the
+/// lock, gets slabs of its own, which are not kept.
 class read_slabs {
 public:
     static constexpr std::size_t piece_bytes = std::size_t{4} << 20;
@@ -38,41 +39,53 @@ public:
     /// @throws error if there is not that much memory
     std::unique_ptr<slab> take();
     void give_back(std::unique_ptr<slab> s) noexcept;
+    /// A file that uses them is open: they are kept until none is.
+    void file_opened() noexcept { ++files_; }
+    void file_closed() noexcept;
 
 private:
-    void forget_parents() noexcept;
+    bool in_a_child() const noexcept { return ::getpid() != owner_; }
 
+    ::pid_t const owner_ = ::getpid();
+    std::atomic<int> files_{0};
     std::mutex m_{};
-    std::vector<std::unique_ptr<slab>> idle_{};
-    ::pid_t owner_ = ::getpid();  ///< Whose memory these are: a child has none of them.
+    using slabs = std::vector<std::unique_ptr<slab>>;
+    std::unique_ptr<slabs> idle_ = std::make_unique<slabs>();
 };
 
-/// Reads pieces of a file past the page cache, by way of slabs. Small pieces, and those that the
-/// page cache has anyway, are left to the usual reads, and so is whatever fails.
+/// Reads pieces of a file past the page cache, by way of slabs. Small pieces, and those of which
+/// the kernel says that the page cache has them, are left to the usual reads, and so is whatever
+/// fails.
 ///
 /// Thread-safe.
 class direct_reads {
 public:
     static constexpr std::size_t block_bytes = 4096;
-    /// Smaller pieces are worth a place in the page cache: what is around them will be read, too.
-    static constexpr std::size_t least_bytes = std::size_t{64} << 10;
+    /// For less, a request takes longer than the page cache does, which has read ahead.
+    static constexpr std::size_t least_bytes = std::size_t{256} << 10;
 
-    /// @return Null where the file system has no direct I/O.
-    static std::unique_ptr<direct_reads> of(int fd, const std::string& path,
-                                            std::shared_ptr<read_slabs> slabs) noexcept;
+    direct_reads(std::string path, std::shared_ptr<read_slabs> slabs) noexcept
+        : path_(std::move(path)), slabs_(std::move(slabs)) {
+        slabs_->file_opened();
+    }
+    direct_reads(direct_reads&&) = delete;
+    ~direct_reads() { slabs_->file_closed(); }
 
+    /// @param usual  The file, open for usual reads. With the first large piece it is opened again.
     /// @return How many bytes of the beginning of `into` it has read.
-    std::size_t read(std::uint64_t at, std::span<std::byte> into) noexcept;
+    std::size_t read(int usual, std::uint64_t at, std::span<std::byte> into) noexcept;
 
 private:
-    direct_reads(unique_fd fd, std::shared_ptr<read_slabs> slabs) noexcept
-        : fd_(std::move(fd)), slabs_(std::move(slabs)) {}
+    static unique_fd open_again(int usual, const std::string& path) noexcept;
     std::size_t read_piece(std::uint64_t at, std::span<std::byte> into,
                            std::span<std::byte> by_way_of) noexcept;
     bool has_cached(std::uint64_t at, std::size_t n) noexcept;
 
-    unique_fd fd_;  ///< Of the same file, with O_DIRECT.
+    std::string path_;
     std::shared_ptr<read_slabs> slabs_;
+    std::mutex opening_{};
+    std::atomic<bool> opened_{false};
+    unique_fd fd_{-1};  ///< Of the same file, with O_DIRECT; none where there is no direct I/O.
     std::atomic<bool> refused_{false};
     std::atomic<bool> asks_cache_{true};
 };

@@ -30,9 +30,11 @@ struct file_store_options {
     /// How much of a file is gathered for one such write: a multiple of 4096. Smaller files are
     /// written as usual.
     std::size_t direct_write_bytes = detail::direct_writes::usual_slab_bytes;
-    /// Reads large pieces past the page cache, where the file system can do that, except what the
-    /// cache has. Faster for a checkpoint that is loaded once, from disks that are fast beside
-    /// memory; but ranks of one host that read the same bytes each take them from the disk.
+    /// Reads pieces of at least 256 KiB past the page cache, where the file system can do that,
+    /// except what the kernel says the cache has (Linux 6.5, files that this process may write).
+    /// Faster for a checkpoint that is loaded once, from disks that are fast beside memory; but
+    /// ranks of one host that read the same bytes each take them from the disk. Each thread that
+    /// reads takes 4 MiB, as long as a file is open.
     bool direct_reads = false;
 };
 

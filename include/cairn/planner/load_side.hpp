@@ -82,14 +82,14 @@ public:
         for (auto const& [fqn, entry] : stored_->entries)
             if (asked.find(fqn) == asked.end()) report_.unexpected.push_back(fqn);
         if (!problems_.empty()) problems_.refuse();
-        plan.planner_data = unexpected_keys(report_.unexpected).of_rank(*stored_);
+        plan.planner_data = unexpected_keys(report_.unexpected, *stored_).of_rank();
         return plan;
     }
 
     /// Tells each rank which keys no rank asked for. With `strict`, such a key is an error.
     std::vector<load_plan> create_global(std::vector<load_plan> all) const {
-        unexpected_keys unexpected(report_.unexpected);
-        unexpected.keep_those_of_all(all, *stored_);
+        unexpected_keys unexpected(report_.unexpected, *stored_);
+        unexpected.keep_those_of_all(all);
         if (options_->strict && !unexpected.empty())
             throw error(
                 errc::unexpected_key,
@@ -97,7 +97,7 @@ public:
                  .expected = "no key that the state does not hold",
                  .found = std::to_string(unexpected.size()) + " of them",
                  .remedy = "do not set load_options::planner.strict, or add the key to the state"});
-        auto const data = unexpected.of_all(*stored_);
+        auto const data = unexpected.of_all();
         for (auto& p : all) p.planner_data = data;
         return all;
     }

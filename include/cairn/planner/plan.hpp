@@ -90,7 +90,7 @@ struct load_plan {
     /// Names that were requested and need no item: no elements, or read under another name.
     std::vector<std::string> no_items{};
     std::string storage_data{};
-    /// For the LoadPlanner's own use, from the first step to the last.
+    /// For the LoadPlanner's own use. The default planner's global step replaces it on all ranks.
     std::string planner_data{};
     friend bool operator==(const load_plan&, const load_plan&) = default;
 };

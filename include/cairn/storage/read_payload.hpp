@@ -61,6 +61,23 @@ inline std::pair<std::uint64_t, std::uint64_t> flat_span(const box& b,
     return {static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(last + 1)};
 }
 
+/// Which of several slices of a payload one thread reads.
+struct payload_slice {
+    std::uint32_t index = 0, count = 1;
+
+    /// Where this slice begins, of `n` bytes, and where it ends: whole blocks, but for the end.
+    std::pair<std::uint64_t, std::uint64_t> of(std::uint64_t n) const noexcept {
+        constexpr std::uint64_t block = format::native::block_bytes;
+        auto const blocks = (n + block - 1) / block;
+        auto const edge = [&](std::uint64_t k) {
+            // Without overflow, for any number from a file.
+            auto const at = blocks / count * k + blocks % count * k / count;
+            return at >= blocks ? n : at * block;
+        };
+        return {edge(index), edge(std::uint64_t{index} + 1)};
+    }
+};
+
 /// Reads the requested parts of one stored chunk into place and checks every byte that it delivers.
 ///
 /// Reads the payload in slabs of 256 KiB, or of what the store prefers. If cairn wrote it, only the
@@ -79,10 +96,16 @@ public:
         std::erase_if(parts_, [](const payload_part& part) { return part.from.empty(); });
     }
 
-    void run() {
+    /// @param slice  Of the bytes to read. What can only be read as a whole is the first slice's.
+    void run(payload_slice slice = {}) {
         const_tensor_view const shape(p_.type, p_.shape, p_.strides, nullptr);
         bool const dense = (is_row_major(shape) || is_dense(shape)) && p_.storage_offset == 0 &&
                            shape.bytes() == p_.length;
+        bool const divisible = dense && !p_.big_endian && !p_.block_crcs.empty();
+        if (divisible)
+            slice_ = slice;
+        else if (slice.index != 0)
+            return;
         if (!dense || p_.big_endian) return read_strided();
         if (parts_.empty() && !p_.block_crcs.empty()) return;
         make_row_major(p_, parts_);
@@ -160,10 +183,17 @@ private:
         } else {
             wanted.push_back({0, p_.length});
         }
-        std::uint64_t read = 0, to_read = 0;
+        std::uint64_t to_read = 0, before = 0;
         for (auto const& r : wanted) to_read += r.end - r.begin;
+        auto const [first, last] = slice_.of(to_read);
+        std::uint64_t read = first;
+        delivered_ = share(first, to_read);
         std::uint32_t crc = 0;
-        for (auto const& r : wanted) {
+        for (auto r : wanted) {
+            auto const n_before = std::exchange(before, before + (r.end - r.begin));
+            if (last <= n_before || before <= first) continue;
+            r.end = std::min(r.end, r.begin + (last - n_before));
+            if (n_before < first) r.begin += first - n_before;
             for (std::uint64_t at = r.begin; at < r.end;) {
                 auto const n = std::min(slab_ - at % slab_, r.end - at);
                 std::byte* into = direct_target(at, n, element);
@@ -275,15 +305,18 @@ private:
 
     /// Reports the same share of the parts' bytes as of the bytes to read.
     void report(std::uint64_t read, std::uint64_t to_read) {
-        std::uint64_t now = 0;
-        for (auto const& part : parts_) now += static_cast<std::uint64_t>(part.from.volume());
-        now *= size_of(p_.type);
-        if (read < to_read)
-            now = static_cast<std::uint64_t>(static_cast<double>(now) * static_cast<double>(read) /
-                                             static_cast<double>(to_read));
+        auto const now = share(read, to_read);
         if (now <= delivered_) return;
         file_.delivered(now - delivered_);
         delivered_ = now;
+    }
+    std::uint64_t share(std::uint64_t read, std::uint64_t to_read) const {
+        std::uint64_t all = 0;
+        for (auto const& part : parts_) all += static_cast<std::uint64_t>(part.from.volume());
+        all *= size_of(p_.type);
+        if (read >= to_read) return all;
+        return static_cast<std::uint64_t>(static_cast<double>(all) * static_cast<double>(read) /
+                                          static_cast<double>(to_read));
     }
 
     open_file<Handle>& file_;
@@ -292,6 +325,7 @@ private:
     std::vector<payload_part> parts_;
     std::vector<std::byte>& scratch_;
     std::uint64_t slab_;
+    payload_slice slice_{};
     std::uint64_t delivered_ = 0;  ///< Bytes reported so far.
 };
 

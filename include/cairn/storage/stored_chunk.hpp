@@ -30,7 +30,7 @@ public:
     /// @param me  Its activity advances with every read, and it can stop them.
     open_file(Handle h, std::string described, storage_setup me = {})
         : handle_(std::move(h)), described_(std::move(described)), size_(handle_.size()),
-          me_(std::move(me)) {}
+          read_size_(read_size_of(handle_)), me_(std::move(me)) {}
 
     /// @throws error errc::cancelled when stopped
     void read(std::uint64_t at, std::span<std::byte> into) {
@@ -51,7 +51,7 @@ public:
     }
     std::uint64_t size() const noexcept { return size_; }
     /// Of the pieces that payloads are read in.
-    std::size_t read_size() { return read_size_of(handle_); }
+    std::size_t read_size() const noexcept { return read_size_; }
     const std::string& described() const noexcept { return described_; }
 
     /// Returns the footer, which must belong to the save that the metadata names.
@@ -85,6 +85,7 @@ private:
     Handle handle_;
     std::string described_;
     std::uint64_t size_;
+    std::size_t read_size_;
     storage_setup me_;
     std::mutex m_;
     std::optional<format::native::file_footer> footer_;

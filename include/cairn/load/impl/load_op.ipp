@@ -139,7 +139,9 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     wire_writer w;
     put(w, place_);
     auto plan = parts_.reader->prepare_local_load_plan(parts_.planner->create_local_load_plan());
-    keeps_items_ = !items_are_needed_ && parts_.planner->is_default();
+    // What another reader has made of the plan need not say which keys this rank wants.
+    keeps_items_ =
+        !items_are_needed_ && parts_.planner->is_default() && parts_.reader->keeps_load_plans();
     if (keeps_items_) {
         items_ = std::exchange(plan.items, {});
         plan.no_items.clear();

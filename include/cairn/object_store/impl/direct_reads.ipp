@@ -15,30 +15,33 @@
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <utility>
 
 namespace cairn::detail {
 
-CAIRN_DECL std::unique_ptr<direct_reads> direct_reads::of(
-    int fd, const std::string& path, std::shared_ptr<read_slabs> slabs) noexcept {
+CAIRN_DECL unique_fd direct_reads::open_again(int usual, const std::string& path) noexcept {
     unique_fd direct(retry_interrupted(
         [&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_DIRECT); }));
-    struct ::stat usual {};
-    struct ::stat opened {};
-    bool const same = direct.get() >= 0 && ::fstat(fd, &usual) == 0 &&
-                      ::fstat(direct.get(), &opened) == 0 && usual.st_ino == opened.st_ino &&
-                      usual.st_dev == opened.st_dev;
-    if (!same) return {};
-    return std::unique_ptr<direct_reads>(new (std::nothrow)
-                                             direct_reads(std::move(direct), std::move(slabs)));
+    struct ::stat here {};
+    struct ::stat there {};
+    bool const same = direct.get() >= 0 && ::fstat(usual, &here) == 0 &&
+                      ::fstat(direct.get(), &there) == 0 && here.st_ino == there.st_ino &&
+                      here.st_dev == there.st_dev;
+    return same ? std::move(direct) : unique_fd(-1);
 }
 
-CAIRN_DECL std::size_t direct_reads::read(std::uint64_t at, std::span<std::byte> into) noexcept {
+CAIRN_DECL std::size_t direct_reads::read(int usual, std::uint64_t at,
+                                          std::span<std::byte> into) noexcept {
     std::size_t done = 0;
     if (into.size() < least_bytes || refused_) return done;
     std::unique_ptr<slab> way;
     try {
+        if (!opened_) {
+            std::lock_guard const lock(opening_);
+            if (!opened_) fd_ = open_again(usual, path_);
+            opened_ = true;
+        }
+        if (fd_.get() < 0) return done;
         way = slabs_->take();
     } catch (...) {  // there is not that much memory
         return done;
@@ -73,12 +76,11 @@ CAIRN_DECL std::size_t direct_reads::read_piece(std::uint64_t at, std::span<std:
 }
 
 CAIRN_DECL std::unique_ptr<slab> read_slabs::take() {
-    {
+    if (!in_a_child()) {
         std::lock_guard const lock(m_);
-        forget_parents();
-        if (!idle_.empty()) {
-            auto s = std::move(idle_.back());
-            idle_.pop_back();
+        if (!idle_->empty()) {
+            auto s = std::move(idle_->back());
+            idle_->pop_back();
             return s;
         }
     }
@@ -86,22 +88,23 @@ CAIRN_DECL std::unique_ptr<slab> read_slabs::take() {
 }
 
 CAIRN_DECL void read_slabs::give_back(std::unique_ptr<slab> s) noexcept {
+    if (in_a_child()) return;
     try {
         std::lock_guard const lock(m_);
-        idle_.push_back(std::move(s));
+        idle_->push_back(std::move(s));
     } catch (...) {  // then it is not kept
     }
 }
 
-CAIRN_DECL void read_slabs::forget_parents() noexcept {
-    auto const me = ::getpid();
-    if (std::exchange(owner_, me) == me) return;
-    for (auto const& s : idle_) s->leak();
-    idle_.clear();
+CAIRN_DECL void read_slabs::file_closed() noexcept {
+    if (--files_ != 0 || in_a_child()) return;
+    slabs unneeded;
+    std::lock_guard const lock(m_);
+    if (files_ == 0) unneeded.swap(*idle_);
 }
 
 CAIRN_DECL read_slabs::~read_slabs() {
-    forget_parents();
+    if (in_a_child()) (void)idle_.release();
 }
 
 #ifdef SYS_cachestat

@@ -142,10 +142,10 @@ CAIRN_DECL void file_store::writer::discard() noexcept {
 CAIRN_DECL file_store::reader::reader(detail::unique_fd fd, std::string path,
                                       std::shared_ptr<detail::read_slabs> slabs)
     : fd_(std::move(fd)), path_(std::move(path)),
-      direct_(slabs ? detail::direct_reads::of(fd_.get(), path_, std::move(slabs)) : nullptr) {}
+      direct_(slabs ? std::make_unique<detail::direct_reads>(path_, std::move(slabs)) : nullptr) {}
 
 CAIRN_DECL void file_store::reader::read(std::uint64_t at, std::span<std::byte> into) const {
-    auto const n = direct_ ? direct_->read(at, into) : 0;
+    auto const n = direct_ ? direct_->read(fd_.get(), at, into) : 0;
     detail::read_all(fd_.get(), at + n, into.subspan(n), path_);
 }
 

@@ -12,6 +12,7 @@
 #include <cairn/storage/job_pool.hpp>
 #include <cairn/storage/read_payload.hpp>
 #include <cairn/storage/running_reads.hpp>
+#include <cairn/storage/shared_windows.hpp>
 #include <cairn/storage/threads_per_rank.hpp>
 #include <cairn/storage/torch_reader.hpp>
 #include <cairn/storage/unverified.hpp>
@@ -49,6 +50,9 @@ struct torch_reader::state {
     struct item_group {
         stored_item from;
         std::vector<std::uint32_t> items{};
+        detail::payload_slice slice{};
+        /// Of all slices; null if there is one.
+        std::shared_ptr<detail::shared_windows> windows{};
     };
     using open_file = detail::open_file<detail::erased_store::reader>;
     /// One file, which several jobs may read: it is open while one of them is left.
@@ -173,7 +177,10 @@ struct torch_reader::state {
         if (job->files.empty()) return job->done(result());
         auto const per_file = (jobs.jobs_per_file() + job->files.size() - 1) / job->files.size();
         try {
-            for (auto& [name, reads] : job->files) split(name, reads, per_file, job->parts);
+            for (auto& [name, reads] : job->files) {
+                slice_large(plan, per_file, reads.items);
+                split(name, reads, per_file, job->parts);
+            }
         } catch (...) {
             return job->done.fail(std::current_exception());
         }
@@ -240,10 +247,50 @@ struct torch_reader::state {
         return files;
     }
 
+    /// A smaller share of a tensor is not worth a thread's while.
+    static constexpr std::uint64_t least_slice = std::uint64_t{8} << 20;
+
+    /// Divides what is large among at most `most` threads, where a part of it can be checked alone.
+    static void slice_large(const load_plan& plan, std::size_t most,
+                            std::vector<item_group>& groups) {
+        if (most < 2) return;
+        std::vector<item_group> sliced;
+        for (auto& g : groups) {
+            std::uint64_t wanted = 0;
+            if (g.from.tensor != nullptr && can_be_sliced(*g.from.tensor, g.from.chunk))
+                for (auto i : g.items) wanted += bytes_wanted(plan.items[i], *g.from.tensor);
+            auto const n =
+                static_cast<std::uint32_t>(std::min<std::uint64_t>(most, wanted / least_slice));
+            if (n < 2) {
+                sliced.push_back(std::move(g));
+                continue;
+            }
+            g.windows = std::make_shared<detail::shared_windows>(n);
+            for (std::uint32_t k = 0; k < n; ++k) {
+                g.slice = {k, n};
+                sliced.push_back(g);
+            }
+        }
+        groups = std::move(sliced);
+    }
+    static bool can_be_sliced(const tensor_metadata& t, std::size_t chunk) {
+        auto const& at = t.chunks.row_of(chunk);
+        return at.has_layout && !at.unusual;
+    }
+    /// @return 0 for an item that is refused when it is read
+    static std::uint64_t bytes_wanted(const read_item& item, const tensor_metadata& t) {
+        std::uint64_t n = size_of(t.type);
+        for (auto const d : item.shape)
+            if (d < 0 || __builtin_mul_overflow(n, static_cast<std::uint64_t>(d), &n)) return 0;
+        return n;
+    }
+
     /// Adds at most `most` parts of a file, of about as many stored bytes each.
     static void split(const std::string& name, file_reads& reads, std::size_t most,
                       std::vector<file_part>& parts) {
-        auto const length = [](const item_group& g) { return static_cast<double>(g.from.length); };
+        auto const length = [](const item_group& g) {
+            return static_cast<double>(g.from.length) / g.slice.count;
+        };
         double all = 0, so_far = 0;  // lengths that are not to be trusted overflow an integer
         for (auto const& g : reads.items) all += length(g);
         std::size_t begin = 0;
@@ -305,13 +352,19 @@ struct torch_reader::state {
         auto payload = detail::find_payload(file, fqn, t, t.chunks[g.from.chunk], meta->save_id);
         if (!payload.checked) unverified.note_item(file.described());
         std::vector<detail::payload_part> parts;
-        std::vector<tensor_view> views;
-        for (auto i : g.items) {
-            auto const& item = job.plan.items[i];
-            views.push_back(job.target.resolve_converted(item));
-            parts.push_back({box(item.source_offsets, item.shape), views.back()});
+        auto const resolve = [&] {
+            std::vector<tensor_view> all;
+            for (auto i : g.items) all.push_back(job.target.resolve_converted(job.plan.items[i]));
+            return all;
+        };
+        auto const views = g.windows ? g.windows->get(resolve) : resolve();
+        for (std::size_t k = 0; k < g.items.size(); ++k) {
+            auto const& item = job.plan.items[g.items[k]];
+            parts.push_back({box(item.source_offsets, item.shape), views[k]});
         }
-        detail::payload_reader(file, fqn, std::move(payload), std::move(parts), scratch).run();
+        detail::payload_reader(file, fqn, std::move(payload), std::move(parts), scratch)
+            .run(g.slice);
+        if (g.windows && !g.windows->complete_one()) return;
         for (std::size_t k = 0; k < g.items.size(); ++k)
             job.target.commit_tensor(job.plan.items[g.items[k]], views[k]);
     }
