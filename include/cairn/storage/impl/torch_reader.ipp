@@ -296,9 +296,11 @@ struct torch_reader::state {
         std::size_t begin = 0;
         for (std::size_t i = 0; i < reads.items.size(); ++i) {
             so_far += length(reads.items[i]);
-            bool const last = i + 1 == reads.items.size();
-            auto const wanted = all * static_cast<double>(reads.left + 1);
-            if (!last && so_far * static_cast<double>(most) < wanted) continue;
+            // As near as possible to where equal parts would end.
+            auto const left = all * static_cast<double>(reads.left + 1) - so_far * double(most);
+            if (i + 1 != reads.items.size() && left > 0 &&
+                length(reads.items[i + 1]) * double(most) - left <= left)
+                continue;
             parts.push_back({&name, &reads, begin, i + 1});
             ++reads.left;
             begin = i + 1;
