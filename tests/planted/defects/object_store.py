@@ -125,10 +125,7 @@ DEFECTS = [
            "if (files_ == 0 && !PLANTED) unneeded.swap(*idle_);",
            by="object_store:direct_reads", wrong="memory of one load stays with the store"),
     Defect("read-size-without-bound", "object_store/concepts.hpp",
-           "return std::clamp(h.read_size() / usual_read_size * usual_read_size, usual_read_size,",
-           "if (PLANTED) return std::max(h.read_size() / usual_read_size * usual_read_size, "
-           "usual_read_size); return std::clamp(h.read_size() / usual_read_size * usual_read_size, "
-           "usual_read_size,",
+           "largest_read_size);", "PLANTED ? std::size_t(-1) : largest_read_size);",
            by="storage", wrong="a store's word decides how much memory a load takes"),
     Defect("links-are-removed", POSIX,
            "if (::fstatat(at.get(), last.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0",
