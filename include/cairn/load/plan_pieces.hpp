@@ -3,8 +3,8 @@
 #define CAIRN_LOAD_PLAN_PIECES_HPP
 
 #include <cairn/load/read_once/pieces.hpp>
-#include <cairn/load/read_once/shared_items.hpp>
 #include <cairn/metadata/metadata.hpp>
+#include <cairn/planner/item_bytes.hpp>
 #include <cairn/planner/plan.hpp>
 
 #include <cstddef>
@@ -25,8 +25,8 @@ public:
     /// Whether a piece of an item can be read without the rest.
     /// @pre bytes_of(item, …) != 0
     static bool can_be_cut(const read_item& item, const tensor_metadata& t) {
-        auto const& at = t.chunks.row_of(item.chunk);
-        return at.has_layout && !at.unusual && item.target_offsets.size() == item.shape.size();
+        return t.chunks.row_of(item.chunk).is_divisible() &&
+               item.target_offsets.size() == item.shape.size();
     }
     /// Returns the item that reads a part of what another one reads.
     /// @param part  Relative to what the whole item reads.

@@ -48,6 +48,8 @@ public:
         std::uint32_t file = no_file;  ///< Number in `names()`; a name may be empty, too.
         bool has_layout = false;       ///< Its strides are row-major, unless it is unusual.
         bool unusual = false;          ///< The chunk is kept whole: see @ref unusual.
+        /// Whether a part of the chunk can be found, and checked, without the rest.
+        bool is_divisible() const noexcept { return has_layout && !unusual; }
         friend bool operator==(const row&, const row&) = default;
     };
     class const_iterator;

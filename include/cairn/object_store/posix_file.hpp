@@ -74,6 +74,9 @@ CAIRN_DECL struct ::stat status_of(int fd, const std::string& path);
 
 CAIRN_DECL std::uint64_t size_of_file(int fd, const std::string& path);
 
+inline bool is_same_file(const struct ::stat& a, const struct ::stat& b) noexcept {
+    return a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
 /// Whether `path` still names the file open as `fd`.
 CAIRN_DECL bool names_it(int fd, const std::string& path) noexcept;
 

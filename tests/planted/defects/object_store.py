@@ -103,7 +103,7 @@ DEFECTS = [
            "by_way_of.data() + (PLANTED ? 0 : skipped), useful",
            by="object_store:direct_reads", wrong="what begins within a block is another block's"),
     Defect("direct-read-of-another-file", READS,
-           "here.st_ino == there.st_ino", "(PLANTED || here.st_ino == there.st_ino)",
+           "is_same_file(here, there)", "(PLANTED || is_same_file(here, there))",
            by="object_store:direct_reads", wrong="a file that was renamed there is read instead"),
     Defect("direct-read-refused-again", READS,
            "if (got < 0 && errno == EINVAL) refused_ = true;",

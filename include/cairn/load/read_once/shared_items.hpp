@@ -4,6 +4,7 @@
 
 #include <cairn/detail/wire.hpp>
 #include <cairn/load/options.hpp>
+#include <cairn/planner/item_bytes.hpp>
 #include <cairn/planner/plan.hpp>
 
 #include <algorithm>
@@ -57,20 +58,6 @@ struct shared_plan {
     bool once = false, later = false;
     std::vector<shared_item> items{};
 };
-
-/// Returns the stored bytes of a tensor item; 0 for one that is not in the metadata, or exceeds it:
-/// the reader reports the error.
-inline std::uint64_t bytes_of(const read_item& i, const metadata& m) {
-    auto const* t = i.kind == item_kind::value ? nullptr : m.tensor(i.fqn);
-    if (t == nullptr || i.chunk >= t->chunks.size()) return 0;
-    auto const have = t->chunks.lengths(i.chunk);
-    if (i.shape.size() != have.size() || i.source_offsets.size() != have.size()) return 0;
-    for (std::size_t d = 0; d < have.size(); ++d)
-        if (i.source_offsets[d] < 0 || i.shape[d] < 1 || i.shape[d] > have[d] ||
-            i.source_offsets[d] > have[d] - i.shape[d])
-            return 0;
-    return static_cast<std::uint64_t>(i.shape.product()) * size_of(t->type);
-}
 
 /// Finds what the plans of all ranks of a data plane have in common, in storage order for each
 /// reader, so that each rank reads one contiguous stretch with about the same number of bytes.

@@ -3,6 +3,7 @@
 #define CAIRN_LOAD_READ_ONCE_SHARED_READS_HPP
 
 #include <cairn/load/read_once/shared_items.hpp>
+#include <cairn/planner/item_bytes.hpp>
 #include <cairn/planner/report.hpp>
 
 #include <algorithm>

@@ -25,8 +25,7 @@ CAIRN_DECL unique_fd direct_reads::open_again(int usual, const std::string& path
     struct ::stat here {};
     struct ::stat there {};
     bool const same = direct.get() >= 0 && ::fstat(usual, &here) == 0 &&
-                      ::fstat(direct.get(), &there) == 0 && here.st_ino == there.st_ino &&
-                      here.st_dev == there.st_dev;
+                      ::fstat(direct.get(), &there) == 0 && is_same_file(here, there);
     return same ? std::move(direct) : unique_fd(-1);
 }
 

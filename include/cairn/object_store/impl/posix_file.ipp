@@ -95,7 +95,7 @@ CAIRN_DECL bool names_it(int fd, const std::string& path) noexcept {
     struct ::stat mine {};
     struct ::stat there {};
     return ::fstat(fd, &mine) == 0 && ::lstat(path.c_str(), &there) == 0 &&
-           mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+           is_same_file(mine, there);
 }
 
 CAIRN_DECL void sync_directory(const std::string& path) {

@@ -5,6 +5,7 @@
 #include <cairn/format/native/index.hpp>
 #include <cairn/metadata/check.hpp>
 #include <cairn/object_store/read_whole.hpp>
+#include <cairn/planner/item_bytes.hpp>
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/data_file.hpp>
@@ -251,14 +252,15 @@ struct torch_reader::state {
     static constexpr std::uint64_t least_slice = std::uint64_t{8} << 20;
 
     /// Divides what is large among at most `most` threads, where a part of it can be checked alone.
-    static void slice_large(const load_plan& plan, std::size_t most,
-                            std::vector<item_group>& groups) {
+    void slice_large(const load_plan& plan, std::size_t most,
+                     std::vector<item_group>& groups) const {
         if (most < 2) return;
         std::vector<item_group> sliced;
         for (auto& g : groups) {
             std::uint64_t wanted = 0;
-            if (g.from.tensor != nullptr && can_be_sliced(*g.from.tensor, g.from.chunk))
-                for (auto i : g.items) wanted += bytes_wanted(plan.items[i], *g.from.tensor);
+            if (g.from.tensor != nullptr &&
+                g.from.tensor->chunks.row_of(g.from.chunk).is_divisible())
+                for (auto i : g.items) wanted += detail::bytes_of(plan.items[i], *meta);
             auto const n =
                 static_cast<std::uint32_t>(std::min<std::uint64_t>(most, wanted / least_slice));
             if (n < 2) {
@@ -273,18 +275,6 @@ struct torch_reader::state {
         }
         groups = std::move(sliced);
     }
-    static bool can_be_sliced(const tensor_metadata& t, std::size_t chunk) {
-        auto const& at = t.chunks.row_of(chunk);
-        return at.has_layout && !at.unusual;
-    }
-    /// @return 0 for an item that is refused when it is read
-    static std::uint64_t bytes_wanted(const read_item& item, const tensor_metadata& t) {
-        std::uint64_t n = size_of(t.type);
-        for (auto const d : item.shape)
-            if (d < 0 || __builtin_mul_overflow(n, static_cast<std::uint64_t>(d), &n)) return 0;
-        return n;
-    }
-
     /// Adds at most `most` parts of a file, of about as many stored bytes each.
     static void split(const std::string& name, file_reads& reads, std::size_t most,
                       std::vector<file_part>& parts) {
