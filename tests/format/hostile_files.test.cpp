@@ -36,21 +36,47 @@ bytes pickle_of(const std::function<void(format::pickle::writer&)>& write) {
     return w.finish();
 }
 
+using writes = std::function<void(cairn::detail::wire_writer&)>;
+
+/// Metadata of one file, in each version.
+bytes body_v1(const writes& entries, const writes& paths) {
+    cairn::detail::wire_writer w;
+    w.u8(1);
+    w.string("");
+    w.varint(1);
+    w.string("f");
+    w.varint(0);
+    entries(w);
+    paths(w);
+    return w.take();
+}
+bytes body_v2(const writes& entries, const writes& paths) {
+    cairn::detail::wire_writer w;
+    w.u8(2);
+    w.u64(0);
+    entries(w);
+    paths(w);
+    w.set_u64(1, w.size() - 9);
+    w.string("");
+    w.varint(1);
+    w.string("f");
+    w.u8(0);
+    return w.take();
+}
+cairn::metadata decode_v1(const bytes& b) {
+    return format::native::impl::decoder_v1(b).run();
+}
+cairn::metadata decode_v2(const bytes& b) {
+    return format::native::decode_metadata(b);
+}
+struct {
+    bytes (*body)(const writes&, const writes&);
+    cairn::metadata (*decode)(const bytes&);
+} const versions[] = {{body_v1, decode_v1}, {body_v2, decode_v2}};
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(keys_and_paths_of_an_index_are_bounded) {
-    auto const body = [](const std::function<void(cairn::detail::wire_writer&)>& entries,
-                         const std::function<void(cairn::detail::wire_writer&)>& paths) {
-        cairn::detail::wire_writer w;
-        w.u8(1);
-        w.string("");
-        w.varint(1);
-        w.string("f");
-        w.varint(0);
-        entries(w);
-        paths(w);
-        return w.take();
-    };
     auto const object = [](cairn::detail::wire_writer& w, std::string_view key) {
         w.string(key);
         for (int const v : {0, 0, 0, 1, 0}) w.u8(static_cast<std::uint8_t>(v));
@@ -60,36 +86,38 @@ BOOST_AUTO_TEST_CASE(keys_and_paths_of_an_index_are_bounded) {
         w.varint(1);
         object(w, "a");
     };
-    auto const good = body(one, no_paths);
-    BOOST_TEST(format::native::decode_metadata(good).entries.size() == 1u);
-    auto const twice = body(
-        [&](auto& w) {
-            w.varint(2);
-            object(w, "a");
-            object(w, "a");
-        },
-        no_paths);
-    is_refused(twice.size(), [&] { (void)format::native::decode_metadata(twice); });
-    auto const deep = body(one, [](auto& w) {
-        w.varint(1);
-        w.string("a");
-        w.varint(many);
-        for (std::size_t i = 0; i < many; ++i) {
-            w.u8(1);
-            w.u8(0);
-        }
-    });
-    is_refused(deep.size(), [&] { (void)format::native::decode_metadata(deep); });
-    auto const path_twice = body(one, [](auto& w) {
-        w.varint(2);
-        for (int i = 0; i < 2; ++i) {
-            w.string("a");
+    for (auto const& [body, decode] : versions) {
+        auto const good = body(one, no_paths);
+        BOOST_TEST(decode(good).entries.size() == 1u);
+        auto const twice = body(
+            [&](auto& w) {
+                w.varint(2);
+                object(w, "a");
+                object(w, "a");
+            },
+            no_paths);
+        is_refused(twice.size(), [&] { (void)decode(twice); });
+        auto const deep = body(one, [](auto& w) {
             w.varint(1);
-            w.u8(0);
             w.string("a");
-        }
-    });
-    is_refused(path_twice.size(), [&] { (void)format::native::decode_metadata(path_twice); });
+            w.varint(many);
+            for (std::size_t i = 0; i < many; ++i) {
+                w.u8(1);
+                w.u8(0);
+            }
+        });
+        is_refused(deep.size(), [&] { (void)decode(deep); });
+        auto const path_twice = body(one, [](auto& w) {
+            w.varint(2);
+            for (int i = 0; i < 2; ++i) {
+                w.string("a");
+                w.varint(1);
+                w.u8(0);
+                w.string("a");
+            }
+        });
+        is_refused(path_twice.size(), [&] { (void)decode(path_twice); });
+    }
 }
 
 namespace {

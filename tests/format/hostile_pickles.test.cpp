@@ -7,11 +7,13 @@
 #include <cairn/format/torch/value_item.hpp>
 
 #include "cost.hpp"
+#include "support/index_v1.hpp"
 
 #include <boost/test/unit_test.hpp>
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -118,25 +120,21 @@ BOOST_AUTO_TEST_CASE(a_long_key_of_many_chunks_is_refused) {
 
 BOOST_AUTO_TEST_CASE(a_long_file_name_of_many_chunks_is_refused) {
     constexpr int chunks = 1 << 18;
-    cairn::detail::wire_writer w;
-    w.u8(1);
-    w.string("");
-    w.varint(1);
-    w.string(std::string(long_name, 'f'));
-    w.varint(0);
-    w.varint(1);
-    w.string("w");
-    for (int const v : {1, 1, 1}) w.u8(static_cast<std::uint8_t>(v));  // float32, one dimension
-    w.svarint(chunks);
-    w.varint(chunks);
-    for (std::uint64_t i = 0; i < chunks; ++i) {
-        for (auto const v : {i, std::uint64_t{1}, std::uint64_t{0}, i, std::uint64_t{1}})
-            w.varint(v);
-        w.u8(0);
+    auto m = row_of_chunks("w", chunks, "f");
+    auto& all = std::get<cairn::tensor_metadata>(m.entries.at("w")).chunks;
+    auto const names = std::make_shared<cairn::file_names>();
+    auto const long_one = std::string(long_name, 'f');
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        auto at = all.location(i);
+        at.file = long_one;
+        all.locate(i, at, names);
     }
-    w.varint(0);
-    BOOST_TEST(w.size() < std::size_t{4} << 20);
-    is_refused(w.size(), [&] { (void)format::native::decode_metadata(w.written()); });
+    auto const v1 = support::encode_index_v1(m);
+    BOOST_TEST(v1.size() < std::size_t{4} << 20);
+    is_refused(v1.size(), [&] { (void)format::native::impl::decoder_v1(v1).run(); });
+    auto const v2 = format::native::encode_metadata(m);
+    BOOST_TEST(v2.size() < std::size_t{8} << 20);
+    is_refused(v2.size(), [&] { (void)format::native::decode_metadata(v2); });
 
     auto const pickle = metadata_of([](auto& p) {
         p.string(std::string(long_name, 'f'));

@@ -108,6 +108,13 @@ crafted of_directory(const fs::path& p) {
     return c;
 }
 
+crafted with_index_v1(crafted c) {
+    auto const m = c.metadata();
+    c.set_pickle(m);
+    auto& file = c.files[".metadata"];
+    file = support::append_index_v1(std::move(file), support::encode_index_v1(m));
+    return c;
+}
 crafted with(crafted c, const std::function<void(cairn::metadata&)>& change) {
     auto m = c.metadata();
     change(m);
@@ -142,6 +149,7 @@ int main(int argc, char** argv) {
     };
     write("cairn", of_cairn(true));
     write("cairn_alone", of_cairn(false));
+    write("cairn_v1", with_index_v1(of_cairn(true)));
     for (auto const* name : {"A_min", "G_sm_str", "H_stridedview", "L_nocrc"})
         write(std::string("torch_") + name, crafted_by_torch(name));
     write("record", with_record(small(), 7));
@@ -175,6 +183,8 @@ int main(int argc, char** argv) {
           }));
     namespace native = cairn::format::native;
     write_bytes("index", "record", with_record(small(), 7).files[".metadata"]);
+    write_bytes("index", "cairn", of_cairn(true).files[".metadata"]);
+    write_bytes("index_body", "cairn", native::encode_metadata(of_cairn(true).metadata()));
     write_bytes("record", "two",
                 fuzz::encode_record({7, 1'700'000'000'000, 100, {{"a", 1}, {"b", -2}}, one_id}));
     write_bytes("intent", "save",

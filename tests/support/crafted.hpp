@@ -2,6 +2,8 @@
 #ifndef CAIRN_TEST_SUPPORT_CRAFTED_HPP
 #define CAIRN_TEST_SUPPORT_CRAFTED_HPP
 
+#include "index_v1.hpp"
+
 #include <cairn/detail/fits_in.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
@@ -63,7 +65,7 @@ public:
         auto const f = native::parse_metadata_file(old);
         bytes before(old.begin(), old.begin() + static_cast<std::ptrdiff_t>(f.pickle_bytes));
         if (f.record) native::append_commit_section(before, *f.record);
-        set_index_bytes(std::move(before), native::encode_metadata(m));
+        files[".metadata"] = native::append_index(std::move(before), m);
     }
     /// As PyTorch writes it: a pickle alone.
     void set_pickle(const cairn::metadata& m) {
@@ -72,7 +74,8 @@ public:
 
     /// An index that says `m`, after what stands in `.metadata`.
     void add_index(const cairn::metadata& m) {
-        set_index_bytes(files[".metadata"], native::encode_metadata(m));
+        auto& file = files[".metadata"];
+        file = native::append_index(std::move(file), m);
     }
 
     /// Length of the footer that a data file ends in; 0 for none.
@@ -191,44 +194,51 @@ private:
         }
     }
     void seal_metadata(bytes& b) {
-        auto const magic = std::as_bytes(std::span(native::index_magic));
-        auto const has_magic = [&](std::uint64_t at) {
-            return std::equal(magic.begin(), magic.end(),
-                              b.begin() + static_cast<std::ptrdiff_t>(at));
-        };
-        auto const n = b.size();
-        auto const length = n < 40 || !has_magic(n - 8) ? 0 : little(b, n - 16, 8);
-        if (length < 40 || length > n || !has_magic(n - length)) {
-            try {
-                auto m = cairn::format::torch::parse_metadata_pickle(b);
-                seal_all(m);
-            } catch (const cairn::error&) {
-            }
-            return;
-        }
-        bytes pickle(b.begin(), b.end() - static_cast<std::ptrdiff_t>(length));
-        bytes body(b.end() - static_cast<std::ptrdiff_t>(length) + 16, b.end() - 24);
-        seal_record(pickle);
         try {
-            auto m = native::decode_metadata(body);
+            if (auto const length = native::find_index_v1(b)) return seal_index_v1(b, *length);
+            if (auto const tail = native::find_index(b, b.size())) return seal_index(b, *tail);
+            auto m = cairn::format::torch::parse_metadata_pickle(b);
             seal_all(m);
-            body = native::encode_metadata(m);
         } catch (const cairn::error&) {
         }
-        set_index_bytes(std::move(pickle), body);
     }
-    void set_index_bytes(bytes pickle, const bytes& body) {
-        auto const magic = std::as_bytes(std::span(native::index_magic));
-        cairn::detail::wire_writer w;
-        w.raw(magic);
-        w.u64(body.size());
-        w.raw(body);
-        w.u32(cairn::format::crc32(pickle));
-        w.u32(cairn::format::crc32(w.written()));
-        w.u64(w.size() + 16);
-        w.raw(magic);
-        pickle.insert(pickle.end(), w.written().begin(), w.written().end());
-        files[".metadata"] = std::move(pickle);
+    void seal_index(bytes& b, const native::index_tail& tail) {
+        auto const index = b.size() - static_cast<std::size_t>(tail.index_length);
+        bytes before(b.begin(), b.begin() + static_cast<std::ptrdiff_t>(index));
+        seal_record(before);
+        std::copy(before.begin(), before.end(), b.begin());
+        seal_root(b, tail);
+        try {
+            auto m = native::parse_metadata_file(b).meta;
+            seal_all(m);
+            b = native::append_index(std::move(before), m);
+        } catch (const cairn::error&) {
+        }
+    }
+    /// The checksums of an index, whatever it says.
+    static void seal_root(bytes& b, const native::index_tail& tail) {
+        auto const n = b.size();
+        auto const index = n - static_cast<std::size_t>(tail.index_length);
+        auto const root = n - static_cast<std::size_t>(tail.root_length());
+        put32(b, n - 24, cairn::format::crc32(std::span(b).first(index)));
+        auto crc = n - native::index_tail::bytes - static_cast<std::size_t>(4 * tail.blocks());
+        for (auto at = index; at < root; at += native::index_tail::block, crc += 4)
+            put32(
+                b, crc,
+                cairn::format::crc32(*part(b, at, std::min(native::index_tail::block, root - at))));
+        put32(b, n - 20, cairn::format::crc32(std::span(b).subspan(root, n - 20 - root)));
+    }
+    void seal_index_v1(bytes& b, std::size_t length) {
+        bytes before(b.begin(), b.end() - static_cast<std::ptrdiff_t>(length));
+        bytes body(b.end() - static_cast<std::ptrdiff_t>(length) + 16, b.end() - 24);
+        seal_record(before);
+        try {
+            auto m = native::impl::decoder_v1(body).run();
+            seal_all(m);
+            body = encode_index_v1(m);
+        } catch (const cairn::error&) {
+        }
+        b = append_index_v1(std::move(before), body);
     }
 };
 

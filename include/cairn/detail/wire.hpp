@@ -34,6 +34,11 @@ public:
         auto* to = grow(all.size() * sizeof(std::uint32_t));
         for (auto const v : all) to = put(to, v);
     }
+    /// The lowest `n` bytes of a number, at most eight.
+    void low_bytes(std::uint64_t v, std::size_t n) {
+        auto* const to = grow(n);
+        for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<std::byte>(v >> (8 * i));
+    }
     void varint(std::uint64_t v) {
         std::size_t n = 1;
         for (auto rest = v >> 7; rest != 0; rest >>= 7) ++n;
@@ -145,6 +150,8 @@ public:
         auto const b = bytes();
         return {reinterpret_cast<const char*>(b.data()), b.size()};
     }
+    /// @pre There are eight bytes.
+    static std::uint64_t u64_at(const std::byte* from) noexcept { return at<std::uint64_t>(from); }
     [[noreturn]] static void fail(const char* found) {
         throw error(errc::corrupt, {.found = found});
     }

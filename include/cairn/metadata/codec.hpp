@@ -17,7 +17,8 @@
 
 /// How the parts of metadata are encoded, in the native index on storage as well as between ranks.
 ///
-/// The bytes are those of version 1 of the native index: changing them changes that format. Every
+/// The bytes are those of the native index, of version 1 too: who changes them changes the format.
+/// Every
 /// `get` throws @ref error with @ref errc::corrupt for bytes that no `put` writes, and allocates no
 /// more than a small multiple of what is left to read.
 namespace cairn::detail {
@@ -68,6 +69,15 @@ CAIRN_DECL std::vector<std::string> get_strings(wire_reader& r);
 using file_size_map = std::map<std::string, std::uint64_t, std::less<>>;
 CAIRN_DECL void put(wire_writer& w, const file_size_map& file_sizes);
 CAIRN_DECL file_size_map get_file_sizes(wire_reader& r);
+
+/// Returns the entry for a key that must be new.
+template <class Map>
+typename Map::mapped_type& place_for_key(Map& map, const std::string& fqn) {
+    auto const before = map.size();
+    auto const found = map.try_emplace(map.end(), fqn);  // cairn writes them in order
+    if (map.size() == before) wire_reader::fail("a key twice");
+    return found->second;
+}
 
 }  // namespace cairn::detail
 

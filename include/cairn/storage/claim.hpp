@@ -4,11 +4,9 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/detail/failures.hpp>
-#include <cairn/format/native/index.hpp>
-#include <cairn/metadata/locations.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/exists.hpp>
-#include <cairn/object_store/read_whole.hpp>
+#include <cairn/storage/checkpoint_files.hpp>
 #include <cairn/storage/data_file_proof.hpp>
 #include <cairn/storage/data_names.hpp>
 #include <cairn/storage/leftovers.hpp>
@@ -222,11 +220,9 @@ private:
     }
     void read_old(Store& store) {
         try {
-            auto const old =
-                format::native::parse_metadata_file(read_whole(store, metadata_name)).meta;
-            auto const found = files_of(old);
+            auto const old = read_checkpoint_files(store);
             intent_.replaced_id = old.save_id;
-            intent_.replaced.assign(found.begin(), found.end());
+            intent_.replaced.assign(old.names.begin(), old.names.end());
         } catch (const error& e) {
             // A broken checkpoint can be overwritten; one that storage fails to read might be
             // complete, and its files would never be removed.

@@ -4,10 +4,9 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/detail/failures.hpp>
-#include <cairn/format/native/index.hpp>
-#include <cairn/metadata/locations.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/exists.hpp>
+#include <cairn/storage/checkpoint_files.hpp>
 #include <cairn/storage/data_file_proof.hpp>
 #include <cairn/storage/data_names.hpp>
 #include <cairn/storage/found_intent.hpp>
@@ -77,9 +76,9 @@ public:
     void look_at_what_stands() {
         auto const tag = store_.tag(metadata_name);
         if (tag == standing_tag_) return;
-        auto const bytes = read_existing(store_, metadata_name);
-        standing_ = bytes ? files_of(format::native::parse_metadata_file(*bytes).meta)
-                          : std::set<std::string>();
+        auto found =
+            unless_removed(store_, metadata_name, [&] { return read_checkpoint_files(store_); });
+        standing_ = found ? std::move(found->names) : std::set<std::string>();
         standing_tag_ = tag;
     }
     void remove_found() {

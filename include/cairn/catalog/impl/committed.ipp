@@ -6,12 +6,12 @@
 
 #include <cairn/catalog/retention.hpp>
 #include <cairn/detail/failures.hpp>
-#include <cairn/format/native/index.hpp>
+#include <cairn/format/native/commit_section.hpp>
+#include <cairn/format/native/index_magic.hpp>
 #include <cairn/object_store/exists.hpp>
 #include <cairn/storage/data_names.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -35,8 +35,7 @@ CAIRN_DECL std::optional<commit_record> read_commit_record(erased_store& place) 
     };
     if (size < tail) bad("fewer bytes than any has");
     auto const end = before(size, tail);
-    auto const& magic = native::index_magic;
-    if (std::memcmp(end.data() + 8, magic.data(), magic.size()) != 0) {
+    if (!native::ends_in_index(end)) {
         // PyTorch's end with the STOP of a pickle.
         if (end.back() != std::byte{'.'}) bad("a file that was cut off");
         return {};

@@ -8,8 +8,7 @@
 #include <cairn/catalog/place_content.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/identity.hpp>
-#include <cairn/format/native/index.hpp>
-#include <cairn/object_store/read_whole.hpp>
+#include <cairn/storage/checkpoint_files.hpp>
 #include <cairn/storage/leftovers.hpp>
 #include <cairn/storage/own_intent.hpp>
 #include <cairn/storage/running_reads.hpp>
@@ -48,16 +47,15 @@ CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
     auto place = root.at(id);
     auto const tag = place.tag(metadata_name);
     if (tag.text.empty()) return removal::replaced;
-    auto const meta = format::native::parse_metadata_file(read_whole(place, metadata_name)).meta;
-    if (meta.save_id != save_id) return removal::replaced;
-    auto const files = files_of(meta);
+    auto const found = read_checkpoint_files(place);
+    if (found.save_id != save_id) return removal::replaced;
 
     save_intent intent;
     intent.save_id = new_save_id();
     intent.began = save_intent::now();
     intent.owner = record_owner::this_one();
     intent.replaced_id = save_id;
-    intent.replaced.assign(files.begin(), files.end());
+    intent.replaced.assign(found.names.begin(), found.names.end());
     running_save const running(intent.save_id);
     own_intent own;
     try {

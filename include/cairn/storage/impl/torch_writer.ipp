@@ -5,8 +5,8 @@
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/object_store/exists.hpp>
-#include <cairn/object_store/read_whole.hpp>
 #include <cairn/planner/check_plan.hpp>
+#include <cairn/storage/checkpoint_files.hpp>
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/data_file_proof.hpp>
@@ -168,11 +168,8 @@ struct torch_writer::state {
             std::optional<metadata> own;  // e.g. with 10⁶ chunks a copy takes long
             if (m.save_id != me.save_id) own.emplace(m).save_id = me.save_id;
             auto const& meta = own ? *own : m;
-            for (auto const& [name, expected] : meta.file_sizes) {
-                check_size(name, expected);
-                files.insert(name);
-                if (me.activity) me.activity->advance();
-            }
+            check_sizes(meta.file_sizes);
+            for (auto const& [name, size] : meta.file_sizes) files.insert(name);
             bytes = format::native::make_metadata_file(meta, options.torch_metadata,
                                                        record ? &*record : nullptr);
             if (options.torch_metadata) warn_of_many(meta, result.warnings);
@@ -187,14 +184,11 @@ struct torch_writer::state {
         auto const now = placed.tag(detail::metadata_name);
         // The metadata found at the beginning need not be readable.
         if (now.text.empty() || hold.found(now, save_id)) return false;
-        auto const meta =
-            format::native::parse_metadata_file(detail::read_whole(placed, detail::metadata_name))
-                .meta;
-        if (meta.save_id != save_id) return false;
+        auto found = detail::read_checkpoint_files(placed);
+        if (found.save_id != save_id) return false;
         // Its publisher may have died before it called this.
         placed.sync();
-        if (published.empty())
-            for (auto const& [name, size] : meta.file_sizes) published.insert(name);
+        if (published.empty()) published = std::move(found.names);
         return true;
     }
 
@@ -269,6 +263,16 @@ struct torch_writer::state {
         return options.file_name ? options.file_name(rank, n) : detail::default_data_name(rank, n);
     }
 
+    /// What the storage lists as its writer has reported it needs no call of its own: there may be
+    /// a file for each of thousands of ranks.
+    void check_sizes(const detail::file_size_map& expected) {
+        std::set<std::pair<std::string, std::uint64_t>> listed;
+        for (auto& info : placed.list()) listed.emplace(std::move(info.name), info.size);
+        for (auto const& file : expected) {
+            if (listed.count(file) == 0) check_size(file.first, file.second);
+            if (me.activity) me.activity->advance();
+        }
+    }
     void check_size(const std::string& name, std::uint64_t size) {
         std::string found;
         try {

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_FORMAT_NATIVE_INDEX_CONTENT_HPP
+#define CAIRN_FORMAT_NATIVE_INDEX_CONTENT_HPP
+
+#include <cairn/detail/name_numbers.hpp>
+#include <cairn/detail/wire.hpp>
+#include <cairn/format/native/chunk_columns.hpp>
+#include <cairn/format/unfolding.hpp>
+#include <cairn/metadata/codec.hpp>
+#include <cairn/metadata/file_numbers.hpp>
+#include <cairn/metadata/metadata.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace cairn::format::native {
+
+/// What a checkpoint's metadata says about it as a whole.
+struct index_heading {
+    struct file {
+        std::string name{};
+        std::optional<std::uint64_t> size{};
+    };
+    std::string save_id{};
+    std::vector<file> files{};  ///< To which the content refers by position; no name is twice.
+};
+
+namespace impl {
+
+using cairn::detail::place_for_key;
+using cairn::detail::wire_reader;
+using cairn::detail::wire_writer;
+
+/// Writes all entries and paths; then the heading, which has the files that they name.
+class content_encoder {
+public:
+    content_encoder(const metadata& m, wire_writer& w) : m_(m), w_(w) {}
+
+    void content() {
+        w_.varint(m_.entries.size());
+        for (auto const& [fqn, entry] : m_.entries) {
+            w_.string(fqn);
+            if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
+                w_.u8(t->requires_grad ? 2 : 1);
+                put(w_, t->type);
+                put(w_, t->shape);
+                w_.varint(t->chunks.size());
+                if (!t->chunks.empty())
+                    chunk_columns(t->shape.size()).put(w_, t->chunks, [&](std::size_t i) {
+                        return numbers_.of(t->chunks, i, [&](const std::string& name) {
+                            return names_.add(name);
+                        });
+                    });
+            } else {
+                auto const& at = std::get<value_metadata>(entry).at;
+                w_.u8(0);
+                w_.varint(names_.add(at.file));
+                put_within_file(w_, at);
+            }
+        }
+        w_.varint(m_.paths.size());
+        for (auto const& [fqn, steps] : m_.paths) {
+            w_.string(fqn);
+            put(w_, steps);
+        }
+    }
+    void heading() {
+        w_.string(m_.save_id);
+        for (auto const& [name, size] : m_.file_sizes) (void)names_.add(name);
+        w_.varint(names_.size());
+        for (auto const& name : names_.names()) {
+            w_.string(name);
+            auto const size = m_.file_sizes.find(name);
+            w_.u8(size != m_.file_sizes.end() ? 1 : 0);
+            if (size != m_.file_sizes.end()) w_.varint(size->second);
+        }
+    }
+
+private:
+    const metadata& m_;
+    wire_writer& w_;
+    cairn::detail::name_numbers names_;
+    cairn::detail::file_numbers numbers_;
+};
+
+inline index_heading decode_heading(std::span<const std::byte> b) {
+    wire_reader r(b);
+    index_heading h;
+    h.save_id = r.string();
+    auto const files = r.count(2);
+    h.files.reserve(files);
+    while (h.files.size() < files) {
+        auto& f = h.files.emplace_back();
+        f.name = r.string();
+        auto const has_size = r.u8();
+        if (has_size > 1) wire_reader::fail("unknown flags");
+        if (has_size == 1) f.size = r.varint();
+    }
+    if (r.left() != 0) wire_reader::fail("bytes after the heading");
+    return h;
+}
+
+class content_decoder {
+public:
+    content_decoder(std::span<const std::byte> b, const index_heading& h)
+        : r_(b), unfolding_(b.size()) {
+        m_.save_id = h.save_id;
+        for (auto const& f : h.files) {
+            auto const fresh = names_->size();
+            if (names_->add(f.name) != fresh) wire_reader::fail("a file twice");
+            if (f.size) m_.file_sizes.emplace_hint(m_.file_sizes.end(), f.name, *f.size);
+        }
+    }
+
+    metadata run() {
+        for (auto n = r_.count(2); n-- > 0;) {
+            auto fqn = r_.string();
+            auto const kind = r_.u8();
+            if (kind > 2) wire_reader::fail("an entry of an unknown kind");
+            auto& entry = place_for_key(m_.entries, fqn);
+            if (kind == 0)
+                entry = value(fqn);
+            else
+                entry = tensor(fqn, kind == 2);
+        }
+        for (auto n = r_.count(2); n-- > 0;) {
+            auto fqn = r_.string();
+            place_for_key(m_.paths, fqn) = get_path(r_);
+        }
+        if (r_.left() != 0) wire_reader::fail("bytes after the index");
+        return std::move(m_);
+    }
+
+private:
+    value_metadata value(const std::string& fqn) {
+        auto const n = r_.varint();
+        if (n >= names_->size()) wire_reader::fail("an unknown file number");
+        auto const file = static_cast<std::uint32_t>(n);
+        expand(fqn, file);
+        return {get_within_file(r_, (*names_)[file])};
+    }
+    tensor_metadata tensor(const std::string& fqn, bool requires_grad) {
+        tensor_metadata t;
+        t.requires_grad = requires_grad;
+        t.type = get_dtype(r_);
+        t.shape = get_shape(r_);
+        t.chunks = chunk_list(names_, t.shape.size());
+        auto const chunks = r_.count();
+        if (chunks != 0)
+            chunk_columns(t.shape.size())
+                .get(r_, chunks, t.chunks, *names_, [&](std::uint32_t file) { expand(fqn, file); });
+        return t;
+    }
+    void expand(const std::string& fqn, std::uint32_t file) {
+        unfolding_.spend(fqn.size() + (*names_)[file].size());
+    }
+
+    wire_reader r_;
+    metadata m_;
+    chunk_list::names_ptr names_ = std::make_shared<file_names>();
+    unfolding unfolding_;
+};
+
+}  // namespace impl
+
+/// Encodes all of a checkpoint's metadata compactly, as ranks send it to each other: the content of
+/// the native index, then its heading.
+inline std::vector<std::byte> encode_metadata(const metadata& m) {
+    cairn::detail::wire_writer w;
+    w.u8(2);
+    w.u64(0);
+    impl::content_encoder all(m, w);
+    all.content();
+    w.set_u64(1, w.size() - 9);
+    all.heading();
+    return w.take();
+}
+inline metadata decode_metadata(std::span<const std::byte> b) {
+    using cairn::detail::wire_reader;
+    wire_reader r(b);
+    if (r.u8() != 2) wire_reader::fail("metadata of an unknown version");
+    auto const length = r.u64();
+    if (length > r.left()) wire_reader::fail("fewer bytes than announced");
+    auto const content = r.raw(static_cast<std::size_t>(length));
+    return impl::content_decoder(content, impl::decode_heading(r.raw(r.left()))).run();
+}
+
+}  // namespace cairn::format::native
+
+#endif
