@@ -86,7 +86,9 @@ BOOST_AUTO_TEST_CASE(keys_and_paths_of_an_index_are_bounded) {
         w.varint(1);
         object(w, "a");
     };
-    for (auto const& [body, decode] : versions) {
+    for (auto const& version : versions) {
+        auto const body = version.body;
+        auto const decode = version.decode;
         auto const good = body(one, no_paths);
         BOOST_TEST(decode(good).entries.size() == 1u);
         auto const twice = body(

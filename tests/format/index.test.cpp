@@ -227,6 +227,35 @@ BOOST_AUTO_TEST_CASE(whose_bytes_have_changed_is_refused) {
         must_not_be_read({file.begin(), file.begin() + static_cast<std::ptrdiff_t>(n)});
 }
 
+BOOST_AUTO_TEST_CASE(of_version_1_whose_bytes_have_changed_is_refused) {
+    auto const file = slurp(golden / ".metadata");
+    for (std::size_t i = 0; i < file.size(); ++i) {
+        BOOST_TEST_CONTEXT("byte " << i << " of " << file.size()) {
+            auto bad = file;
+            bad[i] ^= std::byte{0x10};
+            must_not_be_read(bad);
+        }
+    }
+}
+
+/// A key that many chunks share has as much room as in version 1.
+BOOST_AUTO_TEST_CASE(has_room_for_the_names_of_version_1) {
+    cairn::metadata m;
+    cairn::tensor_metadata t;
+    t.shape = {300'000};
+    auto const file = std::string(30, 'f');
+    for (std::int64_t i = 0; i < 300'000; ++i) {
+        auto const n = static_cast<std::uint64_t>(i);
+        t.chunks.push_back(
+            {{{i}, {1}}, {file, n * 900, 900, {}, cairn::item_layout{512, 4, 1, 2, {1}}}});
+    }
+    m.entries[std::string(750, 'k')] = std::move(t);
+    auto const v1 = support::encode_index_v1(m);
+    auto const read = native::impl::decoder_v1(v1).run();
+    BOOST_TEST((native::decode_metadata(native::encode_metadata(read)) == m));
+    BOOST_TEST((native::parse_metadata_file(native::make_metadata_file(m, false)).meta == m));
+}
+
 /// Two blocks that changed places have the same bytes in sum.
 BOOST_AUTO_TEST_CASE(whose_blocks_have_changed_places_is_refused) {
     auto file = native::make_metadata_file(varied(), false);
@@ -277,6 +306,11 @@ BOOST_AUTO_TEST_CASE(has_no_root_in_version_1_or_in_pytorchs_files) {
 
 BOOST_AUTO_TEST_CASE(of_a_later_version_is_not_taken_for_damage) {
     auto file = native::make_metadata_file(varied(), false);
+    file.back() = std::byte{'!'};
+    BOOST_CHECK_EXCEPTION(
+        (void)native::parse_metadata_file(file), cairn::error, [](const cairn::error& e) {
+            return e.code() == cairn::make_error_code(cairn::errc::checksum_mismatch);
+        });
     file.back() = std::byte{'3'};
     auto const says_so = [](const cairn::error& e) {
         return e.code() == cairn::make_error_code(cairn::errc::unsupported);
@@ -341,24 +375,24 @@ BOOST_AUTO_TEST_CASE(rows_of_no_bytes_do_not_become_chunks) {
 
 BOOST_AUTO_TEST_CASE(columns_that_cairn_does_not_write_are_refused) {
     auto const row = [](cairn::detail::wire_writer& w, std::uint64_t v, std::size_t width) {
-        w.low_bytes(v, width);
-        w.fill(std::max<std::size_t>(width + 8, 12) - width, std::byte{0});
+        auto const known = std::min<std::size_t>(width, 8);
+        w.low_bytes(v, known);
+        w.fill(std::max<std::size_t>(width + 8, 12) - known, std::byte{0});
     };
     auto const refused = [&](std::size_t wide, std::uint8_t width, std::uint64_t base,
                              std::uint64_t v) {
         BOOST_TEST_CONTEXT("column " << wide) {
             auto const b = with_chunks(1, 1, [&](auto& w) {
                 columns(w, 1, wide, width, base);
-                row(w, v, std::min<std::size_t>(width, 8));
+                row(w, v, width);
             });
             is_refused(b.size(), [&] { decode(b); });
         }
     };
-    refused(0, 9, 0, 0);                                // 9 bytes wide
-    refused(0, 8, 0, (std::uint64_t{1} << 62) + 1);     // an offset that no tensor has
-    refused(1, 8, 0, UINT64_MAX);                       // a length
-    refused(1, 8, std::uint64_t{1} << 62, UINT64_MAX);  // also by a sum
-    refused(2, 1, 0, 1);                                // a second file, of one
+    refused(0, 9, 0, 0);                             // 9 bytes wide
+    refused(0, 8, 0, (std::uint64_t{1} << 62) + 1);  // an offset that no tensor has
+    refused(1, 8, 0, UINT64_MAX);                    // a length
+    refused(2, 1, 0, 1);                             // a second file, of one
     refused(2, 8, UINT64_MAX, UINT64_MAX);
     refused(7, 1, 0, 4);  // flags
     refused(7, 1, 0, 2);  // a chunk that stands whole elsewhere, and does not

@@ -10,6 +10,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -91,7 +92,8 @@ BOOST_AUTO_TEST_CASE(are_known_where_only_the_root_is_whole) {
     save(1, store);
     support::crafted c(store, "c");
     auto bytes = c.files.at(".metadata");
-    bytes[0] ^= std::byte{1};
+    auto const tail = support::native::find_index(bytes, bytes.size());
+    bytes[bytes.size() - static_cast<std::size_t>(tail->index_length)] ^= std::byte{1};
     store.at("c").publish(".metadata", bytes, std::nullopt);
     save(2, store);
     BOOST_TEST(store.at("c").list().size() == 2u);
@@ -117,7 +119,7 @@ namespace {
 
 /// A store that lists a file as it was, or not at all, and one that has cut it off.
 struct lying : support::forwarding_store<cairn::memory_store> {
-    enum class about { nothing, size, presence };
+    enum class about { nothing, size, presence, failure };
     using forwarding_store::forwarding_store;
 
     lying at(std::string id) const {
@@ -125,13 +127,18 @@ struct lying : support::forwarding_store<cairn::memory_store> {
         l.store_ = store_.at(std::move(id));
         return l;
     }
-    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    auto create(std::string_view n, std::uint64_t size) {
+        *created = true;
+        return store_.create(n, size);
+    }
     auto open(std::string_view n) {
         cut_off(n);
         return store_.open(n);
     }
     std::vector<cairn::object_info> list() {
         for (auto const& info : store_.list()) cut_off(info.name);
+        // Not before the files are written: the claim needs the list.
+        if (lie == about::failure && *created) throw cairn::error(cairn::errc::io, {});
         auto all = store_.list();
         if (lie == about::presence)
             std::erase_if(all, [](auto const& o) { return o.name.ends_with(".distcp"); });
@@ -143,6 +150,7 @@ struct lying : support::forwarding_store<cairn::memory_store> {
 
     about lie = about::nothing;
     bool cuts = false;
+    std::shared_ptr<std::atomic<bool>> created = std::make_shared<std::atomic<bool>>(false);
 
 private:
     void cut_off(std::string_view n) {
@@ -154,13 +162,14 @@ private:
 
 BOOST_AUTO_TEST_CASE(are_opened_where_the_list_says_something_else) {
     using enum lying::about;
-    for (auto const lie : {nothing, size, presence}) {
+    for (auto const lie : {nothing, size, presence, failure}) {
         cairn::memory_store base;
         lying store(base);
         store.lie = lie;
         save(1, store);
         BOOST_TEST(support::only_number(support::load_whole(base, "c").tensors.at("w")) == 1.0f);
         store.cuts = true;
+        *store.created = false;
         auto const why = support::error_of([&] { save(2, store); });
         BOOST_TEST(support::contains(why, {"as its writer reported", ".distcp"}), why);
     }

@@ -59,8 +59,8 @@ private:
 };
 
 /// Removes what ended saves and removals have left in one place. Nothing is removed if there is a
-/// checkpoint whose metadata cannot be read.
-/// @throws error if its metadata cannot be read
+/// checkpoint whose metadata does not say which files it has.
+/// @throws error if it does not
 template <ObjectStore Store>
 void collect_leftovers(Store& place, std::vector<std::string>& warnings,
                        cairn::activity* activity) {

@@ -17,10 +17,9 @@
 
 /// How the parts of metadata are encoded, in the native index on storage as well as between ranks.
 ///
-/// The bytes are those of the native index, of version 1 too: who changes them changes the format.
-/// Every
-/// `get` throws @ref error with @ref errc::corrupt for bytes that no `put` writes, and allocates no
-/// more than a small multiple of what is left to read.
+/// The bytes are those of the native index, also of version 1: whoever changes them changes the
+/// format. Every `get` throws @ref error with @ref errc::corrupt for bytes that no `put` writes,
+/// and allocates no more than a small multiple of what is left to read.
 namespace cairn::detail {
 
 /// The maximum number of dimensions, PyTorch's own.

@@ -110,7 +110,8 @@ public:
 
     reader open(std::string_view name);
 
-    /// Reads the whole file: inode and time alone can recur when files are replaced quickly.
+    /// Reads the last 64 KiB: inode and time alone can recur when files are replaced quickly. What
+    /// cairn publishes ends in a checksum of all before it.
     object_tag tag(std::string_view name);
 
     /// Lists the directory's own files by name, without its subdirectories.

@@ -20,8 +20,8 @@ struct checkpoint_files {
     std::set<std::string> names{};
 };
 
-/// Reads them from the root of the native index, whose size does not depend on the number of
-/// chunks; where there is none, from all of `.metadata`.
+/// Reads them from the root of the native index, which is small however many chunks there are;
+/// where there is none, from all of `.metadata`.
 /// @throws error errc::not_found if there is no checkpoint; errc::corrupt, errc::checksum_mismatch,
 /// errc::unsupported or errc::invalid_plan for one that cannot be read; what the store throws
 template <ObjectStore Store>

@@ -6,6 +6,7 @@
 
 #include <cairn/catalog/retention.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/wire.hpp>
 #include <cairn/format/native/commit_section.hpp>
 #include <cairn/format/native/index_magic.hpp>
 #include <cairn/object_store/exists.hpp>

@@ -19,7 +19,6 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
-#include <set>
 #include <utility>
 
 namespace cairn::detail {

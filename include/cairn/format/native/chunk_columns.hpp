@@ -3,17 +3,14 @@
 #define CAIRN_FORMAT_NATIVE_CHUNK_COLUMNS_HPP
 
 #include <cairn/detail/wire.hpp>
-#include <cairn/format/unfolding.hpp>
 #include <cairn/metadata/codec.hpp>
 #include <cairn/metadata/file_names.hpp>
-#include <cairn/metadata/file_numbers.hpp>
 #include <cairn/metadata/metadata.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -40,6 +37,11 @@ public:
     explicit chunk_columns(std::size_t rank)
         : rank_(rank), columns_(2 * rank + further), values_(columns_.size()) {}
 
+    /// The fewest bytes that a row of so many dimensions takes.
+    static std::size_t least_bytes(std::size_t rank) noexcept {
+        return 8 + 2 * std::max<std::size_t>(2, rank);
+    }
+
     /// @param file_of  Called as `file_of(i)`; the number of a chunk's file, the same each time.
     template <class F>
     void put(detail::wire_writer& w, const chunk_list& chunks, F&& file_of) {
@@ -65,7 +67,7 @@ public:
     /// Appends `n` chunks, as the next bytes describe them.
     /// @param names   Those of all files, in the order of their numbers.
     /// @param expand  Called with the number of each chunk's file.
-    /// @throws error errc::corrupt for bytes that `put` does not write
+    /// @throws error errc::corrupt for what no chunk can be
     template <class F>
     void get(detail::wire_reader& r, std::size_t n, chunk_list& chunks, const file_names& names,
              F&& expand) {
@@ -172,7 +174,7 @@ private:
         for (auto& c : columns_) c.at = std::exchange(used_, used_ + c.width);
         used_ += 8;  // the checksums, which make it safe to read 8 bytes of any column
         // So that no few bytes expand to many chunks, nor to chunks of many dimensions.
-        stride_ = std::max(used_, 8 + 2 * std::max<std::size_t>(2, rank_));
+        stride_ = std::max(used_, least_bytes(rank_));
     }
     void fill(chunk_list::blank to, std::span<const std::byte> checksums) {
         auto from = values_.begin();

@@ -7,6 +7,7 @@
 #include <cairn/format/native/chunk_columns.hpp>
 #include <cairn/format/unfolding.hpp>
 #include <cairn/metadata/codec.hpp>
+#include <cairn/metadata/file_names.hpp>
 #include <cairn/metadata/file_numbers.hpp>
 #include <cairn/metadata/metadata.hpp>
 
@@ -29,7 +30,7 @@ struct index_heading {
         std::optional<std::uint64_t> size{};
     };
     std::string save_id{};
-    std::vector<file> files{};  ///< To which the content refers by position; no name is twice.
+    std::vector<file> files{};  ///< To which the content refers by position.
 };
 
 namespace impl {
@@ -152,7 +153,8 @@ private:
         t.type = get_dtype(r_);
         t.shape = get_shape(r_);
         t.chunks = chunk_list(names_, t.shape.size());
-        auto const chunks = r_.count();
+        auto const chunks = r_.count(chunk_columns::least_bytes(t.shape.size()));
+        unfolding_.allow(chunks);
         if (chunks != 0)
             chunk_columns(t.shape.size())
                 .get(r_, chunks, t.chunks, *names_, [&](std::uint32_t file) { expand(fqn, file); });
@@ -170,8 +172,8 @@ private:
 
 }  // namespace impl
 
-/// Encodes all of a checkpoint's metadata compactly, as ranks send it to each other: the content of
-/// the native index, then its heading.
+/// Encodes all of a checkpoint's metadata compactly, as ranks send it to each other: a version, the
+/// length of the content, the content of the native index, and its heading.
 inline std::vector<std::byte> encode_metadata(const metadata& m) {
     cairn::detail::wire_writer w;
     w.u8(2);

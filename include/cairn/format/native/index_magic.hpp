@@ -4,8 +4,8 @@
 
 #include <cairn/error.hpp>
 
-#include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <span>
 #include <string_view>
 
@@ -18,7 +18,7 @@ inline constexpr std::string_view index_magic_v1 = "cairnidx";
 
 inline bool ends_in(std::span<const std::byte> bytes, std::string_view magic) {
     return bytes.size() >= magic.size() &&
-           std::ranges::equal(bytes.last(magic.size()), std::as_bytes(std::span(magic)));
+           std::memcmp(bytes.last(magic.size()).data(), magic.data(), magic.size()) == 0;
 }
 /// Whether a file ends in an index of any version, also of a later one.
 inline bool ends_in_index(std::span<const std::byte> bytes) {

@@ -42,7 +42,7 @@ struct index_tail {
 ///              up to here u32 · length of the index u64 · index magic
 ///
 /// So whoever wants to know which save it was, and which files are its own, reads the end of
-/// `.metadata`, however many chunks there are.
+/// `.metadata`: 4 bytes for each 64 KiB of the content, and some 50 for each file.
 struct index_root {
     index_tail tail{};
     index_heading heading{};
@@ -50,10 +50,12 @@ struct index_root {
 
     /// @throws error errc::checksum_mismatch
     void check_content(std::span<const std::byte> content) const {
-        auto const whole = std::ranges::all_of(block_crcs, [&](std::uint32_t crc) {
+        bool whole = true;
+        for (auto const crc : block_crcs) {
             auto const n = std::min(content.size(), index_tail::block);
-            return crc == crc32(std::exchange(content, content.subspan(n)).first(n));
-        });
+            whole = crc == crc32(content.first(n)) && whole;
+            content = content.subspan(n);
+        }
         if (!whole) throw damaged_index("other bytes");
     }
 };
@@ -66,6 +68,9 @@ struct index_root {
 /// errc::checksum_mismatch for lengths that contradict each other
 inline std::optional<index_tail> find_index(std::span<const std::byte> end, std::uint64_t size) {
     if (!ends_in_index(end) || ends_in(end, index_magic_v1)) return {};
+    auto const version = static_cast<char>(end.back());
+    if (!ends_in(end, index_magic) && (version < '3' || version > '9'))
+        throw damaged_index("other bytes");
     if (!ends_in(end, index_magic))
         throw error(errc::unsupported, {.expected = "a native index of version 1 or 2",
                                         .found = "one of another version",
@@ -83,7 +88,7 @@ inline std::optional<index_tail> find_index(std::span<const std::byte> end, std:
                       t.heading_length <= (left -= t.content_length) &&
                       4 * t.blocks() <= (left -= t.heading_length) &&
                       left - 4 * t.blocks() == index_tail::bytes;
-    if (!fits) throw damaged_index("an impossible length");
+    if (!fits || t.index_length > SIZE_MAX) throw damaged_index("an impossible length");
     return t;
 }
 
@@ -129,7 +134,7 @@ inline std::vector<std::byte> append_index(std::vector<std::byte> before, const 
 template <class File>
 std::optional<index_root> read_root(File& file) {
     std::uint64_t const size = file.size();
-    // Enough for the files of a few hundred ranks.
+    // Enough for about a thousand files.
     std::vector<std::byte> end(
         static_cast<std::size_t>(std::min<std::uint64_t>(size, index_tail::block)));
     if (!end.empty()) file.read(size - end.size(), end);

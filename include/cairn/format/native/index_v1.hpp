@@ -10,14 +10,12 @@
 #include <cairn/metadata/file_names.hpp>
 #include <cairn/metadata/metadata.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace cairn::format::native {
@@ -119,8 +117,7 @@ inline std::optional<std::size_t> find_index_v1(std::span<const std::byte> file)
 inline metadata decode_index_v1(std::span<const std::byte> index,
                                 std::span<const std::byte> before) {
     using cairn::detail::wire_reader;
-    if (!std::ranges::equal(index.first(8), std::as_bytes(std::span(index_magic_v1))))
-        throw damaged_index("no magic at its start");
+    if (!ends_in(index.first(8), index_magic_v1)) throw damaged_index("no magic at its start");
     if (wire_reader(index.last(20)).u32() != crc32(index.first(index.size() - 20)))
         throw damaged_index("other bytes");
     wire_reader r(index.subspan(8));

@@ -79,7 +79,7 @@ struct torch_writer::state {
 
     /// How many files of a rank can be written at once, if the options do not say.
     int threads_for(std::size_t ranks) const {
-        // The coordinator looks at every file before it commits, one after the other.
+        // The coordinator compares the size of every file before it commits.
         constexpr std::size_t most_files = 1024;
         auto most = static_cast<int>(most_files / std::max<std::size_t>(1, ranks));
         if (!options.polite.cpus.empty())
@@ -263,14 +263,22 @@ struct torch_writer::state {
         return options.file_name ? options.file_name(rank, n) : detail::default_data_name(rank, n);
     }
 
-    /// What the storage lists as its writer has reported it needs no call of its own: there may be
-    /// a file for each of thousands of ranks.
+    /// A file that the storage lists with the size that its writer has reported is not opened:
+    /// there may be one for each of thousands of ranks.
     void check_sizes(const detail::file_size_map& expected) {
-        std::set<std::pair<std::string, std::uint64_t>> listed;
-        for (auto& info : placed.list()) listed.emplace(std::move(info.name), info.size);
-        for (auto const& file : expected) {
-            if (listed.count(file) == 0) check_size(file.first, file.second);
+        auto const advance = [&] {
             if (me.activity) me.activity->advance();
+        };
+        detail::file_size_map listed;
+        advance();
+        try {
+            for (auto& info : placed.list()) listed.emplace(std::move(info.name), info.size);
+        } catch (...) {  // something else in the place, perhaps: each file is asked for
+        }
+        for (auto const& [name, size] : expected) {
+            advance();
+            auto const there = listed.find(name);
+            if (there == listed.end() || there->second != size) check_size(name, size);
         }
     }
     void check_size(const std::string& name, std::uint64_t size) {
