@@ -216,7 +216,10 @@ BOOST_AUTO_TEST_CASE(whose_bytes_have_changed_is_refused) {
     BOOST_REQUIRE(tail.has_value());
     BOOST_TEST(tail->blocks() > 2u);
     auto const root = file.size() - static_cast<std::size_t>(tail->root_length());
-    for (std::size_t i = 0; i < file.size(); i += i < root ? 501 : 1) {
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < root; i += 501) places.push_back(i);
+    for (std::size_t i = root; i < file.size(); ++i) places.push_back(i);
+    for (auto const i : places) {
         BOOST_TEST_CONTEXT("byte " << i << " of " << file.size()) {
             auto bad = file;
             bad[i] ^= std::byte{0x10};
