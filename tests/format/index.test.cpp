@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <initializer_list>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -361,7 +362,7 @@ void decode(const bytes& b) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(rows_of_no_bytes_do_not_become_chunks) {
-    for (std::size_t const rank : {0, 1, 2, 64}) {
+    for (auto const rank : std::initializer_list<std::size_t>{0, 1, 2, 64}) {
         for (auto const count : {std::uint64_t{1} << 20, std::uint64_t{1} << 62, UINT64_MAX}) {
             auto const b = with_chunks(rank, count, [&](auto& w) { columns(w, rank); });
             is_refused(b.size(), [&] { decode(b); });
