@@ -184,7 +184,7 @@ BOOST_AUTO_TEST_CASE(of_version_2_is_written_as_ever) {
 
 BOOST_AUTO_TEST_CASE(says_what_was_written_in_both_versions) {
     std::size_t chunks = 0;
-    for (unsigned seed = 0; seed < 3000; ++seed) {
+    for (unsigned seed = 0; seed < 600; ++seed) {
         auto const m = invented(seed)();
         BOOST_TEST_CONTEXT("seed " << seed) {
             BOOST_TEST((native::decode_metadata(native::encode_metadata(m)) == m));
@@ -202,7 +202,7 @@ BOOST_AUTO_TEST_CASE(says_what_was_written_in_both_versions) {
             if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry))
                 chunks += t->chunks.size();
     }
-    BOOST_TEST(chunks > 10'000u);
+    BOOST_TEST(chunks > 5000u);
 }
 
 BOOST_AUTO_TEST_CASE(is_smaller_than_version_1) {
@@ -218,7 +218,7 @@ BOOST_AUTO_TEST_CASE(whose_bytes_have_changed_is_refused) {
     BOOST_TEST(tail->blocks() > 2u);
     auto const root = file.size() - static_cast<std::size_t>(tail->root_length());
     std::vector<std::size_t> places;
-    for (std::size_t i = 0; i < root; i += 501) places.push_back(i);
+    for (std::size_t i = 0; i < root; i += 5003) places.push_back(i);
     for (std::size_t i = root; i < file.size(); ++i) places.push_back(i);
     for (auto const i : places) {
         BOOST_TEST_CONTEXT("byte " << i << " of " << file.size()) {
@@ -227,13 +227,13 @@ BOOST_AUTO_TEST_CASE(whose_bytes_have_changed_is_refused) {
             must_not_be_read(bad);
         }
     }
-    for (std::size_t n = 0; n < file.size(); n += n + 300 < file.size() ? 997 : 1)
+    for (std::size_t n = 0; n < file.size(); n += n + 300 < file.size() ? 9973 : 1)
         must_not_be_read({file.begin(), file.begin() + static_cast<std::ptrdiff_t>(n)});
 }
 
 BOOST_AUTO_TEST_CASE(of_version_1_whose_bytes_have_changed_is_refused) {
     auto const file = slurp(golden / ".metadata");
-    for (std::size_t i = 0; i < file.size(); ++i) {
+    for (std::size_t i = 0; i < file.size(); i += i + 100 < file.size() ? 7 : 1) {
         BOOST_TEST_CONTEXT("byte " << i << " of " << file.size()) {
             auto bad = file;
             bad[i] ^= std::byte{0x10};
@@ -246,9 +246,9 @@ BOOST_AUTO_TEST_CASE(of_version_1_whose_bytes_have_changed_is_refused) {
 BOOST_AUTO_TEST_CASE(has_room_for_the_names_of_version_1) {
     cairn::metadata m;
     cairn::tensor_metadata t;
-    t.shape = {300'000};
+    t.shape = {30'000};
     auto const file = std::string(30, 'f');
-    for (std::int64_t i = 0; i < 300'000; ++i) {
+    for (std::int64_t i = 0; i < 30'000; ++i) {
         auto const n = static_cast<std::uint64_t>(i);
         t.chunks.push_back(
             {{{i}, {1}}, {file, n * 900, 900, {}, cairn::item_layout{512, 4, 1, 2, {1}}}});
