@@ -5,6 +5,7 @@
 #include <cairn/format/torch/item.hpp>
 
 #include "cost.hpp"
+#include "message.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -51,17 +52,10 @@ bytes body_v1(const writes& entries, const writes& paths) {
     return w.take();
 }
 bytes body_v2(const writes& entries, const writes& paths) {
-    cairn::detail::wire_writer w;
-    w.u8(2);
-    w.u64(0);
-    entries(w);
-    paths(w);
-    w.set_u64(1, w.size() - 9);
-    w.string("");
-    w.varint(1);
-    w.string("f");
-    w.u8(0);
-    return w.take();
+    return message_of([&](cairn::detail::wire_writer& w) {
+        entries(w);
+        paths(w);
+    });
 }
 cairn::metadata decode_v1(const bytes& b) {
     return format::native::impl::decoder_v1(b).run();

@@ -3,6 +3,7 @@
 #include <cairn/format/native/index.hpp>
 
 #include "cost.hpp"
+#include "message.hpp"
 #include "support/index_v1.hpp"
 #include "support/whole.hpp"
 
@@ -329,23 +330,16 @@ namespace {
 /// A message that says one tensor, whose chunks somebody else has encoded.
 bytes with_chunks(std::size_t rank, std::uint64_t count,
                   const std::function<void(cairn::detail::wire_writer&)>& chunks) {
-    cairn::detail::wire_writer w;
-    w.u8(2);
-    w.u64(0);
-    w.varint(1);
-    w.string("w");
-    w.u8(1);
-    cairn::detail::put(w, cairn::dtype::float32);
-    cairn::detail::put(w, cairn::index_vector(rank, 1));
-    w.varint(count);
-    chunks(w);
-    w.varint(0);
-    w.set_u64(1, w.size() - 9);
-    w.string("");
-    w.varint(1);
-    w.string("f");
-    w.u8(0);
-    return w.take();
+    return message_of([&](cairn::detail::wire_writer& w) {
+        w.varint(1);
+        w.string("w");
+        w.u8(1);
+        cairn::detail::put(w, cairn::dtype::float32);
+        cairn::detail::put(w, cairn::index_vector(rank, 1));
+        w.varint(count);
+        chunks(w);
+        w.varint(0);
+    });
 }
 /// Columns of no bytes, except the one that `wide` names.
 void columns(cairn::detail::wire_writer& w, std::size_t rank, std::size_t wide = SIZE_MAX,

@@ -78,6 +78,29 @@ typename Map::mapped_type& place_for_key(Map& map, const std::string& fqn) {
     return found->second;
 }
 
+/// Reads all entries and paths, which are encoded alike in both versions of the index, except for
+/// the locations of values and for tensors.
+/// @param value   Called as `value(fqn)`, to read a location.
+/// @param tensor  Called as `tensor(fqn, requires_grad)`, to read the rest of one.
+template <class Value, class Tensor>
+void get_entries(wire_reader& r, metadata& m, Value&& value, Tensor&& tensor) {
+    for (auto n = r.count(2); n-- > 0;) {
+        auto fqn = r.string();
+        auto const kind = r.u8();
+        if (kind > 2) wire_reader::fail("an entry of an unknown kind");
+        auto& entry = place_for_key(m.entries, fqn);
+        if (kind == 0)
+            entry = value(fqn);
+        else
+            entry = tensor(fqn, kind == 2);
+    }
+    for (auto n = r.count(2); n-- > 0;) {
+        auto fqn = r.string();
+        place_for_key(m.paths, fqn) = get_path(r);
+    }
+    if (r.left() != 0) wire_reader::fail("bytes after the index");
+}
+
 }  // namespace cairn::detail
 
 #ifdef CAIRN_HEADER_ONLY

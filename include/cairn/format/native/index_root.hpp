@@ -68,13 +68,13 @@ struct index_root {
 /// errc::checksum_mismatch for lengths that contradict each other
 inline std::optional<index_tail> find_index(std::span<const std::byte> end, std::uint64_t size) {
     if (!ends_in_index(end) || ends_in(end, index_magic_v1)) return {};
-    auto const version = static_cast<char>(end.back());
-    if (!ends_in(end, index_magic) && (version < '3' || version > '9'))
-        throw damaged_index("other bytes");
-    if (!ends_in(end, index_magic))
+    if (!ends_in(end, index_magic)) {
+        auto const version = static_cast<char>(end.back());
+        if (version < '3' || version > '9') throw damaged_index("other bytes");
         throw error(errc::unsupported, {.expected = "a native index of version 1 or 2",
                                         .found = "one of another version",
                                         .remedy = "load it with a newer version of cairn"});
+    }
     if (end.size() < index_tail::bytes) throw damaged_index("an impossible length");
     cairn::detail::wire_reader r(end.last(index_tail::bytes));
     index_tail t;

@@ -22,7 +22,7 @@ namespace cairn::format::native {
 
 namespace impl {
 
-using cairn::detail::place_for_key;
+using cairn::detail::get_entries;
 using cairn::detail::wire_reader;
 
 /// Reads what versions of cairn wrote before 2026-12: chunks of any length, one after the
@@ -38,21 +38,9 @@ public:
         // A name may be there twice: a number is a position.
         for (auto const& name : get_strings(r_)) numbers_.push_back(names_->add(name));
         m.file_sizes = get_file_sizes(r_);
-        for (auto n = r_.count(2); n-- > 0;) {
-            auto fqn = r_.string();
-            auto const kind = r_.u8();
-            if (kind > 2) wire_reader::fail("an entry of an unknown kind");
-            auto& entry = place_for_key(m.entries, fqn);
-            if (kind == 0)
-                entry = value_metadata{location(fqn)};
-            else
-                entry = tensor(fqn, kind == 2);
-        }
-        for (auto n = r_.count(2); n-- > 0;) {
-            auto fqn = r_.string();
-            place_for_key(m.paths, fqn) = get_path(r_);
-        }
-        if (r_.left() != 0) wire_reader::fail("bytes after the index");
+        get_entries(
+            r_, m, [&](const std::string& fqn) { return value_metadata{location(fqn)}; },
+            [&](const std::string& fqn, bool grad) { return tensor(fqn, grad); });
         return m;
     }
 

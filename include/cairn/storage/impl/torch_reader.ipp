@@ -275,6 +275,7 @@ struct torch_reader::state {
         }
         groups = std::move(sliced);
     }
+
     /// Adds at most `most` parts of a file, of about as many stored bytes each.
     static void split(const std::string& name, file_reads& reads, std::size_t most,
                       std::vector<file_part>& parts) {
