@@ -35,6 +35,7 @@
 #include <cairn/detail/impl/context_gate.ipp>
 #include <cairn/detail/impl/error.ipp>
 #include <cairn/detail/impl/operation_thread.ipp>
+#include <cairn/detail/impl/post_to.ipp>
 #include <cairn/detail/impl/state_devices.ipp>
 #include <cairn/load/impl/background_load.ipp>
 #include <cairn/load/impl/device_windows.ipp>

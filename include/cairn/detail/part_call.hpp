@@ -4,9 +4,9 @@
 
 #include <cairn/completion.hpp>
 #include <cairn/detail/operation_thread.hpp>
+#include <cairn/detail/post_to.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
-#include <boost/asio/post.hpp>
 
 #include <exception>
 #include <functional>
@@ -23,7 +23,7 @@ namespace cairn::detail {
 template <class F>
 void resume_on(const boost::asio::any_io_executor& on, F f) noexcept {
     try {
-        boost::asio::post(on, f);
+        post_to(on, f);
         return;
     } catch (...) {  // no memory, or the executor's context refuses
     }

@@ -3,6 +3,7 @@
 #define CAIRN_STORAGE_JOB_POOL_HPP
 
 #include <cairn/detail/context_gate.hpp>
+#include <cairn/detail/post_to.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -123,9 +125,8 @@ private:
         End end_;
     };
 
-    template <class F>
-    void post(F f) {
-        if (on_) return boost::asio::post(on_, std::move(f));
+    void post(std::function<void()> f) {
+        if (on_) return post_to(on_, std::move(f));
         if (!threads_)
             threads_ = std::make_unique<worker_threads>(size_);
         else

@@ -5,11 +5,11 @@
 #include <cairn/save/background_save.hpp>
 
 #include <cairn/detail/or_cancel.hpp>
+#include <cairn/detail/post_to.hpp>
 #include <cairn/save/run_save.hpp>
 #include <cairn/save/save_op.hpp>
 
 #include <boost/asio/error.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/system/system_error.hpp>
 
 #include <utility>
@@ -92,7 +92,7 @@ CAIRN_DECL void background_save::cancel() noexcept {
     // The caller does not wait for a late rank; the other ranks are told at their next exchange.
     // Between two steps the state is not in use, and from now on no step uses it.
     try {
-        boost::asio::post(on, [self = shared_from_this()] { self->give_up(); });
+        post_to(on, [self = shared_from_this()] { self->give_up(); });
     } catch (...) {  // no memory: the handler is called when the save ends
     }
 }

@@ -168,7 +168,7 @@ struct torch_writer::state {
             std::optional<metadata> own;  // e.g. with 10⁶ chunks a copy takes long
             if (m.save_id != me.save_id) own.emplace(m).save_id = me.save_id;
             auto const& meta = own ? *own : m;
-            check_sizes(meta.file_sizes);
+            check_sizes(meta.file_sizes, result.warnings);
             for (auto const& [name, size] : meta.file_sizes) files.insert(name);
             bytes = format::native::make_metadata_file(meta, options.torch_metadata,
                                                        record ? &*record : nullptr);
@@ -265,7 +265,7 @@ struct torch_writer::state {
 
     /// A file that the storage lists with the size that its writer has reported is not opened:
     /// there may be one for each of thousands of ranks.
-    void check_sizes(const detail::file_size_map& expected) {
+    void check_sizes(const detail::file_size_map& expected, std::vector<std::string>& warnings) {
         auto const advance = [&] {
             if (me.activity) me.activity->advance();
         };
@@ -273,7 +273,9 @@ struct torch_writer::state {
         advance();
         try {
             for (auto& info : placed.list()) listed.emplace(std::move(info.name), info.size);
-        } catch (...) {  // something else in the place, perhaps: each file is asked for
+        } catch (...) {  // something else in the place, perhaps
+            warnings.push_back("each file of this save was opened to check its size: " +
+                               detail::text_of(std::current_exception()));
         }
         for (auto const& [name, size] : expected) {
             advance();

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_DETAIL_IMPL_POST_TO_IPP
+#define CAIRN_DETAIL_IMPL_POST_TO_IPP
+
+#include <cairn/detail/post_to.hpp>
+
+#include <boost/asio/post.hpp>
+
+#include <utility>
+
+namespace cairn::detail {
+
+CAIRN_DECL void post_to(const boost::asio::any_io_executor& on, std::function<void()> f) {
+    boost::asio::post(on, std::move(f));
+}
+
+}  // namespace cairn::detail
+
+#endif
