@@ -84,7 +84,7 @@ inline input change_index_body(bytes b, engine& e) {
 inline cairn::metadata decode_index_v1(bytes b) {
     return native::impl::decoder_v1(b).run();
 }
-/// As versions of cairn before 2026-12 wrote it: it says the same as an index of today.
+/// As cairn wrote it before its first release: it says the same as an index of today.
 inline void index_v1(bytes b) {
     auto const m = decode_index_v1(b);
     if (!(native::decode_metadata(native::encode_metadata(m)) == m))

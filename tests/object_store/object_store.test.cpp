@@ -13,14 +13,19 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 BOOST_AUTO_TEST_SUITE(object_store)
 
@@ -169,6 +174,46 @@ BOOST_AUTO_TEST_CASE(a_relative_place_is_within_an_absolute_one_instead) {
     auto in_memory = memory.at("ckpts").at("step_1");
     in_memory.publish("o", {}, std::nullopt);
     BOOST_TEST(!memory.tag("ckpts/step_1/o").text.empty());
+}
+
+/// Clocks of file systems are coarse, and numbers of files are used again.
+BOOST_AUTO_TEST_CASE(a_tag_tells_files_apart_that_differ_in_their_last_bytes_alone) {
+    scratch s;
+    cairn::file_store store(s.next());
+    constexpr std::uint64_t block = 64 << 10;
+    for (std::uint64_t const size : {std::uint64_t{1}, block - 1, block, block + 1, 3 * block}) {
+        store.publish("o", std::vector<std::byte>(size), std::nullopt);
+        auto const path = store.directory() / "o";
+        auto const when = fs::last_write_time(path);
+        auto const before = store.tag("o");
+        BOOST_TEST(store.tag("o").text == before.text);
+        auto const change = [&](std::uint64_t at, char to) {
+            {
+                std::fstream f(path, std::ios::in | std::ios::out | std::ios::binary);
+                f.seekp(static_cast<std::streamoff>(at)).put(to);
+            }
+            fs::last_write_time(path, when);
+        };
+        for (auto const at : {size - 1, size - std::min(size, block)}) {
+            change(at, 'x');
+            BOOST_TEST(store.tag("o").text != before.text, size << " bytes, changed at " << at);
+            change(at, '\0');
+            BOOST_TEST(store.tag("o").text == before.text);
+        }
+    }
+}
+
+/// A save asks for the tag of what it replaces, which may have gigabytes.
+BOOST_AUTO_TEST_CASE(a_tag_does_not_read_a_large_file) {
+    scratch s;
+    cairn::file_store store(s.next());
+    put(store, "o");
+    auto const path = store.directory() / "o";
+    fs::resize_file(path, std::uintmax_t{1} << 40);  // takes no space
+    auto const before = store.tag("o");
+    BOOST_TEST(!before.text.empty());
+    fs::resize_file(path, (std::uintmax_t{1} << 40) + 1);
+    BOOST_TEST(store.tag("o").text != before.text);
 }
 
 BOOST_AUTO_TEST_CASE(links_are_neither_followed_nor_removed) {

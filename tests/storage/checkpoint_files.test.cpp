@@ -2,15 +2,21 @@
 // What a save does for each file of its own, and for what it replaces, however large that is.
 #include <cairn/storage/checkpoint_files.hpp>
 
+#include "support/allocations.hpp"
 #include "support/counting_store.hpp"
 #include "support/crafted.hpp"
 #include "support/error_text.hpp"
 #include "support/forwarding_store.hpp"
 #include "support/whole.hpp"
 
+#include <cairn/detail/wire.hpp>
+#include <cairn/format/crc.hpp>
+#include <cairn/format/native/index_magic.hpp>
+
 #include <boost/test/unit_test.hpp>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -18,6 +24,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -54,7 +61,10 @@ std::size_t enlarge(cairn::memory_store& store) {
 BOOST_AUTO_TEST_CASE(are_those_that_the_metadata_names) {
     cairn::memory_store store;
     save(1, store);
-    auto place = store.at("c");
+    counted watched(store);
+    int opened = 0;
+    watched.on_open([&](std::string_view) { ++opened; });
+    auto place = watched.at("c");
     auto const m = support::crafted(store, "c").metadata();
     auto const from_root = cairn::detail::read_checkpoint_files(place);
     BOOST_TEST(from_root.save_id == m.save_id);
@@ -71,6 +81,7 @@ BOOST_AUTO_TEST_CASE(are_those_that_the_metadata_names) {
     auto const from_pickle = cairn::detail::read_checkpoint_files(place);
     BOOST_TEST(from_pickle.save_id == "");
     BOOST_TEST((from_pickle.names == from_root.names));
+    BOOST_TEST(opened == 3);  // each of them once
 }
 
 BOOST_AUTO_TEST_CASE(are_all_that_a_save_reads_of_what_it_replaces) {
@@ -99,6 +110,45 @@ BOOST_AUTO_TEST_CASE(are_known_where_only_the_root_is_whole) {
     save(2, store);
     BOOST_TEST(store.at("c").list().size() == 2u);
     BOOST_TEST(support::only_number(support::load_whole(store, "c").tensors.at("w")) == 2.0f);
+}
+
+namespace {
+
+/// Ends in a root with this heading and no content, all of whose checksums are right.
+std::vector<std::byte> with_root(std::span<const std::byte> heading) {
+    namespace native = cairn::format::native;
+    cairn::detail::wire_writer w;
+    w.raw(heading);
+    w.u64(0);
+    w.u64(heading.size());
+    w.u32(cairn::format::crc32({}));
+    w.u32(cairn::format::crc32(w.written()));
+    w.u64(w.size() + 16);
+    w.raw(std::as_bytes(std::span(native::index_magic)));
+    return w.take();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(of_a_hostile_root_take_memory_in_proportion) {
+    auto const read = [](std::uint64_t announced, std::size_t there) {
+        cairn::detail::wire_writer heading;
+        heading.string("a save");
+        heading.varint(announced);
+        heading.fill(2 * there, std::byte{0});  // names without a letter, sizes that are not known
+        cairn::memory_store store;
+        auto const bytes = with_root(heading.written());
+        store.publish(".metadata", bytes, std::nullopt);
+        support::allocations const count;
+        auto const why = support::error_of(
+            [&] { BOOST_TEST(cairn::detail::read_checkpoint_files(store).names.size() == 1u); });
+        BOOST_TEST(count.peak() < 64 * bytes.size() + 100'000);
+        return why;
+    };
+    BOOST_TEST(read(100'000, 100'000) == "");
+    BOOST_TEST(support::contains(read(100'001, 100'000), {"count that exceeds the data"}));
+    BOOST_TEST(support::contains(read(std::uint64_t{1} << 60, 1), {"count that exceeds the data"}));
+    BOOST_TEST(support::contains(read(99'999, 100'000), {"bytes after the heading"}));
 }
 
 BOOST_AUTO_TEST_CASE(that_were_listed_with_their_sizes_are_not_opened) {

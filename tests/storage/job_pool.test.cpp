@@ -188,4 +188,24 @@ BOOST_AUTO_TEST_CASE(goes_on_with_the_threads_that_the_system_makes) {
     BOOST_TEST(fewer);
 }
 
+/// As a reader does that is released where there is no memory left to end it elsewhere.
+BOOST_AUTO_TEST_CASE(may_end_on_a_thread_of_its_own) {
+    for (int const threads : {1, 3}) {
+        auto pool = std::make_shared<cairn::detail::job_pool>(threads);
+        std::promise<void> alone;
+        auto const over = std::make_shared<std::promise<void>>();
+        pool->run(
+            6, [](std::size_t, auto const&) {},
+            [pool, over, is_alone = alone.get_future().share()](std::exception_ptr) mutable {
+                is_alone.wait();
+                pool.reset();
+                over->set_value();
+            });
+        BOOST_TEST(pool.use_count() > 1);
+        pool.reset();
+        alone.set_value();
+        over->get_future().wait();
+    }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

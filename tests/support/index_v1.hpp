@@ -20,7 +20,7 @@
 
 namespace support {
 
-/// Writes the body of an index as cairn did before 2026-12.
+/// Writes the body of an index as cairn did before its first release.
 class encoder_v1 {
 public:
     encoder_v1(const cairn::metadata& m, cairn::detail::wire_writer& w) : m_(m), w_(w) {}

@@ -6,6 +6,7 @@
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/part_call.hpp>
 #include <cairn/detail/phases.hpp>
+#include <cairn/detail/post_to.hpp>
 #include <cairn/detail/stored_handler.hpp>
 #include <cairn/detail/surroundings.hpp>
 #include <cairn/observe/erased_sink.hpp>
@@ -46,7 +47,7 @@ public:
     /// Starts the operation on the executor.
     void start() {
         op().begin();
-        resume_on(in_.executor, [self = this->shared_from_this()] { self->run(); });
+        resume_on<&collective_op::run>(in_.executor, this->shared_from_this());
     }
 
 protected:

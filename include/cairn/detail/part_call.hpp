@@ -18,18 +18,6 @@
 
 namespace cairn::detail {
 
-/// Runs `f` on an executor, never inside this call; inside it only if there is no memory left to
-/// post it. Copies of `f` must not throw.
-template <class F>
-void resume_on(const boost::asio::any_io_executor& on, F f) noexcept {
-    try {
-        post_to(on, f);
-        return;
-    } catch (...) {  // no memory, or the executor's context refuses
-    }
-    f();
-}
-
 /// How a call of a part has ended: one of the two is set.
 template <class T>
 struct call_result {
@@ -81,13 +69,14 @@ void call_part(const boost::asio::any_io_executor& on,
             if (c->thrown && !c->result.value) c->result.failure = c->thrown;
             // The backend's thread may drop `c` last: what the continuation keeps ends before.
             auto const to = c->on;
-            resume_on(to, [c] {
-                auto const next = std::exchange(c->then, nullptr);
-                try {
-                    next(std::move(c->result));
-                } catch (...) {  // no memory to go on: what is waiting ends as if it was dropped
-                }
-            });
+            resume_on<&call::proceed>(to, c);
+        }
+        void proceed() noexcept {
+            auto const next = std::exchange(then, nullptr);
+            try {
+                next(std::move(result));
+            } catch (...) {  // no memory to go on: what is waiting ends as if it was dropped
+            }
         }
     };
     auto c = std::make_shared<call>();

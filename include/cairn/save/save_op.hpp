@@ -64,6 +64,7 @@ private:
     void begin_staging();
     std::vector<std::byte> staged();
     void await_release(const std::vector<std::uint32_t>& items);
+    void all_written();
     void tensors_free(bool written);
     void tell_staged();
     std::optional<event> write();

@@ -33,7 +33,7 @@ checkpoint_files read_checkpoint_files(Store& store) {
         for (auto& each : root->heading.files) f.names.insert(std::move(each.name));
         return f;
     }
-    auto const m = format::native::parse_metadata_file(read_whole(store, metadata_name)).meta;
+    auto const m = format::native::parse_metadata_file(read_all_of(file)).meta;
     return {m.save_id, files_of(m)};
 }
 

@@ -3,7 +3,6 @@
 #define CAIRN_STORAGE_JOB_POOL_HPP
 
 #include <cairn/detail/context_gate.hpp>
-#include <cairn/detail/post_to.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -13,7 +12,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -29,27 +27,33 @@ public:
     /// @throws std::system_error if not one thread can be made
     explicit worker_threads(std::size_t count) { grow(count); }
     worker_threads(worker_threads&&) = delete;
-    /// What has not begun to run is destroyed.
+    /// What has not begun to run is destroyed. If this is one of the threads, as may be where there
+    /// is no memory to go on elsewhere, it is not waited for.
     ~worker_threads() {
-        context_.stop();
-        for (auto& t : threads_) t.join();
+        context_->stop();
+        for (auto& t : threads_) {
+            if (t.get_id() == std::this_thread::get_id())
+                t.detach();
+            else
+                t.join();
+        }
     }
     /// Not thread-safe.
     /// @throws as the constructor, which makes so many
     void grow(std::size_t count) {
         try {
             threads_.reserve(count);
-            while (threads_.size() < count) threads_.emplace_back([this] { context_.run(); });
+            while (threads_.size() < count) threads_.emplace_back([c = context_] { c->run(); });
         } catch (...) {
             if (threads_.empty()) throw;
         }
     }
-    auto executor() noexcept { return context_.get_executor(); }
+    auto executor() noexcept { return context_->get_executor(); }
 
 private:
-    boost::asio::io_context context_{};
+    std::shared_ptr<boost::asio::io_context> context_ = std::make_shared<boost::asio::io_context>();
     boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
-        context_.get_executor()};
+        context_->get_executor()};
     std::vector<std::thread> threads_{};
 };
 
@@ -125,8 +129,9 @@ private:
         End end_;
     };
 
-    void post(std::function<void()> f) {
-        if (on_) return post_to(on_, std::move(f));
+    template <class F>
+    void post(F f) {
+        if (on_) return boost::asio::post(on_, std::move(f));
         if (!threads_)
             threads_ = std::make_unique<worker_threads>(size_);
         else

@@ -7,10 +7,10 @@
 #include <cairn/comm/deadline.hpp>
 #include <cairn/detail/context_gate.hpp>
 #include <cairn/detail/owning_executor.hpp>
-#include <cairn/detail/post_to.hpp>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 
 #include <unistd.h>
 
@@ -120,7 +120,7 @@ CAIRN_DECL operation_context operation_on(boost::asio::any_io_executor on) {
 CAIRN_DECL void destroy_elsewhere(std::shared_ptr<void> what) noexcept {
     try {
         auto const there = new_operation_thread("the end of what its executor has dropped");
-        post_to(there.executor, [w = std::move(what)]() mutable { w.reset(); });
+        boost::asio::post(there.executor, [w = std::move(what)]() mutable { w.reset(); });
     } catch (...) {  // no memory or no thread
     }
 }

@@ -10,8 +10,8 @@
 
 namespace cairn::detail {
 
-CAIRN_DECL void post_to(const boost::asio::any_io_executor& on, std::function<void()> f) {
-    boost::asio::post(on, std::move(f));
+CAIRN_DECL void post_to(const boost::asio::any_io_executor& on, posted_call call) {
+    boost::asio::post(on, std::move(call));
 }
 
 }  // namespace cairn::detail

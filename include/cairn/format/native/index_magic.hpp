@@ -13,7 +13,7 @@ namespace cairn::format::native {
 
 /// The last bytes of `.metadata`, after the length of the index.
 inline constexpr std::string_view index_magic = "cairnix2";
-/// The same, as versions of cairn before 2026-12 wrote it.
+/// The same, as cairn wrote it before its first release.
 inline constexpr std::string_view index_magic_v1 = "cairnidx";
 
 inline bool ends_in(std::span<const std::byte> bytes, std::string_view magic) {

@@ -25,8 +25,7 @@ namespace impl {
 using cairn::detail::get_entries;
 using cairn::detail::wire_reader;
 
-/// Reads what versions of cairn wrote before 2026-12: chunks of any length, one after the
-/// other.
+/// Reads what cairn wrote before its first release: chunks of any length, one after the other.
 class decoder_v1 {
 public:
     explicit decoder_v1(std::span<const std::byte> b) : r_(b), unfolding_(b.size()) {}

@@ -5,10 +5,11 @@
 #include <cairn/load/load_op.hpp>
 
 #include <cairn/comm/omitted.hpp>
-#include <cairn/detail/post_to.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/state/converted.hpp>
+
+#include <boost/asio/post.hpp>
 
 #include <cstdint>
 #include <string>
@@ -42,7 +43,7 @@ CAIRN_DECL load_op::~load_op() {
 CAIRN_DECL void load_op::cancel() noexcept {
     set_cancelled();
     try {
-        post_to(in_.executor, [weak = weak_from_this()] {
+        boost::asio::post(in_.executor, [weak = weak_from_this()] {
             auto const self = weak.lock();
             // The plane is this load's own: the verb has duplicated the caller's.
             if (self && self->running() && self->fsm_.current() == step::share)

@@ -92,7 +92,7 @@ CAIRN_DECL void background_save::cancel() noexcept {
     // The caller does not wait for a late rank; the other ranks are told at their next exchange.
     // Between two steps the state is not in use, and from now on no step uses it.
     try {
-        post_to(on, [self = shared_from_this()] { self->give_up(); });
+        post_to(on, posted_call::of<&background_save::give_up>(shared_from_this()));
     } catch (...) {  // no memory: the handler is called when the save ends
     }
 }

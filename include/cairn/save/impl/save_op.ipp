@@ -5,6 +5,7 @@
 #include <cairn/save/save_op.hpp>
 
 #include <cairn/comm/omitted.hpp>
+#include <cairn/detail/post_to.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/check_text.hpp>
 #include <cairn/planner/plan_codec.hpp>
@@ -194,10 +195,12 @@ CAIRN_DECL void save_op::await_release(const std::vector<std::uint32_t>& items) 
     released_ = [this](std::uint32_t i) {  // the writer's completion keeps this alive
         if (!left_out_[i]) return;
         if (parts_.changes) parts_.changes->compare(plan_.items[i], i, data_[i]);
-        if (--unwritten_ == 0)
-            resume_on(in_.executor, [self = shared_from_this()] { self->tensors_free(true); });
+        if (--unwritten_ == 0) resume_on<&save_op::all_written>(in_.executor, shared_from_this());
     };
     writes_tensors_ = true;
+}
+CAIRN_DECL void save_op::all_written() {
+    tensors_free(true);
 }
 /// @param written  Whether all that was left out is written; otherwise the save fails.
 CAIRN_DECL void save_op::tensors_free(bool written) {
@@ -234,11 +237,15 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::write() {
 CAIRN_DECL void save_op::await_update(call_result<write_results> r) {
     if (r.failure || !parts_.gate) return resume([&] { return written(std::move(r)); });
     try {
-        auto go_on = [self = shared_from_this(),
-                      told = std::make_shared<call_result<write_results>>(std::move(r))] {
-            self->resume([&] { return self->written(std::move(*told)); });
+        struct waiting {
+            std::shared_ptr<save_op> op;
+            call_result<write_results> results;
+            void go_on() {
+                op->resume([&] { return op->written(std::move(results)); });
+            }
         };
-        parts_.gate->when_passed([on = in_.executor, go_on] { resume_on(on, go_on); });
+        auto const w = std::make_shared<waiting>(waiting{shared_from_this(), std::move(r)});
+        parts_.gate->when_passed([on = in_.executor, w] { resume_on<&waiting::go_on>(on, w); });
     } catch (...) {
         resume([]() -> event { throw; });
     }
