@@ -296,12 +296,15 @@ def check_contents() -> None:
                  + bytes(12) + b"\0").entries[0].chunks[0].location.layout
     check("content: strides of what is empty", empty == Layout(1, 0, 0, 0, (1, 1)), empty)
     check("content: a size that is not known", read(b"\0\0").root.files[0].size is None)
+    both = read(b"\2" + value("b") + value("a") + b"\0").entries
+    check("content: keys in any order", [e.key for e in both] == ["b", "a"], both)
+    some = read(tensor(3, 0)).entries[0].chunks[0]
+    check("content: a box without elements", some.lengths == (0,), some)
     path = b"\0\1" + string("k") + b"\2\0" + string("a") + b"\1" + signed(-200)
     check("content: a path", read(path).paths == {"k": ("a", -200)}, read(path).paths)
     key = b"\1" + string("k")
     check_refused("content", read, [
-        ("the keys are not in order", b"\2" + value("b") + value("a") + b"\0"),
-        ("the keys are not in order", b"\2" + value("a") + value("a") + b"\0"),
+        ("a key has two entries", b"\2" + value("a") + value("a") + b"\0"),
         ("a: there is no file 1", b"\1" + value("a", 1) + b"\0"),
         ("a: a payload is not within its item",
          b"\1" + value("a", 0, b"\1\3\x08" + bytes(9)) + b"\0"),
@@ -313,8 +316,9 @@ def check_contents() -> None:
         ("the chunk at (1,) is not within its tensor", tensor(1, 8)),
         ("the chunk at (-1,) is not within its tensor", whole_chunk([-1], [4])),
         ("the chunk at (4,) is not within its tensor", whole_chunk([4], [-1])),
-        ("the chunk at (0,) is not within its tensor", tensor(0, 8, size=2**62 + 1)),
-        ("the chunk at (3,) is empty", tensor(3, 0)),
+        ("t: a shape of", tensor(0, 8, size=2**58 + 1)),
+        ("k: a shape of", key + b"\1\0\1" + signed(-5) + b"\0"),
+        ("k: a path of 257 steps", b"\0" + key + b"\x81\2" + 257 * (b"\1" + signed(0))),
         ("the chunk at (0, 0): dimensions", whole_chunk([0, 0], [4, 4])),
         ("a chunk has flags 4", tensor(0, 8, 4)),
         ("a column has more than 8 bytes", tensor(0, 8, width=9)),
@@ -360,6 +364,8 @@ def check_footers() -> None:
     check("footer: of an interrupted file", read(b"\0") == Footer("a save", [], 29))
     misplaced = "items are out of order, share bytes or are not within the file"
     check_refused("footer", read, [
+        ("the item at 0: it has no bytes", b"\1" + bytes(5)),
+        ("the footer: too long", b"\0" + bytes(80_000)),
         ("the item at 0: not one checksum for each block", b"\1\0" + item + b"\0"),
         ("the item at 0: its payload is not within it", b"\1\0\2\1\2\1" + bytes(4)),
         (misplaced, b"\2" + b"\2\2\0\0\0" + b"\1\1\0\0\0"),

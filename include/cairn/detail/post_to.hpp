@@ -12,9 +12,9 @@
 namespace cairn::detail {
 
 /// A call of a member function, which keeps alive what it is called on. Of one type for all, since
-/// Asio instantiates about 180 functions for each type that it is to post; and unlike a
-/// std::function it takes no memory and is copied without exceptions, so that an operation goes on
-/// where there is no memory left.
+/// Asio instantiates many functions (180 with g++ 12) for each type that it is to post; and unlike
+/// a std::function it takes no memory and is copied without exceptions, so that an operation goes
+/// on where there is no memory left.
 class posted_call {
 public:
     template <auto Member, class T>
@@ -34,13 +34,14 @@ private:
 CAIRN_DECL void post_to(const boost::asio::any_io_executor& on, posted_call call);
 
 /// Calls `what->Member()` on an executor, never inside this call; inside it only if there is no
-/// memory left to post it.
+/// memory left to post it, or the executor refuses.
 template <auto Member, class T>
 void resume_on(const boost::asio::any_io_executor& on, const std::shared_ptr<T>& what) noexcept {
+    static_assert(noexcept(((*what).*Member)()));
     try {
         post_to(on, posted_call::of<Member>(what));
         return;
-    } catch (...) {  // no memory, or the executor's context refuses
+    } catch (...) {
     }
     ((*what).*Member)();
 }

@@ -60,7 +60,7 @@ public:
 private:
     void staged();
     /// Completes the handler of a cancelled save before its operation has ended.
-    void give_up();
+    void give_up() noexcept;
     void end(std::exception_ptr e, save_report r);
     /// Delivers the result to the handler that waits, if there is one.
     void deliver(std::unique_lock<std::mutex>& lock);

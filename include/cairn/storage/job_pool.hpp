@@ -28,7 +28,7 @@ public:
     explicit worker_threads(std::size_t count) { grow(count); }
     worker_threads(worker_threads&&) = delete;
     /// What has not begun to run is destroyed. If this is one of the threads, as may be where there
-    /// is no memory to go on elsewhere, it is not waited for.
+    /// is no memory to go on elsewhere, that thread is not waited for, and destroys the rest later.
     ~worker_threads() {
         context_->stop();
         for (auto& t : threads_) {
@@ -51,6 +51,7 @@ public:
     auto executor() noexcept { return context_->get_executor(); }
 
 private:
+    // A thread that is not waited for is still inside it.
     std::shared_ptr<boost::asio::io_context> context_ = std::make_shared<boost::asio::io_context>();
     boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
         context_->get_executor()};

@@ -61,7 +61,7 @@ DEFECTS = [
            by=f"save:budget {OVERLAP}",
            wrong="tensors may change while the writer reads them"),
     Defect("staged-one-item-early", OP,
-           "if (--unwritten_ == 0)",
+           "if (--unwritten_ != 0)",
            "if (auto const left = --unwritten_; left == 0 || (PLANTED && left == 1))",
            by="save:budget save", wrong="the last tensor may change while it is written"),
     Defect("changes-not-compared", OP,

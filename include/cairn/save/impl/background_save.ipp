@@ -96,17 +96,21 @@ CAIRN_DECL void background_save::cancel() noexcept {
     } catch (...) {  // no memory: the handler is called when the save ends
     }
 }
-CAIRN_DECL void background_save::give_up() {
-    std::shared_ptr<save_op> op;  // as in `cancel`
-    std::unique_lock lock(m_);
-    if (!staged_) return;
-    op = op_.lock();
-    // A device goes on copying, and a writer writing, whatever happens.
-    if (op && op->when_free([self = shared_from_this()] { self->give_up(); })) return;
-    settled_ = true;
-    auto handler = std::move(staged_);
-    lock.unlock();
-    fail(std::move(handler), std::make_exception_ptr(error(errc::cancelled, {})));
+CAIRN_DECL void background_save::give_up() noexcept {
+    try {
+        auto why = std::make_exception_ptr(error(errc::cancelled, {}));
+        std::shared_ptr<save_op> op;  // as in `cancel`
+        std::unique_lock lock(m_);
+        if (!staged_) return;
+        op = op_.lock();
+        // A device goes on copying, and a writer writing, whatever happens.
+        if (op && op->when_free([self = shared_from_this()] { self->give_up(); })) return;
+        settled_ = true;
+        auto handler = std::move(staged_);
+        lock.unlock();
+        fail(std::move(handler), std::move(why));
+    } catch (...) {  // no memory: the handler is called when the save ends
+    }
 }
 
 CAIRN_DECL void background_save::staged() {

@@ -195,7 +195,11 @@ CAIRN_DECL void save_op::await_release(const std::vector<std::uint32_t>& items) 
     released_ = [this](std::uint32_t i) {  // the writer's completion keeps this alive
         if (!left_out_[i]) return;
         if (parts_.changes) parts_.changes->compare(plan_.items[i], i, data_[i]);
-        if (--unwritten_ == 0) resume_on<&save_op::all_written>(in_.executor, shared_from_this());
+        if (--unwritten_ != 0) return;
+        try {
+            post_to(in_.executor, posted_call::of<&save_op::all_written>(shared_from_this()));
+        } catch (...) {  // no memory: they count as in use until the writer has ended
+        }
     };
     writes_tensors_ = true;
 }
@@ -240,7 +244,7 @@ CAIRN_DECL void save_op::await_update(call_result<write_results> r) {
         struct waiting {
             std::shared_ptr<save_op> op;
             call_result<write_results> results;
-            void go_on() {
+            void go_on() noexcept {
                 op->resume([&] { return op->written(std::move(results)); });
             }
         };

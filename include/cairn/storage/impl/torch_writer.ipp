@@ -274,8 +274,11 @@ struct torch_writer::state {
         try {
             for (auto& info : placed.list()) listed.emplace(std::move(info.name), info.size);
         } catch (...) {  // something else in the place, perhaps
-            warnings.push_back("each file of this save was opened to check its size: " +
-                               detail::text_of(std::current_exception()));
+            listed.clear();
+            warnings.push_back(
+                "the files of this save could not be listed, so each was opened to "
+                "check its size: " +
+                detail::text_of(std::current_exception()));
         }
         for (auto const& [name, size] : expected) {
             advance();
