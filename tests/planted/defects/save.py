@@ -62,7 +62,7 @@ DEFECTS = [
            wrong="tensors may change while the writer reads them"),
     Defect("staged-one-item-early", OP,
            "if (--unwritten_ != 0)",
-           "if (auto const left = --unwritten_; left == 0 || (PLANTED && left == 1))",
+           "if (auto const left = --unwritten_; left != 0 && !(PLANTED && left == 1))",
            by="save:budget save", wrong="the last tensor may change while it is written"),
     Defect("changes-not-compared", OP,
            "if (parts_.changes) check_unchanged();",
