@@ -63,10 +63,8 @@ public:
     void detach() noexcept override {
         if (--seats_ > 0) return;
         bool const here = thread_.is_current();
-        boost::asio::post(io_, [this] {
-            leave();
-            ending_ = true;
-        });
+        detached_ = true;
+        tell_to_leave();
         thread_.end();
         // When called on the engine's thread, MPI_Finalize frees the communicator, once peers have
         // answered.
@@ -112,16 +110,22 @@ private:
             try {
                 turn();
             } catch (const std::exception& e) {  // e.g. out of memory
-                lanes_.fail_all(error(errc::rank_failed, {.found = e.what()}), clock::now());
+                try {
+                    lanes_.fail_all(error(errc::rank_failed, {.found = e.what()}), clock::now());
+                } catch (...) {  // nor for that: the other ranks wait until their deadline
+                }
             }
         }
     }
     /// The delay between two polls grows with the waiting time, by half each time, to at most a
     /// millisecond during a call.
     void turn() {
-        if (silent_)
+        if (io_.stopped()) io_.restart();
+        ending_ = detached_;
+        if (told_to_leave_.exchange(false)) leave();
+        if (silent_ && !ending_)
             io_.run_one();
-        else if (delay_ > duration::zero())
+        else if (!silent_ && delay_ > duration::zero())
             io_.run_one_for(delay_);
         io_.poll();
         if (silent_) {
@@ -173,6 +177,11 @@ private:
         for (auto const& f : lanes_.take_ended()) f();
     }
 
+    /// Wakes the thread. Without a post, which may take memory.
+    void tell_to_leave() {
+        told_to_leave_ = true;
+        io_.stop();
+    }
     void leave() {
         if (leaving_ || silent_) return;
         leaving_ = true;
@@ -190,7 +199,7 @@ private:
     }
     /// Returns once the thread no longer uses MPI.
     void wait_until_silent() {
-        boost::asio::post(io_, [this] { leave(); });
+        tell_to_leave();
         std::unique_lock lock(m_);
         fell_silent_.wait(lock, [this] { return silent_; });
     }
@@ -210,6 +219,7 @@ private:
     boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
         io_.get_executor()};
     std::atomic<int> seats_{0};
+    std::atomic<bool> detached_{false}, told_to_leave_{false};
 
     // Used by the thread only.
     tree_lanes lanes_;
