@@ -3,9 +3,9 @@
 #define CAIRN_COMM_MPI_ENGINE_HPP
 
 #include <cairn/comm/mpi/mailbox.hpp>
-#include <cairn/comm/own_thread.hpp>
 #include <cairn/comm/tree/engine.hpp>
 #include <cairn/comm/tree/lanes.hpp>
+#include <cairn/detail/own_thread.hpp>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>

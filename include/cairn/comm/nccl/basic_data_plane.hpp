@@ -4,7 +4,7 @@
 
 #include <cairn/comm/data_plane.hpp>
 #include <cairn/comm/nccl/broadcaster.hpp>
-#include <cairn/comm/own_thread.hpp>
+#include <cairn/detail/own_thread.hpp>
 #include <cairn/memory/memory_span.hpp>
 
 #include <atomic>

@@ -2,11 +2,11 @@
 #ifndef CAIRN_COMM_TCP_ENGINE_HPP
 #define CAIRN_COMM_TCP_ENGINE_HPP
 
-#include <cairn/comm/own_thread.hpp>
 #include <cairn/comm/tcp/async_handshake.hpp>
 #include <cairn/comm/tcp/link.hpp>
 #include <cairn/comm/tree/engine.hpp>
 #include <cairn/comm/tree/lanes.hpp>
+#include <cairn/detail/own_thread.hpp>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>

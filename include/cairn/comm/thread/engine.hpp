@@ -2,9 +2,9 @@
 #ifndef CAIRN_COMM_THREAD_ENGINE_HPP
 #define CAIRN_COMM_THREAD_ENGINE_HPP
 
-#include <cairn/comm/own_thread.hpp>
 #include <cairn/comm/tree/engine.hpp>
 #include <cairn/comm/tree/lanes.hpp>
+#include <cairn/detail/own_thread.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_COMM_OWN_THREAD_HPP
-#define CAIRN_COMM_OWN_THREAD_HPP
+#ifndef CAIRN_DETAIL_OWN_THREAD_HPP
+#define CAIRN_DETAIL_OWN_THREAD_HPP
 
 #include <cairn/detail/cxx20.hpp>
 
