@@ -9,9 +9,9 @@
 
 namespace cairn::detail {
 
-/// A group's own thread, on which completions may run. The code that ends the group joins the
-/// thread, unless it runs on that thread itself: a completion may hold the last reference to the
-/// group.
+/// A thread of a group or a pool, on which completions may run. The code that ends its owner joins
+/// the thread, unless it runs on that thread itself: a completion may hold the last reference to
+/// the owner.
 class own_thread {
 public:
     own_thread() = default;

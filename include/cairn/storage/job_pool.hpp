@@ -3,6 +3,7 @@
 #define CAIRN_STORAGE_JOB_POOL_HPP
 
 #include <cairn/detail/context_gate.hpp>
+#include <cairn/detail/own_thread.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -11,12 +12,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
-#include <vector>
 
 namespace cairn::detail {
 
@@ -29,22 +29,15 @@ public:
     worker_threads(worker_threads&&) = delete;
     /// What has not begun to run is destroyed. If this is one of the threads, as may be where there
     /// is no memory to go on elsewhere, that thread is not waited for, and destroys the rest later.
-    ~worker_threads() {
-        context_->stop();
-        for (auto& t : threads_) {
-            if (t.get_id() == std::this_thread::get_id())
-                t.detach();
-            else
-                t.join();
-        }
-    }
+    ~worker_threads() { context_->stop(); }
     /// Not thread-safe.
     /// @throws as the constructor, which makes so many
     void grow(std::size_t count) {
         try {
-            threads_.reserve(count);
-            while (threads_.size() < count) threads_.emplace_back([c = context_] { c->run(); });
+            while (threads_.size() < count)
+                threads_.emplace_back().start([c = context_] { c->run(); });
         } catch (...) {
+            if (!threads_.empty() && !threads_.back().started()) threads_.pop_back();
             if (threads_.empty()) throw;
         }
     }
@@ -55,7 +48,7 @@ private:
     std::shared_ptr<boost::asio::io_context> context_ = std::make_shared<boost::asio::io_context>();
     boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
         context_->get_executor()};
-    std::vector<std::thread> threads_{};
+    std::deque<own_thread> threads_{};  // end first
 };
 
 /// Where a writer or reader runs its jobs, each of which handles a file or a part of one and waits

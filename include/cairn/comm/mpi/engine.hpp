@@ -121,7 +121,7 @@ private:
     /// millisecond during a call.
     void turn() {
         if (io_.stopped()) io_.restart();
-        ending_ = detached_;
+        ending_ = detached_;  // once a turn: what was posted earlier runs in the last one
         if (told_to_leave_.exchange(false)) leave();
         if (silent_ && !ending_)
             io_.run_one();

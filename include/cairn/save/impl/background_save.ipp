@@ -98,6 +98,7 @@ CAIRN_DECL void background_save::cancel() noexcept {
 }
 CAIRN_DECL void background_save::give_up() noexcept {
     try {
+        // Takes memory, so before the handler is taken.
         auto why = std::make_exception_ptr(error(errc::cancelled, {}));
         std::shared_ptr<save_op> op;  // as in `cancel`
         std::unique_lock lock(m_);
