@@ -19,6 +19,7 @@
 #include <cairn/catalog/impl/retention.ipp>
 #include <cairn/catalog/impl/whole.ipp>
 #include <cairn/checkpointer/impl/core.ipp>
+#include <cairn/checkpointer/impl/core_loads.ipp>
 #include <cairn/checkpointer/impl/plan.ipp>
 #include <cairn/checkpointer/impl/recovery.ipp>
 #include <cairn/checkpointer/impl/rendezvous.ipp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training loop keeps what its rules say, and what it may need to go on.
 #include "checkpointed_ranks.hpp"
+#include "support/meddling_store.hpp"
 
 #include <cairn/catalog/committed.hpp>
 
@@ -108,6 +109,36 @@ BOOST_AUTO_TEST_CASE(the_newest_that_was_read) {
         save(me, ckpt, 7);
     });
     BOOST_TEST(ids(r) == "step_7");
+}
+
+/// What was read is kept only if its record can be read again.
+BOOST_AUTO_TEST_CASE(what_cannot_be_noted_as_read_is_a_warning) {
+    run r(1);
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({});
+        save(me, ckpt, 1);
+    });
+    // Loads, and fails when .metadata is opened for the so-many-th time.
+    auto const warnings = [&](int fails_at, int& opened) {
+        cairn::load_report report;
+        r.on_ranks([&](rank& me) {
+            support::meddlers m;
+            m.before_open = [&](const std::string& path) {
+                if (path.ends_with(".metadata") && ++opened == fails_at) throw 42;
+            };
+            support::meddling_store store(r.base, m);
+            cairn::checkpointer ckpt(me.member, store, {.keep = cairn::last(1)});
+            report = ckpt.load("step_1", me);
+        });
+        return report.warnings;
+    };
+    int opened = 0;
+    BOOST_TEST(warnings(0, opened).empty());
+    BOOST_TEST_REQUIRE(opened > 1);
+    int again = 0;
+    auto const all = warnings(opened, again);
+    BOOST_TEST_REQUIRE(all.size() == 1u);
+    BOOST_TEST(has(all[0], "'step_1' was loaded, but may be removed"));
 }
 
 /// Another load of this process reads the one that would be removed.

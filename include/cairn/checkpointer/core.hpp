@@ -131,8 +131,9 @@ private:
     template <class Handler>
     void start(std::shared_ptr<flattened_or_error> state, std::int64_t step,
                const save_notes& notes, const checkpointer_parts& more, Handler handler);
-    /// This run has read a checkpoint successfully: it is kept while no newer one was read.
-    void note_read(const checkpoint_id& id);
+    /// This run has read a checkpoint successfully: it is kept while no newer one was read. If that
+    /// cannot be noted, there is a warning.
+    void note_read(const checkpoint_id& id, std::vector<std::string>& warnings) noexcept;
     template <class F>
     void passing(F&& f) {
         if (!gate_ || gate_->over()) return;
@@ -188,6 +189,7 @@ private:
 
 #ifdef CAIRN_HEADER_ONLY
 #include <cairn/checkpointer/impl/core.ipp>
+#include <cairn/checkpointer/impl/core_loads.ipp>
 #endif
 
 #endif

@@ -178,13 +178,13 @@ private:
     /// it would change memory that the caller may use again.
     then waited(then f) {
         return [this, f = std::move(f)](std::exception_ptr e) {
-            auto const both = [f, e](std::exception_ptr late) { f(e ? e : late); };
-            if (!planner_.in_use()) return both(nullptr);
+            if (!planner_.in_use()) return f(e);
             try {
                 copying_.run([this] { return planner_.advance(); }, timeout_,
-                             [this] { return planner_.late(); }, both);
+                             [this] { return planner_.late(); },
+                             [f, e](std::exception_ptr late) { f(e ? e : late); });
             } catch (...) {
-                both(std::current_exception());
+                f(e ? e : std::current_exception());
             }
         };
     }

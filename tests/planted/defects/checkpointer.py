@@ -121,4 +121,8 @@ DEFECTS = [
            "state->freeze_objects();", "if (!PLANTED) state->freeze_objects();",
            by="checkpointer:checkpointer_policies,checkpointer_overlap,checkpointer_failures",
            wrong="a step counter is saved as it is when the writer runs"),
+    Defect("unnoted-read-unsaid", "checkpointer/impl/core_loads.ipp",
+           "            warnings.push_back(\"'\" + id",
+           "            if (!PLANTED) warnings.push_back(\"'\" + id",
+           by="checkpointer", wrong="what was loaded is removed without a word"),
 ]

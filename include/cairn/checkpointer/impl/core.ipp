@@ -4,12 +4,10 @@
 
 #include <cairn/checkpointer/core.hpp>
 
-#include <cairn/catalog/committed.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/stored_handler.hpp>
 #include <cairn/detail/wire.hpp>
-#include <cairn/load/run_load.hpp>
 #include <cairn/save/start_save.hpp>
 
 #include <algorithm>
@@ -416,81 +414,6 @@ CAIRN_DECL std::optional<save_report> checkpointer_core::wait() {
     if (earlier_ == earlier_save::none) return std::nullopt;  // alike on all ranks
     finish_earlier();
     return agree(checkpointer_call::wait, 0).completed;
-}
-CAIRN_DECL void checkpointer_core::prepare_load() {
-    finish_earlier();
-    (void)agree(checkpointer_call::load, 0);
-    last_step_.reset();
-}
-CAIRN_DECL load_report checkpointer_core::load(flattened_or_error& state, const checkpoint_id& id,
-                                               const load_options& options) {
-    load_parts given;
-    ranks_.alone([&] {
-        given.ranks = &lane_;
-        given.alone = parts_.alone;
-        given.store = parts_.store;
-        given.sinks = parts_.sinks;
-        std::tuple<> none;
-        given.devices = devices_of<space_holder::operation>(state.leaves(), none, parts_.spaces);
-    });
-    auto report = run_load(state, id, options, std::move(given));
-    note_read(id);
-    return report;
-}
-CAIRN_DECL void checkpointer_core::note_read(const checkpoint_id& id) {
-    if (!ranks_.coordinator()) return;
-    try {
-        auto place = parts_.store.at(id);
-        if (auto const record = read_commit_record(place)) catalog_->note_read(id, *record);
-    } catch (...) {  // it was removed by others, or cannot be read again
-    }
-}
-
-CAIRN_DECL recovery checkpointer_core::search(const latest_options& options) {
-    finish_earlier();
-    (void)agree(checkpointer_call::latest, 0);
-    return ranks_.alone([&] { return recovery(ranks_, parts_.store, options, activity_); });
-}
-CAIRN_DECL std::optional<checkpoint_id> checkpointer_core::latest(const latest_options& options) {
-    auto const f = search(options).next();
-    if (!f) return {};
-    // Otherwise it has only been looked at.
-    if (options.verify == verify_level::full) catalog_->note_read(f->id, f->save_id);
-    return f->id;
-}
-CAIRN_DECL std::optional<load_report> checkpointer_core::try_load(flattened_or_error& state,
-                                                                  recovery& search,
-                                                                  const recovery::found& f,
-                                                                  const load_options& options) {
-    std::optional<load_report> report;
-    std::exception_ptr failure;
-    try {
-        report = load(state, f.id, options);
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    if (!search.loaded(f, failure)) return {};
-    last_step_.reset();
-    return report;
-}
-CAIRN_DECL void checkpointer_core::prepare_plan() {
-    (void)agree(checkpointer_call::plan, 0);
-}
-CAIRN_DECL checkpoint_plan checkpointer_core::plan(const flattened_or_error& state) {
-    auto const& planner = options_.save.planner;
-    auto const mine = ranks_.attempt([&] {
-        return encode_needs(state, planner, ranks_.rank(), ranks_.coordinator(),
-                            options_.arena.budget, parts_.directory);
-    });
-    auto const all = ranks_.gather(mine);
-    auto const told = answered([&] {
-        throw_failures(all);
-        std::vector<needs_report> needs;
-        for (auto const& o : all) needs.push_back(decode_needs(o.payload));
-        return encode(join_needs(needs, planner));
-    });
-    if (!told.failures.empty()) throw error(told.failures, false);
-    return ranks_.alone([&] { return decode_checkpoint_plan(told.payload); });
 }
 
 }  // namespace cairn::detail

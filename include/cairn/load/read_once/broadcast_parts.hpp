@@ -93,7 +93,7 @@ private:
 
     static bool is_large(const shared_part& p) noexcept { return p.bytes >= large_bytes; }
 
-    void next(then f) noexcept {
+    void next(const then& f) noexcept {
         if (at_ == batches_.size()) return f(failure_);
         try {
             begin_batch(f);
