@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the coordinator of a save computes, for any number of ranks: their plans are decoded, made
-// one, checked and sent back, and the locations that they report become the metadata, which is
-// written and read. No bytes of tensors, no network: what other ranks do is left out of all times.
+// one and checked, each is sent what to leave out of its own, and the locations that they report
+// become the metadata, which is written and read. No bytes of tensors, no network: what other ranks
+// do is left out of all times.
 //
 //     plan_scale [--ranks R] [--parameters P] [--mesh 1d|2d] [--write FILE]
 //

@@ -3,6 +3,7 @@
 #define CAIRN_TEST_FUZZ_RANKS_HPP
 
 #include "message.hpp"
+#include "support/write_results.hpp"
 
 #include <cairn/comm/tree/frame_assembler.hpp>
 #include <cairn/detail/phases.hpp>
@@ -10,6 +11,8 @@
 #include <cairn/planner/global_plan.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/planner/plan_table.hpp>
+#include <cairn/planner/results_codec.hpp>
+#include <cairn/save/place_results.hpp>
 
 #include <utility>
 
@@ -31,8 +34,8 @@ inline void plan(bytes b) {
         try {
             if (!taken || !t.join(false)) continue;
             (void)t.make_metadata();
-            impl::wire_writer w;
-            for (int r = 0; r < ranks; ++r) t.put_plan(w, static_cast<std::size_t>(r));
+            for (int r = 0; r < ranks; ++r)
+                (void)impl::selected(p, t.selection_of(static_cast<std::size_t>(r)));
         } catch (const cairn::error&) {  // holes, overlaps
         }
     }
@@ -65,10 +68,43 @@ inline input change_load(bytes b, engine& e) {
 }
 
 inline void results(bytes b) {
-    reread<fidelity::exact, cairn::decode_write_results, cairn::encode_write_results>(b);
+    reread<fidelity::exact, support::decode_write_results, cairn::encode_write_results>(b);
+    // Into the metadata of whatever they say that they have written, and of something else.
+    for (bool const planned : {true, false}) {
+        cairn::save_plan plan;
+        cairn::metadata m;
+        for (auto const& i : support::decode_write_results(b).items) {
+            auto& item = plan.items.emplace_back();
+            item.fqn = std::to_string(plan.items.size());
+            if (i.at.layout) {
+                item.kind = cairn::item_kind::shard;
+                item.region =
+                    cairn::box::whole(cairn::index_vector(i.at.layout->strides.size(), 1));
+                item.global_shape = item.region.shape;
+            }
+        }
+        if (planned && !plan.items.empty()) m = cairn::create_global_metadata(std::vector{plan});
+        impl::result_placer placer(m);
+        placer.place(plan, b, 0);
+        placer.check_all_placed();
+        // As ranks have carried out a plan that was joined as a table, or changed it.
+        auto const values = impl::take_value_numbers(plan);
+        auto const encoded = cairn::encode_save_plan(plan);
+        impl::plan_table t;
+        if (!t.add(encoded, values) || !t.join(false)) continue;
+        for (int changed = 0; changed < 3; ++changed) {
+            auto meta = t.make_metadata();
+            impl::result_placer both(meta);
+            if (changed == 1) both.place(plan, b, 0);
+            both.place(t, b, 0);
+            if (changed == 2) both.place(plan, b, 0);
+            both.check_all_placed();
+        }
+    }
 }
 inline input change_results(bytes b, engine& e) {
-    return varied<fidelity::exact, cairn::decode_write_results, cairn::encode_write_results>(b, e);
+    return varied<fidelity::exact, support::decode_write_results, cairn::encode_write_results>(b,
+                                                                                               e);
 }
 
 inline impl::tree_frame decode_frame(bytes b) {
@@ -141,12 +177,22 @@ inline input change_outcome(bytes b, engine& e) {
     return impl::encode_outcome(o.failures, o.payload);
 }
 
-/// What the ranks of a checkpointer tell each other, and replicas to be compared.
+/// What a rank is to carry out of a plan of eight items.
+inline void selection(impl::wire_reader& r) {
+    cairn::save_plan local;
+    local.items.resize(8);
+    auto const s = impl::get_selection(r, local.items.size());
+    if (impl::selected(local, s).items.size() + s.dropped.size() != local.items.size())
+        throw support::finding("a selection that does not fit its plan");
+}
+
+/// What the ranks of a checkpointer tell each other, what a rank carries out of its plan, and
+/// replicas to be compared.
 inline void report(bytes b) {
     if (b.empty()) impl::wire_reader::fail("nothing");
     auto const rest = b.subspan(1);
     impl::wire_reader r(rest);
-    switch (static_cast<std::uint8_t>(b[0]) % 7) {
+    switch (static_cast<std::uint8_t>(b[0]) % 8) {
         case 0: {
             auto const written = impl::encode(impl::decode_rank_report(rest));
             if (impl::encode(impl::decode_rank_report(written)) != written)
@@ -161,6 +207,7 @@ inline void report(bytes b) {
         case 3: (void)cairn::decode_save_plan(impl::decode_needs(rest).plan); return;
         case 4: (void)impl::decode_missing(rest); return;
         case 5: (void)impl::decode_held(r); return;
+        case 6: return selection(r);
         default: (void)impl::plane_groups({impl::get_plane_place(r), impl::get_plane_place(r)});
     }
 }
@@ -174,7 +221,7 @@ inline input change_report(bytes b, engine& e) {
         out.insert(out.end(), said.begin(), said.end());
         return out;
     };
-    switch (static_cast<std::uint8_t>(b[0]) % 7) {
+    switch (static_cast<std::uint8_t>(b[0]) % 8) {
         case 0: return changed(impl::decode_rank_report(b.subspan(1)));
         case 2: return changed(impl::decode_checkpoint_plan(b.subspan(1)));
         default: impl::wire_reader::fail("only its bytes are changed");

@@ -228,7 +228,12 @@ int main(int argc, char** argv) {
     }());
     report("missing", 4, cairn::detail::encode_missing({{3, true, "write", 17, 5}, {4}}));
     report("held", 5, {std::byte{2}, std::byte{0}, std::byte{4}, std::byte{1}, std::byte{5}});
-    report("planes", 6, [] {
+    report("selection", 6, [] {
+        cairn::detail::wire_writer w;
+        cairn::detail::put(w, cairn::detail::plan_selection{{0, 3}, {5}});
+        return w.take();
+    }());
+    report("planes", 7, [] {
         cairn::detail::wire_writer w;
         for (int r : {0, 1}) cairn::detail::put(w, cairn::detail::plane_place{true, 0, r, 2});
         return w.take();

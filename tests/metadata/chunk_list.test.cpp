@@ -25,6 +25,12 @@ using cairn::chunk;
 using cairn::chunk_list;
 using sequence = std::vector<chunk>;
 
+void locate(chunk_list& list, std::size_t i, const cairn::storage_location& at,
+            const chunk_list::names_ptr& names) {
+    list.number_files_in(names);
+    list.locate(i, at, at.file.empty() ? chunk_list::row::no_file : names->add(at.file));
+}
+
 class maker {
 public:
     explicit maker(unsigned seed) : random_(seed) {}
@@ -102,7 +108,7 @@ BOOST_AUTO_TEST_CASE(are_the_sequences_that_were_put_into_them) {
                 }
                 case 3: copies.emplace_back(list, all); break;
                 case 4:
-                    list.locate(i, c.at, names);
+                    locate(list, i, c.at, names);
                     all[i].at = c.at;
                     break;
                 default: list.push_back(c); all.push_back(c);
@@ -168,7 +174,7 @@ BOOST_AUTO_TEST_CASE(that_are_filled_together_have_each_name_once) {
     std::vector<chunk_list> lists(3, chunk_list{a, a});
     for (int file = 0; file < 2; ++file)
         for (auto& list : lists)
-            list.locate(1, {"file " + std::to_string(file), 8, 9, {}, {}}, names);
+            locate(list, 1, {"file " + std::to_string(file), 8, 9, {}, {}}, names);
     BOOST_TEST(names->size() == 3u);
     for (auto const& list : lists) {
         BOOST_TEST((list.names() == names));

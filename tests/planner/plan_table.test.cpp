@@ -64,12 +64,14 @@ std::optional<tabled> by_table(std::vector<save_plan> local, bool lowest) {
     j.meta = t.make_metadata();
     j.stored = t.stored_amounts();
     for (std::size_t r = 0; r < local.size(); ++r) {
-        impl::wire_writer w;
-        t.put_plan(w, r);
-        auto plan = cairn::decode_save_plan(w.written());
         impl::give_value_numbers(local[r], values[r]);
-        impl::copy_value_numbers(local[r], plan);
-        j.plans.push_back(std::move(plan));
+        // As the rank receives it.
+        impl::wire_writer w;
+        impl::put(w, t.selection_of(r));
+        impl::wire_reader sent(w.written());
+        j.plans.push_back(
+            impl::selected(local[r], impl::get_selection(sent, local[r].items.size())));
+        BOOST_TEST(sent.left() == 0u);
         auto& places = j.places.emplace_back();
         for (auto const& p : t.places(r)) places.emplace_back(t.name_of(p.name), p.chunk);
     }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "support/write_results.hpp"
+
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/planner/global_plan.hpp>
 #include <cairn/planner/plan_codec.hpp>
@@ -8,7 +10,10 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(planner)
@@ -276,16 +281,53 @@ BOOST_AUTO_TEST_CASE(results_survive_the_wire_and_damage_never_crashes) {
                {7, {"__0_1.distcp", 700, 90, {"zstd"}, {}}}};
     w.file_sizes = {{"__0_0.distcp", 700}, {"__0_1.distcp", 790}};
     auto const bytes = cairn::encode_write_results(w);
-    BOOST_TEST((cairn::decode_write_results(bytes) == w));
+    BOOST_TEST((support::decode_write_results(bytes) == w));
     for (std::size_t i = 0; i < bytes.size(); ++i) {
         auto b = bytes;
         b[i] ^= std::byte{0x55};
         try {
-            (void)cairn::decode_write_results(b);
+            (void)support::decode_write_results(b);
         } catch (const cairn::error& e) {
             BOOST_TEST((e.code() == cairn::make_error_code(errc::corrupt)));
         }
-        BOOST_CHECK_EXCEPTION(cairn::decode_write_results(std::span(bytes).first(i)), cairn::error,
+        BOOST_CHECK_EXCEPTION(support::decode_write_results(std::span(bytes).first(i)),
+                              cairn::error, code_is(errc::corrupt));
+    }
+}
+
+/// The names of files are sent once, whatever the number of items.
+BOOST_AUTO_TEST_CASE(results_name_each_file_once) {
+    std::string const name(1000, 'f');
+    cairn::write_results w;
+    auto const size = [&](std::uint32_t items) {
+        w.items.clear();
+        for (std::uint32_t k = 0; k < items; ++k) w.items.push_back({k, {name, k, 1, {}, {}}});
+        auto const b = cairn::encode_write_results(w);
+        BOOST_TEST((support::decode_write_results(b) == w));
+        return b.size();
+    };
+    BOOST_TEST(size(100) - size(1) < 1000u);
+}
+
+BOOST_AUTO_TEST_CASE(results_for_no_item_or_in_no_file_are_refused) {
+    for (auto const& [item, file, fine] : {std::tuple{std::uint64_t{UINT32_MAX}, 1U, true},
+                                           {std::uint64_t{UINT32_MAX} + 1, 1U, false},
+                                           {UINT64_MAX, 0U, false},
+                                           {0, 2U, false}}) {
+        cairn::detail::wire_writer out;
+        cairn::detail::begin(out);
+        cairn::detail::put(out, std::vector<std::string>{"a", "b"});
+        out.varint(1);
+        out.varint(item);
+        out.varint(file);
+        cairn::detail::put_within_file(out, cairn::storage_location{});
+        cairn::detail::put(out, cairn::detail::file_size_map{});
+        auto const b = out.take();
+        if (fine) {
+            BOOST_TEST(support::decode_write_results(b).items.at(0).at.file == "b");
+            continue;
+        }
+        BOOST_CHECK_EXCEPTION((void)support::decode_write_results(b), cairn::error,
                               code_is(errc::corrupt));
     }
 }

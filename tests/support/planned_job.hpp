@@ -4,6 +4,7 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/planner/plan_codec.hpp>
+#include <cairn/planner/results_codec.hpp>
 #include <cairn/save/place_results.hpp>
 #include <cairn/save/save_plans.hpp>
 #include <cairn/storage/file_layout.hpp>
@@ -125,7 +126,7 @@ public:
         placer_.emplace(meta_);
     }
     void place(int rank, std::span<const std::byte> result) {
-        plans_.place(*placer_, cairn::decode_write_results(result), static_cast<std::size_t>(rank));
+        plans_.place(*placer_, result, static_cast<std::size_t>(rank));
     }
     void end_results() {
         placer_->check_all_placed();

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,6 +21,9 @@
 namespace cairn {
 
 class file_names;
+namespace detail {
+class result_placer;
+}
 
 /// The stored boxes of one tensor: a sequence of @ref chunk, kept as a table.
 ///
@@ -116,10 +120,15 @@ public:
     void edit_each(F&& f) {
         for (std::size_t i = 0; i < size(); ++i) edit(i, f);
     }
-    /// Sets where a chunk is stored.
+    /// From now on, files are numbered in these names, which get those of this list.
     /// @param names  Of all lists that are filled together: the same for each, used by no other.
     ///               Not null.
-    CAIRN_DECL void locate(std::size_t i, const storage_location& at, const names_ptr& names);
+    void number_files_in(const names_ptr& names) {
+        if (names_ != names) renumber_in(names);
+    }
+    /// Sets where a chunk is stored.
+    /// @param file  Number in `names()` of its file.
+    CAIRN_DECL void locate(std::size_t i, const storage_location& at, std::uint32_t file);
 
     CAIRN_DECL box region(std::size_t i) const;
     CAIRN_DECL storage_location location(std::size_t i) const;
@@ -147,7 +156,31 @@ public:
     CAIRN_DECL friend bool operator==(const chunk_list& a, const chunk_list& b);
 
 private:
+    friend class detail::result_placer;
+    /// The table of a list of which no chunk is unusual: to set where chunks of many lists are
+    /// stored, in turn, without a look at the lists. Valid until the list changes otherwise.
+    struct cells {
+        row* rows = nullptr;
+        const std::int64_t* numbers = nullptr;
+        std::size_t rank = 0;
+
+        std::span<const std::int64_t> lengths(std::size_t i) const noexcept {
+            return {numbers + (2 * i + 1) * rank, rank};
+        }
+        /// Says that a chunk is next but a few: the memory of each is far away.
+        void prefetch(std::size_t i) const noexcept {
+            __builtin_prefetch(rows + i, 1);
+            __builtin_prefetch(numbers + (2 * i + 1) * rank);
+        }
+    };
+    /// @return None if a chunk is unusual.
+    std::optional<cells> usual_cells() noexcept {
+        if (!unusual_.empty()) return {};
+        return cells{rows_.data(), numbers_.data(), rank_};
+    }
+
     CAIRN_DECL void own_names();
+    CAIRN_DECL void renumber_in(const names_ptr& names);
     CAIRN_DECL void renumber(const std::vector<std::uint32_t>& numbers) noexcept;
     CAIRN_DECL std::uint32_t number_of(const std::string& file);
 

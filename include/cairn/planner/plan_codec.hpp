@@ -17,7 +17,7 @@ namespace cairn {
 
 namespace detail {
 
-inline constexpr std::uint8_t plan_version = 4;
+inline constexpr std::uint8_t plan_version = 5;
 
 inline item_kind get_kind(wire_reader& r) {
     auto const k = r.u8();
@@ -36,7 +36,7 @@ inline void end(const wire_reader& r) {
 
 }  // namespace detail
 
-/// Encodes plans and results for sending between ranks: compact, versioned, bounds-checked.
+/// Encodes plans for sending between ranks: compact, versioned, bounds-checked.
 /// Decoding throws @ref error errc::corrupt for anything that an encoder did not write.
 inline std::vector<std::byte> encode_save_plan(const save_plan& p) {
     detail::wire_writer w;
@@ -142,36 +142,6 @@ inline load_plan decode_load_plan(std::span<const std::byte> b) {
     p.planner_data = r.string();
     detail::end(r);
     return p;
-}
-
-inline std::vector<std::byte> encode_write_results(const write_results& results) {
-    detail::wire_writer w;
-    detail::begin(w);
-    w.varint(results.items.size());
-    for (auto const& i : results.items) {
-        w.varint(i.item);
-        w.string(i.at.file);
-        detail::put_within_file(w, i.at);
-    }
-    detail::put(w, results.file_sizes);
-    return w.take();
-}
-
-inline write_results decode_write_results(std::span<const std::byte> b) {
-    detail::wire_reader r(b);
-    detail::begin(r);
-    write_results results;
-    auto n = r.count(5);
-    results.items.reserve(std::min(n, r.left() / 16));
-    for (; n-- > 0;) {
-        auto& i = results.items.emplace_back();
-        i.item = static_cast<std::uint32_t>(r.varint());
-        auto file = r.string();
-        i.at = detail::get_within_file(r, std::move(file));
-    }
-    results.file_sizes = detail::get_file_sizes(r);
-    detail::end(r);
-    return results;
 }
 
 }  // namespace cairn

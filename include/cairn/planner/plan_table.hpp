@@ -7,6 +7,7 @@
 #include <cairn/detail/wire.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/plan.hpp>
+#include <cairn/planner/plan_selection.hpp>
 #include <cairn/planner/value_numbers.hpp>
 #include <cairn/tensor/box.hpp>
 
@@ -28,7 +29,7 @@ namespace cairn::detail {
 /// twice, overlap, leave holes, or have a tensor without elements, are left to these functions:
 /// @ref add and @ref join return false.
 ///
-/// Borrows the encoded plans. Items are written to other messages as they were read.
+/// Borrows the encoded plans.
 class plan_table {
 public:
     /// Adds the plan of the next rank.
@@ -41,8 +42,8 @@ public:
     CAIRN_DECL bool join(bool save_to_lowest_rank);
 
     std::size_t ranks() const noexcept { return ranks_.size(); }
-    /// After `join`: the plan that a rank is to carry out, encoded. Numbers of values are zero.
-    CAIRN_DECL void put_plan(wire_writer& w, std::size_t rank) const;
+    /// After `join`: what a rank is to carry out.
+    CAIRN_DECL plan_selection selection_of(std::size_t rank) const;
     /// After `join`: what each rank stores.
     CAIRN_DECL std::vector<stored_amount> stored_amounts() const;
 

@@ -10,10 +10,13 @@
 #include <cairn/planner/item_numbers.hpp>
 #include <cairn/planner/plan.hpp>
 #include <cairn/planner/plan_table.hpp>
+#include <cairn/planner/results_codec.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -35,12 +38,14 @@ public:
         }
     }
 
-    void place(const save_plan& plan, write_results results, int rank) {
-        for (auto& r : results.items) {
-            if (r.item >= plan.items.size()) {
-                throw error(errc::invalid_plan, {.rank = rank, .found = "a result for no item"});
-            }
-            auto const& item = plan.items[r.item];
+    /// @param results  Of a rank that has carried out this plan, encoded.
+    void place(const save_plan& plan, std::span<const std::byte> results, int rank) {
+        results_reader r(results);
+        file_numbers files(*files_, r);
+        while (r.left() != 0) {
+            auto const n = r.next_item();
+            if (n >= plan.items.size()) throw no_item(rank);
+            auto const& item = plan.items[n];
             auto const name = names_.find(item.fqn);
             if (!name) {
                 throw error(errc::invalid_plan, {.rank = rank,
@@ -49,20 +54,48 @@ public:
             }
             auto& p = places_[*name];
             check_written_item(item, rank, *p.entry);
-            if (auto* o = std::get_if<value_metadata>(p.entry)) {
-                o->at = std::move(r.at);
-            } else {
-                auto const c = p.find(item.region);
-                if (!c) {
-                    throw error(errc::invalid_plan, {.rank = rank,
-                                                     .fqn = item.fqn,
-                                                     .found = "a result for an unplanned box " +
-                                                              to_string(item.region)});
-                }
-                std::get<tensor_metadata>(*p.entry).chunks.locate(*c, r.at, files_);
+            auto const file = r.next_file();
+            if (std::get_if<value_metadata>(p.entry) != nullptr) {
+                set_value(*p.entry, r, file);
+                continue;
             }
+            auto const c = p.find(item.region);
+            if (!c) {
+                throw error(errc::invalid_plan,
+                            {.rank = rank,
+                             .fqn = item.fqn,
+                             .found = "a result for an unplanned box " + to_string(item.region)});
+            }
+            auto& chunks = std::get<tensor_metadata>(*p.entry).chunks;
+            chunks.number_files_in(files_);
+            locate(chunks, chunks.usual_cells(), *c, r, file, files[file]);
         }
-        add_files(results);
+        add_files(r);
+    }
+
+    /// @param t        Of which the metadata was made; the same in each call.
+    /// @param results  Of a rank that has carried out its part of it, encoded.
+    void place(const plan_table& t, std::span<const std::byte> results, int rank) {
+        if (columns_.empty()) make_columns(t);
+        auto const places = t.places(static_cast<std::size_t>(rank));
+        results_reader r(results);
+        file_numbers files(*files_, r);
+        while (r.left() != 0) {
+            auto const n = r.next_item();
+            if (n >= places.size()) throw no_item(rank);
+            if (places.size() - n > ahead) {
+                auto const& soon = places[n + ahead];
+                if (auto const& cells = columns_[soon.name].cells) cells->prefetch(soon.chunk);
+            }
+            auto const& c = columns_[places[n].name];
+            auto const file = r.next_file();
+            if (c.is_value)
+                set_value(*c.entry, r, file);
+            else
+                locate(std::get<tensor_metadata>(*c.entry).chunks, c.cells, places[n].chunk, r,
+                       file, files[file]);
+        }
+        add_files(r);
     }
 
     /// @throws error errc::invalid_plan if no rank wrote some chunk or value.
@@ -83,32 +116,75 @@ public:
         }
     }
 
-    /// The results of a rank that has carried out its plan.
-    /// @param t  Of which the metadata was made; the same in each call.
-    void place(const plan_table& t, write_results results, int rank) {
-        if (table_entries_.empty())
-            for (std::uint32_t n = 0; n < t.names(); ++n)
-                table_entries_.push_back(places_[names_.find(t.name_of(n)).value()].entry);
-        auto const places = t.places(static_cast<std::size_t>(rank));
-        for (auto& r : results.items) {
-            if (r.item >= places.size())
-                throw error(errc::invalid_plan, {.rank = rank, .found = "a result for no item"});
-            auto const at = places[r.item];
-            auto* const entry = table_entries_[at.name];
-            if (auto* o = std::get_if<value_metadata>(entry))
-                o->at = std::move(r.at);
-            else
-                std::get<tensor_metadata>(*entry).chunks.locate(at.chunk, r.at, files_);
+private:
+    using metadata_entry = std::variant<tensor_metadata, value_metadata>;
+    /// A tensor or a value of a plan table.
+    struct column {
+        metadata_entry* entry;
+        bool is_value;
+        std::optional<chunk_list::cells> cells{};  ///< None: a chunk is unusual.
+    };
+    /// Results come in the order of items, about.
+    static constexpr std::size_t ahead = 16;
+
+    /// The numbers of one rank's files, each given when the first chunk is in it.
+    class file_numbers {
+    public:
+        file_numbers(file_names& names, const results_reader& r)
+            : names_(names), files_(r.files()), numbers_(files_.size(), chunk_list::row::no_file) {}
+        std::uint32_t operator[](std::size_t file) {
+            auto& n = numbers_[file];
+            if (n == chunk_list::row::no_file && !files_[file].empty())
+                n = names_.add(files_[file]);
+            return n;
         }
-        add_files(results);
+
+    private:
+        file_names& names_;
+        const std::vector<std::string>& files_;
+        std::vector<std::uint32_t> numbers_;
+    };
+
+    static error no_item(int rank) {
+        return error(errc::invalid_plan, {.rank = rank, .found = "a result for no item"});
+    }
+    void make_columns(const plan_table& t) {
+        for (std::uint32_t n = 0; n < t.names(); ++n) {
+            auto* const entry = places_[names_.find(t.name_of(n)).value()].entry;
+            auto* const tensor = std::get_if<tensor_metadata>(entry);
+            auto& c = columns_.emplace_back(column{entry, tensor == nullptr});
+            if (tensor == nullptr) continue;
+            tensor->chunks.number_files_in(files_);
+            c.cells = tensor->chunks.usual_cells();
+        }
+    }
+    static void set_value(metadata_entry& to, results_reader& r, std::size_t file) {
+        std::get<value_metadata>(to).at = get_within_file(r.location(), r.files()[file]);
+    }
+    /// @param cells  Of these chunks, if none was unusual.
+    static void locate(chunk_list& chunks, const std::optional<chunk_list::cells>& cells,
+                       std::size_t i, results_reader& r, std::size_t file, std::uint32_t number) {
+        std::optional<storage_location> other;
+        if (cells && !cells->rows[i].unusual) {
+            chunk_list::row at;
+            at.file = number;
+            other = get_within_file(r.location(), at, cells->lengths(i));
+            if (!other) {
+                cells->rows[i] = at;
+                return;
+            }
+            other->file = r.files()[file];
+        } else {
+            other = get_within_file(r.location(), r.files()[file]);
+        }
+        chunks.locate(i, *other, number);
+    }
+    void add_files(results_reader& r) {
+        for (auto& [name, size] : r.file_sizes()) meta_.file_sizes.emplace(name, size);
     }
 
-private:
-    void add_files(write_results& results) {
-        for (auto& [name, size] : results.file_sizes) meta_.file_sizes.emplace(name, size);
-    }
     struct entry_places {
-        std::variant<tensor_metadata, value_metadata>* entry;
+        metadata_entry* entry;
         std::size_t next = 0;      ///< Chunk.
         std::vector<box> boxes{};  ///< Made, and numbered, when one is not the next.
         item_numbers numbers{};
@@ -134,7 +210,7 @@ private:
     chunk_list::names_ptr files_ = std::make_shared<file_names>();
     name_numbers names_{};
     std::vector<entry_places> places_{};  ///< By name.
-    std::vector<std::variant<tensor_metadata, value_metadata>*> table_entries_{};
+    std::vector<column> columns_{};       ///< By name of the plan table.
 };
 
 }  // namespace cairn::detail

@@ -67,9 +67,10 @@ public:
     replica_table replicas() const { return joint_->replicas; }
     /// Returns the metadata of the joint plan. Called once.
     CAIRN_DECL metadata take_metadata();
-    /// Places the results of a rank that has carried out what it was sent.
+    /// Places the results, encoded, of a rank that has carried out what it was sent.
     /// @param placer  Of that metadata.
-    CAIRN_DECL void place(result_placer& placer, write_results results, std::size_t rank) const;
+    CAIRN_DECL void place(result_placer& placer, std::span<const std::byte> results,
+                          std::size_t rank) const;
 
     /// Reads the coordinator's message.
     CAIRN_DECL void receive(std::span<const std::byte> message);

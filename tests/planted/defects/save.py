@@ -196,7 +196,7 @@ DEFECTS = [
            "if (options.replicas_of) return {};", "if (options.replicas_of && !PLANTED) return {};",
            by="save:plan_cache", wrong="another replicas_of is not asked"),
     Defect("plan-reused-unasked", PLANS,
-           "if (!unchanged_ || r.left() != 0)", "if ((!unchanged_ && !PLANTED) || r.left() != 0)",
+           "if (!unchanged_) wire_reader", "if (!unchanged_ && !PLANTED) wire_reader",
            by="save:plan_cache",
            wrong="a message that nobody sends ends the program"),
 ]

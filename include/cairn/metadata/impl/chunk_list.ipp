@@ -140,17 +140,15 @@ CAIRN_DECL void chunk_list::push_back(const chunk& c) {
 CAIRN_DECL void chunk_list::set(std::size_t i, const chunk& c) {
     set(i, c, number_of(c.at.file));
 }
-CAIRN_DECL void chunk_list::locate(std::size_t i, const storage_location& at,
-                                   const names_ptr& names) {
-    if (names_ != names) {
-        std::vector<std::uint32_t> numbers;  // first all, then none fails
-        for (std::uint32_t n = 0; names_ && n < names_->size(); ++n)
-            numbers.push_back(names->add((*names_)[n]));
-        renumber(numbers);
-        names_ = names;
-        names_->share();
-    }
-    auto const file = at.file.empty() ? row::no_file : names->add(at.file);
+CAIRN_DECL void chunk_list::renumber_in(const names_ptr& names) {
+    std::vector<std::uint32_t> numbers;  // first all, then none fails
+    for (std::uint32_t n = 0; names_ && n < names_->size(); ++n)
+        numbers.push_back(names->add((*names_)[n]));
+    renumber(numbers);
+    names_ = names;
+    names_->share();
+}
+CAIRN_DECL void chunk_list::locate(std::size_t i, const storage_location& at, std::uint32_t file) {
     if (rows_[i].unusual || !is_usual(at, lengths(i))) return set(i, {region(i), at}, file);
     rows_[i] = usual_row(at);
     rows_[i].file = file;

@@ -357,31 +357,18 @@ CAIRN_DECL index_vector plan_table::shape_of(const named& n) const {
     return get_numbers(r);
 }
 
-CAIRN_DECL void plan_table::put_plan(wire_writer& w, std::size_t rank) const {
-    auto const& of = ranks_[rank];
-    begin(w);
-    w.varint(places(rank).size());
-    for (auto k = begin_of(rank); k < of.end; ++k) {
+CAIRN_DECL plan_selection plan_table::selection_of(std::size_t rank) const {
+    plan_selection s;
+    auto const begin = begin_of(rank);
+    for (auto k = begin; k < ranks_[rank].end; ++k) {
         auto const& x = rows_[k];
-        if (!x.kept) continue;
-        auto const end = k + 1 < of.end ? rows_[k + 1].begin : of.tail;
-        auto const item = of.local.subspan(x.begin, end - x.begin);
-        if (!x.was_tied || x.beside) {
-            w.raw(item);
-            continue;
-        }
-        // It is stored by itself. What it was tied to comes last.
-        wire_reader r(item);
-        (void)r.u8();
-        (void)r.bytes();
-        for (int i = 0; i < 2; ++i) (void)r.varint();
-        (void)get_dtype(r);
-        (void)r.u8();
-        for (int i = 0; i < 3; ++i) skip_numbers(r);
-        w.raw(item.first(r.position()));
-        w.string("");
+        auto const at = static_cast<std::uint32_t>(k - begin);
+        if (!x.kept)
+            s.dropped.push_back(at);
+        else if (x.was_tied && !x.beside)
+            s.untied.push_back(at);
     }
-    w.raw(of.local.subspan(of.tail));
+    return s;
 }
 CAIRN_DECL std::vector<stored_amount> plan_table::stored_amounts() const {
     std::vector<stored_amount> all(ranks_.size());

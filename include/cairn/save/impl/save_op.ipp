@@ -9,6 +9,7 @@
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/check_text.hpp>
 #include <cairn/planner/plan_codec.hpp>
+#include <cairn/planner/results_codec.hpp>
 #include <cairn/save/change_check.hpp>
 #include <cairn/save/overlap_gate.hpp>
 #include <cairn/save/place_results.hpp>
@@ -309,11 +310,11 @@ CAIRN_DECL void save_op::prepare_metadata() {
     for (std::size_t rank = 0; rank < everybody_.size(); ++rank) {
         wire_reader r(everybody_[rank].payload);
         auto const finished = r.bytes();
-        auto results = decode_write_results(r.bytes());
+        auto const results = r.bytes();
         if (finished.empty())
-            plans_.place(placer, std::move(results), rank);
+            plans_.place(placer, results, rank);
         else
-            placer.place(decode_save_plan(finished), std::move(results), static_cast<int>(rank));
+            placer.place(decode_save_plan(finished), results, static_cast<int>(rank));
         replicas_.get(r, rank);
         phases_.get(r, static_cast<int>(rank));
     }

@@ -17,11 +17,11 @@ namespace cairn::detail {
 
 /// What a message has of a local plan.
 enum class told_plan : std::uint8_t { whole = 1, unchanged = 2 };
-/// What a message has of the joint plan.
+/// What a message has of the joint plan, besides the names of files.
 enum class answered_plan : std::uint8_t {
-    whole = 1,   ///< The coordinator does not keep it.
-    kept = 2,    ///< Whole; the coordinator keeps it.
-    reused = 3,  ///< The names of files: the rest is that of the generation that was offered.
+    selection = 1,  ///< Which items of its local plan a rank carries out.
+    whole = 2,      ///< A plan, which a planner or writer may have changed.
+    reused = 3,     ///< Nothing: it is that of the generation that was offered.
 };
 
 /// @throws error errc::invalid_plan unless there is one for each rank.
@@ -169,15 +169,16 @@ CAIRN_DECL std::vector<stored_amount> save_plans::stored_amounts(const joint_pla
 
 CAIRN_DECL std::vector<std::byte> save_plans::answer(std::size_t rank) const {
     wire_writer w;
-    auto const what = reused_  ? answered_plan::reused
-                      : keeps_ ? answered_plan::kept
-                               : answered_plan::whole;
+    auto const what = reused_         ? answered_plan::reused
+                      : joint_->table ? answered_plan::selection
+                                      : answered_plan::whole;
     w.u8(static_cast<std::uint8_t>(what));
     w.string(file_names(rank));
     if (reused_) return w.take();
+    w.u8(keeps_);
     joint_->replicas.put(w, rank);
     if (joint_->table)
-        joint_->table->put_plan(w, rank);
+        put(w, joint_->table->selection_of(rank));
     else
         w.raw(encode_save_plan(joint_->plans.at(rank)));
     return w.take();
@@ -186,13 +187,13 @@ CAIRN_DECL metadata save_plans::take_metadata() {
     if (joint_->table) return joint_->table->make_metadata();
     return keeps_ || reused_ ? joint_->meta : std::move(made_->meta);
 }
-CAIRN_DECL void save_plans::place(result_placer& placer, write_results results,
+CAIRN_DECL void save_plans::place(result_placer& placer, std::span<const std::byte> results,
                                   std::size_t rank) const {
     auto const who = static_cast<int>(rank);
     if (joint_->table)
-        placer.place(*joint_->table, std::move(results), who);
+        placer.place(*joint_->table, results, who);
     else
-        placer.place(joint_->plans.at(rank), std::move(results), who);
+        placer.place(joint_->plans.at(rank), results, who);
 }
 
 CAIRN_DECL void save_plans::receive(std::span<const std::byte> message) {
@@ -200,19 +201,23 @@ CAIRN_DECL void save_plans::receive(std::span<const std::byte> message) {
     auto const what = static_cast<answered_plan>(r.u8());
     auto names = r.string();
     if (what == answered_plan::reused) {
-        if (!unchanged_ || r.left() != 0) wire_reader::fail("a plan that this rank has not kept");
+        if (!unchanged_) wire_reader::fail("a plan that this rank has not kept");
         sent_ = kept_->sent;
         held_ = kept_->held;
         reused_ = true;
-    } else if (what == answered_plan::kept || what == answered_plan::whole) {
-        held_ = decode_held(r);
-        sent_ = decode_save_plan(r.raw(r.left()));
-        keeps_ = what == answered_plan::kept;
     } else {
-        wire_reader::fail("neither a plan nor the names of its files");
+        keeps_ = r.u8() != 0;
+        held_ = decode_held(r);
+        if (what == answered_plan::selection)
+            sent_ = selected(local_, get_selection(r, local_.items.size()));
+        else if (what == answered_plan::whole)
+            sent_ = decode_save_plan(r.raw(r.left()));
+        else
+            wire_reader::fail("neither a plan nor what to carry out of one");
     }
+    if (r.left() != 0) wire_reader::fail("bytes after the plan");
     sent_.storage_data = std::move(names);
-    copy_value_numbers(local_, sent_);  // what was encoded does not have them
+    if (what != answered_plan::selection) copy_value_numbers(local_, sent_);  // they are not sent
 }
 
 CAIRN_DECL void save_plans::keep(const std::string& save_id) noexcept {
