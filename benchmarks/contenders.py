@@ -20,7 +20,8 @@ class Gpt2:
 
     def run(self, mode, folder, ranks, steps=1, *more):
         program, options = cairn_command(ranks)
-        return run(*program, mode, folder, *options, "--steps", str(steps), *self.options, *more)
+        own = self.options if mode in self.modes else ()  # another mode prepares what it reads
+        return run(*program, mode, folder, *options, "--steps", str(steps), *own, *more)
 
 
 class Torch:
@@ -108,7 +109,8 @@ def contenders(torch_python, folder, size):
     if not has_direct_io(folder):
         absent.append("direct I/O, and fio with it: not on this file system")
     else:
-        some.append(Gpt2("cairn, direct I/O", "--direct", modes=("save", "load")))
+        some.append(Gpt2("cairn, direct writes", "--direct", modes=("save",)))
+        some.append(Gpt2("cairn, page cache", "--page-cache", modes=("load",)))
         some.append(Gpt2("bare loop, direct", "--bare", "direct", limit=True))
         if shutil.which("fio"):
             some.append(Fio(size))

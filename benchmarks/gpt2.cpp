@@ -4,13 +4,13 @@
 //     gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--timeout S]
 //               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--bare buffered|direct]
 //               [--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground]
-//               [--overlap] [--polite] [--direct]
+//               [--overlap] [--polite] [--direct|--page-cache]
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
-// `save` alternates between DIR/s0 and DIR/s1, `load` reads DIR/s0, both with --direct past the
-// page cache. Prints one line of JSON: for each step the time of the slowest rank, and the
-// processor time of all; of the last step the phases, with the milliseconds of the slowest rank of
-// each.
+// `save` alternates between DIR/s0 and DIR/s1, with --direct past the page cache; `load` reads
+// DIR/s0, with --page-cache never past it. Prints one line of JSON: for each step the time of the
+// slowest rank, and the processor time of all; of the last step the phases, with the milliseconds
+// of the slowest rank of each.
 // With --bare the same bytes go from and to the same memory with checksums and syncs, a file for
 // each thread, and without a checkpoint around them: the limit. On as many ranks as have saved, a
 // bare load reads what each has written, otherwise equal parts, whose elements are not where they
@@ -68,7 +68,7 @@ std::vector<cairn::phase_time> load(gpt2::state& s, const arguments& a, std::siz
         gpt2::bare::load(s, a.dir + "/s0", {a, ranks.size()}, ranks);
         return {};
     }
-    cairn::file_store store({}, {.direct_reads = a.direct});
+    cairn::file_store store({}, {.direct_reads = !a.page_cache});
     if (a.replicas.empty()) {
         return cairn::load(s, a.dir + "/s0", o, ranks, store, a.progress).phases;
     }

@@ -74,6 +74,7 @@
 #include <cairn/object_store/impl/file.ipp>
 #include <cairn/object_store/impl/memory.ipp>
 #include <cairn/object_store/impl/names.ipp>
+#include <cairn/object_store/impl/page_cache.ipp>
 #include <cairn/object_store/impl/posix_file.ipp>
 #include <cairn/object_store/impl/replace_file.ipp>
 #include <cairn/object_store/impl/write_back.ipp>

@@ -123,6 +123,22 @@ private:
 };
 static_assert(ReadSizeStore<read_size_store> && !ReadSizeStore<object_store>);
 
+/// The same, whose handles read past the caches of the host: the least `UncachedReadStore`.
+class uncached_read_handle : public read_handle {
+public:
+    using read_handle::read_handle;
+    std::size_t read_uncached(std::uint64_t, std::span<std::byte>) { return 0; }
+};
+class uncached_read_store : public object_store {
+public:
+    explicit uncached_read_store(memory_store s) : object_store(s), base_(std::move(s)) {}
+    uncached_read_handle open(std::string_view n) { return uncached_read_handle(base_.open(n)); }
+
+private:
+    memory_store base_;
+};
+static_assert(UncachedReadStore<uncached_read_store> && !UncachedReadStore<object_store>);
+
 // Each hides one member: it is missing there, or of another type.
 struct handle_without_write {
     void finish(bool);
@@ -146,6 +162,9 @@ struct handle_without_size {
 };
 struct handle_read_size_is_short : read_handle {
     std::uint32_t read_size();
+};
+struct handle_read_uncached_says_only_whether : read_handle {
+    bool read_uncached(std::uint64_t, std::span<std::byte>);
 };
 struct handle_size_is_text {
     void read(std::uint64_t, std::span<std::byte>);
@@ -247,6 +266,8 @@ static_assert(!BrowsableStore<store_without_remove_place>);
 static_assert(!BrowsableStore<store_remove_place_returns>);
 static_assert(ObjectStore<store_that_opens<handle_read_size_is_short>> &&
               !ReadSizeStore<store_that_opens<handle_read_size_is_short>>);
+static_assert(ObjectStore<store_that_opens<handle_read_uncached_says_only_whether>> &&
+              !UncachedReadStore<store_that_opens<handle_read_uncached_says_only_whether>>);
 
 }  // namespace cairn::archetype
 

@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,6 +65,29 @@ void check_object_store(Make make) {
         BOOST_TEST(std::count_if(all.begin(), all.end(), [](const object_info& i) {
                        return i.name == "n4097" && i.size == 4097;
                    }) == 1);
+    }
+    if constexpr (UncachedReadStore<decltype(make())>) {
+        BOOST_TEST_CONTEXT("uncached reads are a beginning of what is asked for, or none") {
+            constexpr auto block = uncached_block_bytes;
+            auto s = make();
+            auto const b = pattern(3 * block + 100);
+            put(s, "o", b);
+            auto r = s.open("o");
+            byte_vector memory(5 * block);
+            auto const skip =
+                (block - reinterpret_cast<std::uintptr_t>(memory.data()) % block) % block;
+            auto const into = std::span(memory).subspan(skip, 4 * block);
+            for (std::size_t at = 0; at < 6 * block; at += block)
+                for (std::size_t n = block; n <= 4 * block; n += block) {
+                    auto const got = r.read_uncached(at, into.first(n));
+                    BOOST_TEST_REQUIRE(got <= (at < b.size() ? std::min(n, b.size() - at) : 0));
+                    BOOST_TEST(std::equal(
+                        into.begin(), into.begin() + static_cast<std::ptrdiff_t>(got),
+                        b.begin() + static_cast<std::ptrdiff_t>(std::min(at, b.size()))));
+                }
+            for (auto const at : {std::uint64_t{1} << 40, UINT64_MAX - block + 1})
+                BOOST_TEST(r.read_uncached(at / block * block, into) == 0u);
+        }
     }
     BOOST_TEST_CONTEXT("times are of one clock, or not known") {
         auto s = make();

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is read past the page cache is the same, wherever it begins and ends.
+// What is read past the page cache is the same, and only what the page cache does not have.
 #include "conformance/object_store.hpp"
 #include "support/direct_io.hpp"
 #include "support/scratch.hpp"
 
-#include <cairn/object_store/direct_reads.hpp>
+#include <cairn/memory/slab.hpp>
 #include <cairn/object_store/file.hpp>
+#include <cairn/object_store/page_cache.hpp>
+#include <cairn/object_store/read_slabs.hpp>
 
 #include <boost/test/unit_test.hpp>
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,8 +32,8 @@ BOOST_AUTO_TEST_SUITE(direct_reads)
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::size_t slab = cairn::detail::read_slabs::piece_bytes;
-constexpr std::size_t least = cairn::detail::direct_reads::least_bytes;
+constexpr std::size_t block = cairn::uncached_block_bytes;
+constexpr std::size_t mib = std::size_t{1} << 20;
 
 /// A file of these bytes, of which the page cache has nothing.
 struct cold_file {
@@ -41,138 +44,184 @@ struct cold_file {
         support::forget_cached(path());
     }
     fs::path path() const { return dir.dir / "o"; }
+    /// Reads past the page cache.
+    /// @return How much of it was read and is right.
     template <class Handle>
-    bool reads(Handle& h, std::size_t at, std::size_t n) {
-        // Not where a slab is aligned.
-        cairn::byte_vector into(n + 1);
-        h.read(at, std::span(into).subspan(1));
-        return std::equal(into.begin() + 1, into.end(),
-                          bytes.begin() + static_cast<std::ptrdiff_t>(at));
+    std::size_t reads(Handle& h, std::uint64_t at, std::size_t n) {
+        cairn::detail::slab const memory(8 * mib, 1);
+        auto const into = memory.memory().first(n);
+        auto const got = h.read_uncached(at, into);
+        return std::equal(into.begin(), into.begin() + static_cast<std::ptrdiff_t>(got),
+                          bytes.begin() + static_cast<std::ptrdiff_t>(at))
+                   ? got
+                   : 0;
+    }
+    template <class Handle>
+    bool reads_usually(Handle& h) {
+        cairn::byte_vector into(bytes.size());
+        h.read(0, into);
+        return into == bytes;
     }
     support::scratch dir;
     cairn::byte_vector bytes;
-    cairn::file_store store{dir.dir, {.direct_reads = true}};
+    cairn::file_store store{dir.dir};
 };
-
-bool is_mapped(const std::byte* page) {
-    unsigned char in_core = 0;
-    return ::mincore(const_cast<std::byte*>(page), 4096, &in_core) == 0;
-}
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(keep_a_stores_word) {
     support::scratch s;
     int n = 0;
-    cairn::conformance::check_object_store(
-        [&] { return cairn::file_store(s.dir / std::to_string(n++), {.direct_reads = true}); });
+    for (bool const direct : {true, false})
+        cairn::conformance::check_object_store([&] {
+            return cairn::file_store(s.dir / std::to_string(n++), {.direct_reads = direct});
+        });
 }
 
-BOOST_AUTO_TEST_CASE(begin_and_end_anywhere) {
-    for (auto const size : {least, slab + 1, 3 * slab + 4096, 3 * slab + 12'345}) {
+BOOST_AUTO_TEST_CASE(are_of_any_blocks) {
+    for (auto const size : {block, mib + 1, 3 * mib + block, 3 * mib + 12'345}) {
         cold_file f(size);
+        if (support::lacks_direct_reads(f.dir.dir)) return;
         auto h = f.store.open("o");
+        BOOST_TEST(f.reads(h, 0, 4 * mib) == size);
         std::mt19937_64 chance(size);
-        BOOST_TEST(f.reads(h, 0, size));
         for (int k = 0; k < 50; ++k) {
-            if (k % 5 == 0) support::forget_cached(f.path());
-            auto const at = chance() % size;
-            auto const n = 1 + chance() % (size - at);
-            BOOST_TEST(f.reads(h, at, n), n << " bytes at " << at << " of " << size);
+            auto const at = chance() % size / block * block;
+            auto const n = (1 + chance() % 1000) * block;
+            BOOST_TEST(f.reads(h, at, n) == std::min(n, size - at),
+                       n << " bytes at " << at << " of " << size);
         }
+        BOOST_TEST(support::cached_pages(f.path()) == 0u);
+        // What is read as usual is cached.
+        BOOST_TEST(f.reads_usually(h));
+        BOOST_TEST(support::cached_pages(f.path()) != 0u);
     }
 }
 
-BOOST_AUTO_TEST_CASE(leave_the_page_cache_as_it_was) {
-    cold_file f(4 * slab);
+BOOST_AUTO_TEST_CASE(leave_what_the_page_cache_has_and_what_is_turned_off) {
+    cold_file f(7 * mib);
     if (support::lacks_direct_reads(f.dir.dir)) return;
-    auto h = f.store.at("").open("o");
-    BOOST_TEST(f.reads(h, 100, 3 * slab));
-    BOOST_TEST(support::cached_pages(f.path()) == 0u);
-    // Something small is read as ever.
-    BOOST_TEST(f.reads(h, 0, least - 1));
-    BOOST_TEST(support::cached_pages(f.path()) != 0u);
+    auto off = cairn::file_store(f.dir.dir, {.direct_reads = false}).open("o");
+    BOOST_TEST(f.reads(off, 0, mib) == 0u);
+    auto h = f.store.open("o");
+    cairn::byte_vector into(mib);
+    h.read(0, into);
+    BOOST_TEST(f.reads(h, 0, mib) == 0u);
+    // It may have read ahead, but not all of it.
+    BOOST_TEST(f.reads(h, 0, 7 * mib) == 7 * mib);
 }
 
 BOOST_AUTO_TEST_CASE(of_several_threads_do_not_mix) {
-    cold_file f(8 * slab);
+    cold_file f(8 * mib);
+    if (support::lacks_direct_reads(f.dir.dir)) return;
     auto h = f.store.open("o");
     std::vector<std::thread> all;
     std::vector<int> right(4);
     for (std::size_t t = 0; t < right.size(); ++t)
         all.emplace_back([&, t] {
             for (std::size_t k = 0; k < 8; ++k)
-                right[t] += f.reads(h, (t + k) % 8 * slab, slab) ? 1 : 0;
+                right[t] += f.reads(h, (t + k) % 8 * mib, mib) == mib ? 1 : 0;
         });
     for (auto& t : all) t.join();
     for (auto const n : right) BOOST_TEST(n == 8);
 }
 
-BOOST_AUTO_TEST_CASE(do_not_go_beyond_the_end) {
-    cold_file f(slab + 10);
-    auto h = f.store.open("o");
-    // Also within the block of the end, behind it.
-    for (auto const at : {std::uint64_t{11}, std::uint64_t{slab}, std::uint64_t{slab + 11},
-                          std::uint64_t{1} << 40, UINT64_MAX - slab, UINT64_MAX - 4096}) {
-        cairn::byte_vector into(slab);
-        BOOST_CHECK_EXCEPTION(h.read(at, into), cairn::error, [](const cairn::error& e) {
-            return e.code() == make_error_code(cairn::errc::corrupt);
-        });
-    }
-}
-
-/// A child has none of the memory that its parent has kept.
 BOOST_AUTO_TEST_CASE(go_on_in_a_child) {
-    cold_file f(slab);
+    cold_file f(mib);
     if (support::lacks_direct_reads(f.dir.dir)) return;
     auto h = f.store.open("o");
-    BOOST_TEST(f.reads(h, 0, slab));
+    BOOST_TEST(f.reads(h, 0, mib) == mib);
     auto const child = ::fork();
     if (child == 0) {
         auto again = f.store.open("o");
-        bool const right = f.reads(again, 0, slab) && f.reads(h, 0, slab);
+        bool const right = f.reads(again, 0, mib) == mib && f.reads(h, 0, mib) == mib;
         ::_exit(right && support::cached_pages(f.path()) == 0 ? 0 : 1);
     }
     int status = -1;
     ::waitpid(child, &status, 0);
     BOOST_TEST(status == 0);
-    BOOST_TEST(f.reads(h, 0, slab));
+    BOOST_TEST(f.reads(h, 0, mib) == mib);
 }
 
-BOOST_AUTO_TEST_CASE(keep_their_memory_while_a_file_is_open) {
-    cold_file f(slab);
-    if (support::lacks_direct_reads(f.dir.dir)) return;
-    auto const slabs = std::make_shared<cairn::detail::read_slabs>();
-    int const fd = ::open(f.path().c_str(), O_RDONLY | O_CLOEXEC);
-    auto const memory_of_one = [&] {
-        auto one = slabs->take();
-        auto const* const at = one->memory().data();
-        slabs->give_back(std::move(one));
-        return at;
+/// A load of many threads takes no more memory than one of six.
+BOOST_AUTO_TEST_CASE(take_a_few_slabs_which_are_given_back) {
+    using cairn::detail::lent_slab;
+    using cairn::detail::read_slabs;
+    std::byte* kept = nullptr;
+    auto const is_mapped = [&] {
+        unsigned char in_core = 0;
+        return ::mincore(kept, block, &in_core) == 0;
     };
-    auto first = std::make_unique<cairn::detail::direct_reads>(f.path().string(), slabs);
-    auto second = std::make_unique<cairn::detail::direct_reads>(f.path().string(), slabs);
-    cairn::byte_vector into(slab);
-    BOOST_TEST(first->read(fd, 0, into) == slab);
-    auto const* const kept = memory_of_one();
-    first.reset();
-    BOOST_TEST(memory_of_one() == kept);
-    BOOST_TEST(is_mapped(kept));
-    second.reset();
-    BOOST_TEST(!is_mapped(kept));
-    ::close(fd);
+    {
+        read_slabs slabs;
+        std::vector<std::unique_ptr<lent_slab>> lent;
+        for (std::size_t k = 0; k < read_slabs::most; ++k) {
+            lent.push_back(std::make_unique<lent_slab>(&slabs));
+            auto const memory = lent.back()->memory();
+            BOOST_TEST(memory.size() == read_slabs::slab_bytes);
+            BOOST_TEST(reinterpret_cast<std::uintptr_t>(memory.data()) % block == 0u);
+            BOOST_TEST(lent.back()->memory().data() == memory.data());
+        }
+        BOOST_TEST(lent_slab(&slabs).memory().empty());
+        kept = lent[2]->memory().data();
+        lent[2].reset();
+        BOOST_TEST(is_mapped());
+        lent_slab again(&slabs);
+        BOOST_TEST(again.memory().data() == kept);
+        BOOST_TEST(lent_slab(&slabs).memory().empty());
+    }
+    BOOST_TEST(!is_mapped());
+    BOOST_TEST(lent_slab(nullptr).memory().empty());
 }
 
-BOOST_AUTO_TEST_CASE(say_what_one_read_should_ask_for) {
-    cold_file f(1);
-    BOOST_TEST(cairn::file_store(f.dir.dir).open("o").read_size() ==
-               cairn::detail::usual_read_size);
-    BOOST_TEST(f.store.at("").open("o").read_size() == slab);
+BOOST_AUTO_TEST_CASE(are_told_what_the_page_cache_has) {
+    using cairn::detail::count_cached_pages;
+    using cairn::detail::count_mapped_pages;
+    using cairn::detail::page_cache_may_have;
+    auto const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    cold_file f(1000 * page + 10);
+    if (support::lacks_direct_reads(f.dir.dir)) return;
+    bool const stat = !support::lacks_cachestat(f.path());
+    int const fd = ::open(f.path().c_str(), O_RDONLY | O_CLOEXEC);
+    auto const cached = [&](std::size_t at, std::size_t n) {
+        std::uint64_t mapped = 0, counted = 0;
+        BOOST_TEST_REQUIRE(count_mapped_pages(fd, at, n, mapped));
+        if (stat) {
+            BOOST_TEST_REQUIRE(count_cached_pages(fd, at, n, counted));
+            BOOST_TEST(counted == mapped, n << " bytes at " << at);
+        }
+        return mapped;
+    };
+    BOOST_TEST(cached(0, f.bytes.size()) == 0u);
+    BOOST_TEST(!page_cache_may_have(fd, 0, f.bytes.size()));
+    auto h = f.store.open("o");
+    (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);  // no reading ahead, here
+    std::byte one{};
+    for (std::size_t const k : {3U, 4U, 5U, 900U, 1000U})
+        BOOST_TEST_REQUIRE(::pread(fd, &one, 1, static_cast<off_t>(k * page)) == 1);
+    BOOST_TEST(cached(0, f.bytes.size()) == support::cached_pages(f.path()));
+    BOOST_TEST(page_cache_may_have(fd, 3 * page, 3 * page));
+    BOOST_TEST(page_cache_may_have(fd, 3 * page + 1, 2 * page));
+    BOOST_TEST(!page_cache_may_have(fd, 2 * page, 4 * page));
+    BOOST_TEST(!page_cache_may_have(fd, 3 * page, 800 * page));
+    for (std::size_t const n : {std::size_t{1}, page - 1, page, page + 1, 3 * page})
+        (void)cached(2 * page + 17, n);
+    BOOST_TEST(f.reads_usually(h));
+    BOOST_TEST(cached(0, f.bytes.size()) == 1001u);
+    BOOST_TEST(page_cache_may_have(fd, 0, f.bytes.size()));
+    // Where the kernel does not say.
+    std::uint64_t pages = 0;
+    BOOST_TEST(!count_mapped_pages(fd, UINT64_MAX - page, page, pages));
+    BOOST_TEST(!count_cached_pages(-1, 0, page, pages));
+    BOOST_TEST(!count_mapped_pages(-1, 0, page, pages));
+    BOOST_TEST(page_cache_may_have(-1, 0, page));
+    ::close(fd);
 }
 
 /// A name may lead to another file by the time it is opened a second time.
 BOOST_AUTO_TEST_CASE(are_of_the_file_that_was_opened) {
-    cold_file f(2 * slab);
+    cold_file f(2 * mib);
+    if (support::lacks_direct_reads(f.dir.dir)) return;
     for (auto const* another : {"", "another one"}) {
         auto h = f.store.open("o");
         fs::rename(f.path(), f.dir.dir / "before");
@@ -184,8 +233,10 @@ BOOST_AUTO_TEST_CASE(are_of_the_file_that_was_opened) {
             w.finish(true);
             support::forget_cached(f.path());
         }
-        BOOST_TEST(f.reads(h, 0, 2 * slab), another);
+        BOOST_TEST(f.reads(h, 0, 2 * mib) == 0u, another);
+        BOOST_TEST(f.reads_usually(h));
         fs::rename(f.dir.dir / "before", f.path());
+        support::forget_cached(f.path());
     }
 }
 

@@ -5,9 +5,9 @@
 #include "support/system_calls.hpp"
 
 #include <cairn/load.hpp>
-#include <cairn/object_store/direct_reads.hpp>
 #include <cairn/object_store/direct_writes.hpp>
 #include <cairn/object_store/file.hpp>
+#include <cairn/object_store/read_slabs.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/save.hpp>
 
@@ -129,84 +129,66 @@ BOOST_AUTO_TEST_CASE(writes_what_is_saved) {
     BOOST_TEST((memory == saved));
 }
 
-BOOST_AUTO_TEST_CASE(reads_whole_blocks_and_leaves_the_rest_to_the_usual_reads) {
-    constexpr std::size_t slab = cairn::detail::read_slabs::piece_bytes;
+BOOST_AUTO_TEST_CASE(reads_what_is_loaded) {
+    constexpr std::uint64_t piece = cairn::detail::read_slabs::piece_bytes;
+    constexpr std::uint64_t usual = cairn::detail::usual_read_size;
     support::scratch dir;
     if (support::lacks_direct_reads(dir.dir)) return;
-    auto const bytes = support::some_bytes(slab + 3000);
-    auto const file = dir.dir / "a";
-    {
-        cairn::file_store store(dir.dir);
-        auto h = store.create("a", bytes.size());
-        h.write(0, bytes);
-        h.finish(true);
-    }
+    std::vector<float> memory(5 * piece / 2 / sizeof(float));
+    for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<float>(i);
+    auto const saved = memory;
+    cairn::state_dict sd{{"w", memory}};
+    (void)cairn::save(sd, "c", cairn::file_store(dir.dir));
+    auto const file = (dir.dir / "c" / "__0_0.distcp").string();
     support::watching const w(dir.dir.string());
-    cairn::file_store store(dir.dir, {.direct_reads = true});
-    std::vector<std::uint64_t> asked;
+    std::vector<std::uint64_t> direct, pieces;
     int fails_with = 0;
-    w.s.before = [&](std::string_view what, const std::string&, std::uint64_t n) {
-        if (what != "read") return 0;
-        asked.push_back(n);
-        return asked.size() == 1 ? fails_with : 0;
-    };
-    auto const reads = [&](int e = 0) {
-        fails_with = e;
-        asked.clear();
-        auto h = store.open("a");
-        cairn::byte_vector into(slab);
-        h.read(1000, into);
-        return std::equal(into.begin(), into.end(), bytes.begin() + 1000);
-    };
-    using sizes = std::vector<std::uint64_t>;
-    support::forget_cached(file);
-    BOOST_TEST(reads());
-    BOOST_TEST((asked == sizes{slab + 4096}));
-    // A device with larger blocks, and one that fails: what the usual reads say is true.
-    for (int const e : {EINVAL, EIO}) {
-        support::forget_cached(file);
-        BOOST_TEST(reads(e), "errno " << e);
-        BOOST_TEST((asked == sizes{slab + 4096, slab}));
-    }
-    // It is not asked a second time.
-    support::forget_cached(file);
-    auto h = store.open("a");
-    cairn::byte_vector into(slab);
-    fails_with = EINVAL;
-    asked.clear();
-    h.read(1000, into);
-    support::forget_cached(file);
-    h.read(1000, into);
-    BOOST_TEST((asked == sizes{slab + 4096, slab, slab}));
-    support::forget_cached(file);
-    BOOST_TEST(reads(support::system_calls::half));
-    BOOST_TEST((asked == sizes{slab + 4096, slab / 2 + 1000 - 2048}));
-    support::forget_cached(file);
-    BOOST_TEST(reads(EINTR));
-    BOOST_TEST((asked == sizes{slab + 4096, slab + 4096}));
-}
-
-/// Where the kernel says what the page cache has, that is not read from the disk.
-BOOST_AUTO_TEST_CASE(reads_from_the_page_cache_what_it_has) {
-    constexpr std::size_t slab = cairn::detail::read_slabs::piece_bytes;
-    support::scratch dir;
-    if (support::lacks_direct_reads(dir.dir)) return;
-    cairn::file_store store(dir.dir, {.direct_reads = true});
-    auto const bytes = support::some_bytes(slab);
-    auto h = store.create("a", bytes.size());
-    h.write(0, bytes);
-    h.finish(true);
-    if (support::lacks_cachestat(dir.dir / "a")) return;
-    support::watching const w(dir.dir.string());
-    bool direct = false;
-    w.s.before = [&](std::string_view what, const std::string&, std::uint64_t n) {
-        direct = direct || (what == "read" && n % 4096 == 0);
+    w.s.before = [&](std::string_view what, const std::string& path, std::uint64_t n) {
+        if (what != "read" || path != file) return 0;
+        if (n > usual) {
+            direct.push_back(n);
+            return direct.size() == 1 ? fails_with : 0;
+        }
+        if (n > usual / 2) pieces.push_back(n);
         return 0;
     };
-    cairn::byte_vector into(slab - 100);
-    store.open("a").read(100, into);
-    BOOST_TEST(std::equal(into.begin(), into.end(), bytes.begin() + 100));
-    BOOST_TEST(!direct);
+    auto const loads = [&](int e, bool cold, bool direct_reads = true) {
+        fails_with = e;
+        direct.clear();
+        pieces.clear();
+        if (cold) support::forget_cached(file);
+        memory.assign(memory.size(), 0.0f);
+        cairn::load_options o;
+        o.storage.thread_count = 1;
+        (void)cairn::load(sd, "c", o, cairn::file_store(dir.dir, {.direct_reads = direct_reads}));
+        return memory == saved;
+    };
+    using sizes = std::vector<std::uint64_t>;
+    // Payloads begin at multiples of 4096.
+    sizes const all{piece, piece, piece / 2};
+    BOOST_TEST(loads(0, true));
+    BOOST_TEST((direct == all));
+    BOOST_TEST(pieces.empty());
+    BOOST_TEST(loads(EINTR, true));
+    BOOST_TEST((direct == sizes{piece, piece, piece, piece / 2}));
+    // What is in the page cache, and what is turned off.
+    BOOST_TEST(loads(0, true, false));
+    BOOST_TEST(direct.empty());
+    BOOST_TEST(pieces.size() == memory.size() * sizeof(float) / usual);
+    BOOST_TEST(loads(0, false));
+    BOOST_TEST(direct.empty());
+    BOOST_TEST(pieces.size() == memory.size() * sizeof(float) / usual);
+    // A piece cut short: what it lacks is read past the page cache, too.
+    BOOST_TEST(loads(support::system_calls::half, true));
+    BOOST_TEST((direct == sizes{piece, piece, piece}));
+    // One that fails is read as usual.
+    BOOST_TEST(loads(EIO, true));
+    BOOST_TEST((direct == all));
+    BOOST_TEST(pieces.size() == piece / usual);
+    // A device with larger blocks is not asked a second time.
+    BOOST_TEST(loads(EINVAL, true));
+    BOOST_TEST((direct == sizes{piece}));
+    BOOST_TEST(pieces.size() == memory.size() * sizeof(float) / usual);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

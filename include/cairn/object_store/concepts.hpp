@@ -108,11 +108,33 @@ concept WriteBackStore = ObjectStore<S> && requires(S& s, std::string_view name,
 /// `open`. Payloads are read in pieces of that size, between 256 KiB, which those of other stores
 /// have, and 16 MiB. Each thread that reads may need that much memory.
 ///
-/// **Models**: `file_store`. **Archetype**: `archetype::read_size_store`.
+/// **Archetype**: `archetype::read_size_store`.
 template <class S>
 concept ReadSizeStore = ObjectStore<S> && requires(S& s, std::string_view name) {
     { s.open(name).read_size() } -> std::same_as<std::size_t>;
 };
+
+/// An ObjectStore whose handles for reading can read past the caches of the host:
+/// `s.open(name).read_uncached(at, into)`, a `std::size_t`. A load calls it for what no other rank
+/// is likely to read, with some 4 MiB at a time.
+///
+/// - `at`, the address of `into` and its size are multiples of 4096 (`uncached_block_bytes`); it
+///   may reach beyond the end of the object.
+/// - Returns how many bytes of the beginning of `into` it has read. 0 if it cannot do that here, if
+///   caches have these bytes anyway, or if it failed: they are then read with `read`, which reports
+///   the failure. After 0 the memory may have changed.
+/// - Throws nothing. Calls may run concurrently, with each other and with `read`.
+///
+/// **Models**: `file_store`. **Archetype**: `archetype::uncached_read_store`.
+template <class S>
+concept UncachedReadStore =
+    ObjectStore<S> &&
+    requires(S& s, std::string_view name, std::uint64_t at, std::span<std::byte> into) {
+        { s.open(name).read_uncached(at, into) } -> std::same_as<std::size_t>;
+    };
+
+/// What uncached reads are aligned to.
+inline constexpr std::size_t uncached_block_bytes = 4096;
 
 namespace detail {
 
@@ -130,6 +152,18 @@ std::size_t read_size_of([[maybe_unused]] Handle& h) {
                           largest_read_size);
     else
         return usual_read_size;
+}
+
+/// Reads a beginning of these bytes past the caches of the host, if the handle can do that.
+template <class Handle>
+std::size_t read_uncached_of([[maybe_unused]] Handle& h, [[maybe_unused]] std::uint64_t at,
+                             [[maybe_unused]] std::span<std::byte> into) {
+    if constexpr (requires {
+                      { h.read_uncached(at, into) } -> std::same_as<std::size_t>;
+                  })
+        return std::min(h.read_uncached(at, into), into.size());
+    else
+        return 0;
 }
 
 }  // namespace detail

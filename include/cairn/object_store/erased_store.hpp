@@ -30,6 +30,7 @@ class erased_store {
         virtual void read(std::uint64_t at, std::span<std::byte> into) = 0;
         virtual std::uint64_t size() = 0;
         virtual std::size_t read_size() = 0;
+        virtual std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) = 0;
     };
     struct any_store {
         virtual ~any_store() = default;
@@ -60,6 +61,9 @@ class erased_store {
         void read(std::uint64_t at, std::span<std::byte> into) override { h_.read(at, into); }
         std::uint64_t size() override { return h_.size(); }
         std::size_t read_size() override { return read_size_of(h_); }
+        std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) override {
+            return read_uncached_of(h_, at, into);
+        }
         Handle h_;
     };
     template <ObjectStore Store>
@@ -125,6 +129,9 @@ public:
         void read(std::uint64_t at, std::span<std::byte> into) { r_->read(at, into); }
         std::uint64_t size() { return r_->size(); }
         std::size_t read_size() { return r_->read_size(); }
+        std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) {
+            return r_->read_uncached(at, into);
+        }
 
     private:
         std::unique_ptr<any_reader> r_;

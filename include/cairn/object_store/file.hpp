@@ -30,12 +30,10 @@ struct file_store_options {
     /// How much of a file is gathered for one such write: a multiple of 4096. Smaller files are
     /// written as usual.
     std::size_t direct_write_bytes = detail::direct_writes::usual_slab_bytes;
-    /// Reads pieces of at least 256 KiB past the page cache, where the file system can do that,
-    /// except what the kernel says the cache has (Linux 6.5, files that this process may write).
-    /// Faster for a checkpoint that is loaded once, from disks that are fast beside memory; but
-    /// ranks of one host that read the same bytes each take them from the disk. Each thread that
-    /// reads takes 4 MiB, as long as a file is open.
-    bool direct_reads = false;
+    /// A load reads past the page cache what no other rank is likely to read, in pieces of more
+    /// than 256 KiB, where the file system can do that, unless the cache has them or the kernel
+    /// does not tell. That is faster than by way of the cache, which then has nothing of it.
+    bool direct_reads = true;
 };
 
 /// Stores objects as files of one directory, which is created with the first object.
@@ -86,12 +84,10 @@ public:
 
     class reader {
     public:
-        /// @param slabs  Null: no direct reads.
-        reader(detail::unique_fd fd, std::string path,
-               std::shared_ptr<detail::read_slabs> slabs = nullptr);
+        reader(detail::unique_fd fd, std::string path, bool direct_reads = false);
         void read(std::uint64_t at, std::span<std::byte> into) const;
+        std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) const noexcept;
         std::uint64_t size() const;
-        std::size_t read_size() const noexcept;
 
     private:
         detail::unique_fd fd_;
@@ -146,9 +142,8 @@ private:
 
     std::filesystem::path dir_;
     file_store_options options_;
-    std::shared_ptr<detail::read_slabs> slabs_;  ///< Null: no direct reads.
 };
-static_assert(BrowsableStore<file_store> && ReadSizeStore<file_store>);
+static_assert(BrowsableStore<file_store> && UncachedReadStore<file_store>);
 
 }  // namespace cairn
 

@@ -3,13 +3,16 @@
 #define CAIRN_STORAGE_READ_PAYLOAD_HPP
 
 #include <cairn/format/crc.hpp>
+#include <cairn/object_store/read_slabs.hpp>
 #include <cairn/storage/stored_chunk.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/flat_range.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <span>
 #include <string>
@@ -80,18 +83,24 @@ struct payload_slice {
 
 /// Reads the requested parts of one stored chunk into place and checks every byte that it delivers.
 ///
-/// Reads the payload in slabs of 256 KiB, or of what the store prefers. If cairn wrote it, only the
-/// 64 KiB blocks that contain requested elements are read, each checked against its own CRC;
-/// otherwise the whole payload is read once and checked against the zip's CRC. A slab that belongs
+/// Reads the payload in pieces of 256 KiB, or of what the store prefers. If cairn wrote it, only
+/// the 64 KiB blocks that contain requested elements are read, each checked against its own CRC;
+/// otherwise the whole payload is read once and checked against the zip's CRC. A piece that belongs
 /// to one part, contiguous on both sides, is read directly into the user's memory.
+///
+/// What no other rank is likely to read is read past the caches of the host, if the store can do
+/// that: by way of a slab, piece by piece as the rest.
 template <class Handle>
 class payload_reader {
 public:
-    /// @param scratch  Memory for a slab; it grows as needed, and can be reused.
+    /// @param scratch  Memory for a piece; it grows as needed, and can be reused.
+    /// @param slabs    For uncached reads; null: there are none, as where other ranks are likely to
+    ///                 read the same bytes.
     payload_reader(open_file<Handle>& file, std::string fqn, stored_payload p,
-                   std::vector<payload_part> parts, std::vector<std::byte>& scratch)
+                   std::vector<payload_part> parts, std::vector<std::byte>& scratch,
+                   read_slabs* slabs = nullptr)
         : file_(file), fqn_(std::move(fqn)), p_(std::move(p)), parts_(std::move(parts)),
-          scratch_(scratch), slab_(file.read_size()) {
+          scratch_(scratch), piece_(file.read_size()), slab_(slabs) {
         for (auto const& part : parts_) check(part);
         std::erase_if(parts_, [](const payload_part& part) { return part.from.empty(); });
     }
@@ -185,6 +194,8 @@ private:
         }
         std::uint64_t to_read = 0, before = 0;
         for (auto const& r : wanted) to_read += r.end - r.begin;
+        // Of blocks of which little is wanted, others are likely to want the rest.
+        if (share(1, 1) < to_read / 2) uncached_from_ = UINT64_MAX;
         auto const [first, last] = slice_.of(to_read);
         std::uint64_t read = first;
         delivered_ = share(first, to_read);
@@ -195,26 +206,73 @@ private:
             r.end = std::min(r.end, r.begin + (last - n_before));
             if (n_before < first) r.begin += first - n_before;
             for (std::uint64_t at = r.begin; at < r.end;) {
-                auto const n = std::min(slab_ - at % slab_, r.end - at);
-                std::byte* into = direct_target(at, n, element);
-                bool const direct = into != nullptr;
-                if (!direct) {
-                    auto const least = static_cast<std::size_t>(std::min(slab_, p_.length));
-                    if (scratch_.size() < least) scratch_.resize(least);
-                    into = scratch_.data();
-                }
-                std::span<std::byte> const bytes(into, static_cast<std::size_t>(n));
-                file_.read(p_.at + at, bytes);
-                if (by_block)
-                    check_blocks(at, bytes);
+                auto const uncached = read_uncached(at, r.end - at);
+                auto const n =
+                    uncached.empty() ? std::min(piece_ - at % piece_, r.end - at) : uncached.size();
+                if (uncached.empty())
+                    crc = read_piece(at, static_cast<std::size_t>(n), element, crc);
                 else
-                    crc = format::crc32(bytes, crc);
-                if (!direct) scatter(at, bytes, element);
+                    crc = take_pieces(at, uncached, element, crc);
                 at += n;
                 report(read += n, to_read);
             }
         }
         if (!by_block && p_.checked && crc != p_.crc) bad_checksum(0, p_.length);
+    }
+
+    /// Reads a piece as usual.
+    /// @param crc  Of what is before, if the payload has one CRC. @return That of both.
+    std::uint32_t read_piece(std::uint64_t at, std::size_t n, std::uint64_t element,
+                             std::uint32_t crc) {
+        std::byte* into = direct_target(at, n, element);
+        bool const direct = into != nullptr;
+        if (!direct) {
+            auto const least = static_cast<std::size_t>(std::min(piece_, p_.length));
+            if (scratch_.size() < least) scratch_.resize(least);
+            into = scratch_.data();
+        }
+        std::span<std::byte> const bytes(into, n);
+        file_.read(p_.at + at, bytes);
+        crc = checked(at, bytes, crc);
+        if (!direct) scatter(at, bytes, element);
+        return crc;
+    }
+    /// Delivers what was read into a slab, while the L2 cache has it.
+    std::uint32_t take_pieces(std::uint64_t at, std::span<const std::byte> all,
+                              std::uint64_t element, std::uint32_t crc) {
+        while (!all.empty()) {
+            auto const bytes = all.first(std::min(all.size(), usual_read_size));
+            crc = checked(at, bytes, crc);
+            if (auto* const into = direct_target(at, bytes.size(), element))
+                std::memcpy(into, bytes.data(), bytes.size());
+            else
+                scatter(at, bytes, element);
+            at += bytes.size();
+            all = all.subspan(bytes.size());
+        }
+        return crc;
+    }
+    std::uint32_t checked(std::uint64_t at, std::span<const std::byte> bytes, std::uint32_t crc) {
+        if (p_.block_crcs.empty()) return format::crc32(bytes, crc);
+        check_blocks(at, bytes);
+        return crc;
+    }
+    /// Reads a beginning of these bytes of the payload past the caches.
+    /// @return Whole blocks, or all of them; empty if they are to be read as usual.
+    std::span<const std::byte> read_uncached(std::uint64_t at, std::uint64_t n) {
+        if (n <= usual_read_size || at < uncached_from_) return {};
+        auto const slab = slab_.memory();
+        if (slab.empty()) return {};
+        n = std::min<std::uint64_t>(n, read_slabs::piece_bytes);
+        auto const first = p_.at + at, begin = first / uncached_block_bytes * uncached_block_bytes;
+        auto const skipped = static_cast<std::size_t>(first - begin);
+        auto const room = (skipped + static_cast<std::size_t>(n) + uncached_block_bytes - 1) /
+                          uncached_block_bytes * uncached_block_bytes;
+        auto const got = file_.read_uncached(begin, slab.first(room));
+        auto useful = std::min<std::uint64_t>(n, got < skipped ? 0 : got - skipped);
+        if (useful != n) useful = useful / block * block;
+        if (useful == 0) uncached_from_ = at + n;
+        return slab.subspan(skipped, static_cast<std::size_t>(useful));
     }
 
     /// Calls f(first, last) for flat element ranges that cover the box. Splits along the outermost
@@ -324,7 +382,9 @@ private:
     stored_payload p_;
     std::vector<payload_part> parts_;
     std::vector<std::byte>& scratch_;
-    std::uint64_t slab_;
+    std::uint64_t piece_;
+    lent_slab slab_;
+    std::uint64_t uncached_from_ = 0;  ///< What is before is read as usual.
     payload_slice slice_{};
     std::uint64_t delivered_ = 0;  ///< Bytes reported so far.
 };

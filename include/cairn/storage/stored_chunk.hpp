@@ -41,9 +41,17 @@ public:
                                         .found = "a file of " + std::to_string(size_) + " bytes",
                                         .remedy = "the file is truncated"});
         }
-        if (me_.stop.stop_requested()) throw error(errc::cancelled, {.rank = me_.rank});
+        heed_stop();
         if (!into.empty()) handle_.read(at, into);
         if (me_.activity) me_.activity->advance();
+    }
+    /// Reads a beginning of these bytes past the caches of the host; see @ref UncachedReadStore.
+    /// @throws error errc::cancelled when stopped
+    std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) {
+        heed_stop();
+        auto const n = read_uncached_of(handle_, at, into);
+        if (me_.activity) me_.activity->advance();
+        return n;
     }
     /// Reports that so many of the bytes that were asked for have been delivered.
     void delivered(std::uint64_t bytes) noexcept {
@@ -82,6 +90,10 @@ public:
     }
 
 private:
+    void heed_stop() const {
+        if (me_.stop.stop_requested()) throw error(errc::cancelled, {.rank = me_.rank});
+    }
+
     Handle handle_;
     std::string described_;
     std::uint64_t size_;

@@ -25,8 +25,7 @@ CAIRN_DECL file_store::file_store() : file_store(std::filesystem::path(".")) {}
 
 CAIRN_DECL file_store::file_store(std::filesystem::path directory, file_store_options options)
     : dir_(directory.empty() ? std::filesystem::path(".") : std::move(directory)),
-      options_(options),
-      slabs_(options.direct_reads ? std::make_shared<detail::read_slabs>() : nullptr) {
+      options_(options) {
     constexpr auto block = detail::direct_writes::block_bytes;
     if (options_.direct_write_bytes == 0 || options_.direct_write_bytes % block != 0)
         throw error(errc::invalid_argument,
@@ -139,18 +138,17 @@ CAIRN_DECL void file_store::writer::discard() noexcept {
     fd_ = detail::unique_fd(-1);
 }
 
-CAIRN_DECL file_store::reader::reader(detail::unique_fd fd, std::string path,
-                                      std::shared_ptr<detail::read_slabs> slabs)
+CAIRN_DECL file_store::reader::reader(detail::unique_fd fd, std::string path, bool direct_reads)
     : fd_(std::move(fd)), path_(std::move(path)),
-      direct_(slabs ? std::make_unique<detail::direct_reads>(path_, std::move(slabs)) : nullptr) {}
+      direct_(direct_reads ? std::make_unique<detail::direct_reads>(path_) : nullptr) {}
 
 CAIRN_DECL void file_store::reader::read(std::uint64_t at, std::span<std::byte> into) const {
-    auto const n = direct_ ? direct_->read(fd_.get(), at, into) : 0;
-    detail::read_all(fd_.get(), at + n, into.subspan(n), path_);
+    detail::read_all(fd_.get(), at, into, path_);
 }
 
-CAIRN_DECL std::size_t file_store::reader::read_size() const noexcept {
-    return direct_ ? detail::read_slabs::piece_bytes : detail::usual_read_size;
+CAIRN_DECL std::size_t file_store::reader::read_uncached(std::uint64_t at,
+                                                         std::span<std::byte> into) const noexcept {
+    return direct_ ? direct_->read(fd_.get(), at, into) : 0;
 }
 
 CAIRN_DECL std::uint64_t file_store::reader::size() const {
@@ -247,7 +245,7 @@ CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
 CAIRN_DECL file_store::reader file_store::open(std::string_view name) {
     auto fd = open_existing(name, detail::fail_reading);
     if (!fd) throw error(errc::not_found, {.file = describe(name), .found = "no such file"});
-    return {std::move(*fd), full(name).string(), slabs_};
+    return {std::move(*fd), full(name).string(), options_.direct_reads};
 }
 
 CAIRN_DECL object_tag file_store::tag(std::string_view name) {

@@ -17,6 +17,7 @@
 #include <cairn/storage/threads_per_rank.hpp>
 #include <cairn/storage/torch_reader.hpp>
 #include <cairn/storage/unverified.hpp>
+#include <cairn/storage/wanted_by_others.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -92,6 +93,7 @@ struct torch_reader::state {
         std::mutex m;
         std::mutex objects;
         std::vector<std::vector<std::byte>> scratch;
+        detail::read_slabs slabs{};
         completion<read_result> done;
     };
 
@@ -142,6 +144,7 @@ struct torch_reader::state {
         me = rank;
         note_reading(m.save_id);
         unverified.note_metadata(m);
+        others_want = {};
         if (options.thread_count == 0) jobs.set_size(detail::threads_per_rank(me.world_size));
     }
     load_plan prepare_local_load_plan(load_plan plan) {
@@ -165,6 +168,7 @@ struct torch_reader::state {
             });
             if (me.activity) me.activity->advance();
         }
+        if (meta != nullptr) others_want = detail::wanted_by_others(plan, *meta, me.world_size);
         return plan;
     }
 
@@ -355,7 +359,8 @@ struct torch_reader::state {
             auto const& item = job.plan.items[g.items[k]];
             parts.push_back({box(item.source_offsets, item.shape), views[k]});
         }
-        detail::payload_reader(file, fqn, std::move(payload), std::move(parts), scratch)
+        auto* const slabs = others_want.has(fqn) ? nullptr : &job.slabs;
+        detail::payload_reader(file, fqn, std::move(payload), std::move(parts), scratch, slabs)
             .run(g.slice);
         if (g.windows && !g.windows->complete_one()) return;
         for (std::size_t k = 0; k < g.items.size(); ++k)
@@ -389,6 +394,7 @@ struct torch_reader::state {
     detail::erased_store placed;  ///< Relocated to the checkpoint, if the store supports that.
     torch_reader_options options;
     const metadata* meta = nullptr;  ///< The caller's, of the load that was set up.
+    detail::wanted_by_others others_want{};
     detail::unverified unverified{};
     std::optional<detail::running_read> running{};
     storage_setup me{};
