@@ -44,17 +44,16 @@ struct cold_file {
         support::forget_cached(path());
     }
     fs::path path() const { return dir.dir / "o"; }
-    /// Reads past the page cache.
-    /// @return How much of it was read and is right.
+    /// Reads past the page cache, and compares what it has read.
+    /// @return How much that is.
     template <class Handle>
     std::size_t reads(Handle& h, std::uint64_t at, std::size_t n) {
         cairn::detail::slab const memory(8 * mib, 1);
-        auto const into = memory.memory().first(n);
-        auto const got = h.read_uncached(at, into);
-        return std::equal(into.begin(), into.begin() + static_cast<std::ptrdiff_t>(got),
-                          bytes.begin() + static_cast<std::ptrdiff_t>(at))
-                   ? got
-                   : 0;
+        auto const got = h.read_uncached(at, memory.memory().first(n));
+        auto const first = bytes.begin() + static_cast<std::ptrdiff_t>(at);
+        bool const right =
+            std::equal(first, first + static_cast<std::ptrdiff_t>(got), memory.memory().begin());
+        return right ? got : std::size_t(-1);
     }
     template <class Handle>
     bool reads_usually(Handle& h) {

@@ -5,6 +5,7 @@
 #include "support/system_calls.hpp"
 
 #include <cairn/load.hpp>
+#include <cairn/memory/slab.hpp>
 #include <cairn/object_store/direct_writes.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/read_slabs.hpp>
@@ -189,6 +190,14 @@ BOOST_AUTO_TEST_CASE(reads_what_is_loaded) {
     BOOST_TEST(loads(EINVAL, true));
     BOOST_TEST((direct == sizes{piece}));
     BOOST_TEST(pieces.size() == memory.size() * sizeof(float) / usual);
+    auto h = cairn::file_store(dir.dir / "c").open("__0_0.distcp");
+    cairn::detail::slab const into(piece, 1);
+    direct.clear();
+    for (int k = 0; k < 2; ++k) {
+        support::forget_cached(file);
+        BOOST_TEST(h.read_uncached(piece, into.memory()) == 0u);
+    }
+    BOOST_TEST((direct == sizes{piece}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
