@@ -93,7 +93,7 @@ std::vector<cairn::box> split(std::int64_t n) {
 
 /// Name → prepares the inputs, and returns what is counted.
 const std::map<std::string, std::function<std::function<void()>()>> all_work{
-    {"a plan of one rank", [] { return [j = rows] { (void)j.plan_of(1); }; }},
+    {"a plan of one rank", [] { return [j = rows] { (void)j.planned(1); }; }},
     {"plans of all ranks, by rows",
      [] { return [b = begun(rows)] { coordinate(*b.by, rows, b.received); }; }},
     {"plans of all ranks, on a grid",
