@@ -4,12 +4,12 @@
 
 #include <cairn/memory/slab.hpp>
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace cairn::detail {
 
@@ -31,43 +31,29 @@ public:
 
     /// @return Null if all are in use, or there is not that much memory.
     std::unique_ptr<slab> take() noexcept {
-        try {
-            {
-                std::lock_guard const lock(m_);
-                if (!idle_.empty()) {
-                    auto s = std::move(idle_.back());
-                    idle_.pop_back();
-                    return s;
-                }
-                if (made_ == most) return nullptr;
-                ++made_;
-            }
-            try {
-                return std::make_unique<slab>(slab_bytes, 1U);
-            } catch (...) {
-                std::lock_guard const lock(m_);
-                --made_;
-            }
-        } catch (...) {  // no lock
+        {
+            std::lock_guard const lock(m_);
+            if (idle_ != 0) return std::move(slabs_[--idle_]);
+            if (made_ == most) return nullptr;
+            ++made_;
         }
-        return nullptr;
+        try {
+            return std::make_unique<slab>(slab_bytes, 1U);
+        } catch (...) {
+            std::lock_guard const lock(m_);
+            --made_;
+            return nullptr;
+        }
     }
     void give_back(std::unique_ptr<slab> s) noexcept {
-        try {
-            std::lock_guard const lock(m_);
-            try {
-                idle_.push_back(std::move(s));
-            } catch (...) {  // no memory: it is not kept
-                --made_;
-            }
-        } catch (...) {  // no lock
-        }
+        std::lock_guard const lock(m_);
+        slabs_[idle_++] = std::move(s);
     }
 
 private:
     std::mutex m_{};
-    std::size_t made_ = 0;
-    std::vector<std::unique_ptr<slab>> idle_{};
+    std::size_t made_ = 0, idle_ = 0;
+    std::array<std::unique_ptr<slab>, most> slabs_{};  ///< The first are idle.
 };
 
 /// One of them for as long as a thread reads one payload; none until it is asked for.

@@ -82,7 +82,6 @@ private:
         std::uint32_t name;
         std::uint32_t box;          ///< None: a value.
         std::uint32_t tied;         ///< Name; none. Of a value: its position in `value_bytes_`.
-        std::uint32_t begin;        ///< Of the encoded item, in the rank's plan.
         std::uint32_t item = none;  ///< None: it has no elements.
         bool was_tied = false;      ///< As it was encoded.
         bool kept = false;

@@ -54,7 +54,7 @@ CAIRN_DECL bool plan_table::add(std::span<const std::byte> local,
         }
         h.region = static_cast<std::uint32_t>(r.position());
         heads.push_back(h);
-        row x{h.name, none, none, h.begin};
+        row x{h.name, none, none};
         if (h.value) {
             if (value == values.size()) wire_reader::fail("a value without its size");
             auto const& v = values[value++];
