@@ -6,6 +6,7 @@
 
 #include <cairn/catalog/committed.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/given_devices.hpp>
 #include <cairn/load/run_load.hpp>
 
 #include <exception>
