@@ -109,8 +109,7 @@ def contenders(torch_python, folder, size):
     if not has_direct_io(folder):
         absent.append("direct I/O, and fio with it: not on this file system")
     else:
-        some.append(Gpt2("cairn, direct writes", "--direct", modes=("save",)))
-        some.append(Gpt2("cairn, page cache", "--page-cache", modes=("load",)))
+        some.append(Gpt2("cairn, page cache", "--page-cache", modes=("save", "load")))
         some.append(Gpt2("bare loop, direct", "--bare", "direct", limit=True))
         if shutil.which("fio"):
             some.append(Fio(size))

@@ -4,13 +4,12 @@
 //     gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--timeout S]
 //               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--bare buffered|direct]
 //               [--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground]
-//               [--overlap] [--polite] [--direct|--page-cache]
+//               [--overlap] [--polite] [--page-cache]
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
-// `save` alternates between DIR/s0 and DIR/s1, with --direct past the page cache; `load` reads
-// DIR/s0, with --page-cache never past it. Prints one line of JSON: for each step the time of the
-// slowest rank, and the processor time of all; of the last step the phases, with the milliseconds
-// of the slowest rank of each.
+// `save` alternates between DIR/s0 and DIR/s1; `load` reads DIR/s0; with --page-cache neither goes
+// past it. Prints one line of JSON: for each step the time of the slowest rank, and the processor
+// time of all; of the last step the phases, with the milliseconds of the slowest rank of each.
 // With --bare the same bytes go from and to the same memory with checksums and syncs, a file for
 // each thread, and without a checkpoint around them: the limit. On as many ranks as have saved, a
 // bare load reads what each has written, otherwise equal parts, whose elements are not where they
@@ -59,6 +58,12 @@ using gpt2::result;
 
 std::atomic<bool> wrong_anywhere{false};
 
+cairn::file_store store_of(const arguments& a) {
+    cairn::file_store_options o;
+    if (a.page_cache) o.direct_writes = o.direct_reads = false;
+    return cairn::file_store({}, o);
+}
+
 template <class Comm, class Plane>
 std::vector<cairn::phase_time> load(gpt2::state& s, const arguments& a, std::size_t step,
                                     Comm& ranks, Plane& plane) {
@@ -68,7 +73,7 @@ std::vector<cairn::phase_time> load(gpt2::state& s, const arguments& a, std::siz
         gpt2::bare::load(s, a.dir + "/s0", {a, ranks.size()}, ranks);
         return {};
     }
-    cairn::file_store store({}, {.direct_reads = !a.page_cache});
+    auto store = store_of(a);
     if (a.replicas.empty()) {
         return cairn::load(s, a.dir + "/s0", o, ranks, store, a.progress).phases;
     }
@@ -90,7 +95,7 @@ std::vector<cairn::phase_time> save(gpt2::state& s, const arguments& a, std::siz
     o.storage.sync_files = a.sync;
     if (!a.replicas.empty())
         o.replicas = gpt2::ways_to_save.at(a.replicas[step % a.replicas.size()]);
-    cairn::file_store store({}, {.direct_writes = a.direct});
+    auto store = store_of(a);
     return cairn::save(s, id, o, ranks, store, a.progress).phases;
 }
 

@@ -22,7 +22,7 @@ inline constexpr const char* usage_text =
     "usage: gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
     "[--timeout S] [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--bare buffered|direct] "
     "[--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground] [--overlap] "
-    "[--polite] [--direct|--page-cache]\n";
+    "[--polite] [--page-cache]\n";
 
 struct arguments {
     std::string mode, dir;
@@ -31,8 +31,7 @@ struct arguments {
     int ranks = 1, steps = 1, timeout = 0;
     std::uint64_t budget = cairn::arena_options::no_limit;
     bool sync = true, check = false, foreground = false, overlap = false, polite = false;
-    bool direct = false;      ///< Saves past the page cache.
-    bool page_cache = false;  ///< Loads by way of the page cache, whatever it has.
+    bool page_cache = false;  ///< Saves and loads by way of the page cache, whatever it has.
     cairn::progress_line progress{};
 
     /// Of each exchange; none unless asked for.
@@ -61,8 +60,7 @@ inline std::vector<std::string> split(const std::string& words) {
 
 /// Whether no option is given that its mode would ignore, and every word is known.
 inline bool consistent(const arguments& a) {
-    if ((a.direct || a.page_cache) && (a.mode == "async" || !a.bare.empty())) return false;
-    if ((a.direct && a.mode == "load") || (a.page_cache && a.mode == "save")) return false;
+    if (a.page_cache && (a.mode == "async" || !a.bare.empty())) return false;
     bool const limited = a.budget != cairn::arena_options::no_limit;
     if (a.mode == "async") {
         if (!a.replicas.empty() || !a.bare.empty() || ways_to_stage.count(a.stage) == 0)
@@ -95,7 +93,6 @@ inline bool parse(int argc, char** argv, arguments& a) {
                                : o == "--foreground" ? &a.foreground
                                : o == "--overlap"    ? &a.overlap
                                : o == "--polite"     ? &a.polite
-                               : o == "--direct"     ? &a.direct
                                : o == "--page-cache" ? &a.page_cache
                                                      : nullptr) {
             *flag = true;

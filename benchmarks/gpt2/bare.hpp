@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -259,9 +260,12 @@ struct way {
     std::size_t piece;  ///< Buffered: what the L2 cache holds. Direct: what a disk likes.
 };
 
-/// Writes what this rank holds, a file for each thread. Once all have synced, they replace others.
+/// Writes what this rank holds, a file for each thread. Once all have synced, they replace others,
+/// whose space is given back later, as cairn does: when the next save begins or the process ends.
 template <class Comm>
 void save(state& s, const std::string& folder, const way& w, Comm& ranks) {
+    static std::deque<file> replaced;
+    replaced.clear();
     fs::create_directories(folder);
     auto const path = [&](int thread) {
         char name[40];  // sorted as numbers are
@@ -279,7 +283,10 @@ void save(state& s, const std::string& folder, const way& w, Comm& ranks) {
             write_buffered(path(thread) + ".new", mine, w.sync);
     });
     wait_for_all(ranks);
-    for (int i = 0; i < w.threads; ++i) fs::rename(path(i) + ".new", path(i));
+    for (int i = 0; i < w.threads; ++i) {
+        if (fs::exists(path(i))) replaced.emplace_back(path(i), O_RDONLY | O_CLOEXEC);
+        fs::rename(path(i) + ".new", path(i));
+    }
     if (w.sync) file(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC).sync();
     wait_for_all(ranks);
 }

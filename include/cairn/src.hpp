@@ -72,10 +72,12 @@
 #include <cairn/object_store/impl/direct_reads.ipp>
 #include <cairn/object_store/impl/direct_writes.ipp>
 #include <cairn/object_store/impl/file.ipp>
+#include <cairn/object_store/impl/file_system.ipp>
 #include <cairn/object_store/impl/memory.ipp>
 #include <cairn/object_store/impl/names.ipp>
 #include <cairn/object_store/impl/page_cache.ipp>
 #include <cairn/object_store/impl/posix_file.ipp>
+#include <cairn/object_store/impl/removed_space.ipp>
 #include <cairn/object_store/impl/replace_file.ipp>
 #include <cairn/object_store/impl/write_back.ipp>
 #include <cairn/observe/impl/observation.ipp>

@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -103,6 +104,33 @@ BOOST_AUTO_TEST_CASE(leaves_out_the_blocks_that_were_written_ahead) {
     BOOST_TEST(!f.is_written_both_ways());
     auto const there = cairn::detail::read_whole(store, "a");
     BOOST_TEST(std::equal(there.begin(), there.end(), bytes.begin(), bytes.end()));
+}
+
+/// On a disk of this host, and what will be synced.
+BOOST_AUTO_TEST_CASE(writes_directly_unless_told_otherwise) {
+    support::scratch dir;
+    if (support::lacks_direct_io(dir.dir)) return;
+    auto const bytes = support::some_bytes(cairn::detail::direct_writes::usual_slab_bytes);
+    support::watching const w(dir.dir.string());
+    auto const is_direct = [&](std::optional<bool> told, auto on, bool durable = true) {
+        w.s.all_is = on;
+        bool direct = false;
+        w.s.after = [&](const support::system_call& c) { direct = direct || c.direct; };
+        cairn::file_store store(dir.dir, {.direct_writes = told});
+        auto h = store.create("a", bytes.size(), durable);
+        h.write(0, bytes);
+        h.finish(durable);
+        w.s.after = nullptr;
+        store.remove("a");
+        return direct;
+    };
+    BOOST_TEST(is_direct({}, EXT4_SUPER_MAGIC));
+    BOOST_TEST(!is_direct({}, EXT4_SUPER_MAGIC, false));
+    BOOST_TEST(!is_direct({}, NFS_SUPER_MAGIC));
+    BOOST_TEST(!is_direct({}, TMPFS_MAGIC));
+    BOOST_TEST(!is_direct(false, EXT4_SUPER_MAGIC));
+    BOOST_TEST(is_direct(true, NFS_SUPER_MAGIC));
+    BOOST_TEST(is_direct(true, EXT4_SUPER_MAGIC, false));
 }
 
 BOOST_AUTO_TEST_CASE(writes_what_is_saved) {

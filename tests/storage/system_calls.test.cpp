@@ -4,6 +4,7 @@
 #include "support/sanitized.hpp"
 #include "support/system_calls.hpp"
 
+#include "support/direct_io.hpp"
 #include "support/dying_store.hpp"
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
@@ -164,6 +165,67 @@ BOOST_AUTO_TEST_CASE(a_save_is_durable_before_it_is_there_and_there_before_it_re
     }
 }
 
+/// The space of what the last save has replaced is there when a rank creates its next file.
+BOOST_AUTO_TEST_CASE(a_save_has_the_space_of_what_the_last_one_has_removed) {
+    support::scratch dir;
+    auto const id = (dir.dir / "c").string();
+    watching const w(dir.dir.string());
+    w.s.all_is = EXT4_SUPER_MAGIC;
+    for (float v : {1.0f, 2.0f, 3.0f}) save_value(id, v, 2, std::size_t{1} << 20);
+    auto const seen = w.s.seen();
+    int removed = 0;
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+        if (seen[i].what != "remove" || !is_data(seen[i])) continue;
+        auto const next =
+            first(seen, i, [](const system_call& c) { return c.what == "create" && is_data(c); });
+        if (next == none) continue;
+        ++removed;
+        BOOST_TEST(first(seen, i, is("close", seen[i].path)) < next);
+    }
+    BOOST_TEST(removed == 2);
+}
+
+BOOST_AUTO_TEST_CASE(a_full_disk_is_tried_again_when_removed_files_have_given_their_space_back) {
+    support::scratch dir;
+    watching const w(dir.dir.string());
+    w.s.all_is = EXT4_SUPER_MAGIC;
+    cairn::file_store store(dir.dir / "place");
+    for (int const full : {ENOSPC, EDQUOT}) {
+        store.create("old", std::size_t{4} << 20).finish(false);
+        store.remove("old");
+        w.s.watch(dir.dir.string());
+        w.s.before = [&](std::string_view what, const std::string&, std::uint64_t) {
+            bool const freed =
+                first(w.s.seen(), 0, is("close", (dir.dir / "place/old").string())) != none;
+            return what == "reserve" && !freed ? full : 0;
+        };
+        BOOST_CHECK_NO_THROW(store.create("new", 1000).finish(false));
+        w.s.before = [&](std::string_view what, const std::string&, std::uint64_t) {
+            return what == "reserve" ? full : 0;
+        };
+        BOOST_CHECK_THROW(store.create("newer", 1000), cairn::error);
+        w.s.before = nullptr;
+        store.remove("new");
+    }
+}
+
+/// Space that cannot be held on to is given back with the name.
+BOOST_AUTO_TEST_CASE(a_file_is_removed_also_if_its_space_cannot_wait) {
+    support::scratch dir;
+    watching const w(dir.dir.string());
+    cairn::file_store store(dir.dir / "place");
+    store.create("a", std::size_t{4} << 20).finish(false);
+    int refused = 0;
+    w.s.before = [&](std::string_view what, const std::string& path, std::uint64_t) {
+        bool const this_one = what == "open" && path.ends_with("/a");
+        refused += this_one;
+        return this_one ? EMFILE : 0;
+    };
+    BOOST_CHECK_NO_THROW(store.remove("a"));
+    BOOST_TEST(refused == 1);
+    BOOST_TEST(names(dir.dir.string()) == "place ");
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_in_doubt_says_yes_only_when_the_name_is_durable) {
     support::scratch dir;
     auto const id = (dir.dir / "c").string();
@@ -189,16 +251,19 @@ BOOST_AUTO_TEST_CASE(a_rank_in_doubt_says_yes_only_when_the_name_is_durable) {
 /// A disk that takes 40 ms for each MiB: the whole file in one `fsync` takes longer than the ranks
 /// wait for one that does nothing.
 BOOST_AUTO_TEST_CASE(a_slow_disk_is_work_that_goes_on) {
-    for (bool ranges : {true, false}) {
+    enum way { ranges, whole, direct };
+    for (auto const by : {ranges, whole, direct}) {
         support::scratch dir;
         auto const id = (dir.dir / "c").string();
         watching const w(dir.dir.string());
-        w.s.all_is_ext4 = ranges;
+        if (by == direct && support::lacks_direct_io(dir.dir)) return;
+        w.s.all_is = by == ranges ? EXT4_SUPER_MAGIC : by == whole ? NFS_SUPER_MAGIC : 0;
         std::atomic<std::uint64_t> dirty{0};
         w.s.before = [&](std::string_view what, const std::string& path, std::uint64_t bytes) {
             if (!path.ends_with(".distcp")) return 0;
             if (what == "write") dirty += bytes;
-            if (what == "start" || what == "fsync" || what == "fdatasync")
+            if (what == "start" || what == "fsync" || what == "fdatasync" ||
+                (what == "write" && by == direct))
                 std::this_thread::sleep_for(
                     std::chrono::milliseconds(40 * dirty.exchange(0) >> 20));
             return 0;
@@ -210,11 +275,12 @@ BOOST_AUTO_TEST_CASE(a_slow_disk_is_work_that_goes_on) {
             std::vector<float> v(me.rank() == 0 ? elements : 0, 1.0f);
             cairn::state_dict sd;
             if (me.rank() == 0) sd["w"] = v;
-            BOOST_CHECK_NO_THROW(cairn::save(sd, id, o, me));
+            cairn::file_store store({}, {.direct_writes = by == direct});
+            BOOST_CHECK_NO_THROW(cairn::save(sd, id, o, me, store));
         });
         auto const seen = w.s.seen();
         auto const data = id + "/__0_0.distcp";
-        if (ranges) BOOST_TEST((first(seen, 0, is("start", data)) != none));
+        if (by == ranges) BOOST_TEST((first(seen, 0, is("start", data)) != none));
         BOOST_TEST((last(seen, is("sync", data)) > last(seen, is("write", data))));
     }
 }
@@ -222,7 +288,7 @@ BOOST_AUTO_TEST_CASE(a_slow_disk_is_work_that_goes_on) {
 BOOST_AUTO_TEST_CASE(without_sync_files_the_system_writes_back_when_it_likes) {
     support::scratch dir;
     watching const w(dir.dir.string());
-    w.s.all_is_ext4 = true;
+    w.s.all_is = EXT4_SUPER_MAGIC;
     cairn::save_options o;
     o.storage.sync_files = false;
     save_value((dir.dir / "c").string(), 1, 1, std::size_t{20} << 20, o);
@@ -254,8 +320,8 @@ BOOST_AUTO_TEST_CASE(short_and_interrupted_calls_are_gone_on_with) {
 BOOST_AUTO_TEST_CASE(a_failed_sync_is_final_for_its_file) {
     support::scratch dir;
     watching const w(dir.dir.string());
-    w.s.all_is_ext4 = true;
-    cairn::file_store store(dir.dir / "place");
+    w.s.all_is = EXT4_SUPER_MAGIC;
+    cairn::file_store store(dir.dir / "place", {.direct_writes = false});
     cairn::byte_vector const bytes(std::size_t{40} << 20);
     int fail_left = 1;
     auto const fail_once = [&](std::string which, int e) {
@@ -281,8 +347,9 @@ BOOST_AUTO_TEST_CASE(a_failed_sync_is_final_for_its_file) {
         BOOST_CHECK_EXCEPTION(h.finish(true), cairn::error, is_io);
         BOOST_CHECK_EXCEPTION(h.finish(true), cairn::error, is_io);
     }
-    {
-        auto h = store.create("c", bytes.size());
+    for (bool direct : {false, true}) {
+        cairn::file_store way(dir.dir / "place", {.direct_writes = direct});
+        auto h = way.create("c", bytes.size());
         fail_once("write", EIO);
         BOOST_CHECK_EXCEPTION(h.write(0, bytes), cairn::error, is_io);
         auto moved = std::move(h);

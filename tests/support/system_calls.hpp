@@ -2,6 +2,8 @@
 #ifndef CAIRN_TEST_SUPPORT_SYSTEM_CALLS_HPP
 #define CAIRN_TEST_SUPPORT_SYSTEM_CALLS_HPP
 
+#include <cairn/object_store/removed_space.hpp>
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -75,8 +77,8 @@ public:
     /// Called after that, on the same thread; what it returns is the errno with which the call
     /// fails nevertheless, or 0. Not called after one that only asks.
     std::function<int(std::string_view what, const std::string& path)> afterwards;
-    /// Whether every file system says that it is ext4.
-    bool all_is_ext4 = false;
+    /// What every file system says that it is, as EXT4_SUPER_MAGIC; 0: the truth.
+    decltype(statfs::f_type) all_is = 0;
     /// Whether a sync reaches the disk, which no test can see.
     bool really_syncs = true;
     /// What one pwrite or pread transfers at most.
@@ -137,10 +139,11 @@ struct watching {
     system_calls& s = system_calls::get();
     explicit watching(const std::string& below) { s.watch(below); }
     ~watching() {
+        cairn::detail::removed_space::of_process().wait();  // its thread closes what was removed
         s.watch({});
         s.before = nullptr;
         s.after = nullptr;
-        s.all_is_ext4 = false;
+        s.all_is = 0;
         s.most_at_once = SIZE_MAX;
     }
 };
@@ -363,11 +366,11 @@ int __wrap_flock(int fd, int how) {
     return support::pass_question("lock", support::system_calls::get().name(fd),
                                   [&] { return __real_flock(fd, how); });
 }
-#define CAIRN_WRAP_FSTATFS(NAME)                                                    \
-    int __wrap_##NAME(int fd, struct statfs* s) {                                   \
-        int const r = __real_##NAME(fd, s);                                         \
-        if (support::system_calls::get().all_is_ext4) s->f_type = EXT4_SUPER_MAGIC; \
-        return r;                                                                   \
+#define CAIRN_WRAP_FSTATFS(NAME)                                                   \
+    int __wrap_##NAME(int fd, struct statfs* s) {                                  \
+        int const r = __real_##NAME(fd, s);                                        \
+        if (auto const all = support::system_calls::get().all_is) s->f_type = all; \
+        return r;                                                                  \
     }
 CAIRN_WRAP_FSTATFS(fstatfs)
 CAIRN_WRAP_FSTATFS(fstatfs64)

@@ -24,9 +24,10 @@
 namespace cairn {
 
 struct file_store_options {
-    /// Writes objects past the page cache, where the file system can do that. Faster where memory
-    /// is slow beside the disks; but a load that follows finds nothing in the page cache.
-    bool direct_writes = false;
+    /// Writes objects past the page cache, where the file system can do that: the save is faster,
+    /// and what else the page cache has stays there, but a load that follows finds nothing in it.
+    /// Not set: on a disk of this host (ext4, XFS, Btrfs, F2FS), and if the file will be synced.
+    std::optional<bool> direct_writes{};
     /// How much of a file is gathered for one such write: a multiple of 4096. Smaller files are
     /// written as usual.
     std::size_t direct_write_bytes = detail::direct_writes::usual_slab_bytes;
@@ -42,7 +43,8 @@ struct file_store_options {
 /// O_EXCL and reserves the space. A name with `/` is a file of a subdirectory. An unfinished object
 /// is already visible, at its full size. Nothing is retried except system calls interrupted by a
 /// signal. A file that will be synced is written back to the disk while it is still being written.
-/// `remove` neither follows nor removes symbolic links.
+/// `remove` neither follows nor removes symbolic links; the space of a file of 1 MiB or more is
+/// given back a moment later, on a thread of the process.
 class file_store {
 public:
     file_store();

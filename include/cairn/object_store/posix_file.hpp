@@ -4,6 +4,7 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/error.hpp>
+#include <cairn/object_store/unique_fd.hpp>
 
 #include <sys/stat.h>
 
@@ -14,7 +15,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 
 /// File operations on descriptors: every call completes its work or throws an @ref error that names
 /// the path.
@@ -41,24 +41,9 @@ auto retry_interrupted(F&& call) {
     }
 }
 
-/// Owns a descriptor.
-class unique_fd {
-public:
-    explicit unique_fd(int fd) noexcept : fd_(fd) {}
-    unique_fd(unique_fd&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
-    unique_fd& operator=(unique_fd&& o) noexcept {
-        std::swap(fd_, o.fd_);
-        return *this;
-    }
-    ~unique_fd();
-    int get() const noexcept { return fd_; }
-    /// Reports errors that some file systems deliver only on close. EINTR: Linux has closed it by
-    /// then.
-    void close(const std::string& path);
-
-private:
-    int fd_;
-};
+/// Closes it, and reports errors that some file systems deliver only then. EINTR: Linux has closed
+/// it by then.
+CAIRN_DECL void close_file(unique_fd& fd, const std::string& path);
 
 CAIRN_DECL void write_all(int fd, std::uint64_t at, std::span<const std::byte> b,
                           const std::string& path);

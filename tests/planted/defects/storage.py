@@ -11,6 +11,10 @@ READER = "storage/impl/torch_reader.ipp"
 WRITER = "storage/impl/torch_writer.ipp"
 
 DEFECTS = [
+    Defect("space-not-waited-for", "storage/impl/torch_writer.ipp",
+           "detail::removed_space::of_process().wait();",
+           "if (!PLANTED) detail::removed_space::of_process().wait();",
+           by="system_calls", wrong="two checkpoints need the space of three"),
     Defect("sizes-not-looked-at", WRITER,
            "if (there == size) return;", "if (there == size || PLANTED) return;",
            by="storage", wrong="metadata is published over data files that are cut short"),

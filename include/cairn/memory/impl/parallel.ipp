@@ -4,9 +4,9 @@
 
 #include <cairn/memory/parallel.hpp>
 
-#include <pthread.h>
+#include <cairn/detail/blocked_signals.hpp>
+
 #include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <exception>
@@ -18,16 +18,12 @@ namespace cairn::detail {
 CAIRN_DECL void in_parallel(unsigned threads, const std::function<void()>& work) noexcept {
     std::vector<std::thread> others;
     if (threads > 1) {
-        // A handler of the trainer's is not to run here: new threads inherit the mask.
-        sigset_t all, before;
-        ::sigfillset(&all);
-        bool const masked = ::pthread_sigmask(SIG_SETMASK, &all, &before) == 0;
+        blocked_signals const blocked;
         try {
             others.reserve(threads - 1);
             while (others.size() < threads - 1) others.emplace_back(std::cref(work));
         } catch (const std::exception&) {  // no more threads, or no memory for them
         }
-        if (masked) ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
     work();
     for (auto& t : others) t.join();

@@ -4,6 +4,7 @@
 
 #include <cairn/object_store/file.hpp>
 
+#include <cairn/object_store/file_system.hpp>
 #include <cairn/object_store/names.hpp>
 #include <cairn/object_store/replace_file.hpp>
 
@@ -126,7 +127,7 @@ CAIRN_DECL void file_store::writer::finish(bool durable) {
             throw error(errc::io, {.file = path_, .found = "it was removed while being written"});
     });
     try {
-        fd_.close(path_);
+        detail::close_file(fd_, path_);
     } catch (...) {
         ::unlink(path_.c_str());
         throw;
@@ -206,8 +207,10 @@ CAIRN_DECL file_store::writer file_store::create(std::string_view name, std::uin
     int const raw = fd.get();
     bool const nested = name.find('/') != name.npos;
     // It removes the file on failure.
+    bool const direct = options_.direct_writes.value_or(durable && detail::file_system_of(raw) ==
+                                                                       detail::file_system::disk);
     writer w(std::move(fd), file.string(), size, nested, durable,
-             options_.direct_writes ? options_.direct_write_bytes : 0);
+             direct ? options_.direct_write_bytes : 0);
     detail::reserve_space(raw, file.string(), size);
     return w;
 }

@@ -4,6 +4,8 @@
 
 #include <cairn/object_store/posix_file.hpp>
 
+#include <cairn/object_store/removed_space.hpp>
+
 #include <boost/system/error_code.hpp>
 
 #include <fcntl.h>
@@ -45,6 +47,10 @@ CAIRN_DECL void fail_reading(int e, const std::string& path, const char* what) {
     throw error(errc::not_found, {.file = path,
                                   .found = std::string(what) + ": " + system_text(e),
                                   .remedy = "it was replaced or removed while it was read"});
+}
+
+CAIRN_DECL void close_file(unique_fd& fd, const std::string& path) {
+    if (int const e = fd.close(); e != 0 && e != EINTR) fail(e, path, "cannot close it");
 }
 
 CAIRN_DECL void write_all(int fd, std::uint64_t at, std::span<const std::byte> b,
@@ -214,19 +220,29 @@ CAIRN_DECL void remove_file_below(const std::string& directory, std::string_view
         at = std::move(next);
     }
     std::string const last(name);
-    if (::fstatat(at.get(), last.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(s.st_mode))
-        refuse_link();
+    unique_fd space(-1);
+    if (::fstatat(at.get(), last.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0) {
+        if (S_ISLNK(s.st_mode)) refuse_link();
+        space = removed_space::hold(at.get(), last.c_str(), s);
+    }
     if (::unlinkat(at.get(), last.c_str(), 0) != 0 && errno != ENOENT && errno != ENOTDIR)
         fail(errno, path, "cannot remove it");
+    removed_space::of_process().free_later(std::move(space));
 }
 
 CAIRN_DECL void reserve_space(int fd, const std::string& path, std::uint64_t size) {
     constexpr auto last = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
     auto const length = static_cast<off_t>(size);
     if (size == 0) return;
+    auto const reserve = [&] {
+        return retry_interrupted([&] { return ::fallocate(fd, 0, 0, length); }) == 0 ? 0 : errno;
+    };
     int e = EFBIG;
-    if (size <= last)
-        e = retry_interrupted([&] { return ::fallocate(fd, 0, 0, length); }) == 0 ? 0 : errno;
+    if (size <= last) e = reserve();
+    if (e == ENOSPC || e == EDQUOT) {
+        removed_space::of_process().wait();
+        e = reserve();
+    }
     if (e == EOPNOTSUPP || e == ENOSYS || e == EINVAL)
         e = retry_interrupted([&] { return ::ftruncate(fd, length); }) == 0 ? 0 : errno;
     if (e == 0) return;
@@ -239,15 +255,6 @@ CAIRN_DECL void reserve_space(int fd, const std::string& path, std::uint64_t siz
                            .expected = std::to_string(size) + " bytes of space",
                            .found = system_text(e) + room,
                            .remedy = no_space_remedy});
-}
-
-CAIRN_DECL void unique_fd::close(const std::string& path) {
-    if (int const fd = std::exchange(fd_, -1); fd >= 0 && ::close(fd) != 0 && errno != EINTR)
-        fail(errno, path, "cannot close it");
-}
-
-CAIRN_DECL unique_fd::~unique_fd() {
-    if (fd_ >= 0) ::close(fd_);
 }
 
 }  // namespace cairn::detail

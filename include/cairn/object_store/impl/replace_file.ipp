@@ -73,7 +73,7 @@ CAIRN_DECL void temporary_file::write(std::span<const std::byte> b) {
     write_all(fd_.get(), 0, b, path_);
     sync_file(fd_.get(), path_);
     written_ = status_of(fd_.get(), path_).st_mtim.tv_sec;
-    fd_.close(path_);
+    close_file(fd_, path_);
 }
 
 CAIRN_DECL void temporary_file::rename_to(const std::string& file) {

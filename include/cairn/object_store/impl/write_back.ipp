@@ -4,11 +4,10 @@
 
 #include <cairn/object_store/write_back.hpp>
 
+#include <cairn/object_store/file_system.hpp>
 #include <cairn/object_store/posix_file.hpp>
 
 #include <fcntl.h>
-#include <linux/magic.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -36,15 +35,7 @@ CAIRN_DECL int write_back::wrote(int fd, std::uint64_t n) noexcept {
 }
 
 CAIRN_DECL bool write_back::has_ranges(int fd) noexcept {
-    struct ::statfs s {};
-    if (::fstatfs(fd, &s) != 0) return false;
-    switch (static_cast<std::uint32_t>(s.f_type)) {
-        case EXT4_SUPER_MAGIC:  // also ext2 and ext3
-        case 0x58465342:        // XFS
-        case BTRFS_SUPER_MAGIC:
-        case F2FS_SUPER_MAGIC: return true;
-        default: return false;
-    }
+    return file_system_of(fd) == file_system::disk;
 }
 
 }  // namespace cairn::detail

@@ -5,6 +5,7 @@
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/object_store/exists.hpp>
+#include <cairn/object_store/removed_space.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/storage/checkpoint_files.hpp>
 #include <cairn/storage/claim.hpp>
@@ -75,6 +76,9 @@ struct torch_writer::state {
         me = setup;
         running.reset();
         running.emplace(me.save_id);
+        // No rank creates a file before all have planned: this save finds the space that the
+        // last one has given up.
+        detail::removed_space::of_process().wait();
     }
 
     /// How many files of a rank can be written at once, if the options do not say.
