@@ -14,6 +14,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 

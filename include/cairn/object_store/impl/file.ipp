@@ -18,6 +18,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 namespace cairn {
