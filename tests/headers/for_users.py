@@ -9,5 +9,6 @@ import sys
 
 for header in sys.argv[2:]:
     text = (pathlib.Path(sys.argv[1]) / header).read_text()
-    if re.search(r"^namespace cairn(?!::detail\b)", text, re.MULTILINE) or "\nnamespace " not in text:
+    for_users = re.search(r"^namespace cairn(?!::detail\b)", text, re.MULTILINE)
+    if for_users or "\nnamespace " not in text:
         print(header)
