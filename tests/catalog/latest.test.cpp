@@ -112,6 +112,33 @@ BOOST_AUTO_TEST_CASE(a_damaged_one_beside_what_may_run_stays) {
     }
 }
 
+/// A store that cannot remove an intent.
+struct keeps_intents : support::forwarding_store<cairn::file_store> {
+    using forwarding_store::forwarding_store;
+    keeps_intents at(const std::string& id) const { return keeps_intents(store_.at(id)); }
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    void remove(std::string_view n) {
+        if (n.starts_with(".saving."))
+            throw cairn::error(cairn::errc::io, {.file = std::string(n), .found = "no permission"});
+        store_.remove(n);
+    }
+};
+BOOST_AUTO_TEST_CASE(why_one_is_not_put_aside_is_said) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2});
+    cairn::detail::save_intent intent;
+    intent.save_id = std::string(32, 'a');
+    intent.owner = cairn::detail::record_owner::this_one();
+    cairn::file_store(p.at(2)).publish(".saving." + intent.save_id, intent.encode(), std::nullopt);
+    p.damage(2, "__0_0.distcp");
+    keeps_intents store{cairn::file_store(p.dir)};
+    asked a;
+    (void)cairn::latest(store, a.with(cairn::verify_level::full, true));
+    BOOST_REQUIRE(a.said.size() == 1u);
+    BOOST_TEST(a.said[0].find("not quarantined") != std::string::npos, a.said[0]);
+    BOOST_TEST(a.said[0].find("no permission") != std::string::npos, a.said[0]);
+}
+
 BOOST_AUTO_TEST_CASE(what_was_saved_again_meanwhile_is_not_put_aside) {
     place p;
     save_steps(cairn::file_store(p.dir), {1});

@@ -9,6 +9,9 @@ RETENTION = "catalog/impl/retention.ipp"
 WRITER = "catalog/impl/recording_writer.ipp"
 
 DEFECTS = [
+    Defect("why-not-quarantined-is-unsaid", "catalog/impl/whole.ipp",
+           "if (!warnings.empty()) found +=", "if (!warnings.empty() && !PLANTED) found +=",
+           by="catalog", wrong="nobody learns what is in the way"),
     Defect("metadata-removed-last", REMOVAL,
            "place.remove(metadata_name);", "if (!PLANTED) place.remove(metadata_name);",
            more=(("root.remove_place(id);\n    });",
@@ -66,7 +69,8 @@ DEFECTS = [
            "if (place.tag(metadata_name) != examined && !PLANTED)",
            by="catalog", wrong="a checkpoint that was saved just now is put aside"),
     Defect("put-aside-beside-a-save", "catalog/impl/whole.ipp",
-           "if (is_intent_name(info.name))", "if (is_intent_name(info.name) && !PLANTED)",
+           "if (!is_intent_name(info.name)) continue;",
+           "if (PLANTED || !is_intent_name(info.name)) continue;",
            by="catalog", wrong="a later collection removes the files of what was put aside"),
     Defect("none-whole-is-none", LATEST,
            "if (skipped_ == 0) {", "if (PLANTED) return {}; if (skipped_ == 0) {",

@@ -84,9 +84,10 @@ CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, 
 }
 
 CAIRN_DECL void quarantine(erased_store& place, const object_tag& examined) {
-    auto const refuse = [&](const std::string& name, const char* expected, const char* found) {
-        throw error(errc::concurrent_save,
-                    {.file = place.describe(name), .expected = expected, .found = found});
+    auto const refuse = [&](const std::string& name, const char* expected, std::string found) {
+        throw error(
+            errc::concurrent_save,
+            {.file = place.describe(name), .expected = expected, .found = std::move(found)});
     };
     auto const check = [&] {
         if (place.tag(metadata_name) != examined)
@@ -94,14 +95,18 @@ CAIRN_DECL void quarantine(erased_store& place, const object_tag& examined) {
     };
     check();
     // An intent may list the files: who finds it later knows nothing of what was put aside.
+    std::vector<std::string> warnings;
     try {
-        std::vector<std::string> warnings;
         collect_leftovers(place, warnings, nullptr);
-    } catch (const error&) {  // its own metadata is not readable: what is left shows below
+    } catch (const error& e) {  // its own metadata is not readable: what is left shows below
+        warnings.emplace_back(e.what());
     }
-    for (auto const& info : place.list())
-        if (is_intent_name(info.name))
-            refuse(info.name, "no save or removal in this place", "one that may not have ended");
+    for (auto const& info : place.list()) {
+        if (!is_intent_name(info.name)) continue;
+        std::string found = "one that may not have ended";
+        if (!warnings.empty()) found += "; it could not be removed: " + warnings.front();
+        refuse(info.name, "no save or removal in this place", std::move(found));
+    }
     auto const bytes = read_whole(place, metadata_name);
     check();
     place.publish(quarantined_name, bytes, std::nullopt);
