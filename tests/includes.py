@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that what a header of cairn names is declared by what it includes itself.
 
-Compiling each header alone shows the same, and takes minutes: tests/headers does that to those that
-users include. Here a name counts if it has an underscore, is declared at the scope of a namespace,
-and is nobody's member or local variable; and of `std`, what STD has.
+Compiling each header alone shows more, and takes minutes: tests/headers does that to those that
+users include, and with -Dall_headers=true to all. Here a name counts if it has an underscore, is
+declared at the scope of a namespace and, unless it is a type, is nobody's member or local variable;
+and of `std` and POSIX, what STD and POSIX have.
 
 Usage: includes.py PROJECT_ROOT
 """
@@ -25,16 +26,18 @@ FUNCTION = re.compile(r"^(?![#}{ /]|template|requires|static_assert|namespace|us
                       r"|enum|concept|extern|friend)[\w:<>,&*\[\] .]*?[ &*>](\w+)\(", re.MULTILINE)
 MEMBER = re.compile(r"(?:\.|->)(\w+)\b")
 LOCAL = re.compile(r"(?<=[\w>&*\]]) (\w+)(?=[({;=,:\[) ])")
-NO_TYPE = ("return", "throw", "new", "else")
+NO_TYPE = ("return", "throw", "new", "else", "explicit", "static", "const", "inline", "constexpr")
 USED = re.compile(r"(?<![\w.>:])(?:detail::|cairn::)*([a-z]+_\w+)\b")
 STD = {
     "algorithm": "all_of any_of none_of copy fill find_if for_each lower_bound upper_bound max min "
                  "sort stable_sort clamp unique remove_if is_sorted max_element min_element",
     "array": "array",
     "atomic": "atomic",
+    "chrono": "chrono",
     "compare": "strong_ordering weak_ordering",
     "concepts": "same_as convertible_to derived_from constructible_from",
     "condition_variable": "condition_variable",
+    "cstdint": "int32_t int64_t uint8_t uint16_t uint32_t uint64_t",
     "deque": "deque",
     "exception": "exception_ptr current_exception rethrow_exception make_exception_ptr terminate",
     "filesystem": "filesystem",
@@ -57,8 +60,17 @@ STD = {
     "thread": "thread this_thread",
     "tuple": "tuple apply",
     "unordered_map": "unordered_map",
+    "utility": "move forward exchange pair swap",
     "variant": "variant visit get_if",
     "vector": "vector",
+}
+# Of calls that are named with their scope: `::close(fd)`.
+POSIX = {
+    "fcntl.h": "open openat fcntl fallocate posix_fadvise",
+    "pthread.h": "pthread_atfork pthread_sigmask",
+    "sys/mman.h": "mmap munmap madvise",
+    "sys/stat.h": "stat fstat lstat fstatat mkdir",
+    "unistd.h": "close pread pwrite fsync unlink unlinkat rmdir ftruncate getpid readlink",
 }
 
 
@@ -72,22 +84,30 @@ class Headers:
             self.foreign[name] = set(ANY_INCLUDE.findall(text))
             self.texts[name] = NOISE.sub(" ", text)
         self.declared_in = self.declarations()
-        self.names = {name: set(USED.findall(text)) & self.declared_in.keys()
+        # A type's name may be a member's elsewhere.
+        self.names = {name: set(USED.findall(text)) & self.declared_in.keys() - self.members(text)
                       for name, text in self.texts.items()}
         self.std = {name: set(re.findall(r"std::(\w+)", text)) for name, text in self.texts.items()}
+        self.posix = {name: set(re.findall(r"(?<!\w)::(\w+)\(", text))
+                      for name, text in self.texts.items()}
 
     def declarations(self) -> dict[str, set[str]]:
-        declared = collections.defaultdict(set)
+        types, declared = collections.defaultdict(set), collections.defaultdict(set)
         for name, text in self.texts.items():
-            for m in TYPE.finditer(text): declared[m.group(1) or m.group(2)].add(name)
+            for m in TYPE.finditer(text): types[m.group(1) or m.group(2)].add(name)
             for m in FUNCTION.finditer(text): declared[m.group(1)].add(name)
-        everything = "\n".join(self.texts.values())
-        for m in MEMBER.finditer(everything): declared.pop(m.group(1), None)
-        for m in LOCAL.finditer(everything):
-            before = everything[everything.rfind("\n", 0, m.start()) + 1:m.start()]
-            if before.startswith(" ") and not before.endswith(NO_TYPE):
-                declared.pop(m.group(1), None)
+        for name in self.members("\n".join(self.texts.values())): declared.pop(name, None)
+        for name, where in types.items(): declared[name] |= where
         return declared
+
+    @staticmethod
+    def members(text: str) -> set[str]:
+        """What a text names as a member or declares within a scope."""
+        found = set(MEMBER.findall(text))
+        for m in LOCAL.finditer(text):
+            before = text[text.rfind("\n", 0, m.start()) + 1:m.start()]
+            if before.startswith(" ") and not before.endswith(NO_TYPE): found.add(m.group(1))
+        return found
 
     def reached_from(self, name: str) -> set[str]:
         seen, left = set(), [name]
@@ -103,10 +123,11 @@ class Headers:
         out = [f"{used} is declared by {', '.join(sorted(self.declared_in[used]))}"
                for used in sorted(self.names[name]) if not self.declared_in[used] & reached]
         there = {h for at in reached for h in self.foreign[at]}
-        for header, words in STD.items():
-            if header in there: continue
-            out += [f"std::{w} without <{header}>"
-                    for w in sorted(self.std[name] & set(words.split()))]
+        for table, used, scope in (STD, self.std, "std"), (POSIX, self.posix, ""):
+            for header, words in table.items():
+                if header in there: continue
+                out += [f"{scope}::{w} without <{header}>"
+                        for w in sorted(used[name] & set(words.split()))]
         return out
 
 

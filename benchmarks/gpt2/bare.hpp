@@ -264,7 +264,7 @@ struct way {
 /// whose space is given back later, as cairn does: when the next save begins or the process ends.
 template <class Comm>
 void save(state& s, const std::string& folder, const way& w, Comm& ranks) {
-    static std::deque<file> replaced;
+    thread_local std::deque<file> replaced;  // ranks may be threads
     replaced.clear();
     fs::create_directories(folder);
     auto const path = [&](int thread) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the file store asks of the system, and in which order: what makes a checkpoint durable, what
 // a slow disk or a failed call does to a save, and a kill before any single call.
-#include "support/sanitized.hpp"
-#include "support/system_calls.hpp"
-
+#include "recorded_calls.hpp"
 #include "support/direct_io.hpp"
 #include "support/dying_store.hpp"
+#include "support/sanitized.hpp"
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
 
@@ -14,6 +13,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -34,9 +34,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
+using support::calls;
+using support::first;
+using support::is;
+using support::is_data;
+using support::last;
+using support::names;
+using support::none;
 using support::system_call;
 using support::watching;
-using calls = std::vector<system_call>;
 
 void save_value(const std::string& id, float v, int ranks, std::size_t elements = 64,
                 const cairn::save_options& o = {}) {
@@ -55,37 +61,6 @@ float standing(const std::string& id) {
     auto const w = support::load_whole(cairn::file_store(), id);
     return support::only_number(w.tensors.at("w"));
 }
-std::string names(const std::string& dir) {
-    std::set<std::string> all;
-    for (auto const& e : fs::recursive_directory_iterator(dir))
-        all.insert(fs::relative(e.path(), dir).string());
-    std::string s;
-    for (auto const& n : all) s += n + " ";
-    return s;
-}
-
-constexpr std::size_t none = static_cast<std::size_t>(-1);
-
-/// The first call from `from` on that is so and so.
-template <class F>
-std::size_t first(const calls& all, std::size_t from, F&& f) {
-    for (auto i = from; i < all.size(); ++i)
-        if (f(all[i])) return i;
-    return none;
-}
-template <class F>
-std::size_t last(const calls& all, F&& f) {
-    for (auto i = all.size(); i-- > 0;)
-        if (f(all[i])) return i;
-    return none;
-}
-auto is(std::string what, std::string path) {
-    return [=](const system_call& c) { return c.what == what && c.path == path; };
-}
-bool is_data(const system_call& c) {
-    return c.path.ends_with(".distcp") || c.path.ends_with(".bin");
-}
-
 /// Everything that a checkpoint needs was durable before it got its name, and its name was before
 /// anything else was removed.
 void check_order(const calls& all, const std::string& dir) {
@@ -163,67 +138,6 @@ BOOST_AUTO_TEST_CASE(a_save_is_durable_before_it_is_there_and_there_before_it_re
             fs::remove_all(dir.dir / "runs");
         }
     }
-}
-
-/// The space of what the last save has replaced is there when a rank creates its next file.
-BOOST_AUTO_TEST_CASE(a_save_has_the_space_of_what_the_last_one_has_removed) {
-    support::scratch dir;
-    auto const id = (dir.dir / "c").string();
-    watching const w(dir.dir.string());
-    w.s.all_is = EXT4_SUPER_MAGIC;
-    for (float v : {1.0f, 2.0f, 3.0f}) save_value(id, v, 2, std::size_t{1} << 20);
-    auto const seen = w.s.seen();
-    int removed = 0;
-    for (std::size_t i = 0; i < seen.size(); ++i) {
-        if (seen[i].what != "remove" || !is_data(seen[i])) continue;
-        auto const next =
-            first(seen, i, [](const system_call& c) { return c.what == "create" && is_data(c); });
-        if (next == none) continue;
-        ++removed;
-        BOOST_TEST(first(seen, i, is("close", seen[i].path)) < next);
-    }
-    BOOST_TEST(removed == 2);
-}
-
-BOOST_AUTO_TEST_CASE(a_full_disk_is_tried_again_when_removed_files_have_given_their_space_back) {
-    support::scratch dir;
-    watching const w(dir.dir.string());
-    w.s.all_is = EXT4_SUPER_MAGIC;
-    cairn::file_store store(dir.dir / "place");
-    for (int const full : {ENOSPC, EDQUOT}) {
-        store.create("old", std::size_t{4} << 20).finish(false);
-        store.remove("old");
-        w.s.watch(dir.dir.string());
-        w.s.before = [&](std::string_view what, const std::string&, std::uint64_t) {
-            bool const freed =
-                first(w.s.seen(), 0, is("close", (dir.dir / "place/old").string())) != none;
-            return what == "reserve" && !freed ? full : 0;
-        };
-        BOOST_CHECK_NO_THROW(store.create("new", 1000).finish(false));
-        w.s.before = [&](std::string_view what, const std::string&, std::uint64_t) {
-            return what == "reserve" ? full : 0;
-        };
-        BOOST_CHECK_THROW(store.create("newer", 1000), cairn::error);
-        w.s.before = nullptr;
-        store.remove("new");
-    }
-}
-
-/// Space that cannot be held on to is given back with the name.
-BOOST_AUTO_TEST_CASE(a_file_is_removed_also_if_its_space_cannot_wait) {
-    support::scratch dir;
-    watching const w(dir.dir.string());
-    cairn::file_store store(dir.dir / "place");
-    store.create("a", std::size_t{4} << 20).finish(false);
-    int refused = 0;
-    w.s.before = [&](std::string_view what, const std::string& path, std::uint64_t) {
-        bool const this_one = what == "open" && path.ends_with("/a");
-        refused += this_one;
-        return this_one ? EMFILE : 0;
-    };
-    BOOST_CHECK_NO_THROW(store.remove("a"));
-    BOOST_TEST(refused == 1);
-    BOOST_TEST(names(dir.dir.string()) == "place ");
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_in_doubt_says_yes_only_when_the_name_is_durable) {

@@ -43,8 +43,8 @@ struct file_store_options {
 /// O_EXCL and reserves the space. A name with `/` is a file of a subdirectory. An unfinished object
 /// is already visible, at its full size. Nothing is retried except system calls interrupted by a
 /// signal. A file that will be synced is written back to the disk while it is still being written.
-/// `remove` neither follows nor removes symbolic links; the space of a file of 1 MiB or more is
-/// given back a moment later, on a thread of the process.
+/// `remove` neither follows nor removes symbolic links. On a file system of this host, the space of
+/// a file of 1 MiB or more is given back a moment later, on a thread of the process.
 class file_store {
 public:
     file_store();

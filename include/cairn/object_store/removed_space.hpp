@@ -3,15 +3,15 @@
 #define CAIRN_OBJECT_STORE_REMOVED_SPACE_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/object_store/unique_fd.hpp>
 
 #include <sys/stat.h>
+#include <sys/types.h>
 
 #include <array>
 #include <chrono>
 #include <condition_variable>
-#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 
 namespace cairn::detail {
@@ -21,52 +21,75 @@ namespace cairn::detail {
 ///
 /// To remove a name takes no time; to free what a large file has, its pages in the cache and its
 /// blocks on the disk, takes as long as it is large. The file system does that when nothing refers
-/// to the file any more: so whoever removes its name holds a descriptor of it, and passes that on.
-/// If the process ends, or the machine, the file system does it all the same. A child that is
-/// forked does not keep the space.
+/// to the file any more: so a descriptor of it is held while the name is removed, and closed later.
+/// If the process ends, its descriptors are closed too. A forked child does not keep the space.
 ///
-/// Thread-safe. There is one for each process, which is never destroyed.
+/// Thread-safe. One for each process, or for each library that has this code to itself; never
+/// destroyed, but waited for at exit.
 class removed_space {
 public:
     static removed_space& of_process() noexcept;
 
-    /// Returns a descriptor that keeps the space of a file while its name is removed.
-    /// @param at  A directory, of which `name` is an entry.
-    /// @return None: the space of such a file is freed at once, or its file system is not one of
-    /// this host.
-    static unique_fd hold(int at, const char* name, const struct ::stat& s) noexcept;
+    class hold;
 
-    /// Gives the space back after a `pause`; before it returns where there is no thread for that.
-    void free_later(unique_fd removed) noexcept;
-    /// Returns when all that was passed on is given back; there is no pause any more.
-    void wait() noexcept;
+    /// Returns when the space of all that was removed before is given back; skips the pause.
+    /// @param moved  Called after each file; must not throw.
+    void wait(const std::function<void()>& moved = {}) noexcept;
+    /// How long after the last removal the space is given back: what the coordinator syncs at the
+    /// end of a save would otherwise wait for the disk behind it.
+    void set_pause(std::chrono::milliseconds pause) noexcept;
 
     static constexpr std::uint64_t least_bytes = std::uint64_t{1} << 20;
-    /// What the coordinator still syncs at the end of a save would wait for the disk behind it.
-    static constexpr std::chrono::milliseconds pause{250};
+    static constexpr std::chrono::milliseconds usual_pause{250};
 
 private:
+    enum class state { none, named, removed, closing };
+    struct file {
+        state is = state::none;
+        int fd = -1;
+        ::dev_t device = 0;
+        ::ino_t inode = 0;
+    };
+    using lock_type = std::unique_lock<std::mutex>;
+
     removed_space() noexcept;
-    void before_fork() noexcept {
-        m_.lock();
-        closing_.lock();
-    }
-    void in_parent() noexcept {
-        closing_.unlock();
-        m_.unlock();
-    }
+    file* keep(int at, const char* name, const struct ::stat& s) noexcept;
+    void free_later(file& f) noexcept;
+    void before_fork() noexcept { m_.lock(); }
+    void after_fork() noexcept { m_.unlock(); }
     void in_child() noexcept;
+    file* first(state is) noexcept;
     bool start() noexcept;
     void run() noexcept;
+    void close(lock_type& lock, file& f) noexcept;
 
     std::mutex m_{};
-    std::mutex closing_{};  ///< While the thread closes one, so that no child has half of that.
     std::condition_variable changed_{};
-    std::array<int, 64> held_{};
-    std::size_t count_ = 0;
+    std::array<file, 64> files_{};
+    std::chrono::milliseconds pause_ = usual_pause;
+    std::chrono::steady_clock::time_point due_{};
+    std::uint64_t closed_ = 0;
+    int waiting_ = 0;       ///< Callers of `wait`.
     bool running_ = false;  ///< The thread.
-    bool waiting_ = false;  ///< For all to be freed.
     bool forks_are_seen_;   ///< False: nothing is held.
+};
+
+/// Keeps the space of a file while its name is removed, and gives it back after the pause; at once
+/// where no thread can be made. Does nothing for a small file, one with another name, and one whose
+/// file system is not known to be of this host.
+class removed_space::hold {
+public:
+    /// @param at  A directory, of which `name` is an entry.
+    /// @param s   The status of the file.
+    hold(int at, const char* name, const struct ::stat& s) noexcept
+        : file_(of_process().keep(at, name, s)) {}
+    hold(hold&&) = delete;
+    ~hold() {
+        if (file_ != nullptr) of_process().free_later(*file_);
+    }
+
+private:
+    file* file_;
 };
 
 }  // namespace cairn::detail

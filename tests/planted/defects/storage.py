@@ -12,8 +12,8 @@ WRITER = "storage/impl/torch_writer.ipp"
 
 DEFECTS = [
     Defect("space-not-waited-for", "storage/impl/torch_writer.ipp",
-           "detail::removed_space::of_process().wait();",
-           "if (!PLANTED) detail::removed_space::of_process().wait();",
+           "detail::removed_space::of_process().wait([this] {",
+           "if (!PLANTED) detail::removed_space::of_process().wait([this] {",
            by="system_calls", wrong="two checkpoints need the space of three"),
     Defect("sizes-not-looked-at", WRITER,
            "if (there == size) return;", "if (there == size || PLANTED) return;",

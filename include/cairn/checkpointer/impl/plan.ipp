@@ -7,6 +7,7 @@
 #include <cairn/detail/fold_failures.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/error.hpp>
+#include <cairn/object_store/removed_space.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/planner/plan_codec.hpp>
 
@@ -45,6 +46,7 @@ inline std::optional<std::uint64_t> get_optional(wire_reader& r) {
 
 /// Empty if the system does not tell.
 inline std::optional<std::uint64_t> free_bytes_at(std::filesystem::path at) {
+    removed_space::of_process().wait();
     std::error_code e;
     at = std::filesystem::absolute(at, e);
     while (!e && !std::filesystem::exists(at, e) && at != at.parent_path()) at = at.parent_path();

@@ -207,9 +207,9 @@ CAIRN_DECL file_store::writer file_store::create(std::string_view name, std::uin
     }
     int const raw = fd.get();
     bool const nested = name.find('/') != name.npos;
-    // It removes the file on failure.
     bool const direct = options_.direct_writes.value_or(durable && detail::file_system_of(raw) ==
                                                                        detail::file_system::disk);
+    // It removes the file on failure.
     writer w(std::move(fd), file.string(), size, nested, durable,
              direct ? options_.direct_write_bytes : 0);
     detail::reserve_space(raw, file.string(), size);

@@ -220,14 +220,13 @@ CAIRN_DECL void remove_file_below(const std::string& directory, std::string_view
         at = std::move(next);
     }
     std::string const last(name);
-    unique_fd space(-1);
+    std::optional<removed_space::hold> space;
     if (::fstatat(at.get(), last.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0) {
         if (S_ISLNK(s.st_mode)) refuse_link();
-        space = removed_space::hold(at.get(), last.c_str(), s);
+        space.emplace(at.get(), last.c_str(), s);
     }
     if (::unlinkat(at.get(), last.c_str(), 0) != 0 && errno != ENOENT && errno != ENOTDIR)
         fail(errno, path, "cannot remove it");
-    removed_space::of_process().free_later(std::move(space));
 }
 
 CAIRN_DECL void reserve_space(int fd, const std::string& path, std::uint64_t size) {

@@ -78,7 +78,9 @@ struct torch_writer::state {
         running.emplace(me.save_id);
         // No rank creates a file before all have planned: this save finds the space that the
         // last one has given up.
-        detail::removed_space::of_process().wait();
+        detail::removed_space::of_process().wait([this] {
+            if (me.activity) me.activity->advance();
+        });
     }
 
     /// How many files of a rank can be written at once, if the options do not say.
