@@ -3,11 +3,15 @@
 #include "checkpointed_ranks.hpp"
 #include "support/scratch.hpp"
 
+#include <cairn/comm/solo.hpp>
 #include <cairn/object_store/file.hpp>
+#include <cairn/object_store/removed_space.hpp>
 
 #include <boost/system/errc.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <mutex>
@@ -80,6 +84,28 @@ BOOST_AUTO_TEST_CASE(a_budget_bounds_the_staging_memory) {
         me.refuses_state = false;
         BOOST_TEST(bool(ckpt.save_now(2, me)));
     });
+}
+
+/// Its space is given back later, but not after a plan has asked how much there is.
+BOOST_AUTO_TEST_CASE(what_was_removed_is_free) {
+    support::scratch const at;
+    cairn::file_store store(at.dir);
+    constexpr std::size_t bytes = std::size_t{2} << 20;
+    auto h = store.create("old", bytes);
+    h.write(0, cairn::byte_vector(bytes));
+    h.finish(false);
+    auto& space = cairn::detail::removed_space::of_process();
+    space.set_pause(std::chrono::hours(1));
+    store.remove("old");
+    std::vector<float> some(10);
+    cairn::state_dict sd{{"w", some}};
+    cairn::solo alone;
+    cairn::checkpointer ckpt(alone, (at.dir / "run").string());
+    (void)ckpt.plan(sd);
+    int left = 0;
+    space.wait([&] { ++left; });
+    space.set_pause(cairn::detail::removed_space::usual_pause);
+    BOOST_TEST(left == 0);
 }
 
 BOOST_AUTO_TEST_CASE(what_exceeds_the_disk_is_refused) {

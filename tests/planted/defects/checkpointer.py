@@ -8,6 +8,10 @@ SCHEDULE = "checkpointer/impl/schedule.ipp"
 SIGNALS = "checkpointer/impl/signal_watch.ipp"
 
 DEFECTS = [
+    Defect("plan-of-a-full-disk", "checkpointer/impl/plan.ipp",
+           "removed_space::of_process().wait();",
+           "if (!PLANTED) removed_space::of_process().wait();",
+           by="checkpointer", wrong="what would fit is refused, a moment after a removal"),
     Defect("failure-told-twice", CORE,
            "failure_ = nullptr;", "if (!PLANTED) failure_ = nullptr;",
            by="checkpointer:checkpointer_failures",
