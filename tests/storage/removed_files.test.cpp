@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -129,9 +130,13 @@ BOOST_AUTO_TEST_CASE(a_fork_within_a_removal_takes_nothing_along) {
     make(store, "a");
     w.s.afterwards = [&](std::string_view what, const std::string& path) {
         if (what != "close" || path != store.describe("a")) return 0;
-        int const other = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-        in_child([&] { return ::fcntl(other, F_GETFD) >= 0; });
-        ::__real_close(other);
+        std::array<int, 64> others{};  // one of them gets that number
+        for (int& fd : others) fd = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+        in_child([&] {
+            return std::all_of(others.begin(), others.end(),
+                               [](int fd) { return ::fcntl(fd, F_GETFD) >= 0; });
+        });
+        for (int const fd : others) ::__real_close(fd);
         return 0;
     };
     store.remove("a");
