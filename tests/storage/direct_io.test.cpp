@@ -159,6 +159,34 @@ BOOST_AUTO_TEST_CASE(writes_what_is_saved) {
     BOOST_TEST((memory == saved));
 }
 
+/// In memory the page cache has everything: nothing is opened a second time, or asked.
+BOOST_AUTO_TEST_CASE(reads_directly_where_the_page_cache_may_lack_something) {
+    support::scratch dir;
+    if (support::lacks_direct_io(dir.dir)) return;
+    auto const bytes = support::some_bytes(4096);
+    support::watching const w(dir.dir.string());
+    cairn::file_store store(dir.dir);
+    auto h = store.create("a", bytes.size());
+    h.write(0, bytes);
+    h.finish(true);
+    auto const opened_on = [&](auto file_system) {
+        w.s.all_is = file_system;
+        int opened = 0;
+        w.s.before = [&](std::string_view what, const std::string&, std::uint64_t) {
+            opened += what == "open";
+            return 0;
+        };
+        auto const r = store.open("a");
+        std::vector<std::byte> into(4096);
+        (void)r.read_uncached(0, into);
+        w.s.before = nullptr;
+        return opened;
+    };
+    BOOST_TEST(opened_on(EXT4_SUPER_MAGIC) == 2);
+    BOOST_TEST(opened_on(NFS_SUPER_MAGIC) == 2);
+    BOOST_TEST(opened_on(TMPFS_MAGIC) == 1);
+}
+
 BOOST_AUTO_TEST_CASE(reads_what_is_loaded) {
     constexpr std::uint64_t piece = cairn::detail::read_slabs::piece_bytes;
     constexpr std::uint64_t usual = cairn::detail::usual_read_size;

@@ -249,7 +249,10 @@ CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
 CAIRN_DECL file_store::reader file_store::open(std::string_view name) {
     auto fd = open_existing(name, detail::fail_reading);
     if (!fd) throw error(errc::not_found, {.file = describe(name), .found = "no such file"});
-    return {std::move(*fd), full(name).string(), options_.direct_reads};
+    // In memory, the page cache has everything.
+    bool const direct =
+        options_.direct_reads && detail::file_system_of(fd->get()) != detail::file_system::memory;
+    return {std::move(*fd), full(name).string(), direct};
 }
 
 CAIRN_DECL object_tag file_store::tag(std::string_view name) {
