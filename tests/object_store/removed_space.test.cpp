@@ -179,8 +179,8 @@ BOOST_AUTO_TEST_CASE(is_given_back_while_others_fork) {
         auto const child = ::fork();
         if (child == 0) {
             spaces::of_process().wait();
-            // A name that the child finds may be removed later; nothing may be held.
-            ::_exit(held_of(p.at, ""));
+            // With its name or without: the space is not held here. The directory may be open.
+            ::_exit(held_of(p.at, "/a") + p.held());
         }
         int status = -1;
         BOOST_REQUIRE(::waitpid(child, &status, 0) == child);
