@@ -231,6 +231,28 @@ BOOST_AUTO_TEST_CASE(short_and_interrupted_calls_are_gone_on_with) {
     BOOST_TEST(calls > 20);
 }
 
+/// Pages that were reserved in memory are written more slowly.
+BOOST_AUTO_TEST_CASE(space_in_memory_is_compared_and_not_reserved) {
+    support::scratch dir;
+    watching const w(dir.dir.string());
+    cairn::file_store store(dir.dir / "place");
+    auto const file = (dir.dir / "place" / "a").string();
+    for (bool memory : {true, false}) {
+        w.s.watch(dir.dir.string());
+        w.s.all_is = memory ? TMPFS_MAGIC : EXT4_SUPER_MAGIC;
+        store.create("a", 100'000).finish(false);
+        auto const seen = w.s.seen();
+        BOOST_TEST((first(seen, 0, is("resize", file)) != none) == memory);
+        BOOST_TEST(fs::file_size(file) == 100'000u);
+        store.remove("a");
+        BOOST_CHECK_EXCEPTION(
+            store.create("a", std::uint64_t{1} << 60), cairn::error, [](const cairn::error& e) {
+                return std::string(e.what()).find(" bytes free") != std::string::npos;
+            });
+        BOOST_TEST(!fs::exists(file));
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_failed_sync_is_final_for_its_file) {
     support::scratch dir;
     watching const w(dir.dir.string());

@@ -54,7 +54,7 @@ inline bool lacks_direct_reads(const std::filesystem::path& directory) {
     auto const file = directory / "direct_reads";
     void* const memory = std::aligned_alloc(4096, bytes);
     int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    bool well = memory != nullptr && ::ftruncate(fd, bytes) == 0;
+    bool well = memory != nullptr && ::pwrite(fd, memory, bytes, 0) == ssize_t{bytes};
     ::close(fd);
     forget_cached(file);
     fd = ::open(file.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);

@@ -89,7 +89,7 @@ CAIRN_DECL void make_directories(const std::filesystem::path& p,
 CAIRN_DECL void remove_file_below(const std::string& directory, std::string_view name);
 
 /// Gives a new file its length, and its space if the file system can reserve it: a full disk is
-/// detected before the data is written.
+/// detected before the data is written. In memory (tmpfs) it is compared with what is free.
 /// @throws error errc::io with the required and the free bytes.
 CAIRN_DECL void reserve_space(int fd, const std::string& path, std::uint64_t size);
 

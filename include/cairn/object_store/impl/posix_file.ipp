@@ -4,6 +4,7 @@
 
 #include <cairn/object_store/posix_file.hpp>
 
+#include <cairn/object_store/file_system.hpp>
 #include <cairn/object_store/removed_space.hpp>
 
 #include <boost/system/error_code.hpp>
@@ -233,23 +234,31 @@ CAIRN_DECL void reserve_space(int fd, const std::string& path, std::uint64_t siz
     constexpr auto last = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
     auto const length = static_cast<off_t>(size);
     if (size == 0) return;
+    struct ::statvfs v {};
+    auto const free_bytes = [&] { return std::uint64_t{v.f_bavail} * v.f_frsize; };
+    auto const resize = [&] {
+        return retry_interrupted([&] { return ::ftruncate(fd, length); }) == 0 ? 0 : errno;
+    };
     auto const reserve = [&] {
         return retry_interrupted([&] { return ::fallocate(fd, 0, 0, length); }) == 0 ? 0 : errno;
     };
+    // What was reserved in memory takes a quarter longer to write: only asks whether it fits.
+    auto const fit = [&] {
+        bool const limited = ::fstatvfs(fd, &v) == 0 && v.f_blocks != 0;
+        return limited && free_bytes() < size ? ENOSPC : resize();
+    };
+    bool const in_memory = file_system_of(fd) == file_system::memory;
     int e = EFBIG;
-    if (size <= last) e = reserve();
+    if (size <= last) e = in_memory ? fit() : reserve();
     if (e == ENOSPC || e == EDQUOT) {
         removed_space::of_process().wait();
-        e = reserve();
+        e = in_memory ? fit() : reserve();
     }
-    if (e == EOPNOTSUPP || e == ENOSYS || e == EINVAL)
-        e = retry_interrupted([&] { return ::ftruncate(fd, length); }) == 0 ? 0 : errno;
+    if (e == EOPNOTSUPP || e == ENOSYS || e == EINVAL) e = resize();
     if (e == 0) return;
     if (e != ENOSPC && e != EDQUOT && e != EFBIG) fail(e, path, "cannot reserve its space");
-    struct ::statvfs v {};
     std::string room;
-    if (::fstatvfs(fd, &v) == 0)
-        room = ", " + std::to_string(std::uint64_t{v.f_bavail} * v.f_frsize) + " bytes free";
+    if (::fstatvfs(fd, &v) == 0) room = ", " + std::to_string(free_bytes()) + " bytes free";
     throw error(errc::io, {.file = path,
                            .expected = std::to_string(size) + " bytes of space",
                            .found = system_text(e) + room,
