@@ -239,20 +239,20 @@ CAIRN_DECL void reserve_space(int fd, const std::string& path, std::uint64_t siz
     auto const resize = [&] {
         return retry_interrupted([&] { return ::ftruncate(fd, length); }) == 0 ? 0 : errno;
     };
+    bool const in_memory = file_system_of(fd) == file_system::memory;
     auto const reserve = [&] {
+        // What was reserved in memory takes a quarter longer to write: only asks whether it fits.
+        if (in_memory) {
+            bool const limited = ::fstatvfs(fd, &v) == 0 && v.f_blocks != 0;
+            return limited && free_bytes() < size ? ENOSPC : resize();
+        }
         return retry_interrupted([&] { return ::fallocate(fd, 0, 0, length); }) == 0 ? 0 : errno;
     };
-    // What was reserved in memory takes a quarter longer to write: only asks whether it fits.
-    auto const fit = [&] {
-        bool const limited = ::fstatvfs(fd, &v) == 0 && v.f_blocks != 0;
-        return limited && free_bytes() < size ? ENOSPC : resize();
-    };
-    bool const in_memory = file_system_of(fd) == file_system::memory;
     int e = EFBIG;
-    if (size <= last) e = in_memory ? fit() : reserve();
+    if (size <= last) e = reserve();
     if (e == ENOSPC || e == EDQUOT) {
         removed_space::of_process().wait();
-        e = in_memory ? fit() : reserve();
+        e = reserve();
     }
     if (e == EOPNOTSUPP || e == ENOSYS || e == EINVAL) e = resize();
     if (e == 0) return;
