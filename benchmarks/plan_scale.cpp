@@ -54,13 +54,14 @@ struct times {
 
 /// One save, by the coordinator.
 /// @param received  Of all ranks; if empty, all say what the coordinator's own rank does.
-cairn::metadata save(const planned_job& j, const messages& received,
+cairn::metadata save(const planned_job& j, messages received,
                      const std::shared_ptr<cairn::detail::plan_slot>& slot, times& took) {
     job_coordinator c(j, slot);
     auto const own = c.send_local(j.plan_of(0));
     auto const n = static_cast<std::size_t>(j.ranks);
-    auto const told = received.empty() ? messages(n, own) : messages();
-    timed(took.plan, [&] { c.join(received.empty() ? told : received); });
+    bool const unchanged = received.empty();
+    if (unchanged) received.assign(n, own);
+    timed(took.plan, [&] { c.join(std::move(received)); });
     messages sent;
     timed(took.send, [&] {
         for (int rank = 0; rank < j.ranks; ++rank) sent.push_back(c.answer(rank));
@@ -73,7 +74,7 @@ cairn::metadata save(const planned_job& j, const messages& received,
         timed(took.results, [&] { c.place(rank, result); });
     }
     timed(took.results, [&] { c.end_results(); });
-    if (c.reused() != received.empty()) throw std::runtime_error("the wrong plan was used");
+    if (c.reused() != unchanged) throw std::runtime_error("the wrong plan was used");
     return c.take_metadata();
 }
 
@@ -112,7 +113,7 @@ void run(const arguments& a) {
     {
         messages received;
         for (int rank = 0; rank < j.ranks; ++rank) received.push_back(j.message_of(rank));
-        (void)save(j, received, slot, first);
+        (void)save(j, std::move(received), slot, first);
     }
     auto meta = save(j, {}, slot, second);
     double writing = 0, reading = 0;

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <random>
 #include <string>
@@ -75,7 +76,7 @@ std::optional<tabled> by_table(std::vector<save_plan> local, bool lowest) {
         auto& places = j.places.emplace_back();
         for (auto const& p : t.places(r)) places.emplace_back(t.name_of(p.name), p.chunk);
     }
-    t.each_tensor_item([&](auto item, auto rank, auto index, auto fqn, const box& region) {
+    t.each_shared_item([&](auto item, auto rank, auto index, auto fqn, const box& region) {
         BOOST_TEST((local[rank].items[index].region == region));
         j.items.emplace_back(item, rank, index, std::string(fqn));
     });
@@ -103,7 +104,16 @@ bool compare(const std::vector<save_plan>& local, bool lowest = false) {
             BOOST_TEST((t->chunks.at(chunk).region == items[k].region));
         }
     }
-    // Replicas, and only these, share a number.
+    // Replicas, all of them, and only these, share a number.
+    std::map<std::string, std::size_t> holders, numbered;
+    for (auto const& p : local)
+        for (auto const& i : p.items)
+            if (i.kind != item_kind::value && !i.region.empty())
+                ++holders[i.fqn + to_string(i.region)];
+    for (auto const& [item, rank, index, fqn] : found->items)
+        ++numbered[fqn + to_string(local[rank].items[index].region)];
+    for (auto const& [what, n] : holders)
+        if (n > 1) BOOST_TEST(numbered[what] == n);
     for (auto const& [a, rank_a, at_a, fqn_a] : found->items)
         for (auto const& [b, rank_b, at_b, fqn_b] : found->items)
             BOOST_TEST((a == b) == (fqn_a == fqn_b && local[rank_a].items[at_a].region ==

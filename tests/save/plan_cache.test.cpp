@@ -426,8 +426,7 @@ BOOST_AUTO_TEST_CASE(messages_that_nobody_sends_are_refused) {
     for (int const kind : {0, 2, 3, 255}) {
         cairn::detail::save_plans plans(nullptr);
         std::vector<std::byte> const told{static_cast<std::byte>(kind), std::byte{0}};
-        std::vector<std::span<const std::byte>> const all{told};
-        BOOST_CHECK_THROW(plans.join(all, planner_ref, writer_ref, {}), cairn::error);
+        BOOST_CHECK_THROW(plans.join({told}, planner_ref, writer_ref, {}), cairn::error);
     }
 }
 

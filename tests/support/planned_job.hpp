@@ -119,11 +119,10 @@ public:
         cairn::detail::save_planner_ref planner(planner_);
         return plans_.send_local(std::move(plan), plan_key(planner, options_, 0, job_.ranks));
     }
-    void join(std::span<const message> received) {
-        std::vector<std::span<const std::byte>> all(received.begin(), received.end());
+    void join(std::vector<message> received) {
         cairn::detail::save_planner_ref planner(planner_);
         cairn::detail::storage_writer_ref writer(writer_);
-        plans_.join(all, planner, writer, options_);
+        plans_.join(std::move(received), planner, writer, options_);
     }
     message answer(int rank) const { return plans_.answer(static_cast<std::size_t>(rank)); }
     void receive(std::span<const std::byte> answer) { plans_.receive(answer); }

@@ -32,6 +32,9 @@ namespace cairn::detail {
 /// Borrows the encoded plans.
 class plan_table {
 public:
+    /// @param bytes  Of all plans that will be added; may be too small.
+    explicit plan_table(std::size_t bytes = 0) : bytes_(bytes) {}
+
     /// Adds the plan of the next rank.
     /// @param local   Encoded, without the numbers of its values.
     /// @param values  These numbers.
@@ -61,14 +64,15 @@ public:
     std::size_t names() const noexcept { return named_.size(); }
     std::string_view name_of(std::uint32_t name) const { return names_.names()[name]; }
 
-    /// Calls `f(item, rank, index, fqn, region)` for each tensor item with elements, rank by rank:
-    /// `item` is the same number for replicas of each other, `index` a position in the local plan.
+    /// After `join`: calls `f(item, rank, index, fqn, region)` for each tensor item of which there
+    /// are replicas, and perhaps for some others, rank by rank: `item` is the same number for
+    /// replicas of each other, `index` a position in the local plan.
     template <class F>
-    void each_tensor_item(F&& f) const {
+    void each_shared_item(F&& f) const {
         for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
             for (auto k = begin_of(rank); k < ranks_[rank].end; ++k) {
                 auto const& x = rows_[k];
-                if (!x.is_item() || named_[x.name].kind == item_kind::value) continue;
+                if (!x.is_shared() || named_[x.name].kind == item_kind::value) continue;
                 f(x.item, rank, static_cast<std::uint32_t>(k - begin_of(rank)), name_of(x.name),
                   boxes_[x.box]);
             }
@@ -77,17 +81,29 @@ public:
     CAIRN_DECL std::vector<std::uint32_t> value_names(std::size_t rank) const;
 
 private:
-    static constexpr std::uint32_t none = UINT32_MAX;
+    static constexpr std::uint32_t none = UINT32_MAX, alone = none - 1;
     struct row {
         std::uint32_t name;
         std::uint32_t box;          ///< None: a value.
         std::uint32_t tied;         ///< Name; none. Of a value: its position in `value_bytes_`.
-        std::uint32_t item = none;  ///< None: it has no elements.
+        std::uint32_t item = none;  ///< In `shared_`; alone: of this rank only; none: no elements.
         bool was_tied = false;      ///< As it was encoded.
         bool kept = false;
         bool beside = false;  ///< Kept, and stored with what it is tied to.
 
         bool is_item() const noexcept { return item != none; }
+        bool is_shared() const noexcept { return item < alone; }
+    };
+    /// What several ranks hold, or another item is tied to.
+    struct shared_item {
+        std::uint32_t last;        ///< Rank that has listed it.
+        std::uint32_t rows = 0;    ///< That are this item.
+        std::uint32_t row = none;  ///< That is kept; none: not yet chosen.
+        std::uint32_t rank = none;
+    };
+    /// A row and its rank.
+    struct holder {
+        std::uint32_t row, rank;
     };
     struct named {
         item_kind kind;
@@ -116,11 +132,15 @@ private:
     void add_paths(std::span<const std::byte> tail);
     bool number_items();
     bool assign(bool save_to_lowest_rank);
+    std::vector<holder> holders_of_shared() const;
+    bool choose(std::span<const holder> of, bool save_to_lowest_rank,
+                std::vector<std::uint64_t>& load, holder& chosen);
     std::uint64_t content_of(const row& x) const;
     bool place_items();
     bool tensors_are_whole() const;
     index_vector shape_of(const named& n) const;
 
+    std::size_t bytes_;
     std::vector<row> rows_{};
     std::vector<rank_rows> ranks_{};
     std::vector<head> heads_{};               ///< Of the last rank.
@@ -132,7 +152,7 @@ private:
     std::vector<std::uint64_t> value_bytes_{};
     std::vector<std::pair<std::string, key_path>> paths_{};  ///< The first of each name.
     name_numbers path_names_{};
-    std::size_t items_ = 0;                    ///< Different ones, values included.
+    std::vector<shared_item> shared_{};        ///< In the order in which they are first seen.
     std::vector<std::uint32_t> chunk_rows_{};  ///< Name by name, in the order of ranks.
     std::vector<place> places_{};              ///< Of kept rows.
     std::vector<std::size_t> kept_ends_{};     ///< By rank.

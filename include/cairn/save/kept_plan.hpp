@@ -18,6 +18,14 @@
 
 namespace cairn::detail {
 
+/// A rank's local plan, encoded, in the message that it came with.
+struct local_message {
+    std::vector<std::byte> bytes{};
+    std::size_t begin = 0;  ///< Of the plan, which ends with the message.
+
+    std::span<const std::byte> plan() const { return std::span(bytes).subspan(begin); }
+};
+
 /// The joint plan of all ranks: on the coordinator, of one save or of several in a row.
 struct joint_plan {
     std::optional<plan_table> table{};    ///< Borrows `locals`. Otherwise:
@@ -25,7 +33,7 @@ struct joint_plan {
     metadata meta{};                      ///< without locations.
     std::vector<stored_amount> stored{};  ///< By each rank, if the writer names files by it.
     replica_table replicas{};
-    std::vector<std::vector<std::byte>> locals{};  ///< What it was made of; see `kept_plan`.
+    std::vector<local_message> locals{};  ///< What it was made of; see `kept_plan`.
     /// For later saves: for each rank, and each value of its local plan, the number of its name.
     std::vector<std::vector<std::uint32_t>> values{};
 };

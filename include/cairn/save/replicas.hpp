@@ -88,7 +88,7 @@ public:
     }
     replica_table(const plan_table& local, const save_options& options) : asked_(local.ranks()) {
         if (!compares(options)) return;
-        fill([&](const visitor& f) { local.each_tensor_item(f); }, options);
+        fill([&](const visitor& f) { local.each_shared_item(f); }, options);
     }
 
     /// Writes the request to one rank; empty if there are no replicas.

@@ -55,9 +55,8 @@ public:
 
     /// On the coordinator: makes the joint plan, or takes the earlier one, and claims the place.
     /// @param messages  Of all ranks, in rank order.
-    CAIRN_DECL void join(std::span<const std::span<const std::byte>> messages,
-                         erased_save_planner& planner, erased_storage_writer& writer,
-                         const save_options& options);
+    CAIRN_DECL void join(std::vector<std::vector<std::byte>> messages, erased_save_planner& planner,
+                         erased_storage_writer& writer, const save_options& options);
     /// The message to a rank.
     CAIRN_DECL std::vector<std::byte> answer(std::size_t rank) const;
     /// A rank's `storage_data`.
@@ -85,19 +84,16 @@ public:
     CAIRN_DECL void keep(const std::string& save_id) noexcept;
 
 private:
-    /// What a rank has told: its local plan, encoded without the numbers of values, and these.
-    struct told_by_rank {
-        std::span<const std::byte> plan{};
-        std::vector<value_numbers> values{};
-    };
-    using told = std::vector<told_by_rank>;
+    /// Of each rank, the numbers of the values of its local plan, which is encoded without them.
+    using numbers_of_ranks = std::vector<std::vector<value_numbers>>;
 
-    bool values_agree(const told& all) const;
-    void plan_anew(const told& all, erased_save_planner& planner, erased_storage_writer& writer,
+    bool values_agree(const numbers_of_ranks& all) const;
+    void plan_anew(std::vector<local_message> locals, const numbers_of_ranks& values,
+                   erased_save_planner& planner, erased_storage_writer& writer,
                    const save_options& options);
-    bool join_tables(const told& all, joint_plan& to, const planner_options& planner,
+    bool join_tables(const numbers_of_ranks& values, joint_plan& to, const planner_options& planner,
                      const save_options& options) const;
-    void join_plans(const told& all, joint_plan& to, erased_save_planner& planner,
+    void join_plans(const numbers_of_ranks& values, joint_plan& to, erased_save_planner& planner,
                     erased_storage_writer& writer, const save_options& options) const;
     static std::vector<stored_amount> stored_amounts(const joint_plan& p);
 

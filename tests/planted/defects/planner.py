@@ -27,9 +27,8 @@ DEFECTS = [
            "if (item->global_shape != other.global_shape && !PLANTED)",
            by="planner", wrong="ranks with different shapes save a mixture"),
     Defect("replicas-unbalanced-in-the-table", TABLE,
-           "if (!save_to_lowest_rank && load[rank_of[k]] < load[rank_of[chosen]]) chosen = k;",
-           "if (!save_to_lowest_rank && !PLANTED && "
-           "load[rank_of[k]] < load[rank_of[chosen]]) chosen = k;",
+           "if (!save_to_lowest_rank && load[h.rank] < load[best.rank]) best = h;",
+           "if (!save_to_lowest_rank && !PLANTED && load[h.rank] < load[best.rank]) best = h;",
            by="planner:plan_table", wrong="rank 0 writes everything that several ranks hold"),
     Defect("table-takes-other-shapes", TABLE,
            "!same_bytes(n.shape, known.shape))", "(!PLANTED && !same_bytes(n.shape, known.shape)))",
@@ -42,9 +41,20 @@ DEFECTS = [
            "if (n.value_hash != v.hash && !PLANTED) return false;",
            by="planner:plan_table", wrong="of two different values one is saved in silence"),
     Defect("table-takes-a-box-twice", TABLE,
-           "else if (std::exchange(last[x.item], rank) == rank)",
-           "else if (std::exchange(last[x.item], rank) == rank && !PLANTED)",
+           "else if (std::exchange(shared_[x.item].last, rank) == rank)",
+           "else if (std::exchange(shared_[x.item].last, rank) == rank && !PLANTED)",
            by="planner:plan_table", wrong="of two shards with one box one is saved in silence"),
+    Defect("table-ties-to-what-another-writes", TABLE,
+           "if (beside == nullptr && x.box != none && x.tied != none && "
+           "shared_[x.tied].rank == h.rank)",
+           "if (beside == nullptr && x.box != none && x.tied != none && (PLANTED ? "
+           "shared_[x.tied].rank != none : shared_[x.tied].rank == h.rank))",
+           by="planner:plan_table", wrong="a weight is tied to one that its rank leaves out"),
+    Defect("table-visits-first-holders", "planner/plan_table.hpp",
+           "if (!x.is_shared() || named_[x.name].kind == item_kind::value) continue;",
+           "if (!x.is_shared() || named_[x.name].kind == item_kind::value || "
+           "(PLANTED && !x.kept)) continue;",
+           by="planner:plan_table", wrong="replicas are compared with nothing"),
     Defect("table-checks-one-tensor", TABLE,
            "if (good != nullptr && same_bytes(good->shape, n.shape) && "
            "good->chunks == n.chunks &&",

@@ -93,7 +93,11 @@ CAIRN_DECL bool plan_table::add(std::span<const std::byte> local,
         add_paths(local.subspan(tail));
     ranks_.push_back({local, tail, rows_.size()});
     heads_ = std::move(heads);
-    return rows_.size() < none;
+    // Others' plans are like the first: their rows are asked for at once, and not moved again.
+    if (ranks_.size() == 1 && !local.empty())
+        rows_.reserve(std::min<std::size_t>(bytes_ / local.size() + 1, alone / (count + 1)) *
+                      count);
+    return rows_.size() < alone;
 }
 /// Reads an item up to its region.
 CAIRN_DECL bool plan_table::add_head(wire_reader& r, std::span<const std::byte> local, head& h) {
@@ -170,6 +174,7 @@ CAIRN_DECL bool plan_table::join(bool save_to_lowest_rank) {
     if (!number_items() || !assign(save_to_lowest_rank) || !place_items() || !tensors_are_whole())
         return false;
     heads_ = {};
+    shared_ = {};
     path_ends_ = {};
     box_numbers_ = {};
     path_names_ = {};
@@ -201,7 +206,7 @@ private:
     std::vector<bool> bits_{};
 };
 
-/// Gives replicas of each other the same number, in the order in which they are first seen.
+/// Gives replicas of each other the same number.
 ///
 /// Most items are no replicas: a bit for each says so, which stays in the cache where a map of all
 /// would not.
@@ -215,25 +220,22 @@ CAIRN_DECL bool plan_table::number_items() {
         if (x.was_tied) (void)sought.add(x.tied, x.box);
     }
     std::unordered_map<std::uint64_t, std::uint32_t> numbers;
-    std::vector<std::uint32_t> last;  // rank that has listed an item
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
         for (auto k = begin_of(rank); k < ranks_[rank].end; ++k) {
             auto& x = rows_[k];
             if (!has_elements(x)) continue;
-            x.item = static_cast<std::uint32_t>(last.size());
-            bool fresh = true;
-            if (sought.has(x.name, x.box)) {
-                auto const key = std::uint64_t{x.name} << 32 | x.box;
-                auto const found = numbers.try_emplace(key, x.item);
-                fresh = found.second;
-                x.item = found.first->second;
-            }
+            x.item = alone;
+            if (!sought.has(x.name, x.box)) continue;
+            auto const key = std::uint64_t{x.name} << 32 | x.box;
+            auto const next = static_cast<std::uint32_t>(shared_.size());
+            auto const [it, fresh] = numbers.try_emplace(key, next);
+            x.item = it->second;
             if (fresh)
-                last.push_back(rank);
-            else if (std::exchange(last[x.item], rank) == rank)
+                shared_.push_back({rank});
+            else if (std::exchange(shared_[x.item].last, rank) == rank)
                 return false;
+            ++shared_[x.item].rows;
         }
-    items_ = last.size();
     // Of what an item is tied to, the box is the same.
     for (auto& x : rows_) {
         if (!x.was_tied || !x.is_item()) continue;
@@ -249,50 +251,65 @@ CAIRN_DECL std::uint64_t plan_table::content_of(const row& x) const {
     for (auto const e : boxes_[x.box].shape) bytes *= static_cast<std::uint64_t>(e);  // unchecked
     return bytes;
 }
-/// As `dedup_save_plans`.
+/// Returns, of each shared item, who holds it, in the order of ranks; one item after the other.
+CAIRN_DECL std::vector<plan_table::holder> plan_table::holders_of_shared() const {
+    std::vector<std::size_t> next(shared_.size());
+    std::size_t all = 0;
+    for (std::size_t i = 0; i < shared_.size(); ++i)
+        next[i] = std::exchange(all, all + shared_[i].rows);
+    std::vector<holder> holders(all);
+    for (std::uint32_t rank = 0, k = 0; rank < ranks_.size(); ++rank)
+        for (; k < ranks_[rank].end; ++k)
+            if (rows_[k].is_shared()) holders[next[rows_[k].item]++] = {k, rank};
+    return holders;
+}
+/// As `dedup_save_plans`: items are dealt with in the order in which they are first seen.
 CAIRN_DECL bool plan_table::assign(bool save_to_lowest_rank) {
-    // The rows of each item in the order of ranks: a list for each.
-    struct holders {
-        std::uint32_t first, last;
-    };
-    std::vector<holders> of(items_, holders{none, none});
-    std::vector<std::uint32_t> next(rows_.size(), none), rank_of(rows_.size());
+    auto const holders = holders_of_shared();
+    std::span<const holder> later = holders;
+    std::vector<std::uint64_t> load(ranks_.size(), 0);
     for (std::uint32_t rank = 0, k = 0; rank < ranks_.size(); ++rank)
         for (; k < ranks_[rank].end; ++k) {
-            rank_of[k] = rank;
-            if (!rows_[k].is_item()) continue;
-            auto& h = of[rows_[k].item];
-            if (h.first == none)
-                h.first = k;
-            else
-                next[h.last] = k;
-            h.last = k;
-        }
-    std::vector<std::uint64_t> load(ranks_.size(), 0);
-    std::vector<std::uint32_t> chosen_row(items_, none);
-    for (std::uint32_t i = 0; i < items_; ++i) {
-        auto chosen = of[i].first, beside = none;
-        for (auto k = chosen; k != none; k = next[k]) {
-            if (!save_to_lowest_rank && load[rank_of[k]] < load[rank_of[chosen]]) chosen = k;
             auto const& x = rows_[k];
-            if (beside != none || x.box == none || x.tied == none) continue;
-            if (x.tied < i && rank_of[chosen_row[x.tied]] == rank_of[k]) beside = k;
+            if (!x.is_item()) continue;
+            holder chosen{k, rank};
+            if (!x.is_shared()) {
+                if (!choose({&chosen, 1}, save_to_lowest_rank, load, chosen)) return false;
+                continue;
+            }
+            auto& item = shared_[x.item];
+            if (item.row != none) continue;
+            auto const of = later.first(item.rows);
+            later = later.subspan(item.rows);
+            if (!choose(of, save_to_lowest_rank, load, chosen)) return false;
+            item.row = chosen.row;
+            item.rank = chosen.rank;
         }
-        if (beside == none) {
-            load[rank_of[chosen]] += std::max<std::uint64_t>(1, content_of(rows_[chosen]));
-        } else {
-            chosen = beside;
-            rows_[chosen].beside = true;
-            // A writer stores only what follows its like with it, and makes no chains.
-            auto const with = chosen_row[rows_[chosen].tied];
-            if (with > chosen || rows_[with].beside ||
-                named_[rows_[with].name].type != named_[rows_[chosen].name].type)
-                return false;
-        }
-        rows_[chosen].kept = true;
-        chosen_row[i] = chosen;
-    }
     return true;
+}
+/// Decides which of those who hold an item writes it, if that can be decided here.
+CAIRN_DECL bool plan_table::choose(std::span<const holder> of, bool save_to_lowest_rank,
+                                   std::vector<std::uint64_t>& load, holder& chosen) {
+    auto best = of.front();
+    auto const* beside = static_cast<const holder*>(nullptr);
+    for (auto const& h : of) {
+        if (!save_to_lowest_rank && load[h.rank] < load[best.rank]) best = h;
+        auto const& x = rows_[h.row];
+        if (beside == nullptr && x.box != none && x.tied != none && shared_[x.tied].rank == h.rank)
+            beside = &h;
+    }
+    chosen = beside == nullptr ? best : *beside;
+    auto& x = rows_[chosen.row];
+    x.kept = true;
+    if (beside == nullptr) {
+        load[chosen.rank] += std::max<std::uint64_t>(1, content_of(x));
+        return true;
+    }
+    x.beside = true;
+    // A writer stores only what follows its like with it, and makes no chains.
+    auto const with = shared_[x.tied].row;
+    return with < chosen.row && !rows_[with].beside &&
+           named_[rows_[with].name].type == named_[x.name].type;
 }
 /// Gives each kept item its chunk.
 CAIRN_DECL bool plan_table::place_items() {

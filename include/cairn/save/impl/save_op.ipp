@@ -117,9 +117,9 @@ CAIRN_DECL std::vector<std::byte> save_op::local_plan() {
 }
 
 CAIRN_DECL std::vector<std::byte> save_op::global_plan() {
-    std::vector<std::span<const std::byte>> told;
-    for (auto const& o : everybody_) told.emplace_back(o.payload);
-    plans_.join(told, *parts_.planner, *parts_.writer, options_);
+    std::vector<std::vector<std::byte>> told;
+    for (auto& o : everybody_) told.push_back(std::move(o.payload));
+    plans_.join(std::move(told), *parts_.planner, *parts_.writer, options_);
     return {};
 }
 

@@ -63,42 +63,43 @@ CAIRN_DECL std::vector<std::byte> save_plans::send_local(save_plan local,
     return w.take();
 }
 
-CAIRN_DECL void save_plans::join(std::span<const std::span<const std::byte>> messages,
+CAIRN_DECL void save_plans::join(std::vector<std::vector<std::byte>> messages,
                                  erased_save_planner& planner, erased_storage_writer& writer,
                                  const save_options& options) {
-    told all(messages.size());
+    auto const ranks = messages.size();
+    std::vector<local_message> locals(ranks);  // empty: unchanged
+    numbers_of_ranks values(ranks);
     bool all_unchanged = true;
-    for (std::size_t rank = 0; rank < messages.size(); ++rank) {
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
         wire_reader r(messages[rank]);
         auto const what = static_cast<told_plan>(r.u8());
-        all[rank].values = get_value_numbers(r);
+        values[rank] = get_value_numbers(r);
         if (what == told_plan::whole) {
-            all[rank].plan = r.raw(r.left());
+            locals[rank].begin = r.position();
+            locals[rank].bytes = std::move(messages[rank]);
             all_unchanged = false;
-        } else if (what == told_plan::unchanged && !offer().empty() && r.left() == 0) {
-            all[rank].plan = kept_->joint->locals.at(rank);
-        } else {
+        } else if (what != told_plan::unchanged || offer().empty() || r.left() != 0) {
             wire_reader::fail("neither a plan nor one that is unchanged");
         }
     }
-    reused_ = all_unchanged && writer.names_files() && values_agree(all);
+    reused_ = all_unchanged && writer.names_files() && values_agree(values);
     if (reused_)
         joint_ = kept_->joint;
     else
-        plan_anew(all, planner, writer, options);
+        plan_anew(std::move(locals), values, planner, writer, options);
     if (writer.names_files()) {
         file_names_ = writer.name_files(joint_->stored);
-        check_one_per_rank(file_names_.size(), messages.size(), "names", "writer");
+        check_one_per_rank(file_names_.size(), ranks, "names", "writer");
     }
 }
 
 /// Whether ranks that save a value of the same name have the same. If not, it is for the planner to
 /// say what follows.
-CAIRN_DECL bool save_plans::values_agree(const told& all) const {
+CAIRN_DECL bool save_plans::values_agree(const numbers_of_ranks& all) const {
     std::vector<std::optional<std::uint64_t>> hashes;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         auto const& names = kept_->joint->values.at(rank);
-        auto const& values = all[rank].values;
+        auto const& values = all[rank];
         if (names.size() != values.size()) wire_reader::fail("values of another plan");
         for (std::size_t k = 0; k < values.size(); ++k) {
             if (names[k] >= hashes.size()) hashes.resize(names[k] + std::size_t{1});
@@ -110,55 +111,63 @@ CAIRN_DECL bool save_plans::values_agree(const told& all) const {
     return true;
 }
 
-CAIRN_DECL void save_plans::plan_anew(const told& all, erased_save_planner& planner,
+CAIRN_DECL void save_plans::plan_anew(std::vector<local_message> locals,
+                                      const numbers_of_ranks& values, erased_save_planner& planner,
                                       erased_storage_writer& writer, const save_options& options) {
+    for (std::size_t rank = 0; rank < locals.size(); ++rank) {
+        if (!locals[rank].bytes.empty()) continue;
+        auto const kept = kept_->joint->locals.at(rank).plan();
+        locals[rank] = {{kept.begin(), kept.end()}, 0};
+    }
     auto const made = std::make_shared<joint_plan>();
     auto const* const simple = writer.names_files() ? planner.table_options() : nullptr;
     keeps_ = slot_ && key_ && writer.names_files();
-    if (keeps_ || simple != nullptr)
-        for (auto const& of_rank : all)
-            made->locals.emplace_back(of_rank.plan.begin(), of_rank.plan.end());
-    if (simple == nullptr || !join_tables(all, *made, *simple, options))
-        join_plans(all, *made, planner, writer, options);
+    made->locals = std::move(locals);
+    if (simple == nullptr || !join_tables(values, *made, *simple, options)) {
+        join_plans(values, *made, planner, writer, options);
+        if (!keeps_) made->locals = {};
+    }
     if (writer.names_files()) made->stored = stored_amounts(*made);
     joint_ = made_ = made;
 }
 /// Joins what is as usual. @return false if something is not
-CAIRN_DECL bool save_plans::join_tables(const told& all, joint_plan& to,
+CAIRN_DECL bool save_plans::join_tables(const numbers_of_ranks& values, joint_plan& to,
                                         const planner_options& planner,
                                         const save_options& options) const {
-    plan_table t;
-    for (std::size_t rank = 0; rank < all.size(); ++rank)
-        if (!t.add(to.locals[rank], all[rank].values)) return false;
+    std::size_t bytes = 0;
+    for (auto const& local : to.locals) bytes += local.plan().size();
+    plan_table t(bytes);
+    for (std::size_t rank = 0; rank < values.size(); ++rank)
+        if (!t.add(to.locals[rank].plan(), values[rank])) return false;
     if (!t.join(planner.dedup_save_to_lowest_rank)) return false;
     to.replicas = replica_table(t, options);
     if (keeps_)
-        for (std::size_t rank = 0; rank < all.size(); ++rank)
+        for (std::size_t rank = 0; rank < values.size(); ++rank)
             to.values.push_back(t.value_names(rank));
     to.table = std::move(t);
     return true;
 }
 /// Joins any plans.
-CAIRN_DECL void save_plans::join_plans(const told& all, joint_plan& to,
+CAIRN_DECL void save_plans::join_plans(const numbers_of_ranks& values, joint_plan& to,
                                        erased_save_planner& planner, erased_storage_writer& writer,
                                        const save_options& options) const {
     std::vector<save_plan> plans;
     name_numbers names;
-    for (auto const& of_rank : all) {
-        plans.push_back(decode_save_plan(of_rank.plan));
-        give_value_numbers(plans.back(), of_rank.values);
+    for (std::size_t rank = 0; rank < values.size(); ++rank) {
+        plans.push_back(decode_save_plan(to.locals[rank].plan()));
+        give_value_numbers(plans.back(), values[rank]);
     }
     if (keeps_)
         for (auto const& plan : plans) {
-            auto& values = to.values.emplace_back();
+            auto& numbers = to.values.emplace_back();
             for (auto const& i : plan.items)
-                if (i.kind == item_kind::value) values.push_back(names.add(i.fqn));
+                if (i.kind == item_kind::value) numbers.push_back(names.add(i.fqn));
         }
     to.replicas = replica_table(plans, options);
     std::tie(to.plans, to.meta) = planner.create_global_save_plan(std::move(plans));
     if (!planner.is_default()) check_planned_metadata(to.meta);
     if (!writer.names_files()) to.plans = writer.prepare_global_save_plan(std::move(to.plans));
-    check_one_per_rank(to.plans.size(), all.size(), "plans", "planner or writer");
+    check_one_per_rank(to.plans.size(), values.size(), "plans", "planner or writer");
 }
 CAIRN_DECL std::vector<stored_amount> save_plans::stored_amounts(const joint_plan& p) {
     if (p.table) return p.table->stored_amounts();
