@@ -3,11 +3,14 @@
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/item.hpp>
+#include <cairn/format/torch/tensor_items.hpp>
 #include <cairn/metadata/check.hpp>
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -178,6 +181,37 @@ BOOST_AUTO_TEST_CASE(a_footer_survives_and_damage_shows) {
         if (format::native::footer_length(d_tail) != d.size()) continue;  // not found: noticed
         BOOST_CHECK_THROW((void)format::native::decode_footer(d), cairn::error);
     }
+}
+
+/// Of many tensors, more kinds than are kept, and kinds that differ in one thing only.
+BOOST_AUTO_TEST_CASE(items_of_many_tensors_are_those_of_each) {
+    using format::torch::tensor_spec;
+    std::vector<tensor_spec> all;
+    for (std::int64_t n = 1; n <= 40; ++n)
+        all.push_back({cairn::dtype::float32, {n, 2}, {2, 1}, static_cast<std::uint64_t>(2 * n)});
+    for (auto const& other : std::vector<tensor_spec>{
+             {cairn::dtype::int32, {4, 2}, {2, 1}, 8},
+             {cairn::dtype::float32, {2, 4}, {4, 1}, 8},
+             {cairn::dtype::float32, {4, 2}, {1, 4}, 8},
+             {cairn::dtype::float32, {4, 2}, {2, 1}, 8, 4096},
+             {cairn::dtype::float32, {4, 2}, {2, 1}, 9},
+         }) {
+        all.push_back({cairn::dtype::float32, {4, 2}, {2, 1}, 8});
+        all.push_back(other);
+    }
+    format::torch::tensor_items items;
+    for (int round = 0; round < 3; ++round)
+        for (std::size_t k = 0; k < all.size(); k += static_cast<std::size_t>(round) + 1) {
+            format::torch::tensor_item const alone(all[k]);
+            auto const& one = items.of(all[k]);
+            auto const crc = static_cast<std::uint32_t>(k * 7919);
+            BOOST_TEST_CONTEXT(k) {
+                BOOST_TEST(std::ranges::equal(one.prefix(), alone.prefix()));
+                BOOST_TEST((one.suffix(crc) == alone.suffix(crc)));
+                BOOST_TEST(one.length() == alone.length());
+                BOOST_TEST(one.item_crc(crc) == alone.item_crc(crc));
+            }
+        }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

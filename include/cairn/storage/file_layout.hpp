@@ -4,6 +4,7 @@
 
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/torch/item.hpp>
+#include <cairn/format/torch/tensor_items.hpp>
 #include <cairn/planner/plan.hpp>
 #include <cairn/storage/torch_options.hpp>
 #include <cairn/tensor/layout.hpp>
@@ -130,6 +131,7 @@ inline placed_file place_items(std::string name, const std::vector<std::uint32_t
     placed_file f;
     f.name = std::move(name);
     f.items.reserve(which.size());
+    format::torch::tensor_items items;
     std::uint64_t at = 0;
     for (auto i : which) {
         placed_item p;
@@ -141,7 +143,7 @@ inline placed_file place_items(std::string name, const std::vector<std::uint32_t
             p.tensor =
                 format::torch::tensor_spec{view->type, view->shape, payload_strides(*view),
                                            static_cast<std::uint64_t>(view->elements()), align};
-            format::torch::tensor_item const made(*p.tensor);
+            auto const& made = items.of(*p.tensor);
             p.payload_offset = made.payload_offset();
             p.payload_length = made.payload_length();
             p.length = made.length();

@@ -126,6 +126,7 @@ std::uint64_t write_file(Handle& handle, const placed_file& f, std::span<const i
                          const Released& released) {
     append_stream<Handle> out(handle);
     auto footer = empty_footer(f, save_id);
+    format::torch::tensor_items items;
     std::vector<std::byte> scratch;
     for (std::size_t k = 0; k < f.items.size(); ++k) {
         auto const& p = f.items[k];
@@ -133,7 +134,7 @@ std::uint64_t write_file(Handle& handle, const placed_file& f, std::span<const i
         item_layout layout;
         if (p.tensor) {
             auto const& view = std::get<const_tensor_view>(data[p.item]);
-            format::torch::tensor_item const around(*p.tensor);
+            auto const& around = items.of(*p.tensor);
             out.append(around.prefix());
             std::uint32_t crc = 0;
             std::size_t block = 0;

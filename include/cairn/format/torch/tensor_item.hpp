@@ -22,6 +22,8 @@ struct tensor_spec {
     /// The payload begins at a multiple of this from the item's start: a power of two from 64 to
     /// 32768. With 64 the item is byte-identical to PyTorch 2.14's.
     std::uint32_t payload_alignment = 64;
+
+    friend bool operator==(const tensor_spec&, const tensor_spec&) = default;
 };
 
 /// One tensor as torch.save writes it: a prefix, the payload, and a suffix that needs the payload's
@@ -34,6 +36,7 @@ public:
         archive_.begin_payload(payload_length_, s.payload_alignment);
         payload_offset_ = archive_.position();
         suffix_length_ = suffix(0).size();
+        prefix_crc_ = crc32(prefix());
     }
 
     std::span<const std::byte> prefix() const noexcept { return archive_.bytes(); }
@@ -55,7 +58,7 @@ public:
     }
     /// @param s  The suffix.
     std::uint32_t item_crc(std::uint32_t payload_crc, const std::vector<std::byte>& s) const {
-        auto const c = crc32_combine(crc32(prefix()), payload_crc, payload_length_);
+        auto const c = crc32_combine(prefix_crc_, payload_crc, payload_length_);
         return crc32_combine(c, crc32(s), s.size());
     }
 
@@ -109,6 +112,7 @@ private:
     std::uint64_t payload_length_;
     std::uint64_t payload_offset_ = 0;
     std::uint64_t suffix_length_ = 0;
+    std::uint32_t prefix_crc_ = 0;
     archive archive_;  ///< Up to the payload.
 };
 
