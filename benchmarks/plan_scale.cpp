@@ -4,14 +4,16 @@
 // become the metadata, which is written and read. No bytes of tensors, no network: what other ranks
 // do is left out of all times.
 //
-//     plan_scale [--ranks R] [--parameters P] [--mesh 1d|2d] [--write FILE]
+//     plan_scale [--ranks R] [--parameters P] [--mesh 1d|2d] [--rounds K] [--write FILE]
 //
 // Every parameter is sharded over all ranks: by rows, or by rows and over 8 by columns. One line of
 // JSON: `first_s` and `second_s` are the seconds of two saves in a row, of which the second reuses
 // the plan of the first, and `*_plan_s`, `*_send_s`, `*_results_s` their parts; `metadata_write_s`
 // those that make the bytes of .metadata, `metadata_read_s` those from the bytes to the location of
 // one tensor's last chunk; `metadata_bytes` their number, and `maxrss_mb` the most memory of this
-// process. --write keeps these bytes, for other readers.
+// process. --write keeps these bytes, for other readers. --rounds does all that K times, a line for
+// each. The first touches all of its memory for the first time; glibc lets the others use it again
+// with GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1000000000000.
 #include "gpt2/process.hpp"
 #include "support/planned_job.hpp"
 
@@ -80,6 +82,7 @@ cairn::metadata save(const planned_job& j, messages received,
 
 struct arguments {
     planned_job job{};
+    int rounds = 1;
     std::string file{};  ///< Empty: none.
 };
 arguments parsed(int argc, char** argv) {
@@ -93,6 +96,8 @@ arguments parsed(int argc, char** argv) {
             j.parameters = std::atoi(argv[i + 1]);
         else if (option == "--mesh" && (word == "1d" || word == "2d"))
             j.two_dimensions = word == "2d";
+        else if (option == "--rounds")
+            a.rounds = std::atoi(argv[i + 1]);
         else if (option == "--write")
             a.file = word;
         else
@@ -101,8 +106,8 @@ arguments parsed(int argc, char** argv) {
     if (argc % 2 == 0 || j.ranks < 1 || j.parameters < 1 ||
         (j.two_dimensions && j.ranks % planned_job::columns != 0))
         throw std::invalid_argument(
-            "usage: plan_scale [--ranks R] [--parameters P] [--mesh 1d|2d] [--write FILE]; "
-            "2d: a multiple of 8 ranks");
+            "usage: plan_scale [--ranks R] [--parameters P] [--mesh 1d|2d] [--rounds K] "
+            "[--write FILE]; 2d: a multiple of 8 ranks");
     return a;
 }
 
@@ -144,13 +149,15 @@ void run(const arguments& a) {
         j.ranks, j.parameters, j.two_dimensions ? "2d" : "1d", first.all(), first.plan, first.send,
         first.results, second.all(), second.plan, second.send, second.results, writing, reading,
         bytes.size(), gpt2::peak_mb());
+    std::fflush(stdout);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
     try {
-        run(parsed(argc, argv));
+        auto const a = parsed(argc, argv);
+        for (int k = 0; k < a.rounds; ++k) run(a);
     } catch (const std::exception& e) {
         std::fprintf(stderr, "plan_scale: %s\n", e.what());
         return 1;

@@ -5,9 +5,9 @@
 //     second_save DIR [--ranks R] [--parameters P] [--saves K]
 //
 // R ranks save P parameters, each sharded over all of them by rows of 256 bytes, K times to new
-// places in DIR, with a `plan_cache`. Under `cairn launch` ranks are its processes, on one host;
-// otherwise threads of this one. One line of JSON: lists of median, least and most, of the saves
-// from the second on, in milliseconds.
+// places in a new folder of DIR, which is removed, with a `plan_cache`. Under `cairn launch` ranks
+// are its processes, on one host; otherwise threads of this one. One line of JSON: lists of median,
+// least and most, of the saves from the second on, in milliseconds.
 //
 // `save_ms` is the save on the slowest rank. `plan_ms` is its beginning, in which all ranks plan
 // and tell each other, until each knows what to write, without `plan_storage_ms`, in which some
@@ -22,18 +22,23 @@
 #include <cairn/detail/wire.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -218,7 +223,38 @@ void add(figures& f, const std::vector<cairn::message>& parts) {
     f.storage.add(ms(length_of_union(all) - in_syncs));
 }
 
+/// A new folder for all ranks, which the first one removes.
+class common_folder {
+public:
+    common_folder(const std::string& in, cairn::any_communicator& ranks) {
+        cairn::message name;
+        if (ranks.rank() == 0) {
+            path_ = in + "/second_save.XXXXXX";
+            if (mkdtemp(path_.data()) == nullptr)
+                throw std::runtime_error(path_ + " cannot be made: " + std::strerror(errno));
+            made_ = true;
+            auto const text = std::as_bytes(std::span(path_));
+            name.assign(text.begin(), text.end());
+        }
+        auto const told = cairn::await_completion<cairn::message>([&](auto done) {
+            ranks.broadcast(std::move(name), 0, cairn::no_deadline, std::move(done));
+        });
+        path_.assign(reinterpret_cast<const char*>(told.data()), told.size());
+    }
+    common_folder(common_folder&&) = delete;
+    ~common_folder() {
+        std::error_code ignored;
+        if (made_) std::filesystem::remove_all(path_, ignored);
+    }
+    const std::string& path() const noexcept { return path_; }
+
+private:
+    std::string path_{};
+    bool made_ = false;
+};
+
 void run(const arguments& a, cairn::any_communicator& ranks) {
+    common_folder const folder(a.dir, ranks);
     auto const each = std::int64_t{64}, all = each * ranks.size();
     std::vector<float> memory(static_cast<std::size_t>(each * a.parameters), 1.5f);
     cairn::state_dict sd;
@@ -238,7 +274,7 @@ void run(const arguments& a, cairn::any_communicator& ranks) {
         gpt2::wait_for_all(ranks);
         part mine;
         mine.save.begin = now();
-        cairn::save(sd, a.dir + "/step_" + std::to_string(k), ranks, plans, store, planned);
+        cairn::save(sd, folder.path() + "/step_" + std::to_string(k), ranks, plans, store, planned);
         mine.save.end = now();
         mine.plan = {mine.save.begin, *planned.at};
         mine.syncs = std::exchange(times->syncs, {});
@@ -249,8 +285,6 @@ void run(const arguments& a, cairn::any_communicator& ranks) {
         if (ranks.rank() == 0) add(k == 0 ? first : later, parts);
     }
     if (ranks.rank() != 0) return;
-    for (int k = 0; k < a.saves; ++k)
-        std::filesystem::remove_all(a.dir + "/step_" + std::to_string(k));
     std::printf(
         "{\"ranks\": %d, \"parameters\": %d, \"saves\": %d, \"save_ms\": %s, "
         "\"plan_ms\": %s, \"plan_storage_ms\": %s, \"syncs_ms\": %s, \"storage_ms\": %s, "

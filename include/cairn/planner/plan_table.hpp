@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,7 +33,7 @@ namespace cairn::detail {
 /// Borrows the encoded plans.
 class plan_table {
 public:
-    /// @param bytes  Of all plans that will be added; may be too small.
+    /// @param bytes  Of all plans that will be added, about: memory is asked for accordingly.
     explicit plan_table(std::size_t bytes = 0) : bytes_(bytes) {}
 
     /// Adds the plan of the next rank.
@@ -96,10 +97,10 @@ private:
     };
     /// What several ranks hold, or another item is tied to.
     struct shared_item {
-        std::uint32_t last;        ///< Rank that has listed it.
-        std::uint32_t rows = 0;    ///< That are this item.
-        std::uint32_t row = none;  ///< That is kept; none: not yet chosen.
-        std::uint32_t rank = none;
+        std::uint32_t last;         ///< Rank that has listed it.
+        std::uint32_t rows = 0;     ///< Their number.
+        std::uint32_t row = none;   ///< The one that is kept; none: not yet chosen.
+        std::uint32_t rank = none;  ///< Of that row.
     };
     /// A row and its rank.
     struct holder {
@@ -133,8 +134,8 @@ private:
     bool number_items();
     bool assign(bool save_to_lowest_rank);
     std::vector<holder> holders_of_shared() const;
-    bool choose(std::span<const holder> of, bool save_to_lowest_rank,
-                std::vector<std::uint64_t>& load, holder& chosen);
+    std::optional<holder> choose(std::span<const holder> of, bool save_to_lowest_rank,
+                                 std::vector<std::uint64_t>& load);
     std::uint64_t content_of(const row& x) const;
     bool place_items();
     bool tensors_are_whole() const;

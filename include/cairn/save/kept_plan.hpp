@@ -18,7 +18,8 @@
 
 namespace cairn::detail {
 
-/// A rank's local plan, encoded, in the message that it came with.
+/// A rank's local plan, encoded, in the message that it came with. What stands before it, the
+/// numbers of its values, is not used again.
 struct local_message {
     std::vector<std::byte> bytes{};
     std::size_t begin = 0;  ///< Of the plan, which ends with the message.

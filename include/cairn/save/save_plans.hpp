@@ -54,7 +54,7 @@ public:
     const save_plan& local() const noexcept { return local_; }
 
     /// On the coordinator: makes the joint plan, or takes the earlier one, and claims the place.
-    /// @param messages  Of all ranks, in rank order.
+    /// @param messages  Of all ranks, in rank order. Their memory becomes the joint plan's.
     CAIRN_DECL void join(std::vector<std::vector<std::byte>> messages, erased_save_planner& planner,
                          erased_storage_writer& writer, const save_options& options);
     /// The message to a rank.
@@ -85,15 +85,15 @@ public:
 
 private:
     /// Of each rank, the numbers of the values of its local plan, which is encoded without them.
-    using numbers_of_ranks = std::vector<std::vector<value_numbers>>;
+    using values_by_rank = std::vector<std::vector<value_numbers>>;
 
-    bool values_agree(const numbers_of_ranks& all) const;
-    void plan_anew(std::vector<local_message> locals, const numbers_of_ranks& values,
+    bool values_agree(const values_by_rank& all) const;
+    void plan_anew(std::vector<local_message> locals, const values_by_rank& values,
                    erased_save_planner& planner, erased_storage_writer& writer,
                    const save_options& options);
-    bool join_tables(const numbers_of_ranks& values, joint_plan& to, const planner_options& planner,
+    bool join_tables(const values_by_rank& values, joint_plan& to, const planner_options& planner,
                      const save_options& options) const;
-    void join_plans(const numbers_of_ranks& values, joint_plan& to, erased_save_planner& planner,
+    void join_plans(const values_by_rank& values, joint_plan& to, erased_save_planner& planner,
                     erased_storage_writer& writer, const save_options& options) const;
     static std::vector<stored_amount> stored_amounts(const joint_plan& p);
 

@@ -23,8 +23,8 @@ public:
     }
 
 private:
-    /// As many as the kinds of a transformer's weights, biases and optimizer states. Each takes up
-    /// to some kilobytes.
+    /// As many as the kinds of a transformer's weights, biases and optimizer states. Each takes
+    /// twice the alignment of its payload at most.
     static constexpr std::size_t most = 16;
 
     std::deque<std::pair<tensor_spec, tensor_item>> kinds_{};

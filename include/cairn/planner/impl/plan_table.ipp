@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -93,7 +94,7 @@ CAIRN_DECL bool plan_table::add(std::span<const std::byte> local,
         add_paths(local.subspan(tail));
     ranks_.push_back({local, tail, rows_.size()});
     heads_ = std::move(heads);
-    // Others' plans are like the first: their rows are asked for at once, and not moved again.
+    // Plans of other ranks resemble the first: memory is asked for once, for the rows of all.
     if (ranks_.size() == 1 && !local.empty())
         rows_.reserve(std::min<std::size_t>(bytes_ / local.size() + 1, alone / (count + 1)) *
                       count);
@@ -251,7 +252,7 @@ CAIRN_DECL std::uint64_t plan_table::content_of(const row& x) const {
     for (auto const e : boxes_[x.box].shape) bytes *= static_cast<std::uint64_t>(e);  // unchecked
     return bytes;
 }
-/// Returns, of each shared item, who holds it, in the order of ranks; one item after the other.
+/// Returns the holders of each shared item, in rank order, item by item.
 CAIRN_DECL std::vector<plan_table::holder> plan_table::holders_of_shared() const {
     std::vector<std::size_t> next(shared_.size());
     std::size_t all = 0;
@@ -266,50 +267,54 @@ CAIRN_DECL std::vector<plan_table::holder> plan_table::holders_of_shared() const
 /// As `dedup_save_plans`: items are dealt with in the order in which they are first seen.
 CAIRN_DECL bool plan_table::assign(bool save_to_lowest_rank) {
     auto const holders = holders_of_shared();
-    std::span<const holder> later = holders;
+    std::span<const holder> rest = holders;
     std::vector<std::uint64_t> load(ranks_.size(), 0);
     for (std::uint32_t rank = 0, k = 0; rank < ranks_.size(); ++rank)
         for (; k < ranks_[rank].end; ++k) {
             auto const& x = rows_[k];
             if (!x.is_item()) continue;
-            holder chosen{k, rank};
             if (!x.is_shared()) {
-                if (!choose({&chosen, 1}, save_to_lowest_rank, load, chosen)) return false;
+                holder const only{k, rank};
+                if (!choose({&only, 1}, save_to_lowest_rank, load)) return false;
                 continue;
             }
             auto& item = shared_[x.item];
             if (item.row != none) continue;
-            auto const of = later.first(item.rows);
-            later = later.subspan(item.rows);
-            if (!choose(of, save_to_lowest_rank, load, chosen)) return false;
-            item.row = chosen.row;
-            item.rank = chosen.rank;
+            auto const chosen = choose(rest.first(item.rows), save_to_lowest_rank, load);
+            rest = rest.subspan(item.rows);
+            if (!chosen) return false;
+            item.row = chosen->row;
+            item.rank = chosen->rank;
         }
     return true;
 }
-/// Decides which of those who hold an item writes it, if that can be decided here.
-CAIRN_DECL bool plan_table::choose(std::span<const holder> of, bool save_to_lowest_rank,
-                                   std::vector<std::uint64_t>& load, holder& chosen) {
+/// Decides which of its holders writes an item, and marks that row.
+/// @return Nothing if the functions must decide.
+CAIRN_DECL std::optional<plan_table::holder> plan_table::choose(std::span<const holder> of,
+                                                                bool save_to_lowest_rank,
+                                                                std::vector<std::uint64_t>& load) {
     auto best = of.front();
-    auto const* beside = static_cast<const holder*>(nullptr);
+    const holder* beside = nullptr;
     for (auto const& h : of) {
         if (!save_to_lowest_rank && load[h.rank] < load[best.rank]) best = h;
         auto const& x = rows_[h.row];
         if (beside == nullptr && x.box != none && x.tied != none && shared_[x.tied].rank == h.rank)
             beside = &h;
     }
-    chosen = beside == nullptr ? best : *beside;
+    auto const chosen = beside == nullptr ? best : *beside;
     auto& x = rows_[chosen.row];
     x.kept = true;
     if (beside == nullptr) {
         load[chosen.rank] += std::max<std::uint64_t>(1, content_of(x));
-        return true;
+        return chosen;
     }
     x.beside = true;
     // A writer stores only what follows its like with it, and makes no chains.
     auto const with = shared_[x.tied].row;
-    return with < chosen.row && !rows_[with].beside &&
-           named_[rows_[with].name].type == named_[x.name].type;
+    if (with > chosen.row || rows_[with].beside ||
+        named_[rows_[with].name].type != named_[x.name].type)
+        return {};
+    return chosen;
 }
 /// Gives each kept item its chunk.
 CAIRN_DECL bool plan_table::place_items() {

@@ -68,7 +68,7 @@ CAIRN_DECL void save_plans::join(std::vector<std::vector<std::byte>> messages,
                                  const save_options& options) {
     auto const ranks = messages.size();
     std::vector<local_message> locals(ranks);  // empty: unchanged
-    numbers_of_ranks values(ranks);
+    values_by_rank values(ranks);
     bool all_unchanged = true;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         wire_reader r(messages[rank]);
@@ -95,7 +95,7 @@ CAIRN_DECL void save_plans::join(std::vector<std::vector<std::byte>> messages,
 
 /// Whether ranks that save a value of the same name have the same. If not, it is for the planner to
 /// say what follows.
-CAIRN_DECL bool save_plans::values_agree(const numbers_of_ranks& all) const {
+CAIRN_DECL bool save_plans::values_agree(const values_by_rank& all) const {
     std::vector<std::optional<std::uint64_t>> hashes;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         auto const& names = kept_->joint->values.at(rank);
@@ -112,7 +112,7 @@ CAIRN_DECL bool save_plans::values_agree(const numbers_of_ranks& all) const {
 }
 
 CAIRN_DECL void save_plans::plan_anew(std::vector<local_message> locals,
-                                      const numbers_of_ranks& values, erased_save_planner& planner,
+                                      const values_by_rank& values, erased_save_planner& planner,
                                       erased_storage_writer& writer, const save_options& options) {
     for (std::size_t rank = 0; rank < locals.size(); ++rank) {
         if (!locals[rank].bytes.empty()) continue;
@@ -131,7 +131,7 @@ CAIRN_DECL void save_plans::plan_anew(std::vector<local_message> locals,
     joint_ = made_ = made;
 }
 /// Joins what is as usual. @return false if something is not
-CAIRN_DECL bool save_plans::join_tables(const numbers_of_ranks& values, joint_plan& to,
+CAIRN_DECL bool save_plans::join_tables(const values_by_rank& values, joint_plan& to,
                                         const planner_options& planner,
                                         const save_options& options) const {
     std::size_t bytes = 0;
@@ -148,7 +148,7 @@ CAIRN_DECL bool save_plans::join_tables(const numbers_of_ranks& values, joint_pl
     return true;
 }
 /// Joins any plans.
-CAIRN_DECL void save_plans::join_plans(const numbers_of_ranks& values, joint_plan& to,
+CAIRN_DECL void save_plans::join_plans(const values_by_rank& values, joint_plan& to,
                                        erased_save_planner& planner, erased_storage_writer& writer,
                                        const save_options& options) const {
     std::vector<save_plan> plans;
