@@ -103,7 +103,7 @@ arguments parsed(int argc, char** argv) {
         else
             j.ranks = 0;
     }
-    if (argc % 2 == 0 || j.ranks < 1 || j.parameters < 1 ||
+    if (argc % 2 == 0 || j.ranks < 1 || j.parameters < 1 || a.rounds < 1 ||
         (j.two_dimensions && j.ranks % planned_job::columns != 0))
         throw std::invalid_argument(
             "usage: plan_scale [--ranks R] [--parameters P] [--mesh 1d|2d] [--rounds K] "
