@@ -13,6 +13,7 @@
 #include <cairn/load/read_once/broadcast_parts.hpp>
 #include <cairn/load/read_once/shared_reads.hpp>
 #include <cairn/load/stored_windows.hpp>
+#include <cairn/metadata/entry_cursor.hpp>
 #include <cairn/planner/erased_planner.hpp>
 #include <cairn/storage/erased_storage.hpp>
 
@@ -25,6 +26,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -81,7 +83,7 @@ public:
         if (some.items.empty()) return f(nullptr);
         clock_.enter("read values");
         auto const n = some.items.size();
-        read_some(std::move(some), checked(std::move(f), [this, n] {
+        read_some(owned(std::move(some)), checked(std::move(f), [this, n] {
                       if (values_.size() != n)
                           throw error(
                               errc::invalid_plan,
@@ -104,7 +106,9 @@ public:
         });
         // The other turns exist for ranks of other planes.
         if (!first) return rest(nullptr);
-        read_some(shared_.none() ? plan : shared_.own_items(plan), checked(std::move(rest), [this] {
+        auto own =
+            shared_.none() ? some_items(some_items(), &plan) : owned(shared_.own_items(plan));
+        read_some(std::move(own), checked(std::move(rest), [this] {
                       for (auto& [item, v] : std::exchange(values_, {}))
                           planner_.load_value(std::as_const(item), std::move(v));
                   }));
@@ -145,6 +149,10 @@ public:
 
 private:
     using turn = shared_reads::turn;
+    /// Items to read: a plan of their own, or that of the turn.
+    using some_items = std::shared_ptr<const load_plan>;
+
+    static some_items owned(load_plan p) { return std::make_shared<const load_plan>(std::move(p)); }
 
     /// Returns a continuation that starts the next step, which calls `f` in the end; a failure, or
     /// one to start it, goes to `f`.
@@ -214,7 +222,7 @@ private:
                 clock_.moved_rest();
                 return f(nullptr);
             }
-            read_expected(std::move(some), next(f, [this, f] { compare(f); }));
+            read_expected(owned(std::move(some)), next(f, [this, f] { compare(f); }));
         }))(failure);
     }
     /// Starts a clock, and returns a continuation that stops it.
@@ -226,7 +234,7 @@ private:
     }
     void read_timed(shared_reads::trial what, load_plan some, then f) {
         if (some.items.empty()) return f(nullptr);
-        read_some(std::move(some), timed(what, std::move(f)));
+        read_some(owned(std::move(some)), timed(what, std::move(f)));
     }
     /// Removes items from a plan.
     /// @return A plan of these.
@@ -244,10 +252,11 @@ private:
     /// Returns the bytes and items that a plan reads.
     std::pair<std::uint64_t, std::uint64_t> content(const load_plan& plan) const {
         std::uint64_t bytes = 0;
+        entry_cursor stored(stored_);
         for (auto const& i : plan.items) {
-            if (auto const* t = stored_.tensor(i.fqn))
+            if (auto const* t = stored.tensor(i.fqn))
                 bytes += static_cast<std::uint64_t>(i.shape.product()) * size_of(t->type);
-            else if (auto const* v = stored_.value(i.fqn))
+            else if (auto const* v = stored.value(i.fqn))
                 bytes += v->at.length;
         }
         return {bytes, plan.items.size()};
@@ -257,11 +266,11 @@ private:
         for (auto const* p : sent) bytes += p->bytes;
         return {bytes, sent.size()};
     }
-    void read_some(load_plan some, then f) {
-        clock_.expect([&] { return content(some); });
+    void read_some(some_items some, then f) {
+        clock_.expect([&] { return content(*some); });
         read_expected(std::move(some), checked(std::move(f), [this] { clock_.moved_rest(); }));
     }
-    void read_expected(load_plan some, then f) {
+    void read_expected(some_items some, then f) {
         target_.resolve_tensor = [this](const read_item& i) {
             return shared_.will_hold(i) ? open_for_all(i, false) : windows_.open(i);
         };
@@ -310,19 +319,19 @@ private:
         target_.resolve_converted = target_.resolve_tensor;
         target_.commit_tensor = [this](const read_item&, const tensor_view&) { ++committed_; };
         target_.load_value = [](const read_item&, const value&) {};
-        start_reading(std::move(some), checked(std::move(f), [this] {
+        start_reading(owned(std::move(some)), checked(std::move(f), [this] {
                           if (committed_ != again_.size())
                               throw error(errc::invalid_plan,
                                           {.fqn = again_.front().first.fqn,
                                            .expected = "a reader that commits what it has read"});
                       }));
     }
-    void start_reading(load_plan some, then f) {
+    void start_reading(some_items some, then f) {
         reading_ = std::move(some);
         call_part<read_result>(
             in_.executor,
             [&](auto done) {
-                reader_.read_data(reading_, std::as_const(target_), std::move(done));
+                reader_.read_data(*reading_, std::as_const(target_), std::move(done));
             },
             [this, f = std::move(f)](call_result<read_result> r) {
                 if (r.value) unverified_ = std::move(r.value->unverified);
@@ -342,7 +351,7 @@ private:
     shared_reads shared_{};
     plan_pieces compared_{};  ///< What is left of the items that are only compared.
     std::vector<std::pair<read_item, value>> values_{};  ///< Not yet passed to the planner.
-    load_plan reading_{};                                ///< What is being read …
+    some_items reading_{};                               ///< What is being read …
     read_target target_{};                               ///< … and to where.
     std::vector<std::string> unverified_{};
     std::optional<part_broadcaster> broadcaster_{};

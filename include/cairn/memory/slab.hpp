@@ -24,13 +24,13 @@ namespace cairn::detail {
 
 inline constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-/// A mapping of anonymous memory, ready for use: in huge pages if the system has them, every page
-/// present, on the NUMA nodes of the threads that touched them. A child process does not get it, so
-/// that no copy on write separates it from a device that it is pinned for. Core dumps leave it out.
+/// A mapping of anonymous memory: in huge pages if the system has them, on the NUMA nodes of the
+/// threads that touched them. A child process does not get it, so that no copy on write separates it
+/// from a device that it is pinned for. Core dumps leave it out.
 class slab {
 public:
     /// @param bytes    A multiple of the page size.
-    /// @param threads  That touch the pages.
+    /// @param threads  That make every page present; 0: pages are made as they are used.
     /// @throws error with the system's code if there is not that much memory
     slab(std::size_t bytes, unsigned threads) : bytes_(bytes) {
         if (bytes > static_cast<std::size_t>(-1) / 2) refuse(ENOMEM);
@@ -49,7 +49,7 @@ public:
         (void)::madvise(memory_, bytes, MADV_HUGEPAGE);  // may fail
         (void)::madvise(memory_, bytes, MADV_DONTDUMP);
         auto failed = ::madvise(memory_, bytes, MADV_DONTFORK) == 0 ? 0 : errno;
-        if (failed == 0) failed = populate(threads);
+        if (failed == 0 && threads != 0) failed = populate(threads);
         if (failed != 0) {
             ::munmap(memory_, bytes);
             refuse(failed);

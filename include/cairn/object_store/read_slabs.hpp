@@ -38,7 +38,8 @@ public:
             ++made_;
         }
         try {
-            return std::make_unique<slab>(slab_bytes, 1U);
+            // It may turn out that nothing can be read into it: no page is made in vain.
+            return std::make_unique<slab>(slab_bytes, 0U);
         } catch (...) {
             std::lock_guard const lock(m_);
             --made_;

@@ -10,11 +10,11 @@
 
 namespace cairn::detail {
 
-/// Returns the stored bytes of a tensor item; 0 for one that is not in the metadata, or exceeds it:
-/// the reader reports the error.
-inline std::uint64_t bytes_of(const read_item& i, const metadata& m) {
-    auto const* t = i.kind == item_kind::value ? nullptr : m.tensor(i.fqn);
-    if (t == nullptr || i.chunk >= t->chunks.size()) return 0;
+/// Returns the stored bytes of a tensor item; 0 for one that exceeds what is stored: the reader
+/// reports the error.
+/// @param t  The item's tensor; null: it is not stored.
+inline std::uint64_t bytes_of(const read_item& i, const tensor_metadata* t) {
+    if (t == nullptr || i.kind == item_kind::value || i.chunk >= t->chunks.size()) return 0;
     auto const have = t->chunks.lengths(i.chunk);
     if (i.shape.size() != have.size() || i.source_offsets.size() != have.size()) return 0;
     for (std::size_t d = 0; d < have.size(); ++d)
@@ -22,6 +22,9 @@ inline std::uint64_t bytes_of(const read_item& i, const metadata& m) {
             i.source_offsets[d] > have[d] - i.shape[d])
             return 0;
     return static_cast<std::uint64_t>(i.shape.product()) * size_of(t->type);
+}
+inline std::uint64_t bytes_of(const read_item& i, const metadata& m) {
+    return bytes_of(i, m.tensor(i.fqn));
 }
 
 }  // namespace cairn::detail

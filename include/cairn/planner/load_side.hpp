@@ -2,6 +2,7 @@
 #ifndef CAIRN_PLANNER_LOAD_SIDE_HPP
 #define CAIRN_PLANNER_LOAD_SIDE_HPP
 
+#include <cairn/metadata/entry_cursor.hpp>
 #include <cairn/planner/load_problems.hpp>
 #include <cairn/planner/options.hpp>
 #include <cairn/planner/report.hpp>
@@ -54,18 +55,19 @@ public:
         load_plan plan;
         plan.items.reserve(state_->size());
         std::set<std::string> asked;
+        entry_cursor entries(*stored_);
         for (std::uint32_t i = 0; i < state_->size(); ++i) {
             auto const& leaf = (*state_)[i];
             auto name = stored_name(leaf.fqn);
             if (leaf.per_rank()) name = per_rank_name(name, source_of(name));
-            auto it = stored_->entries.find(name);
+            auto it = entries.find(name);
             for (auto const& other : leaf.other_names)
-                if (it == stored_->entries.end()) it = stored_->entries.find(stored_name(other));
-            if (it != stored_->entries.end()) name = it->first;
-            asked.insert(name);
-            if (it == stored_->entries.end() && add_older(plan, leaf, i, asked)) continue;
+                if (it == entries.end()) it = entries.find(stored_name(other));
+            if (it != entries.end()) name = it->first;
+            asked.insert(asked.end(), name);
+            if (it == entries.end() && add_older(plan, leaf, i, asked)) continue;
             auto const items = plan.items.size();
-            if (it == stored_->entries.end()) {
+            if (it == entries.end()) {
                 report_.missing.push_back(name);
                 if (!options_->partial)
                     problems_.add_missing(
@@ -79,8 +81,11 @@ public:
                 add_value(plan, *leaf.value(), name, it->second, i);
             }
         }
-        for (auto const& [fqn, entry] : stored_->entries)
-            if (asked.find(fqn) == asked.end()) report_.unexpected.push_back(fqn);
+        auto next = asked.begin();
+        for (auto const& [fqn, entry] : stored_->entries) {
+            while (next != asked.end() && *next < fqn) ++next;
+            if (next == asked.end() || *next != fqn) report_.unexpected.push_back(fqn);
+        }
         if (!problems_.empty()) problems_.refuse();
         plan.planner_data = unexpected_keys(report_.unexpected, *stored_).of_rank();
         return plan;
@@ -112,10 +117,11 @@ public:
     tensor_view resolve(const read_item& item) {
         auto target = target_of(item);
         if (!tied_.is_second(item.leaf)) return target;
-        auto const stored = stored_->tensor(item.fqn)->type;
-        auto const bytes = static_cast<std::size_t>(item.shape.product()) * size_of(stored);
+        auto const* stored = stored_->tensor(item.fqn);
+        if (stored == nullptr) refuse(item);
+        auto const bytes = static_cast<std::size_t>(item.shape.product()) * size_of(stored->type);
         auto memory = std::make_unique<std::byte[]>(std::max<std::size_t>(1, bytes));
-        tensor_view v(stored, item.shape, memory.get());
+        tensor_view v(stored->type, item.shape, memory.get());
         std::lock_guard const lock(*m_);
         beside_.emplace(v.data, std::pair(std::move(memory), target));
         return v;
@@ -166,8 +172,8 @@ private:
     }
     tensor_view target_of(const read_item& item) const {
         auto const* t = item.leaf < state_->size() ? (*state_)[item.leaf].tensor() : nullptr;
-        if (t == nullptr || stored_->tensor(item.fqn) == nullptr ||
-            item.shard_index >= t->shards.size() || !t->shards[item.shard_index].writable)
+        if (t == nullptr || item.kind == item_kind::value || item.shard_index >= t->shards.size() ||
+            !t->shards[item.shard_index].writable)
             refuse(item);
         return subview(t->shards[item.shard_index].target_view(),
                        box(item.target_offsets, item.shape));

@@ -2,6 +2,7 @@
 #ifndef CAIRN_STORAGE_WANTED_BY_OTHERS_HPP
 #define CAIRN_STORAGE_WANTED_BY_OTHERS_HPP
 
+#include <cairn/metadata/entry_cursor.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/item_bytes.hpp>
 #include <cairn/planner/plan.hpp>
@@ -24,10 +25,12 @@ public:
     wanted_by_others() = default;
     /// @param plan  All that this rank reads.
     wanted_by_others(const load_plan& plan, const metadata& m, int world_size) {
+        entry_cursor stored(m);
         for (auto const& item : plan.items)
-            if (auto const n = bytes_of(item, m); n != 0) alone_[item.fqn] += n;
+            if (auto const n = bytes_of(item, stored.tensor(item.fqn)); n != 0)
+                alone_.try_emplace(alone_.end(), item.fqn, 0)->second += n;
         std::erase_if(alone_, [&](auto const& wanted) {
-            auto const* t = m.tensor(wanted.first);
+            auto const* t = stored.tensor(wanted.first);
             auto const all = static_cast<std::uint64_t>(t->shape.product()) * size_of(t->type);
             return world_size > 1 &&
                    wanted.second / 2 >= all / static_cast<std::uint64_t>(world_size);

@@ -4,6 +4,7 @@
 
 #include <cairn/format/native/index.hpp>
 #include <cairn/metadata/check.hpp>
+#include <cairn/metadata/entry_cursor.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/planner/item_bytes.hpp>
 #include <cairn/storage/claim.hpp>
@@ -47,6 +48,32 @@ struct torch_reader::state {
         const tensor_metadata* tensor;  ///< Null: a value.
         std::size_t chunk;
         const storage_location* value;
+    };
+    /// Where the items of a plan are stored, one after the other.
+    class stored_items {
+    public:
+        /// @param m  Null: the reader was not set up.
+        explicit stored_items(const metadata* m) {
+            if (m != nullptr) entries_.emplace(*m);
+        }
+        /// @throws error errc::missing_key for an item that is not in the metadata
+        stored_item of(const read_item& item) {
+            if (!entries_) {
+            } else if (item.kind == item_kind::value) {
+                if (auto const* o = entries_->value(item.fqn))
+                    return {&o->at.file, o->at.offset, o->at.length, nullptr, 0, &o->at};
+            } else if (auto const* t = entries_->tensor(item.fqn)) {
+                if (auto const k = item.chunk; k < t->chunks.size()) {
+                    auto const& at = t->chunks.row_of(k);
+                    return {&t->chunks.file(k), at.offset, at.length, t, k, nullptr};
+                }
+            }
+            throw error(errc::missing_key,
+                        {.fqn = item.fqn, .expected = "an item that the metadata names"});
+        }
+
+    private:
+        std::optional<detail::entry_cursor> entries_{};
     };
     /// All reads of one stored item; `items` are indices into the plan.
     struct item_group {
@@ -153,8 +180,9 @@ struct torch_reader::state {
             std::uint64_t end = 0;  ///< End of the last read in it.
         };
         std::map<std::string_view, wanted> files;
+        stored_items stored(meta);
         for (auto const& item : plan.items) {
-            auto const at = stored(item);
+            auto const at = stored.of(item);
             auto& end = files.try_emplace(*at.file, wanted{&item.fqn}).first->second.end;
             end = std::max(end,
                            at.length > UINT64_MAX - at.offset ? UINT64_MAX : at.offset + at.length);
@@ -211,27 +239,13 @@ struct torch_reader::state {
 
     read_result result() const { return {unverified.lines()}; }
 
-    /// @throws error errc::missing_key for an item that is not in the metadata
-    stored_item stored(const read_item& item) const {
-        if (meta == nullptr) {  // not set up
-        } else if (item.kind == item_kind::value) {
-            if (auto const* o = meta->value(item.fqn))
-                return {&o->at.file, o->at.offset, o->at.length, nullptr, 0, &o->at};
-        } else if (auto const* t = meta->tensor(item.fqn)) {
-            if (item.chunk < t->chunks.size()) {
-                auto const& at = t->chunks.row_of(item.chunk);
-                return {&t->chunks.file(item.chunk), at.offset, at.length, t, item.chunk, nullptr};
-            }
-        }
-        throw error(errc::missing_key,
-                    {.fqn = item.fqn, .expected = "an item that the metadata names"});
-    }
     /// Groups items by file, in order of their offsets; items of one chunk together, so that it is
     /// read once.
     file_groups group_by_file(const load_plan& plan) const {
         file_groups files;
+        stored_items stored(meta);
         for (std::uint32_t i = 0; i < plan.items.size(); ++i) {
-            auto const from = stored(plan.items[i]);
+            auto const from = stored.of(plan.items[i]);
             files[*from.file].items.push_back({from, {i}});
         }
         for (auto& [name, reads] : files) {
@@ -264,7 +278,7 @@ struct torch_reader::state {
             std::uint64_t wanted = 0;
             if (g.from.tensor != nullptr &&
                 g.from.tensor->chunks.row_of(g.from.chunk).is_divisible())
-                for (auto i : g.items) wanted += detail::bytes_of(plan.items[i], *meta);
+                for (auto i : g.items) wanted += detail::bytes_of(plan.items[i], g.from.tensor);
             auto const n =
                 static_cast<std::uint32_t>(std::min<std::uint64_t>(most, wanted / least_slice));
             if (n < 2) {
@@ -359,7 +373,9 @@ struct torch_reader::state {
             auto const& item = job.plan.items[g.items[k]];
             parts.push_back({box(item.source_offsets, item.shape), views[k]});
         }
-        auto* const slabs = others_want.has(fqn) ? nullptr : &job.slabs;
+        bool const usual =
+            payload.length <= detail::usual_read_size || others_want.has(fqn);  // searches
+        auto* const slabs = usual ? nullptr : &job.slabs;
         detail::payload_reader(file, fqn, std::move(payload), std::move(parts), scratch, slabs)
             .run(g.slice);
         if (g.windows && !g.windows->complete_one()) return;
