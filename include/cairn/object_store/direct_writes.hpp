@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,9 +14,14 @@
 
 namespace cairn::detail {
 
+class slab;
+
 /// Writes a file past the page cache, as long as it is written from its beginning on: gathers the
 /// bytes in a slab of its own and writes whole blocks. What is written ahead of them goes through
 /// the page cache, and so does all from the first such block on; no block is written both ways.
+///
+/// The slab is of huge pages where there are some: a disk takes it as one request then, and not as
+/// several of at most so many pieces of memory.
 ///
 /// Thread-safe. The descriptor is the owner's, the same in all calls.
 class direct_writes {
@@ -30,6 +34,8 @@ public:
     /// without a full slab.
     static std::unique_ptr<direct_writes> of(int fd, std::uint64_t size,
                                              std::size_t slab_bytes) noexcept;
+    direct_writes(direct_writes&&) = delete;
+    ~direct_writes();
 
     /// @return The end of `b` that it has not taken, which is to be written as usual.
     /// @throws error errc::io
@@ -39,19 +45,15 @@ public:
     void end(int fd, const std::string& path);
 
 private:
-    struct freed {
-        void operator()(std::byte* p) const noexcept { std::free(p); }
-    };
-    using slab = std::unique_ptr<std::byte, freed>;
-
-    direct_writes(slab s, std::size_t bytes) noexcept : slab_(std::move(s)), slab_bytes_(bytes) {}
+    direct_writes(std::unique_ptr<slab> s, std::size_t bytes) noexcept;
+    std::byte* memory() const noexcept;
     std::uint64_t position() const noexcept { return begin_ + filled_; }
     void write_ahead(int fd, std::uint64_t at, byte_span b, const std::string& path);
     bool write_blocks(int fd, const std::string& path);
     void stop(int fd, const std::string& path);
 
     std::mutex m_{};
-    slab slab_;  ///< Null: it has ended.
+    std::unique_ptr<slab> slab_;  ///< Null: it has ended.
     std::size_t slab_bytes_;
     std::uint64_t begin_ = 0;  ///< Of the slab in the file.
     std::size_t filled_ = 0;

@@ -4,6 +4,7 @@
 
 #include <cairn/object_store/direct_writes.hpp>
 
+#include <cairn/memory/slab.hpp>
 #include <cairn/object_store/posix_file.hpp>
 
 #include <fcntl.h>
@@ -12,7 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -27,12 +28,21 @@ inline bool set_direct(int fd, bool on) noexcept {
 CAIRN_DECL std::unique_ptr<direct_writes> direct_writes::of(int fd, std::uint64_t size,
                                                             std::size_t slab_bytes) noexcept {
     if (size < slab_bytes || !set_direct(fd, true)) return {};
-    slab s(static_cast<std::byte*>(std::aligned_alloc(block_bytes, slab_bytes)));
-    if (s)
-        if (auto* const made = new (std::nothrow) direct_writes(std::move(s), slab_bytes))
-            return std::unique_ptr<direct_writes>(made);
-    (void)set_direct(fd, false);
-    return {};
+    try {
+        auto const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+        auto s = std::make_unique<slab>((slab_bytes + page - 1) / page * page, 0U);
+        return std::unique_ptr<direct_writes>(new direct_writes(std::move(s), slab_bytes));
+    } catch (...) {  // there is not that much memory
+        (void)set_direct(fd, false);
+        return {};
+    }
+}
+CAIRN_DECL direct_writes::direct_writes(std::unique_ptr<slab> s, std::size_t bytes) noexcept
+    : slab_(std::move(s)), slab_bytes_(bytes) {}
+CAIRN_DECL direct_writes::~direct_writes() = default;
+
+CAIRN_DECL std::byte* direct_writes::memory() const noexcept {
+    return slab_->memory().data();
 }
 
 CAIRN_DECL byte_span direct_writes::write(int fd, std::uint64_t at, byte_span b,
@@ -48,7 +58,7 @@ CAIRN_DECL byte_span direct_writes::write(int fd, std::uint64_t at, byte_span b,
     while (slab_ && !b.empty()) {
         auto const room = std::min<std::uint64_t>(slab_bytes_ - filled_, limit_ - position());
         auto const n = static_cast<std::size_t>(std::min<std::uint64_t>(b.size(), room));
-        if (n != 0) std::memcpy(slab_.get() + filled_, b.data(), n);
+        if (n != 0) std::memcpy(memory() + filled_, b.data(), n);
         filled_ += n;
         b = b.subspan(n);
         if (position() == limit_)
@@ -76,7 +86,7 @@ CAIRN_DECL void direct_writes::write_ahead(int fd, std::uint64_t at, byte_span b
 /// @return False if it had to do so through the page cache, because blocks are larger there or
 /// memory must be aligned to more.
 CAIRN_DECL bool direct_writes::write_blocks(int fd, const std::string& path) {
-    auto left = std::span<const std::byte>(slab_.get(), filled_ / block_bytes * block_bytes);
+    auto left = std::span<const std::byte>(memory(), filled_ / block_bytes * block_bytes);
     filled_ -= left.size();
     bool direct = true;
     while (direct && !left.empty()) {
@@ -96,7 +106,7 @@ CAIRN_DECL bool direct_writes::write_blocks(int fd, const std::string& path) {
 }
 
 CAIRN_DECL void direct_writes::stop(int fd, const std::string& path) {
-    auto const rest = slab_.get() + filled_ / block_bytes * block_bytes;
+    auto const rest = memory() + filled_ / block_bytes * block_bytes;
     (void)write_blocks(fd, path);
     if (!set_direct(fd, false)) fail(errno, path, "cannot leave direct I/O");
     write_all(fd, begin_, std::span<const std::byte>(rest, filled_), path);
