@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/write_results.hpp"
 
+#include <cairn/format/native/index.hpp>
+#include <cairn/object_store/names.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/planner/global_plan.hpp>
 #include <cairn/planner/plan_codec.hpp>
@@ -12,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -183,6 +187,38 @@ BOOST_AUTO_TEST_CASE(load_reports_what_differs) {
     cairn::state_dict read_only{{"w", constant}};
     BOOST_CHECK_EXCEPTION(cairn::load(read_only, "c", store), cairn::error,
                           code_is(errc::invalid_state));
+}
+
+/// Items may come from another planner, or from a reader that mixes them up.
+BOOST_AUTO_TEST_CASE(only_items_of_writable_shards_have_windows) {
+    cairn::memory_store store;
+    std::vector<float> w(4, 1);
+    std::vector<float> const constant(4);
+    cairn::save(cairn::state_dict{{"c", constant}, {"o", 1}, {"w", w}}, "c", store);
+    auto placed = store.at("c");
+    auto const m = cairn::format::native::parse_metadata_file(
+                       cairn::detail::read_whole(placed, cairn::detail::metadata_name))
+                       .meta;
+    int o = 0;
+    cairn::state_dict const dict{{"c", constant}, {"o", std::ref(o)}, {"w", w}};
+    auto state = cairn::flatten(dict);
+    cairn::default_planner planner(cairn::planner_options{.partial = true});
+    planner.set_up_load(state.leaves, m, 0, true);
+    cairn::read_item item{.fqn = "w", .kind = cairn::item_kind::shard, .leaf = 2};
+    item.source_offsets = item.target_offsets = {1};
+    item.shape = {2};
+    BOOST_TEST((planner.resolve_tensor(item).data == reinterpret_cast<std::byte*>(&w[1])));
+    auto const refuse = [&](auto change) {
+        auto other = item;
+        change(other);
+        BOOST_CHECK_EXCEPTION((void)planner.resolve_tensor(other), cairn::error,
+                              code_is(errc::invalid_plan));
+    };
+    refuse([](auto& i) { i.kind = cairn::item_kind::value; });
+    refuse([](auto& i) { i.leaf = 0; });  // const
+    refuse([](auto& i) { i.leaf = 1; });  // a value
+    refuse([](auto& i) { i.leaf = 3; });
+    refuse([](auto& i) { i.shard_index = 1; });
 }
 
 BOOST_AUTO_TEST_CASE(memory_that_the_cpu_cannot_read_is_refused) {

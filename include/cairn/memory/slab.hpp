@@ -25,8 +25,8 @@ namespace cairn::detail {
 inline constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 /// A mapping of anonymous memory: in huge pages if the system has them, on the NUMA nodes of the
-/// threads that touched them. A child process does not get it, so that no copy on write separates it
-/// from a device that it is pinned for. Core dumps leave it out.
+/// threads that touched them. A child process does not get it, so that no copy on write separates
+/// it from a device that it is pinned for. Core dumps leave it out.
 class slab {
 public:
     /// @param bytes    A multiple of the page size.

@@ -10,8 +10,8 @@
 
 namespace cairn::detail {
 
-/// Finds entries of metadata. Those that are asked for in their order, each once or several times in
-/// a row, are found without a search, as the items of a plan usually are.
+/// Finds entries of metadata. Those that are asked for in their order, each once or several times
+/// in a row, as the items of a plan usually are, are found without a search.
 ///
 /// Threads: one at a time.
 class entry_cursor {
