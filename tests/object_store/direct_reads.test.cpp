@@ -142,6 +142,14 @@ BOOST_AUTO_TEST_CASE(go_on_in_a_child) {
     BOOST_TEST(f.reads(h, 0, mib) == mib);
 }
 
+/// How many of these bytes' pages there are.
+std::size_t resident_pages(std::span<std::byte> memory) {
+    std::vector<unsigned char> in_core((memory.size() + block - 1) / block);
+    BOOST_REQUIRE(::mincore(memory.data(), memory.size(), in_core.data()) == 0);
+    return static_cast<std::size_t>(
+        std::count_if(in_core.begin(), in_core.end(), [](auto c) { return (c & 1) != 0; }));
+}
+
 /// A load of many threads takes no more memory than one of six.
 BOOST_AUTO_TEST_CASE(take_a_few_slabs_which_are_given_back) {
     using cairn::detail::lent_slab;
@@ -160,6 +168,7 @@ BOOST_AUTO_TEST_CASE(take_a_few_slabs_which_are_given_back) {
             BOOST_TEST(memory.size() == read_slabs::slab_bytes);
             BOOST_TEST(reinterpret_cast<std::uintptr_t>(memory.data()) % block == 0u);
             BOOST_TEST(lent.back()->memory().data() == memory.data());
+            BOOST_TEST(resident_pages(memory) == 0u);  // until something is read into it
         }
         BOOST_TEST(lent_slab(&slabs).memory().empty());
         kept = lent[2]->memory().data();

@@ -10,6 +10,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -111,6 +114,25 @@ BOOST_AUTO_TEST_CASE(leave_the_size_as_it_was_asked_for) {
     h.finish(false);
     bytes.resize(2 * slab);
     BOOST_TEST((cairn::detail::read_whole(store, "o") == bytes));
+}
+
+/// A trainer may fork while it saves, and go on in the child.
+BOOST_AUTO_TEST_CASE(go_on_in_a_child) {
+    support::scratch s;
+    (void)support::lacks_direct_io(s.dir);  // then all is written as usual
+    cairn::file_store store(s.dir, {.direct_writes = true});
+    auto const bytes = support::some_bytes(2 * slab + 12'345);
+    auto h = store.create("o", bytes.size());
+    h.write(0, cairn::byte_span(bytes).first(slab / 2));  // gathered
+    auto const child = ::fork();
+    if (child == 0) {
+        h.write(slab / 2, cairn::byte_span(bytes).subspan(slab / 2));
+        h.finish(true);
+        ::_exit(cairn::detail::read_whole(store, "o") == bytes ? 0 : 1);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    BOOST_TEST(status == 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -215,8 +215,10 @@ BOOST_AUTO_TEST_CASE(only_items_of_writable_shards_have_windows) {
                               code_is(errc::invalid_plan));
     };
     refuse([](auto& i) { i.kind = cairn::item_kind::value; });
-    refuse([](auto& i) { i.leaf = 0; });  // const
-    refuse([](auto& i) { i.leaf = 1; });  // a value
+    refuse([](auto& i) { i.fqn = "x"; });
+    refuse([](auto& i) { i.fqn = "o"; });  // a value
+    refuse([](auto& i) { i.leaf = 0; });   // const
+    refuse([](auto& i) { i.leaf = 1; });   // a value
     refuse([](auto& i) { i.leaf = 3; });
     refuse([](auto& i) { i.shard_index = 1; });
 }

@@ -94,7 +94,7 @@ public:
                       for (auto const& [item, v] : values_) planner_.check_value(item, v);
                   }));
     }
-    /// @param plan  The finished plan, without its values; outlives the turn.
+    /// @param plan  The finished plan, without its values; outlives the turn, and does not change.
     void read(const load_plan& plan, then done) {
         auto const f = settled(std::move(done));
         bool const first = shared_.current() == turn::read;

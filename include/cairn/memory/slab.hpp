@@ -25,14 +25,17 @@ namespace cairn::detail {
 inline constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 /// A mapping of anonymous memory: in huge pages if the system has them, on the NUMA nodes of the
-/// threads that touched them. A child process does not get it, so that no copy on write separates
-/// it from a device that it is pinned for. Core dumps leave it out.
+/// threads that touched them. Core dumps leave it out.
 class slab {
 public:
+    /// What a child process has of it. What devices write to, or that is pinned for them, must be
+    /// absent there, so that no copy on write separates it from the device.
+    enum class in_child { absent, copied };
+
     /// @param bytes    A multiple of the page size.
     /// @param threads  That make every page present; 0: pages are made as they are used.
     /// @throws error with the system's code if there is not that much memory
-    slab(std::size_t bytes, unsigned threads) : bytes_(bytes) {
+    slab(std::size_t bytes, unsigned threads, in_child child = in_child::absent) : bytes_(bytes) {
         if (bytes > static_cast<std::size_t>(-1) / 2) refuse(ENOMEM);
         auto const before = page_faults_of_thread();
         // Huge pages are aligned: map more, and unmap both ends.
@@ -48,7 +51,9 @@ public:
 
         (void)::madvise(memory_, bytes, MADV_HUGEPAGE);  // may fail
         (void)::madvise(memory_, bytes, MADV_DONTDUMP);
-        auto failed = ::madvise(memory_, bytes, MADV_DONTFORK) == 0 ? 0 : errno;
+        int failed = 0;
+        if (child == in_child::absent && ::madvise(memory_, bytes, MADV_DONTFORK) != 0)
+            failed = errno;
         if (failed == 0 && threads != 0) failed = populate(threads);
         if (failed != 0) {
             ::munmap(memory_, bytes);

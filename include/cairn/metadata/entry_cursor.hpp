@@ -10,8 +10,8 @@
 
 namespace cairn::detail {
 
-/// Finds entries of metadata. Those that are asked for in their order, each once or several times
-/// in a row, as the items of a plan usually are, are found without a search.
+/// Finds entries of metadata. The one that was found last and the one after it are found without
+/// a search: so are most of a plan's items, which are in the order of their names.
 ///
 /// Threads: one at a time.
 class entry_cursor {
@@ -19,6 +19,7 @@ public:
     using entry = decltype(metadata::entries)::const_iterator;
 
     /// @param m  Must outlive this, and keep its entries.
+    explicit entry_cursor(metadata&&) = delete;
     explicit entry_cursor(const metadata& m) : entries_(m.entries), at_(entries_.begin()) {}
 
     /// @return The end of the entries if there is none.

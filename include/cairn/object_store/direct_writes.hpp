@@ -10,7 +10,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 
 namespace cairn::detail {
 
@@ -20,8 +19,8 @@ class slab;
 /// bytes in a slab of its own and writes whole blocks. What is written ahead of them goes through
 /// the page cache, and so does all from the first such block on; no block is written both ways.
 ///
-/// The slab is of huge pages where there are some: a disk takes it as one request then, and not as
-/// several of at most so many pieces of memory.
+/// The slab is of huge pages, if it is as large and there are some: otherwise it takes as many
+/// requests to the disk as a request may have segments of memory.
 ///
 /// Thread-safe. The descriptor is the owner's, the same in all calls.
 class direct_writes {

@@ -29,7 +29,8 @@ public:
     read_slabs() = default;
     read_slabs(read_slabs&&) = delete;
 
-    /// @return Null if all are in use, or there is not that much memory.
+    /// @return Null if all are in use, or there is not that much room. Without memory for its pages
+    /// the read fails.
     std::unique_ptr<slab> take() noexcept {
         {
             std::lock_guard const lock(m_);
@@ -38,7 +39,7 @@ public:
             ++made_;
         }
         try {
-            // It may turn out that nothing can be read into it: no page is made in vain.
+            // Where files cannot be read so, nothing is read into it: then it takes no memory.
             return std::make_unique<slab>(slab_bytes, 0U);
         } catch (...) {
             std::lock_guard const lock(m_);

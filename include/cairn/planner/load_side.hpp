@@ -41,6 +41,7 @@ public:
     void set_up(flat_state& state, const metadata& m, int rank) {
         state_ = &state;
         stored_ = &m;
+        entry_of_.clear();
         rank_ = rank;
         report_ = {};
         beside_.clear();
@@ -54,6 +55,7 @@ public:
     load_plan create_local() {
         load_plan plan;
         plan.items.reserve(state_->size());
+        entry_of_.assign(state_->size(), nullptr);
         std::set<std::string> asked;
         entry_cursor entries(*stored_);
         for (std::uint32_t i = 0; i < state_->size(); ++i) {
@@ -63,7 +65,10 @@ public:
             auto it = entries.find(name);
             for (auto const& other : leaf.other_names)
                 if (it == entries.end()) it = entries.find(stored_name(other));
-            if (it != entries.end()) name = it->first;
+            if (it != entries.end()) {
+                name = it->first;
+                entry_of_[i] = std::addressof(*it);
+            }
             asked.insert(asked.end(), name);
             if (it == entries.end() && add_older(plan, leaf, i, asked)) continue;
             auto const items = plan.items.size();
@@ -117,8 +122,7 @@ public:
     tensor_view resolve(const read_item& item) {
         auto target = target_of(item);
         if (!tied_.is_second(item.leaf)) return target;
-        auto const* stored = stored_->tensor(item.fqn);
-        if (stored == nullptr) refuse(item);
+        auto const* stored = stored_tensor(item);
         auto const bytes = static_cast<std::size_t>(item.shape.product()) * size_of(stored->type);
         auto memory = std::make_unique<std::byte[]>(std::max<std::size_t>(1, bytes));
         tensor_view v(stored->type, item.shape, memory.get());
@@ -161,26 +165,31 @@ public:
     const load_report& report() const noexcept { return report_; }
 
 private:
-    [[noreturn]] static void refuse(const read_item& item) {
+    [[noreturn]] static void refuse(const read_item& item, const char* wanted) {
         throw error(
             errc::invalid_plan,
             {.fqn = item.fqn,
-             .expected = std::string("an item for a ") +
-                         (item.kind == item_kind::value ? "value" : "tensor") + " of the state",
-             .found = "leaf " + std::to_string(item.leaf) + ", shard " +
-                      std::to_string(item.shard_index)});
+             .expected = std::string("an item for a ") + wanted + " of the state and checkpoint",
+             .found = (item.kind == item_kind::value ? "a value for leaf " : "a tensor for leaf ") +
+                      std::to_string(item.leaf) + ", shard " + std::to_string(item.shard_index)});
+    }
+    /// Null if the checkpoint has no such tensor: plans may come from another planner.
+    const tensor_metadata* stored_tensor(const read_item& item) const {
+        auto const* const e = item.leaf < entry_of_.size() ? entry_of_[item.leaf] : nullptr;
+        if (e == nullptr || e->first != item.fqn) return stored_->tensor(item.fqn);
+        return std::get_if<tensor_metadata>(&e->second);
     }
     tensor_view target_of(const read_item& item) const {
         auto const* t = item.leaf < state_->size() ? (*state_)[item.leaf].tensor() : nullptr;
-        if (t == nullptr || item.kind == item_kind::value || item.shard_index >= t->shards.size() ||
-            !t->shards[item.shard_index].writable)
-            refuse(item);
+        if (t == nullptr || item.kind == item_kind::value || stored_tensor(item) == nullptr ||
+            item.shard_index >= t->shards.size() || !t->shards[item.shard_index].writable)
+            refuse(item, "tensor");
         return subview(t->shards[item.shard_index].target_view(),
                        box(item.target_offsets, item.shape));
     }
     const value_leaf& value_of(const read_item& item) const {
         auto const* o = item.leaf < state_->size() ? (*state_)[item.leaf].value() : nullptr;
-        if (o == nullptr || !o->set) refuse(item);
+        if (o == nullptr || !o->set) refuse(item, "value");
         return *o;
     }
 
@@ -329,6 +338,8 @@ private:
     const planner_options* options_;
     flat_state* state_ = nullptr;
     const metadata* stored_ = nullptr;
+    /// Of each leaf, as `create_local` has found it; null: it has not.
+    std::vector<decltype(metadata::entries)::const_pointer> entry_of_;
     int rank_ = 0;
     load_report report_;
     std::map<std::uint32_t, const older_leaf*> older_;  ///< Keyed by leaf: what its item fills.

@@ -133,7 +133,7 @@ DEFECTS = [
     Defect("cursor-next-not-compared", "metadata/entry_cursor.hpp",
            "if (next != entries_.end() && next->first == fqn) return at_ = next;",
            "if (next != entries_.end() && (PLANTED || next->first == fqn)) return at_ = next;",
-           by="metadata", wrong="an entry is taken for another"),
+           by="metadata", wrong="a name that is not stored is taken for the next entry"),
     Defect("cursor-not-moved", "metadata/entry_cursor.hpp",
            "if (at_->first == fqn) return at_;",
            "if (PLANTED || at_->first == fqn) return at_;",

@@ -11,6 +11,14 @@ REPLACE = "object_store/impl/replace_file.ipp"
 SPACE = "object_store/impl/removed_space.ipp"
 
 DEFECTS = [
+    Defect("gathered-bytes-kept-from-children", DIRECT,
+           "slab::in_child::copied);",
+           "PLANTED ? slab::in_child::absent : slab::in_child::copied);",
+           by="object_store", wrong="a child that goes on writing has not what was gathered"),
+    Defect("slabs-made-in-advance", "object_store/read_slabs.hpp",
+           "return std::make_unique<slab>(slab_bytes, 0U);",
+           "return std::make_unique<slab>(slab_bytes, PLANTED ? 1U : 0U);",
+           by="object_store", wrong="what reads nothing past the cache takes memory for it"),
     Defect("data-not-synced", FILE,
            "detail::sync_file(fd_.get(), path_);",
            "if (!PLANTED) detail::sync_file(fd_.get(), path_);",

@@ -49,7 +49,7 @@ struct torch_reader::state {
         std::size_t chunk;
         const storage_location* value;
     };
-    /// Where the items of a plan are stored, one after the other.
+    /// Finds where the items of a plan are stored.
     class stored_items {
     public:
         /// @param m  Null: the reader was not set up.
@@ -58,7 +58,7 @@ struct torch_reader::state {
         }
         /// @throws error errc::missing_key for an item that is not in the metadata
         stored_item of(const read_item& item) {
-            if (!entries_) {
+            if (!entries_) {  // not set up
             } else if (item.kind == item_kind::value) {
                 if (auto const* o = entries_->value(item.fqn))
                     return {&o->at.file, o->at.offset, o->at.length, nullptr, 0, &o->at};
@@ -373,8 +373,8 @@ struct torch_reader::state {
             auto const& item = job.plan.items[g.items[k]];
             parts.push_back({box(item.source_offsets, item.shape), views[k]});
         }
-        bool const usual =
-            payload.length <= detail::usual_read_size || others_want.has(fqn);  // searches
+        // Asked last: it is a search.
+        bool const usual = payload.length <= detail::usual_read_size || others_want.has(fqn);
         auto* const slabs = usual ? nullptr : &job.slabs;
         detail::payload_reader(file, fqn, std::move(payload), std::move(parts), scratch, slabs)
             .run(g.slice);
