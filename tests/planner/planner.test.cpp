@@ -214,13 +214,21 @@ BOOST_AUTO_TEST_CASE(only_items_of_writable_shards_have_windows) {
         BOOST_CHECK_EXCEPTION((void)planner.resolve_tensor(other), cairn::error,
                               code_is(errc::invalid_plan));
     };
-    refuse([](auto& i) { i.kind = cairn::item_kind::value; });
-    refuse([](auto& i) { i.fqn = "x"; });
-    refuse([](auto& i) { i.fqn = "o"; });  // a value
-    refuse([](auto& i) { i.leaf = 0; });   // const
-    refuse([](auto& i) { i.leaf = 1; });   // a value
-    refuse([](auto& i) { i.leaf = 3; });
-    refuse([](auto& i) { i.shard_index = 1; });
+    auto const refuse_all = [&] {
+        refuse([](auto& i) { i.kind = cairn::item_kind::value; });
+        refuse([](auto& i) { i.fqn = "x"; });
+        refuse([](auto& i) { i.fqn = "o"; });  // a value
+        refuse([](auto& i) { i.leaf = 0; });   // const
+        refuse([](auto& i) { i.leaf = 1; });   // a value
+        refuse([](auto& i) { i.leaf = 3; });
+        refuse([](auto& i) { i.shard_index = 1; });
+    };
+    refuse_all();
+    // It then knows what belongs to each leaf.
+    BOOST_CHECK_EXCEPTION((void)planner.create_local_load_plan(), cairn::error,
+                          code_is(errc::invalid_state));  // of the const one
+    BOOST_TEST((planner.resolve_tensor(item).data == reinterpret_cast<std::byte*>(&w[1])));
+    refuse_all();
 }
 
 BOOST_AUTO_TEST_CASE(memory_that_the_cpu_cannot_read_is_refused) {
