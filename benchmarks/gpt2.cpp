@@ -15,8 +15,8 @@
 // bare load reads what each has written, otherwise equal parts, whose elements are not where they
 // belong.
 // With --replicas every rank holds everything, as in pure data parallelism, and the steps take the
-// policies in turn: `load` has each rank read it (each), or reads it once and broadcasts it (once),
-// or finds out which is faster (faster); `save` compares what the ranks hold (trust, sampled,
+// policies in turn: `load` has each rank read it (each), or reads it once and broadcasts it
+// (once); `save` compares what the ranks hold (trust, sampled,
 // verify), and writes DIR/s0 only.
 // `async` saves in the background. `stalls` are the seconds until the tensors may change: when they
 // are copied to memory of that save alone (fresh) or to an arena that is kept (arena), or when the
@@ -77,7 +77,7 @@ std::vector<cairn::phase_time> load(gpt2::state& s, const arguments& a, std::siz
     if (a.replicas.empty()) {
         return cairn::load(s, a.dir + "/s0", o, ranks, store, a.progress).phases;
     }
-    o.read_once = gpt2::ways_to_load.at(a.replicas[step % a.replicas.size()]);
+    o.read_once_from = gpt2::ways_to_load.at(a.replicas[step % a.replicas.size()]);
     return cairn::load(s, a.dir + "/s0", o, ranks, plane, store, a.progress).phases;
 }
 

@@ -167,7 +167,7 @@ void run(const arguments& a) {
         cairn::save(sd, replicated);
     }
     auto once = converting;
-    once.read_once = cairn::read_once_policy::always;
+    once.read_once_from = 0;
     auto const read_once = [&](auto& ranks, auto& t) {
         cairn::communicator_data_plane plane(ranks);
         auto sd = named(t);

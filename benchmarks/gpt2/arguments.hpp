@@ -40,10 +40,9 @@ struct arguments {
     }
 };
 
-inline const std::map<std::string, cairn::read_once_policy> ways_to_load{
-    {"each", cairn::read_once_policy::never},
-    {"once", cairn::read_once_policy::always},
-    {"faster", cairn::read_once_policy::automatic}};
+/// As `load_options::read_once_from`.
+inline const std::map<std::string, std::uint64_t> ways_to_load{{"each", cairn::read_once_never},
+                                                               {"once", 0}};
 inline const std::map<std::string, cairn::replica_policy> ways_to_save{
     {"trust", cairn::replica_policy::trust},
     {"sampled", cairn::replica_policy::sampled},

@@ -29,8 +29,9 @@ namespace cairn {
 /// @param parts    Any of a `Communicator`, a `LoadPlanner`, a `StorageReader`, an `ObjectStore`,
 ///                 and any number of `MemorySpace`s and `EventSink`s, in any order, as for @ref
 ///                 save; and a `DataPlane`, with which data that all its ranks need is read by one
-///                 of them and broadcast to the others, see `load_options::read_once`. Either all
-///                 ranks pass one, or none does; there may be several, each for some of the ranks.
+///                 of them and broadcast to the others, see `load_options::read_once_from`.
+///                 Either all ranks pass one, or none does; there may be several, each for some of
+///                 the ranks.
 /// @return How state and checkpoint differ, and what took how long.
 /// @throws error on every rank when any rank failed, with each failed rank's own error. Errors of
 ///         the plan, missing data files, data files of the wrong size, and values that do not fit

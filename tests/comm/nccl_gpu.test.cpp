@@ -104,7 +104,7 @@ void on_device(ncclComm_t comm, int device, std::barrier<>& all) {
     cairn::tensor_view view(cairn::dtype::f32, {static_cast<std::int64_t>(n)}, there);
     view.device = here;
     cairn::load_options once;
-    once.read_once = cairn::read_once_policy::always;
+    once.read_once_from = 0;
     all.arrive_and_wait();
     cairn::load(cairn::state_dict{{"weights", view}}, "step", once, ranks, plane, store, space);
     all.arrive_and_wait();
@@ -148,7 +148,7 @@ void run() {
         std::vector<float> weights(1 << 20, 3.0f), read(weights.size());
         cairn::save(cairn::state_dict{{"weights", weights}}, "step", group, store);
         cairn::load_options o;
-        o.read_once = cairn::read_once_policy::always;
+        o.read_once_from = 0;
         cairn::load(cairn::state_dict{{"weights", read}}, "step", o, group, plane, store);
         if (read != weights) throw std::runtime_error("other weights than those saved");
 

@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(replicas_of_a_shard_read_it_once) {
              cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {32}, mine.data()), {64},
                                   cairn::device_mesh::line(2), {cairn::shard_along{0}}, shard)}};
         cairn::load_options o;
-        o.read_once = cairn::read_once_policy::always;
+        o.read_once_from = 0;
         auto const report = cairn::load(state, "c", o, ranks, plane, memory);
         right += mine.front() == static_cast<float>(32 * shard) &&
                  mine.back() == static_cast<float>(32 * shard + 31) &&

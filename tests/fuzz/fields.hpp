@@ -93,10 +93,10 @@ inline auto fields(cairn::write_results& r) {
     return std::tie(r.items, r.items, r.file_sizes);
 }
 inline auto fields(cairn::detail::shared_item& i) {
-    return std::tie(i.item, i.reader, i.how);
+    return std::tie(i.item, i.reader);
 }
 inline auto fields(cairn::detail::shared_plan& p) {
-    return std::tie(p.bytes, p.once, p.later, p.items, p.items);
+    return std::tie(p.bytes, p.any, p.items, p.items);
 }
 inline auto fields(cairn::detail::held_replica& h) {
     return std::tie(h.item, h.holders, h.whole);

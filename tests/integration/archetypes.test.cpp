@@ -195,9 +195,7 @@ BOOST_AUTO_TEST_CASE(a_data_plane_goes_with_every_part_of_a_load) {
                 auto loaded = to.dict();
                 auto const report = std::apply(
                     [&](auto&... p) {
-                        return cairn::load(loaded, "c",
-                                           {.read_once = cairn::read_once_policy::always},
-                                           std::move(p)...);
+                        return cairn::load(loaded, "c", {.read_once_from = 0}, std::move(p)...);
                     },
                     parts);
                 good[static_cast<std::size_t>(r)] =

@@ -167,7 +167,7 @@ BOOST_AUTO_TEST_CASE(of_what_is_read_once) {
             std::vector<double> got(w.size());
             cairn::state_dict sd{{"w", got}};
             auto o = converting();
-            o.read_once = always ? cairn::read_once_policy::always : cairn::read_once_policy::never;
+            o.read_once_from = always ? 0 : cairn::read_once_never;
             cairn::load(sd, "c", o, me, plane, store);
             replicas::must(std::equal(got.begin(), got.end(), w.begin()), "other numbers");
         });

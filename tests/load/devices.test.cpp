@@ -156,34 +156,30 @@ BOOST_AUTO_TEST_CASE(shared_reads_go_to_devices) {
         from["s" + std::to_string(i)] =
             cairn::tensor_view(cairn::dtype::f32, {1, 10}, small[i].data());
     auto store = store_with(std::move(from));
-    for (auto policy : {cairn::read_once_policy::always, cairn::read_once_policy::automatic}) {
-        fake_gpu gpu({3, 7});
-        cairn::run_ranks(3, [&](cairn::thread_group::member& me) {
-            auto* const user = gpu.new_stream(me.rank());
-            // Rank 1 has gaps, rank 2 is on the host.
-            device_tensor w(gpu, me.rank(), {300, 200}, {me.rank() == 1 ? 210 : 200, 1}),
-                s(gpu, me.rank(), {20, 10});
-            w.produce(user, 1e6f);
-            s.produce(user, 2e6f);
-            auto memory = w.memory;
-            cairn::state_dict sd{{"w", me.rank() == 2 ? w.on_host(memory) : w.view}};
-            for (std::int64_t i = 0; i < 20; ++i)
-                sd["s" + std::to_string(i)] = cairn::subview(s.view, {{i, 0}, {1, 10}});
-            cairn::load_options o;
-            o.read_once = policy;
-            o.read_once_trial = 100;
-            cairn::communicator_data_plane plane(me);
-            auto const report = cairn::load(sd, "c", o, store, me, plane, fake_cuda_memory(user));
-            if (policy == cairn::read_once_policy::always && report.read_once.once_bytes == 0)
-                throw std::runtime_error("nothing was read once");
-            if ((me.rank() == 2 ? w.elements(memory) : w.elements()) != v)
-                throw std::runtime_error("other content");
-            if (s.elements()[0] != 7 || s.elements()[199] != 16)
-                throw std::runtime_error("other small content");
-        });
-        gpu.synchronize();
-        check_clean(gpu);
-    }
+    fake_gpu gpu({3, 7});
+    cairn::run_ranks(3, [&](cairn::thread_group::member& me) {
+        auto* const user = gpu.new_stream(me.rank());
+        // Rank 1 has gaps, rank 2 is on the host.
+        device_tensor w(gpu, me.rank(), {300, 200}, {me.rank() == 1 ? 210 : 200, 1}),
+            s(gpu, me.rank(), {20, 10});
+        w.produce(user, 1e6f);
+        s.produce(user, 2e6f);
+        auto memory = w.memory;
+        cairn::state_dict sd{{"w", me.rank() == 2 ? w.on_host(memory) : w.view}};
+        for (std::int64_t i = 0; i < 20; ++i)
+            sd["s" + std::to_string(i)] = cairn::subview(s.view, {{i, 0}, {1, 10}});
+        cairn::load_options o;
+        o.read_once_from = 0;
+        cairn::communicator_data_plane plane(me);
+        auto const report = cairn::load(sd, "c", o, store, me, plane, fake_cuda_memory(user));
+        if (report.read_once.once_bytes == 0) throw std::runtime_error("nothing was read once");
+        if ((me.rank() == 2 ? w.elements(memory) : w.elements()) != v)
+            throw std::runtime_error("other content");
+        if (s.elements()[0] != 7 || s.elements()[199] != 16)
+            throw std::runtime_error("other small content");
+    });
+    gpu.synchronize();
+    check_clean(gpu);
 }
 
 /// No thread waits for a device, and the load ends when the device has everything.

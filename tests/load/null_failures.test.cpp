@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(of_a_data_plane) {
         null_plane plane(inner);
         wanted to(me.rank(), 2);
         auto sd = to.dict();
-        (void)cairn::load(sd, "c", how(read_once_policy::always), me, plane, store);
+        (void)cairn::load(sd, "c", how(always), me, plane, store);
     });
     for (auto const& e : errors) {
         BOOST_REQUIRE(e);

@@ -113,7 +113,7 @@ constexpr std::int64_t rows = 1500, columns = 1000;  // 6 MB: large
 
 cairn::load_options read_once() {
     cairn::load_options o;
-    o.read_once = cairn::read_once_policy::always;
+    o.read_once_from = 0;
     return o;
 }
 /// Three large tensors and a small one.

@@ -88,7 +88,6 @@ struct tensors {
             all.push_back(std::move(t));
         }
     }
-    static cairn::load_options always() { return how(read_once_policy::always); }
     cairn::memory_store saved() {
         cairn::memory_store memory;
         cairn::state_dict sd;
@@ -97,14 +96,13 @@ struct tensors {
         return memory;
     }
     std::vector<std::exception_ptr> load(const cairn::memory_store& from, reads& r,
-                                         fault f = fault::none,
-                                         const cairn::load_options& o = always()) const {
+                                         fault f = fault::none) const {
         return try_with_planes(2, [&](member& me, auto& plane) {
             std::vector<std::vector<double>> to;
             for (auto const& t : all) to.emplace_back(t.size());
             cairn::state_dict sd;
             for (std::size_t i = 0; i < to.size(); ++i) sd["t" + std::to_string(i)] = to[i];
-            cairn::load(sd, "c", o, me, plane, watched_reader(from, r, f));
+            cairn::load(sd, "c", how(always), me, plane, watched_reader(from, r, f));
             for (std::size_t i = 0; i < to.size(); ++i)
                 must(std::equal(to[i].begin(), to[i].end(), all[i].begin()), "other elements");
         });
@@ -146,23 +144,6 @@ BOOST_AUTO_TEST_CASE(what_there_is_room_for_is_kept) {
     for (auto const& e : t.load(from, r))
         if (e) std::rethrow_exception(e);
     BOOST_TEST(r.bytes.empty());
-}
-
-/// Otherwise the trial would be faster than what it stands for.
-BOOST_AUTO_TEST_CASE(a_trial_reads_again_what_later_would_be) {
-    for (bool const rest_is_kept : {true, false}) {
-        std::vector<std::size_t> sizes(4, mib);
-        sizes.insert(sizes.end(), 2, rest_is_kept ? mib : kept + mib);
-        tensors const t(sizes);
-        auto const from = tensors(t).saved();
-        reads r;
-        auto const o = how(read_once_policy::automatic, 2 * mib);
-        for (auto const& e : t.load(from, r, fault::none, o))
-            if (e) std::rethrow_exception(e);
-        auto const small = std::count_if(r.bytes.begin(), r.bytes.end(),
-                                         [](auto const& x) { return x.second == mib; });
-        BOOST_TEST((small == 0) == rest_is_kept);
-    }
 }
 
 BOOST_AUTO_TEST_CASE(a_second_read_that_fails_is_the_error_of_all) {

@@ -36,9 +36,8 @@ using cairn::errc;
 BOOST_AUTO_TEST_CASE(a_failed_read_is_the_error_of_all) {
     static constexpr int n = 3;
     int failed = 0;
-    for (auto policy : {read_once_policy::always, read_once_policy::automatic})
-        for (int bad = 0; bad < n; ++bad)
-            failed += fail_reads_in_turn(bad, n, policy, [](int rank) { return wanted(rank, n); });
+    for (int bad = 0; bad < n; ++bad)
+        failed += fail_reads_in_turn(bad, n, [](int rank) { return wanted(rank, n); });
     BOOST_TEST(failed > 20 / support::stride_if_sanitized(3));
 }
 
@@ -48,46 +47,43 @@ BOOST_AUTO_TEST_CASE(a_failed_broadcast_is_the_error_of_all) {
     cairn::save(from.dict(), "c", memory);
     static constexpr int n = 3;
     support::failure_points broadcasts(2);
-    for (auto policy : {read_once_policy::always, read_once_policy::automatic}) {
-        for (bool throws : {false, true}) {
-            for (bool one_group : {false, true}) {
-                for (int bad = 0; bad < n; ++bad) {
-                    int failed = 0;
-                    for (int at = broadcasts.first();; at += broadcasts.stride()) {
-                        std::atomic<int> calls{0};
-                        auto const errors = try_with_planes(n, [&](member& me, auto& apart) {
-                            wanted to(me.rank(), n);
-                            auto sd = to.dict();
-                            cairn::communicator_data_plane same(me);
-                            bad_plane plane(one_group ? same : apart, me.rank() == bad ? at : -1,
-                                            throws);
-                            try {
-                                (void)cairn::load(sd, "c", how(policy), me, plane, memory);
-                            } catch (const cairn::error& e) {
-                                if (me.rank() == bad) calls = plane.calls();
-                                must(e.state_modified(), "memory was said to be as it was");
-                                must(one_group && me.rank() != bad
-                                         ? true
-                                         : std::string(e.what()).find("injected") !=
-                                               std::string::npos,
-                                     "an error that does not say why");
-                                throw;
-                            }
+    for (bool throws : {false, true}) {
+        for (bool one_group : {false, true}) {
+            for (int bad = 0; bad < n; ++bad) {
+                int failed = 0;
+                for (int at = broadcasts.first();; at += broadcasts.stride()) {
+                    std::atomic<int> calls{0};
+                    auto const errors = try_with_planes(n, [&](member& me, auto& apart) {
+                        wanted to(me.rank(), n);
+                        auto sd = to.dict();
+                        cairn::communicator_data_plane same(me);
+                        bad_plane plane(one_group ? same : apart, me.rank() == bad ? at : -1,
+                                        throws);
+                        try {
+                            (void)cairn::load(sd, "c", how(always), me, plane, memory);
+                        } catch (const cairn::error& e) {
                             if (me.rank() == bad) calls = plane.calls();
-                            must(to.is(from), "a rank has another state");
-                        });
-                        auto const bad_ones = n - std::count(errors.begin(), errors.end(), nullptr);
-                        BOOST_TEST_CONTEXT("rank " << bad << ", broadcast " << at) {
-                            BOOST_TEST((bad_ones == 0 || bad_ones == n));
-                            BOOST_TEST((bad_ones == 0) == (calls <= at));
+                            must(e.state_modified(), "memory was said to be as it was");
+                            must(one_group && me.rank() != bad
+                                     ? true
+                                     : std::string(e.what()).find("injected") != std::string::npos,
+                                 "an error that does not say why");
+                            throw;
                         }
-                        if (bad_ones == 0) break;
-                        for (auto const& e : errors)
-                            BOOST_CHECK_THROW(std::rethrow_exception(e), cairn::error);
-                        ++failed;
+                        if (me.rank() == bad) calls = plane.calls();
+                        must(to.is(from), "a rank has another state");
+                    });
+                    auto const bad_ones = n - std::count(errors.begin(), errors.end(), nullptr);
+                    BOOST_TEST_CONTEXT("rank " << bad << ", broadcast " << at) {
+                        BOOST_TEST((bad_ones == 0 || bad_ones == n));
+                        BOOST_TEST((bad_ones == 0) == (calls <= at));
                     }
-                    BOOST_TEST(failed >= 2 / broadcasts.stride());
+                    if (bad_ones == 0) break;
+                    for (auto const& e : errors)
+                        BOOST_CHECK_THROW(std::rethrow_exception(e), cairn::error);
+                    ++failed;
                 }
+                BOOST_TEST(failed >= 2 / broadcasts.stride());
             }
         }
     }
@@ -119,7 +115,7 @@ BOOST_AUTO_TEST_CASE(a_broken_exchange_ends_the_broadcasts_of_the_others) {
                 };
                 wanted to(me.rank(), n);
                 auto sd = to.dict();
-                auto o = how(read_once_policy::always);
+                auto o = how(always);
                 o.exchange_timeout = std::chrono::seconds(30);  // nobody waits for it
                 bad_plane counted(plane, -1, false);
                 try {
@@ -150,25 +146,23 @@ BOOST_AUTO_TEST_CASE(a_broken_exchange_ends_the_broadcasts_of_the_others) {
 }
 
 BOOST_AUTO_TEST_CASE(a_checkpoint_that_is_replaced_meanwhile_is_loaded_whole) {
-    for (auto policy : {read_once_policy::always, read_once_policy::automatic}) {
-        cairn::memory_store memory;
-        stored before(0), after(20'000);
-        cairn::save(before.dict(), "c", memory);
-        support::counting_store<cairn::memory_store> store(memory);
-        std::atomic<int> opened{0};
-        store.on_open([&](std::string_view name) {
-            if (!name.ends_with(".distcp") || opened++ != 3) return;
-            cairn::save(after.dict(), "c", memory);
-        });
-        with_planes(3, [&](member& me, auto& plane) {
-            wanted to(me.rank(), 3);
-            auto sd = to.dict();
-            (void)cairn::load(sd, "c", how(policy), me, plane, store);
-            must(to.is(before) || to.is(after), "a rank has another state");
-            must(to.is(after), "the state from before");
-        });
-        BOOST_TEST(opened > 6);
-    }
+    cairn::memory_store memory;
+    stored before(0), after(20'000);
+    cairn::save(before.dict(), "c", memory);
+    support::counting_store<cairn::memory_store> store(memory);
+    std::atomic<int> opened{0};
+    store.on_open([&](std::string_view name) {
+        if (!name.ends_with(".distcp") || opened++ != 3) return;
+        cairn::save(after.dict(), "c", memory);
+    });
+    with_planes(3, [&](member& me, auto& plane) {
+        wanted to(me.rank(), 3);
+        auto sd = to.dict();
+        (void)cairn::load(sd, "c", how(always), me, plane, store);
+        must(to.is(before) || to.is(after), "a rank has another state");
+        must(to.is(after), "the state from before");
+    });
+    BOOST_TEST(opened > 6);
 }
 
 BOOST_AUTO_TEST_CASE(a_planner_that_fails_is_the_error_of_all_whoever_reads) {
@@ -180,7 +174,7 @@ BOOST_AUTO_TEST_CASE(a_planner_that_fails_is_the_error_of_all_whoever_reads) {
             auto const errors = try_with_planes(3, [&](member& me, auto& plane) {
                 wanted to(me.rank(), 3);
                 auto sd = to.dict();
-                auto const o = how(read_once_policy::always);
+                auto const o = how(always);
                 odd_planner planner{cairn::default_planner(o.planner)};
                 if (me.rank() == bad) planner.refuse = refuse;
                 (void)cairn::load(sd, "c", o, me, plane, memory, planner);
@@ -218,7 +212,7 @@ BOOST_AUTO_TEST_CASE(what_a_reader_has_not_committed_is_not_sent) {
     auto const errors = try_with_planes(3, [&](member& me, auto& plane) {
         std::vector<float> to(r.size());
         cairn::state_dict sd{{"r0", matrix(to)}};
-        cairn::load(sd, "c", how(read_once_policy::always), me, plane, silent_reader(memory));
+        cairn::load(sd, "c", how(always), me, plane, silent_reader(memory));
     });
     for (auto const& e : errors) {
         BOOST_REQUIRE(e);
@@ -266,7 +260,7 @@ BOOST_AUTO_TEST_CASE(a_load_in_the_background_can_be_cancelled_in_a_broadcast) {
     auto const errors = try_with_planes(2, [&](member& me, auto& plane) {
         wanted to(me.rank(), 2);
         auto sd = to.dict();
-        auto const o = how(read_once_policy::always);
+        auto const o = how(always);
         if (me.rank() == 1) {
             late_plane late{std::shared_ptr<plane_t>(std::shared_ptr<void>(), &plane),
                             &at_broadcast, &cancelled};
@@ -298,9 +292,9 @@ BOOST_AUTO_TEST_CASE(a_plane_on_some_ranks_only_is_refused) {
             wanted to(me.rank(), 2);
             auto sd = to.dict();
             if (me.rank() == without)
-                (void)cairn::load(sd, "c", how(read_once_policy::always), me, memory);
+                (void)cairn::load(sd, "c", how(always), me, memory);
             else
-                (void)cairn::load(sd, "c", how(read_once_policy::always), me, memory, plane);
+                (void)cairn::load(sd, "c", how(always), me, memory, plane);
         });
         for (auto const& e : errors) {
             BOOST_REQUIRE(e);

@@ -27,7 +27,8 @@
 /// States of which ranks have much in common, and ranks with data planes to load them.
 namespace replicas {
 
-using cairn::read_once_policy;
+/// For `load_options::read_once_from`.
+inline constexpr std::uint64_t always = 0, never = cairn::read_once_never;
 using member = cairn::thread_group::member;
 
 inline constexpr std::int64_t n_rows = 24, n_columns = 10;
@@ -117,10 +118,9 @@ struct wanted {
     }
 };
 
-inline cairn::load_options how(read_once_policy p, std::uint64_t trial = 1000) {
+inline cairn::load_options how(std::uint64_t read_once_from) {
     cairn::load_options o;
-    o.read_once = p;
-    o.read_once_trial = trial;
+    o.read_once_from = read_once_from;
     o.planner.dtypes = cairn::dtype_policy::convert;
     return o;
 }
@@ -203,8 +203,7 @@ inline void must(bool ok, const char* what) {
 /// @param wanted_by  `wanted_by(rank)` is what a rank wants.
 /// @return How many operations were failed.
 template <class F>
-int fail_reads_in_turn(int bad, int n, read_once_policy policy, F wanted_by,
-                       const std::vector<int>& plane_of = {}) {
+int fail_reads_in_turn(int bad, int n, F wanted_by, const std::vector<int>& plane_of = {}) {
     cairn::memory_store memory;
     stored from;
     cairn::save(from.dict(), "c", memory);
@@ -222,7 +221,7 @@ int fail_reads_in_turn(int bad, int n, read_once_policy policy, F wanted_by,
                     if (me.rank() == bad) calls = store.calls();
                 };
                 try {
-                    (void)cairn::load(sd, "c", how(policy), me, plane, store);
+                    (void)cairn::load(sd, "c", how(always), me, plane, store);
                 } catch (const cairn::error& e) {
                     note();
                     must(e.failures().size() == 1 && e.context().rank == bad &&

@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE(saved_together_loads_apart) {
             if (planes) {
                 cairn::communicator_data_plane plane(me);
                 cairn::load_options options;
-                options.read_once = cairn::read_once_policy::always;
+                options.read_once_from = 0;
                 load_into(m, o, true, options, store, me, plane);
             } else {
                 load_into(m, o, true, store, me);

@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(a_load_that_reads_once_tells_of_its_broadcasts) {
         cairn::state_dict sd{{"w", memory[static_cast<std::size_t>(rank)]}};
         cairn::communicator_data_plane plane(ranks);
         cairn::load_options o;
-        o.read_once = cairn::read_once_policy::always;
+        o.read_once_from = 0;
         (void)cairn::load(sd, "c", o, ranks, plane, store, r);
     }));
     BOOST_TEST(r.problem() == "");

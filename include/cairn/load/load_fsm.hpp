@@ -12,8 +12,7 @@ namespace cairn::detail {
 /// - the user's state is not modified before every rank has accepted its plan;
 /// - all ranks load the metadata that the coordinator read;
 /// - a rank that fails takes part in the next exchange, so that the others learn of it;
-/// - shared data is broadcast only if every rank's read succeeded; all ranks take the same turns,
-///   to read and to broadcast, until nothing is left;
+/// - shared data is broadcast only if every rank's read succeeded, by all ranks in one turn;
 /// - if a data file was missing or not the expected one because the checkpoint was replaced during
 ///   the load, whether before or after memory has changed, all ranks restart together, a bounded
 ///   number of times.
@@ -38,8 +37,7 @@ public:
     enum class event {
         ok,
         failed,
-        to_read,    ///< all ranks succeeded, and more is to be read …
-        to_share,   ///< … or to be broadcast
+        to_share,   ///< all ranks succeeded, and some of what they read is to be broadcast
         cut_short,  ///< the exchange itself failed
         moved       ///< a data file was not the expected one; or: yes, it was replaced
     };
@@ -71,7 +69,6 @@ public:
             case read:
             case share: return go(exchange_results);
             case exchange_results:
-                if (e == event::to_read) return go(read);
                 if (e == event::to_share) return go(share);
                 return ok ? go(done) : look_or_fail(e);
             case look_again: return go(exchange_restart);

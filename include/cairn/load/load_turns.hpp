@@ -59,14 +59,7 @@ public:
     }
 
     /// Returns the name of the next phase.
-    const char* name() const {
-        switch (shared_.current()) {
-            case turn::read: return "read";
-            case turn::broadcast: return "broadcast";
-            case turn::read_rest: return "read the rest";
-            default: return "broadcast the rest";
-        }
-    }
+    const char* name() const { return shared_.reading() ? "read" : "broadcast"; }
     /// Reads the values of a finished plan, removes them from it, and checks that they fit. The
     /// user's state is not changed. It is a failure if one does not fit and the planner can detect
     /// that. What is only compared is removed, too: the last turn reads it.
@@ -96,19 +89,9 @@ public:
     }
     /// @param plan  The finished plan, without its values; outlives the turn, and does not change.
     void read(const load_plan& plan, then done) {
-        auto const f = settled(std::move(done));
-        bool const first = shared_.current() == turn::read;
-        auto rest = next(f, [this, &plan, f] {
-            if (shared_.none()) return f(nullptr);
-            read_timed(shared_reads::each_read, shared_.each_items(plan), next(f, [this, &plan, f] {
-                           read_timed(shared_reads::once_read, shared_.items_for_all(plan), f);
-                       }));
-        });
-        // The other turns exist for ranks of other planes.
-        if (!first) return rest(nullptr);
-        auto own =
-            shared_.none() ? some_items(some_items(), &plan) : owned(shared_.own_items(plan));
-        read_some(std::move(own), checked(std::move(rest), [this] {
+        auto mine =
+            shared_.none() ? some_items(some_items(), &plan) : owned(shared_.items_to_read(plan));
+        read_some(std::move(mine), checked(settled(std::move(done)), [this] {
                       for (auto& [item, v] : std::exchange(values_, {}))
                           planner_.load_value(std::as_const(item), std::move(v));
                   }));
@@ -123,32 +106,19 @@ public:
         broadcaster_.emplace(in_, *plane_, windows_, planner_, plan, std::move(again),
                              *clock_.activity(), timeout_, whole);
         clock_.expect([&] { return content(shared_.to_send()); });
-        broadcaster_->run(shared_.to_send(), timed(shared_reads::once_sent, std::move(f)));
+        broadcaster_->run(shared_.to_send(), std::move(f));
     }
     /// Called after a turn.
-    /// @return The message to the other ranks: this rank's times so far, and the bytes that they
-    /// cover.
+    /// @return The message to the other ranks: this rank's times so far.
     std::vector<std::byte> end_of_turn() {
         if (shared_.last()) report_ = planner_.finish_load();
         clock_.stop();
         wire_writer w;
-        for (auto const t : shared_.spent()) w.varint(static_cast<std::uint64_t>(t.count()));
-        for (auto const bytes : shared_.tried()) w.varint(bytes);
         clock_.put(w);
         return w.take();
     }
-    /// Processes a rank's message, as returned by `end_of_turn`.
-    void learn(wire_reader& r) {
-        shared_reads::times spent;
-        for (auto& t : spent)
-            t = std::chrono::microseconds(static_cast<std::int64_t>(r.varint() & INT64_MAX));
-        shared_reads::tries tried;
-        for (auto& bytes : tried) bytes = r.varint();
-        shared_.learn(spent, tried);
-    }
 
 private:
-    using turn = shared_reads::turn;
     /// Items to read: a plan of their own, or that of the turn.
     using some_items = std::shared_ptr<const load_plan>;
 
@@ -224,17 +194,6 @@ private:
             }
             read_expected(owned(std::move(some)), next(f, [this, f] { compare(f); }));
         }))(failure);
-    }
-    /// Starts a clock, and returns a continuation that stops it.
-    then timed(shared_reads::trial what, then f) {
-        return checked(std::move(f), [this, what, start = std::chrono::steady_clock::now()] {
-            shared_.spent()[what] = std::chrono::duration_cast<std::chrono::microseconds>(
-                std::chrono::steady_clock::now() - start);
-        });
-    }
-    void read_timed(shared_reads::trial what, load_plan some, then f) {
-        if (some.items.empty()) return f(nullptr);
-        read_some(owned(std::move(some)), timed(what, std::move(f)));
     }
     /// Removes items from a plan.
     /// @return A plan of these.

@@ -10,13 +10,8 @@
 
 namespace cairn {
 
-/// Whether data that all ranks need is read by one rank and broadcast to the rest, in a load with a
-/// `DataPlane`.
-enum class read_once_policy : std::uint8_t {
-    automatic,  ///< Both ways are timed on some of the data; the faster one is used for the rest.
-    always,
-    never
-};
+/// For `load_options::read_once_from`: every rank reads all that it needs.
+inline constexpr std::uint64_t read_once_never = UINT64_MAX;
 
 /// Options of `load` and `async_load`.
 struct load_options {
@@ -27,11 +22,10 @@ struct load_options {
     int coordinator = 0;
     torch_reader_options storage{};  ///< For the default reader; a custom reader has its own.
     planner_options planner{};       ///< For the default planner: strict, partial, dtypes, names.
-    /// These two apply if a `DataPlane` is given; the coordinator's values are used.
-    read_once_policy read_once = read_once_policy::automatic;
-    /// Bytes on which `automatic` tries each way. If all ranks of a plane share less than four
-    /// times this amount, each of them reads it.
-    std::uint64_t read_once_trial = std::uint64_t{16} << 20;
+    /// In a load with a `DataPlane`: data that all ranks of the plane need is read by one of them
+    /// and broadcast to the rest if it is at least this many bytes. The coordinator's value is
+    /// used.
+    std::uint64_t read_once_from = std::uint64_t{64} << 20;
 };
 
 }  // namespace cairn

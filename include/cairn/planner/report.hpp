@@ -23,15 +23,10 @@ struct dtype_difference {
 };
 
 /// The data that all ranks of this rank's data plane wanted, and how much of it was read only once.
-/// All 0 without a `DataPlane`.
+/// Both 0 without a `DataPlane`.
 struct read_once_report {
     std::uint64_t shared_bytes = 0;  ///< Wanted by all ranks of the plane.
     std::uint64_t once_bytes = 0;    ///< Of these: read by one rank and broadcast.
-    /// Whether both ways were measured. Their rates are in bytes per second of all planes, by the
-    /// slowest rank. The same on all ranks.
-    bool measured = false;
-    double each_rate = 0;  ///< Every rank reads.
-    double once_rate = 0;  ///< One rank reads and broadcasts.
 };
 
 /// Differences between a state and a checkpoint. Names are the checkpoint's.

@@ -167,8 +167,7 @@ CAIRN_DECL std::vector<std::byte> load_op::global_plan() {
                      .found = std::to_string(plans_.size()),
                      .remedy = "the planner or reader dropped some"});
     }
-    shared_plans_ =
-        find_shared(plans_, planes, meta_, options_.read_once, options_.read_once_trial);
+    shared_plans_ = find_shared(plans_, planes, meta_, options_.read_once_from);
     return {};
 }
 
@@ -237,7 +236,6 @@ CAIRN_DECL std::vector<rank_failure> load_op::compare(const std::vector<outcome>
     phase_table table;
     for (std::size_t rank = 0; failures.empty() && rank < all.size(); ++rank) {
         wire_reader r(all[rank].payload);
-        turns_->learn(r);
         table.get(r, static_cast<int>(rank));
     }
     phases_ = table.take();
@@ -247,8 +245,7 @@ CAIRN_DECL std::vector<rank_failure> load_op::compare(const std::vector<outcome>
 CAIRN_DECL load_fsm::event load_op::what_next(event e) {
     e = moved_if_replaced(e);
     if (e != event::ok || !turns_->shared().advance()) return e;
-    return turns_->shared().current() == shared_reads::turn::read_rest ? event::to_read
-                                                                       : event::to_share;
+    return event::to_share;
 }
 CAIRN_DECL load_fsm::event load_op::moved_if_replaced(event e) {
     if (e != event::failed) return e;

@@ -35,27 +35,19 @@ struct wanted_part {
     }
 };
 
-/// How a part that all ranks of a data plane need is read.
-enum class sharing : std::uint8_t {
-    each,   ///< By every rank, as a trial of that way.
-    once,   ///< By its reader, which broadcasts it.
-    later,  ///< In the way that the trials show to be faster.
-};
-
 /// A part that all ranks of a data plane need, as sent to one of them.
 struct shared_item {
     std::uint32_t item = 0;    ///< The first item of this rank's plan that needs it.
-    std::uint32_t reader = 0;  ///< A rank of the plane.
-    sharing how = sharing::once;
+    std::uint32_t reader = 0;  ///< The rank of the plane that reads and broadcasts it.
     friend bool operator==(const shared_item&, const shared_item&) = default;
 };
 
 /// The parts that all ranks of a data plane need, as sent to one of them: the same parts in the
 /// same order on all.
 struct shared_plan {
-    std::uint64_t bytes = 0;  ///< Total bytes that all need, including those that each rank reads.
-    /// Whether any plane of the job has parts of this kind: all ranks take the same turns.
-    bool once = false, later = false;
+    std::uint64_t bytes = 0;  ///< Total bytes that all need, even if each rank reads them.
+    /// Whether any plane of the job has such parts: all ranks take the same turns.
+    bool any = false;
     std::vector<shared_item> items{};
 };
 
@@ -66,12 +58,11 @@ struct shared_plan {
 /// some ranks need is read by each of them. Time O(items log items), on the coordinator.
 ///
 /// @param plans  By rank of the plane.
-/// @param trial  Bytes for each trial; see `load_options::read_once_trial`.
-/// @return One plan per rank; without items if each rank is to read everything. `once` and `later`
-/// are not set: they depend on all planes.
+/// @param from   The fewest bytes for which this pays; see `load_options::read_once_from`.
+/// @return One plan per rank; without items if each rank is to read everything. `any` is not set:
+/// it depends on all planes.
 inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>& plans,
-                                            const metadata& m, read_once_policy policy,
-                                            std::uint64_t trial) {
+                                            const metadata& m, std::uint64_t from) {
     std::vector<shared_plan> out(plans.size());
     if (plans.size() < 2) return out;
     struct found {
@@ -105,43 +96,22 @@ inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>&
         total += f.bytes;
     }
     for (auto& o : out) o.bytes = total;
-    if (policy == read_once_policy::never) return out;
+    if (total < from || from == read_once_never) return out;
     std::stable_sort(shared.begin(), shared.end(), [](const found* a, const found* b) {
         if (auto const c = a->file->compare(*b->file); c != 0) return c < 0;
         return a->offset < b->offset;
     });
 
-    std::vector<const found*> of[3];  // by `sharing`
-    if (policy == read_once_policy::always) {
-        of[std::size_t(sharing::once)] = std::move(shared);
-    } else {
-        // Trials use ordinary parts only: one that is half of the total would not be
-        // representative.
-        std::uint64_t tried[2] = {0, 0};
-        for (auto const* f : shared) {
-            auto const way = f->bytes > total / 4 ? 2u
-                             : tried[0] < trial   ? 0u
-                             : tried[1] < trial   ? 1u
-                                                  : 2u;
-            if (way < 2) tried[way] += f->bytes;
-            of[way].push_back(f);
-        }
-        if (total / 4 < trial || std::min(tried[0], tried[1]) < trial || of[2].empty()) return out;
-    }
-    for (std::size_t way = 0; way < 3; ++way) {
-        std::uint64_t sum = 0, done = 0;
-        for (auto const* f : of[way]) sum += f->bytes;
-        for (auto const* f : of[way]) {
-            // The rank whose stretch contains the part's middle.
-            auto const reader = static_cast<std::uint32_t>(
-                static_cast<double>(done + f->bytes / 2) / static_cast<double>(sum) *
-                static_cast<double>(plans.size()));
-            done += f->bytes;
-            for (std::size_t r = 0; r < plans.size(); ++r)
-                out[r].items.push_back(
-                    {f->items[r], std::min(reader, static_cast<std::uint32_t>(plans.size() - 1)),
-                     static_cast<sharing>(way)});
-        }
+    std::uint64_t done = 0;
+    for (auto const* f : shared) {
+        // The rank whose stretch contains the part's middle.
+        auto const reader = static_cast<std::uint32_t>(static_cast<double>(done + f->bytes / 2) /
+                                                       static_cast<double>(total) *
+                                                       static_cast<double>(plans.size()));
+        done += f->bytes;
+        for (std::size_t r = 0; r < plans.size(); ++r)
+            out[r].items.push_back(
+                {f->items[r], std::min(reader, static_cast<std::uint32_t>(plans.size() - 1))});
     }
     return out;
 }
@@ -152,63 +122,49 @@ inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>&
 /// @return One plan per rank of the job.
 inline std::vector<shared_plan> find_shared(const std::vector<load_plan>& plans,
                                             const std::vector<std::vector<int>>& planes,
-                                            const metadata& m, read_once_policy policy,
-                                            std::uint64_t trial) {
+                                            const metadata& m, std::uint64_t from) {
     std::vector<shared_plan> out(plans.size());
-    bool once = false, later = false;
+    bool any = false;
     for (auto const& members : planes) {
         std::vector<const load_plan*> theirs;
         for (int const r : members) theirs.push_back(&plans[static_cast<std::size_t>(r)]);
-        auto found = find_shared(theirs, m, policy, trial);
-        for (auto const& s : found[0].items) {
-            once |= s.how == sharing::once;
-            later |= s.how == sharing::later;
-        }
+        auto found = find_shared(theirs, m, from);
+        any |= !found[0].items.empty();
         for (std::size_t k = 0; k < members.size(); ++k)
             out[static_cast<std::size_t>(members[k])] = std::move(found[k]);
     }
-    for (auto& o : out) {
-        o.once = once;
-        o.later = later;
-    }
+    for (auto& o : out) o.any = any;
     return out;
 }
 
 inline void put(wire_writer& w, const shared_plan& shared) {
     w.varint(shared.bytes);
-    w.u8(shared.once);
-    w.u8(shared.later);
+    w.u8(shared.any);
     w.varint(shared.items.size());
     for (auto const& s : shared.items) {
         w.varint(s.item);
         w.varint(s.reader);
-        w.u8(static_cast<std::uint8_t>(s.how));
     }
 }
 
 /// @param plan   This rank's, as the coordinator sent it.
 /// @param ranks  Number of ranks on this rank's data plane.
 /// @throws error errc::corrupt for an item that is not in the plan or not a tensor's, a reader that
-/// is not a rank of the plane, or an unknown turn
+/// is not a rank of the plane, or items without a turn
 inline shared_plan get_shared(wire_reader& r, const load_plan& plan, int ranks) {
     shared_plan shared;
     shared.bytes = r.varint();
-    shared.once = r.u8() != 0;
-    shared.later = r.u8() != 0;
-    for (auto n = r.count(3); n-- > 0;) {
+    shared.any = r.u8() != 0;
+    for (auto n = r.count(2); n-- > 0;) {
         auto const item = r.varint(), reader = r.varint();
-        auto const how = r.u8();
         if (item >= plan.items.size()) wire_reader::fail("an item beyond the plan");
         if (plan.items[static_cast<std::size_t>(item)].kind == item_kind::value)
             wire_reader::fail("a value to be broadcast");
         if (reader >= static_cast<std::uint64_t>(ranks))
             wire_reader::fail("a reader rank out of range");
-        if (how > 2) wire_reader::fail("an unknown read mode");
-        auto const way = static_cast<sharing>(how);
-        if ((way == sharing::once && !shared.once) || (way == sharing::later && !shared.later))
-            wire_reader::fail("a part without a turn");
+        if (!shared.any) wire_reader::fail("a part without a turn");
         shared.items.push_back(
-            {static_cast<std::uint32_t>(item), static_cast<std::uint32_t>(reader), way});
+            {static_cast<std::uint32_t>(item), static_cast<std::uint32_t>(reader)});
     }
     if (r.left() != 0) wire_reader::fail("bytes after the shared items");
     return shared;
