@@ -25,17 +25,15 @@ enum class call {
     finish,
     committed,
     abandon,
-    remove_share,
     sweep,
     read_metadata,
     read_values,
     read  // a load's, besides
 };
 inline const char* name_of(call c) {
-    constexpr const char* names[] = {"reset",        "set_up", "prepare_local", "prepare_global",
-                                     "write",        "finish", "committed",     "abandon",
-                                     "remove_share", "sweep",  "read_metadata", "read values",
-                                     "read"};
+    constexpr const char* names[] = {"reset", "set_up",        "prepare_local", "prepare_global",
+                                     "write", "finish",        "committed",     "abandon",
+                                     "sweep", "read_metadata", "read values",   "read"};
     return names[static_cast<int>(c)];
 }
 
@@ -123,14 +121,6 @@ public:
         std::vector<std::string> names;
         around(call::prepare_global, [&] { names = inner_.name_files(stored); });
         return names;
-    }
-    void remove_share(completion<share_result> done)
-        requires SharingWriter<Writer>
-    {
-        w_->before(call::remove_share, rank_);
-        auto seen =
-            detail::watched(std::move(done), *w_, [this] { w_->after(call::remove_share, rank_); });
-        inner_.remove_share(std::move(seen));
     }
     void sweep(save_end end, completion<sweep_result> done) {
         w_->before(call::sweep, rank_);

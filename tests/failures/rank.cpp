@@ -138,10 +138,6 @@ public:
     }
     bool committed(const std::string& id) { return w_.committed(id); }
     bool abandon() noexcept { return w_.abandon(); }
-    void remove_share(cairn::completion<cairn::share_result> done) {
-        fault_->at("remove share");
-        w_.remove_share(past(*fault_, "share removed", std::move(done)));
-    }
     void sweep(cairn::save_end end, cairn::completion<cairn::sweep_result> done) {
         fault_->at("sweep");
         w_.sweep(end, std::move(done));
@@ -195,9 +191,9 @@ std::vector<std::string> points(const std::string& operation) {
             all.push_back(std::string(when) + " exchange " + std::to_string(n));
     // Those of the coordinator alone end with a star.
     if (operation == "save")
-        all.insert(all.end(), {"reset", "set up", "local plan", "global plan*",
-                               "global plan, claimed*", "write", "written", "commit*", "committed*",
-                               "remove share", "share removed", "sweep*", "swept*"});
+        all.insert(all.end(),
+                   {"reset", "set up", "local plan", "global plan*", "global plan, claimed*",
+                    "write", "written", "commit*", "committed*", "sweep*", "swept*"});
     else
         all.insert(all.end(), {"reset", "read metadata*", "set up", "local plan", "global plan*",
                                "read", "being read"});

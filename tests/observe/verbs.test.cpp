@@ -80,10 +80,9 @@ BOOST_AUTO_TEST_CASE(a_save_and_a_load_of_several_ranks) {
             (void)cairn::save(s.dicts[static_cast<std::size_t>(r)], "c", saved, ranks, store);
         }));
         BOOST_TEST(saved.problem() == "");
-        BOOST_TEST(saved.phases(0) ==
-                   "plan, plan for all, stage, write, commit, remove replaced, sweep.");
-        BOOST_TEST(saved.phases(1) == "plan, stage, write, remove replaced.");
-        BOOST_TEST(saved.phases(2) == "plan, stage, write, remove replaced.");
+        BOOST_TEST(saved.phases(0) == "plan, plan for all, stage, write, commit, sweep.");
+        BOOST_TEST(saved.phases(1) == "plan, stage, write.");
+        BOOST_TEST(saved.phases(2) == "plan, stage, write.");
         for (int r = 0; r < 3; ++r) {
             auto const first = saved.of_rank(r).front();
             BOOST_TEST(first.verb == "save");
@@ -153,7 +152,7 @@ BOOST_AUTO_TEST_CASE(a_background_save_tells_of_its_copy) {
     auto pending = cairn::async_save(s.dicts[0], "c", r, store, asio::use_future).get();
     BOOST_TEST(outcome_of(pending) == "none");
     BOOST_TEST(r.problem() == "");
-    BOOST_TEST(r.phases() == "plan, plan for all, stage, write, commit, remove replaced, sweep.");
+    BOOST_TEST(r.phases() == "plan, plan for all, stage, write, commit, sweep.");
     BOOST_TEST(r.all().front().verb == "async_save");
     BOOST_TEST(r.last(0, "stage").bytes == r.last(0, "stage").total);
     BOOST_TEST(r.last(0, "stage").bytes >= s.bytes_of_rank());

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A format of the user's own whose calls throw anything around the commit: what was committed
 // stays and is a success, what was not is gone, and in doubt nothing is removed.
-#include "archetype/sharing_writer.hpp"
 #include "archetype/storage_reader.hpp"
 #include "archetype/storage_writer.hpp"
 #include "conformance/probe.hpp"
@@ -41,10 +40,7 @@ struct ended {
     std::vector<std::string> warnings;  ///< The coordinator's.
 };
 
-/// @param sharing  Whether a rank's writer is one that shares the removal.
-ended save(
-    const std::shared_ptr<arch::shelf>& at, float v, watcher& w,
-    const std::function<bool(int)>& sharing = [](int) { return false; }) {
+ended save(const std::shared_ptr<arch::shelf>& at, float v, watcher& w) {
     ended out;
     out.all = support::on_ranks_that_stay(ranks, [&](cairn::thread_group::member& me, int rank) {
         std::vector<float> rows(2, v);
@@ -54,15 +50,9 @@ ended save(
                                        {cairn::shard_along{0}}, rank)}};
         cairn::save_options o;
         o.exchange_timeout = hang;
-        auto const with = [&](auto one) {
-            cairn::conformance::probed_writer writer(std::move(one), rank, w);
-            auto report = cairn::save(sd, "c", o, me, writer);
-            if (rank == 0) out.warnings = std::move(report.warnings);
-        };
-        if (sharing(rank))
-            with(arch::sharing_writer(at));
-        else
-            with(arch::storage_writer(at));
+        cairn::conformance::probed_writer writer(arch::storage_writer(at), rank, w);
+        auto report = cairn::save(sd, "c", o, me, writer);
+        if (rank == 0) out.warnings = std::move(report.warnings);
     });
     return out;
 }
@@ -164,53 +154,21 @@ BOOST_AUTO_TEST_CASE(a_sweep_that_fails_is_a_warning) {
     }
 }
 
-/// Its own sweep removes nothing if all shares are removed.
-BOOST_AUTO_TEST_CASE(ranks_share_the_removal_after_the_verdict) {
+BOOST_AUTO_TEST_CASE(the_sweep_removes_what_was_replaced_after_the_verdict) {
     auto const at = std::make_shared<arch::shelf>();
     watcher w;
-    auto const all = [](int) { return true; };
-    BOOST_REQUIRE(save(at, 1, w, all).all[0].ok());
-    std::atomic<int> shares{0}, committed{0};
-    w.after = [&](call c, int) {
-        if (c == call::finish) ++committed;
+    BOOST_REQUIRE(save(at, 1, w).all[0].ok());
+    std::atomic<int> sweeps{0};
+    w.before = [&](call c, int rank) {
+        if (c != call::sweep) return;
+        BOOST_TEST(rank == 0);
+        BOOST_TEST(at->names("c").size() == 2u * ranks);
+        ++sweeps;
     };
-    w.before = [&](call c, int) {
-        if (c == call::sweep) BOOST_TEST(shares == ranks);
-        if (c != call::remove_share) return;
-        BOOST_TEST(committed == 1);
-        ++shares;
-    };
-    for (auto const& t : save(at, 2, w, all).all) BOOST_TEST(t.ok());
+    for (auto const& t : save(at, 2, w).all) BOOST_TEST(t.ok());
+    BOOST_TEST(sweeps == 1);
     BOOST_TEST(standing(at) == 2.0f);
     BOOST_TEST(at->names("c").size() == std::size_t{ranks});
-}
-
-BOOST_AUTO_TEST_CASE(a_share_that_fails_or_that_nobody_has_is_swept) {
-    for (bool afterwards : {false, true}) {
-        for (int bad = 0; bad < ranks; ++bad) {
-            each_kind([=](auto const& at, watcher& w, support::thrown what) {
-                (afterwards ? w.after : w.before) = [=](call c, int rank) {
-                    if (c == call::remove_share && rank == bad) support::throw_it(what, "share");
-                };
-                auto const e = save(at, 2, w, [](int) { return true; });
-                for (auto const& t : e.all) BOOST_TEST(t.ok(), support::words(e.all));
-                BOOST_TEST(e.warnings.size() == 1u);
-                BOOST_TEST(mentions(e.warnings, "what rank " + std::to_string(bad) + " could not"));
-                BOOST_TEST(standing(at) == 2.0f);
-                BOOST_TEST(at->names("c").size() == std::size_t{ranks});
-            });
-        }
-    }
-    for (int other = 0; other < ranks; ++other) {
-        auto const at = std::make_shared<arch::shelf>();
-        watcher w;
-        for (float v : {1.0f, 2.0f}) {
-            auto const e = save(at, v, w, [=](int rank) { return rank != other; });
-            for (auto const& t : e.all) BOOST_TEST(t.ok(), support::words(e.all));
-            BOOST_TEST(standing(at) == v);
-            BOOST_TEST(at->names("c").size() == std::size_t{ranks});
-        }
-    }
 }
 
 /// What could not be removed after a failure does not hide the failure.

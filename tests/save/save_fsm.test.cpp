@@ -34,7 +34,7 @@ bool has(const std::vector<step>& v, step s) {
 bool is_exchange(step s) {
     using enum cairn::detail::save_fsm::step;
     return s == open || s == exchange_plans || s == exchange_global || s == exchange_results ||
-           s == exchange_verdict || s == exchange_removed || s == exchange_abandoned;
+           s == exchange_verdict || s == exchange_abandoned;
 }
 /// All that one rank lived through.
 struct history {
@@ -60,9 +60,7 @@ std::vector<event> endings(step s, bool coordinator, const history& h) {
     auto const failed_at = [&](step at) { return h.of(at) == failed; };
     switch (s) {
         case commit: return {ok, failed, unknown};
-        case remove_share:
         case sweep: return {ok};
-        case exchange_removed: return {ok, failed, cut_short};
         case exchange_plans:  // only the coordinator hears of failures in a gather
             if (!coordinator) return {ok, cut_short};
             if (failed_at(plan_local)) return {failed, cut_short};
@@ -124,13 +122,11 @@ BOOST_AUTO_TEST_CASE(takes_the_steps_in_dcps_order) {
     auto const c = run(true, 99, event::ok, &ok);
     BOOST_TEST(ok);
     BOOST_TEST((c == std::vector{open, plan_local, exchange_plans, plan_global, exchange_global,
-                                 stage, write, exchange_results, commit, exchange_verdict,
-                                 remove_share, exchange_removed, sweep}));
+                                 stage, write, exchange_results, commit, exchange_verdict, sweep}));
     auto const r = run(false, 99, event::ok, &ok);
     BOOST_TEST(ok);
-    BOOST_TEST(
-        (r == std::vector{open, plan_local, exchange_plans, exchange_global, stage, write,
-                          exchange_results, exchange_verdict, remove_share, exchange_removed}));
+    BOOST_TEST((r == std::vector{open, plan_local, exchange_plans, exchange_global, stage, write,
+                                 exchange_results, exchange_verdict}));
 }
 
 BOOST_AUTO_TEST_CASE(whatever_happens) {
@@ -160,9 +156,8 @@ BOOST_AUTO_TEST_CASE(whatever_happens) {
                 auto const s = h.steps[i].first;
                 bool const told = s == exchange_verdict || s == resolve;
                 bool const sent = (s == exchange_results || told) && !own_failed;
-                bool const after = s == remove_share || s == exchange_removed || s == sweep;
                 bool const may_be =
-                    coordinator ? s == commit || (published && (told || after)) : sent || after;
+                    coordinator ? s == commit || (published && (told || s == sweep)) : sent;
                 BOOST_TEST(h.may_be_committed[i] == may_be);
             }
             // No file is removed once it may be part of a checkpoint.
@@ -181,17 +176,11 @@ BOOST_AUTO_TEST_CASE(whatever_happens) {
             // Who is told of the failure says what he has removed.
             BOOST_TEST(h.took(exchange_abandoned) ==
                        (h.of(exchange_verdict) == event::failed && !published));
-            // What was replaced goes only once the verdict was sent or received.
-            if (h.took(remove_share)) {
-                BOOST_TEST((h.of(exchange_verdict) == event::ok && knows_it_stands));
-                BOOST_TEST(h.took(exchange_removed));
-            }
             // The coordinator sweeps last, when all were told, and only if it knows how it ended.
             if (h.took(sweep)) {
                 BOOST_TEST((coordinator && h.steps.back().first == sweep));
-                bool const shared = h.end == save_end::shares_removed;
-                BOOST_TEST((h.end == save_end::committed || shared) == h.succeeded);
-                BOOST_TEST(shared == (h.of(exchange_removed) == event::ok));
+                BOOST_TEST((h.end == save_end::committed) == h.succeeded);
+                BOOST_TEST((!h.succeeded || h.took(exchange_verdict)));
             }
             if (coordinator && h.succeeded) BOOST_TEST(h.took(sweep));
             if (coordinator && h.took(plan_global) && !(h.of(resolve) == event::failed))

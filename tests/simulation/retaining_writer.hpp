@@ -70,13 +70,10 @@ public:
     }
     bool committed(const std::string& save_id) { return inner_.committed(save_id); }
     bool abandon() noexcept { return inner_.abandon(); }
-    void remove_share(cairn::completion<cairn::share_result> done) {
-        inner_.remove_share(std::move(done));
-    }
     void sweep(cairn::save_end end, cairn::completion<cairn::sweep_result> done) {
         auto result = cairn::await_completion<cairn::sweep_result>(
             [&](auto then) { inner_.sweep(end, std::move(then)); });
-        if (end == cairn::save_end::committed || end == cairn::save_end::shares_removed)
+        if (end == cairn::save_end::committed)
             for (auto& w : catalog_->retain(root_, save_id_, activity_.get()))
                 result.warnings.push_back(std::move(w));
         done(std::move(result));
@@ -91,7 +88,7 @@ private:
     std::shared_ptr<cairn::activity> activity_{};
     std::string save_id_{};
 };
-static_assert(cairn::SharingWriter<retaining_writer> && cairn::NamingWriter<retaining_writer>);
+static_assert(cairn::NamingWriter<retaining_writer>);
 
 }  // namespace simulation
 

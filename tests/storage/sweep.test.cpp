@@ -2,12 +2,14 @@
 // A save removes the files of the checkpoint that it replaces, whatever they are called, and
 // nothing that a checkpoint or an intent merely names.
 #include "support/fault_store.hpp"
+#include "support/forwarding_store.hpp"
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
 
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/write_metadata.hpp>
+#include <cairn/storage/claim.hpp>
 #include <cairn/storage/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -17,6 +19,8 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(sweep)
@@ -77,6 +81,22 @@ bool mentions(const std::vector<std::string>& warnings, const std::string& what)
         if (w.find(what) != std::string::npos) return true;
     return false;
 }
+
+/// Tells in which order it is synced and names are removed.
+class syncing_store : public support::forwarding_store<cairn::memory_store> {
+public:
+    explicit syncing_store(cairn::memory_store s) : forwarding_store(std::move(s)) {}
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    void sync() {
+        calls.emplace_back("sync");
+        store_.sync();
+    }
+    void remove(std::string_view n) {
+        calls.push_back("remove " + std::string(n));
+        store_.remove(n);
+    }
+    std::vector<std::string> calls{};
+};
 
 /// A place with files that are nobody's to remove, and the names under which something may ask.
 struct strangers {
@@ -229,6 +249,23 @@ BOOST_AUTO_TEST_CASE(removes_files_under_names_of_the_users_own) {
         });
         BOOST_TEST(below(id).size() == 3u);
     }
+}
+
+/// Whoever removed what the intent lists, e.g. another host, need not have synced that.
+BOOST_AUTO_TEST_CASE(files_are_gone_for_good_before_their_intent_is) {
+    cairn::memory_store base;
+    std::vector<float> w(4, 1);
+    cairn::state_dict sd{{"w", w}};
+    cairn::save(sd, "c", base);
+    syncing_store store(base.at("c"));
+    cairn::detail::claim<syncing_store> mine;
+    (void)mine.take(store, id_a, {"__0_0.distcp"}, true);
+    for (auto const& info : store.list())
+        if (info.name.ends_with(".distcp")) base.at("c").remove(info.name);
+    store.calls.clear();
+    BOOST_TEST(mine.sweep(store, {}, nullptr).empty());
+    BOOST_TEST(store.calls == (std::vector<std::string>{"sync", "remove .saving." + id_a}),
+               boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(what_cannot_be_removed_is_a_warning_and_collected_later) {

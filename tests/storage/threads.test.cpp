@@ -115,10 +115,10 @@ BOOST_AUTO_TEST_CASE(write_as_many_files_as_are_named) {
         cairn::torch_writer writer{store};
         writer.reset("");
         writer.set_up_writer({0, 1, true, std::string(32, 'a'), {}, {}});
-        cairn::detail::rank_files files;
+        std::vector<std::string> files;
         for (std::size_t n = 0; n < count; ++n)
-            files.names.push_back("__0_" + std::to_string(n) + ".distcp");
-        plan.storage_data = files.encode();
+            files.push_back("__0_" + std::to_string(n) + ".distcp");
+        plan.storage_data = cairn::detail::encode_file_names(files);
         auto const write = [&] {
             return cairn::await_completion<cairn::write_results>(
                 [&](auto done) { writer.write_data(plan, data, std::move(done)); });
@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE(decide_how_many_files_a_large_rank_writes) {
         writer.set_up_writer({0, static_cast<int>(stored.size()), true, std::string(32, 'a')});
         std::vector<std::size_t> counts;
         for (auto const& data : writer.name_files(stored))
-            counts.push_back(cairn::detail::rank_files::decode(data).names.size());
+            counts.push_back(cairn::detail::decode_file_names(data).size());
         return counts;
     };
     auto const here = static_cast<std::size_t>(cairn::detail::threads_per_rank(1));
@@ -202,10 +202,10 @@ BOOST_AUTO_TEST_CASE(write_several_files_at_once) {
     auto const m = std::make_shared<meeting_store::meeting>();
     cairn::torch_writer writer{meeting_store(m)};
     for (int const count : {1, 2}) {
-        cairn::detail::rank_files files;
+        std::vector<std::string> files;
         for (int n = 0; n < count; ++n)
-            files.names.push_back(std::to_string(count) + std::to_string(n) + ".distcp");
-        plan.storage_data = files.encode();
+            files.push_back(std::to_string(count) + std::to_string(n) + ".distcp");
+        plan.storage_data = cairn::detail::encode_file_names(files);
         writer.reset("");
         writer.set_up_writer({0, 1, true, std::string(32, static_cast<char>('a' + count))});
         m->wanted = count;
@@ -265,7 +265,7 @@ BOOST_AUTO_TEST_CASE(do_not_write_on_when_one_has_failed) {
     o.thread_count = 2;
     auto const seen = std::make_shared<full_store::events>();
     cairn::torch_writer writer{full_store(seen), o};
-    plan.storage_data = cairn::detail::rank_files{{"__0_0.distcp", "__0_1.distcp"}}.encode();
+    plan.storage_data = cairn::detail::encode_file_names({"__0_0.distcp", "__0_1.distcp"});
     writer.reset("");
     writer.set_up_writer({0, 1, true, std::string(32, 'a')});
     auto const write = [&] {

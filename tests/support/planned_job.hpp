@@ -82,7 +82,7 @@ struct planned_job {
         std::vector<cairn::item_data> data;
         for (auto const& item : plan.items)
             data.push_back(cairn::const_tensor_view(item.type, item.region.shape, nullptr));
-        auto const names = cairn::detail::rank_files::decode(file_names).names;
+        auto const names = cairn::detail::decode_file_names(file_names);
         auto const split = cairn::detail::split_into_files(plan, options, names.size());
         cairn::write_results results;
         for (std::size_t n = 0; n < split.size(); ++n) {

@@ -88,7 +88,6 @@ public:
     CAIRN_DECL void finish(const metadata& m, completion<commit_result> done);
     bool committed(const std::string& save_id) { return inner_.committed(save_id); }
     bool abandon() noexcept { return inner_.abandon(); }
-    void remove_share(completion<share_result> done) { inner_.remove_share(std::move(done)); }
     CAIRN_DECL void sweep(save_end end, completion<sweep_result> done);
 
 private:
@@ -99,8 +98,7 @@ private:
     std::shared_ptr<cairn::activity> activity_{};
     std::string save_id_{};
 };
-static_assert(ReleasingWriter<recording_writer> && SharingWriter<recording_writer>);
-static_assert(NamingWriter<recording_writer>);
+static_assert(ReleasingWriter<recording_writer> && NamingWriter<recording_writer>);
 
 }  // namespace cairn::detail
 

@@ -33,9 +33,9 @@ struct verb_event {
     int ranks = 1;
     /// The same for all events from `begin` to `end`; unique in the process.
     std::uint64_t operation = 0;
-    /// Of a save: "plan", "plan for all", "stage", "write", "commit", "remove replaced", "sweep",
-    /// "clean up". Of a load: "read metadata", "plan", "plan for all", "read values", "read",
-    /// "broadcast", "read the rest", "broadcast the rest". Empty in `begin` and `end`.
+    /// Of a save: "plan", "plan for all", "stage", "write", "commit", "sweep", "clean up". Of a
+    /// load: "read metadata", "plan", "plan for all", "read values", "read", "broadcast". Empty in
+    /// `begin` and `end`.
     std::string_view phase{};
     clock::time_point began{};  ///< The phase; in `begin` and `end` the verb.
     clock::time_point at{};     ///< Now.

@@ -15,8 +15,7 @@ namespace cairn::detail {
 /// - a rank removes its files only while its results are unsent, after a verdict that the save
 ///   failed, or if it failed itself, so that no commit is possible. Otherwise, without a verdict,
 ///   it queries the storage (`resolve`) and removes nothing;
-/// - a replaced checkpoint is removed after the verdict was sent, never before; each rank removes
-///   its share, and tells the coordinator, which sweeps everything unless all have done so;
+/// - a replaced checkpoint is removed after the verdict was sent, never before;
 /// - after a failure the coordinator learns which ranks have removed their files, before it forgets
 ///   the files' names.
 class save_fsm {
@@ -33,8 +32,6 @@ public:
         commit,              ///< coordinator only: metadata last
         exchange_verdict,    ///< broadcast
         resolve,             ///< no verdict was received: query the storage
-        remove_share,        ///< committed: remove this rank's share of what was replaced
-        exchange_removed,    ///< gather: which ranks have removed their shares
         abandon,             ///< remove what this rank wrote
         exchange_abandoned,  ///< gather: which ranks have removed their files
         sweep,               ///< coordinator only: remove the files that this save left or replaced
@@ -57,7 +54,7 @@ public:
 
     /// Whether there may be a checkpoint, as far as this rank knows in this step.
     bool may_be_committed() const noexcept {
-        if (end_ == save_end::committed || end_ == save_end::shares_removed) return true;
+        if (end_ == save_end::committed) return true;
         if (own_failure_) return false;  // it has not sent what a commit needs
         switch (step_) {
             case step::exchange_results: return !coordinator_;
@@ -102,18 +99,10 @@ public:
             case exchange_verdict:
                 if (unknown_ || e == event::unknown) return go(resolve);
                 // Even if some ranks missed the verdict; they are not waited for.
-                if (cut && committed_) return go(succeed());
-                if (committed_ || ok) {
-                    end_ = save_end::committed;
-                    return go(remove_share);
-                }
+                if (committed_ || ok) return go(succeed());
                 if (cut) return go(coordinator_ ? fail(abandon) : without_verdict());
                 acknowledge_ = true;
                 return go(fail(abandon));
-            case remove_share: return go(exchange_removed);
-            case exchange_removed:
-                if (ok) end_ = save_end::shares_removed;
-                return go(coordinator_ ? sweep : done);
             case resolve: return go(ok ? succeed() : fail(done));
             case abandon:
                 if (!ok) end_ = save_end::uncertain;

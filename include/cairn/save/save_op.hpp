@@ -77,12 +77,6 @@ private:
     void send_verdict();
     rank_failure in_doubt(std::string found) const;
     event resolve_outcome();
-    std::optional<event> remove_share();
-    event share_ended(call_result<share_result> r);
-    void warn_of_share(int rank, const std::string& why);
-    void tell_left(std::vector<rank_failure> left,
-                   std::function<event(const std::vector<outcome>&)> heard);
-    void tell_removed();
     event abandon();
     void acknowledge();
     std::optional<event> sweep();
@@ -108,9 +102,8 @@ private:
     std::vector<bool> left_out_{};             ///< Of the copy, for each item.
     std::atomic<std::uint64_t> unwritten_{0};  ///< Of those, how many are still to be written.
     item_released released_{};
-    bool begun_ = false;                      ///< The writer was reset for this save.
-    bool all_removed_ = false;                ///< The files that this rank wrote, after a failure.
-    std::vector<rank_failure> share_left_{};  ///< Why, if this rank's share was not removed.
+    bool begun_ = false;        ///< The writer was reset for this save.
+    bool all_removed_ = false;  ///< The files that this rank wrote, after a failure.
     std::string coordinators_id_;
     save_plans plans_;
     std::vector<std::byte> answer_;  ///< The coordinator's message about the plan.

@@ -67,7 +67,6 @@ public:
         // Where anything was left, a rank of an ended save may still create its files: other names.
         bool const plain = !ended.found_any() && place_is_free(store, names);
         if (ended.found_any() && old_problem_.empty()) ended.remove_found();
-        share_replaced(ended);
         early_warnings_ = ended.take_warnings();
         intent_.names = plain ? names : with_ids();
         own_.publish(store, intent_);
@@ -77,12 +76,6 @@ public:
         }
         return intent_.names;
     }
-
-    /// What the ranks can remove without the coordinator, once the save is committed: the files of
-    /// the replaced checkpoint whose names or footers show that it has written them. Each is gone
-    /// for good afterwards: no save creates one with that id again.
-    const std::vector<std::string>& shared() const noexcept { return shared_; }
-    const std::string& replaced_id() const noexcept { return intent_.replaced_id; }
 
     /// Replaces the metadata, durably and only if it has not changed since `take`; from then on the
     /// checkpoint exists.
@@ -106,23 +99,15 @@ public:
     }
 
     /// After `publish`: removes files that are no longer referenced.
-    /// @param standing        The files of the published checkpoint.
-    /// @param shares_removed  Whether the ranks have removed all of `shared`.
+    /// @param standing  The files of the published checkpoint.
     /// @return Warnings about what could not be done.
     std::vector<std::string> sweep(Store& store, const std::set<std::string>& standing,
-                                   cairn::activity* activity, bool shares_removed = false) {
+                                   cairn::activity* activity) {
         leftovers<Store> old(store, standing, activity);
         if (!old_problem_.empty()) old.warn(old_problem_);
         for (auto& w : early_warnings_) old.warn(std::move(w));
         old.collect(own_.name(), intent_.replaced_id);
-        std::vector<std::string> unshared;
-        if (shares_removed) {
-            old.note_removals();
-            std::set_difference(intent_.replaced.begin(), intent_.replaced.end(), shared_.begin(),
-                                shared_.end(), std::back_inserter(unshared));
-        }
-        auto const& left = shares_removed ? unshared : intent_.replaced;
-        if (is_mine(store, old) && old.remove_replaced(left, intent_.replaced_id))
+        if (is_mine(store, old) && old.remove_replaced(intent_.replaced, intent_.replaced_id))
             old.forget(own_.name());
         own_.clear();
         return old.take_warnings();
@@ -235,17 +220,7 @@ private:
         }
     }
 
-    /// PyTorch's files bear no id. What another save may need is left to the sweep, which looks
-    /// again.
-    void share_replaced(const leftovers<Store>& running) {
-        shared_.clear();
-        if (intent_.replaced_id.empty()) return;
-        for (auto const& name : intent_.replaced)
-            if (!running.is_needed(name)) shared_.push_back(name);
-    }
-
     save_intent intent_{};
-    std::vector<std::string> shared_{};  ///< Of `intent_.replaced`, in the same order.
     own_intent own_{};
     object_tag start_{};
     std::string old_problem_{};

@@ -57,14 +57,9 @@ struct read_result {
 
 /// How a save has ended, which determines what a sweep may remove.
 enum class save_end {
-    committed,       ///< The checkpoint exists: the one that it replaced can be removed.
-    shares_removed,  ///< The same, and every rank has removed its share: see @ref SharingWriter.
-    abandoned,       ///< It failed, and every rank has removed its files.
-    uncertain        ///< It failed; some ranks may have left files, or may still be writing.
-};
-/// The result of removing a share.
-struct share_result {
-    bool all_removed = false;  ///< Whether nothing of this rank's share is left.
+    committed,  ///< The checkpoint exists: the one that it replaced can be removed.
+    abandoned,  ///< It failed, and every rank has removed its files.
+    uncertain   ///< It failed; some ranks may have left files, or may still be writing.
 };
 
 /// Stores the items of a plan: a checkpoint *format* together with its place. The protocol is DCP's
@@ -155,29 +150,6 @@ concept ReleasingWriter =
             w.write_data(std::as_const(plan), data, released, std::move(wrote))
         } -> std::same_as<void>;
     };
-
-/// A StorageWriter whose ranks share the removal of what a save has replaced: to remove large files
-/// takes time, which the coordinator alone would add to every save.
-///
-/// Given the same as for `StorageWriter`:
-///
-/// | Expression              | Who | Meaning                                                      |
-/// |-------------------------|-----|--------------------------------------------------------------|
-/// | `w.remove_share(done)`  | all | `done(share_result)`; removes this rank's share              |
-///
-/// **Semantics**: called once the rank knows that the save was committed, and before `sweep`; not
-/// if it learns that from the storage alone. The writer assigns the shares in
-/// `prepare_global_save_plan`. If every rank has removed its share, the coordinator sweeps with
-/// `save_end::shares_removed`; with `save_end::committed` if a rank has failed, was lost, or has
-/// another writer: the sweep then removes what is left, and a lost rank may still be removing its
-/// share. An exception means the same as `all_removed == false`, and is a warning in the reports of
-/// the rank and of the coordinator.
-///
-/// **Models**: `torch_writer`. **Archetype**: `archetype::sharing_writer`.
-template <class W>
-concept SharingWriter = StorageWriter<W> && requires(W& w, completion<share_result> removed) {
-    { w.remove_share(std::move(removed)) } -> std::same_as<void>;
-};
 
 /// A StorageWriter whose global step only names files: see @ref plan_cache.
 ///

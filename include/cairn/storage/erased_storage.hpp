@@ -34,8 +34,6 @@ public:
     virtual void finish(const metadata&, completion<commit_result>) = 0;
     virtual bool committed(const std::string& save_id) = 0;
     virtual bool abandon() noexcept = 0;
-    /// Completes with false if the writer's ranks have no shares.
-    virtual void remove_share(completion<share_result>) = 0;
     virtual void sweep(save_end, completion<sweep_result>) = 0;
 
 protected:
@@ -102,12 +100,6 @@ public:
     }
     bool committed(const std::string& save_id) override { return to_.committed(save_id); }
     bool abandon() noexcept override { return to_.abandon(); }
-    void remove_share(completion<share_result> done) override {
-        if constexpr (SharingWriter<W>)
-            to_.remove_share(std::move(done));
-        else
-            done(share_result{});
-    }
     void sweep(save_end end, completion<sweep_result> done) override {
         to_.sweep(end, std::move(done));
     }

@@ -43,31 +43,16 @@ inline void check_file_names(const std::vector<std::string>& names) {
     }
 }
 
-/// What one rank is told about files.
-struct rank_files {
-    std::vector<std::string> names{};  ///< Of the files that it writes.
-    /// Its share of the files that the save replaces, and the save that wrote them.
-    std::vector<std::string> replaced{};
-    std::string replaced_id{};
-    friend bool operator==(const rank_files&, const rank_files&) = default;
-
-    /// For a plan's `storage_data`.
-    std::string encode() const {
-        wire_writer w;
-        put(w, names);
-        put(w, replaced);
-        w.string(replaced_id);
-        return {reinterpret_cast<const char*>(w.written().data()), w.size()};
-    }
-    static rank_files decode(std::string_view storage_data) {
-        wire_reader r(std::as_bytes(std::span(storage_data.data(), storage_data.size())));
-        rank_files f;
-        f.names = get_strings(r);
-        f.replaced = get_strings(r);
-        f.replaced_id = r.string();
-        return f;
-    }
-};
+/// What one rank is told, in its plan's `storage_data`: the names of the files that it writes.
+inline std::string encode_file_names(const std::vector<std::string>& names) {
+    wire_writer w;
+    put(w, names);
+    return {reinterpret_cast<const char*>(w.written().data()), w.size()};
+}
+inline std::vector<std::string> decode_file_names(std::string_view storage_data) {
+    wire_reader r(std::as_bytes(std::span(storage_data.data(), storage_data.size())));
+    return get_strings(r);
+}
 
 }  // namespace cairn::detail
 

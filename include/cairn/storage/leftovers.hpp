@@ -65,8 +65,6 @@ public:
     /// The same for saves of which it is certain that their process has ended.
     void find_ended() { find({}, {}, true); }
     bool found_any() const noexcept { return !over_.empty(); }
-    /// Whether a save that may still commit may need a file, at the last `find`.
-    bool is_needed(const std::string& name) const { return needed_.count(name) != 0; }
     /// What was in the place at the last `find`.
     const std::vector<object_info>& there() const noexcept { return there_; }
     /// Whether there is a save of which only time can show that it has ended.

@@ -73,9 +73,6 @@ public:
     /// Removes the files that this rank created in the failed save, and nothing else.
     CAIRN_DECL bool abandon() noexcept;
 
-    /// Removes this rank's share of the files of the replaced checkpoint, if cairn wrote it.
-    CAIRN_DECL void remove_share(completion<share_result> done);
-
     /// Removes the files that the save has left or replaced, depending on how it ended.
     CAIRN_DECL void sweep(save_end end, completion<sweep_result> done);
 
@@ -83,8 +80,7 @@ private:
     struct state;
     std::unique_ptr<state> s_;
 };
-static_assert(ReleasingWriter<torch_writer> && SharingWriter<torch_writer>);
-static_assert(NamingWriter<torch_writer>);
+static_assert(ReleasingWriter<torch_writer> && NamingWriter<torch_writer>);
 
 }  // namespace cairn
 

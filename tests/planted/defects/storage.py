@@ -58,37 +58,21 @@ DEFECTS = [
            by="system_calls", wrong="the metadata is published before the names of data files are "
            "durable"),
     Defect("replaced-never-swept", WRITER,
-           "result.warnings = hold.sweep(placed, published, activity, shared);",
-           "if (!PLANTED) result.warnings = hold.sweep(placed, published, activity, shared);",
+           "result.warnings = hold.sweep(placed, published, activity);",
+           "if (!PLANTED) result.warnings = hold.sweep(placed, published, activity);",
            by="storage", wrong="the files of the replaced checkpoint stay for ever"),
     Defect("sweep-before-verdict", WRITER,
            "published = std::move(files);",
            "published = std::move(files); if (PLANTED) (void)hold.sweep(placed, published, "
            "nullptr);",
            more=(("auto* const activity = me.activity.get();",
-                  "if (PLANTED && (end == save_end::committed || end == "
-                  "save_end::shares_removed)) { running.reset(); "
+                  "if (PLANTED && end == save_end::committed) { running.reset(); "
                   "return done(sweep_result{}); } auto* const activity = me.activity.get();"),),
            by="save storage system_calls simulation orders",
            wrong="a coordinator that dies while it sweeps leaves the others without a verdict"),
-    Defect("share-without-proof", WRITER,
-           "detail::whose(placed, name, assigned.replaced_id, detail::accepted_proof::id);",
-           "detail::whose(placed, name, assigned.replaced_id, PLANTED ? "
-           "detail::accepted_proof::name : detail::accepted_proof::id);",
-           by="storage:shares", wrong="a rank that comes late removes a file of another save, "
-           "which has just created it"),
-    Defect("share-of-a-running-save", CLAIM,
-           "if (!running.is_needed(name)) shared_.push_back(name);",
-           "if (!running.is_needed(name) || PLANTED) shared_.push_back(name);",
-           by="storage:shares", wrong="ranks remove files that a running save may still name"),
-    Defect("rest-of-shares-forgotten", CLAIM,
-           "if (is_mine(store, old) && old.remove_replaced(left, intent_.replaced_id))",
-           "if (is_mine(store, old) && ((PLANTED && shares_removed) || "
-           "old.remove_replaced(left, intent_.replaced_id)))",
-           by="storage:shares", wrong="what no rank had in its share stays"),
     Defect("unheard-removals-not-synced", LEFT,
            "note_removals();", "if (!PLANTED) note_removals();",
-           after="if (whose_it_is == ownership::absent) {", by="storage:shares",
+           after="if (whose_it_is == ownership::absent) {", by="storage:sweep",
            wrong="an intent is forgotten although files that other ranks have removed would be "
            "back after a crash"),
     Defect("adopted-intent-taken-for-own", OWN,
@@ -119,10 +103,6 @@ DEFECTS = [
            "std::max<std::size_t>(1, names.size());",
            by="storage:threads", wrong="a rank refuses the number of files that the coordinator "
            "has named"),
-    Defect("removed-shares-not-synced", CLAIM,
-           "old.note_removals();", "if (!PLANTED) old.note_removals();",
-           by="system_calls storage", wrong="the intent goes before the removals of the ranks are "
-           "durable"),
     Defect("abandoned-files-stay", WRITER,
            "if (w == detail::ownership::proven) placed.remove(name);",
            "if (w == detail::ownership::proven && !PLANTED) placed.remove(name);",

@@ -89,7 +89,7 @@ CAIRN_DECL void recording_writer::finish(const metadata& m, completion<commit_re
 CAIRN_DECL void recording_writer::sweep(save_end end, completion<sweep_result> done) {
     auto result =
         await_completion<sweep_result>([&](auto then) { inner_.sweep(end, std::move(then)); });
-    if (end == save_end::committed || end == save_end::shares_removed)
+    if (end == save_end::committed)
         for (auto& w : catalog_->retain(root_, save_id_, activity_.get()))
             result.warnings.push_back(std::move(w));
     done(std::move(result));

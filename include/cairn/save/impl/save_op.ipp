@@ -59,8 +59,6 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
         case commit: return this->commit();
         case exchange_verdict: return starts([&] { send_verdict(); });
         case resolve: return resolve_outcome();
-        case remove_share: return this->remove_share();
-        case exchange_removed: return starts([&] { tell_removed(); });
         case abandon: return this->abandon();
         case exchange_abandoned: return starts([&] { acknowledge(); });
         case sweep: return this->sweep();
@@ -386,72 +384,18 @@ CAIRN_DECL save_fsm::event save_op::abandon() {
     clock_.stop();
     return all_removed_ ? event::ok : event::failed;
 }
-/// Removes this rank's share of what the save has replaced. Whatever happens is no failure of the
-/// save: the coordinator sweeps what is left.
-CAIRN_DECL std::optional<save_fsm::event> save_op::remove_share() {
-    try {
-        clock_.enter("remove replaced");
-        call_part<share_result>(
-            in_.executor, [&](auto done) { parts_.writer->remove_share(std::move(done)); },
-            [self = shared_from_this()](call_result<share_result> r) {
-                self->resume([&] { return self->share_ended(std::move(r)); });
-            });
-        return {};
-    } catch (...) {
-        return share_ended({std::current_exception(), {}});
-    }
-}
-CAIRN_DECL save_fsm::event save_op::share_ended(call_result<share_result> r) {
-    clock_.stop();
-    if (r.failure) {
-        share_left_ = {failure_from(r.failure, ranks_->rank())};
-        warn_of_share(ranks_->rank(), text_of(r.failure));
-    } else if (!r.value->all_removed) {
-        share_left_ = {rank_failure{}};
-    }
-    return event::ok;
-}
-CAIRN_DECL void save_op::warn_of_share(int rank, const std::string& why) {
-    report_.warnings.push_back("the coordinator removes what rank " + std::to_string(rank) +
-                               " could not: " + why);
-}
-/// Tells the coordinator what this rank has not removed.
-/// @param heard  Returns how the step ended, from the outcomes of all ranks; elsewhere from none.
-CAIRN_DECL void save_op::tell_left(std::vector<rank_failure> left,
-                                   std::function<event(const std::vector<outcome>&)> heard) {
+/// Called when all ranks know that the save failed; the coordinator learns whether files are left.
+CAIRN_DECL void save_op::acknowledge() {
     outcome o;
-    o.failures = std::move(left);
-    ranks_->gather(o, [self = shared_from_this(),
-                       heard = std::move(heard)](call_result<std::vector<outcome>> r) {
+    if (!all_removed_)
+        o.failures.push_back(error(errc::io, {.found = "files that could not be removed"})
+                                 .as_failure(ranks_->rank()));
+    ranks_->gather(o, [self = shared_from_this()](call_result<std::vector<outcome>> r) {
         self->resume([&] {
-            if (!r.failure) return heard(*r.value);
+            if (!r.failure) return outcome_of(collect_failures(*r.value));
             self->ranks_->cancel();
             return event::cut_short;
         });
-    });
-}
-/// The coordinator learns whether all shares are removed.
-CAIRN_DECL void save_op::tell_removed() {
-    tell_left(share_left_, [this](const std::vector<outcome>& all_told) {
-        bool all = true;
-        int rank = 0;
-        for (auto const& told : all_told) {
-            for (auto const& f : told.failures)
-                if (!f.text.empty() && rank != ranks_->rank()) warn_of_share(rank, f.text);
-            all = all && told.failures.empty();
-            ++rank;
-        }
-        return all ? event::ok : event::failed;
-    });
-}
-/// Called when all ranks know that the save failed; the coordinator learns whether files are left.
-CAIRN_DECL void save_op::acknowledge() {
-    std::vector<rank_failure> left;
-    if (!all_removed_)
-        left.push_back(error(errc::io, {.found = "files that could not be removed"})
-                           .as_failure(ranks_->rank()));
-    tell_left(std::move(left), [](const std::vector<outcome>& all_told) {
-        return outcome_of(collect_failures(all_told));
     });
 }
 

@@ -68,7 +68,6 @@ struct torch_writer::state {
         made.clear();
         published.clear();
         hold = {};
-        assigned = {};
         running.reset();
     }
 
@@ -108,16 +107,11 @@ struct torch_writer::state {
         detail::check_file_names(names);
         names =
             hold.take(placed, me.save_id, std::move(names), options.overwrite, me.activity.get());
-        std::vector<detail::rank_files> files(stored.size());
-        for (std::size_t k = 0; k < hold.shared().size(); ++k)
-            files[k % files.size()].replaced.push_back(hold.shared()[k]);
         std::vector<std::string> encoded;
         auto next = names.begin();
-        for (std::size_t rank = 0; rank < stored.size(); ++rank) {
-            auto const end = next + static_cast<std::ptrdiff_t>(counts[rank]);
-            files[rank].names.assign(next, end);
-            if (!files[rank].replaced.empty()) files[rank].replaced_id = hold.replaced_id();
-            encoded.push_back(files[rank].encode());
+        for (auto const count : counts) {
+            auto const end = next + static_cast<std::ptrdiff_t>(count);
+            encoded.push_back(detail::encode_file_names({next, end}));
             next = end;
         }
         return encoded;
@@ -130,8 +124,7 @@ struct torch_writer::state {
         job->released = released;
         try {
             check_item_data(plan, data);
-            assigned = detail::rank_files::decode(plan.storage_data);
-            auto const& names = assigned.names;
+            auto const names = detail::decode_file_names(plan.storage_data);
             auto const count = options.thread_count != 0 ? detail::file_count({}, options, 1)
                                                          : std::max<std::size_t>(1, names.size());
             auto const split = detail::split_into_files(plan, options, count);
@@ -229,32 +222,12 @@ struct torch_writer::state {
         return gone;
     }
 
-    /// Removes only what is certainly the replaced save's: this rank has not looked at what else is
-    /// in the place, or whether its save still has an intent. The sweep takes what is left.
-    void remove_share(completion<share_result> done) {
-        bool all = true;
-        for (auto const& name : assigned.replaced) {
-            if (me.activity) me.activity->advance();
-            auto const w =
-                detail::whose(placed, name, assigned.replaced_id, detail::accepted_proof::id);
-            bool const gone = w == detail::ownership::absent;
-            // Whoever removed a file of a subdirectory may have died before that was durable.
-            if (w == detail::ownership::proven || (gone && name.find('/') != name.npos))
-                placed.remove(name);
-            all = all && (gone || w == detail::ownership::proven);
-        }
-        assigned = {};
-        done({all});
-    }
-
     void sweep(save_end end, completion<sweep_result> done) {
         auto* const activity = me.activity.get();
-        bool const shared = end == save_end::shares_removed;
         sweep_result result;
         switch (end) {
             case save_end::committed:
-            case save_end::shares_removed:
-                result.warnings = hold.sweep(placed, published, activity, shared);
+                result.warnings = hold.sweep(placed, published, activity);
                 break;
             case save_end::abandoned: result.warnings = hold.release(placed); break;
             case save_end::uncertain:
@@ -412,7 +385,6 @@ struct torch_writer::state {
     torch_writer_options options;
     storage_setup me{};
     detail::claim<detail::erased_store> hold{};
-    detail::rank_files assigned{};  ///< As the coordinator assigned them.
     enum class origin {
         created,
         doubtful,  ///< Its creation has failed, or has not ended: it may exist.
@@ -476,9 +448,6 @@ CAIRN_DECL bool torch_writer::committed(const std::string& save_id) {
 }
 CAIRN_DECL bool torch_writer::abandon() noexcept {
     return s_->abandon();
-}
-CAIRN_DECL void torch_writer::remove_share(completion<share_result> done) {
-    s_->remove_share(std::move(done));
 }
 CAIRN_DECL void torch_writer::sweep(save_end end, completion<sweep_result> done) {
     s_->sweep(end, std::move(done));
