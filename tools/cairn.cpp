@@ -2,6 +2,8 @@
 #include "checkpoint.hpp"
 #include "launch.hpp"
 
+#include <cairn/detail/utf8.hpp>
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -99,7 +101,7 @@ int main(int argc, char** argv) {
     } catch (const std::bad_alloc&) {
         std::cerr << "cairn: out of memory\n";
     } catch (const std::exception& e) {
-        std::cerr << "cairn: " << e.what() << "\n";
+        std::cerr << "cairn: " << cairn::detail::terminal_text(e.what()) << "\n";
     }
     return tool::could_not_run;
 }

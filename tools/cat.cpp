@@ -87,7 +87,7 @@ int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
                            {.fqn = fqn, .file = checkpoint, .remedy = "cairn ls lists the names"});
     check_stored_bytes(m, [&](std::string_view key) { return key == fqn; });
     if (raw) {
-        for (auto const& b : row_pieces(*t, read_at_once)) {
+        for (auto const& b : row_pieces({t}, read_at_once)) {
             auto const piece = from.boxes({{fqn, b}});
             std::cout.write(reinterpret_cast<const char*>(piece[0].bytes.data()),
                             static_cast<std::streamsize>(piece[0].bytes.size()));

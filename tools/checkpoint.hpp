@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -104,19 +105,34 @@ private:
     cairn::metadata meta_;
 };
 
-/// Returns boxes of whole rows of at most about `limit` bytes, in order.
-inline std::vector<cairn::box> row_pieces(const cairn::tensor_metadata& t, std::uint64_t limit) {
+/// Returns boxes of whole rows, in order, of about `limit` bytes each, or of more: none ends within
+/// a chunk that can only be read whole, which would be read again for the next box.
+/// @param stored  One tensor as it is stored in each of the checkpoints; at least one.
+inline std::vector<cairn::box> row_pieces(std::vector<const cairn::tensor_metadata*> stored,
+                                          std::uint64_t limit) {
+    auto const& t = *stored.front();
     // A tensor without elements may have any number of rows.
     if (t.shape.empty() || t.shape.product() == 0) return {cairn::box::whole(t.shape)};
     auto const total = static_cast<std::uint64_t>(t.shape.product()) * cairn::size_of(t.type);
     auto const row = total / static_cast<std::uint64_t>(t.shape[0]);
     auto const rows = static_cast<std::int64_t>(
         std::max<std::uint64_t>(1, limit / std::max<std::uint64_t>(1, row)));
+    std::map<std::int64_t, std::int64_t> whole;  // of chunks: the first row, and the one after
+    for (auto const* s : stored)
+        for (std::size_t i = 0; i < s->chunks.size(); ++i) {
+            auto const region = s->chunks.region(i);
+            if (s->chunks.row_of(i).is_divisible() || region.empty()) continue;
+            auto& end = whole[region.offsets[0]];
+            end = std::max(end, region.offsets[0] + region.shape[0]);
+        }
     std::vector<cairn::box> out;
-    for (std::int64_t at = 0; at < t.shape[0]; at += rows) {
+    auto next = whole.begin();
+    for (std::int64_t at = 0, end = 0; at < t.shape[0]; at = end) {
+        end = at + std::min(rows, t.shape[0] - at);
+        for (; next != whole.end() && next->first < end; ++next) end = std::max(end, next->second);
         auto b = cairn::box::whole(t.shape);
         b.offsets[0] = at;
-        b.shape[0] = std::min(rows, t.shape[0] - at);
+        b.shape[0] = end - at;
         out.push_back(std::move(b));
     }
     return out;

@@ -10,6 +10,7 @@
 #include <complex>
 #include <iostream>
 #include <map>
+#include <string_view>
 #include <vector>
 
 namespace tool {
@@ -21,21 +22,43 @@ constexpr std::uint64_t compared_at_once = std::uint64_t{32} << 20;
 /// Returns the largest absolute difference of two pieces; NaN against a number is infinite.
 double largest_difference(const loaded_box& a, const loaded_box& b, cairn::dtype type) {
     using namespace cairn;
+    constexpr std::int64_t at_once = 1 << 20;
     bool const complex = info(type).kind == dtype_class::complex;
-    auto const n = static_cast<std::size_t>(a.region.volume()) * (complex ? 2 : 1);
-    std::vector<double> x(n), y(n);
     auto const wide = complex ? dtype::complex128 : dtype::float64;
-    convert_elements(const_tensor_view(type, a.region.shape, a.bytes.data()),
-                     tensor_view(wide, a.region.shape, x.data()));
-    convert_elements(const_tensor_view(type, b.region.shape, b.bytes.data()),
-                     tensor_view(wide, b.region.shape, y.data()));
+    std::vector<double> x(std::size_t{2} * at_once), y(x.size());
     double most = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-        if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
-        double const d = std::abs(x[i] - y[i]);
-        most = std::max(most, std::isnan(d) ? INFINITY : d);
+    for (std::int64_t at = 0; at < a.region.volume(); at += at_once) {
+        auto const n = std::min(at_once, a.region.volume() - at);
+        auto const widen = [&](const loaded_box& from, double* to) {
+            auto const* bytes = from.bytes.data() + static_cast<std::size_t>(at) * size_of(type);
+            convert_elements(const_tensor_view(type, {n}, bytes), tensor_view(wide, {n}, to));
+        };
+        widen(a, x.data());
+        widen(b, y.data());
+        for (std::size_t i = 0; i < static_cast<std::size_t>(complex ? 2 * n : n); ++i) {
+            if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
+            double const d = std::abs(x[i] - y[i]);
+            most = std::max(most, std::isnan(d) ? INFINITY : d);
+        }
     }
     return most;
+}
+
+/// Returns two texts of values; of long ones, what stands around the first difference.
+std::string both(std::string_view a, std::string_view b) {
+    constexpr std::size_t most = 200, before = 40;
+    auto const from = [&]() -> std::size_t {
+        if (a.size() <= most && b.size() <= most) return 0;
+        auto const at = static_cast<std::size_t>(
+            std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+        auto begin = at > before ? at - before : 0;
+        while (begin > 0 && (static_cast<unsigned char>(a[begin]) & 0xc0) == 0x80) --begin;
+        return begin;
+    }();
+    auto const shown = [&](std::string_view text) {
+        return (from == 0 ? "" : "...") + cairn::detail::shortened(text.substr(from), most);
+    };
+    return shown(a) + " and " + shown(b);
 }
 
 /// Compares the content of two checkpoints under each name that both have. Small entries are read
@@ -55,7 +78,7 @@ public:
             findings_[fqn] = "dtype " + std::string(cairn::name_of(x.type)) + " and " +
                              std::string(cairn::name_of(y.type));
         } else {
-            for (auto& piece : row_pieces(x, compared_at_once)) {
+            for (auto& piece : row_pieces({&x, &y}, compared_at_once)) {
                 bytes_ += static_cast<std::uint64_t>(piece.volume()) * cairn::size_of(x.type);
                 pieces_.emplace_back(fqn, std::move(piece));
                 if (bytes_ >= compared_at_once) finish();
@@ -73,7 +96,7 @@ public:
         for (std::size_t i = 0; i < pieces_.size(); ++i) compare(pieces_[i].first, x[i], y[i]);
         auto const v = a_.objects(objects_), w = b_.objects(objects_);
         for (std::size_t i = 0; i < objects_.size(); ++i)
-            if (v[i] != w[i]) findings_[objects_[i]] = json(v[i]) + " and " + json(w[i]);
+            if (v[i] != w[i]) findings_[objects_[i]] = both(json(v[i]), json(w[i]));
         pieces_.clear();
         objects_.clear();
         bytes_ = 0;
@@ -132,7 +155,8 @@ int diff(const std::string& pa, const std::string& pb) {
     for (auto const& [fqn, entry] : b.meta().entries)
         if (a.meta().entries.find(fqn) == a.meta().entries.end())
             c.findings()[fqn] = "only in " + pb;
-    for (auto const& [fqn, what] : c.findings()) std::cout << fqn << ": " << what << '\n';
+    for (auto const& [fqn, what] : c.findings())
+        std::cout << cairn::detail::terminal_text(fqn) << ": " << what << '\n';
     auto const all = a.meta().entries.size() + b.meta().entries.size() - in_both;
     if (c.findings().empty())
         std::cout << "equal: " << all << " entries\n";

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <iostream>
+#include <string>
 
 namespace tool {
 
@@ -14,8 +15,12 @@ int gc(const std::string& place, bool dry_run) {
                            {.file = place, .expected = "a directory of checkpoints"});
     auto const r = cairn::collect_garbage(place, dry_run);
     for (auto const& line : r.lines) std::cout << line << '\n';
-    std::cout << r.files << (r.files == 1 ? " file, " : " files, ") << r.bytes << " bytes "
-              << (dry_run ? "would be removed\n" : "removed\n");
+    std::cout << r.files << (r.files == 1 ? " file, " : " files, ") << r.bytes << " bytes";
+    if (r.directories != 0)
+        std::cout << (r.directories == 1
+                          ? " and 1 empty directory"
+                          : " and " + std::to_string(r.directories) + " empty directories");
+    std::cout << (dry_run ? " would be removed\n" : " removed\n");
     return r.problems == 0 ? fine : finding;
 }
 

@@ -2,6 +2,7 @@
 #ifndef CAIRN_TOOLS_JSON_HPP
 #define CAIRN_TOOLS_JSON_HPP
 
+#include <cairn/detail/utf8.hpp>
 #include <cairn/metadata/value.hpp>
 #include <cairn/tensor/index_vector.hpp>
 
@@ -9,29 +10,10 @@
 #include <charconv>
 #include <cmath>
 #include <string>
-#include <string_view>
 
 namespace tool {
 
-/// Returns a JSON string. Bytes that are not UTF-8 pass through: Python wrote the text.
-inline std::string json_string(std::string_view s) {
-    std::string out = "\"";
-    for (char c : s) {
-        auto const u = static_cast<unsigned char>(c);
-        if (c == '"' || c == '\\') {
-            out += '\\';
-            out += c;
-        } else if (u < 0x20) {
-            constexpr char hex[] = "0123456789abcdef";
-            out += "\\u00";
-            out += hex[u >> 4];
-            out += hex[u & 15];
-        } else {
-            out += c;
-        }
-    }
-    return out + "\"";
-}
+using cairn::detail::json_string;
 
 /// Returns the shortest number that reads back the same; NaN and infinities as in Python's json.
 inline std::string number(double d) {

@@ -8,6 +8,8 @@
 
 namespace tool {
 
+using cairn::detail::terminal_text;
+
 int ls(const std::string& checkpoint, bool as_json) {
     if (cairn::file_store(checkpoint).tag(".metadata").text.empty() &&
         std::filesystem::is_directory(checkpoint))
@@ -33,11 +35,11 @@ int ls(const std::string& checkpoint, bool as_json) {
             files.insert(at.file);
         }
         if (!as_json) {
-            std::cout << fqn << "  " << type;
+            std::cout << terminal_text(fqn) << "  " << type;
             if (!shape.empty())
                 std::cout << ' ' << shape << "  " << chunks << (chunks == 1 ? " chunk" : " chunks");
             std::cout << "  " << bytes << " bytes ";
-            for (auto const& f : files) std::cout << ' ' << f;
+            for (auto const& f : files) std::cout << ' ' << terminal_text(f);
             std::cout << '\n';
             continue;
         }

@@ -50,9 +50,12 @@ BOOST_AUTO_TEST_CASE(of_an_ended_save_is_removed) {
     auto const would = cairn::collect_garbage(p.dir.string(), true);
     BOOST_TEST(would.files == 2u);
     BOOST_TEST(says(would, "would remove step_2/__0_0." + id_a + ".distcp (7 bytes)"));
+    BOOST_TEST(would.directories == 1u);
+    BOOST_TEST(says(would, "would remove step_2/ without files"));
     BOOST_TEST((p.names() == before));
     auto const did = cairn::collect_garbage(p.dir.string());
     BOOST_TEST(did.files == 2u);
+    BOOST_TEST(did.directories == 1u);
     BOOST_TEST(did.bytes == would.bytes);
     BOOST_TEST(did.problems == 0u);
     BOOST_TEST((p.names() == p.names_of({1})));

@@ -16,7 +16,7 @@ BOOST_AUTO_TEST_CASE(an_error_without_failures) {
         BOOST_TEST(e.failures().empty());
         BOOST_TEST(e.context().rank == -1);
         BOOST_TEST(e.state_modified() == modified);
-        BOOST_TEST(std::string(e.what()).starts_with("a rank failed; found "));
+        BOOST_TEST(std::string(e.what()).starts_with("a rank failed; no "));
         BOOST_TEST(e.as_failure(2).where.rank == 2);
     }
 }

@@ -84,4 +84,16 @@ BOOST_AUTO_TEST_CASE(of_a_whole_load_are_all_in_the_report) {
     BOOST_TEST(report.unexpected.size() == 2000u);
 }
 
+BOOST_AUTO_TEST_CASE(are_told_in_one_sentence_where_the_first_has_no_remedy) {
+    cairn::detail::load_problems p;
+    p.add(cairn::errc::shape_mismatch, {.fqn = "a", .expected = "[2]", .found = "[3]"});
+    for (auto const* fqn : {"b", "c", "d", "e"})
+        p.add(cairn::errc::shape_mismatch, {.fqn = fqn, .remedy = "x"});
+    BOOST_CHECK_EXCEPTION(p.refuse(), cairn::error, [](const cairn::error& e) {
+        return std::string(e.what()) ==
+               "'a': shapes differ; expected [2], found [3]; also 'b': shapes differ; x; "
+               "also 'c': shapes differ; x; also 'd': shapes differ; x; and 1 more";
+    });
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -48,6 +48,27 @@ void odd(const std::string& path) {
     cairn::save(sd, path);
 }
 
+/// Names that a terminal would obey, and one that is a str of Python's alone.
+void names(const std::string& path) {
+    std::vector<float> w(4, 1.0f);
+    cairn::state_dict sd{{"a\x1b[2J\xc2\x9b", w}, {"s\xed\xb2\x80", "\xed\xa0\x80\x7f"}};
+    cairn::save(sd, path);
+}
+
+/// More than the tool reads at once, in one chunk.
+void large(const std::string& path) {
+    std::vector<float> w(std::size_t{40} << 20, 1.0f);
+    cairn::state_dict sd{{"w", cairn::tensor_view(cairn::dtype::float32, {40, 1 << 20}, w.data())}};
+    cairn::save(sd, path);
+}
+
+/// Values that are longer than anybody reads, and differ in one place.
+void long_values(const std::string& path, char letter) {
+    std::string text(std::size_t{1} << 20, '.');
+    text[text.size() / 2] = letter;
+    cairn::save(cairn::state_dict{{"text", cairn::value(text)}}, path);
+}
+
 /// Checkpoints of a training that went back, and what a save of this process has left that will
 /// have ended.
 void series(const std::string& dir) {
@@ -101,6 +122,10 @@ int main(int argc, char** argv) {
         for (int i = 0; i < 5000; ++i) small["w" + std::to_string(i)] = std::vector<float>{1, 2};
         cairn::save(small, dir + "/small");
         odd(dir + "/odd");
+        names(dir + "/names");
+        large(dir + "/large");
+        long_values(dir + "/long_a", 'a');
+        long_values(dir + "/long_b", 'b');
         series(dir + "/series");
     } catch (const std::exception& e) {
         std::cerr << "fixtures: " << e.what() << "\n";

@@ -13,28 +13,11 @@ import struct
 import subprocess
 import sys
 import tempfile
-sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/../support")
-from checks import check, end
+from program import CAIRN, FIXTURES, GOLDEN, cairn, check, end, one_sentence, said
 
-CAIRN, FIXTURES, GOLDEN = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
 # struct's letters of the dtypes that it knows.
 LETTERS = {"float64": "d", "float32": "f", "float16": "e", "int64": "q", "int32": "i", "int16": "h",
            "int8": "b", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q", "bool": "?"}
-
-
-
-def cairn(*args, **kwargs):
-    return subprocess.run([CAIRN, *map(str, args)], capture_output=True, timeout=300, **kwargs)
-
-
-def said(r):
-    return f"exit {r.returncode}: {r.stdout[:300]!r} {r.stderr[:600]!r}"
-
-
-def one_sentence(r):
-    """One line on stderr that names the program, and nothing else."""
-    lines = r.stderr.decode().splitlines()
-    return len(lines) == 1 and lines[0].startswith("cairn: ") and len(lines[0]) > 20
 
 
 def flat(data):
@@ -178,6 +161,9 @@ def differences(tmp):
     r, out = diff("object")
     check("diff: objects",
           r.returncode == 1 and "step: 7 and " in out and '"tuple"' in out, said(r))
+    r = cairn("diff", tmp / "long_a", tmp / "long_b")
+    check("diff: of long values, what stands around the difference", r.returncode == 1 and
+          len(r.stdout) < 1000 and b"...a..." in r.stdout and b"...b..." in r.stdout, said(r))
     r, out = diff("kind")
     check("diff: a tensor against an object", r.returncode == 1 and "w: a tensor" in out, said(r))
 
@@ -314,7 +300,9 @@ def directory(tmp):
           b"would remove step_400/" in r.stdout and b"which has ended" in r.stdout and
           sorted(d.rglob("*")) == before, said(r))
     r = cairn("gc", d)
-    check("gc: removes it", r.returncode == 0 and b"removed step_400/" in r.stdout and
+    check("gc: removes it, and says how much", r.returncode == 0 and
+          b"removed step_400/" in r.stdout and
+          re.search(rb"^2 files, \d+ bytes and 1 empty directory removed$", r.stdout, re.M) and
           not (d / "step_400").exists() and
           all((d / f"step_{n}" / ".metadata").exists() for n in (100, 200, 300)), said(r))
     r = cairn("gc", d)

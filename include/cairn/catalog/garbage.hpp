@@ -18,6 +18,7 @@ struct garbage_report {
     std::vector<std::string> lines{};  ///< What was removed or skipped, and why.
     std::size_t files = 0;             ///< Removed, or to be removed.
     std::uint64_t bytes = 0;           ///< Of these files.
+    std::size_t directories = 0;       ///< Without files: removed, or to be removed.
     std::size_t problems = 0;          ///< How many lines are about what could not be done.
 };
 

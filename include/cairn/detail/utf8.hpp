@@ -78,31 +78,72 @@ inline std::string hex_byte(char c) {
     return {'0', 'x', digits[b >> 4], digits[b & 15]};
 }
 
-/// Escapes bytes that are not UTF-8 as `\xff`, for messages.
-inline std::string printable(std::string_view s) {
+/// Returns 3 where a lone surrogate begins at `s[at]`, as Python writes one into a pickle; else 0.
+inline std::size_t surrogate_length(std::string_view s, std::size_t at) noexcept {
+    auto const byte = [&](std::size_t k) { return static_cast<std::uint8_t>(s[at + k]); };
+    bool const is_one = s.size() - at >= 3 && byte(0) == 0xed && byte(1) >= 0xa0 &&
+                        byte(1) <= 0xbf && (byte(2) & 0xc0) == 0x80;
+    return is_one ? 3 : 0;
+}
+
+/// Returns the offset of the first byte that is in no Python str; `npos` if there is none. A str
+/// may contain lone surrogates, which UTF-8 may not.
+inline std::size_t find_not_str(std::string_view s) noexcept {
+    for (std::size_t at = 0;;) {
+        auto const bad = find_not_utf8(s.substr(at));
+        if (bad == std::string_view::npos) return bad;
+        at += bad;
+        auto const n = surrogate_length(s, at);
+        if (n == 0) return at;
+        at += n;
+    }
+}
+
+/// Copies a text without what a terminal must not receive: `escape(code)` replaces a control
+/// character or a surrogate, `escape_byte(b)` a byte outside a character.
+/// @param quoted  Characters that are preceded by a backslash.
+template <class Escape, class EscapeByte>
+std::string escaped(std::string_view s, Escape escape, EscapeByte escape_byte,
+                    std::string_view quoted = {}) {
+    auto const byte = [&](std::size_t k) { return static_cast<std::uint8_t>(s[k]); };
     std::string out;
     for (std::size_t at = 0; at < s.size();) {
-        auto const n = utf8_length(s, at);
-        if (n == 0)
-            out += "\\" + hex_byte(s[at]).substr(1);
-        else
+        auto n = utf8_length(s, at);
+        if (n == 1 && (byte(at) < 0x20 || byte(at) == 0x7f)) {
+            out += escape(byte(at));
+        } else if (n == 2 && byte(at) == 0xc2 && byte(at + 1) < 0xa0) {
+            out += escape(byte(at + 1));
+        } else if (n != 0) {
+            if (quoted.find(s[at]) != quoted.npos) out += '\\';
             out += s.substr(at, n);
-        at += n == 0 ? 1 : n;
+        } else if (n = surrogate_length(s, at); n != 0) {
+            out += escape(0xd000u | (byte(at + 1) & 0x3fu) << 6 | (byte(at + 2) & 0x3fu));
+        } else {
+            n = 1;
+            out += escape_byte(s[at]);
+        }
+        at += n;
     }
     return out;
 }
 
-/// The same for what is printed: control characters are escaped too, for a name can contain any.
+/// `\ud800`: at most 16 bits.
+inline std::string json_escape(unsigned code) {
+    return "\\u" + hex_byte(static_cast<char>(code >> 8)).substr(2) +
+           hex_byte(static_cast<char>(code)).substr(2);
+}
+
+/// Returns a text for messages and terminals: names in a checkpoint can contain anything. Control
+/// characters and lone surrogates are escaped as in JSON, bytes that are not UTF-8 as `\xff`.
 inline std::string terminal_text(std::string_view s) {
-    std::string out;
-    for (char const c : printable(s)) {
-        auto const b = static_cast<std::uint8_t>(c);
-        if (b < 0x20 || b == 0x7f)
-            out += "\\" + hex_byte(c).substr(1);
-        else
-            out += c;
-    }
-    return out;
+    return escaped(s, json_escape, [](char c) { return "\\" + hex_byte(c).substr(1); });
+}
+
+/// Returns a JSON string, in quotes, of the same text; only a byte that is not UTF-8 is lost, as
+/// `\xff` in four characters.
+inline std::string json_string(std::string_view s) {
+    auto const byte = [](char c) { return R"(\\)" + hex_byte(c).substr(1); };
+    return '"' + escaped(s, json_escape, byte, "\"\\") + '"';
 }
 
 }  // namespace cairn::detail

@@ -23,10 +23,10 @@ inline std::string not_utf8_at(std::string_view text, std::size_t at) {
 
 /// @throws error errc::invalid_state for a name that Python cannot read.
 inline void check_name(std::string_view name) {
-    auto const at = find_not_utf8(name);
+    auto const at = find_not_str(name);
     if (at == std::string_view::npos) return;
     throw error(errc::invalid_state,
-                {.fqn = printable(name),
+                {.fqn = terminal_text(name),
                  .expected = "a name in UTF-8",
                  .found = not_utf8_at(name, at),
                  .remedy = "rename it: PyTorch cannot read a checkpoint with such a name"});
@@ -43,7 +43,7 @@ struct bad_text {
 };
 inline bad_text find_bad_text(const value& v) {
     if (auto const* s = v.get_if<std::string>())
-        return {find_not_utf8(*s) == std::string_view::npos ? nullptr : s, {}};
+        return {find_not_str(*s) == std::string_view::npos ? nullptr : s, {}};
     auto const in = [](const std::vector<value>& items) {
         for (std::size_t i = 0; i < items.size(); ++i)
             if (auto bad = find_bad_text(items[i]); bad.text != nullptr) {
@@ -72,23 +72,23 @@ inline bad_text find_bad_text(const value& v) {
 
 }  // namespace detail
 
-/// Checks that every str in a value is UTF-8, including dict keys.
+/// Checks that every str in a value is UTF-8 or has lone surrogates, including dict keys.
 /// @pre It is nested at most 200 deep.
 /// @throws error errc::invalid_state naming the value and the offset of the invalid byte.
 inline void check_text(const std::string& fqn, const value& v) {
     auto const bad = detail::find_bad_text(v);
     if (bad.text == nullptr) return;
     throw error(errc::invalid_state,
-                {.fqn = detail::printable(fqn),
+                {.fqn = detail::terminal_text(fqn),
                  .expected = "every str in UTF-8",
-                 .found = detail::not_utf8_at(*bad.text, detail::find_not_utf8(*bad.text)) +
+                 .found = detail::not_utf8_at(*bad.text, detail::find_not_str(*bad.text)) +
                           (bad.where.empty() ? std::string() : " of the str at " + bad.where),
                  .remedy = "keep it as bytes (std::vector<std::byte>): Python reads a str as "
                            "UTF-8"});
 }
 
-/// Checks that every name of a plan is UTF-8: those of its items, of the items they are tied to,
-/// and the steps of their paths.
+/// Checks that Python can read every name of a plan, as in @ref check_text: those of its items, of
+/// the items they are tied to, and the steps of their paths.
 /// @throws error errc::invalid_state naming it and the offset of the invalid byte.
 inline void check_names(const save_plan& plan) {
     for (auto const& i : plan.items) {

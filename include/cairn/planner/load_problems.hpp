@@ -44,11 +44,13 @@ public:
         auto const all = std::exchange(*this, {});
         auto const& [code, context] = all.shown_.front();
         auto first = context;
+        auto const add = [&](const std::string& text) {
+            first.remedy += (first.remedy.empty() ? "" : "; ") + text;
+        };
         for (std::size_t i = 1; i < all.shown_.size(); ++i)
-            first.remedy +=
-                "; also " + std::string(error(all.shown_[i].first, all.shown_[i].second).what());
+            add("also " + std::string(error(all.shown_[i].first, all.shown_[i].second).what()));
         if (all.count_ > all.shown_.size())
-            first.remedy += "; and " + std::to_string(all.count_ - all.shown_.size()) + " more";
+            add("and " + std::to_string(all.count_ - all.shown_.size()) + " more");
         throw error(code, std::move(first));
     }
 

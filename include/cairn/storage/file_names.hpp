@@ -29,7 +29,7 @@ inline void check_file_names(const std::vector<std::string>& names) {
         }
         if (auto const at = find_not_utf8(n); at != n.npos) {
             throw error(errc::invalid_argument,
-                        {.file = printable(n),
+                        {.file = terminal_text(n),
                          .expected = "a file name in UTF-8, as PyTorch reads it",
                          .found = "byte " + hex_byte(n[at]) + " at offset " + std::to_string(at)});
         }

@@ -2,6 +2,7 @@
 #ifndef CAIRN_STORAGE_UNVERIFIED_HPP
 #define CAIRN_STORAGE_UNVERIFIED_HPP
 
+#include <cairn/detail/utf8.hpp>
 #include <cairn/metadata/metadata.hpp>
 
 #include <cstddef>
@@ -44,7 +45,7 @@ public:
                 "belong to this save");
         }
         for (auto const& [file, n] : items_)
-            out.push_back("'" + file + "': " + std::to_string(n) +
+            out.push_back("'" + terminal_text(file) + "': " + std::to_string(n) +
                           (n == 1 ? " item was" : " items were") + " written without a checksum");
         return out;
     }

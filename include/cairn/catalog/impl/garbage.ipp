@@ -108,8 +108,11 @@ inline void collect_garbage_of(erased_store& root, const std::string& id, bool d
             ++report.problems;
             report.lines.push_back(terminal_text(w));
         }
-        if (id.empty() || dry_run || !is_left_empty(place, id, !before.empty())) return;
-        root.remove_place(id);
+        if (id.empty() || !is_left_empty(noting, id, !before.empty())) return;
+        if (!dry_run) root.remove_place(id);
+        ++report.directories;
+        report.lines.push_back((dry_run ? "would remove " : "removed ") + prefix +
+                               " without files");
     } catch (...) {
         ++report.problems;
         report.lines.push_back(

@@ -31,7 +31,7 @@ CAIRN_DECL error::error(std::vector<rank_failure> failures, bool state_modified)
     constexpr std::size_t shown = 3;
     for (std::size_t i = 0; i < failures_.size() && i < shown; ++i) {
         if (i != 0) text_ += "; ";
-        text_ += failures_[i].text;
+        text_ += detail::terminal_text(failures_[i].text);  // another program may have sent it
     }
     std::size_t others = 0;
     for (std::size_t i = shown; i < failures_.size(); ++i) others += failures_[i].count();
@@ -55,7 +55,9 @@ CAIRN_DECL rank_failure error::as_failure(int rank) const {
 
 CAIRN_DECL std::string error::describe(const std::string& what, const error_context& c) {
     constexpr std::size_t most = 2048;
-    auto const text = [](const std::string& t) { return detail::shortened(t, most); };
+    auto const text = [](const std::string& t) {
+        return detail::terminal_text(detail::shortened(t, most));
+    };
     std::string s;
     if (c.rank >= 0) s += "rank " + std::to_string(c.rank) + ": ";
     if (!c.fqn.empty()) s += "'" + text(c.fqn) + "'";
@@ -63,7 +65,7 @@ CAIRN_DECL std::string error::describe(const std::string& what, const error_cont
     if (!c.fqn.empty() || !c.file.empty()) s += ": ";
     s += what;
     if (!c.expected.empty()) s += "; expected " + text(c.expected);
-    if (!c.found.empty()) s += (c.expected.empty() ? "; found " : ", found ") + text(c.found);
+    if (!c.found.empty()) s += (c.expected.empty() ? "; " : ", found ") + text(c.found);
     if (!c.remedy.empty()) s += "; " + text(c.remedy);
     return s;
 }

@@ -121,7 +121,7 @@ CAIRN_DECL std::string shown(const value& v) {
     }
     if (auto const* s = v.get_if<std::string>()) {
         auto const text = clipped(*s, 40);
-        return "'" + printable(text) + (s->size() > text.size() ? "...' (str)" : "' (str)");
+        return "'" + terminal_text(text) + (s->size() > text.size() ? "...' (str)" : "' (str)");
     }
     if (auto const* b = v.get_if<value::bytes_t>()) return of(b->size(), "bytes");
     if (auto const* l = v.get_if<value::list_t>()) return of(l->size(), "a list");

@@ -16,9 +16,10 @@ namespace cairn::detail {
 /// One line on standard error for what a sink has thrown.
 CAIRN_DECL void print_sink_failure(const verb_event& in, const std::exception_ptr& e) noexcept {
     try {
-        std::fprintf(
-            stderr, "cairn: rank %d: a sink of events failed in the %s '%s', which goes on: %s\n",
-            in.rank, std::string(in.verb).c_str(), printable(in.id).c_str(), text_of(e).c_str());
+        std::fprintf(stderr,
+                     "cairn: rank %d: a sink of events failed in the %s '%s', which goes on: %s\n",
+                     in.rank, std::string(in.verb).c_str(), terminal_text(in.id).c_str(),
+                     text_of(e).c_str());
     } catch (...) {  // no memory for the text
         std::fputs("cairn: a sink of events failed\n", stderr);
     }

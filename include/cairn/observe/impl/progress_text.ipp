@@ -37,12 +37,11 @@ CAIRN_DECL std::string time_text(std::chrono::nanoseconds t) {
     return part(all / 3600, " h ") + part(all % 3600 / 60, " min");
 }
 CAIRN_DECL std::string one_line(std::string_view text, int columns) {
-    auto const clean = printable(text);
+    auto const clean = terminal_text(text);
     std::string out;
     for (std::size_t at = 0; at < clean.size() && columns > 0; --columns) {
         auto const n = utf8_length(clean, at);
-        auto const c = static_cast<unsigned char>(clean[at]);
-        out += c < 0x20 || c == 0x7f ? "?" : clean.substr(at, n);
+        out += clean.substr(at, n);
         at += n;
     }
     return out;

@@ -28,13 +28,13 @@ public:
         text_.clear();
         if (named_.insert(e.rank).second)
             add("process_name", 'M', e, 0,
-                R"("name":)" +
-                    quoted("rank " + std::to_string(e.rank) + " of " + std::to_string(e.ranks)));
+                R"("name":)" + detail::json_string("rank " + std::to_string(e.rank) + " of " +
+                                                   std::to_string(e.ranks)));
         auto& o = running_[e.operation];
         if (o.track == 0) o.track = free_track(e.rank);
         switch (e.what) {
             case kind::begin:
-                add(e.verb, 'B', e, o.track, R"("checkpoint":)" + quoted(e.id));
+                add(e.verb, 'B', e, o.track, R"("checkpoint":)" + detail::json_string(e.id));
                 break;
             case kind::phase_begin: add(e.phase, 'B', e, o.track, ""); break;
             case kind::progress:
@@ -47,7 +47,8 @@ public:
                 break;
             case kind::end:
                 add(e.verb, 'E', e, o.track,
-                    R"("result":)" + quoted(e.failure ? detail::text_of(e.failure) : "succeeded"));
+                    R"("result":)" +
+                        detail::json_string(e.failure ? detail::text_of(e.failure) : "succeeded"));
                 tracks_.erase({e.rank, o.track});
                 running_.erase(e.operation);
         }
@@ -78,9 +79,9 @@ private:
         char fraction[8];
         (void)std::snprintf(fraction, sizeof fraction, ".%03d", static_cast<int>(ns % 1000));
         text_ += first_ && text_.empty() ? "\n" : ",\n";
-        text_ += R"({"name":)" + quoted(name) + R"(,"cat":"cairn","ph":")" + type + R"(","pid":)" +
-                 std::to_string(e.rank) + R"(,"tid":)" + std::to_string(track) + R"(,"ts":)" +
-                 std::to_string(ns / 1000) + fraction + R"(,"args":{)" + args + "}}";
+        text_ += R"({"name":)" + detail::json_string(name) + R"(,"cat":"cairn","ph":")" + type +
+                 R"(","pid":)" + std::to_string(e.rank) + R"(,"tid":)" + std::to_string(track) +
+                 R"(,"ts":)" + std::to_string(ns / 1000) + fraction + R"(,"args":{)" + args + "}}";
     }
     /// Writes the events over the end of the array, and its end behind them.
     void append() {
@@ -96,18 +97,6 @@ private:
         }
         size_ += events;
         first_ = false;
-    }
-
-    static std::string quoted(std::string_view s) {
-        std::string out = "\"";
-        for (char const c : detail::printable(s)) {
-            if (c == '"' || c == '\\') out += '\\';
-            if (static_cast<unsigned char>(c) >= 0x20)
-                out += c;
-            else
-                out += R"(\u00)" + detail::hex_byte(c).substr(2);
-        }
-        return out + '"';
     }
 
     static constexpr std::string_view end_of_array = "\n]\n";
