@@ -5,6 +5,7 @@
 #include <cairn/checkpointer/core.hpp>
 #include <cairn/checkpointer/options.hpp>
 #include <cairn/checkpointer/plan.hpp>
+#include <cairn/checkpointer/stored_checkpoint.hpp>
 #include <cairn/comm/any_communicator.hpp>
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/deadline.hpp>
@@ -23,8 +24,10 @@
 #include <cairn/save/pending_save.hpp>
 #include <cairn/state/savable.hpp>
 
+#include <chrono>
 #include <concepts>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -40,6 +43,34 @@ namespace cairn {
 template <class T>
 concept CheckpointerPart = MemorySpace<std::remove_cvref_t<T>> || EventSink<std::remove_cvref_t<T>>;
 
+namespace detail {
+
+template <class F>
+concept makes_state = !Savable<F> && std::invocable<F&, const stored_checkpoint&> &&
+                      Savable<std::invoke_result_t<F&, const stored_checkpoint&>>;
+
+/// What such a function has returned or thrown: a rank on which it throws takes part in the load.
+template <class F>
+struct made_state {
+    using result = std::invoke_result_t<F&, const stored_checkpoint&>;
+    made_state(F& f, const stored_checkpoint& from) {
+        try {
+            if constexpr (std::is_lvalue_reference_v<result>) {
+                flat.emplace(f(from));
+            } else {
+                state.emplace(f(from));
+                flat.emplace(*state);
+            }
+        } catch (...) {
+            flat.emplace(std::current_exception());
+        }
+    }
+    std::optional<std::remove_cvref_t<result>> state{};
+    std::optional<flattened_or_error> flat{};
+};
+
+}  // namespace detail
+
 /// Saves the state of a training loop in the background, when it is due.
 ///
 /// Step `n` is saved as checkpoint `step_n` of the directory, or of the store. All ranks make one
@@ -49,11 +80,12 @@ concept CheckpointerPart = MemorySpace<std::remove_cvref_t<T>> || EventSink<std:
 ///
 /// **Errors** of a save in the background are thrown once, on all ranks, by the same call: the
 /// first one in which the ranks exchange and by which the save has ended on all of them. That call
-/// does nothing else. The training state is unharmed, and a save that was due stays due. Any other
-/// error of an exchange, such as a rank that died, leaves the checkpointer unusable.
+/// does nothing else, except for `save_now`, which saves and returns them. The training state is
+/// unharmed, and a save that was due stays due. Any other error of an exchange, such as a rank that
+/// died, leaves the checkpointer unusable until `replace_group`.
 ///
 /// **Communicator**: the checkpointer duplicates it in its constructor, and duplicates that one for
-/// each save. Between calls, the caller may use its own.
+/// each save. The caller may use its own at any time, and destroy it before the checkpointer.
 ///
 /// **Overlap**: with `checkpointer_options::overlap`, `maybe_save` returns while tensors are still
 /// being copied. They must not change before @ref before_update has been called, which every step
@@ -85,7 +117,7 @@ public:
     template <class Comm, class Store, CheckpointerPart... Parts>
         requires Communicator<std::remove_cvref_t<Comm>> && ObjectStore<std::remove_cvref_t<Store>>
     checkpointer(Comm&& ranks, Store&& store, checkpointer_options options = {}, Parts&&... parts)
-        : core_(core_of(lane_of(std::forward<Comm>(ranks), options),
+        : core_(core_of(lane_of(std::forward<Comm>(ranks), options.save.exchange_timeout),
                         std::is_same_v<std::remove_cvref_t<Comm>, solo>, std::move(options),
                         std::forward<Store>(store), std::forward<Parts>(parts)...)) {
         static_assert(
@@ -104,6 +136,8 @@ public:
     checkpointer& operator=(checkpointer&&) noexcept = default;
     /// Waits for the save that is being written, or cancels it (`checkpointer_options`). An error
     /// that no call has thrown goes to `save_options::on_unclaimed_error`. Not collective.
+    /// So do failures that were tolerated, if the latest save is one of them and `wait` was not
+    /// called since.
     ~checkpointer() = default;
 
     /// Saves if a save is due, or if a signal asks for one; returns when the tensors are copied, so
@@ -122,12 +156,33 @@ public:
         return core_->at_step(detail::checkpointer_call::maybe_save, step, flat(state), notes);
     }
     /// Saves; waits for the end of the previous save first, if it is still being written. Returns
-    /// when the tensors are copied.
-    /// @throws as @ref maybe_save: after the error of an earlier save, call it again.
+    /// when the tensors are copied. If the previous save has failed, this one is made all the same,
+    /// and the failures are in the result.
+    /// @throws error on all ranks if this save could not be started
     template <class State>
         requires Savable<State>
     checkpoint_result save_now(std::int64_t step, State&& state, const save_notes& notes = {}) {
         return core_->at_step(detail::checkpointer_call::save_now, step, flat(state), notes);
+    }
+
+    /// Goes on with another group after the old one has become unusable, e.g. because a rank died:
+    /// waits until the save that is being written has ended, or has failed with the old group, then
+    /// duplicates the new one. A new group may have other ranks, more or fewer. Collective over it:
+    /// ranks that have a checkpointer call this, ranks that are new construct theirs. Signals that
+    /// have not led to a save yet are kept; steps may begin anywhere; it includes `before_update`.
+    /// @param ranks  As in the constructor.
+    /// @return `completed` and `failures` of the save that was being written: nothing else reports
+    ///         them. With @ref errc::outcome_unknown, `latest` shows whether the checkpoint exists.
+    /// @throws error on all ranks of the new group; the checkpointer then has the old one still
+    template <class Comm>
+        requires Communicator<std::remove_cvref_t<Comm>>
+    checkpoint_result replace_group(Comm&& ranks) {
+        core_->finish_earlier();
+        auto lane = lane_of(std::forward<Comm>(ranks), core_->exchange_timeout());
+        return detail::or_cancel(lane, detail::rank_of(lane), [&] {
+            return core_->replace_group(std::move(lane),
+                                        std::is_same_v<std::remove_cvref_t<Comm>, solo>);
+        });
     }
 
     /// Must be called before tensors change if `checkpointer_options::overlap` is on: waits until
@@ -151,8 +206,11 @@ public:
     }
 
     /// Waits until the save that was begun last is a checkpoint on disk.
-    /// @return this rank's report; nothing if there was nothing to wait for
-    /// @throws error of that save, on all ranks
+    /// @return this rank's report, with a warning for each failure since the last call that
+    ///         `maybe_save` tolerated or `save_now` returned; nothing if there was nothing to wait
+    ///         for
+    /// @throws error on all ranks if the latest save has failed, also if that was tolerated: of it
+    ///         and of all that were since the last call
     std::optional<save_report> wait() { return core_->wait(); }
 
     /// Loads a checkpoint of the directory, or of the store, e.g. `step_100`; waits for a save that
@@ -200,6 +258,28 @@ public:
         return {};
     }
 
+    /// The same for a program whose shapes depend on what is stored: a function makes the state. It
+    /// is called on every rank, with each checkpoint that is tried.
+    /// @param make_state  Takes a `const stored_checkpoint&`. Returns a state, which is kept until
+    ///                    it is loaded, or a reference to one.
+    /// @throws what the function throws, on all ranks: it is no damage, so no older one is tried
+    template <class MakeState>
+        requires detail::makes_state<MakeState>
+    std::optional<loaded_checkpoint> load_latest(MakeState&& make_state,
+                                                 const latest_options& latest = {},
+                                                 const load_options& options = {}) {
+        auto search = core_->search(latest);
+        while (auto const found = search.next()) {
+            auto const content = core_->content(*found);
+            detail::made_state<MakeState> made(make_state, content);
+            auto report = core_->try_load(*made.flat, search, *found, options, content.damage());
+            if (!report) continue;
+            made.flat->flat->notify_loaded();
+            return loaded_checkpoint{found->id, std::move(*report)};
+        }
+        return {};
+    }
+
     /// Plans a save of this state as @ref save_now would, on all ranks, without writing anything:
     /// what each rank would write, and the memory that it takes.
     /// @throws error on all ranks: of the state or the plan; no_space_on_device if a rank sees less
@@ -210,6 +290,16 @@ public:
     checkpoint_plan plan(State&& state) {
         core_->prepare_plan();
         return core_->plan(detail::flattened_or_error(state));
+    }
+
+    /// Plans as `plan`, and takes the memory for copies now, on all ranks, so that the first save
+    /// need not: it is mapped, touched, and pinned if tensors are on devices.
+    /// @throws as `plan`; with the system's code if a rank has not that much memory
+    template <class State>
+        requires Savable<State>
+    checkpoint_plan reserve(State&& state) {
+        core_->prepare_plan();
+        return core_->reserve(detail::flattened_or_error(state));
     }
 
     /// The memory for copies, on this rank.
@@ -249,7 +339,7 @@ private:
         return [&state] { return std::make_shared<detail::flattened_or_error>(state); };
     }
     template <class Comm>
-    static any_communicator lane_of(Comm&& ranks, const checkpointer_options& options) {
+    static any_communicator lane_of(Comm&& ranks, std::chrono::milliseconds timeout) {
         using comm = std::remove_cvref_t<Comm>;
         static_assert(BackgroundCommunicator<comm>,
                       "checkpointer: this communicator is not a BackgroundCommunicator, so its "
@@ -257,9 +347,8 @@ private:
                       "duplicate(deadline, completion<itself>) if they may, or use a tcp_group");
         return detail::or_cancel(ranks, [&] {
             if constexpr (std::is_lvalue_reference_v<Comm>)
-                return any_communicator(await_completion<comm>([&](auto done) {
-                    ranks.duplicate(deadline_after(options.save.exchange_timeout), std::move(done));
-                }));
+                return any_communicator(await_completion<comm>(
+                    [&](auto done) { ranks.duplicate(deadline_after(timeout), std::move(done)); }));
             else
                 return any_communicator(std::move(ranks));
         });

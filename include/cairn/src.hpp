@@ -20,11 +20,13 @@
 #include <cairn/catalog/impl/whole.ipp>
 #include <cairn/checkpointer/impl/core.ipp>
 #include <cairn/checkpointer/impl/core_loads.ipp>
+#include <cairn/checkpointer/impl/core_saves.ipp>
 #include <cairn/checkpointer/impl/plan.ipp>
 #include <cairn/checkpointer/impl/recovery.ipp>
 #include <cairn/checkpointer/impl/rendezvous.ipp>
 #include <cairn/checkpointer/impl/schedule.ipp>
 #include <cairn/checkpointer/impl/signal_watch.ipp>
+#include <cairn/checkpointer/impl/stored_checkpoint.ipp>
 #include <cairn/comm/impl/communicator_data_plane.ipp>
 #include <cairn/comm/impl/launch_environment.ipp>
 #include <cairn/comm/impl/omitted.ipp>

@@ -160,12 +160,15 @@ private:
     std::vector<std::vector<std::string>> all_{};
 };
 
-/// How a call went: "saved", "postponed", "nothing", or the error's text.
+/// How a call went: "saved", "postponed" or "nothing", and what has failed before; or the error's
+/// text.
 template <class F>
 std::string outcome_of(F&& f) {
     try {
         cairn::checkpoint_result const r = f();
-        return r.saved ? "saved" : r.postponed ? "postponed" : "nothing";
+        std::string said = r.saved ? "saved" : r.postponed ? "postponed" : "nothing";
+        for (auto const& why : r.failures) said += "; " + why.text;
+        return said;
     } catch (const std::exception& e) {
         return e.what();
     }

@@ -141,6 +141,31 @@ BOOST_AUTO_TEST_CASE(an_error_that_was_not_agreed_is_reported_too) {
     BOOST_TEST(unclaimed == 2);
 }
 
+/// `maybe_save` has returned it, and nobody has looked.
+BOOST_AUTO_TEST_CASE(a_tolerated_failure_at_the_end_of_a_run_is_reported) {
+    enum { destroyed, waited_for, saved_after, kinds };
+    for (int kind = 0; kind < kinds; ++kind) {
+        run r(2);
+        std::atomic<int> unclaimed{0};
+        r.on_ranks([&](rank& me) {
+            cairn::checkpointer_options o{.every = cairn::steps(10), .max_failed_saves = 5};
+            o.save.on_unclaimed_error = [&](const std::exception_ptr& e) {
+                ++unclaimed;
+                BOOST_CHECK_EXCEPTION(std::rethrow_exception(e), cairn::error, [](auto const& x) {
+                    return has(x.what(), "the save of step 10: ") && has(x.what(), "rank 1");
+                });
+            };
+            auto ckpt = me.checkpointer(o);
+            me.refuses_state = me.number == 1;
+            BOOST_TEST(!ckpt.maybe_save(10, me).failures.empty());
+            me.refuses_state = false;
+            if (kind == waited_for) BOOST_CHECK_THROW((void)ckpt.wait(), cairn::error);
+            if (kind == saved_after) BOOST_TEST(bool(ckpt.maybe_save(20, me)));
+        });
+        BOOST_TEST(unclaimed == (kind == destroyed ? 2 : 0));
+    }
+}
+
 BOOST_AUTO_TEST_CASE(nothing_in_flight_nothing_to_do) {
     run r(2);
     r.on_ranks([&](rank& me) {

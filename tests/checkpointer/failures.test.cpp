@@ -5,9 +5,11 @@
 #include <boost/test/unit_test.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -68,7 +70,7 @@ BOOST_AUTO_TEST_CASE(every_member_reports_a_failed_save) {
             auto const failed = [&]() -> std::string {
                 try {
                     if (kind == by_wait) (void)ckpt.wait();
-                    if (kind == by_save_now) (void)ckpt.save_now(2, me);
+                    if (kind == by_save_now) return ckpt.save_now(2, me).failures.at(0).text;
                     if (kind == by_load) (void)ckpt.load("step_1", me);
                     for (;;) {  // until it has ended on all ranks
                         if (kind == by_plan) (void)ckpt.plan(me);
@@ -171,7 +173,8 @@ BOOST_AUTO_TEST_CASE(so_many_in_a_row_are_tolerated) {
                 BOOST_TEST(all[at] == want, at << ": " << all[at]);
             BOOST_TEST(has(all[4], "thrown: "), all[4]);
             BOOST_TEST(has(all[8], "rank " + std::to_string(n - 1)),
-                       "save_now tolerates none: " << all[8]);
+                       "save_now saves, and says what has failed: " << all[8]);
+            BOOST_TEST(all[8].starts_with("saved; "), all[8]);
             BOOST_TEST((r.exists("step_41") && r.exists("step_80")));
             BOOST_TEST((!r.exists("step_40") && !r.exists("step_60") && !r.exists("step_70")));
         }
@@ -203,6 +206,176 @@ BOOST_AUTO_TEST_CASE(one_that_cannot_start_is_tolerated_until_the_next_is_due) {
     BOOST_TEST(all[3] == "nothing [rank 1]");
     BOOST_TEST(has(all[4], "thrown: "), all[4]);
     BOOST_TEST((!r.exists("step_10") && r.exists("step_20")));
+}
+
+/// A program calls it once, at its end: the state of then is saved, whatever happened before.
+BOOST_AUTO_TEST_CASE(save_now_saves_although_the_save_before_has_failed) {
+    for (int const tolerated : {0, 5}) {
+        for (int n : {1, 3}) {
+            run r(n);
+            auto& bad = *r.controls.back();
+            notes saw;
+            std::atomic<int> unclaimed{0};
+            r.on_ranks([&](rank& me) {
+                cairn::checkpointer_options o{.every = cairn::steps(10),
+                                              .max_failed_saves = tolerated};
+                o.save.on_unclaimed_error = [&](const std::exception_ptr&) { ++unclaimed; };
+                auto ckpt = me.checkpointer(o);
+                me.train(10);
+                bad.fail(support::thrown::runtime_error);
+                BOOST_TEST(bool(ckpt.maybe_save(10, me)));
+                BOOST_TEST(bad.wait_for(1));
+                me.meet();
+                bad.fail({});
+                me.train(11);
+                auto const done = ckpt.save_now(11, me);
+                saw.add(me.number, tolerant_outcome_of([&] { return done; }));
+                auto const report = ckpt.wait();
+                BOOST_REQUIRE(report.has_value());
+                BOOST_REQUIRE(report->warnings.size() >= 1u);
+                BOOST_TEST(has(report->warnings.back(), "the save of step 10"),
+                           report->warnings.back());
+            });
+            BOOST_TEST((saw.agreed() == list{"saved [rank " + std::to_string(n - 1) + "]"}));
+            BOOST_TEST(r.value_of("step_11") == 11.0f);
+            BOOST_TEST(!r.exists("step_10"));
+            BOOST_TEST(unclaimed == 0);
+        }
+    }
+}
+
+namespace {
+
+/// A rank whose state throws an error of cairn's.
+struct throwing_state {
+    rank& me;
+    std::optional<cairn::errc> code{};
+    cairn::state_dict state_dict() {
+        if (code) throw cairn::error(*code, {.found = "a state that throws"});
+        return me.state_dict();
+    }
+    void load_state_dict(const cairn::state_dict&) {}
+};
+
+}  // namespace
+
+/// It would fail alike as often as it is tried.
+BOOST_AUTO_TEST_CASE(what_the_next_save_would_repeat_is_not_tolerated) {
+    using cairn::errc;
+    for (bool const overlap : {false, true}) {
+        for (auto const code : {errc::invalid_plan, errc::invalid_argument, errc::invalid_state,
+                                errc::unsupported, errc::io, errc::timed_out}) {
+            bool const repeats = code != errc::io && code != errc::timed_out;
+            run r(2);
+            notes saw;
+            r.on_ranks([&](rank& me) {
+                auto ckpt = me.checkpointer(
+                    {.every = cairn::steps(1), .overlap = overlap, .max_failed_saves = 1000});
+                throwing_state s{me, me.number == 1 ? std::optional(code) : std::nullopt};
+                auto const first = outcome_of([&] { return ckpt.maybe_save(1, s); });
+                s.code.reset();
+                // Of an overlapped save all ranks learn at the next exchange.
+                saw.add(me.number,
+                        !overlap ? first : outcome_of([&] { return ckpt.maybe_save(2, s); }));
+                ckpt.before_update();
+                BOOST_TEST(bool(ckpt.save_now(3, s)));
+                ckpt.before_update();
+                BOOST_TEST(ckpt.wait().has_value());
+            });
+            auto const all = saw.agreed();
+            BOOST_REQUIRE(all.size() == 1u);
+            BOOST_TEST(has(all[0], "a state that throws"), all[0]);
+            auto const returned = all[0].starts_with(overlap ? "saved; " : "nothing; ");
+            BOOST_TEST(returned == !repeats, all[0]);
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(wait_reports_every_failure_since_it_was_last_called) {
+    for (int n : {1, 2}) {
+        run r(n);
+        auto& bad = *r.controls.back();
+        notes saw;
+        std::atomic<int> unclaimed{0};
+        r.on_ranks([&](rank& me) {
+            cairn::checkpointer_options o{.every = cairn::steps(10), .max_failed_saves = 9};
+            o.save.on_unclaimed_error = [&](const std::exception_ptr&) { ++unclaimed; };
+            auto ckpt = me.checkpointer(o);
+            auto const waits = [&] {
+                try {
+                    auto const report = ckpt.wait();
+                    std::string said = report ? "saved" : "nothing";
+                    for (auto const& w : report ? report->warnings : list{}) said += "; " + w;
+                    return said;
+                } catch (const cairn::error& e) {
+                    return std::string("thrown: ") + e.what();
+                }
+            };
+            bad.fail(support::thrown::runtime_error);
+            for (int const step : {10, 20, 30}) (void)ckpt.maybe_save(step, me);
+            saw.add(me.number, waits());
+            saw.add(me.number, waits());
+            (void)ckpt.maybe_save(40, me);
+            me.refuses_state = me.number == n - 1;
+            (void)ckpt.maybe_save(50, me);  // 40 has failed, 50 cannot start
+            me.refuses_state = false;
+            saw.add(me.number, waits());
+            saw.add(me.number, waits());
+            me.meet();
+            bad.fail({});
+            me.refuses_state = me.number == n - 1;
+            (void)ckpt.maybe_save(60, me);
+            (void)ckpt.maybe_save(70, me);
+            me.refuses_state = false;
+            (void)ckpt.maybe_save(80, me);
+            saw.add(me.number, waits());
+            (void)ckpt.maybe_save(90, me);
+            saw.add(me.number, waits());
+        });
+        auto const all = saw.agreed();
+        BOOST_REQUIRE(all.size() == 6u);
+        for (auto const* part : {"thrown: ", "step 10: ", "step 20: ", "injected into create"})
+            BOOST_TEST(has(all[0], part), all[0]);
+        BOOST_TEST(all[1] == "nothing");
+        for (auto const* part : {"thrown: ", "step 40: ", "step 50: "})
+            BOOST_TEST(has(all[2], part), all[2]);
+        BOOST_TEST(!has(all[2], "step 10: "), all[2]);
+        BOOST_TEST(all[3] == "nothing");
+        BOOST_TEST(all[4].starts_with("saved; "), all[4]);
+        for (auto const* part : {"step 60: ", "step 70: "}) BOOST_TEST(has(all[4], part), all[4]);
+        BOOST_TEST(all[5] == "saved");
+        BOOST_TEST(unclaimed == 0);
+    }
+}
+
+/// All that has stopped the training is in some result.
+BOOST_AUTO_TEST_CASE(a_result_says_how_long_the_training_was_stopped) {
+    using clock = std::chrono::steady_clock;
+    for (bool const overlap : {false, true}) {
+        run r(1);
+        r.on_ranks([&](rank& me) {
+            auto ckpt = me.checkpointer({.every = cairn::steps(10), .overlap = overlap});
+            auto const slow = [&](std::chrono::milliseconds t) {
+                return std::thread([&r, t] {
+                    std::this_thread::sleep_for(t);
+                    r.controls[0]->open();
+                });
+            };
+            clock::duration longest{}, told{};
+            r.controls[0]->close();
+            auto opener = slow(std::chrono::milliseconds(60));
+            for (int const step : {1, 10, 11, 20, 21}) {
+                auto const from = clock::now();
+                ckpt.before_update();
+                told += ckpt.maybe_save(step, me).stall;
+                longest += clock::now() - from;
+            }
+            opener.join();
+            BOOST_TEST((told <= longest));
+            BOOST_TEST((told >= std::chrono::milliseconds(30)));  // step 20 waits for step 10
+            BOOST_TEST((ckpt.maybe_save(22, me).stall == clock::duration::zero()));
+        });
+    }
 }
 
 BOOST_AUTO_TEST_CASE(other_steps_or_other_calls_are_errors_on_all_ranks) {

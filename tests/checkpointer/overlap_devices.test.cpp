@@ -170,4 +170,24 @@ BOOST_AUTO_TEST_CASE(an_update_waits_until_replicas_are_compared) {
     support::check_clean(gpu);
 }
 
+/// Reserved memory is pinned, as that of the first save would be.
+BOOST_AUTO_TEST_CASE(reserved_memory_is_pinned) {
+    fake_gpu gpu(1);
+    {
+        cairn::memory_store base;
+        two_tensors s(gpu, 0);
+        cairn::checkpointer ckpt(cairn::solo(), base, overlapping(), s.space());
+        (void)ckpt.reserve(s);
+        auto const before = ckpt.staging_memory();
+        BOOST_TEST(before.bytes_pinned == before.bytes_mapped);
+        BOOST_TEST(before.bytes_pinned > 0u);
+        for (auto const& kernel : s.produce_late()) gpu.let_go(kernel);
+        BOOST_TEST(bool(ckpt.save_now(1, s)));
+        BOOST_TEST(ckpt.wait().has_value());
+        BOOST_TEST(ckpt.staging_memory().bytes_mapped == before.bytes_mapped);
+        gpu.synchronize();
+    }
+    support::check_clean(gpu);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

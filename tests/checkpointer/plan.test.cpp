@@ -64,6 +64,52 @@ BOOST_AUTO_TEST_CASE(a_plan_is_what_a_save_takes) {
     }
 }
 
+/// Once it is reserved, neither the first save nor those after it take any.
+BOOST_AUTO_TEST_CASE(memory_that_is_reserved_suffices) {
+    for (int n : {1, 3}) {
+        run r(n);
+        r.on_ranks([&](rank& me) {
+            cairn::checkpointer_options o;
+            o.arena.slab_bytes = 1u << 20;
+            auto ckpt = me.checkpointer(o);
+            me.more.assign(std::size_t{1} << 20, 1.0f);  // 4 MiB
+            BOOST_TEST(ckpt.staging_memory().bytes_mapped == 0u);
+            auto const p = ckpt.reserve(me);
+            auto const before = ckpt.staging_memory();
+            auto const needs = p.ranks[static_cast<std::size_t>(me.number)].staging_bytes;
+            BOOST_TEST(before.bytes_mapped >= needs);
+            BOOST_TEST(before.bytes_mapped <= needs + (2u << 20));
+            BOOST_TEST(bool(ckpt.save_now(1, me)));
+            (void)ckpt.wait();
+            BOOST_TEST(ckpt.staging_memory().bytes_mapped == before.bytes_mapped);
+            if (me.number == 0) me.refuses_state = true;
+            BOOST_CHECK_THROW((void)ckpt.reserve(me), cairn::error);
+        });
+    }
+}
+
+/// A rank that has not so much memory is an error on all.
+BOOST_AUTO_TEST_CASE(memory_that_cannot_be_reserved) {
+    run r(2);
+    notes saw;
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({});
+        auto state = me.state_dict();
+        if (me.number == 1)
+            state["more"] = cairn::tensor_view(cairn::dtype::f32, {std::int64_t{1} << 58},
+                                               me.row.data());  // that nobody looks at
+        try {
+            (void)ckpt.reserve(state);
+            saw.add(me.number, "reserved");
+        } catch (const cairn::error& e) {
+            saw.add(me.number, e.what());
+        }
+        BOOST_TEST(bool(ckpt.save_now(1, me)));
+    });
+    BOOST_REQUIRE(saw.agreed().size() == 1u);
+    BOOST_TEST(has(saw.agreed()[0], "rank 1"), saw.agreed()[0]);
+}
+
 /// A state that needs more is saved all the same, with no more memory.
 BOOST_AUTO_TEST_CASE(a_budget_bounds_the_staging_memory) {
     constexpr std::uint64_t budget = 2 << 20;

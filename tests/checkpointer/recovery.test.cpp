@@ -7,8 +7,12 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 BOOST_AUTO_TEST_SUITE(checkpointer_recovery)
 
@@ -37,6 +41,14 @@ cairn::latest_options into(notes& n, int rank) {
     return {cairn::verify_level::metadata, false,
             [&n, rank](const std::string& s) { n.add(rank, s); }};
 }
+/// A state that fails with an error that would be damage if a checkpoint had it.
+struct throwing_on_load {
+    rank& me;
+    cairn::state_dict state_dict() {
+        throw cairn::error(cairn::errc::corrupt, {.found = "another file of mine"});
+    }
+    void load_state_dict(const cairn::state_dict&) {}
+};
 void save_steps(rank& me, cairn::checkpointer& ckpt, const std::vector<int>& steps) {
     for (int const s : steps) {
         me.train(s);
@@ -44,14 +56,23 @@ void save_steps(rank& me, cairn::checkpointer& ckpt, const std::vector<int>& ste
         (void)ckpt.wait();
     }
 }
-/// Changes a number of a checkpoint that is all `v`.
-void damage(run& r, const std::string& id, const std::string& file, float v) {
+/// Changes a number of a checkpoint that is all `v`. @return whether the file has one
+bool damage(run& r, const std::string& id, const std::string& file, float v) {
     auto place = r.base.at(id);
     auto bytes = cairn::detail::read_whole(place, file);
     auto const number = std::as_bytes(std::span(std::addressof(v), 1));
     auto const at = std::search(bytes.begin(), bytes.end(), number.begin(), number.end());
-    BOOST_REQUIRE((at != bytes.end()));
+    if (at == bytes.end()) return false;
     *at ^= std::byte{1};
+    place.publish(file, bytes, std::nullopt);
+    return true;
+}
+
+/// Changes each byte.
+void spoil(run& r, const std::string& id, const std::string& file) {
+    auto place = r.base.at(id);
+    auto bytes = cairn::detail::read_whole(place, file);
+    for (auto& b : bytes) b ^= std::byte{1};
     place.publish(file, bytes, std::nullopt);
 }
 
@@ -151,7 +172,7 @@ BOOST_AUTO_TEST_CASE(what_turns_out_to_be_damaged_is_skipped_by_load) {
             auto ckpt = me.checkpointer({});
             save_steps(me, ckpt, {1, 2, 3});
         });
-        damage(r, "step_3", "__0_0.distcp", 3.0f);
+        BOOST_REQUIRE(damage(r, "step_3", "__0_0.distcp", 3.0f));
         r.on_ranks([&](rank& me) {
             auto ckpt = me.checkpointer({});
             me.train(77);
@@ -184,6 +205,161 @@ BOOST_AUTO_TEST_CASE(a_state_that_does_not_fit_is_no_damage) {
     });
     BOOST_REQUIRE(saw.agreed().size() == 1u);
     BOOST_TEST(saw.agreed()[0] == cairn::make_error_code(cairn::errc::missing_key).message());
+}
+
+namespace {
+
+/// A network whose number of layers is stored with it.
+struct network {
+    rank& me;
+    std::int64_t layers = 0;
+    std::vector<std::vector<float>> w{};
+
+    void resize(std::int64_t n) {
+        layers = n;
+        w.assign(static_cast<std::size_t>(n), std::vector<float>(3, 0.0f));
+    }
+    cairn::state_dict state() {
+        auto d = me.state_dict();
+        d["layers"] = std::ref(layers);
+        for (std::size_t i = 0; i < w.size(); ++i) d["w" + std::to_string(i)] = w[i];
+        return d;
+    }
+};
+/// Saves step 1 with one layer, step 2 with two, ….
+void save_networks(run& r, int n) {
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({});
+        for (int step = 1; step <= n; ++step) {
+            network net{me};
+            net.resize(step);
+            for (auto& layer : net.w) layer.assign(3, static_cast<float>(step));
+            auto state = net.state();
+            (void)ckpt.save_now(step, state);
+            (void)ckpt.wait();
+        }
+    });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_function_makes_the_state_from_what_is_stored) {
+    for (int const n : {1, 3}) {
+        run r(n);
+        save_networks(r, 2);
+        r.on_ranks([&](rank& me) {
+            auto ckpt = me.checkpointer({});
+            network net{me};
+            auto const loaded = ckpt.load_latest([&](const cairn::stored_checkpoint& c) {
+                BOOST_TEST(c.id() == "step_2");
+                BOOST_REQUIRE(c.content().tensor("w1") != nullptr);
+                BOOST_TEST((c.content().tensor("w1")->shape == cairn::index_vector{3}));
+                BOOST_TEST(c.content().tensor("w2") == nullptr);
+                net.resize(c.value<std::int64_t>("layers"));
+                return net.state();
+            });
+            BOOST_REQUIRE(loaded.has_value());
+            BOOST_TEST(loaded->id == "step_2");
+            BOOST_TEST(net.layers == 2);
+            BOOST_TEST(net.w[1][2] == 2.0f);
+            // A Stateful of the caller's, by reference.
+            BOOST_TEST(ckpt.load_latest([&](auto const&) -> rank& { return me; })->id == "step_2");
+            BOOST_TEST(!cairn::checkpointer(me.member, cairn::memory_store())
+                            .load_latest([&](const cairn::stored_checkpoint&) {
+                                BOOST_TEST(false);
+                                return net.state();
+                            })
+                            .has_value());
+        });
+    }
+}
+
+/// In a tensor while it is loaded, or in what the function reads: also if the function goes on.
+BOOST_AUTO_TEST_CASE(a_function_is_asked_again_for_the_next_older_checkpoint) {
+    enum { in_a_tensor, in_a_value, in_a_value_and_caught, kinds };
+    for (int kind = 0; kind < kinds; ++kind) {
+        run r(2);
+        notes saw, warned;
+        save_networks(r, 2);
+        if (kind == in_a_tensor) {
+            int changed = 0;
+            for (auto const& o : r.base.at("step_2").list())
+                if (o.name.ends_with(".distcp")) changed += damage(r, "step_2", o.name, 2.0f);
+            BOOST_REQUIRE(changed > 0);
+        }
+        r.on_ranks([&](rank& me) {
+            auto ckpt = me.checkpointer({});
+            network net{me};
+            auto const loaded = ckpt.load_latest(
+                [&](const cairn::stored_checkpoint& c) {
+                    saw.add(me.number, c.id());
+                    if (kind != in_a_tensor && me.number == 1 && c.id() == "step_2")
+                        for (auto const& o : r.base.at("step_2").list())
+                            if (o.name.ends_with(".distcp")) spoil(r, "step_2", o.name);
+                    try {
+                        net.resize(c.value<std::int64_t>("layers"));
+                    } catch (const cairn::error&) {
+                        if (kind != in_a_value_and_caught) throw;
+                        net.resize(1);
+                    }
+                    return net.state();
+                },
+                into(warned, 0));
+            BOOST_REQUIRE(loaded.has_value());
+            BOOST_TEST(loaded->id == "step_1");
+            BOOST_TEST(net.layers == 1);
+            BOOST_TEST(net.w[0][0] == 1.0f);
+        });
+        BOOST_TEST((saw.agreed() == std::vector<std::string>{"step_2", "step_1"}));
+        BOOST_TEST(warned.agreed().size() == 1u);
+    }
+}
+
+/// Whatever it is, on whichever rank: the load ends on all, and nothing is skipped or put aside.
+BOOST_AUTO_TEST_CASE(what_a_function_throws_is_no_damage) {
+    enum { an_error_of_ours, a_number, of_the_state, kinds };
+    for (int kind = 0; kind < kinds; ++kind) {
+        for (int const bad : {0, 1}) {
+            run r(2);
+            notes saw, warned;
+            save_networks(r, 2);
+            r.on_ranks([&](rank& me) {
+                auto ckpt = me.checkpointer({});
+                auto options = into(warned, 0);
+                options.quarantine = true;
+                int calls = 0;
+                throwing_on_load refuses{me};
+                auto const load = [&] {
+                    if (kind == of_the_state && me.number == bad)
+                        return ckpt.load_latest(refuses, options);
+                    if (kind == of_the_state) return ckpt.load_latest(me, options);
+                    return ckpt.load_latest(
+                        [&](const cairn::stored_checkpoint&) {
+                            ++calls;
+                            if (me.number == bad && kind == a_number) throw 42;
+                            if (me.number == bad)
+                                throw cairn::error(cairn::errc::corrupt,
+                                                   {.found = "another file of mine"});
+                            return me.state_dict();
+                        },
+                        options);
+                };
+                try {
+                    (void)load();
+                    saw.add(me.number, "loaded");
+                } catch (const cairn::error& e) {
+                    saw.add(me.number, e.what());
+                }
+                BOOST_TEST(calls == (kind == of_the_state ? 0 : 1));
+                BOOST_TEST(ckpt.load_latest(me)->id == "step_2");
+            });
+            BOOST_REQUIRE(saw.agreed().size() == 1u);
+            auto const said = saw.agreed()[0];
+            BOOST_TEST(has(said, "rank " + std::to_string(bad)), said);
+            BOOST_TEST(has(said, kind == a_number ? "unknown type" : "another file of mine"), said);
+            BOOST_TEST(warned.agreed().empty());
+        }
+    }
 }
 
 /// What `latest` has to be agreed on is refused where ranks call different members.

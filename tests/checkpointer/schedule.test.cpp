@@ -242,6 +242,21 @@ BOOST_AUTO_TEST_CASE(a_step_whose_save_failed_can_be_saved) {
     BOOST_TEST((r.meet(true).what == action::save));
 }
 
+/// A signal asks for a checkpoint of this step: whether the save of it succeeds is not known yet.
+BOOST_AUTO_TEST_CASE(a_signal_waits_for_the_save_of_its_own_step) {
+    for (bool const fails : {false, true}) {
+        run r(cairn::steps(10), busy_policy::skip);
+        r.step = 10;
+        BOOST_TEST((r.meet().what == action::save));
+        r.earlier = earlier_save::writing;
+        BOOST_TEST((r.meet().what == action::none));
+        BOOST_TEST((r.meet(true).what == action::wait));
+        r.earlier = fails ? earlier_save::failed : earlier_save::completed;
+        BOOST_TEST((r.meet(true).what == (fails ? action::fail : action::none)));
+        if (fails) BOOST_TEST((r.meet(true).what == action::save));
+    }
+}
+
 /// Every order of: due or not, a signal or not, a forced save or not, and the earlier save ended
 /// well, badly, or not yet; five calls each, for all policies.
 void all_orders(schedule s, busy_policy p, int depth, earlier_save earlier, bool owed,

@@ -189,4 +189,54 @@ BOOST_AUTO_TEST_CASE(a_signal_survives_a_save_that_cannot_start) {
     });
 }
 
+/// … also if its failure is tolerated, or told later: nothing says that it was saved.
+BOOST_AUTO_TEST_CASE(a_signal_is_acknowledged_only_when_a_save_that_carries_it_is_staged) {
+    for (bool const overlap : {false, true}) {
+        run r(2);
+        notes saw;
+        r.on_ranks([&](rank& me) {
+            cairn::checkpointer_options o{
+                .every = cairn::steps(1 << 30), .overlap = overlap, .max_failed_saves = 10};
+            if (me.number == 0) o.save_on_signal = {SIGUSR1};
+            auto ckpt = me.checkpointer(o);
+            if (me.number == 0) ::raise(SIGUSR1);
+            for (int step = 1; step <= 3; ++step) {
+                me.train(step);
+                me.refuses_state = me.number == 1 && step < 3;
+                auto const done = ckpt.maybe_save(step, me);
+                ckpt.before_update();
+                saw.add(me.number, (done.saved ? "saved" : "not saved") +
+                                       std::to_string(done.signals.size()) +
+                                       (done.failures.empty() ? "" : " failed"));
+            }
+            BOOST_TEST(ckpt.wait().has_value());
+            BOOST_TEST(ckpt.maybe_save(4, me).signals.empty());
+        });
+        BOOST_TEST((saw.agreed() ==
+                    std::vector<std::string>{"not saved0 failed", "not saved0 failed", "saved1"}));
+        BOOST_TEST(r.value_of("step_3") == 3.0f);
+    }
+}
+
+/// A signal in a step that is being saved: its copies may not be complete, or may have failed.
+BOOST_AUTO_TEST_CASE(a_signal_in_a_step_whose_overlapped_save_fails) {
+    run r(2);
+    r.on_ranks([&](rank& me) {
+        cairn::checkpointer_options o{
+            .every = cairn::steps(1), .overlap = true, .max_failed_saves = 10};
+        if (me.number == 0) o.save_on_signal = {SIGUSR1};
+        auto ckpt = me.checkpointer(o);
+        me.train(1);
+        me.refuses_state = me.number == 1;
+        BOOST_TEST(bool(ckpt.maybe_save(1, me)));
+        me.refuses_state = false;
+        if (me.number == 0) ::raise(SIGUSR1);
+        auto const again = ckpt.save_now(1, me);
+        BOOST_TEST(again.saved);
+        BOOST_TEST((again.signals == std::vector<int>{SIGUSR1}));
+        BOOST_TEST(ckpt.wait().has_value());
+    });
+    BOOST_TEST(r.value_of("step_1") == 1.0f);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -11,6 +11,7 @@
 #include <cairn/checkpointer/rendezvous.hpp>
 #include <cairn/checkpointer/schedule.hpp>
 #include <cairn/checkpointer/signal_watch.hpp>
+#include <cairn/checkpointer/stored_checkpoint.hpp>
 #include <cairn/comm/any_communicator.hpp>
 #include <cairn/comm/blocking_exchange.hpp>
 #include <cairn/comm/erased_communicator.hpp>
@@ -23,6 +24,7 @@
 #include <cairn/object_store/erased_store.hpp>
 #include <cairn/observe/erased_sink.hpp>
 #include <cairn/planner/report.hpp>
+#include <cairn/save/options.hpp>
 #include <cairn/save/overlap_gate.hpp>
 #include <cairn/save/pending_save.hpp>
 #include <cairn/save/plan_cache.hpp>
@@ -50,7 +52,7 @@ public:
     using make_state = std::function<std::shared_ptr<flattened_or_error>()>;
 
     struct parts {
-        any_communicator lane;  ///< Used by nothing else.
+        any_communicator lane;  ///< Used by nothing else. Moved on to the group.
         bool alone = false;     ///< It is a `solo`, passed explicitly.
         /// Of a store of files, for its free space.
         std::optional<std::filesystem::path> directory{};
@@ -62,6 +64,13 @@ public:
     CAIRN_DECL checkpointer_core(parts p, checkpointer_options options);
     checkpointer_core(checkpointer_core&&) = delete;
     CAIRN_DECL ~checkpointer_core();
+
+    /// Waits for the end of the earlier save on this rank; must come before `replace_group`.
+    CAIRN_DECL void finish_earlier();
+    /// Collective, with the constructors of ranks that are new. An error leaves the group as is.
+    /// @return what has become of the earlier save
+    CAIRN_DECL checkpoint_result replace_group(any_communicator lane, bool alone);
+    std::chrono::milliseconds exchange_timeout() const { return options_.save.exchange_timeout; }
 
     /// @param call  `maybe_save` or `save_now`.
     CAIRN_DECL checkpoint_result at_step(checkpointer_call call, std::int64_t step,
@@ -83,21 +92,49 @@ public:
     CAIRN_DECL std::optional<checkpoint_id> latest(const latest_options& options);
     /// The parts of `load_latest`.
     CAIRN_DECL recovery search(const latest_options& options);
+    stored_checkpoint content(const recovery::found& f) const {
+        return {f.id, f.meta, parts_.store, parts_.spaces};
+    }
+    /// @param damage  What this rank has found before.
     /// @return Nothing if the checkpoint is damaged.
     CAIRN_DECL std::optional<load_report> try_load(flattened_or_error& state, recovery& search,
                                                    const recovery::found& f,
-                                                   const load_options& options);
+                                                   const load_options& options,
+                                                   const std::exception_ptr& damage = nullptr);
     /// Likewise, before `plan`.
     CAIRN_DECL void prepare_plan();
     CAIRN_DECL checkpoint_plan plan(const flattened_or_error& state);
+    /// Plans, and takes the memory for copies.
+    CAIRN_DECL checkpoint_plan reserve(const flattened_or_error& state);
     arena_stats staging() const { return arena_->stats(); }
 
 private:
     using action = checkpoint_schedule::action;
     using time_point = checkpoint_schedule::time_point;
 
+    /// The ranks, and the lane on which only this checkpointer's exchanges run.
+    struct group {
+        group(any_communicator l, bool is_solo, const save_options& o)
+            : lane(std::move(l)), alone(is_solo), ranks(ref, o.coordinator, o.exchange_timeout) {}
+        group(group&&) = delete;
+        ~group() {
+            if (!agreed) lane.cancel();
+        }
+        any_communicator lane;
+        bool alone;
+        communicator_ref<any_communicator> ref{lane};
+        blocking_exchange ranks;
+        bool agreed = false;  ///< All ranks know that they have joined, or why they have not.
+    };
+    blocking_exchange& ranks() const noexcept { return group_->ranks; }
+    /// The first exchange of a group. @param prepare  If it throws, no rank joins.
+    template <class F>
+    joint_report join(group& g, F&& prepare);
+    std::vector<rank_failure> or_unknown(std::vector<rank_failure> failures) const;
+
     template <class F>
     outcome answered(F&& f);
+    void reserve_for(const flattened_or_error& state, std::uint64_t bytes);
     rendezvous_answer meet(checkpointer_call call, std::int64_t step);
     rendezvous_answer answer(const std::vector<outcome>& all);
     struct agreement {
@@ -109,14 +146,19 @@ private:
     /// Meets the other ranks until they agree that the earlier save needs no waiting.
     /// @throws error with its failures, if it failed
     agreement agree(checkpointer_call call, std::int64_t step);
-    void check_coordinator() const;
+    checkpoint_result meet_at_step(checkpointer_call call, std::int64_t step,
+                                   const make_state& state, const save_notes& notes);
+    void check_coordinator(int size) const;
     void check_keep() const;
     void check_failed_saves() const;
     void check_same_coordinator(std::int64_t other) const;
     /// Whether a call may return although one more save has failed; the same on all ranks.
-    bool tolerates(checkpointer_call call) const noexcept {
-        return call == checkpointer_call::maybe_save && failed_in_a_row_ < most_failed_;
-    }
+    bool tolerates(checkpointer_call call, const std::vector<rank_failure>& failures) const;
+    /// Notes them for `wait`.
+    void tolerate(std::int64_t step, const std::vector<rank_failure>& failures);
+    /// An error of these; for `wait`, also of those that were tolerated since it was last called.
+    error all_failures(checkpointer_call call, std::vector<rank_failure> failures);
+    std::exception_ptr tolerated() const noexcept;
     /// Saves, and waits for the copies.
     /// @return Of a save that failed and was tolerated.
     std::vector<rank_failure> save(checkpointer_call call, std::int64_t step,
@@ -139,7 +181,9 @@ private:
         if (!gate_ || gate_->over()) return;
         auto const from = std::chrono::steady_clock::now();
         f(*gate_);
-        stall_ += std::chrono::steady_clock::now() - from;
+        auto const took = std::chrono::steady_clock::now() - from;
+        stall_ += took;
+        stopped_ += took;
     }
     /// The training may have changed tensors since the earlier save began.
     void refuse_unpassed(checkpointer_call call, std::int64_t step) noexcept;
@@ -147,25 +191,13 @@ private:
     bool has_ended();
     void take_handle();
     void note_failure() noexcept;
-    /// Waits for the end of the earlier save on this rank.
-    void finish_earlier();
     /// All ranks have learned how the earlier save ended.
     std::optional<save_report> settle();
 
-    /// Cancels the lane unless all ranks know that their checkpointers exist, or why they do not.
-    struct lane_in_doubt {
-        any_communicator* lane;
-        ~lane_in_doubt() {
-            if (lane != nullptr) lane->cancel();
-        }
-    };
-
     checkpointer_options options_;
     parts parts_;
-    lane_in_doubt doubt_{&parts_.lane};
-    communicator_ref<any_communicator> lane_{parts_.lane};
+    std::unique_ptr<group> group_;
     std::shared_ptr<activity> activity_ = std::make_shared<activity>();  ///< Of this rank's calls.
-    blocking_exchange ranks_;
     std::shared_ptr<run_catalog> catalog_ = std::make_shared<run_catalog>(options_.keep);
     std::optional<staging_arena> arena_{};
     plan_cache plans_{};
@@ -174,12 +206,15 @@ private:
     std::int64_t next_ = checkpoint_schedule::next_call;
     std::optional<std::int64_t> last_step_{};
     std::int64_t most_failed_ = 0, failed_in_a_row_ = 0;
+    std::vector<rank_failure> tolerated_{};  ///< Since the last `wait`; the same on all ranks.
+    bool untold_ = false;  ///< The latest save has failed, and nothing was thrown; likewise.
     earlier_save earlier_ = earlier_save::none;
     std::shared_ptr<overlap_gate> gate_{};  ///< Of the earlier save.
     std::future<pending_save> handle_{};    ///< Its handle, once it is staged …
     pending_save pending_{};                ///< … and taken.
     std::int64_t saving_step_ = 0;
-    std::chrono::nanoseconds stall_{};  ///< Of the earlier save, if it was overlapped.
+    std::chrono::nanoseconds stall_{};    ///< Of the earlier save, if it was overlapped.
+    std::chrono::nanoseconds stopped_{};  ///< By `before_update`, since a result has said so.
     std::exception_ptr failure_{};
     std::vector<rank_failure> failures_{};
     std::optional<save_report> report_{};
@@ -190,6 +225,7 @@ private:
 #ifdef CAIRN_HEADER_ONLY
 #include <cairn/checkpointer/impl/core.ipp>
 #include <cairn/checkpointer/impl/core_loads.ipp>
+#include <cairn/checkpointer/impl/core_saves.ipp>
 #endif
 
 #endif

@@ -16,6 +16,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -39,7 +40,19 @@ struct overhead {
 
 /// How often a `checkpointer` saves: every so many steps, after so much time, or as often as an
 /// overhead allows.
-using save_interval = std::variant<steps, std::chrono::nanoseconds, overhead>;
+class save_interval : public std::variant<steps, std::chrono::nanoseconds, overhead> {
+public:
+    using variant::variant;
+    /// Anything else, such as a number without a unit, is refused with a sentence.
+    template <class T>
+        requires(!std::is_constructible_v<variant, T>)
+    save_interval(T&&) : variant(steps(1)) {
+        static_assert(sizeof(std::decay_t<T>) == 0,
+                      "checkpointer_options::every: give cairn::steps(n), a std::chrono duration "
+                      "of whole nanoseconds such as std::chrono::minutes(10), or "
+                      "cairn::overhead(share); a number alone has no unit");
+    }
+};
 
 /// What to do if a save is due while the previous one is still being written.
 enum class busy_policy : std::uint8_t {
@@ -68,12 +81,15 @@ struct checkpointer_options {
     /// One save is written at a time. The coordinator's value is used.
     busy_policy when_busy = busy_policy::wait;
     /// `maybe_save` returns before the tensors are copied: while the next step computes gradients,
-    /// they are copied, and `before_update` waits for that. The coordinator's value is used.
+    /// they are copied, and `before_update` waits for that. A save that a signal asks for is not
+    /// overlapped. The coordinator's value is used.
     bool overlap = false;
     /// How many saves in a row may fail, because a disk is full for example, before `maybe_save`
     /// throws: it returns the failures of so many (`checkpoint_result::failures`), and saves when
-    /// the next save is due. Other members throw each failure. What makes the group unusable, such
-    /// as the death of a rank, is always thrown. The coordinator's value is used.
+    /// the next save is due. `wait` reports them once more; other members throw each failure. What
+    /// the next save would repeat (errc::invalid_plan, invalid_argument, invalid_state and
+    /// unsupported) and what makes the group unusable, such as the death of a rank, is always
+    /// thrown. The coordinator's value is used.
     int max_failed_saves = 0;
     destruction_policy destruction = destruction_policy::wait;
     /// Signals that ask for a save, e.g. `{SIGTERM, SIGUSR1}`. Their handlers are replaced while
@@ -99,21 +115,27 @@ struct loaded_checkpoint {
     load_report report{};
 };
 
-/// What `maybe_save` or `save_now` did; apart from `completed`, the same on all ranks.
+/// What `maybe_save` or `save_now` did; apart from `completed` and `stall`, the same on all
+/// ranks.
 struct checkpoint_result {
     /// This step is being saved. Its tensors are copied and may change; with
     /// `checkpointer_options::overlap`, after `before_update`.
     bool saved = false;
     /// A save was due, but the previous one was still being written (`busy_policy`).
     bool postponed = false;
-    /// The signals that asked for a save, on any rank: this step is saved, or has been saved
-    /// already.
+    /// The signals that asked for a save, on any rank: this step is saved, i.e. copied on all
+    /// ranks, or has been saved already. A signal whose save fails before that asks again, at the
+    /// next call.
     std::vector<int> signals{};
     /// This rank's report of an earlier save, in the call that learned that it has completed.
     std::optional<save_report> completed{};
     /// Of each rank that has failed: why an earlier save, or this one, has failed and was tolerated
-    /// (`checkpointer_options::max_failed_saves`). Empty: none has.
+    /// (`checkpointer_options::max_failed_saves`); from `save_now`, why an earlier save has failed.
+    /// Empty: none has.
     std::vector<rank_failure> failures{};
+    /// How long the training was stopped on this rank: by this call, and by `before_update` since
+    /// the previous call of `maybe_save` or `save_now`.
+    std::chrono::nanoseconds stall{};
 
     explicit operator bool() const noexcept { return saved; }
 };

@@ -6,6 +6,8 @@
 #include <cairn/catalog/latest.hpp>
 #include <cairn/comm/blocking_exchange.hpp>
 #include <cairn/detail/config.hpp>
+#include <cairn/error.hpp>
+#include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
 
@@ -17,6 +19,10 @@
 #include <vector>
 
 namespace cairn::detail {
+
+/// Whether a failed load says that the checkpoint is damaged, and not the state, a device or a
+/// connection.
+CAIRN_DECL bool tells_of_damage(const rank_failure& f);
 
 /// The search of all ranks for the newest checkpoint that is whole for each of them. The
 /// coordinator lists and reads the metadata; every rank examines the files as it sees them.
@@ -32,6 +38,7 @@ public:
     struct found {
         checkpoint_id id{};
         std::string save_id{};
+        metadata meta{};
     };
     /// Returns the next older one that is whole.
     /// @throws error if the coordinator cannot list the checkpoints, or if there are some but none

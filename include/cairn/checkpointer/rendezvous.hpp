@@ -15,7 +15,15 @@
 namespace cairn::detail {
 
 /// The call of a checkpointer that meets the other ranks: the same on all of them.
-enum class checkpointer_call : std::uint8_t { maybe_save, save_now, wait, load, plan, latest };
+enum class checkpointer_call : std::uint8_t {
+    maybe_save,
+    save_now,
+    wait,
+    load,
+    plan,
+    latest,
+    join
+};
 
 /// What a rank says at a rendezvous.
 struct rank_report {

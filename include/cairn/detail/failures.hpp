@@ -39,6 +39,17 @@ inline rank_failure failure_from(const std::exception_ptr& e, int rank) {
     }
 }
 
+/// Returns all failures of an exception: those of each rank, if it has crossed ranks.
+inline std::vector<rank_failure> failures_of(const std::exception_ptr& e, int rank) {
+    try {
+        std::rethrow_exception(e);
+    } catch (const error& x) {
+        if (!x.failures().empty()) return x.failures();
+    } catch (...) {
+    }
+    return {failure_from(e, rank)};
+}
+
 /// Returns a readable text for an exception of any type.
 inline std::string text_of(const std::exception_ptr& e) {
     try {

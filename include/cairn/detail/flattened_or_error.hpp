@@ -7,6 +7,7 @@
 
 #include <exception>
 #include <optional>
+#include <utility>
 
 namespace cairn::detail {
 
@@ -21,6 +22,8 @@ struct flattened_or_error {
             refused = std::current_exception();
         }
     }
+
+    explicit flattened_or_error(std::exception_ptr why) : refused(std::move(why)) {}
 
     const flat_state& leaves() const noexcept { return flat ? flat->leaves : none; }
     flat_state& leaves() noexcept { return flat ? flat->leaves : none; }

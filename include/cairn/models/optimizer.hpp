@@ -103,8 +103,12 @@ public:
                 h.set = [&x](const value& v) { value_traits<plain>::from_value(x, v); };
         } else if constexpr (ValueLike<plain>) {
             h.get = [v = value_traits<plain>::to_value(x)] { return v; };
-        } else {
+        } else if constexpr (std::is_constructible_v<value, V>) {
             h.get = [v = value(std::forward<V>(x))] { return v; };
+        } else {
+            static_assert(sizeof(plain) == 0,
+                          "hyperparameter: specialise cairn::value_traits for this type, or pass a "
+                          "number, a string or a cairn::value");
         }
         add(std::move(h));
     }

@@ -4,65 +4,96 @@
 
 #include <cairn/checkpointer/core.hpp>
 
-#include <cairn/comm/solo.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/stored_handler.hpp>
 #include <cairn/detail/wire.hpp>
-#include <cairn/save/start_save.hpp>
 
 #include <algorithm>
 #include <chrono>
-#include <future>
-#include <new>
 #include <string>
-#include <tuple>
 #include <utility>
 
 namespace cairn::detail {
 
-/// All failures of an exception: those of each rank, if it has crossed ranks.
-inline std::vector<rank_failure> failures_of(const std::exception_ptr& e, int rank) {
-    try {
-        std::rethrow_exception(e);
-    } catch (const error& x) {
-        if (!x.failures().empty()) return x.failures();
-    } catch (...) {
-    }
-    return {failure_from(e, rank)};
-}
-
 CAIRN_DECL checkpointer_core::checkpointer_core(parts p, checkpointer_options options)
     : options_(std::move(options)), parts_(std::move(p)),
-      ranks_(lane_, options_.save.coordinator, options_.save.exchange_timeout) {
-    auto const mine = ranks_.attempt([&] {
-        check_coordinator();
+      group_(std::make_unique<group>(std::move(parts_.lane), parts_.alone, options_.save)) {
+    (void)join(*group_, [&] {
         check_keep();
         check_failed_saves();
         arena_.emplace(options_.arena);
         signals_.emplace(options_.save_on_signal);
         schedule_.emplace(options_.every, options_.when_busy);
+    });
+}
+/// Ranks that make a checkpointer and ranks that have one do the same: what has become of the save
+/// that the latter had begun is agreed on here.
+template <class F>
+joint_report checkpointer_core::join(group& g, F&& prepare) {
+    auto const mine = g.ranks.attempt([&] {
+        check_coordinator(g.ranks.size());
+        prepare();
         wire_writer w;
         w.svarint(options_.save.coordinator);
         w.svarint(options_.max_failed_saves);
+        rank_report r;
+        r.call = checkpointer_call::join;
+        r.earlier = earlier_;
+        r.failures = failures_;
+        w.raw(encode(r));
         return w.take();
     });
-    auto const all = ranks_.all_gather(mine);
-    bool const failed =
+    auto const all = g.ranks.all_gather(mine);
+    g.agreed =
         std::any_of(all.begin(), all.end(), [](auto const& o) { return !o.failures.empty(); });
-    if (failed) doubt_.lane = nullptr;
     throw_failures(all);
-    for (auto const& o : all) check_same_coordinator(wire_reader(o.payload).svarint());
-    wire_reader its(all[static_cast<std::size_t>(options_.save.coordinator)].payload);
-    (void)its.svarint();
-    most_failed_ = its.svarint();
-    lane_.share(activity_);
-    doubt_.lane = nullptr;
+    std::vector<rank_report> reports;
+    std::int64_t most_failed = 0;
+    for (auto const& o : all) {
+        wire_reader its(o.payload);
+        check_same_coordinator(its.svarint());
+        auto const n = its.svarint();
+        if (reports.size() == static_cast<std::size_t>(options_.save.coordinator)) most_failed = n;
+        reports.push_back(decode_rank_report(its.raw(its.left())));
+    }
+    auto joint = join_reports(reports, static_cast<std::size_t>(options_.save.coordinator));
+    g.ref.share(activity_);
+    most_failed_ = most_failed;
+    g.agreed = true;
+    return joint;
 }
-CAIRN_DECL void checkpointer_core::check_coordinator() const {
+CAIRN_DECL checkpoint_result checkpointer_core::replace_group(any_communicator lane, bool alone) {
+    auto next = std::make_unique<group>(std::move(lane), alone, options_.save);
+    auto joint = join(*next, [] {});
+    group_ = std::move(next);
+    checkpoint_result r;
+    r.completed = settle();
+    bool const failed = joint.earlier == earlier_save::failed;
+    if (failed) r.failures = or_unknown(std::move(joint.failures));
+    // Ranks may be new: what the others remember must not decide what all do.
+    failed_in_a_row_ = 0;
+    tolerated_.clear();
+    untold_ = false;
+    plans_.clear();
+    schedule_->settled(failed);
+    schedule_->restart();
+    next_ = checkpoint_schedule::next_call;
+    last_step_.reset();
+    return r;
+}
+/// Without memory to say what it was, a rank says only that its save failed.
+CAIRN_DECL std::vector<rank_failure> checkpointer_core::or_unknown(
+    std::vector<rank_failure> failures) const {
+    if (failures.empty())
+        failures.push_back(error(errc::rank_failed, {.found = "a save that failed"})
+                               .as_failure(options_.save.coordinator));
+    return failures;
+}
+CAIRN_DECL void checkpointer_core::check_coordinator(int size) const {
     auto const c = options_.save.coordinator;
-    if (c >= 0 && c < ranks_.size()) return;
+    if (c >= 0 && c < size) return;
     throw error(errc::invalid_argument,
-                {.expected = "a coordinator from 0 to " + std::to_string(ranks_.size() - 1),
+                {.expected = "a coordinator from 0 to " + std::to_string(size - 1),
                  .found = std::to_string(c)});
 }
 CAIRN_DECL void checkpointer_core::check_keep() const {
@@ -94,49 +125,52 @@ CAIRN_DECL checkpointer_core::~checkpointer_core() {
     before_update();
     auto const& unclaimed = options_.save.on_unclaimed_error;
     if (failure_) report_unclaimed(unclaimed, failure_);
-    if (!pending_) return;
-    try {
-        (void)pending_.wait();
-    } catch (const error& e) {
-        if (!cancelled || e.code() != make_error_code(errc::cancelled))
+    if (pending_) {
+        try {
+            (void)pending_.wait();
+            return;
+        } catch (const error& e) {
+            if (!cancelled || e.code() != make_error_code(errc::cancelled))
+                report_unclaimed(unclaimed, std::current_exception());
+        } catch (...) {
             report_unclaimed(unclaimed, std::current_exception());
-    } catch (...) {
-        report_unclaimed(unclaimed, std::current_exception());
+        }
     }
+    if (untold_) report_unclaimed(unclaimed, tolerated());
 }
 
 /// Gives all ranks what `f` returns on the coordinator, or the failures of what it throws.
 template <class F>
 outcome checkpointer_core::answered(F&& f) {
     outcome o;
-    if (ranks_.coordinator()) {
+    if (ranks().coordinator()) {
         try {
             o.payload = f();
         } catch (...) {
-            o.failures = failures_of(std::current_exception(), ranks_.rank());
+            o.failures = failures_of(std::current_exception(), ranks().rank());
         }
     }
-    return ranks_.broadcast(o);
+    return ranks().broadcast(o);
 }
 
 CAIRN_DECL rendezvous_answer checkpointer_core::meet(checkpointer_call call, std::int64_t step) {
     if (gate_) gate_->await_plan();  // until then the lane is being duplicated
-    auto const mine = ranks_.alone([&] {
+    auto const mine = ranks().alone([&] {
         if (has_ended()) finish_earlier();
         return encode(rank_report{call, step, earlier_, signals_->any(), signals_->look(),
                                   stall_.count(), failures_});
     });
-    auto const all = ranks_.gather({{}, mine});
+    auto const all = ranks().gather({{}, mine});
     auto const told = answered([&] { return encode(answer(all)); });
     if (!told.failures.empty()) throw error(told.failures, false);
-    return ranks_.alone([&] { return decode_rendezvous_answer(told.payload); });
+    return ranks().alone([&] { return decode_rendezvous_answer(told.payload); });
 }
 
 /// On the coordinator.
 CAIRN_DECL rendezvous_answer checkpointer_core::answer(const std::vector<outcome>& all) {
     std::vector<rank_report> reports;
     for (auto const& o : all) reports.push_back(decode_rank_report(o.payload));
-    auto const me = static_cast<std::size_t>(ranks_.rank());
+    auto const me = static_cast<std::size_t>(ranks().rank());
     auto joint = join_reports(reports, me);
     if (joint.stall > 0) schedule_->stalled(std::chrono::nanoseconds(joint.stall));
     auto const call = reports[me].call;
@@ -149,8 +183,9 @@ CAIRN_DECL rendezvous_answer checkpointer_core::answer(const std::vector<outcome
         auto const now = std::chrono::steady_clock::now();
         a.decided = schedule_->decide({step, now, joint.earlier, joint.signals != 0,
                                        joint.heeds_signals, call == checkpointer_call::save_now});
+        // Who has sent a signal may end the job as soon as it is acknowledged, which takes copies.
         a.overlapped = options_.overlap && a.decided.what == action::save &&
-                       call == checkpointer_call::maybe_save;
+                       call == checkpointer_call::maybe_save && joint.signals == 0;
         // How long it stops the training is known, and told, at the next rendezvous.
         if (a.overlapped) schedule_->started(now, {});
         // If nothing is saved although signals arrived, this step has been saved before.
@@ -168,10 +203,7 @@ CAIRN_DECL rendezvous_answer checkpointer_core::answer(const std::vector<outcome
     }
     a.next = schedule_->next_rendezvous();
     if (a.decided.what != action::fail) return a;
-    a.failures = std::move(joint.failures);
-    if (a.failures.empty())  // there was no memory to say what it was
-        a.failures.push_back(
-            error(errc::rank_failed, {.found = "a save that failed"}).as_failure(ranks_.rank()));
+    a.failures = or_unknown(std::move(joint.failures));
     return a;
 }
 
@@ -184,13 +216,20 @@ CAIRN_DECL auto checkpointer_core::agree(checkpointer_call call, std::int64_t st
         next_ = all.answer.next;
         if (decided.settled) all.completed = settle();
         if (decided.what == action::fail) {
-            bool const tolerated = tolerates(call);
+            auto& failures = all.answer.failures;
+            // The end of a program calls save_now once: the state of now must not be lost.
+            bool const goes_on = call == checkpointer_call::save_now || tolerates(call, failures);
             ++failed_in_a_row_;
-            if (!tolerated) throw error(std::move(all.answer.failures), false);
-            all.tolerated = std::move(all.answer.failures);
+            untold_ = goes_on;
+            if (!goes_on) throw all_failures(call, std::move(failures));
+            tolerate(saving_step_, failures);
+            for (auto& f : failures) all.tolerated.push_back(std::move(f));
             continue;  // nothing keeps this step from being saved
         }
-        if (decided.settled) failed_in_a_row_ = 0;
+        if (decided.settled) {
+            failed_in_a_row_ = 0;
+            untold_ = false;
+        }
         if (decided.what != action::wait) return all;
         finish_earlier();
     }
@@ -199,13 +238,29 @@ CAIRN_DECL auto checkpointer_core::agree(checkpointer_call call, std::int64_t st
 CAIRN_DECL checkpoint_result checkpointer_core::at_step(checkpointer_call call, std::int64_t step,
                                                         const make_state& state,
                                                         const save_notes& notes) {
-    checkpoint_result r;
-    refuse_unpassed(call, step);
     // Alike on all ranks, as long as they make the same calls.
     bool const meets =
         call == checkpointer_call::save_now || step >= next_ || (last_step_ && step < *last_step_);
     last_step_ = step;
-    if (!meets) return r;
+    checkpoint_result r;
+    auto const earlier = stopped_;
+    if (!meets) {
+        refuse_unpassed(call, step);
+        r.stall = earlier;
+    } else {
+        auto const from = std::chrono::steady_clock::now();
+        refuse_unpassed(call, step);
+        r = meet_at_step(call, step, state, notes);
+        r.stall = earlier + (std::chrono::steady_clock::now() - from);
+    }
+    stopped_ = {};
+    return r;
+}
+CAIRN_DECL checkpoint_result checkpointer_core::meet_at_step(checkpointer_call call,
+                                                             std::int64_t step,
+                                                             const make_state& state,
+                                                             const save_notes& notes) {
+    checkpoint_result r;
     auto all = agree(call, step);
     r.completed = std::move(all.completed);
     r.postponed = all.answer.decided.postponed;
@@ -218,202 +273,11 @@ CAIRN_DECL checkpoint_result checkpointer_core::at_step(checkpointer_call call, 
             failures = save(call, step, state, notes, *all.since);
         r.saved = failures.empty();
         for (auto& f : failures) r.failures.push_back(std::move(f));
+        if (!r.saved) return r;  // a signal that asked for it asks again
     }
     signals_->acknowledge(all.answer.signals);
     r.signals = numbers_of(all.answer.signals);
     return r;
-}
-
-CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(checkpointer_call call,
-                                                             std::int64_t step,
-                                                             const make_state& state,
-                                                             const save_notes& notes,
-                                                             time_point stalled_since) {
-    outcome mine;
-    try {
-        begin(step, state, notes);
-        await_copies();
-        take_handle();
-        wire_writer w;
-        w.svarint((std::chrono::steady_clock::now() - stalled_since).count());
-        mine.payload = w.take();
-    } catch (...) {
-        ranks_.alone([&] { mine.failures = failures_of(std::current_exception(), ranks_.rank()); });
-    }
-    if (gate_) gate_->pass();  // before the call returns no tensor changes
-    // A rank may have failed alone: all learn it in this call.
-    outcome told;
-    try {
-        auto const all = ranks_.gather(mine);
-        told = answered([&] { return staged(call, all); });
-    } catch (...) {
-        // If the group has failed, the failure of the save says why.
-        if (!mine.failures.empty()) throw error(std::move(mine.failures), false);
-        throw;
-    }
-    if (told.failures.empty()) {
-        next_ = ranks_.alone([&] { return wire_reader(told.payload).svarint(); });
-        return {};
-    }
-    pending_.cancel();
-    finish_earlier();  // it fails likewise
-    (void)settle();
-    next_ = checkpoint_schedule::next_call;
-    bool const tolerated = tolerates(call);
-    ++failed_in_a_row_;
-    if (!tolerated) throw error(told.failures, false);
-    return std::move(told.failures);
-}
-/// Other ranks that have staged theirs wait for this one, which may write what has no room.
-CAIRN_DECL void checkpointer_core::await_copies() {
-    constexpr std::chrono::milliseconds longest{1000}, shortest{1};
-    auto const period = std::clamp(options_.save.exchange_timeout / 4, shortest, longest);
-    activity_->enter("copy");
-    gate_->await_copies(period, [this] { activity_->advance(); });
-    activity_->enter("training");
-}
-/// On the coordinator. @return where the ranks meet next
-CAIRN_DECL std::vector<std::byte> checkpointer_core::staged(checkpointer_call call,
-                                                            const std::vector<outcome>& all) {
-    if (auto failures = collect_failures(all); !failures.empty()) {
-        tolerates(call) ? schedule_->given_up() : schedule_->refused();
-        throw error(std::move(failures), false);
-    }
-    std::int64_t stall = 0;
-    for (auto const& o : all) stall = std::max(stall, wire_reader(o.payload).svarint());
-    schedule_->started(std::chrono::steady_clock::now(), std::chrono::nanoseconds(stall));
-    wire_writer w;
-    w.svarint(schedule_->next_rendezvous());
-    return w.take();
-}
-CAIRN_DECL void checkpointer_core::overlap(std::int64_t step, const make_state& state,
-                                           const save_notes& notes, time_point stalled_since) {
-    try {
-        begin(step, state, notes);
-    } catch (...) {
-        note_failure();  // told at the next rendezvous, as what fails in the background
-    }
-    stall_ = std::chrono::steady_clock::now() - stalled_since;
-}
-CAIRN_DECL void checkpointer_core::refuse_unpassed(checkpointer_call call,
-                                                   std::int64_t step) noexcept {
-    if (!gate_ || gate_->passed()) return;
-    // At the end of a loop the last step is saved whether or not it was due.
-    if (call == checkpointer_call::save_now && step == saving_step_) return before_update();
-    std::exception_ptr why;
-    try {
-        why = std::make_exception_ptr(
-            error(errc::invalid_argument,
-                  {.rank = ranks_.rank(),
-                   .expected = "before_update() after the maybe_save of step " +
-                               std::to_string(saving_step_) + ", before tensors change",
-                   .found = "none before the call for step " + std::to_string(step),
-                   .remedy = "call before_update in every step, before the optimizer's; or leave "
-                             "checkpointer_options::overlap off"}));
-    } catch (...) {  // no memory to say so
-        why = std::current_exception();
-    }
-    gate_->refuse(why);
-}
-
-template <class Handler>
-void checkpointer_core::start(std::shared_ptr<flattened_or_error> state, std::int64_t step,
-                              const save_notes& notes, const checkpointer_parts& more,
-                              Handler handler) {
-    auto const id = "step_" + std::to_string(step);
-    commit_record record;
-    record.step = step;
-    record.metrics = notes.metrics;
-    recording_writer writer(parts_.store, options_.save.storage, catalog_, std::move(record));
-    if (parts_.alone)
-        start_save(
-            std::move(state), id, options_.save,
-            std::tuple<solo, recording_writer, staging_arena&>(solo(), std::move(writer), *arena_),
-            std::move(handler), more);
-    else
-        start_save(std::move(state), id, options_.save,
-                   std::tuple<any_communicator&, recording_writer, staging_arena&>(
-                       parts_.lane, std::move(writer), *arena_),
-                   std::move(handler), more);
-}
-
-CAIRN_DECL void checkpointer_core::begin(std::int64_t step, const make_state& make,
-                                         const save_notes& notes) {
-    // The other ranks duplicate the lane: they must not wait for one that has no memory to.
-    ranks_.alone([&] {
-        auto state = make();
-        state->freeze_objects();
-        auto const staged = std::make_shared<std::promise<pending_save>>();
-        checkpointer_parts const more{parts_.spaces, parts_.sinks, std::make_shared<overlap_gate>(),
-                                      plans_.slot()};
-        // A handler may be destroyed without a call: nobody must wait for it.
-        std::shared_ptr<overlap_gate> const told(
-            more.gate.get(), [owner = more.gate](overlap_gate* gate) {
-                gate->copied(std::make_exception_ptr(std::bad_alloc()));
-            });
-        auto handle = staged->get_future();
-        start(std::move(state), step, notes, more,
-              [staged, told](std::exception_ptr e, pending_save p) {
-                  told->copied(e);
-                  if (e)
-                      staged->set_exception(std::move(e));
-                  else
-                      staged->set_value(std::move(p));
-              });
-        handle_ = std::move(handle);
-        gate_ = more.gate;
-    });
-    saving_step_ = step;
-    stall_ = {};
-    earlier_ = earlier_save::writing;
-}
-CAIRN_DECL bool checkpointer_core::has_ended() {
-    constexpr std::chrono::seconds no_time{0};
-    if (handle_.valid() && handle_.wait_for(no_time) == std::future_status::ready) take_handle();
-    return pending_ && pending_.ready();
-}
-CAIRN_DECL void checkpointer_core::take_handle() {
-    if (!handle_.valid()) return;
-    try {
-        pending_ = handle_.get();
-    } catch (...) {
-        note_failure();
-    }
-}
-CAIRN_DECL void checkpointer_core::note_failure() noexcept {
-    earlier_ = earlier_save::failed;
-    failure_ = std::current_exception();
-    try {
-        failures_ = failures_of(failure_, ranks_.rank());
-    } catch (...) {  // no memory: the coordinator says that it failed
-        failures_.clear();
-    }
-}
-
-CAIRN_DECL void checkpointer_core::finish_earlier() {
-    before_update();
-    take_handle();
-    if (!pending_) return;
-    try {
-        report_ = pending_.wait();
-        earlier_ = earlier_save::completed;
-    } catch (...) {
-        note_failure();
-    }
-}
-CAIRN_DECL std::optional<save_report> checkpointer_core::settle() {
-    earlier_ = earlier_save::none;
-    gate_.reset();
-    stall_ = {};
-    failure_ = nullptr;
-    failures_.clear();
-    return std::exchange(report_, std::nullopt);
-}
-
-CAIRN_DECL std::optional<save_report> checkpointer_core::wait() {
-    if (earlier_ == earlier_save::none) return std::nullopt;  // alike on all ranks
-    finish_earlier();
-    return agree(checkpointer_call::wait, 0).completed;
 }
 
 }  // namespace cairn::detail

@@ -9,6 +9,9 @@
 #include <cairn/detail/given_devices.hpp>
 #include <cairn/load/run_load.hpp>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>
@@ -26,9 +29,9 @@ CAIRN_DECL void checkpointer_core::prepare_load() {
 CAIRN_DECL load_report checkpointer_core::load(flattened_or_error& state, const checkpoint_id& id,
                                                const load_options& options) {
     load_parts given;
-    ranks_.alone([&] {
-        given.ranks = &lane_;
-        given.alone = parts_.alone;
+    ranks().alone([&] {
+        given.ranks = &group_->ref;
+        given.alone = group_->alone;
         given.store = parts_.store;
         given.sinks = parts_.sinks;
         std::tuple<> none;
@@ -40,7 +43,7 @@ CAIRN_DECL load_report checkpointer_core::load(flattened_or_error& state, const 
 }
 CAIRN_DECL void checkpointer_core::note_read(const checkpoint_id& id,
                                              std::vector<std::string>& warnings) noexcept {
-    if (!ranks_.coordinator()) return;
+    if (!ranks().coordinator()) return;
     try {
         auto place = parts_.store.at(id);
         if (auto const record = read_commit_record(place)) catalog_->note_read(id, *record);
@@ -58,7 +61,7 @@ CAIRN_DECL void checkpointer_core::note_read(const checkpoint_id& id,
 CAIRN_DECL recovery checkpointer_core::search(const latest_options& options) {
     finish_earlier();
     (void)agree(checkpointer_call::latest, 0);
-    return ranks_.alone([&] { return recovery(ranks_, parts_.store, options, activity_); });
+    return ranks().alone([&] { return recovery(ranks(), parts_.store, options, activity_); });
 }
 CAIRN_DECL std::optional<checkpoint_id> checkpointer_core::latest(const latest_options& options) {
     auto const f = search(options).next();
@@ -67,13 +70,25 @@ CAIRN_DECL std::optional<checkpoint_id> checkpointer_core::latest(const latest_o
     if (options.verify == verify_level::full) catalog_->note_read(f->id, f->save_id);
     return f->id;
 }
-CAIRN_DECL std::optional<load_report> checkpointer_core::try_load(flattened_or_error& state,
-                                                                  recovery& search,
-                                                                  const recovery::found& f,
-                                                                  const load_options& options) {
+/// What the user's code throws says nothing about the checkpoint, whatever its code.
+inline std::exception_ptr no_damage(const std::exception_ptr& e, int rank) {
+    auto const failures = failures_of(e, rank);
+    if (std::none_of(failures.begin(), failures.end(), tells_of_damage)) return e;
+    return std::make_exception_ptr(
+        error(errc::invalid_state, {.expected = "a state to load into", .found = text_of(e)}));
+}
+CAIRN_DECL std::optional<load_report> checkpointer_core::try_load(
+    flattened_or_error& state, recovery& search, const recovery::found& f,
+    const load_options& options, const std::exception_ptr& damage) {
     std::optional<load_report> report;
     std::exception_ptr failure;
     try {
+        ranks().alone([&] {
+            if (damage)
+                state.refused = damage;
+            else if (state.refused)
+                state.refused = no_damage(state.refused, ranks().rank());
+        });
         report = load(state, f.id, options);
     } catch (...) {
         failure = std::current_exception();
@@ -87,11 +102,11 @@ CAIRN_DECL void checkpointer_core::prepare_plan() {
 }
 CAIRN_DECL checkpoint_plan checkpointer_core::plan(const flattened_or_error& state) {
     auto const& planner = options_.save.planner;
-    auto const mine = ranks_.attempt([&] {
-        return encode_needs(state, planner, ranks_.rank(), ranks_.coordinator(),
+    auto const mine = ranks().attempt([&] {
+        return encode_needs(state, planner, ranks().rank(), ranks().coordinator(),
                             options_.arena.budget, parts_.directory);
     });
-    auto const all = ranks_.gather(mine);
+    auto const all = ranks().gather(mine);
     auto const told = answered([&] {
         throw_failures(all);
         std::vector<needs_report> needs;
@@ -99,7 +114,36 @@ CAIRN_DECL checkpoint_plan checkpointer_core::plan(const flattened_or_error& sta
         return encode(join_needs(needs, planner));
     });
     if (!told.failures.empty()) throw error(told.failures, false);
-    return ranks_.alone([&] { return decode_checkpoint_plan(told.payload); });
+    return ranks().alone([&] { return decode_checkpoint_plan(told.payload); });
+}
+CAIRN_DECL checkpoint_plan checkpointer_core::reserve(const flattened_or_error& state) {
+    auto p = plan(state);
+    auto const mine = ranks().attempt([&] {
+        reserve_for(state, p.ranks.at(static_cast<std::size_t>(ranks().rank())).staging_bytes);
+        return std::vector<std::byte>();
+    });
+    auto const all = ranks().all_gather(mine);
+    throw_failures(all);
+    return p;
+}
+/// Pins it too, as the first save would.
+CAIRN_DECL void checkpointer_core::reserve_for(const flattened_or_error& state,
+                                               std::uint64_t bytes) {
+    std::tuple<> none;
+    auto const devices = devices_of<space_holder::operation>(state.leaves(), none, parts_.spaces);
+    devices->check(true);
+    const state_device* last = nullptr;
+    for (auto const& leaf : state.leaves()) {
+        auto const* tensor = leaf.tensor();
+        if (tensor == nullptr) continue;
+        for (auto const& s : tensor->shards) {
+            auto* const d = devices->of(s.view, leaf.fqn);
+            if (d == nullptr || d == last || !d->kept) continue;
+            d->naming(leaf.fqn, [&] { arena_->pin_for(d->space, d->queue.device()); });
+            last = d;
+        }
+    }
+    (void)arena_->reserve(bytes);
 }
 
 }  // namespace cairn::detail

@@ -74,13 +74,13 @@ CAIRN_DECL auto recovery::next() -> std::optional<found> {
             if (r.u8() == 0) return {};
             f.id = r.string();
             auto const level = static_cast<verify_level>(r.u8());
-            auto const meta = format::native::decode_metadata(r.bytes());
-            f.save_id = meta.save_id;
+            f.meta = format::native::decode_metadata(r.bytes());
+            f.save_id = f.meta.save_id;
             storage_setup me;
             me.rank = ranks_.rank();
             me.world_size = ranks_.size();
             me.activity = activity_;
-            auto const p = problem_of(root_.at(f.id), meta, level, me);
+            auto const p = problem_of(root_.at(f.id), f.meta, level, me);
             wire_writer w;
             w.string(p.text);
             w.u8(p.damaged ? 1 : 0);
@@ -93,25 +93,14 @@ CAIRN_DECL auto recovery::next() -> std::optional<found> {
     }
 }
 
-/// Whether a failed load says that the checkpoint is damaged, and not the state, a device or a
-/// connection.
-inline bool tells_of_damage(const rank_failure& f) {
+CAIRN_DECL bool tells_of_damage(const rank_failure& f) {
     if (f.code == make_error_code(errc::invalid_plan)) return false;  // the load's own, it may be
     return is_damage(f.code) || f.code == make_error_code(errc::not_found);
 }
 
 CAIRN_DECL bool recovery::loaded(const found& f, const std::exception_ptr& mine) {
     outcome o;
-    if (mine)
-        ranks_.alone([&] {
-            try {
-                std::rethrow_exception(mine);
-            } catch (const error& e) {
-                o.failures = e.failures();
-            } catch (...) {
-            }
-            if (o.failures.empty()) o.failures = {failure_from(mine, ranks_.rank())};
-        });
+    if (mine) ranks_.alone([&] { o.failures = failures_of(mine, ranks_.rank()); });
     enum { success, damaged, other };
     outcome told;
     try {

@@ -45,7 +45,7 @@ CAIRN_DECL std::vector<std::byte> encode(const rank_report& r) {
 CAIRN_DECL rank_report decode_rank_report(std::span<const std::byte> b) {
     wire_reader r(b);
     rank_report out;
-    out.call = get_enum(r, checkpointer_call::latest);
+    out.call = get_enum(r, checkpointer_call::join);
     out.step = r.svarint();
     out.earlier = get_enum(r, earlier_save::writing);
     out.heeds_signals = r.u8() != 0;
@@ -87,6 +87,7 @@ inline std::string call_of(const rank_report& r) {
         case checkpointer_call::load: return "load";
         case checkpointer_call::plan: return "plan";
         case checkpointer_call::latest: return "latest or load_latest";
+        case checkpointer_call::join: return "replace_group, or the constructor";
     }
     return {};
 }

@@ -38,6 +38,10 @@ CAIRN_DECL auto checkpoint_schedule::decide(const facts& f) -> decision {
     if (d.settled) settled(f.earlier == earlier_save::failed);
     bool const repeated = saved_step_ == f.step;
     bool const wanted = f.forced || ((f.signalled || owed_ || due(f)) && !repeated);
+    if (f.signalled && repeated && f.earlier == earlier_save::writing) {
+        d.what = action::wait;  // whether it still holds this step is not known
+        return d;
+    }
     if (f.earlier == earlier_save::failed) {
         d.what = action::fail;
         owed_ = owed_ || wanted;

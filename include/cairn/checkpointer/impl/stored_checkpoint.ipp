@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CHECKPOINTER_IMPL_STORED_CHECKPOINT_IPP
+#define CAIRN_CHECKPOINTER_IMPL_STORED_CHECKPOINT_IPP
+
+#include <cairn/checkpointer/stored_checkpoint.hpp>
+
+#include <cairn/checkpointer/recovery.hpp>
+#include <cairn/comm/erased_communicator.hpp>
+#include <cairn/comm/solo.hpp>
+#include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/detail/given_devices.hpp>
+#include <cairn/load/run_load.hpp>
+
+#include <tuple>
+
+namespace cairn {
+
+CAIRN_DECL void stored_checkpoint::read(state_dict what) const {
+    try {
+        detail::flattened_or_error flat(what);
+        solo alone;
+        detail::communicator_ref<solo> ranks(alone);
+        detail::load_parts given;
+        given.ranks = &ranks;
+        given.alone = true;
+        given.store = store_;
+        std::tuple<> none;
+        given.devices =
+            detail::devices_of<detail::space_holder::operation>(flat.leaves(), none, spaces_);
+        (void)detail::run_load(flat, id_, {}, std::move(given));
+    } catch (const error& e) {
+        if (detail::tells_of_damage(e.as_failure(0))) damage_ = std::current_exception();
+        throw;
+    }
+}
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CHECKPOINTER_STORED_CHECKPOINT_HPP
+#define CAIRN_CHECKPOINTER_STORED_CHECKPOINT_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/memory/any_memory_space.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/object_store/erased_store.hpp>
+#include <cairn/state/state_dict.hpp>
+#include <cairn/state/value_traits.hpp>
+#include <cairn/storage/concepts.hpp>
+
+#include <concepts>
+#include <exception>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// A checkpoint that `checkpointer::load_latest` has found, for a function that makes the state to
+/// load it into: what it contains, under which names and with which shapes, and some of its values.
+///
+/// **Threads**: one at a time. **Lifetimes**: for the function's call only.
+class stored_checkpoint {
+public:
+    /// For the implementation. @param content  Outlives this.
+    stored_checkpoint(checkpoint_id id, const metadata& content, detail::erased_store store,
+                      std::vector<any_memory_space> spaces)
+        : id_(std::move(id)), content_(&content), store_(std::move(store)),
+          spaces_(std::move(spaces)) {}
+    stored_checkpoint(stored_checkpoint&&) = delete;
+
+    const checkpoint_id& id() const noexcept { return id_; }
+    /// Names, shapes and dtypes, without data.
+    const metadata& content() const noexcept { return *content_; }
+
+    /// Loads some of it, on this rank alone: each rank reads for itself. Every call reads the
+    /// metadata again, so it is better to read several values in one.
+    /// @throws error as @ref load. If the checkpoint turns out to be damaged, the next older one is
+    /// tried, whatever the function does then.
+    CAIRN_DECL void read(state_dict what) const;
+    /// Returns one value, e.g. `value<int>("model.layers")`.
+    /// @throws as `read`
+    template <std::default_initializable T>
+        requires ValueLike<T>
+    T value(std::string_view fqn) const {
+        T t{};
+        read({{std::string(fqn), std::ref(t)}});
+        return t;
+    }
+
+    /// For the implementation: what a `read` has thrown, if it was damage.
+    const std::exception_ptr& damage() const noexcept { return damage_; }
+
+private:
+    checkpoint_id id_;
+    const metadata* content_;
+    detail::erased_store store_;
+    std::vector<any_memory_space> spaces_;
+    mutable std::exception_ptr damage_{};
+};
+
+}  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/checkpointer/impl/stored_checkpoint.ipp>
+#endif
+
+#endif
