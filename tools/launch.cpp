@@ -211,10 +211,12 @@ private:
                 ::raise(SIGSTOP);  // until it is continued
                 end_rest(SIGCONT);
             } else {
-                if (code_ == 0) code_ = 128 + signal;
-                if (left() == 0 || asked_ > 1) ::_exit(code_);  // only output is pending
-                // The first signal is forwarded, the second one kills.
-                end_rest(asked_++ == 0 ? signal : SIGKILL);
+                // The first signal is forwarded: ranks that then all return 0 have done what it
+                // asked for. The second one kills.
+                bool const again = asked_++ > 0;
+                if ((again || left() == 0) && code_ == 0) code_ = 128 + signal;
+                if (left() == 0 || asked_ > 2) ::_exit(code_);  // only output is pending
+                end_rest(again ? SIGKILL : signal);
             }
             wait_for_signals();
         });

@@ -14,7 +14,8 @@ struct launch_options {
     int grace = 30;  ///< Seconds in which other ranks may end by themselves after one has failed.
 };
 
-/// @return The exit code of the rank that failed first, 128 plus the signal that ended it, or 0.
+/// @return The exit code of the rank that failed first, 128 plus the signal that ended it, or 0:
+/// also after a signal that was forwarded and that every rank answered by returning 0.
 int launch(const launch_options& o);
 
 }  // namespace tool

@@ -182,8 +182,8 @@ struct output {
     output_writer writer;
 };
 
-/// Forwards one stream of one rank. Incomplete lines are printed after a tenth of a second. While
-/// the destination is full, nothing is read: the rank blocks, as it would without a launcher.
+/// Forwards one stream of one rank. A line that is incomplete a tenth of a second after it began is
+/// printed in parts. While the destination is full, nothing is read: the rank blocks, as it would without a launcher.
 class rank_stream : public std::enable_shared_from_this<rank_stream> {
 public:
     /// @param name  See `merged_lines`.
@@ -225,13 +225,17 @@ private:
         return !ec;
     }
     void take(std::size_t n) {
-        to_.writer.write(to_.lines.add(name_, {buffer_.data(), n}));
-        if (!to_.lines.pending(name_) || waiting_) return;
+        auto const lines = to_.lines.add(name_, {buffer_.data(), n});
+        to_.writer.write(lines);
+        if (!to_.lines.pending(name_)) return;
+        if (waiting_ && lines.empty()) return;  // more of the line that the timer is for
         waiting_ = true;
         partial_.expires_after(std::chrono::milliseconds(100));
         partial_.async_wait([self = shared_from_this()](const auto& ec) {
+            // A wait that had ended when it was begun anew is called without an error.
+            if (ec || self->partial_.expiry() > std::chrono::steady_clock::now()) return;
             self->waiting_ = false;
-            if (!ec) self->to_.writer.write(self->to_.lines.flush(self->name_));
+            self->to_.writer.write(self->to_.lines.flush(self->name_));
         });
     }
     void end() {

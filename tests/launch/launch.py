@@ -103,6 +103,12 @@ def unfinished_lines():
     good = all(x[1].rstrip("\r\n") in ("", f"of rank {x[0]}") or x[1].startswith("line ")
                for x in pieces)
     check("parts of lines of ranks do not mix", code == 0 and good, out[:300])
+    # Each line in two writes, so that one is incomplete at nearly any moment.
+    code, out, _ = sh(2, "i=0; while [ $i -lt 15000 ]; do printf 'line '; printf '%s\\n' "
+                         "\"$i of rank $CAIRN_RANK\"; i=$((i+1)); done")
+    torn = [x for x in out.splitlines() if not re.fullmatch(r"\[(\d)\] line \d+ of rank \1", x)]
+    check("lines that are written in two parts, one right after the other, stay whole",
+          code == 0 and not torn and len(out.splitlines()) == 30000, torn[:5])
     # 200 MB without an end: as much memory as for one line.
     p = start(1, "head -c 200000000 /dev/zero; sleep 60", stdout=subprocess.DEVNULL)
     end, peak = time.monotonic() + 60, 0
@@ -204,7 +210,19 @@ def signals():
         p.send_signal(number)
         out += p.stdout.read()
         check(f"signal {number} is passed on", out.count(b"heard") == 2, out)
-        check(f"signal {number} is in the exit code", ended(p) == 128 + number, p.returncode)
+        check(f"signal {number}, answered by 0 from every rank, ends the launcher with 0",
+              ended(p) == 0, p.returncode)
+        p = start(2, "echo ready; exec sleep 60")
+        read_until(p, b"ready\n", times=2)
+        p.send_signal(number)
+        check(f"signal {number}, which ends ranks, is in the exit code",
+              ended(p) == 128 + number, p.returncode)
+        p = start(2, f"trap 'exit $((CAIRN_RANK * 5))' {number}; echo ready; "
+                     "while :; do sleep 0.05; done")
+        read_until(p, b"ready\n", times=2)
+        p.send_signal(number)
+        check(f"signal {number}: a rank that fails upon it is in the exit code", ended(p) == 5,
+              p.returncode)
     p = start(2, "trap 'echo asked' USR1; echo ready; while :; do sleep 0.05; done")
     read_until(p, b"ready\n", times=2)
     p.send_signal(signal.SIGUSR1)
