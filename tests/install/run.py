@@ -41,9 +41,9 @@ def wrap(root: pathlib.Path, app: pathlib.Path):
         for part in ("include", "meson.build", "meson_options.txt"):
             archive.add(root / part, f"cairn/{part}")
     text, n = re.subn(r"\[wrap-git\].*?\n\n", "[wrap-file]\ndirectory = cairn\n"
-                      "source_filename = cairn.tar\n\n", block(root / "README.md", "ini"),
+                      "source_filename = cairn.tar\n\n", block(root / "docs/building.md", "ini"),
                       flags=re.S)
-    assert n == 1, "the README's cairn.wrap has changed"
+    assert n == 1, "the cairn.wrap of docs/building.md has changed"
     (app / "subprojects/cairn.wrap").write_text(text)
     (app / "trainer.cpp").write_text(block(root / "README.md", "cpp", "int main"))
     meson_setup(root, app, app / "build")

@@ -384,16 +384,16 @@ def closed_output(tmp):
                   f"{r.returncode} {r.stderr!r}")
 
 
-def readme(tmp):
-    """What the README shows of the tool is what it prints."""
+def page(tmp):
+    """What docs/tool.md shows of the tool is what it prints."""
     root = pathlib.Path(__file__).parents[2]
-    shown = re.findall(r"^```console\n(.*?)^```$", (root / "README.md").read_text(), re.M | re.S)
-    check("the README shows the tool once", len(shown) == 1, len(shown))
-    here = tmp / "readme"
+    shown = re.findall(r"^```console\n(.*?)^```$", (root / "docs/tool.md").read_text(), re.M | re.S)
+    check("the page shows the tool once", len(shown) == 1, len(shown))
+    here = tmp / "page"
     shutil.copytree(GOLDEN / "torch-2.14.1/meshes_4_ranks/checkpoint", here / "ckpt/step_100")
     for command, output in re.findall(r"^\$ cairn (.*)\n((?:[^$].*\n)*)", shown[0], re.M):
         r = cairn(*command.split(), cwd=here)
-        check(f"README: cairn {command}",
+        check(f"docs/tool.md: cairn {command}",
               r.returncode == 0 and r.stdout.decode() == output, said(r))
 
 
@@ -403,7 +403,7 @@ def main():
         made = subprocess.run([FIXTURES, d], capture_output=True)
         check("the fixtures are written", made.returncode == 0, made.stderr)
         golden(tmp)
-        readme(tmp)
+        page(tmp)
         crafted()
         differences(tmp)
         corruption(tmp)
