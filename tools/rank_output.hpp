@@ -183,7 +183,8 @@ struct output {
 };
 
 /// Forwards one stream of one rank. A line that is incomplete a tenth of a second after it began is
-/// printed in parts. While the destination is full, nothing is read: the rank blocks, as it would without a launcher.
+/// printed in parts. While the destination is full, nothing is read: the rank blocks, as it would
+/// without a launcher.
 class rank_stream : public std::enable_shared_from_this<rank_stream> {
 public:
     /// @param name  See `merged_lines`.
