@@ -107,6 +107,25 @@ private:
 };
 static_assert(BrowsableStore<browsable_store>);
 
+/// The same, which can do without syncing: the least `UnsyncedStore`.
+class unsynced_store : public object_store {
+public:
+    explicit unsynced_store(memory_store s) : object_store(s), base_(std::move(s)) {}
+    unsynced_store without_sync() const { return unsynced_store(base_); }
+
+private:
+    memory_store base_;
+};
+static_assert(UnsyncedStore<unsynced_store> && !UnsyncedStore<object_store>);
+
+/// The same, which tells what it has met: the least `WarningStore`.
+class warning_store : public object_store {
+public:
+    using object_store::object_store;
+    std::vector<std::string> take_warnings() { return {}; }
+};
+static_assert(WarningStore<warning_store> && !WarningStore<object_store>);
+
 /// The same, whose handles say how much one read should ask for: the least `ReadSizeStore`.
 class read_size_handle : public read_handle {
 public:
@@ -159,6 +178,12 @@ struct handle_without_read {
 };
 struct handle_without_size {
     void read(std::uint64_t, std::span<std::byte>);
+};
+struct store_without_sync_returns_nothing : object_store {
+    void without_sync() const;
+};
+struct store_take_warnings_is_text : object_store {
+    std::string take_warnings();
 };
 struct handle_read_size_is_short : read_handle {
     std::uint32_t read_size();
@@ -264,6 +289,8 @@ static_assert(ObjectStore<store_at_another> && !RelocatableStore<store_at_anothe
 static_assert(!BrowsableStore<store_without_places> && !BrowsableStore<store_places_of_views>);
 static_assert(!BrowsableStore<store_without_remove_place>);
 static_assert(!BrowsableStore<store_remove_place_returns>);
+static_assert(!UnsyncedStore<store_without_sync_returns_nothing>);
+static_assert(!WarningStore<store_take_warnings_is_text>);
 static_assert(ObjectStore<store_that_opens<handle_read_size_is_short>> &&
               !ReadSizeStore<store_that_opens<handle_read_size_is_short>>);
 static_assert(ObjectStore<store_that_opens<handle_read_uncached_says_only_whether>> &&

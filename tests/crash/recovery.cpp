@@ -102,7 +102,7 @@ std::string recovery_key(const image& left, const history& h, int standing) {
         key += "\n" + path + " ";
         auto const name = path.starts_with(place) ? path.substr(place.size()) : path;
         if (now != nullptr && now->files.count(name) != 0) continue;
-        if (cairn::detail::is_temporary_name(name) || names_its_save(name)) continue;
+        if (cairn::detail::owner_of_temporary(name) || names_its_save(name)) continue;
         in_memory file{bytes};
         if (name.front() == '.')
             key += bytes;

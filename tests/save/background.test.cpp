@@ -7,6 +7,7 @@
 
 #include <cairn/async_load.hpp>
 #include <cairn/async_save.hpp>
+#include <cairn/comm/solo.hpp>
 #include <cairn/load.hpp>
 #include <cairn/memory/arena.hpp>
 #include <cairn/object_store/file.hpp>
@@ -25,6 +26,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <numeric>
@@ -237,6 +239,26 @@ BOOST_AUTO_TEST_CASE(an_arena_keeps_the_memory_of_copies) {
     w.assign(w.size(), 0.0f);
     (void)cairn::load(sd, "b", store);
     BOOST_TEST(w.back() == 3.0f);
+}
+
+BOOST_AUTO_TEST_CASE(a_relative_id_is_that_of_the_directory_in_which_the_call_was_made) {
+    namespace fs = std::filesystem;
+    support::scratch const first, second;
+    auto const before = fs::current_path();
+    std::vector<float> w(1 << 18, 7.0f), back(1 << 18);
+    cairn::state_dict sd{{"w", w}}, target{{"w", back}};
+    fs::current_path(first.dir);
+    auto saving = cairn::async_save(sd, "c", cairn::solo(), asio::use_future);
+    fs::current_path(second.dir);
+    (void)saving.get().wait();
+    fs::current_path(first.dir);
+    auto loading = cairn::async_load(target, "c", cairn::solo(), asio::use_future);
+    fs::current_path(second.dir);
+    BOOST_CHECK_NO_THROW((void)loading.get());
+    fs::current_path(before);
+    BOOST_TEST(fs::exists(first.dir / "c" / ".metadata"));
+    BOOST_TEST(fs::is_empty(second.dir));
+    BOOST_TEST((back == w));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -323,16 +323,6 @@ BOOST_AUTO_TEST_CASE(a_file_that_its_server_has_forgotten_was_moved) {
             return what == which && path.ends_with(ending) ? ESTALE : 0;
         };
     };
-    auto const loads_with = [&](cairn::errc code) {
-        BOOST_CHECK_EXCEPTION(standing(id), cairn::error, [&](const cairn::error& e) {
-            return e.code() == make_error_code(code) &&
-                   std::string(e.what()).find(".distcp") != std::string::npos;
-        });
-    };
-    for (auto const* which : {"open", "read"}) {
-        stale(which, ".distcp");
-        loads_with(cairn::errc::missing_file);
-    }
     // A load that meets it looks again, and finds what has replaced the checkpoint.
     bool replaced = false;
     w.s.before = [&](std::string_view what, const std::string& path, std::uint64_t) {

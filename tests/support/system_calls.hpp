@@ -211,6 +211,7 @@ int __real_fstatfs64(int, struct statfs*);
 int __real_sync_file_range(int, off_t, off_t, unsigned);
 int __real_fsync(int);
 int __real_fdatasync(int);
+int __real_syncfs(int);
 int __real_rename(const char*, const char*);
 int __real_unlink(const char*);
 int __real_unlinkat(int, const char*, int);
@@ -388,6 +389,7 @@ int __wrap_sync_file_range(int fd, off_t at, off_t n, unsigned flags) {
                                   [&] { return calls.really_syncs ? __real_##NAME(fd) : 0; }); \
     }
 CAIRN_WRAP_SYNC(fsync)
+CAIRN_WRAP_SYNC(syncfs)
 CAIRN_WRAP_SYNC(fdatasync)
 
 int __wrap_rename(const char* from, const char* to) {

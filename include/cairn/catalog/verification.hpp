@@ -48,19 +48,21 @@ public:
         setup_.activity = scope_.activity;
     }
 
+    /// Begins anew where another save has replaced the checkpoint meanwhile, for its files are gone
+    /// then.
     /// @return whether there were no findings
     bool run() {
-        auto bytes = read_whole(store_, metadata_name);
-        format::native::metadata_file f;
-        auto const whole = [&](auto&& check) {
-            return attempt({}, std::string(metadata_name), check);
-        };
-        if (!whole([&] { f = format::native::parse_metadata_file(bytes); })) return false;
-        torch_metadata_ = f.torch_metadata;
-        whole([&] { check_metadata(f.meta); });
-        if (f.has_index) whole([&] { format::native::check_pickle_agrees(bytes); });
-        bytes = {};
-        return run(std::move(f.meta));
+        constexpr int most_saves = 8;
+        for (int n = 1;; ++n) {
+            auto const before = store_.tag(metadata_name);
+            if (run_once() || n == most_saves || store_.tag(metadata_name) == before)
+                return findings_.empty();
+            findings_.clear();
+            damaged_ = false;
+            unverified_.reset();
+            files_ = items_ = 0;
+            bytes_ = 0;
+        }
     }
     /// Reads data files only.
     bool run(metadata meta) {
@@ -95,6 +97,19 @@ public:
     }
 
 private:
+    bool run_once() {
+        auto bytes = read_whole(store_, metadata_name);
+        format::native::metadata_file f;
+        auto const whole = [&](auto&& check) {
+            return attempt({}, std::string(metadata_name), check);
+        };
+        if (!whole([&] { f = format::native::parse_metadata_file(bytes); })) return false;
+        torch_metadata_ = f.torch_metadata;
+        whole([&] { check_metadata(f.meta); });
+        if (f.has_index) whole([&] { format::native::check_pickle_agrees(bytes); });
+        bytes = {};
+        return run(std::move(f.meta));
+    }
     bool is_enough() const { return scope_.stop_at_first && !findings_.empty(); }
 
     using file = open_file<decltype(std::declval<Store&>().open(""))>;
@@ -146,7 +161,8 @@ private:
 
     void check_file(const std::string& name, const std::vector<item>& items) {
         ++files_;
-        file f(open_data_file(store_, name), store_.describe(name), setup_);
+        file f(open_data_file(store_, name), store_.describe(name), setup_,
+               [&] { return store_.open(name); });
         blocks_ = 0;
         auto const recorded = meta_.file_sizes.find(name);
         if (recorded != meta_.file_sizes.end())

@@ -14,8 +14,8 @@ namespace cairn::detail {
 /// - a rank that fails takes part in the next exchange, so that the others learn of it;
 /// - shared data is broadcast only if every rank's read succeeded, by all ranks in one turn;
 /// - if a data file was missing or not the expected one because the checkpoint was replaced during
-///   the load, whether before or after memory has changed, all ranks restart together, a bounded
-///   number of times.
+///   the load, whether before or after memory has changed, all ranks restart together, once for
+///   each save that has replaced it, a bounded number of times.
 class load_fsm {
 public:
     enum class step {
@@ -41,9 +41,12 @@ public:
         cut_short,  ///< the exchange itself failed
         moved       ///< a data file was not the expected one; or: yes, it was replaced
     };
-    static constexpr int attempts = 3;
+    static constexpr int attempts = 8;
 
     explicit load_fsm(bool coordinator) noexcept : coordinator_(coordinator) { start(); }
+
+    /// Whether a checkpoint that was replaced again is not loaded any more.
+    bool last_attempt() const noexcept { return attempt_ >= attempts; }
 
     step current() const noexcept { return step_; }
     bool succeeded() const noexcept { return step_ == step::done && !failed_; }
@@ -73,7 +76,7 @@ public:
                 return ok ? go(done) : look_or_fail(e);
             case look_again: return go(exchange_restart);
             case exchange_restart:
-                if (e != event::moved) return fail();
+                if (e != event::moved || last_attempt()) return fail();
                 ++attempt_;
                 start();
                 return step_;
@@ -87,7 +90,7 @@ private:
     step go(step s) noexcept { return step_ = s; }
     /// After an exchange: all ranks decide alike.
     step look_or_fail(event e) noexcept {
-        if (e != event::moved || attempt_ >= attempts) return fail();
+        if (e != event::moved) return fail();
         return go(coordinator_ ? step::look_again : step::exchange_restart);
     }
     step fail() noexcept {

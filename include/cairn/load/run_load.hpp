@@ -21,6 +21,9 @@ struct load_part_check {
     static constexpr bool is = LoadPart<T>;
 };
 
+/// Adds the default store where one is needed and none was given: in the call that starts a load,
+/// because it remembers the directory in which the program is then.
+CAIRN_DECL void add_default_store(load_parts& parts);
 /// Adds the default parts where none was given.
 CAIRN_DECL void add_default_parts(load_parts& parts, const load_options& options);
 

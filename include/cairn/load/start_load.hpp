@@ -66,6 +66,7 @@ void start_load(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& i
         or_cancel(held->given.ranks(), [&] {
             // Now: stores and sinks are copied.
             held->erased = held->given.erased();
+            add_default_store(held->erased);
             held->erased.devices =
                 devices_of<space_holder::operation>(flat->leaves(), held->given.parts());
             held->erased.verb = "async_load";

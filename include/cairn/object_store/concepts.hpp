@@ -62,8 +62,9 @@ struct object_info {
 ///   `create` calls on one name, anywhere, at most one succeeds.
 /// - *Visibility*: an object under `create` need not be visible before `finish`. A handle that is
 ///   destroyed unfinished removes its object, as far as possible.
-/// - *Reading*: `open` fails with @ref errc::not_found, `read` beyond the end with
-///   @ref errc::corrupt.
+/// - *Reading*: `open` fails with @ref errc::not_found only if there is no such object, `read`
+///   beyond the end with @ref errc::corrupt. `read` and `size` may fail with errc::not_found if
+///   the object was replaced or removed after `open`: the caller opens it again.
 /// - *Names*: may contain `/`. `list` includes those too, except that a store with `at` may omit
 ///   objects that belong to places within it.
 /// - *publish*: atomic and durable. With `if_match` set, replaces only the version of that tag and
@@ -101,6 +102,25 @@ template <class S>
 concept WriteBackStore = ObjectStore<S> && requires(S& s, std::string_view name, std::uint64_t n,
                                                     byte_span bytes, bool durable) {
     { s.create(name, n, durable).write(n, bytes) } -> std::same_as<void>;
+};
+
+/// An ObjectStore that can do without syncing, for saves with `sync_files` off:
+/// `s.without_sync()`, an `S` of the same place that makes nothing durable and needs no means for
+/// it.
+///
+/// **Models**: `file_store`. **Archetype**: `archetype::unsynced_store`.
+template <class S>
+concept UnsyncedStore = ObjectStore<S> && requires(const S& s) {
+    { s.without_sync() } -> std::same_as<S>;
+};
+
+/// An ObjectStore that tells what it has met that is no failure: `s.take_warnings()`, a
+/// `std::vector<std::string>` of what is new since the last call. A save puts it into its report.
+///
+/// **Models**: `file_store`. **Archetype**: `archetype::warning_store`.
+template <class S>
+concept WarningStore = ObjectStore<S> && requires(S& s) {
+    { s.take_warnings() } -> std::same_as<std::vector<std::string>>;
 };
 
 /// An ObjectStore whose handles for reading say how much one read should ask for, where that much

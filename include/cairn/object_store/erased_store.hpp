@@ -47,6 +47,8 @@ class erased_store {
         virtual bool browsable() const = 0;
         virtual std::vector<std::string> places() = 0;
         virtual void remove_place(const std::string& id) = 0;
+        virtual std::shared_ptr<any_store> without_sync() const = 0;
+        virtual std::vector<std::string> take_warnings() = 0;
     };
     template <class Handle>
     struct writer_of final : any_writer {
@@ -109,6 +111,18 @@ class erased_store {
         void remove_place([[maybe_unused]] const std::string& id) override {
             if constexpr (BrowsableStore<Store>) s_.remove_place(id);
         }
+        std::shared_ptr<any_store> without_sync() const override {
+            if constexpr (UnsyncedStore<Store>)
+                return std::make_shared<store_of>(s_.without_sync());
+            else
+                return nullptr;
+        }
+        std::vector<std::string> take_warnings() override {
+            if constexpr (WarningStore<Store>)
+                return s_.take_warnings();
+            else
+                return {};
+        }
         Store s_;
     };
 
@@ -159,6 +173,13 @@ public:
         if (auto there = s_->at(id)) other.s_ = std::move(there);
         return other;
     }
+    /// Returns one that does without syncing, if the store can; otherwise this one.
+    erased_store without_sync() const {
+        erased_store other(*this);
+        if (auto unsynced = s_->without_sync()) other.s_ = std::move(unsynced);
+        return other;
+    }
+    std::vector<std::string> take_warnings() { return s_->take_warnings(); }
     writer create(std::string_view name, std::uint64_t size, bool durable = true) {
         return writer(s_->create(name, size, durable));
     }

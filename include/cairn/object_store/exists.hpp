@@ -25,33 +25,31 @@ bool exists(Store& store, std::string_view name) {
     }
 }
 
-/// Returns the result of `f()`, which reads an object that others may remove at any time; nothing
-/// if it was removed. A network file system may have forgotten a file for a moment (ESTALE), so it
-/// is looked for again before that is believed.
-/// @throws error errc::io if it exists and cannot be found; what `f` throws
+/// Returns the result of `f()`; nothing if it says that there is no such object.
+template <class F>
+auto if_there(F&& f) -> std::optional<decltype(f())> {
+    try {
+        return f();
+    } catch (const error& e) {
+        if (e.code() != make_error_code(errc::not_found)) throw;
+        return {};
+    }
+}
+
+/// Returns the result of `f()`, which reads an object that others may replace or remove at any
+/// time; nothing if it was removed.
+/// @throws as `reread`
 template <ObjectStore Store, class F>
 auto unless_removed(Store& store, std::string_view name, F&& f) -> std::optional<decltype(f())> {
-    for (bool again : {false, true}) {
-        try {
-            return f();
-        } catch (const error& e) {
-            if (e.code() != make_error_code(errc::not_found)) throw;
-            if (!exists(store, name)) return {};
-            if (again)
-                throw error(errc::io, {.file = store.describe(name),
-                                       .expected = "a file that exists, or does not",
-                                       .found = "one that is there and cannot be found"});
-        }
-    }
-    return {};
+    return if_there([&] { return reread(store, name, f); });
 }
 
 /// Reads all bytes of a small object; nothing if there is none.
-/// @throws as `read_whole` and `unless_removed`
+/// @throws as `read_whole`
 template <ObjectStore Store>
 std::optional<byte_vector> read_existing(Store& store, std::string_view name,
                                          std::uint64_t most = UINT64_MAX) {
-    return unless_removed(store, name, [&] { return read_whole(store, name, most); });
+    return if_there([&] { return read_whole(store, name, most); });
 }
 
 }  // namespace cairn::detail

@@ -10,12 +10,16 @@
 #include <cairn/object_store/posix_file.hpp>
 #include <cairn/object_store/write_back.hpp>
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,14 +39,20 @@ struct file_store_options {
     /// than 256 KiB, where the file system can do that, unless the cache has them or the kernel
     /// does not tell. That is faster than by way of the cache, which then has nothing of it.
     bool direct_reads = true;
+    /// False: never syncs anything, whatever else is asked for, and works where files cannot be
+    /// synced. A crash of the machine, but not of the program, may then lose or damage what was
+    /// written.
+    bool sync_files = true;
 };
 
 /// Stores objects as files of one directory, which is created with the first object.
 ///
-/// Copies refer to the same directory. All I/O is positional on file descriptors; `create` uses
+/// Copies refer to the same directory. A relative path is that of the directory in which the
+/// program is when the store is made. All I/O is positional on file descriptors; `create` uses
 /// O_EXCL and reserves the space. A name with `/` is a file of a subdirectory. An unfinished object
 /// is already visible, at its full size. Nothing is retried except system calls interrupted by a
-/// signal. A file that will be synced is written back to the disk while it is still being written.
+/// signal, and, for up to 5 s, opening a file of which the file system says that it was replaced
+/// (ESTALE). A file that will be synced is written back to the disk while it is being written.
 /// `remove` neither follows nor removes symbolic links. On a file system of this host, the space of
 /// a file of 1 MiB or more is given back a moment later, on a thread of the process.
 class file_store {
@@ -54,6 +64,8 @@ public:
     /// Returns the store of another directory: a relative `id` is below this one's, an absolute one
     /// replaces it, like `operator/` of `std::filesystem::path`. The options are the same.
     file_store at(const std::string& id) const;
+    /// Returns the same store with `file_store_options::sync_files` off.
+    file_store without_sync() const;
 
     /// A file that is being written; removed if destroyed unfinished. After a failed call, `finish`
     /// fails too: no later write or sync can restore what an earlier one has lost.
@@ -74,26 +86,36 @@ public:
         void final_if_it_fails(F&& f);
         // Does not remove a different file that now has this name.
         void discard() noexcept;
+        void note_end(std::uint64_t at, byte_span b) noexcept;
+        bool is_there() const;
 
+        static constexpr std::size_t most_of_end = 4096;
         detail::unique_fd fd_;
         std::string path_;
         std::uint64_t size_;
         bool nested_;
+        bool durable_;  ///< False: never synced.
         std::atomic<bool> failed_{false};
+        byte_vector end_;  ///< The last bytes of the file, as they were written.
         detail::write_back write_back_;
         std::unique_ptr<detail::direct_writes> direct_;  ///< Null: off.
     };
 
     class reader {
     public:
-        reader(detail::unique_fd fd, std::string path, bool direct_reads = false);
+        reader(detail::unique_fd fd, std::string path, std::uint64_t size,
+               bool direct_reads = false);
+        /// @throws error errc::not_found if the file was replaced or removed, and its file system
+        /// does not keep it for those who read it: it may be opened again.
         void read(std::uint64_t at, std::span<std::byte> into) const;
         std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) const noexcept;
-        std::uint64_t size() const;
+        /// As it was opened.
+        std::uint64_t size() const noexcept { return size_; }
 
     private:
         detail::unique_fd fd_;
         std::string path_;
+        std::uint64_t size_;
         std::unique_ptr<detail::direct_reads> direct_;  ///< Null: off.
     };
 
@@ -103,13 +125,14 @@ public:
 
     /// Writes a temporary file beside it and renames that. Publishers on one machine are serialized
     /// by a lock on the directory, so of those that match one tag exactly one succeeds; on file
-    /// systems without such locks, the tag is still compared immediately before the rename.
+    /// systems without such locks, the tag is still compared immediately before the rename, and
+    /// there is a warning.
     void publish(std::string_view name, byte_span b, std::optional<object_tag> if_match);
 
     reader open(std::string_view name);
 
-    /// Reads the last 64 KiB: inode and time alone can recur when files are replaced quickly. What
-    /// cairn publishes ends in a checksum of all before it.
+    /// Reads the last 64 KiB: times recur when files are replaced quickly, and some file systems
+    /// change the numbers of their files. What cairn publishes ends in a checksum of all before it.
     object_tag tag(std::string_view name);
 
     /// Lists the directory's own files by name, without its subdirectories.
@@ -127,25 +150,42 @@ public:
     void sync();
 
     std::string describe(std::string_view name);
+    /// Absolute.
     const std::filesystem::path& directory() const noexcept { return dir_; }
+    /// What copies of this store have met since the last call that is no failure, e.g. a file
+    /// system without locks. Each is told once.
+    std::vector<std::string> take_warnings();
 
 private:
+    /// Shared by copies.
+    struct notes {
+        std::mutex m{};
+        std::vector<std::string> fresh{};
+        std::set<std::string> told{};
+    };
+    void warn(std::string what) const;
+    void make_directories(const std::filesystem::path& p) const;
+    void sync_names(const std::string& directory) const;
     std::filesystem::path full(std::string_view name) const;
 
     template <class F>
     void for_each_entry(int flags, F&& f) const;
 
-    /// O_NONBLOCK because opening a pipe would otherwise block; it has no effect on files.
-    template <class Fail>
-    std::optional<detail::unique_fd> open_existing(std::string_view name, Fail&& refuse) const;
+    struct open_one {
+        detail::unique_fd fd;
+        struct ::stat status;
+    };
+    std::optional<open_one> open_existing(std::string_view name) const;
 
     static error replaced(const std::string& file, const object_tag& wanted,
                           const object_tag& there);
 
     std::filesystem::path dir_;
     file_store_options options_;
+    std::shared_ptr<notes> notes_ = std::make_shared<notes>();
 };
-static_assert(BrowsableStore<file_store> && UncachedReadStore<file_store>);
+static_assert(BrowsableStore<file_store> && UncachedReadStore<file_store> &&
+              UnsyncedStore<file_store> && WarningStore<file_store>);
 
 }  // namespace cairn
 

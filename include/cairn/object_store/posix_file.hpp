@@ -28,8 +28,8 @@ inline constexpr const char* no_space_remedy = "free some space; existing files 
 /// Throws the error for an errno: already_exists, or io with the system's text.
 [[noreturn]] CAIRN_DECL void fail(int e, const std::string& path, const char* what);
 
-/// Like `fail`, for reading bytes or a name: what is not there, or a stale file handle, is
-/// not_found: the file was replaced or removed, so that the caller can look again.
+/// Like `fail`, for reading an open file: what is not there, or a stale file handle, is not_found:
+/// the file was replaced or removed, so that the caller can open it again (@ref reread).
 [[noreturn]] CAIRN_DECL void fail_reading(int e, const std::string& path, const char* what);
 
 /// Repeats a system call that a signal interrupted. @return its result.
@@ -52,12 +52,15 @@ CAIRN_DECL void write_all(int fd, std::uint64_t at, std::span<const std::byte> b
 CAIRN_DECL void read_all(int fd, std::uint64_t at, std::span<std::byte> into,
                          const std::string& path);
 
+/// Whether a failed sync says that the file system has none for such a file.
+constexpr bool cannot_sync(int e) noexcept {
+    return e == EINVAL || e == ENOSYS || e == EOPNOTSUPP;
+}
+
 /// A failure is final: later calls need not report the lost bytes.
 CAIRN_DECL void sync_file(int fd, const std::string& path);
 
 CAIRN_DECL struct ::stat status_of(int fd, const std::string& path);
-
-CAIRN_DECL std::uint64_t size_of_file(int fd, const std::string& path);
 
 inline bool is_same_file(const struct ::stat& a, const struct ::stat& b) noexcept {
     return a.st_ino == b.st_ino && a.st_dev == b.st_dev;
@@ -65,23 +68,30 @@ inline bool is_same_file(const struct ::stat& a, const struct ::stat& b) noexcep
 /// Whether `path` still names the file open as `fd`.
 CAIRN_DECL bool names_it(int fd, const std::string& path) noexcept;
 
-/// Makes the entries of a directory durable. A directory that does not exist, or can be searched
-/// but not read, contains no entries of cairn's; some file systems cannot sync directories, and
-/// keep entries as well as they can.
-CAIRN_DECL void sync_directory(const std::string& path);
+/// Makes the entries of a directory durable. One that does not exist has none; some file systems
+/// cannot sync directories, and keep entries as well as they can.
+/// @return False if it may not be read, so that it cannot be synced alone.
+CAIRN_DECL bool sync_directory(const std::string& path);
 
-/// The directory that contains `p`.
+/// The directory that contains the one that `p` leads to, by links or `..`; if there is none yet,
+/// the one in which it would be made.
 CAIRN_DECL std::filesystem::path parent_of(const std::filesystem::path& p);
 
 /// Makes the names of a directory, and of those above it up to the mount point, durable: whoever
-/// made them may have been killed before it did. Does so once for each directory and process.
-CAIRN_DECL void make_names_durable(const std::filesystem::path& p);
+/// made them may have been killed before it did. Does so once for each directory and process. Where
+/// one of them may not be read, the file system is synced instead.
+/// @return A warning if that has failed; otherwise empty.
+CAIRN_DECL std::string make_names_durable(const std::filesystem::path& p);
 
-/// Like `mkdir -p`; the names of the directories, also of those that exist, are durable.
-CAIRN_DECL void make_directories(const std::filesystem::path& p);
-/// @param wanted  The directory that it is made for, which an error names.
-CAIRN_DECL void make_directories(const std::filesystem::path& p,
-                                 const std::filesystem::path& wanted);
+/// Syncs the file system of a directory that can be read, because `unread`, which it also has, may
+/// not be.
+/// @return As `make_names_durable`.
+CAIRN_DECL std::string sync_file_system(const std::string& directory, const std::string& unread);
+
+/// Like `mkdir -p`.
+/// @param durable  The names of the directories, also of those that exist, are made durable.
+/// @return As `make_names_durable`.
+CAIRN_DECL std::string make_directories(const std::filesystem::path& p, bool durable);
 
 /// Removes a regular file below a directory, if it exists. Symbolic links are neither followed nor
 /// removed: their targets may belong to another user.

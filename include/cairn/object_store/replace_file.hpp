@@ -3,6 +3,7 @@
 #define CAIRN_OBJECT_STORE_REPLACE_FILE_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/detail/process_identity.hpp>
 #include <cairn/object_store/posix_file.hpp>
 
 #include <dirent.h>
@@ -11,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,20 +31,23 @@ public:
     directory_lock(directory_lock&&) = delete;
     /// Unlocks explicitly, because a forked child that inherits the descriptor would keep the lock.
     ~directory_lock();
-    /// False if the file system has no such locks.
-    bool held() const noexcept { return held_; }
+    /// False if there are no such locks. It does not show that this process is alone: over
+    /// two mounts of one file system, two processes may hold it.
+    bool held() const noexcept { return refusal_ == 0; }
+    /// Why it is not held: an errno.
+    int refusal() const noexcept { return refusal_; }
 
 private:
     unique_fd fd_;
-    bool held_ = false;
+    int refusal_ = 0;
 };
 
-/// A temporary file is named `.cairn-publish.<host>.<32 hex digits>`; the eight digits of the host
-/// change when it reboots.
-inline constexpr std::string_view temporary_prefix = ".cairn-publish.";
-
-CAIRN_DECL bool is_temporary_name(std::string_view name);
-CAIRN_DECL std::string temporary_prefix_of_this_host();
+/// A temporary file is named after the process that writes it, so that whoever finds it can tell
+/// whether that has ended: `.cairn-publish.<boot>.<pid space>.<pid>.<started>.<32 hex digits>`.
+CAIRN_DECL std::string temporary_name(const process_identity& owner);
+/// The owner of a temporary file; nothing if the name is another's. Unknown if it has the form
+/// of earlier versions, `.cairn-publish.<8 hex digits>.<32 hex digits>`.
+CAIRN_DECL std::optional<process_identity> owner_of_temporary(std::string_view name);
 
 struct close_directory {
     void operator()(DIR* d) const noexcept { ::closedir(d); }
@@ -57,14 +62,13 @@ public:
     temporary_file(temporary_file&&) = delete;
     ~temporary_file();
 
-    /// Makes the bytes durable.
-    void write(std::span<const std::byte> b);
+    /// @param durable  The bytes are synced.
+    void write(std::span<const std::byte> b, bool durable);
     void rename_to(const std::string& file);
 
-    /// Removes temporary files of publishers that were killed; called after `write`. The lock shows
-    /// that no other publisher of this host is active; those of other hosts are removed if they are
-    /// a day older than this file, by the storage's own clock.
-    void remove_stale(bool lock_is_held) const;
+    /// Removes temporary files of publishers that have certainly ended, and those that are a day
+    /// older than this file, by the storage's own clock; called after `write`.
+    void remove_stale() const;
 
 private:
     std::string directory_, name_, path_;

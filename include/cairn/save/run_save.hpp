@@ -23,6 +23,9 @@ struct save_part_check {
     static constexpr bool is = SavePart<T>;
 };
 
+/// Adds the default store where one is needed and none was given: in the call that starts a save,
+/// because it remembers the directory in which the program is then.
+CAIRN_DECL void add_default_store(save_parts& parts);
 /// Adds the default parts where none was given.
 CAIRN_DECL void add_default_parts(save_parts& parts, const save_options& options);
 

@@ -92,6 +92,7 @@ void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint
         or_cancel(held->given.ranks(), [&] {
             // Now: stores and sinks are copied; nothing of the caller's is looked at later.
             auto& erased = held->erased = held->given.erased();
+            add_default_store(erased);
             erased.stager = pointer_to<erased_stager>(held->stager);
             erased.devices = devices_of<space_holder::operation>(flat->leaves(),
                                                                  held->given.parts(), more.spaces);

@@ -26,15 +26,17 @@ struct checkpoint_files {
 /// errc::unsupported or errc::invalid_plan for one that cannot be read; what the store throws
 template <ObjectStore Store>
 checkpoint_files read_checkpoint_files(Store& store) {
-    auto file = store.open(metadata_name);
-    if (auto root = format::native::read_root(file)) {
-        checkpoint_files f;
-        f.save_id = std::move(root->heading.save_id);
-        for (auto& each : root->heading.files) f.names.insert(std::move(each.name));
-        return f;
-    }
-    auto const m = format::native::parse_metadata_file(read_all_of(file)).meta;
-    return {m.save_id, files_of(m)};
+    return reread(store, metadata_name, [&]() -> checkpoint_files {
+        auto file = store.open(metadata_name);
+        if (auto root = format::native::read_root(file)) {
+            checkpoint_files f;
+            f.save_id = std::move(root->heading.save_id);
+            for (auto& each : root->heading.files) f.names.insert(std::move(each.name));
+            return f;
+        }
+        auto const m = format::native::parse_metadata_file(read_all_of(file)).meta;
+        return {m.save_id, files_of(m)};
+    });
 }
 
 }  // namespace cairn::detail

@@ -8,11 +8,13 @@
 #include <cairn/metadata/check.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -27,10 +29,14 @@ namespace cairn::detail {
 template <class Handle>
 class open_file {
 public:
-    /// @param me  Its activity advances with every read, and it can stop them.
-    open_file(Handle h, std::string described, storage_setup me = {})
-        : handle_(std::move(h)), described_(std::move(described)), size_(handle_.size()),
-          read_size_(read_size_of(handle_)), me_(std::move(me)) {}
+    /// @param me     Its activity advances with every read, and it can stop them.
+    /// @param again  Opens the file again, where a read says that there is none; empty: that is an
+    ///               error.
+    open_file(Handle h, std::string described, storage_setup me = {},
+              std::function<Handle()> again = {})
+        : handle_(std::make_shared<Handle>(std::move(h))), described_(std::move(described)),
+          size_(handle_->size()), read_size_(read_size_of(*handle_)), me_(std::move(me)),
+          again_(std::move(again)) {}
 
     /// @throws error errc::cancelled when stopped
     void read(std::uint64_t at, std::span<std::byte> into) {
@@ -42,14 +48,17 @@ public:
                                         .remedy = "the file is truncated"});
         }
         heed_stop();
-        if (!into.empty()) handle_.read(at, into);
+        if (!into.empty()) {
+            auto const usual = [&] { handle()->read(at, into); };
+            again_ ? reread(usual, [&] { open_again(); }) : usual();
+        }
         if (me_.activity) me_.activity->advance();
     }
     /// Reads a beginning of these bytes past the caches of the host; see @ref UncachedReadStore.
     /// @throws error errc::cancelled when stopped
     std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) {
         heed_stop();
-        auto const n = read_uncached_of(handle_, at, into);
+        auto const n = read_uncached_of(*handle(), at, into);
         if (me_.activity) me_.activity->advance();
         return n;
     }
@@ -94,11 +103,28 @@ private:
         if (me_.stop.stop_requested()) throw error(errc::cancelled, {.rank = me_.rank});
     }
 
-    Handle handle_;
+    std::shared_ptr<Handle> handle() {
+        std::lock_guard const lock(opening_);
+        return handle_;
+    }
+    void open_again() {
+        auto fresh = std::make_shared<Handle>(again_());
+        if (fresh->size() != size_)
+            throw error(errc::not_found, {.file = described_,
+                                          .expected = "the file that was opened, of " +
+                                                      std::to_string(size_) + " bytes",
+                                          .found = "another in its place"});
+        std::lock_guard const lock(opening_);
+        handle_ = std::move(fresh);
+    }
+
+    std::mutex opening_{};
+    std::shared_ptr<Handle> handle_;
     std::string described_;
     std::uint64_t size_;
     std::size_t read_size_;
     storage_setup me_;
+    std::function<Handle()> again_;
     std::mutex m_;
     std::optional<format::native::file_footer> footer_;
 };

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <exception>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,7 +66,7 @@ CAIRN_DECL checkpoint_problem current_problem() {
     return p;
 }
 
-CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, verify_level level,
+inline checkpoint_problem problem_of_one(erased_store& place, const metadata& m, verify_level level,
                                          const storage_setup& me) {
     try {
         check_files(place, m, me);
@@ -81,6 +82,25 @@ CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, 
     } catch (...) {
         return current_problem();
     }
+}
+
+CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, verify_level level,
+                                         const storage_setup& me) {
+    constexpr int most_saves = 8;
+    auto problem = problem_of_one(place, m, level, me);
+    auto save_id = m.save_id;
+    // The files of a checkpoint that was replaced meanwhile are gone: the new one is looked at.
+    for (int n = 1; problem && n != most_saves; ++n) {
+        std::optional<metadata> now;
+        try {
+            now = read_checked_metadata(place);
+        } catch (...) {  // the problem that is known is enough
+        }
+        if (!now || now->save_id == save_id) break;
+        problem = problem_of_one(place, *now, level, me);
+        save_id = now->save_id;
+    }
+    return problem;
 }
 
 CAIRN_DECL void quarantine(erased_store& place, const object_tag& examined) {

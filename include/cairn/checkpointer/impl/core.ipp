@@ -20,6 +20,7 @@ CAIRN_DECL checkpointer_core::checkpointer_core(parts p, checkpointer_options op
       group_(std::make_unique<group>(std::move(parts_.lane), parts_.alone, options_.save)) {
     (void)join(*group_, [&] {
         check_keep();
+        if (!options_.save.storage.sync_files) parts_.store = parts_.store.without_sync();
         check_failed_saves();
         arena_.emplace(options_.arena);
         signals_.emplace(options_.save_on_signal);

@@ -6,6 +6,7 @@
 #include <cairn/comm/tcp/listener.hpp>
 #include <cairn/comm/tcp/process_in_words.hpp>
 #include <cairn/comm/tcp/unique_id.hpp>
+#include <cairn/detail/absolute_path.hpp>
 #include <cairn/detail/host_name.hpp>
 
 #include <fcntl.h>
@@ -38,7 +39,7 @@ public:
     /// Makes the directory if it does not exist, on any rank: none waits for one that failed.
     /// @throws error errc::io
     rendezvous_file(const std::string& directory, const std::string& name, int rank)
-        : path_(directory + "/cairn-" + name + ".group") {
+        : path_((absolute_path(directory) / ("cairn-" + name + ".group")).string()) {
         std::error_code e;
         std::filesystem::create_directories(directory, e);
         if (!e && !std::filesystem::is_directory(directory, e) && !e)

@@ -252,7 +252,7 @@ CAIRN_DECL load_fsm::event load_op::moved_if_replaced(event e) {
     // Errors of files whose checkpoint was replaced concurrently.
     for (auto const& f : failures_)
         for (auto const c : {errc::not_found, errc::missing_file, errc::foreign_file, errc::corrupt,
-                             errc::checksum_mismatch})
+                             errc::checksum_mismatch, errc::io})
             if (f.code == make_error_code(c)) return event::moved;
     return e;
 }
@@ -262,6 +262,14 @@ CAIRN_DECL load_fsm::event load_op::look() {
         auto const now = parts_.reader->read_metadata();
         // PyTorch's checkpoints have no id.
         bool const replaced = now.save_id != meta_.save_id || (now.save_id.empty() && now != meta_);
+        if (replaced && fsm_.last_attempt())
+            throw error(errc::concurrent_save,
+                        {.expected = "the checkpoint that the load began to read",
+                         .found = now.save_id.empty() ? std::string("another, without a save id")
+                                                      : "that of save " + now.save_id,
+                         .remedy = "it was replaced " + std::to_string(load_fsm::attempts) +
+                                   " times while it was read: load again when it is replaced "
+                                   "less often"});
         return std::vector<std::byte>{std::byte{replaced}};
     });
     // If the checkpoint no longer exists, the first failure is sufficient.
@@ -283,7 +291,10 @@ CAIRN_DECL void load_op::restart() {
             });
             auto& known = self->failures_;
             if (e == event::cut_short) known = {std::move(known.back())};
-            known.insert(known.begin(), before.begin(), before.end());
+            // What has replaced the checkpoint explains all errors of its files.
+            if (o.failures.empty() ||
+                o.failures.front().code != make_error_code(errc::concurrent_save))
+                known.insert(known.begin(), before.begin(), before.end());
             if (e == event::cut_short) return e;
             self->mine_ = {};
             self->everybody_.clear();

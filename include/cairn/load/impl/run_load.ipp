@@ -17,6 +17,10 @@
 
 namespace cairn::detail {
 
+CAIRN_DECL void add_default_store(load_parts& parts) {
+    if (parts.reader == nullptr && !parts.store) parts.store.emplace(file_store());
+}
+
 CAIRN_DECL void add_default_parts(load_parts& parts, const load_options& options) {
     if (parts.ranks == nullptr)
         parts.ranks = own_part<communicator_ref<solo>>(parts.owner, omitted_communicator());
@@ -24,7 +28,7 @@ CAIRN_DECL void add_default_parts(load_parts& parts, const load_options& options
         parts.planner = own_part<load_planner_ref<default_planner>>(
             parts.owner, default_planner(options.planner));
     if (parts.reader == nullptr) {
-        if (!parts.store) parts.store.emplace(file_store());
+        add_default_store(parts);
         parts.reader = own_part<storage_reader_ref<torch_reader>>(
             parts.owner, torch_reader(std::move(*parts.store), options.storage));
     }

@@ -4,8 +4,10 @@
 
 #include <cairn/object_store/file.hpp>
 
+#include <cairn/detail/absolute_path.hpp>
 #include <cairn/object_store/file_system.hpp>
 #include <cairn/object_store/names.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/object_store/replace_file.hpp>
 
 #include <dirent.h>
@@ -26,8 +28,7 @@ namespace cairn {
 CAIRN_DECL file_store::file_store() : file_store(std::filesystem::path(".")) {}
 
 CAIRN_DECL file_store::file_store(std::filesystem::path directory, file_store_options options)
-    : dir_(directory.empty() ? std::filesystem::path(".") : std::move(directory)),
-      options_(options) {
+    : dir_(detail::absolute_path(directory.empty() ? "." : directory)), options_(options) {
     constexpr auto block = detail::direct_writes::block_bytes;
     if (options_.direct_write_bytes == 0 || options_.direct_write_bytes % block != 0)
         throw error(errc::invalid_argument,
@@ -40,13 +41,20 @@ CAIRN_DECL file_store::file_store(std::filesystem::path directory, file_store_op
 CAIRN_DECL file_store file_store::at(const std::string& id) const {
     if (id.empty()) return *this;
     auto there = *this;
-    there.dir_ = dir_ == "." ? std::filesystem::path(id) : dir_ / id;
+    there.dir_ = detail::absolute_path(dir_ / id);
+    there.notes_ = std::make_shared<notes>();
     return there;
+}
+CAIRN_DECL file_store file_store::without_sync() const {
+    auto same = *this;
+    same.options_.sync_files = false;
+    return same;
 }
 
 CAIRN_DECL file_store::writer::writer(detail::unique_fd fd, std::string path, std::uint64_t size,
                                       bool nested, bool durable, std::size_t direct_write_bytes)
-    : fd_(std::move(fd)), path_(std::move(path)), size_(size), nested_(nested),
+    : fd_(std::move(fd)), path_(std::move(path)), size_(size), nested_(nested), durable_(durable),
+      end_(static_cast<std::size_t>(std::min<std::uint64_t>(size, most_of_end))),
       write_back_(fd_.get(), durable),
       direct_(direct_write_bytes != 0
                   ? detail::direct_writes::of(fd_.get(), size, direct_write_bytes)
@@ -54,8 +62,9 @@ CAIRN_DECL file_store::writer::writer(detail::unique_fd fd, std::string path, st
 
 CAIRN_DECL file_store::writer::writer(writer&& other) noexcept
     : fd_(std::move(other.fd_)), path_(std::move(other.path_)), size_(other.size_),
-      nested_(other.nested_), failed_(other.failed_.load()),
-      write_back_(std::move(other.write_back_)), direct_(std::move(other.direct_)) {}
+      nested_(other.nested_), durable_(other.durable_), failed_(other.failed_.load()),
+      end_(std::move(other.end_)), write_back_(std::move(other.write_back_)),
+      direct_(std::move(other.direct_)) {}
 
 CAIRN_DECL file_store::writer& file_store::writer::operator=(writer&& other) noexcept {
     if (this != std::addressof(other)) {
@@ -64,7 +73,9 @@ CAIRN_DECL file_store::writer& file_store::writer::operator=(writer&& other) noe
         path_ = std::move(other.path_);
         size_ = other.size_;
         nested_ = other.nested_;
+        durable_ = other.durable_;
         failed_ = other.failed_.load();
+        end_ = std::move(other.end_);
         write_back_ = std::move(other.write_back_);
         direct_ = std::move(other.direct_);
     }
@@ -92,6 +103,7 @@ CAIRN_DECL void file_store::writer::write(std::uint64_t at, byte_span b) {
                      .expected = "bytes within the " + std::to_string(size_) +
                                  " that were asked for, before finish",
                      .found = std::to_string(b.size()) + " at " + std::to_string(at)});
+    note_end(at, b);
     final_if_it_fails([&] {
         if (direct_) {
             auto const left = direct_->write(fd_.get(), at, b, path_);
@@ -119,12 +131,14 @@ CAIRN_DECL void file_store::writer::finish(bool durable) {
                                .remedy = "write it again under another name"});
     final_if_it_fails([&] {
         if (direct_) direct_->end(fd_.get(), path_);
-        if (durable) {
+        if (durable && durable_) {
             detail::sync_file(fd_.get(), path_);
             // `sync` handles the directory itself, but not its subdirectories.
-            if (nested_) detail::sync_directory(path_.substr(0, path_.rfind('/')));
+            auto const directory = path_.substr(0, path_.rfind('/'));
+            if (nested_ && !detail::sync_directory(directory))
+                detail::fail(EACCES, directory, "cannot sync the directory");
         }
-        if (!detail::names_it(fd_.get(), path_))
+        if (!is_there())
             throw error(errc::io, {.file = path_, .found = "it was removed while being written"});
     });
     try {
@@ -135,13 +149,42 @@ CAIRN_DECL void file_store::writer::finish(bool durable) {
     }
 }
 
+CAIRN_DECL void file_store::writer::note_end(std::uint64_t at, byte_span b) noexcept {
+    auto const from = size_ - end_.size();
+    if (at + b.size() <= from) return;
+    if (at < from) b = b.subspan(static_cast<std::size_t>(from - at));
+    at = std::max(at, from);
+    std::copy(b.begin(), b.end(), end_.begin() + static_cast<std::ptrdiff_t>(at - from));
+}
+
+/// Whether this file still has its name. Its end shows that, for file systems may change the
+/// numbers of files.
+CAIRN_DECL bool file_store::writer::is_there() const {
+    return detail::reread(
+        [&] {
+            detail::unique_fd const fd(detail::retry_interrupted(
+                [&] { return ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
+            if (fd.get() < 0) {
+                if (errno == ENOENT || errno == ENOTDIR) return false;
+                detail::fail_reading(errno, path_, "cannot open it");
+            }
+            auto const s = detail::status_of(fd.get(), path_);
+            if (!S_ISREG(s.st_mode) || static_cast<std::uint64_t>(s.st_size) != size_) return false;
+            byte_vector found(end_.size());
+            detail::read_all(fd.get(), size_ - found.size(), found, path_);
+            return found == end_;
+        },
+        [] {});
+}
+
 CAIRN_DECL void file_store::writer::discard() noexcept {
     if (fd_.get() >= 0 && detail::names_it(fd_.get(), path_)) ::unlink(path_.c_str());
     fd_ = detail::unique_fd(-1);
 }
 
-CAIRN_DECL file_store::reader::reader(detail::unique_fd fd, std::string path, bool direct_reads)
-    : fd_(std::move(fd)), path_(std::move(path)),
+CAIRN_DECL file_store::reader::reader(detail::unique_fd fd, std::string path, std::uint64_t size,
+                                      bool direct_reads)
+    : fd_(std::move(fd)), path_(std::move(path)), size_(size),
       direct_(direct_reads ? std::make_unique<detail::direct_reads>(path_) : nullptr) {}
 
 CAIRN_DECL void file_store::reader::read(std::uint64_t at, std::span<std::byte> into) const {
@@ -153,19 +196,41 @@ CAIRN_DECL std::size_t file_store::reader::read_uncached(std::uint64_t at,
     return direct_ ? direct_->read(fd_.get(), at, into) : 0;
 }
 
-CAIRN_DECL std::uint64_t file_store::reader::size() const {
-    return detail::size_of_file(fd_.get(), path_);
+/// @return Nothing if there is none, or what is there is no file. O_NONBLOCK because opening a pipe
+/// would otherwise block; it has no effect on files.
+CAIRN_DECL std::optional<file_store::open_one> file_store::open_existing(
+    std::string_view name) const {
+    auto const file = full(name).string();
+    return detail::reread(
+        [&]() -> std::optional<open_one> {
+            detail::unique_fd fd(detail::retry_interrupted(
+                [&] { return ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
+            if (fd.get() < 0) {
+                if (errno == ENOENT || errno == ENOTDIR) return {};
+                detail::fail_reading(errno, file, "cannot open it");
+            }
+            auto const s = detail::status_of(fd.get(), file);
+            if (!S_ISREG(s.st_mode)) return {};
+            return open_one{std::move(fd), s};
+        },
+        [] {});
 }
 
-template <class Fail>
-std::optional<detail::unique_fd> file_store::open_existing(std::string_view name,
-                                                           Fail&& refuse) const {
-    auto const file = full(name).string();
-    detail::unique_fd fd(detail::retry_interrupted(
-        [&] { return ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
-    if (fd.get() < 0 && errno != ENOENT && errno != ENOTDIR) refuse(errno, file, "cannot open it");
-    if (fd.get() < 0 || !S_ISREG(detail::status_of(fd.get(), file).st_mode)) return {};
-    return fd;
+CAIRN_DECL void file_store::warn(std::string what) const {
+    std::lock_guard const lock(notes_->m);
+    if (!what.empty() && notes_->told.insert(what).second) notes_->fresh.push_back(std::move(what));
+}
+CAIRN_DECL std::vector<std::string> file_store::take_warnings() {
+    std::lock_guard const lock(notes_->m);
+    return std::exchange(notes_->fresh, {});
+}
+
+CAIRN_DECL void file_store::make_directories(const std::filesystem::path& p) const {
+    warn(detail::make_directories(p, options_.sync_files));
+}
+CAIRN_DECL void file_store::sync_names(const std::string& directory) const {
+    if (options_.sync_files && !detail::sync_directory(directory))
+        warn(detail::sync_file_system(dir_.string(), directory));
 }
 
 CAIRN_DECL std::filesystem::path file_store::full(std::string_view name) const {
@@ -191,10 +256,11 @@ inline constexpr int most_removals_of_a_place = 100;
 CAIRN_DECL file_store::writer file_store::create(std::string_view name, std::uint64_t size,
                                                  bool durable) {
     auto const file = full(name);
+    durable = durable && options_.sync_files;
     bool interrupted = false;
     detail::unique_fd fd(-1);
     for (int tries = 0; fd.get() < 0; ++tries) {
-        detail::make_directories(file.parent_path());
+        make_directories(file.parent_path());
         fd = detail::unique_fd(detail::retry_interrupted([&] {
             int const made = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
             interrupted = interrupted || (made < 0 && errno == EINTR);
@@ -222,9 +288,13 @@ CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
     auto const directory = full(name).parent_path().string();
     auto const replace = [&] {
         detail::directory_lock const lock(directory);
+        if (!lock.held())
+            warn("'" + directory + "' cannot be locked (" + detail::system_text(lock.refusal()) +
+                 "): of two jobs that save to one place at the same moment both may be told that "
+                 "they have succeeded, so only one job may save there");
         detail::temporary_file temporary(directory);
-        temporary.write(b);
-        temporary.remove_stale(lock.held());
+        temporary.write(b, options_.sync_files);
+        temporary.remove_stale();
         if (if_match) {
             if (auto const there = tag(name); there != *if_match)
                 throw replaced(file, *if_match, there);
@@ -232,7 +302,7 @@ CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
         temporary.rename_to(file);
     };
     for (int tries = 0;; ++tries) {
-        detail::make_directories(directory);
+        make_directories(directory);
         try {
             replace();
             break;
@@ -242,32 +312,35 @@ CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
                 throw;
         }
     }
-    if (name.find('/') != name.npos) detail::sync_directory(directory);
+    if (name.find('/') != name.npos) sync_names(directory);
     sync();
 }
 
 CAIRN_DECL file_store::reader file_store::open(std::string_view name) {
-    auto fd = open_existing(name, detail::fail_reading);
-    if (!fd) throw error(errc::not_found, {.file = describe(name), .found = "no such file"});
+    auto found = open_existing(name);
+    if (!found) throw error(errc::not_found, {.file = describe(name), .found = "no such file"});
     // In memory, the page cache has everything.
-    bool const direct =
-        options_.direct_reads && detail::file_system_of(fd->get()) != detail::file_system::memory;
-    return {std::move(*fd), full(name).string(), direct};
+    bool const direct = options_.direct_reads &&
+                        detail::file_system_of(found->fd.get()) != detail::file_system::memory;
+    return {std::move(found->fd), full(name).string(),
+            static_cast<std::uint64_t>(found->status.st_size), direct};
 }
 
 CAIRN_DECL object_tag file_store::tag(std::string_view name) {
-    auto const fd = open_existing(name, detail::fail);
-    if (!fd) return {};
-    auto const path = describe(name);
-    auto const s = detail::status_of(fd->get(), path);
-    auto const size = static_cast<std::uint64_t>(s.st_size);
-    // Clocks of file systems are coarse. What cairn publishes ends in a checksum of all before it.
-    byte_vector end(static_cast<std::size_t>(std::min(size, std::uint64_t{64} << 10)));
-    detail::read_all(fd->get(), size - end.size(), end, path);
-    auto const crc = libdeflate_crc32(0, end.data(), end.size());
-    return {std::to_string(s.st_ino) + "-" + std::to_string(s.st_size) + "-" +
-            std::to_string(s.st_mtim.tv_sec) + "." + std::to_string(s.st_mtim.tv_nsec) + "-" +
-            std::to_string(crc)};
+    return detail::reread(
+        [&]() -> object_tag {
+            auto const found = open_existing(name);
+            if (!found) return {};
+            auto const& s = found->status;
+            auto const size = static_cast<std::uint64_t>(s.st_size);
+            // Clocks of file systems are coarse, and numbers of files may change.
+            byte_vector end(static_cast<std::size_t>(std::min(size, std::uint64_t{64} << 10)));
+            detail::read_all(found->fd.get(), size - end.size(), end, describe(name));
+            auto const crc = libdeflate_crc32(0, end.data(), end.size());
+            return {std::to_string(s.st_size) + "-" + std::to_string(s.st_mtim.tv_sec) + "." +
+                    std::to_string(s.st_mtim.tv_nsec) + "-" + std::to_string(crc)};
+        },
+        [] {});
 }
 
 /// @param flags  Of `fstatat`.
@@ -286,13 +359,20 @@ void file_store::for_each_entry(int flags, F&& f) const {
         if (e == nullptr) break;
         struct ::stat s {};
         int const at = ::dirfd(d.get());
-        if (::fstatat(at, e->d_name, &s, flags) == 0) {
+        int const why = detail::reread(
+            [&] {
+                if (::fstatat(at, e->d_name, &s, flags) == 0) return 0;
+                if (errno == ESTALE)
+                    detail::fail_reading(ESTALE, (dir_ / e->d_name).string(), "cannot look at it");
+                return errno;
+            },
+            [] {});
+        if (why == 0) {
             f(e->d_name, s);
             continue;
         }
         // Removed meanwhile, or a link, which may lead anywhere. Anything else must not be
         // overlooked.
-        int const why = errno;
         if (why == ENOENT) continue;
         if (flags == 0 && ::fstatat(at, e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
             S_ISLNK(s.st_mode))
@@ -305,7 +385,7 @@ void file_store::for_each_entry(int flags, F&& f) const {
 CAIRN_DECL std::vector<object_info> file_store::list() {
     std::vector<object_info> out;
     for_each_entry(0, [&](const char* name, const struct ::stat& s) {
-        if (S_ISREG(s.st_mode) && !detail::is_temporary_name(name))
+        if (S_ISREG(s.st_mode) && !detail::owner_of_temporary(name))
             out.push_back({name, static_cast<std::uint64_t>(s.st_size),
                            std::int64_t{s.st_mtim.tv_sec} * 1'000'000'000 + s.st_mtim.tv_nsec});
     });
@@ -324,8 +404,7 @@ CAIRN_DECL std::vector<std::string> file_store::places() {
 
 CAIRN_DECL void file_store::remove_place(const std::string& id) {
     auto const directory = full(id).string();
-    if (::rmdir(directory.c_str()) == 0)
-        return detail::sync_directory(full(id).parent_path().string());
+    if (::rmdir(directory.c_str()) == 0) return sync_names(full(id).parent_path().string());
     for (int const fine : {ENOENT, ENOTEMPTY, EEXIST, ENOTDIR})
         if (errno == fine) return;
     detail::fail(errno, directory, "cannot remove it");
@@ -334,18 +413,19 @@ CAIRN_DECL void file_store::remove_place(const std::string& id) {
 CAIRN_DECL void file_store::remove(std::string_view name) {
     auto const file = full(name);
     detail::remove_file_below(dir_.string(), name);
-    if (name.find('/') != name.npos) detail::sync_directory(file.parent_path().string());
+    if (name.find('/') != name.npos) sync_names(file.parent_path().string());
 }
 
 CAIRN_DECL void file_store::sync() {
+    if (!options_.sync_files) return;
     auto const parent = detail::parent_of(dir_).string();
-    detail::sync_directory(dir_.string());
+    sync_names(dir_.string());
     struct ::stat mine {};
     struct ::stat above {};
     if (::stat(dir_.c_str(), &mine) == 0 && ::stat(parent.c_str(), &above) == 0 &&
         mine.st_dev != above.st_dev)
         return;
-    detail::sync_directory(parent);
+    if (!detail::sync_directory(parent)) warn(detail::make_names_durable(dir_));
 }
 
 CAIRN_DECL std::string file_store::describe(std::string_view name) {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <compare>
+#include <filesystem>
 #include <limits>
 #include <mutex>
 #include <optional>
@@ -85,17 +86,19 @@ CAIRN_DECL void read_all(int fd, std::uint64_t at, std::span<std::byte> into,
 }
 
 CAIRN_DECL void sync_file(int fd, const std::string& path) {
-    if (retry_interrupted([&] { return ::fsync(fd); }) != 0) fail(errno, path, "cannot sync it");
+    if (retry_interrupted([&] { return ::fsync(fd); }) == 0) return;
+    int const e = errno;
+    if (!cannot_sync(e)) fail(e, path, "cannot sync it");
+    throw error(errc::io, {.file = path,
+                           .found = "cannot sync it: " + system_text(e),
+                           .remedy = "sync_files = false (torch_writer_options, "
+                                     "file_store_options) saves where files cannot be synced"});
 }
 
 CAIRN_DECL struct ::stat status_of(int fd, const std::string& path) {
     struct ::stat s {};
     if (::fstat(fd, &s) != 0) fail_reading(errno, path, "cannot look at it");
     return s;
-}
-
-CAIRN_DECL std::uint64_t size_of_file(int fd, const std::string& path) {
-    return static_cast<std::uint64_t>(status_of(fd, path).st_size);
 }
 
 CAIRN_DECL bool names_it(int fd, const std::string& path) noexcept {
@@ -105,38 +108,75 @@ CAIRN_DECL bool names_it(int fd, const std::string& path) noexcept {
            is_same_file(mine, there);
 }
 
-CAIRN_DECL void sync_directory(const std::string& path) {
+CAIRN_DECL bool sync_directory(const std::string& path) {
     unique_fd const fd(retry_interrupted(
         [&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
     if (fd.get() < 0) {
-        if (errno == ENOENT || errno == ENOTDIR || errno == EACCES) return;
+        if (errno == ENOENT || errno == ENOTDIR) return true;
+        if (errno == EACCES || errno == EPERM) return false;
         fail(errno, path, "cannot open the directory");
     }
     // EROFS is not ignored: it can mean that an error has made the file system read-only.
-    if (retry_interrupted([&] { return ::fsync(fd.get()); }) != 0 && errno != EINVAL)
+    if (retry_interrupted([&] { return ::fsync(fd.get()); }) != 0 && !cannot_sync(errno))
         fail(errno, path, "cannot sync the directory");
+    return true;
 }
 
 CAIRN_DECL std::filesystem::path parent_of(const std::filesystem::path& p) {
-    std::error_code ec;
-    auto const a = std::filesystem::absolute(p, ec).lexically_normal();
-    if (ec) fail(ec.value(), p.string(), "cannot resolve the path");
-    return a.has_filename() ? a.parent_path() : a.parent_path().parent_path();
+    std::error_code absent;
+    auto const real = std::filesystem::canonical(p, absent);
+    return (absent ? p : real).parent_path();
 }
 
-CAIRN_DECL void make_names_durable(const std::filesystem::path& p) {
+CAIRN_DECL std::string sync_file_system(const std::string& directory, const std::string& unread) {
+    unique_fd const fd(retry_interrupted(
+        [&] { return ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+    if (fd.get() >= 0 && retry_interrupted([&] { return ::syncfs(fd.get()); }) == 0) return {};
+    return "a crash of the machine may lose names in '" + unread +
+           "', which may not be read: its file system cannot be synced: " + system_text(errno);
+}
+
+/// The directories of which this process knows that their names are durable.
+class durable_names {
+public:
     struct directory {
         std::string path;
         ::dev_t device;
         ::ino_t inode;
         auto operator<=>(const directory&) const = default;
     };
-    struct all {
-        std::mutex m{};
-        std::set<directory> durable{};
-    };
-    // Never destroyed: saves may end at exit.
-    static auto& known = *new all;
+    static durable_names& of_process() {
+        // Never destroyed: saves may end at exit.
+        static auto& one = *new durable_names;
+        return one;
+    }
+    bool have(const directory& d) {
+        std::lock_guard const lock(m_);
+        return all_.count(d) != 0;
+    }
+    void add(const std::vector<directory>& some) {
+        std::lock_guard const lock(m_);
+        all_.insert(some.begin(), some.end());
+    }
+    /// A new directory may have the number of one that was removed.
+    void forget(const std::filesystem::path& made) {
+        std::error_code absent;
+        auto const path = std::filesystem::canonical(made, absent).string();
+        std::lock_guard const lock(m_);
+        auto const from = all_.lower_bound({path, 0, 0});
+        auto to = from;
+        while (to != all_.end() && to->path == path) ++to;
+        all_.erase(from, to);
+    }
+
+private:
+    std::mutex m_{};
+    std::set<directory> all_{};
+};
+
+CAIRN_DECL std::string make_names_durable(const std::filesystem::path& p) {
+    using directory = durable_names::directory;
+    auto& known = durable_names::of_process();
     auto const look_at = [](const std::filesystem::path& d) {
         struct ::stat s {};
         if (::stat(d.c_str(), &s) == 0)
@@ -146,28 +186,25 @@ CAIRN_DECL void make_names_durable(const std::filesystem::path& p) {
         return std::optional<directory>();
     };
     std::vector<directory> done;
-    for (auto at = look_at(p); at;) {
-        {
-            std::lock_guard const lock(known.m);
-            if (known.durable.count(*at) != 0) break;
-        }
-        auto above = look_at(parent_of(at->path));
+    std::string unread;
+    std::error_code absent;
+    auto const place = std::filesystem::canonical(p, absent);
+    if (absent) return {};
+    for (auto at = look_at(place); at && !known.have(*at);) {
+        auto above = look_at(std::filesystem::path(at->path).parent_path());
         // No crash takes the name of a mount point, or of the root.
         if (!above || above->device != at->device || above->inode == at->inode) break;
-        sync_directory(above->path);
+        if (!sync_directory(above->path)) unread = above->path;
         done.push_back(std::move(*at));
         at = std::move(above);
     }
-    std::lock_guard const lock(known.m);
-    known.durable.insert(done.begin(), done.end());
+    auto warning = unread.empty() ? std::string() : sync_file_system(place.string(), unread);
+    known.add(done);
+    return warning;
 }
 
-CAIRN_DECL void make_directories(const std::filesystem::path& p) {
-    make_directories(p, p);
-}
-
-CAIRN_DECL void make_directories(const std::filesystem::path& p,
-                                 const std::filesystem::path& wanted) {
+/// @param wanted  The directory that it is made for, which an error names.
+inline void make_missing(const std::filesystem::path& p, const std::filesystem::path& wanted) {
     auto const refuse = [&](int e) {
         fail(e, wanted.string(), ("cannot make the directory '" + p.string() + "'").c_str());
     };
@@ -177,16 +214,21 @@ CAIRN_DECL void make_directories(const std::filesystem::path& p,
         return S_ISDIR(s.st_mode) ? 0 : EEXIST;
     };
     int const there = look();
-    if (there == 0) return make_names_durable(p);
+    if (there == 0) return;
     if (there == EEXIST) refuse(ENOTDIR);
-    if (there != ENOENT && there != ENOTDIR) refuse(there);
-    auto const parent = parent_of(p);
-    make_directories(parent, wanted);
+    auto const parent = p.parent_path();
+    if ((there != ENOENT && there != ENOTDIR) || parent.empty() || parent == p) refuse(there);
+    make_missing(parent, wanted);
     if (::mkdir(p.c_str(), 0777) != 0) {
         if (errno != EEXIST) refuse(errno);
         if (look() != 0) refuse(ENOTDIR);  // otherwise another rank has made it
     }
-    sync_directory(parent.string());
+    durable_names::of_process().forget(p);
+}
+
+CAIRN_DECL std::string make_directories(const std::filesystem::path& p, bool durable) {
+    make_missing(p, p);
+    return durable ? make_names_durable(p) : std::string();
 }
 
 CAIRN_DECL void remove_file_below(const std::string& directory, std::string_view name) {

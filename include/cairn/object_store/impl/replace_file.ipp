@@ -4,20 +4,31 @@
 
 #include <cairn/object_store/replace_file.hpp>
 
-#include <cairn/detail/process_identity.hpp>
-
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
+#include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace cairn::detail {
+
+/// NFS cannot lock a descriptor opened for reading (EBADF); other file systems have no locks, and
+/// say so in different ways.
+inline bool refuses_locks(int e) noexcept {
+    constexpr int unsupported_by_kernel = 524;  // ENOTSUPP, which <cerrno> lacks
+    constexpr std::array all{EBADF,  ENOLCK, EOPNOTSUPP,           ENOSYS,
+                             EINVAL, EPERM,  unsupported_by_kernel};
+    return std::find(all.begin(), all.end(), e) != all.end();
+}
 
 CAIRN_DECL directory_lock::directory_lock(const std::string& path)
     : fd_(retry_interrupted(
@@ -26,8 +37,10 @@ CAIRN_DECL directory_lock::directory_lock(const std::string& path)
     auto const until = std::chrono::steady_clock::now() + longest_wait;
     auto pause = std::chrono::microseconds(200);
     while (retry_interrupted([&] { return ::flock(fd_.get(), LOCK_EX | LOCK_NB); }) != 0) {
-        // NFS cannot lock a descriptor opened for reading; some file systems have no locks.
-        if (errno == EBADF || errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS) return;
+        if (refuses_locks(errno)) {
+            refusal_ = errno;
+            return;
+        }
         if (errno != EWOULDBLOCK) fail(errno, path, "cannot lock it");
         if (std::chrono::steady_clock::now() > until)
             throw error(errc::io, {.file = path,
@@ -37,28 +50,43 @@ CAIRN_DECL directory_lock::directory_lock(const std::string& path)
         std::this_thread::sleep_for(pause);
         pause = std::min(2 * pause, std::chrono::microseconds(20'000));
     }
-    held_ = true;
 }
 
 CAIRN_DECL directory_lock::~directory_lock() {
-    if (held_) ::flock(fd_.get(), LOCK_UN);
+    if (held()) ::flock(fd_.get(), LOCK_UN);
 }
 
-CAIRN_DECL bool is_temporary_name(std::string_view name) {
-    if (!name.starts_with(temporary_prefix)) return false;
-    auto const rest = name.substr(temporary_prefix.size());
-    return rest.size() == 8 + 1 + 32 && rest[8] == '.' &&
-           rest.find_first_not_of("0123456789abcdef.") == rest.npos;
+CAIRN_DECL std::string temporary_name(const process_identity& owner) {
+    return ".cairn-publish." + owner.boot + "." + std::to_string(owner.pid_space) + "." +
+           std::to_string(owner.pid) + "." + std::to_string(owner.started) + "." + new_save_id();
 }
 
-CAIRN_DECL std::string temporary_prefix_of_this_host() {
-    auto host = boot_id().substr(0, 8);
-    host.resize(8, '0');
-    return std::string(temporary_prefix) + host + ".";
+CAIRN_DECL std::optional<process_identity> owner_of_temporary(std::string_view name) {
+    constexpr std::string_view prefix = ".cairn-publish.", hex = "0123456789abcdef";
+    if (!name.starts_with(prefix)) return {};
+    name.remove_prefix(prefix.size());
+    std::vector<std::string_view> parts;
+    for (auto dot = name.find('.'); dot != name.npos; dot = name.find('.')) {
+        parts.push_back(name.substr(0, dot));
+        name.remove_prefix(dot + 1);
+    }
+    if (name.size() != 32 || name.find_first_not_of(hex) != name.npos) return {};
+    if (parts.size() == 1 && parts[0].size() == 8) return process_identity{};
+    if (parts.size() != 4) return {};
+    auto const read = [](std::string_view text, auto& into) {
+        auto const* const end = text.data() + text.size();
+        auto const [stop, e] = std::from_chars(text.data(), end, into);
+        return e == std::errc() && stop == end;
+    };
+    process_identity p;
+    p.boot = parts[0];
+    if (!read(parts[1], p.pid_space) || !read(parts[2], p.pid) || !read(parts[3], p.started))
+        return {};
+    return p;
 }
 
 CAIRN_DECL temporary_file::temporary_file(std::string directory)
-    : directory_(std::move(directory)), name_(temporary_prefix_of_this_host() + new_save_id()),
+    : directory_(std::move(directory)), name_(temporary_name(this_process())),
       path_(directory_ + "/" + name_), fd_(retry_interrupted([&] {
           return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
       })) {
@@ -69,33 +97,40 @@ CAIRN_DECL temporary_file::~temporary_file() {
     if (!renamed_) ::unlink(path_.c_str());
 }
 
-CAIRN_DECL void temporary_file::write(std::span<const std::byte> b) {
+CAIRN_DECL void temporary_file::write(std::span<const std::byte> b, bool durable) {
     write_all(fd_.get(), 0, b, path_);
-    sync_file(fd_.get(), path_);
+    if (durable) sync_file(fd_.get(), path_);
     written_ = status_of(fd_.get(), path_).st_mtim.tv_sec;
     close_file(fd_, path_);
 }
 
 CAIRN_DECL void temporary_file::rename_to(const std::string& file) {
-    if (::rename(path_.c_str(), file.c_str()) != 0) fail(errno, file, "cannot rename to it");
-    renamed_ = true;
+    if (::rename(path_.c_str(), file.c_str()) == 0) {
+        renamed_ = true;
+        return;
+    }
+    int const e = errno;
+    struct ::stat s {};
+    if (e != ENOENT || ::stat(directory_.c_str(), &s) != 0) fail(e, file, "cannot rename to it");
+    throw error(errc::io, {.file = file,
+                           .expected = "the temporary file '" + name_ + "' beside it",
+                           .found = "none: another process has removed it",
+                           .remedy = "save again"});
 }
 
-CAIRN_DECL void temporary_file::remove_stale(bool lock_is_held) const {
+CAIRN_DECL void temporary_file::remove_stale() const {
     constexpr std::int64_t day = 24 * 60 * 60;
     open_directory const d(::opendir(directory_.c_str()));
     if (!d) return;
-    auto const ours = temporary_prefix_of_this_host();
-    bool const alone = lock_is_held && !boot_id().empty();
     while (auto const* e = ::readdir(d.get())) {
         std::string_view const name(e->d_name);
-        if (!is_temporary_name(name) || name == name_) continue;
+        auto const owner = owner_of_temporary(name);
+        if (!owner || name == name_) continue;
         struct ::stat s {};
         if (::fstatat(::dirfd(d.get()), e->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 ||
             !S_ISREG(s.st_mode))
             continue;
-        auto const age = written_ - std::int64_t{s.st_mtim.tv_sec};
-        if ((alone && name.starts_with(ours)) || age > day)
+        if (has_ended(*owner) || written_ - std::int64_t{s.st_mtim.tv_sec} > day)
             ::unlinkat(::dirfd(d.get()), e->d_name, 0);
     }
 }

@@ -4,6 +4,7 @@
 
 #include <cairn/observe/prometheus_metrics.hpp>
 
+#include <cairn/detail/absolute_path.hpp>
 #include <cairn/observe/text_file.hpp>
 
 #include <chrono>
@@ -18,7 +19,10 @@ namespace cairn {
 
 class prometheus_metrics::state {
 public:
-    explicit state(std::string path) : path_(std::move(path)) { write(); }
+    explicit state(const std::string& path)
+        : path_(path.empty() ? path : detail::absolute_path(path).string()) {
+        write();
+    }
 
     std::string text() const {
         std::lock_guard const lock(m_);

@@ -19,6 +19,10 @@
 
 namespace cairn::detail {
 
+CAIRN_DECL void add_default_store(save_parts& parts) {
+    if (parts.writer == nullptr && !parts.store) parts.store.emplace(file_store());
+}
+
 CAIRN_DECL void add_default_parts(save_parts& parts, const save_options& options) {
     if (parts.ranks == nullptr)
         parts.ranks = own_part<communicator_ref<solo>>(parts.owner, omitted_communicator());
@@ -26,7 +30,7 @@ CAIRN_DECL void add_default_parts(save_parts& parts, const save_options& options
         parts.planner = own_part<save_planner_ref<default_planner>>(
             parts.owner, default_planner(options.planner));
     if (parts.writer == nullptr) {
-        if (!parts.store) parts.store.emplace(file_store());
+        add_default_store(parts);
         parts.writer = own_part<storage_writer_ref<torch_writer>>(
             parts.owner, torch_writer(std::move(*parts.store), options.storage));
     }

@@ -333,7 +333,8 @@ struct torch_reader::state {
         std::lock_guard const lock(reads.m);
         if (!reads.file) {
             reads.file = std::make_shared<open_file>(detail::open_data_file(placed, name),
-                                                     placed.describe(name), me);
+                                                     placed.describe(name), me,
+                                                     [this, name] { return placed.open(name); });
             detail::check_size(placed, name, *meta, reads.file->size());
         }
         return reads.file;

@@ -35,8 +35,9 @@ namespace cairn {
 /// One rank's saves, one after the other. Never moved, because its pool's tasks refer to it.
 struct torch_writer::state {
     state(detail::erased_store at, torch_writer_options o, boost::asio::any_io_executor on)
-        : base(std::move(at)), placed(base), options(std::move(o)), own_threads(!on),
-          speed(options.polite.bytes_per_second), jobs(options.thread_count, std::move(on)) {}
+        : base(o.sync_files ? std::move(at) : at.without_sync()), placed(base),
+          options(std::move(o)), own_threads(!on), speed(options.polite.bytes_per_second),
+          jobs(options.thread_count, std::move(on)) {}
 
     struct write_job {
         explicit write_job(completion<write_results> d) : done(std::move(d)) {}
@@ -176,6 +177,7 @@ struct torch_writer::state {
         hold.publish(placed, bytes);
         published = std::move(files);
         made.clear();
+        for (auto& w : placed.take_warnings()) result.warnings.push_back(std::move(w));
         done(std::move(result));
     }
 

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/scratch.hpp"
+
+#include <cairn/object_store/file.hpp>
+#include <cairn/object_store/replace_file.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <signal.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(file)
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct scratch : support::scratch {
+    int n = 0;
+    fs::path next() { return dir / ("place" + std::to_string(n++)); }
+};
+
+void put(cairn::file_store& s, const char* name) {
+    auto h = s.create(name, 1);
+    h.write(0, cairn::byte_vector(1));
+    h.finish(true);
+}
+std::size_t entries(const fs::path& dir) {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(dir), fs::directory_iterator()));
+}
+
+/// The program is in another directory, for its lifetime.
+class in_directory {
+public:
+    explicit in_directory(const fs::path& p) : before_(fs::current_path()) { fs::current_path(p); }
+    in_directory(in_directory&&) = delete;
+    ~in_directory() { fs::current_path(before_); }
+
+private:
+    fs::path before_;
+};
+
+/// A child has written it, and has ended; or goes on.
+class other_publisher {
+public:
+    explicit other_publisher(const std::string& place) {
+        int pipe[2];
+        BOOST_REQUIRE(::pipe(pipe) == 0);
+        pid_ = ::fork();
+        if (pid_ == 0) {
+            auto const name = cairn::detail::temporary_name(cairn::detail::this_process());
+            std::ofstream(place + "/" + name) << "x";
+            (void)!::write(pipe[1], name.data(), name.size());
+            ::close(pipe[1]);
+            ::pause();
+            ::_exit(0);
+        }
+        ::close(pipe[1]);
+        char text[256];
+        for (::ssize_t n = 0; (n = ::read(pipe[0], text, sizeof text)) > 0;)
+            name_.append(text, static_cast<std::size_t>(n));
+        ::close(pipe[0]);
+    }
+    other_publisher(other_publisher&&) = delete;
+    ~other_publisher() { end(); }
+    void end() {
+        if (pid_ <= 0) return;
+        ::kill(pid_, SIGKILL);
+        ::waitpid(pid_, nullptr, 0);
+        pid_ = -1;
+    }
+    const std::string& name() const { return name_; }
+
+private:
+    ::pid_t pid_ = -1;
+    std::string name_{};
+};
+
+}  // namespace
+
+/// Over two mounts of one file system two processes of a host may hold the lock of a directory.
+BOOST_AUTO_TEST_CASE(a_publisher_removes_the_temporary_files_of_ended_processes_alone) {
+    scratch s;
+    auto const place = s.next();
+    fs::create_directories(place);
+    other_publisher other(place.string());
+    auto const write = [&](const std::string& name) { std::ofstream(place / name) << "x"; };
+    std::string const id(32, 'a'), of_before = ".cairn-publish.ffffffff.";
+    auto stranger = cairn::detail::this_process();
+    stranger.boot = "of-another-host";
+    auto const alien = cairn::detail::temporary_name(stranger);
+    auto const old_alien = of_before + std::string(32, 'b');
+    std::vector<std::string> const ours{other.name(), alien, old_alien, of_before + id};
+    for (auto const& name : ours) write(name);
+    for (auto const* name : {".cairn-publish.x.notes", ".metadata.tmp", ".cairn-publish.txt"})
+        write(name);
+    fs::last_write_time(place / old_alien,
+                        fs::file_time_type::clock::now() - std::chrono::hours(25));
+    cairn::file_store store(place);
+    for (auto const& info : store.list())
+        BOOST_TEST((std::find(ours.begin(), ours.end(), info.name) == ours.end()),
+                   "a temporary file is no object");
+    store.publish("m", cairn::byte_vector(3), std::nullopt);
+    BOOST_TEST(!fs::exists(place / old_alien));
+    for (auto const& name : {other.name(), alien, of_before + id})
+        BOOST_TEST(fs::exists(place / name), "it may be at work");
+    other.end();
+    store.publish("m", cairn::byte_vector(3), std::nullopt);
+    BOOST_TEST(!fs::exists(place / other.name()));
+    BOOST_TEST(entries(place) == 6u);
+    { cairn::detail::temporary_file const mine(place.string()); }
+    BOOST_TEST(entries(place) == 6u, "a temporary that was not renamed is removed");
+}
+
+BOOST_AUTO_TEST_CASE(a_temporary_file_that_was_removed_is_named) {
+    scratch s;
+    auto const place = s.next();
+    fs::create_directories(place);
+    cairn::detail::temporary_file mine(place.string());
+    mine.write({}, false);
+    for (auto const& e : fs::directory_iterator(place)) fs::remove(e.path());
+    BOOST_CHECK_EXCEPTION(mine.rename_to((place / "m").string()), cairn::error,
+                          [](const cairn::error& e) {
+                              return std::string(e.what()).find("another process has removed it") !=
+                                     std::string::npos;
+                          });
+}
+
+/// Some file systems change the number of a file while it is there.
+BOOST_AUTO_TEST_CASE(a_tag_is_that_of_the_bytes_and_the_time_not_of_the_number_of_a_file) {
+    scratch s;
+    cairn::file_store store(s.next());
+    store.publish("m", cairn::byte_vector(100), std::nullopt);
+    auto const file = store.directory() / "m", copy = store.directory() / "copy";
+    auto const before = store.tag("m");
+    fs::copy_file(file, copy);
+    fs::last_write_time(copy, fs::last_write_time(file));
+    fs::rename(copy, file);
+    BOOST_TEST(store.tag("m").text == before.text);
+}
+BOOST_AUTO_TEST_CASE(a_file_that_has_another_number_when_it_is_finished_is_the_same) {
+    scratch s;
+    cairn::file_store store(s.next());
+    for (std::size_t const size : {std::size_t{0}, std::size_t{10}, std::size_t{10'000}}) {
+        cairn::byte_vector const bytes(size, std::byte{7});
+        auto h = store.create("o", size);
+        h.write(0, bytes);
+        fs::copy_file(store.directory() / "o", store.directory() / "copy");
+        fs::rename(store.directory() / "copy", store.directory() / "o");
+        BOOST_CHECK_NO_THROW(h.finish(true));
+        store.remove("o");
+    }
+    // Another job's, of the same size.
+    auto h = store.create("o", 10);
+    h.write(0, cairn::byte_vector(10, std::byte{1}));
+    fs::remove(store.directory() / "o");
+    std::ofstream(store.directory() / "o") << "0123456789";
+    BOOST_CHECK_THROW(h.finish(true), cairn::error);
+}
+
+BOOST_AUTO_TEST_CASE(a_relative_place_stays_where_it_was_when_the_program_changes_its_directory) {
+    scratch s;
+    auto const first = s.next(), second = s.next();
+    fs::create_directories(first);
+    fs::create_directories(second);
+    std::optional<cairn::file_store> named, unnamed;
+    {
+        in_directory const there(first);
+        named.emplace("ckpt");
+        unnamed.emplace();
+    }
+    in_directory const elsewhere(second);
+    put(*named, "o");
+    auto step = unnamed->at("step_1");
+    put(step, "o");
+    BOOST_TEST(fs::exists(first / "ckpt" / "o"));
+    BOOST_TEST(fs::exists(first / "step_1" / "o"));
+    BOOST_TEST(fs::is_empty(second));
+}
+BOOST_AUTO_TEST_CASE(a_store_is_made_in_a_directory_that_was_removed) {
+    scratch s;
+    auto const gone = s.next(), place = s.next();
+    fs::create_directories(gone);
+    in_directory const there(gone);
+    fs::remove(gone);
+    auto store = cairn::file_store().at(place.string());
+    put(store, "o");
+    BOOST_TEST(fs::exists(place / "o"));
+    cairn::file_store nowhere;
+    BOOST_CHECK_THROW(put(nowhere, "o"), cairn::error);
+}
+
+BOOST_AUTO_TEST_CASE(directories_are_those_that_links_lead_to) {
+    scratch s;
+    auto const real = s.next(), beside = s.next();
+    fs::create_directories(real / "deep");
+    fs::create_directories(beside);
+    fs::create_directory_symlink(real / "deep", beside / "link");
+    cairn::file_store store(beside / "link" / ".." / "ckpt");
+    put(store, "o");
+    BOOST_TEST(fs::exists(real / "ckpt" / "o"));
+    BOOST_TEST(entries(beside) == 1u, "a stray tree");
+    BOOST_TEST(cairn::detail::parent_of(store.directory()) == fs::canonical(real));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// File systems that cannot lock, sync, or read a directory.
+#include "recorded_calls.hpp"
+#include "support/scratch.hpp"
+#include "support/whole.hpp"
+
+#include <cairn/load.hpp>
+#include <cairn/object_store/file.hpp>
+#include <cairn/save.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(limited_file_systems)
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using support::first;
+using support::is;
+using support::none;
+using support::watching;
+
+cairn::save_report save_to(const std::string& id, const cairn::save_options& o = {},
+                           cairn::file_store store = cairn::file_store()) {
+    std::vector<float> w(64, 1.0f);
+    return cairn::save(cairn::state_dict{{"w", w}}, id, o, std::move(store));
+}
+bool is_there(const std::string& id) {
+    auto const w = support::load_whole(cairn::file_store(), id);
+    return support::only_number(w.tensors.at("w")) == 1.0f;
+}
+auto warns_of(const std::string& what) {
+    return [what](const std::string& w) { return w.find(what) != std::string::npos; };
+}
+bool syncs(std::string_view what) {
+    return what == "fsync" || what == "fdatasync" || what == "syncfs" || what == "start";
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_file_system_without_locks_is_saved_to_with_a_warning) {
+    constexpr int of_the_kernel = 524;
+    for (int const e : {EBADF, ENOLCK, ENOSYS, EOPNOTSUPP, EINVAL, EPERM, of_the_kernel}) {
+        support::scratch dir;
+        auto const id = (dir.dir / "c").string();
+        watching const w(dir.dir.string());
+        w.s.before = [e](std::string_view what, const std::string&, std::uint64_t) {
+            return what == "lock" ? e : 0;
+        };
+        auto const report = save_to(id);
+        BOOST_TEST(std::count_if(report.warnings.begin(), report.warnings.end(),
+                                 warns_of("cannot be locked")) == 1);
+        BOOST_TEST(is_there(id));
+    }
+    support::scratch dir;
+    BOOST_TEST(save_to((dir.dir / "c").string()).warnings.empty());
+}
+
+/// By the writer's option, or by the store's.
+BOOST_AUTO_TEST_CASE(a_save_that_syncs_nothing_calls_nothing_that_does) {
+    for (bool const by_store : {false, true}) {
+        support::scratch dir;
+        auto const id = (dir.dir / "runs" / "c").string();
+        cairn::save_options o;
+        o.storage.sync_files = by_store;
+        o.storage.file_name = [](int rank, int n) {
+            return "deep/" + std::to_string(rank) + "-" + std::to_string(n) + ".bin";
+        };
+        watching const w(dir.dir.string());
+        int asked = 0;
+        w.s.before = [&](std::string_view what, const std::string&, std::uint64_t) {
+            asked += syncs(what);
+            return syncs(what) ? EINVAL : 0;
+        };
+        for (int k = 0; k < 2; ++k)  // into an empty place, and over a checkpoint
+            (void)save_to(id, o, cairn::file_store({}, {.sync_files = !by_store}));
+        BOOST_TEST(asked == 0);
+        BOOST_TEST(is_there(id));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(an_error_of_a_sync_that_does_not_exist_names_the_option) {
+    for (int const e : {EINVAL, ENOSYS, EOPNOTSUPP}) {
+        support::scratch dir;
+        watching const w(dir.dir.string());
+        w.s.before = [e](std::string_view what, const std::string& path, std::uint64_t) {
+            return what == "fsync" && fs::is_regular_file(path) ? e : 0;
+        };
+        BOOST_CHECK_EXCEPTION(
+            save_to((dir.dir / "c").string()), cairn::error, [](const cairn::error& x) {
+                return std::string(x.what()).find("sync_files = false") != std::string::npos;
+            });
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_synced_is_no_error) {
+    for (int const e : {EINVAL, ENOSYS, EOPNOTSUPP}) {
+        support::scratch dir;
+        auto const id = (dir.dir / "c").string();
+        watching const w(dir.dir.string());
+        w.s.before = [e](std::string_view what, const std::string& path, std::uint64_t) {
+            return what == "fsync" && fs::is_directory(path) ? e : 0;
+        };
+        BOOST_TEST(save_to(id).warnings.empty());
+        BOOST_TEST(is_there(id));
+    }
+}
+
+/// As one that belongs to the administrator, of mode 0711 or 0333.
+BOOST_AUTO_TEST_CASE(above_a_directory_that_may_not_be_read_the_file_system_is_synced) {
+    for (int const e : {0, EIO}) {
+        support::scratch dir;
+        auto const parent = (dir.dir / "others").string(), id = parent + "/c";
+        fs::create_directory(parent);
+        watching const w(dir.dir.string());
+        w.s.before = [&](std::string_view what, const std::string& path, std::uint64_t) {
+            if (what == "open" && path == parent) return EACCES;
+            return what == "syncfs" ? e : 0;
+        };
+        auto const report = save_to(id);
+        auto const seen = w.s.seen();
+        auto const synced = first(seen, 0, is("sync", id));
+        BOOST_TEST((synced != none));
+        BOOST_TEST(std::count_if(report.warnings.begin(), report.warnings.end(),
+                                 warns_of("may not be read")) == (e == 0 ? 0 : 1));
+        BOOST_TEST(is_there(id));
+    }
+}
+
+/// What is above the link is not above the place.
+BOOST_AUTO_TEST_CASE(what_is_above_the_place_that_a_link_leads_to_is_synced) {
+    support::scratch dir;
+    auto const root = fs::canonical(dir.dir);
+    fs::create_directories(root / "real" / "deep");
+    fs::create_directory_symlink(root / "real" / "deep", root / "link");
+    watching const w(root.string());
+    (void)save_to((root / "link" / ".." / "c").string());
+    auto const seen = w.s.seen();
+    for (auto const& above : {root / "real", root})
+        BOOST_TEST((first(seen, 0, is("sync", above.string())) != none));
+    BOOST_TEST(is_there((root / "real" / "c").string()));
+    (void)save_to((root / "link").string());
+    BOOST_TEST((first(w.s.seen(), seen.size(), is("sync", (root / "real").string())) != none));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

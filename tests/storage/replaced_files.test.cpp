@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a distributed file system does to who reads a file that another host replaces: it says that
+// the file handle is stale, or that there is no such file, for a while.
+#include "support/replaced_files.hpp"
+#include "support/scratch.hpp"
+#include "support/whole.hpp"
+
+#include <cairn/cairn.hpp>
+#include <cairn/catalog/latest.hpp>
+#include <cairn/catalog/listing.hpp>
+#include <cairn/catalog/verification.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(replaced_files)
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using support::replaced_files;
+
+void save_value(const std::string& id, float v) {
+    std::vector<float> w(64, v);
+    (void)cairn::save(cairn::state_dict{{"w", w}, {"text", std::string("t")}}, id);
+}
+float loaded(const std::string& id) {
+    std::vector<float> w(64);
+    std::string text;
+    cairn::state_dict sd{{"w", w}, {"text", std::ref(text)}};
+    (void)cairn::load(sd, id);
+    BOOST_TEST(text == "t");
+    return w[0];
+}
+auto is(cairn::errc code) {
+    return [code](const cairn::error& e) { return e.code() == make_error_code(code); };
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(what_is_stale_for_a_while_is_read_by_every_verb) {
+    for (auto const& how : support::all_stale_calls) {
+        BOOST_TEST_CONTEXT(how.what << " fails with " << how.error) {
+            support::scratch dir;
+            auto const root = dir.dir.string(), one = root + "/step_1", two = root + "/step_2";
+            save_value(one, 1);
+            save_value(two, 2);
+            replaced_files const server(root, how, 3);
+            BOOST_TEST(loaded(two) == 2.0f);
+            BOOST_TEST(support::load_whole(cairn::file_store(), two).tensors.count("w") == 1u);
+            auto const newest = cairn::latest(root, {.verify = cairn::verify_level::full});
+            BOOST_TEST(newest.value_or("none") == two);
+            cairn::detail::verification v{cairn::file_store(two)};
+            BOOST_TEST(v.run(), (v.findings().empty() ? "" : v.findings().front()));
+            for (auto const& c : cairn::list_checkpoints(root, cairn::verify_level::full))
+                BOOST_TEST(c.problem == "");
+            save_value(two, 3);
+            BOOST_TEST(loaded(two) == 3.0f);
+            std::set<std::string> left;
+            for (auto const& e : fs::directory_iterator(two)) left.insert(e.path().filename());
+            BOOST_TEST(left.size() == 2u);
+            BOOST_TEST(server.hits() > 5);
+        }
+    }
+}
+
+/// It is there, so it is not "not found"; and it may be whole, so it is no damage.
+BOOST_AUTO_TEST_CASE(what_stays_stale_is_an_error_of_the_storage) {
+    support::scratch dir;
+    auto const root = dir.dir.string(), one = root + "/step_1", two = root + "/step_2";
+    save_value(one, 1);
+    save_value(two, 2);
+    for (auto const& how : support::all_stale_calls) {
+        BOOST_TEST_CONTEXT(how.what << " fails with " << how.error) {
+            replaced_files server(root, how, INT32_MAX);
+            server.only(two + "/.metadata");
+            auto const begin = std::chrono::steady_clock::now();
+            BOOST_CHECK_EXCEPTION(loaded(two), cairn::error, is(cairn::errc::io));
+            auto const took = std::chrono::steady_clock::now() - begin;
+            BOOST_TEST((took > std::chrono::seconds(4) && took < std::chrono::seconds(30)));
+        }
+    }
+    replaced_files server(root, {"read", ESTALE}, INT32_MAX);
+    for (auto const& e : fs::directory_iterator(two))
+        if (e.path().extension() == ".distcp") server.only(e.path().string());
+    BOOST_CHECK_EXCEPTION(loaded(two), cairn::error, is(cairn::errc::io));
+}
+
+/// Each time it has read `.metadata`, the files that this names are gone.
+BOOST_AUTO_TEST_CASE(a_load_begins_again_for_each_save_that_replaces_the_checkpoint) {
+    support::scratch dir;
+    auto const id = (dir.dir / "c").string();
+    for (int const saves : {1, 5, 50}) {
+        save_value(id, 1);
+        auto& calls = support::system_calls::get();
+        support::watching const w(dir.dir.string());
+        int replaced = 0;
+        bool inside = false;
+        std::string metadata = id + "/.metadata";
+        bool metadata_was_read = false;
+        calls.before = [&](std::string_view what, const std::string& path, std::uint64_t) {
+            if (inside) return 0;
+            if (what == "read" && path == metadata) metadata_was_read = true;
+            if (what != "open" || !path.ends_with(".distcp") || !metadata_was_read ||
+                replaced == saves)
+                return 0;
+            metadata_was_read = false;
+            inside = true;
+            save_value(id, static_cast<float>(++replaced + 1));
+            inside = false;
+            return 0;
+        };
+        if (saves != 50) {
+            BOOST_TEST(loaded(id) == static_cast<float>(saves + 1));
+            continue;
+        }
+        BOOST_CHECK_EXCEPTION(loaded(id), cairn::error, [](const cairn::error& e) {
+            return e.code() == make_error_code(cairn::errc::concurrent_save) &&
+                   std::string(e.what()).find("that of save ") != std::string::npos;
+        });
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
