@@ -20,6 +20,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -220,6 +221,49 @@ BOOST_AUTO_TEST_CASE(of_a_checkpointer) {
             },
             3),
         "checkpointers");
+}
+
+/// Wherever its group has failed it, and whatever that call had done: with another group all ranks
+/// save and load again. Ranks that could not construct one do it then.
+BOOST_AUTO_TEST_CASE(of_a_checkpointer_that_goes_on_with_another_group) {
+    std::unique_ptr<cairn::thread_group> next;
+    auto const train = [&](fault_group& me, int rank, cairn::memory_store store) {
+        cairn::checkpointer_options o{.every = cairn::steps(1), .overlap = true};
+        o.arena.slab_bytes = std::size_t{1} << 20;
+        o.save = support::patient_save();
+        o.save.on_unclaimed_error = [](const std::exception_ptr&) {};
+        std::optional<cairn::checkpointer> ckpt;
+        support::rank_state s(saved, rank, ranks), newer(later, rank, ranks);
+        try {
+            ckpt.emplace(me, store, o);
+            (void)ckpt->maybe_save(1, s.dict);
+            ckpt->before_update();
+            (void)ckpt->save_now(2, s.dict);
+        } catch (const cairn::error&) {
+        }
+        auto member = next->rank(rank);
+        if (ckpt)
+            (void)ckpt->replace_group(member);
+        else
+            ckpt.emplace(member, store, o);
+        if (!ckpt->save_now(3, newer.dict) || !ckpt->wait()) return false;
+        support::rank_state read(0, rank, ranks);
+        auto const loaded = ckpt->load_latest(read.dict, {}, support::patient_load());
+        return loaded && loaded->id == "step_3" && read.is(later);
+    };
+    say(each_fault(
+            [&](const group_fault& f, int faulty) {
+                next = std::make_unique<cairn::thread_group>(ranks);
+                cairn::memory_store base;
+                auto const e = run(train, faulty, f, base);
+                BOOST_TEST_CONTEXT(e.words << support::words(e.all)) {
+                    for (auto const& t : e.all) BOOST_TEST(t.ok());
+                    BOOST_TEST(e.whole);
+                }
+                return e.hit;
+            },
+            3),
+        "checkpointers that go on");
 }
 
 BOOST_AUTO_TEST_SUITE_END()
