@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(waits_while_another_process_has_announced_that_it_reads) {
 }
 
 BOOST_AUTO_TEST_CASE(waits_for_readers_of_other_hosts_and_of_newer_versions) {
-    for (int const version : {1, 2, 3}) {
+    for (int const version : {2, 3}) {
         place p;
         save_steps(cairn::file_store(p.dir), {1, 2});
         cairn::detail::wire_writer w;

@@ -7,7 +7,6 @@
 #include <cairn/format/torch/value_item.hpp>
 
 #include "cost.hpp"
-#include "support/index_v1.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -127,12 +126,9 @@ BOOST_AUTO_TEST_CASE(a_long_file_name_of_many_chunks_is_refused) {
     all.number_files_in(names);
     auto const number = names->add(long_one);
     for (std::size_t i = 0; i < all.size(); ++i) all.locate(i, all.location(i), number);
-    auto const v1 = support::encode_index_v1(m);
-    BOOST_TEST(v1.size() < std::size_t{4} << 20);
-    is_refused(v1.size(), [&] { (void)format::native::impl::decoder_v1(v1).run(); });
-    auto const v2 = format::native::encode_metadata(m);
-    BOOST_TEST(v2.size() < std::size_t{8} << 20);
-    is_refused(v2.size(), [&] { (void)format::native::decode_metadata(v2); });
+    auto const index = format::native::encode_metadata(m);
+    BOOST_TEST(index.size() < std::size_t{8} << 20);
+    is_refused(index.size(), [&] { (void)format::native::decode_metadata(index); });
 
     auto const pickle = metadata_of([](auto& p) {
         p.string(std::string(long_name, 'f'));

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native index: both versions say the same, and any damage to either is noticed.
+// The native index says what was written, and any damage to it is noticed.
 #include <cairn/format/native/index.hpp>
 
 #include "cost.hpp"
 #include "message.hpp"
-#include "support/index_v1.hpp"
 #include "support/whole.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -158,9 +157,8 @@ void must_not_be_read(const bytes& file) {
 }  // namespace
 
 /// The files below are as cairn once wrote them; they never change.
-BOOST_AUTO_TEST_CASE(of_version_1_is_read) {
+BOOST_AUTO_TEST_CASE(of_a_checkpoint_says_what_its_pickle_says) {
     auto const file = slurp(golden / ".metadata");
-    BOOST_TEST((native::find_index_v1(file).has_value()));
     auto const f = native::parse_metadata_file(file);
     BOOST_TEST(f.has_index);
     BOOST_TEST(f.meta.save_id.size() == 32u);
@@ -173,17 +171,15 @@ BOOST_AUTO_TEST_CASE(of_version_1_is_read) {
                 loaded(fs::path(CAIRN_GOLDEN) / "torch-2.14.1" / "kinds" / "checkpoint")));
 }
 
-BOOST_AUTO_TEST_CASE(of_version_2_is_written_as_ever) {
-    auto const kinds = slurp(golden / "version2.metadata");
-    auto const m = native::parse_metadata_file(slurp(golden / ".metadata")).meta;
-    BOOST_TEST((native::parse_metadata_file(kinds).meta == m));
-    BOOST_TEST((native::make_metadata_file(m) == kinds));
+BOOST_AUTO_TEST_CASE(is_written_as_ever) {
+    auto const kinds = slurp(golden / ".metadata");
+    BOOST_TEST((native::make_metadata_file(native::parse_metadata_file(kinds).meta) == kinds));
     auto const all = slurp(golden / "varied.metadata");
     BOOST_TEST((native::parse_metadata_file(all).meta == varied()));
     BOOST_TEST((native::make_metadata_file(varied(), false) == all));
 }
 
-BOOST_AUTO_TEST_CASE(says_what_was_written_in_both_versions) {
+BOOST_AUTO_TEST_CASE(says_what_was_written) {
     std::size_t chunks = 0;
     for (unsigned seed = 0; seed < 600; ++seed) {
         auto const m = invented(seed)();
@@ -196,19 +192,12 @@ BOOST_AUTO_TEST_CASE(says_what_was_written_in_both_versions) {
             auto const root = native::read_root(opened);
             BOOST_REQUIRE(root.has_value());
             BOOST_TEST(root->heading.save_id == m.save_id);
-            auto const v1 = support::append_index_v1(pickle, support::encode_index_v1(m));
-            BOOST_TEST((native::parse_metadata_file(v1).meta == m));
         }
         for (auto const& [key, entry] : m.entries)
             if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry))
                 chunks += t->chunks.size();
     }
     BOOST_TEST(chunks > 5000u);
-}
-
-BOOST_AUTO_TEST_CASE(is_smaller_than_version_1) {
-    auto const m = varied();
-    BOOST_TEST(native::encode_metadata(m).size() < support::encode_index_v1(m).size() * 3 / 4);
 }
 
 BOOST_AUTO_TEST_CASE(whose_bytes_have_changed_is_refused) {
@@ -232,7 +221,7 @@ BOOST_AUTO_TEST_CASE(whose_bytes_have_changed_is_refused) {
         must_not_be_read({file.begin(), file.begin() + static_cast<std::ptrdiff_t>(n)});
 }
 
-BOOST_AUTO_TEST_CASE(of_version_1_whose_bytes_have_changed_is_refused) {
+BOOST_AUTO_TEST_CASE(of_a_checkpoint_whose_bytes_have_changed_is_refused) {
     auto const file = slurp(golden / ".metadata");
     for (std::size_t i = 0; i < file.size(); i += i + 100 < file.size() ? 7 : 1) {
         BOOST_TEST_CONTEXT("byte " << i << " of " << file.size()) {
@@ -243,8 +232,8 @@ BOOST_AUTO_TEST_CASE(of_version_1_whose_bytes_have_changed_is_refused) {
     }
 }
 
-/// A key that many chunks share has as much room as in version 1.
-BOOST_AUTO_TEST_CASE(has_room_for_the_names_of_version_1) {
+/// A key that many chunks share has room, however few bytes they take.
+BOOST_AUTO_TEST_CASE(has_room_for_the_long_name_of_many_chunks) {
     cairn::metadata m;
     cairn::tensor_metadata t;
     t.shape = {30'000};
@@ -255,9 +244,7 @@ BOOST_AUTO_TEST_CASE(has_room_for_the_names_of_version_1) {
             {{{i}, {1}}, {file, n * 900, 900, {}, cairn::item_layout{512, 4, 1, 2, {1}}}});
     }
     m.entries[std::string(750, 'k')] = std::move(t);
-    auto const v1 = support::encode_index_v1(m);
-    auto const read = native::impl::decoder_v1(v1).run();
-    BOOST_TEST((native::decode_metadata(native::encode_metadata(read)) == m));
+    BOOST_TEST((native::decode_metadata(native::encode_metadata(m)) == m));
     BOOST_TEST((native::parse_metadata_file(native::make_metadata_file(m, false)).meta == m));
 }
 
@@ -300,10 +287,9 @@ BOOST_AUTO_TEST_CASE(may_have_more_files_than_one_read_holds) {
     BOOST_TEST((native::parse_metadata_file(file).meta == m));
 }
 
-BOOST_AUTO_TEST_CASE(has_no_root_in_version_1_or_in_pytorchs_files) {
+BOOST_AUTO_TEST_CASE(has_no_root_in_pytorchs_files) {
     for (auto const& file :
-         {slurp(golden / ".metadata"), cairn::format::torch::write_metadata_pickle(varied()),
-          bytes(), bytes(3)}) {
+         {cairn::format::torch::write_metadata_pickle(varied()), bytes(), bytes(3)}) {
         counted_file opened{file};
         BOOST_TEST(!native::read_root(opened).has_value());
     }

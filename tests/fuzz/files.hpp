@@ -81,20 +81,6 @@ inline void index_body(bytes b) {
 inline input change_index_body(bytes b, engine& e) {
     return varied<fidelity::none, native::decode_metadata, native::encode_metadata>(b, e);
 }
-inline cairn::metadata decode_index_v1(bytes b) {
-    return native::impl::decoder_v1(b).run();
-}
-/// As cairn wrote it before its first release: it says the same as an index of today.
-inline void index_v1(bytes b) {
-    auto const m = decode_index_v1(b);
-    if (!(native::decode_metadata(native::encode_metadata(m)) == m))
-        throw support::finding("an index of version 1 changes when it is written again");
-    cairn::check_metadata(m);
-    support::check_promises(m);
-}
-inline input change_index_v1(bytes b, engine& e) {
-    return varied<fidelity::none, decode_index_v1, support::encode_index_v1>(b, e);
-}
 
 /// A whole `.metadata` file.
 inline void metadata_file(bytes b) {

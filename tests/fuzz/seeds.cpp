@@ -108,13 +108,6 @@ crafted of_directory(const fs::path& p) {
     return c;
 }
 
-crafted with_index_v1(crafted c) {
-    auto const m = c.metadata();
-    c.set_pickle(m);
-    auto& file = c.files[".metadata"];
-    file = support::append_index_v1(std::move(file), support::encode_index_v1(m));
-    return c;
-}
 crafted with(crafted c, const std::function<void(cairn::metadata&)>& change) {
     auto m = c.metadata();
     change(m);
@@ -149,7 +142,6 @@ int main(int argc, char** argv) {
     };
     write("cairn", of_cairn(true));
     write("cairn_alone", of_cairn(false));
-    write("cairn_v1", with_index_v1(of_cairn(true)));
     for (auto const* name : {"A_min", "G_sm_str", "H_stridedview", "L_nocrc"})
         write(std::string("torch_") + name, crafted_by_torch(name));
     write("record", with_record(small(), 7));
@@ -189,13 +181,6 @@ int main(int argc, char** argv) {
                 fuzz::encode_record({7, 1'700'000'000'000, 100, {{"a", 1}, {"b", -2}}, one_id}));
     write_bytes("intent", "save",
                 intent({"__0_0.distcp", "a/b.distcp"}, {"__1_0.distcp"}).encode());
-    write_bytes("intent", "version1", [] {
-        cairn::detail::wire_writer w;
-        w.u8(1);
-        w.svarint(1'000'000'000);
-        cairn::detail::put(w, std::vector<std::string>{"__0_0.distcp"});
-        return w.take();
-    }());
     write_bytes("notice", "one", cairn::detail::read_notice{1'000'000'000, somebody()}.encode());
     cairn::storage_location at{
         "__0_0.distcp", 64, 2048, {}, cairn::item_layout{512, 16, 1, 2, {1}}};

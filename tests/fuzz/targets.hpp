@@ -40,7 +40,6 @@ inline constexpr target targets[] = {
     {"metadata", metadata_pickle, change_metadata_pickle, nullptr, {}, 4},
     {"index", metadata_file, change_metadata_file, seal_metadata_file, {}, 8},
     {"index_body", index_body, change_index_body},
-    {"index_v1", index_v1, change_index_v1},
     {"record", record, change_record, seal_section},
     {"footer", footer, change_footer, seal_section},
     {"intent", intent, change_intent, seal_end},

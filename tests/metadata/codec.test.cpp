@@ -82,11 +82,6 @@ void comes_back(const T& x, Get get) {
     comes_back(x, encoded(x), get);
 }
 
-index_vector chunk_numbers(wire_reader& r, std::size_t n) {
-    index_vector v(n, 0);
-    get_chunk_numbers(r, v);
-    return v;
-}
 /// The location of a chunk of these lengths, by way of the table.
 cairn::storage_location location_in_table(wire_reader& r, const index_vector& lengths) {
     cairn::chunk_list one(nullptr, lengths.size());
@@ -129,9 +124,6 @@ BOOST_AUTO_TEST_CASE(bytes_are_those_of_the_native_index) {
     BOOST_TEST((encoded(index_vector{3, -1, 64}) == of({3, 6, 1, 0x80, 1})));
     BOOST_TEST((encoded(index_vector{}) == of({0})));
     BOOST_TEST((encoded(box({1}, {200})) == of({1, 2, 1, 0x90, 3})));
-    BOOST_TEST((of([](wire_writer& w) {
-                    put_chunk_numbers(w, index_vector{1, 0, 200, 5});
-                }) == of({1, 0, 0xc8, 1, 5})));
     BOOST_TEST((encoded(cairn::key_path{std::string("ab"), std::int64_t{-2}}) ==
                 of({2, 0, 2, 'a', 'b', 1, 3})));
     cairn::item_layout const l{64, 300, 0x01020304, 0xa0b0c0d0, {2, 1}};
@@ -163,10 +155,6 @@ BOOST_AUTO_TEST_CASE(whatever_is_put_comes_back) {
         index_vector shape;
         for (auto n = e() % 9; n > 0; --n) shape.push_back(static_cast<std::int64_t>(e() % 70));
         comes_back(shape, get_shape);
-        auto offsets = shape;
-        for (auto& n : offsets) n = static_cast<std::int64_t>(number(e) >> 2);
-        comes_back(offsets, of([&](wire_writer& w) { put_chunk_numbers(w, offsets); }),
-                   [&](wire_reader& r) { return chunk_numbers(r, offsets.size()); });
 
         cairn::key_path path;
         for (auto n = e() % 6; n > 0; --n)
@@ -231,24 +219,6 @@ BOOST_AUTO_TEST_CASE(what_no_put_writes_is_refused) {
     is_refused(of({5, 6, 4}), in_file);
     is_refused(of({5, 6, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}), in_file);
     is_refused(of({2, 1, 'a', 1, 1, 'a', 2}), get_file_sizes);
-    auto const region = [](wire_reader& r) { return chunk_numbers(r, 2); };
-    for (auto const n : {std::uint64_t{1} << 63, (std::uint64_t{1} << 62) + 1, UINT64_MAX}) {
-        is_refused(of([&](wire_writer& w) {
-                       w.varint(n);
-                       w.varint(1);
-                   }),
-                   region);
-        is_refused(of([&](wire_writer& w) {
-                       w.varint(0);
-                       w.varint(n);
-                   }),
-                   region);
-    }
-    BOOST_CHECK_NO_THROW(comes_back(index_vector{largest, largest}, of([](wire_writer& w) {
-                                        w.varint(std::uint64_t{largest});
-                                        w.varint(std::uint64_t{largest});
-                                    }),
-                                    region));
 }
 
 /// A count is never believed: neither memory nor time is spent on what cannot follow.

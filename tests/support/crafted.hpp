@@ -2,8 +2,6 @@
 #ifndef CAIRN_TEST_SUPPORT_CRAFTED_HPP
 #define CAIRN_TEST_SUPPORT_CRAFTED_HPP
 
-#include "index_v1.hpp"
-
 #include <cairn/detail/fits_in.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
@@ -195,7 +193,6 @@ private:
     }
     void seal_metadata(bytes& b) {
         try {
-            if (auto const length = native::find_index_v1(b)) return seal_index_v1(b, *length);
             if (auto const tail = native::find_index(b, b.size())) return seal_index(b, *tail);
             auto m = cairn::format::torch::parse_metadata_pickle(b);
             seal_all(m);
@@ -227,18 +224,6 @@ private:
                 b, crc,
                 cairn::format::crc32(*part(b, at, std::min(native::index_tail::block, root - at))));
         put32(b, n - 20, cairn::format::crc32(std::span(b).subspan(root, n - 20 - root)));
-    }
-    void seal_index_v1(bytes& b, std::size_t length) {
-        bytes before(b.begin(), b.end() - static_cast<std::ptrdiff_t>(length));
-        bytes body(b.end() - static_cast<std::ptrdiff_t>(length) + 16, b.end() - 24);
-        seal_record(before);
-        try {
-            auto m = native::impl::decoder_v1(body).run();
-            seal_all(m);
-            body = encode_index_v1(m);
-        } catch (const cairn::error&) {
-        }
-        b = append_index_v1(std::move(before), body);
     }
 };
 

@@ -17,8 +17,7 @@
 
 /// How the parts of metadata are encoded, in the native index on storage as well as between ranks.
 ///
-/// The bytes are those of the native index, also of version 1: whoever changes them changes the
-/// format. Every `get` throws @ref error with @ref errc::corrupt for bytes that no `put` writes,
+/// The bytes are those of the native index: whoever changes them changes the format. Every `get` throws @ref error with @ref errc::corrupt for bytes that no `put` writes,
 /// and allocates no more than a small multiple of what is left to read.
 namespace cairn::detail {
 
@@ -38,12 +37,6 @@ CAIRN_DECL index_vector get_shape(wire_reader& r);
 /// A box of a plan that has not been checked yet: any numbers, each part with its own count.
 CAIRN_DECL void put(wire_writer& w, const box& region);
 CAIRN_DECL box get_box(wire_reader& r);
-
-/// A box of a tensor whose shape precedes it: offsets, then lengths. The count of dimensions is
-/// omitted.
-/// @pre The box lies within the tensor.
-CAIRN_DECL void put_chunk_numbers(wire_writer& w, std::span<const std::int64_t> numbers);
-CAIRN_DECL void get_chunk_numbers(wire_reader& r, std::span<std::int64_t> numbers);
 
 CAIRN_DECL void put(wire_writer& w, const key_path& path);
 CAIRN_DECL key_path get_path(wire_reader& r);
@@ -76,29 +69,6 @@ typename Map::mapped_type& place_for_key(Map& map, const std::string& fqn) {
     auto const found = map.try_emplace(map.end(), fqn);  // cairn writes them in order
     if (map.size() == before) wire_reader::fail("a key twice");
     return found->second;
-}
-
-/// Reads all entries and paths, which are encoded alike in both versions of the index, except for
-/// the locations of values and for tensors.
-/// @param value   Called as `value(fqn)`, to read a location.
-/// @param tensor  Called as `tensor(fqn, requires_grad)`, to read the rest of one.
-template <class Value, class Tensor>
-void get_entries(wire_reader& r, metadata& m, Value&& value, Tensor&& tensor) {
-    for (auto n = r.count(2); n-- > 0;) {
-        auto fqn = r.string();
-        auto const kind = r.u8();
-        if (kind > 2) wire_reader::fail("an entry of an unknown kind");
-        auto& entry = place_for_key(m.entries, fqn);
-        if (kind == 0)
-            entry = value(fqn);
-        else
-            entry = tensor(fqn, kind == 2);
-    }
-    for (auto n = r.count(2); n-- > 0;) {
-        auto fqn = r.string();
-        place_for_key(m.paths, fqn) = get_path(r);
-    }
-    if (r.left() != 0) wire_reader::fail("bytes after the index");
 }
 
 }  // namespace cairn::detail

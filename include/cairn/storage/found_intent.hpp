@@ -58,7 +58,7 @@ std::optional<found_intent> read_intent(Store& store, const object_info& info) {
     if (!bytes) return {};  // its save ended just now
     try {
         i.what = save_intent::decode(*bytes);
-        i.readable = i.what.save_id.empty() || i.what.save_id == i.save_id;
+        i.readable = i.what.save_id == i.save_id;
     } catch (const error& e) {
         i.newer = e.code() == make_error_code(errc::unsupported);
         i.readable = false;

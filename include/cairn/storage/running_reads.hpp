@@ -30,8 +30,6 @@ inline bool is_reading_name(std::string_view name) {
 /// The content of `.reading.<random id>`: which process reads the checkpoint, and since when.
 ///
 ///     2 u8 · began · owner · room for more · CRC-32 of all before
-///
-/// In version 1 the owner ends with `run`.
 struct read_notice {
     std::int64_t began = 0;  ///< Seconds since 1970, by the reader's clock: for people.
     record_owner owner{};
@@ -52,15 +50,12 @@ struct read_notice {
         wire_reader r(b);
         auto const version = r.u8();
         if (version > 2)
-            throw error(errc::unsupported, {.expected = "a notice of version 1 or 2",
+            throw error(errc::unsupported, {.expected = "a notice of version 2",
                                             .found = "version " + std::to_string(version)});
-        if (version == 0) wire_reader::fail("a notice of an unknown version");
+        if (version != 2) wire_reader::fail("a notice of an unknown version");
         read_notice n;
         n.began = r.svarint();
-        if (version == 1)
-            n.owner.process = get_process(r);
-        else
-            n.owner = get_owner(r);
+        n.owner = get_owner(r);
         return n;
     }
 };

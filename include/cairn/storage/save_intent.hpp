@@ -23,11 +23,8 @@ namespace cairn::detail {
 ///
 ///     3 u8 · save id · began · owner · names · id of the replaced checkpoint · its names · room
 ///     for more · CRC-32 of all before
-///
-/// Older versions can still be read: in version 2 the owner ends with `run`, and version 1 has only
-/// the names after `began`.
 struct save_intent {
-    std::string save_id{};   ///< Empty in version 1.
+    std::string save_id{};
     std::int64_t began = 0;  ///< Seconds since 1970, by the owner's clock: for people.
     record_owner owner{};    ///< The coordinator.
     std::vector<std::string> names{};
@@ -60,23 +57,15 @@ struct save_intent {
         wire_reader r(b);
         save_intent i;
         auto const version = r.u8();
-        if (version == 1) {
-            i.began = r.svarint();
-            i.names = get_names(r);
-            return i;
-        }
         if (version > 3)
-            throw error(errc::unsupported, {.expected = "an intent of version 1 to 3",
+            throw error(errc::unsupported, {.expected = "an intent of version 3",
                                             .found = "version " + std::to_string(version)});
-        if (version == 0 || b.size() < 5) wire_reader::fail("no intent");
+        if (version != 3 || b.size() < 5) wire_reader::fail("no intent");
         if (wire_reader(b.last(4)).u32() != format::crc32(b.first(b.size() - 4)))
             wire_reader::fail("an intent with a wrong checksum");
         i.save_id = r.string();
         i.began = r.svarint();
-        if (version == 2)
-            i.owner.process = get_process(r);
-        else
-            i.owner = get_owner(r);
+        i.owner = get_owner(r);
         i.names = get_names(r);
         i.replaced_id = r.string();
         i.replaced = get_names(r);

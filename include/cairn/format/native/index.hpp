@@ -6,7 +6,6 @@
 #include <cairn/format/native/commit_section.hpp>
 #include <cairn/format/native/index_content.hpp>
 #include <cairn/format/native/index_root.hpp>
-#include <cairn/format/native/index_v1.hpp>
 #include <cairn/format/torch/metadata_pickle.hpp>
 #include <cairn/format/unfolding.hpp>
 #include <cairn/metadata/metadata.hpp>
@@ -87,9 +86,6 @@ inline metadata_file parse_metadata_file(std::span<const std::byte> bytes) {
             throw damaged_index("a pickle with another checksum");
         root.check_content(content);
         f.meta = impl::content_decoder(content, root.heading).run();
-    } else if (auto const v1 = find_index_v1(bytes)) {
-        length = *v1;
-        f.meta = decode_index_v1(bytes.last(length), bytes.first(bytes.size() - length));
     } else {
         f.meta = torch::parse_metadata_pickle(bytes, &f.pickle_bytes);
         if (f.pickle_bytes != bytes.size()) throw damaged_index("other bytes after the pickle");

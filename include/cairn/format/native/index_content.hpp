@@ -35,7 +35,6 @@ struct index_heading {
 
 namespace impl {
 
-using cairn::detail::get_entries;
 using cairn::detail::wire_reader;
 using cairn::detail::wire_writer;
 
@@ -121,9 +120,21 @@ public:
     }
 
     metadata run() {
-        get_entries(
-            r_, m_, [&](const std::string& fqn) { return value(fqn); },
-            [&](const std::string& fqn, bool grad) { return tensor(fqn, grad); });
+        for (auto n = r_.count(2); n-- > 0;) {
+            auto const fqn = r_.string();
+            auto const kind = r_.u8();
+            if (kind > 2) wire_reader::fail("an entry of an unknown kind");
+            auto& entry = cairn::detail::place_for_key(m_.entries, fqn);
+            if (kind == 0)
+                entry = value(fqn);
+            else
+                entry = tensor(fqn, kind == 2);
+        }
+        for (auto n = r_.count(2); n-- > 0;) {
+            auto const fqn = r_.string();
+            cairn::detail::place_for_key(m_.paths, fqn) = cairn::detail::get_path(r_);
+        }
+        if (r_.left() != 0) wire_reader::fail("bytes after the index");
         return std::move(m_);
     }
 

@@ -13,8 +13,6 @@ namespace cairn::format::native {
 
 /// The last bytes of `.metadata`, after the length of the index.
 inline constexpr std::string_view index_magic = "cairnix2";
-/// The same, as cairn wrote it before its first release.
-inline constexpr std::string_view index_magic_v1 = "cairnidx";
 
 inline bool ends_in(std::span<const std::byte> bytes, std::string_view magic) {
     return bytes.size() >= magic.size() &&
@@ -22,9 +20,8 @@ inline bool ends_in(std::span<const std::byte> bytes, std::string_view magic) {
 }
 /// Whether a file ends in an index of any version, also of a later one.
 inline bool ends_in_index(std::span<const std::byte> bytes) {
-    return ends_in(bytes, index_magic_v1) ||
-           (bytes.size() >= index_magic.size() &&
-            ends_in(bytes.first(bytes.size() - 1), index_magic.substr(0, index_magic.size() - 1)));
+    return bytes.size() >= index_magic.size() &&
+           ends_in(bytes.first(bytes.size() - 1), index_magic.substr(0, index_magic.size() - 1));
 }
 
 inline error damaged_index(const char* found) {

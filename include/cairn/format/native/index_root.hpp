@@ -67,11 +67,11 @@ struct index_root {
 /// @throws error errc::unsupported if it ends in one of a later version;
 /// errc::checksum_mismatch for lengths that contradict each other
 inline std::optional<index_tail> find_index(std::span<const std::byte> end, std::uint64_t size) {
-    if (!ends_in_index(end) || ends_in(end, index_magic_v1)) return {};
+    if (!ends_in_index(end)) return {};
     if (!ends_in(end, index_magic)) {
         auto const version = static_cast<char>(end.back());
         if (version < '3' || version > '9') throw damaged_index("other bytes");
-        throw error(errc::unsupported, {.expected = "a native index of version 1 or 2",
+        throw error(errc::unsupported, {.expected = "a native index of version 2",
                                         .found = "one of another version",
                                         .remedy = "load it with a newer version of cairn"});
     }
@@ -129,7 +129,7 @@ inline std::vector<std::byte> append_index(std::vector<std::byte> before, const 
 
 /// Reads the root of `.metadata`, and nothing else of it.
 /// @param file  As an ObjectStore opens it.
-/// @return Nothing if there is no index, or one of version 1.
+/// @return Nothing if there is no index.
 /// @throws error as `find_index` and `decode_root` do, and what the store throws
 template <class File>
 std::optional<index_root> read_root(File& file) {

@@ -46,17 +46,6 @@ CAIRN_DECL box get_box(wire_reader& r) {
     return region;
 }
 
-CAIRN_DECL void put_chunk_numbers(wire_writer& w, std::span<const std::int64_t> numbers) {
-    for (auto const n : numbers) w.varint(static_cast<std::uint64_t>(n));
-}
-CAIRN_DECL void get_chunk_numbers(wire_reader& r, std::span<std::int64_t> numbers) {
-    for (auto& v : numbers) {
-        auto const n = r.varint();
-        if (n > (std::uint64_t{1} << 62)) wire_reader::fail("a number of absurd size");
-        v = static_cast<std::int64_t>(n);
-    }
-}
-
 CAIRN_DECL void put(wire_writer& w, const key_path& path) {
     w.varint(path.size());
     for (auto const& e : path) {
