@@ -127,6 +127,28 @@ BOOST_AUTO_TEST_CASE(overwrite_off_refuses) {
     BOOST_TEST(loaded(store) == 1.0f);
 }
 
+/// What storage failed to read may be a complete checkpoint.
+BOOST_AUTO_TEST_CASE(what_is_damaged_or_unsupported_is_overwritten_and_nothing_else) {
+    using cairn::errc;
+    for (auto const code : {errc::corrupt, errc::checksum_mismatch, errc::invalid_plan,
+                            errc::missing_file, errc::foreign_file, errc::unsupported, errc::io}) {
+        cairn::memory_store base;
+        save_value(base, 1);
+        support::meddling_store store(base,
+                                      {.before_open = support::failing(1, ".metadata", code)});
+        std::vector<float> w(4, 2.0f);
+        cairn::state_dict sd{{"w", w}, {"step", 2}};
+        auto const save = [&] { return cairn::save(sd, "c", store).warnings.size(); };
+        BOOST_TEST_CONTEXT(cairn::make_error_code(code).message()) {
+            if (code == errc::io)
+                BOOST_CHECK_THROW((void)save(), cairn::error);
+            else
+                BOOST_TEST(save() != 0u);
+            BOOST_TEST(loaded(base) == (code == errc::io ? 1.0f : 2.0f));
+        }
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_second_job_that_committed_meanwhile_is_noticed) {
     cairn::memory_store store;
     save_value(store, 1);

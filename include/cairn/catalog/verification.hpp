@@ -3,7 +3,7 @@
 #define CAIRN_CATALOG_VERIFICATION_HPP
 
 #include <cairn/activity.hpp>
-#include <cairn/catalog/damage.hpp>
+#include <cairn/detail/damage.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/item.hpp>
 #include <cairn/metadata/check.hpp>

@@ -3,6 +3,7 @@
 #define CAIRN_STORAGE_CLAIM_HPP
 
 #include <cairn/activity.hpp>
+#include <cairn/detail/damage.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/exists.hpp>
@@ -197,12 +198,6 @@ private:
         return true;
     }
 
-    static bool is_broken(const error& e) {
-        for (auto const c :
-             {errc::corrupt, errc::checksum_mismatch, errc::unsupported, errc::invalid_plan})
-            if (e.code() == make_error_code(c)) return true;
-        return false;
-    }
     void read_old(Store& store) {
         try {
             auto const old = read_checkpoint_files(store);
@@ -211,7 +206,7 @@ private:
         } catch (const error& e) {
             // A broken checkpoint can be overwritten; one that storage fails to read might be
             // complete, and its files would never be removed.
-            if (!is_broken(e)) throw;
+            if (!is_damage(e.code()) && e.code() != make_error_code(errc::unsupported)) throw;
             intent_.replaced.clear();
             old_problem_ = std::string(
                                "the files of the replaced checkpoint stay, because its "

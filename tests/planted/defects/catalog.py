@@ -81,7 +81,7 @@ DEFECTS = [
            "else if (PLANTED) over = true; "
            "else if (e.code() != make_error_code(errc::unsupported))",
            by="catalog", wrong="what a newer cairn reads is removed"),
-    Defect("unreadable-is-damaged", "catalog/damage.hpp",
+    Defect("unreadable-is-damaged", "detail/damage.hpp",
            "constexpr std::array damage{errc::corrupt,",
            "if (PLANTED && code == make_error_code(errc::unsupported)) return true; "
            "constexpr std::array damage{errc::corrupt,",

@@ -252,7 +252,7 @@ DEFECTS = [
            "if (!PLANTED && plain && !place_is_free(store, names)) {",
            by="storage", wrong="two saves that begin together take the same names"),
     Defect("unreadable-metadata-overwritten", CLAIM,
-           "if (!is_broken(e)) throw;", "if (!is_broken(e) && !PLANTED) throw;",
+           "if (!is_damage(e.code()) && e.code()", "if (!PLANTED && !is_damage(e.code()) && e.code()",
            by="storage", wrong="files of a checkpoint that could not be read are never removed"),
     Defect("wrong-size-accepted", "storage/data_file.hpp",
            "if (!exact && found >= needed) return;",

@@ -4,9 +4,9 @@
 
 #include <cairn/catalog/whole.hpp>
 
-#include <cairn/catalog/damage.hpp>
 #include <cairn/catalog/place_content.hpp>
 #include <cairn/catalog/verification.hpp>
+#include <cairn/detail/damage.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/fits_in.hpp>
 #include <cairn/format/native/index.hpp>

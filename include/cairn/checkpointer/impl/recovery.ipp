@@ -4,7 +4,7 @@
 
 #include <cairn/checkpointer/recovery.hpp>
 
-#include <cairn/catalog/damage.hpp>
+#include <cairn/detail/damage.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/native/index.hpp>

@@ -5,6 +5,7 @@
 #include <cairn/load/load_op.hpp>
 
 #include <cairn/comm/omitted.hpp>
+#include <cairn/detail/damage.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/state/converted.hpp>
@@ -251,9 +252,9 @@ CAIRN_DECL load_fsm::event load_op::moved_if_replaced(event e) {
     if (e != event::failed) return e;
     // Errors of files whose checkpoint was replaced concurrently.
     for (auto const& f : failures_)
-        for (auto const c : {errc::not_found, errc::missing_file, errc::foreign_file, errc::corrupt,
-                             errc::checksum_mismatch, errc::io})
-            if (f.code == make_error_code(c)) return event::moved;
+        if (is_damage(f.code) || f.code == make_error_code(errc::not_found) ||
+            f.code == make_error_code(errc::io))
+            return event::moved;
     return e;
 }
 

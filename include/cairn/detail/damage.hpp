@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_CATALOG_DAMAGE_HPP
-#define CAIRN_CATALOG_DAMAGE_HPP
+#ifndef CAIRN_DETAIL_DAMAGE_HPP
+#define CAIRN_DETAIL_DAMAGE_HPP
 
 #include <cairn/error.hpp>
 
@@ -11,7 +11,8 @@
 namespace cairn::detail {
 
 /// Whether an error says that what is stored is wrong. Not if storage failed, memory did not
-/// suffice, or this version cannot read it: then the checkpoint may be whole.
+/// suffice, or this version cannot read it: then the checkpoint may be whole. The only list of
+/// such errors.
 inline bool is_damage(std::error_code code) {
     constexpr std::array damage{errc::corrupt, errc::checksum_mismatch, errc::invalid_plan,
                                 errc::missing_file, errc::foreign_file};
