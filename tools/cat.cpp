@@ -32,6 +32,7 @@ std::string element(const std::byte* at, cairn::dtype type) {
                 return std::to_string(u);
             }
             return std::to_string(as.template operator()<std::int64_t>(dtype::int64));
+        case dtype_class::packed: return std::to_string(std::to_integer<int>(*at));
         case dtype_class::floating: return number(as.template operator()<double>(dtype::float64));
         case dtype_class::complex: {
             auto const c = as.template operator()<std::complex<double>>(dtype::complex128);
@@ -81,6 +82,7 @@ int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
         std::cout << json(from.objects({fqn}).at(0)) << '\n';
         return fine;
     }
+    m.check_supported(fqn);
     auto const* t = m.tensor(fqn);
     if (t == nullptr)
         throw cairn::error(cairn::errc::missing_key,

@@ -24,6 +24,7 @@ double largest_difference(const loaded_box& a, const loaded_box& b, cairn::dtype
     using namespace cairn;
     constexpr std::int64_t at_once = 1 << 20;
     bool const complex = info(type).kind == dtype_class::complex;
+    if (info(type).kind == dtype_class::packed) type = dtype::uint8;  // of their bytes
     auto const wide = complex ? dtype::complex128 : dtype::float64;
     std::vector<double> x(std::size_t{2} * at_once), y(x.size());
     double most = 0;
@@ -96,13 +97,17 @@ public:
         for (std::size_t i = 0; i < pieces_.size(); ++i) compare(pieces_[i].first, x[i], y[i]);
         auto const v = a_.objects(objects_), w = b_.objects(objects_);
         for (std::size_t i = 0; i < objects_.size(); ++i)
-            if (v[i] != w[i]) findings_[objects_[i]] = both(json(v[i]), json(w[i]));
+            if (v[i] != w[i]) findings_[objects_[i]] = differing(json(v[i]), json(w[i]));
         pieces_.clear();
         objects_.clear();
         bytes_ = 0;
     }
 
 private:
+    /// Opaque values may differ in their bytes alone.
+    static std::string differing(const std::string& x, const std::string& y) {
+        return x == y ? x + " with other bytes" : both(x, y);
+    }
     struct difference {
         std::uint64_t bytes = 0;
         double most = 0;
@@ -152,6 +157,9 @@ int diff(const std::string& pa, const std::string& pb) {
             c.value(fqn);
     }
     c.finish();
+    for (auto const* one : {&a, &b})
+        for (auto const& [fqn, t] : one->meta().unsupported)
+            c.findings()[fqn] = "not compared: dtype " + cairn::detail::terminal_text(t.type);
     for (auto const& [fqn, entry] : b.meta().entries)
         if (a.meta().entries.find(fqn) == a.meta().entries.end())
             c.findings()[fqn] = "only in " + pb;

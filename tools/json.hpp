@@ -26,7 +26,8 @@ inline std::string number(double d) {
 }
 
 /// Appends a plain value; tuples as {"tuple": […]}, bytes as {"bytes": hex}, integers of any size
-/// in full (as {"int": "0x…"} from 4300 digits on). Appends, because copies of deeply nested values
+/// in full (as {"int": "0x…"} from 4300 digits on), what cairn does not know as {"opaque": what it
+/// is, "size": of the stored item}. Appends, because copies of deeply nested values
 /// would add up.
 inline void append_json(std::string& s, const cairn::value& v) {
     using cairn::value;
@@ -64,6 +65,9 @@ inline void append_json(std::string& s, const cairn::value& v) {
         s += "{\"tuple\": ";
         items(t->items);
         s += '}';
+    } else if (auto const* o = v.get_if<value::opaque_t>()) {
+        s += "{\"opaque\": " + json_string(o->what()) +
+             ", \"size\": " + std::to_string(o->item().size()) + "}";
     } else {
         s += '{';
         bool first = true;

@@ -57,6 +57,16 @@ int ls(const std::string& checkpoint, bool as_json) {
         std::cout << "]}";
         first = false;
     }
+    for (auto const& [fqn, t] : m.unsupported) {
+        if (as_json)
+            std::cout << (first ? "\n" : ",\n") << " {\"fqn\": " << json_string(fqn)
+                      << ", \"kind\": \"unsupported\", \"dtype\": " << json_string(t.type)
+                      << ", \"shape\": " << to_string(t.shape) << "}";
+        else
+            std::cout << terminal_text(fqn) << "  " << terminal_text(t.type) << ' '
+                      << to_string(t.shape) << "  unsupported\n";
+        first = false;
+    }
     if (as_json)
         std::cout << "\n]\n";
     else if (!has_torch_metadata(checkpoint))

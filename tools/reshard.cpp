@@ -6,6 +6,9 @@
 
 #include <deque>
 #include <iostream>
+#include <mutex>
+#include <set>
+#include <string>
 
 namespace tool {
 
@@ -86,14 +89,25 @@ int reshard(const std::string& from, const std::string& to, int ranks, int dim) 
     auto const m = read_metadata(from);
     check_stored_bytes(m, [](std::string_view) { return true; });
     cairn::progress_line const progress;
+    std::mutex together;
+    std::set<std::string> unchecked;
     cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
         part mine(m, me.rank(), ranks, dim);
-        cairn::load(mine.dict(), from, me, progress);
+        auto const loaded = cairn::load(mine.dict(), from, me, progress);
+        {
+            std::lock_guard const lock(together);
+            unchecked.insert(loaded.unverified.begin(), loaded.unverified.end());
+        }
         cairn::save(mine.dict(), to, me, same_paths(m), progress);
     });
+    for (auto const& line : unchecked) std::cout << "not checked: " << line << '\n';
     std::cout << from << " re-sharded onto " << ranks << (ranks == 1 ? " rank: " : " ranks: ") << to
               << '\n';
-    return fine;
+    for (auto const& [fqn, t] : m.unsupported)
+        std::cerr << "cairn: '" << cairn::detail::terminal_text(fqn)
+                  << "' is not in it: this version does not know dtype "
+                  << cairn::detail::terminal_text(t.type) << '\n';
+    return m.unsupported.empty() ? fine : finding;
 }
 
 }  // namespace tool

@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(every_dtype) {
                                                     {at::kComplexDouble, dtype::complex128},
                                                     {at::kComplexFloat, dtype::complex64},
                                                     {at::kComplexHalf, dtype::complex32}};
-    static_assert(std::size(all) == cairn::dtype_count);
+    static_assert(std::size(all) + 1 == cairn::dtype_count);  // older ones have no float4
     for (auto const& [torch_type, type] : all) {
         auto const t = at::empty({2, 3}, torch_type);
         BOOST_TEST((traits::view(t).type == type), cairn::name_of(type));

@@ -188,10 +188,19 @@ BOOST_AUTO_TEST_CASE(only_what_is_damaged_is_put_aside) {
             support::meddling_store store(cairn::file_store(p.dir),
                                           {.before_open = support::failing(1000, file, code)});
             asked a;
-            BOOST_TEST(cairn::latest(store, a.with(cairn::verify_level::sampled, true)).value() ==
-                       "step_1");
+            auto const options = a.with(cairn::verify_level::sampled, true);
+            bool const metadata = std::string(file).ends_with("ata");
+            // An older step is not resumed in place of one that may be whole.
+            if (metadata && code == cairn::errc::unsupported)
+                BOOST_CHECK_EXCEPTION(
+                    (void)cairn::latest(store, options), cairn::error, [](const cairn::error& e) {
+                        return e.code() == cairn::make_error_code(cairn::errc::unsupported) &&
+                               e.context().file.find("step_2") != std::string::npos;
+                    });
+            else
+                BOOST_TEST(cairn::latest(store, options).value() == "step_1");
             // The metadata has to be read once more for that.
-            bool const aside = code == cairn::errc::corrupt && !std::string(file).ends_with("ata");
+            bool const aside = code == cairn::errc::corrupt && !metadata;
             BOOST_TEST(p.stands(2) == !aside);
         }
     }

@@ -397,7 +397,8 @@ BOOST_AUTO_TEST_CASE(columns_that_cairn_does_not_write_are_refused) {
 
 BOOST_AUTO_TEST_CASE(files_have_different_names) {
     cairn::detail::wire_writer w;
-    w.u8(2);
+    w.u8(3);
+    w.varint(0);
     w.u64(2);
     w.varint(0);
     w.varint(0);

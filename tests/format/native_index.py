@@ -19,7 +19,7 @@ MAX_STEPS = 256
 DTYPES = (
     "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz "
     "float8_e8m0fnu int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool "
-    "complex128 complex64 complex32").split()
+    "complex128 complex64 complex32 float4_e2m1fn_x2").split()
 
 T = TypeVar("T")
 Shape = tuple[int, ...]

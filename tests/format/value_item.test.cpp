@@ -66,6 +66,53 @@ BOOST_AUTO_TEST_CASE(objects_of_any_other_class_are_refused) {
         is_error(errc::unsupported, [&] { (void)unpickled(call); });
 }
 
+namespace {
+
+/// The item of a pickle that somebody else wrote.
+bytes item_of(std::string_view pickle) {
+    torch::archive a;
+    a.add_preamble(bytes_of(pickle));
+    a.finish(torch::object_names_hash);
+    return a.take();
+}
+void is_opaque(std::string_view pickle, std::string_view what) {
+    auto const item = item_of(pickle);
+    auto const v = torch::decode_value(item);
+    auto const* o = v.get_if<value::opaque_t>();
+    BOOST_REQUIRE(o != nullptr);
+    BOOST_TEST(o->what() == what);
+    BOOST_TEST((torch::encode_value(v) == item));
+}
+
+}  // namespace
+
+/// What Python would read is kept; what it would not is damage.
+BOOST_AUTO_TEST_CASE(pickles_that_cairn_does_not_know_are_opaque) {
+    using namespace std::string_view_literals;
+    // Items, keys and a state, as of a subclass of list.
+    is_opaque(
+        "\x80\x02"
+        "cmine\nNames\n)\x81(K\x01K\x02"
+        "eX\x01\0\0\0kK\x03s}b."sv,
+        "class mine.Names");
+    is_opaque(
+        "\x80\x02"
+        "ccollections\ndeque\n)RK\x01"
+        "a."sv,
+        "class collections.deque");
+    is_opaque("\x80\x04\x8f(K\x01\x90."sv, "class set");
+    is_opaque(
+        "\x80\x04"
+        "cmine\nC\n)}X\x01\0\0\0kK\x03s\x92."sv,
+        "class mine.C");  // keyword arguments
+    is_opaque("\x80\x02I1\n."sv, "opcode 73 at byte 2");
+    is_opaque("\x80\x06N."sv, "protocol 6");
+    for (auto const bad : {"\x80\x02K\x01K\x02"
+                           "a."sv,  // an item for a number
+                           "\x80\x02\xff."sv, "\x80\x02h\x05."sv, "\x80\x02N"sv})
+        is_error(errc::corrupt, [&] { (void)torch::decode_value(item_of(bad)); });
+}
+
 BOOST_AUTO_TEST_CASE(integers_keep_their_sign) {
     for (auto const i :
          {std::int64_t{-1}, std::int64_t{-2147483648}, std::int64_t{-2147483649},

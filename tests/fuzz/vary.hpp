@@ -173,6 +173,7 @@ public:
 
 private:
     void inside(cairn::value::none_t) {}
+    void inside(cairn::value::opaque_t&) {}
     void inside(cairn::big_int& i) { i = big(); }
     void inside(cairn::value::tuple_t& t) { (*this)(t.items); }
     void inside(cairn::value::dict_t& d) { (*this)(d.items); }

@@ -157,13 +157,15 @@ BOOST_AUTO_TEST_CASE(complex_keeps_both_parts) {
                                          std::vector<c64>{{1, -2}})[0] == 0xc0003c00U));
 }
 
-BOOST_AUTO_TEST_CASE(complex_to_real_is_refused) {
+BOOST_AUTO_TEST_CASE(complex_to_real_is_refused_and_packed_to_any_other) {
     for (int f = 0; f < dtype_count; ++f)
         for (int t = 0; t < dtype_count; ++t) {
             const auto from = static_cast<dtype>(f);
             const auto to = static_cast<dtype>(t);
+            const auto is = [](dtype d, dtype_class c) { return info(d).kind == c; };
             const bool loses =
-                info(from).kind == dtype_class::complex && info(to).kind != dtype_class::complex;
+                (is(from, dtype_class::complex) && !is(to, dtype_class::complex)) ||
+                (from != to && (is(from, dtype_class::packed) || is(to, dtype_class::packed)));
             BOOST_TEST(can_convert(from, to) == !loses);
             const auto attempt = [&] {
                 convert_elements({from, index_vector{0}, nullptr}, {to, index_vector{0}, nullptr});

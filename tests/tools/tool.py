@@ -134,6 +134,47 @@ def crafted():
                   shown.returncode == 0 and shown.stdout == whole, said(shown))
 
 
+def unknown(tmp):
+    """What PyTorch saved and cairn does not know: it is said, and kept."""
+    values, dtypes = GOLDEN / "unknown_values", GOLDEN / "unknown_dtypes"
+    what = {"delta": "class datetime.timedelta", "set": "class __builtin__.set",
+            "nested": "nesting deeper than 200"}
+    r, out = cairn("verify", values), tmp / "unknown values"
+    check("verify: values of unknown classes are no findings, and are named", r.returncode == 0 and
+          all(f"not checked: 'extra.{key}': {s}".encode() in r.stdout for key, s in what.items()),
+          said(r))
+    for key, s in what.items():
+        r = cairn("cat", values, f"extra.{key}", "--json")
+        check(f"cat says what extra.{key} is", r.returncode == 0 and
+              json.loads(r.stdout)["opaque"] == s, said(r))
+    r = cairn("reshard", values, out, "--ranks", 2)
+    check("reshard names what it cannot check", r.returncode == 0 and
+          all(f"not checked: 'extra.{key}': {s}".encode() in r.stdout for key, s in what.items()),
+          said(r))
+    r = cairn("diff", values, out)
+    check("reshard keeps it, diff compares its bytes", r.returncode == 0, said(r))
+
+    r, out = cairn("ls", dtypes, "--json"), tmp / "unknown dtypes"
+    listed = {x["fqn"]: x for x in json.loads(r.stdout)} if r.returncode == 0 else {}
+    check("ls lists tensors of any dtype", listed.get("float4", {}).get("dtype") ==
+          "float4_e2m1fn_x2" and listed.get("quantised", {}).get("dtype") == "torch.qint8" and
+          listed["quantised"]["shape"] == [8], said(r))
+    check("ls: a line for each", len(cairn("ls", dtypes).stdout.splitlines()) == 4)
+    r = cairn("cat", dtypes, "float4", "--raw")
+    check("cat: a dtype that is known to the byte", r.stdout == bytes(range(48)), said(r))
+    r = cairn("cat", dtypes, "quantised")
+    check("cat: a dtype that is not known", r.returncode == 2 and one_sentence(r) and
+          b"torch.qint8" in r.stderr, said(r))
+    r = cairn("verify", dtypes)
+    check("verify: a dtype that is not known is no finding", r.returncode == 0 and
+          b"not checked: 'quantised': dtype torch.qint8" in r.stdout, said(r))
+    r = cairn("reshard", dtypes, out, "--ranks", 3)
+    check("reshard says what it left out, and exits with 1",
+          r.returncode == 1 and b"'quantised'" in r.stderr, said(r))
+    check("reshard: the rest is there", cairn("cat", out, "float4", "--raw").stdout ==
+          bytes(range(48)) and cairn("verify", out).returncode == 0)
+
+
 def differences(tmp):
     def diff(other):
         r = cairn("diff", tmp / "base", tmp / other)
@@ -405,6 +446,7 @@ def main():
         golden(tmp)
         page(tmp)
         crafted()
+        unknown(tmp)
         differences(tmp)
         corruption(tmp)
         odd(tmp)

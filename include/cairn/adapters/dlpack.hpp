@@ -46,9 +46,11 @@ inline constexpr std::uint8_t dlpack_float8_e4m3fnuz = 11;
 inline constexpr std::uint8_t dlpack_float8_e5m2 = 12;
 inline constexpr std::uint8_t dlpack_float8_e5m2fnuz = 13;
 inline constexpr std::uint8_t dlpack_float8_e8m0fnu = 14;
+inline constexpr std::uint8_t dlpack_float4_e2m1fn = 17;
 inline constexpr std::uint64_t dlpack_read_only = 1;
 
 inline DLDataType to_dlpack(dtype t) {
+    if (t == dtype::float4_e2m1fn_x2) return {dlpack_float4_e2m1fn, 4, 2};
     const auto code = [&]() -> unsigned {
         switch (t) {
             case dtype::boolean: return dlpack_bool;
@@ -67,7 +69,7 @@ inline DLDataType to_dlpack(dtype t) {
     return {static_cast<std::uint8_t>(code()), static_cast<std::uint8_t>(8 * size_of(t)), 1};
 }
 
-/// @throws error unsupported for types without a dtype in PyTorch, and for vectors of lanes.
+/// @throws error unsupported for types without a dtype in PyTorch, and for other vectors of lanes.
 inline dtype from_dlpack(const DLDataType& t) {
     for (int i = 0; i < dtype_count; ++i) {
         const DLDataType d = to_dlpack(static_cast<dtype>(i));

@@ -49,7 +49,8 @@ public:
     };
     /// Returns the next one whose metadata is valid; nothing if there are no checkpoints.
     /// @throws error if there are, but all were skipped: errc::corrupt or errc::io, as the newest;
-    /// errc::corrupt if all were quarantined earlier
+    /// errc::corrupt if all were quarantined earlier; errc::unsupported for metadata that this
+    /// version cannot read, which may be whole
     CAIRN_DECL std::optional<candidate> next();
     /// The candidate that `next` has returned is not whole.
     /// @param for_all  Every process that has examined it says so.
@@ -81,7 +82,8 @@ CAIRN_DECL std::optional<checkpoint_id> latest(erased_store root, const latest_o
 /// `checkpointer::latest`, which examines what each rank sees.
 /// @throws error of the file system if the directory cannot be listed; if there are checkpoints but
 /// none is whole, or all were quarantined, errc::corrupt or errc::io, for a training that began
-/// anew could go unnoticed
+/// anew could go unnoticed; errc::unsupported if this version cannot read the metadata of the
+/// newest
 CAIRN_DECL std::optional<checkpoint_id> latest(const std::string& directory,
                                                const latest_options& options = {});
 /// The same for a store; the result is for `store.at`.

@@ -60,6 +60,7 @@ public:
             findings_.clear();
             damaged_ = false;
             unverified_.reset();
+            unread_.clear();
             files_ = items_ = 0;
             bytes_ = 0;
         }
@@ -79,7 +80,9 @@ public:
 
     /// One line each.
     const std::vector<std::string>& findings() const { return findings_; }
-    /// Whether one of them says that what is stored is wrong, not only that storage failed.
+    /// Whether this version could check every item.
+    bool checked_all() const { return unread_.empty(); }
+    /// Whether one of the findings says that what is stored is wrong, not only that storage failed.
     bool damaged() const { return damaged_; }
     /// Writes what was found, and totals.
     void print(std::ostream& out) const {
@@ -87,6 +90,7 @@ public:
             out << "for cairn only: saved with torch_metadata off, PyTorch cannot load it\n";
         for (auto const& f : findings_) out << f << '\n';
         for (auto const& line : unverified_.lines()) out << "not checked: " << line << '\n';
+        for (auto const& line : unread_) out << "not checked: " << line << '\n';
         auto const n = findings_.size();
         out << items_ << " items, " << bytes_ << " bytes, " << files_
             << (files_ == 1 ? " file: " : " files: ")
@@ -144,7 +148,8 @@ private:
         return files;
     }
 
-    /// Runs a check; an exception is a finding about that tensor and file.
+    /// Runs a check; an exception is a finding about that tensor and file, unless it says that this
+    /// version cannot check it.
     bool attempt(const std::string& fqn, const std::string& name, const std::function<void()>& f) {
         try {
             f();
@@ -153,8 +158,14 @@ private:
             auto where = e.context();
             if (where.fqn.empty()) where.fqn = fqn;
             if (where.file.empty()) where.file = store_.describe(name);
+            auto text = std::string(error(e.code(), std::move(where)).what());
+            // What this version does not know in one item says nothing against the rest.
+            if (e.code() == make_error_code(errc::unsupported) && name != metadata_name) {
+                unread_.push_back(std::move(text));
+                return false;
+            }
             damaged_ = damaged_ || is_damage(e.code());
-            findings_.push_back(error(e.code(), std::move(where)).what());
+            findings_.push_back(std::move(text));
             return false;
         }
     }
@@ -189,7 +200,7 @@ private:
                 if (i.tensor != nullptr)
                     check_tensor(f, *i.fqn, *i.tensor, i.tensor->chunks[i.chunk]);
                 else
-                    check_object(f, at);
+                    check_object(f, *i.fqn, at);
             };
             attempt(*i.fqn, name, read);
         }
@@ -269,7 +280,7 @@ private:
                 throw mismatch(f, "a block as it was written");
         }
     }
-    void check_object(file& f, const storage_location& at) {
+    void check_object(file& f, const std::string& fqn, const storage_location& at) {
         if (!at.transforms.empty())
             throw error(errc::unsupported, {.expected = "an item without stream transforms",
                                             .found = at.transforms.front()});
@@ -279,8 +290,9 @@ private:
         if (at.layout && format::crc32(bytes) != at.layout->item_crc)
             throw mismatch(f, "the value as it was written");
         bool checked = false;
-        (void)format::torch::decode_value(bytes, &checked);
+        auto const v = format::torch::decode_value(bytes, &checked);
         if (!checked) unverified_.note_item(f.described());
+        if (auto const* o = v.get_if<value::opaque_t>()) unverified_.note_opaque(fqn, *o);
     }
 
     Store store_;
@@ -289,6 +301,7 @@ private:
     metadata meta_{};
     unverified unverified_{};
     std::vector<std::string> findings_{};
+    std::vector<std::string> unread_{};  ///< As findings.
     bool damaged_ = false;
     bool torch_metadata_ = true;
     std::size_t files_ = 0, items_ = 0;

@@ -27,10 +27,10 @@ public:
         allowed_ += each_chunk * chunks;
     }
     /// Counts bytes before they are copied.
-    /// @throws error errc::corrupt if they are too many for the source
+    /// @throws error errc::unsupported if they are too many for the source
     void spend(std::uint64_t n) {
         if (n > left_)
-            throw error(errc::corrupt,
+            throw error(errc::unsupported,
                         {.expected = "at most " + std::to_string(allowed_) + " bytes of names in " +
                                      std::to_string(source_) + " bytes of metadata",
                          .found = "more: long names that many chunks share"});

@@ -17,14 +17,16 @@
 
 /// How the parts of metadata are encoded, in the native index on storage as well as between ranks.
 ///
-/// The bytes are those of the native index: whoever changes them changes the format. Every `get` throws @ref error with @ref errc::corrupt for bytes that no `put` writes,
-/// and allocates no more than a small multiple of what is left to read.
+/// The bytes are those of the native index: whoever changes them changes the format. Every `get`
+/// throws @ref error with @ref errc::corrupt for bytes that no `put` writes, and allocates no more
+/// than a small multiple of what is left to read.
 namespace cairn::detail {
 
 /// The maximum number of dimensions, PyTorch's own.
 inline constexpr std::size_t most_dimensions = 64;
 
 CAIRN_DECL void put(wire_writer& w, dtype type);
+/// @throws error errc::unsupported for one of a later version
 CAIRN_DECL dtype get_dtype(wire_reader& r);
 
 /// A shape, offsets or strides: a number per dimension.

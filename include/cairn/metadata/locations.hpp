@@ -29,7 +29,8 @@ void for_each_stored(const metadata& m, F&& f) {
     }
 }
 
-/// Calls `f(const std::string&)` with the file of every chunk and every value. Of tensors that
+/// Calls `f(const std::string&)` with the file of every chunk and every value, also of what is
+/// unsupported. Of tensors that
 /// share their names, each name is passed once.
 template <class F>
 void for_each_file(const metadata& m, F&& f) {
@@ -45,6 +46,8 @@ void for_each_file(const metadata& m, F&& f) {
             f(std::get<value_metadata>(entry).at.file);
         }
     }
+    for (auto const& [fqn, t] : m.unsupported)
+        for (auto const& name : t.files) f(name);
 }
 
 /// The data files that the metadata names.

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -41,11 +42,21 @@ struct value_metadata {
     friend bool operator==(const value_metadata&, const value_metadata&) = default;
 };
 
+/// A tensor whose elements this version does not know, such as quantised ones.
+struct unsupported_tensor {
+    std::string type{};  ///< E.g. `torch.qint8`.
+    index_vector shape{};
+    std::set<std::string> files{};
+    friend bool operator==(const unsupported_tensor&, const unsupported_tensor&) = default;
+};
+
 /// The contents of a checkpoint. DCP's `Metadata`, with the storage data folded into chunks.
 struct metadata {
     std::map<std::string, std::variant<tensor_metadata, value_metadata>, std::less<>> entries{};
     /// Flat name → path in the nested state dict. Empty if it was saved without flattening.
     std::map<std::string, key_path, std::less<>> paths{};
+    /// What cannot be loaded, though all else can. Never in what cairn writes.
+    std::map<std::string, unsupported_tensor, std::less<>> unsupported{};
     std::string save_id{};  ///< 32 hex digits for cairn's own checkpoints, otherwise empty.
     /// Sizes of the data files: as the coordinator saw them at commit if cairn wrote them;
     /// otherwise as the reader found them. Empty if a reader has no files.
@@ -53,6 +64,8 @@ struct metadata {
 
     const tensor_metadata* tensor(std::string_view fqn) const;
     const value_metadata* value(std::string_view fqn) const;
+    /// @throws error errc::unsupported, naming the dtype, if this is one of @ref unsupported
+    void check_supported(std::string_view fqn) const;
     friend bool operator==(const metadata&, const metadata&) = default;
 };
 

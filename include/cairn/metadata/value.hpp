@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -41,8 +42,34 @@ public:
         const value* find(std::string_view key) const;
         friend bool operator==(const dict_t&, const dict_t&);
     };
+    /// A value of a kind that cairn does not know, as it is stored: a Python object of another
+    /// class, or one beyond cairn's limits. Loaded, and saved again unchanged, as an entry of its
+    /// own.
+    class opaque_t {
+    public:
+        opaque_t(bytes_t item, std::string what)
+            : content_(std::make_shared<content>(content{std::move(item), std::move(what)})) {}
+        // Without a moved-from state.
+        opaque_t(const opaque_t&) noexcept = default;
+        opaque_t& operator=(const opaque_t&) noexcept = default;
+
+        /// The whole stored item, as `torch.save` wrote it.
+        const bytes_t& item() const noexcept { return content_->item; }
+        /// Why it is opaque, for people: `class datetime.timedelta`.
+        const std::string& what() const noexcept { return content_->what; }
+        friend bool operator==(const opaque_t& a, const opaque_t& b) {
+            return a.item() == b.item();
+        }
+
+    private:
+        struct content {
+            bytes_t item;
+            std::string what;
+        };
+        std::shared_ptr<const content> content_;  // a value stays small
+    };
     using storage = std::variant<none_t, bool, std::int64_t, big_int, double, std::string, bytes_t,
-                                 list_t, tuple_t, dict_t>;
+                                 list_t, tuple_t, dict_t, opaque_t>;
 
     value() noexcept;
     value(const value& other);
@@ -69,6 +96,7 @@ public:
     value(list_t l);
     value(tuple_t t);
     value(dict_t d);
+    value(opaque_t o);
 
     static value list(std::vector<value> items);
     static value tuple(std::vector<value> items);
@@ -87,13 +115,13 @@ public:
         return std::get_if<T>(&v_);
     }
     bool is_none() const noexcept { return is<none_t>(); }
-    /// Whether Python accepts it as a dict key: it contains no list or dict.
+    /// Whether Python accepts it as a dict key: it contains no list or dict, and is not opaque.
     bool is_hashable() const noexcept;
 
     /// Returns the value as a C++ type: bool, an integer in its range, a float (integers convert),
     /// std::string, bytes_t, list_t, tuple_t, dict_t or value.
     /// @throws error naming what is held: errc::value_mismatch for a number that does not fit,
-    /// errc::kind_mismatch for another kind of value.
+    /// errc::kind_mismatch for another kind of value, errc::unsupported for an opaque one.
     template <class T>
     T as() const;
 

@@ -72,7 +72,13 @@ public:
             asked.insert(asked.end(), name);
             if (it == entries.end() && add_older(plan, leaf, i, asked)) continue;
             auto const items = plan.items.size();
-            if (it == entries.end()) {
+            if (auto const u = stored_->unsupported.find(name);
+                it == entries.end() && u != stored_->unsupported.end()) {
+                problems_.add(errc::unsupported,
+                              {.fqn = name,
+                               .expected = "a dtype that this version of cairn knows",
+                               .found = u->second.type});
+            } else if (it == entries.end()) {
                 report_.missing.push_back(name);
                 if (!options_->partial)
                     problems_.add_missing(
@@ -100,12 +106,14 @@ public:
     std::vector<load_plan> create_global(std::vector<load_plan> all) const {
         unexpected_keys unexpected(report_.unexpected, *stored_);
         unexpected.keep_those_of_all(all);
-        if (options_->strict && !unexpected.empty())
+        auto const& unsupported = stored_->unsupported;  // nobody can ask for these
+        auto const count = unexpected.size() + unsupported.size();
+        if (options_->strict && count != 0)
             throw error(
                 errc::unexpected_key,
-                {.fqn = unexpected.first(),
+                {.fqn = unexpected.empty() ? unsupported.begin()->first : unexpected.first(),
                  .expected = "no key that the state does not hold",
-                 .found = std::to_string(unexpected.size()) + " of them",
+                 .found = std::to_string(count) + " of them",
                  .remedy = "do not set load_options::planner.strict, or add the key to the state"});
         auto const data = unexpected.of_all();
         for (auto& p : all) p.planner_data = data;
@@ -147,14 +155,14 @@ public:
     void compare() { tied_.compare(); }
 
     void check_value(const read_item& item, const value& v) const {
-        naming(item.fqn, [&] {
+        naming(item.fqn, shown_if_opaque(v), [&] {
             auto const it = older_.find(item.leaf);
             auto const& check = it != older_.end() ? it->second->check : value_of(item).check;
             if (check) check(v);
         });
     }
     void load_value(const read_item& item, value v) {
-        naming(item.fqn, [&] {
+        naming(item.fqn, shown_if_opaque(v), [&] {
             if (auto const it = older_.find(item.leaf); it != older_.end())
                 it->second->set(v);
             else
@@ -193,9 +201,13 @@ private:
         return *o;
     }
 
+    static std::string shown_if_opaque(const value& v) {
+        return v.is<value::opaque_t>() ? shown(v) : std::string();
+    }
     /// Adds the value, and a type that would hold it, to the error of a value that does not fit.
+    /// @param opaque  What the value is, if cairn does not know it; otherwise empty.
     template <class F>
-    static void naming(const std::string& fqn, F&& f) {
+    static void naming(const std::string& fqn, const std::string& opaque, F&& f) {
         try {
             f();
         } catch (const error& e) {
@@ -203,7 +215,11 @@ private:
             if (where.fqn.empty()) where.fqn = fqn;
             if (where.remedy.empty() && e.code() == make_error_code(errc::value_mismatch))
                 where.remedy = "load it into a variable of a type that holds it";
-            throw error(e.code(), std::move(where));
+            if (opaque.empty()) throw error(e.code(), std::move(where));
+            // Whatever the type says about a value that it cannot know.
+            where.found = opaque;
+            where.remedy = "a cairn::value keeps it as it is stored";
+            throw error(errc::unsupported, std::move(where));
         } catch (const std::bad_alloc&) {
             throw;
         } catch (const std::exception& e) {  // from the user's value_traits

@@ -42,6 +42,7 @@ private:
         if (auto const* d = v.get_if<double>()) return mix(std::bit_cast<std::uint64_t>(*d));
         if (auto const* s = v.get_if<std::string>()) return mix_bytes(*s);
         if (auto const* b = v.get_if<value::bytes_t>()) return mix_bytes(*b);
+        if (auto const* o = v.get_if<value::opaque_t>()) return mix_bytes(o->item());
         if (auto const* l = v.get_if<value::list_t>()) {
             mix(l->size());
             for (auto const& x : *l) walk(x, depth + 1);

@@ -4,6 +4,7 @@
 
 #include <cairn/detail/utf8.hpp>
 #include <cairn/metadata/metadata.hpp>
+#include <cairn/metadata/value.hpp>
 
 #include <cstddef>
 #include <functional>
@@ -14,18 +15,27 @@
 
 namespace cairn::detail {
 
-/// Collects what a reader delivers without a checksum. Thread-safe.
+/// Collects what a reader delivers without a checksum, or without knowing what it says.
+/// Thread-safe.
 class unverified {
 public:
     void reset() {
         std::lock_guard const lock(m_);
         items_.clear();
+        unread_.clear();
         pytorch_ = false;
     }
     /// PyTorch writes `.metadata` without a checksum and data files without a save id.
     void note_metadata(const metadata& m) {
         std::lock_guard const lock(m_);
         pytorch_ = m.save_id.empty();
+        for (auto const& [fqn, t] : m.unsupported)
+            unread_[fqn] = "dtype " + t.type + ", which this version of cairn does not know";
+    }
+    /// A value that is kept as it is stored, whatever it says.
+    void note_opaque(const std::string& fqn, const value::opaque_t& v) {
+        std::lock_guard const lock(m_);
+        unread_[fqn] = v.what() + "; it is kept as it is stored";
     }
     /// An item that PyTorch wrote after `torch.serialization.set_crc32_options(False)`.
     void note_item(const std::string& described_file) {
@@ -47,12 +57,15 @@ public:
         for (auto const& [file, n] : items_)
             out.push_back("'" + terminal_text(file) + "': " + std::to_string(n) +
                           (n == 1 ? " item was" : " items were") + " written without a checksum");
+        for (auto const& [fqn, why] : unread_)
+            out.push_back("'" + terminal_text(fqn) + "': " + terminal_text(why));
         return out;
     }
 
 private:
     mutable std::mutex m_;
     std::map<std::string, std::size_t, std::less<>> items_;
+    std::map<std::string, std::string> unread_;  ///< Why, by the name of the tensor or value.
     bool pytorch_ = false;
 };
 

@@ -13,8 +13,9 @@ namespace cairn {
 /// True if @ref convert_elements supports the pair: any dtype to itself, real to real, real to
 /// complex, complex to complex. Complex to real would lose the imaginary part and is refused.
 constexpr bool can_convert(dtype from, dtype to) noexcept {
-    return from == to || info(from).kind != dtype_class::complex ||
-           info(to).kind == dtype_class::complex;
+    auto const is = [](dtype d, dtype_class c) { return info(d).kind == c; };
+    if (is(from, dtype_class::packed) || is(to, dtype_class::packed)) return from == to;
+    return !is(from, dtype_class::complex) || is(to, dtype_class::complex);
 }
 
 /// Copies and converts elements as PyTorch's `copy_` does: floats round to nearest even and

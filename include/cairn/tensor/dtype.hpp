@@ -36,6 +36,7 @@ enum class dtype : std::uint8_t {
     complex128,
     complex64,
     complex32,
+    float4_e2m1fn_x2,
     f64 = float64,
     f32 = float32,
     f16 = float16,
@@ -50,10 +51,16 @@ enum class dtype : std::uint8_t {
     u8 = uint8,
 };
 
-inline constexpr int dtype_count = 21;
+inline constexpr int dtype_count = 22;
 
 /// Kind of a dtype's elements, for conversions and for printing.
-enum class dtype_class : std::uint8_t { floating, integer, boolean, complex };
+enum class dtype_class : std::uint8_t {
+    floating,
+    integer,
+    boolean,
+    complex,
+    packed,  ///< Several numbers in one element: copied, never converted.
+};
 
 struct dtype_info {
     std::string_view name;  ///< PyTorch's name without `torch.`
@@ -84,6 +91,7 @@ inline constexpr dtype_info dtype_table[dtype_count] = {
     {"complex128", 16, dtype_class::complex},
     {"complex64", 8, dtype_class::complex},
     {"complex32", 4, dtype_class::complex},
+    {"float4_e2m1fn_x2", 1, dtype_class::packed},
 };
 }  // namespace detail
 

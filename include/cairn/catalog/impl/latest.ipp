@@ -50,6 +50,17 @@ CAIRN_DECL auto candidates::next() -> std::optional<candidate> {
                 unless_removed(place, metadata_name, [&] { return read_checked_metadata(place); });
             if (!m) continue;
             return candidate{current_, std::move(*m)};
+        } catch (const error& e) {
+            // It may be whole: an older step is not resumed in its place.
+            if (e.code() == make_error_code(errc::unsupported)) {
+                auto where = e.context();
+                if (where.file.empty()) where.file = root_.at(current_).describe(metadata_name);
+                if (where.remedy.empty())
+                    where.remedy =
+                        "use a version of cairn that knows it, or load an older one by name";
+                throw error(e.code(), std::move(where));
+            }
+            skip(current_problem(), false, verify_level::metadata);
         } catch (...) {
             skip(current_problem(), false, verify_level::metadata);
         }

@@ -171,26 +171,45 @@ private:
 
 }  // namespace impl
 
-/// Encodes all of a checkpoint's metadata compactly, as ranks send it to each other: a version, the
-/// length of the content, the content of the native index, and its heading.
+/// Encodes all of a checkpoint's metadata compactly, as ranks send it to each other: a version,
+/// what is unsupported, the length of the content, the content of the native index, and its
+/// heading.
 inline std::vector<std::byte> encode_metadata(const metadata& m) {
     cairn::detail::wire_writer w;
-    w.u8(2);
+    w.u8(3);
+    w.varint(m.unsupported.size());
+    for (auto const& [fqn, t] : m.unsupported) {
+        w.string(fqn);
+        w.string(t.type);
+        cairn::detail::put(w, t.shape);
+        w.varint(t.files.size());
+        for (auto const& name : t.files) w.string(name);
+    }
+    auto const at = w.size();
     w.u64(0);
     impl::content_encoder all(m, w);
     all.content();
-    w.set_u64(1, w.size() - 9);
+    w.set_u64(at, w.size() - at - 8);
     all.heading();
     return w.take();
 }
 inline metadata decode_metadata(std::span<const std::byte> b) {
     using cairn::detail::wire_reader;
     wire_reader r(b);
-    if (r.u8() != 2) wire_reader::fail("metadata of an unknown version");
+    if (r.u8() != 3) wire_reader::fail("metadata of an unknown version");
+    decltype(metadata::unsupported) unsupported;
+    for (auto n = r.count(4); n-- > 0;) {
+        auto& t = cairn::detail::place_for_key(unsupported, r.string());
+        t.type = r.string();
+        t.shape = cairn::detail::get_shape(r);
+        for (auto files = r.count(); files-- > 0;) t.files.insert(t.files.end(), r.string());
+    }
     auto const length = r.u64();
     if (length > r.left()) wire_reader::fail("fewer bytes than announced");
     auto const content = r.raw(static_cast<std::size_t>(length));
-    return impl::content_decoder(content, impl::decode_heading(r.raw(r.left()))).run();
+    auto m = impl::content_decoder(content, impl::decode_heading(r.raw(r.left()))).run();
+    m.unsupported = std::move(unsupported);
+    return m;
 }
 
 }  // namespace cairn::format::native

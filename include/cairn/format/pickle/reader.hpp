@@ -15,7 +15,8 @@
 namespace cairn::format::pickle {
 
 /// Reads one pickle of protocol 2 to 5 into a @ref tree, with the opcodes that PyTorch's
-/// checkpoints use (docs/format.md). Every other opcode is an error; nothing is imported or called.
+/// checkpoints use (docs/format.md). Every other opcode is an error: errc::unsupported if Python
+/// has it. Nothing is imported or called.
 ///
 /// Time and memory are linear in the bytes read: each opcode makes at most one node.
 class reader {
@@ -28,7 +29,7 @@ private:
 
     tree run() {
         if (u8() != 0x80) malformed("no protocol mark at its start");
-        if (auto const p = u8(); p < 2 || p > 5) malformed("protocol " + std::to_string(p));
+        if (auto const p = u8(); p < 2 || p > 5) beyond_limits("protocol " + std::to_string(p));
         while (!stopped_) step(u8());
         t_.source_bytes = at_;
         return std::move(t_);
@@ -92,9 +93,19 @@ private:
             case 'q': return put(u8());
             case 'r': return put(little(4));
             case 0x94: return put(memo_next_);
-            default:
-                malformed("opcode " + std::to_string(op) + " at byte " + std::to_string(at_ - 1));
+            default: {
+                auto const found =
+                    "opcode " + std::to_string(op) + " at byte " + std::to_string(at_ - 1);
+                if (is_pythons(op)) beyond_limits(found);
+                malformed(found);
+            }
         }
+    }
+
+    /// Whether it is one of protocol 0 or 1, of `copyreg`'s extensions or of out-of-band buffers.
+    static bool is_pythons(std::uint8_t op) {
+        return std::string_view("ILFSVPgpldio\x82\x83\x84\x97\x98").find(static_cast<char>(op)) !=
+               std::string_view::npos;
     }
 
     std::uint8_t u8() {
@@ -176,12 +187,14 @@ private:
         auto const items = from(first);
         if (first <= floor()) malformed("an empty stack");
         auto const target = stack_[first - 1];
-        // A call that made a mapping (OrderedDict) is extended like a dict.
-        bool const fits =
-            t_.kind(target) == k || (k == node_kind::dict && t_.kind(target) == node_kind::object);
-        if (!fits) malformed("items for something that is no container");
         if (k == node_kind::dict && items.size() % 2 != 0) malformed("a key without a value");
-        t_.extend(target, items);
+        auto const object = t_.kind(target) == node_kind::object;
+        if (object && k != node_kind::dict)  // as of a deque
+            t_.make_opaque(target);
+        else if (t_.kind(target) == k || object)  // an OrderedDict is extended like a dict
+            t_.extend(target, items);
+        else if (t_.kind(target) != node_kind::opaque)
+            malformed("items for something that is no container");
         stack_.resize(first);
     }
 
@@ -210,7 +223,7 @@ private:
         push(make_global(t_.text(module), t_.text(name)));
     }
     static void check_class_name(std::string_view module, std::string_view name) {
-        if (module.size() + name.size() > 512) malformed("a class name of more than 512 bytes");
+        if (module.size() + name.size() > 512) beyond_limits("a class name of more than 512 bytes");
     }
     node_id make_global(std::string_view module, std::string_view name) {
         check_class_name(module, name);
@@ -218,7 +231,7 @@ private:
         std::string joined = std::string(module) + "\n" + std::string(name);
         auto const it = globals_.find(joined);
         if (it != globals_.end()) return it->second;
-        if (globals_.size() >= 256) malformed("more than 256 classes");
+        if (globals_.size() >= 256) beyond_limits("more than 256 classes");
         t_.names.push_back(std::move(joined));
         auto const id = t_.add_text(node_kind::global, t_.names.back());
         globals_.emplace(t_.names.back(), id);
@@ -234,18 +247,20 @@ private:
     void new_object_ex() {
         auto const first = below(3);
         auto& keywords = stack_[first + 2];
-        if (t_.kind(stack_[first + 1]) != node_kind::tuple ||
-            t_.kind(keywords) != node_kind::dict || !t_.children(keywords).empty())
-            malformed("keyword arguments");
+        if (t_.kind(stack_[first + 1]) != node_kind::tuple || t_.kind(keywords) != node_kind::dict)
+            malformed("keyword arguments that are no dict");
+        bool const empty = t_.children(keywords).empty();
         keywords = tree::none();
         collect(node_kind::object, first);
+        if (!empty) t_.make_opaque(stack_.back());
     }
     void build() {
         auto const state = pop();
         auto const target = top();
-        if (t_.kind(target) != node_kind::object)
+        if (t_.kind(target) == node_kind::object)
+            t_.set_state(target, state);
+        else if (t_.kind(target) != node_kind::opaque)
             malformed("a state for something that is no object");
-        t_.set_state(target, state);
     }
 
     void get(std::uint64_t key) {

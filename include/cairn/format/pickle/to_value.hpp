@@ -5,9 +5,14 @@
 #include <cairn/format/pickle/tree.hpp>
 #include <cairn/metadata/value.hpp>
 
+#include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,8 +20,8 @@ namespace cairn::format::pickle {
 
 /// Turns a tree into a plain value. The only supported calls are those that represent plain values:
 /// `collections.OrderedDict`, `_codecs.encode` (bytes in protocol 2), `torch.Size`.
-/// @throws error errc::unsupported for any other class, naming it; errc::corrupt for nesting deeper
-/// than 200 and for trees that would unfold to far more than their pickle.
+/// @throws error errc::unsupported for any other class, naming it, for nesting deeper than 200 and
+/// for trees that would unfold to far more than their pickle.
 class to_value {
 public:
     explicit to_value(const tree& t) : t_(t), budget_(64 * t.source_bytes + 4096) {}
@@ -26,16 +31,38 @@ public:
         return convert(i, 0);
     }
 
+    /// Names the classes in a tree that are not of plain values: `class a.B`, or nothing.
+    static std::string unknown_classes(const tree& t) {
+        std::set<std::string> names;
+        for (std::size_t i = 0; i < t.size(); ++i) {
+            auto const n = static_cast<node_id>(i);
+            if (t.kind(n) == node_kind::set) names.insert("set");
+            if (t.kind(n) == node_kind::global &&
+                std::find(std::begin(plain), std::end(plain), t.class_parts(n)) == std::end(plain))
+                names.insert(t.class_name(n));
+        }
+        constexpr std::size_t most = 8;
+        std::string all;
+        std::size_t shown = 0;
+        for (auto const& n : names) {
+            if (shown++ == most) break;
+            all += (all.empty() ? names.size() == 1 ? "class " : "classes " : ", ") + n;
+        }
+        if (names.size() > most) all += " and " + std::to_string(names.size() - most) + " more";
+        return all;
+    }
+
 private:
     static constexpr int max_depth = 200;
 
     void spend(std::size_t n) {
-        if (n > budget_) malformed("shared values that unfold without bound");
+        if (n > budget_)
+            beyond_limits("shared values that expand to more than 64 times their bytes");
         budget_ -= n;
     }
 
     value convert(node_id i, int depth) {
-        if (depth > max_depth) malformed("nesting deeper than " + std::to_string(max_depth));
+        if (depth > max_depth) beyond_limits("nesting deeper than " + std::to_string(max_depth));
         switch (t_.kind(i)) {
             case node_kind::none: return {};
             case node_kind::boolean: return t_.is_true(i);
@@ -52,6 +79,7 @@ private:
             case node_kind::tuple: return value::tuple(many(i, depth));
             case node_kind::dict: return dict(i, 0, depth);
             case node_kind::object: return call(i, depth);
+            case node_kind::opaque: refuse(t_.class_name(t_.children(i)[0]));
             case node_kind::set: refuse("a set");
             case node_kind::global: refuse(t_.class_name(i));
             case node_kind::persistent:
@@ -61,6 +89,11 @@ private:
         }
         malformed("an unknown node");
     }
+
+    static constexpr std::pair<std::string_view, std::string_view> plain[] = {
+        {"collections", "OrderedDict"}, {"torch", "Size"},     {"_codecs", "encode"},
+        {"__builtin__", "bytes"},       {"builtins", "bytes"},
+    };
 
     [[noreturn]] static void refuse(const std::string& what) {
         throw error(

@@ -34,11 +34,18 @@ enum class node_kind : std::uint8_t {
     set,
     global,      ///< a class or function, by name: "module\nname"; never looked up
     object,      ///< children: callable, arguments, then state (or none), then key, value, …
+    opaque,      ///< an object with list items or keyword arguments; children: as it began
     persistent,  ///< child: what torch.save calls a storage
 };
 
 [[noreturn]] inline void malformed(std::string found) {
     throw error(errc::corrupt, {.expected = "a pickle", .found = std::move(found)});
+}
+
+/// For what Python would read: the pickle may be whole.
+[[noreturn]] inline void beyond_limits(std::string found) {
+    throw error(errc::unsupported,
+                {.expected = "a pickle within the limits of cairn", .found = std::move(found)});
 }
 
 /// The content of a pickle as plain data: nothing is executed, calls stay calls.
@@ -104,10 +111,13 @@ public:
         std::copy(more.begin(), more.end(), children_.begin() + s.first + s.size);
         s.size += n;
     }
+    /// Turns an object into an `opaque` one: what more it is made of is not kept.
+    void make_opaque(node_id object) { nodes_[object].kind = node_kind::opaque; }
     void set_state(node_id object, node_id state) {
         children_[stretches_[nodes_[object].payload].first + std::size_t{2}] = state;
     }
 
+    std::size_t size() const noexcept { return nodes_.size(); }
     node_kind kind(node_id i) const { return nodes_[i].kind; }
     bool is_true(node_id i) const { return i == boolean(true); }
     std::uint64_t number(node_id i) const { return numbers_[nodes_[i].payload]; }
@@ -144,14 +154,14 @@ private:
     };
 
     node_id add(node_kind k, std::size_t payload) {
-        if (nodes_.size() >= std::numeric_limits<node_id>::max()) malformed("too many opcodes");
+        if (nodes_.size() >= std::numeric_limits<node_id>::max()) beyond_limits("too many opcodes");
         nodes_.push_back({k, static_cast<std::uint32_t>(payload)});
         return static_cast<node_id>(nodes_.size() - 1);
     }
     /// Returns the index at which children are added, after checking that `n` more fit.
     std::uint32_t end_of_children(std::uint64_t n) const {
         if (n > std::numeric_limits<std::uint32_t>::max() - children_.size())
-            malformed("too many items of lists");
+            beyond_limits("too many items of lists");
         return static_cast<std::uint32_t>(children_.size());
     }
 

@@ -62,13 +62,18 @@ private:
             if (in == module) return name;
         return {};
     }
+    /// What names another class may be whole.
     [[noreturn]] void refuse(id i, std::string_view wanted) const {
-        auto const name =
-            t_.kind(i) == kind::object ? t_.class_name(t_.children(i)[0]) : std::string();
+        bool const made = t_.kind(i) == kind::object || t_.kind(i) == kind::opaque;
+        auto const name = t_.class_name(made ? t_.children(i)[0] : i);
         if (!name.empty())
             throw error(errc::unsupported,
-                        {.expected = "class " + std::string(wanted), .found = "class " + name});
+                        {.expected = std::string(wanted), .found = "class " + name});
         bad("no " + std::string(wanted));
+    }
+    [[noreturn]] static void beyond_limits(std::string found) {
+        throw error(errc::unsupported,
+                    {.expected = "metadata within the limits of cairn", .found = std::move(found)});
     }
 
     /// The members of an object of a class, from constructor call or state.
@@ -84,7 +89,7 @@ private:
         if (t_.kind(c[2]) == kind::dict) {
             m.state = t_.children(c[2]);
             // Searched for each of the objects that share it.
-            if (m.state.size() > 64) bad("an object of more than 32 members");
+            if (m.state.size() > 64) beyond_limits("an object of more than 32 members");
             return m;
         }
         static constexpr std::array<std::pair<std::string_view, std::array<std::string_view, 4>>, 3>
@@ -114,11 +119,11 @@ private:
         return *i;
     }
     std::span<const id> dict(id i) const {
-        if (t_.kind(i) != kind::dict) bad("something that is no dict");
+        if (t_.kind(i) != kind::dict) refuse(i, "dict");
         return t_.children(i);
     }
     std::string_view string(id i) const {
-        if (t_.kind(i) != kind::string) bad("something that is no str");
+        if (t_.kind(i) != kind::string) refuse(i, "str");
         return t_.text(i);
     }
     std::int64_t number(id i) const {
@@ -192,15 +197,27 @@ private:
             auto const name = string(d[k]);
             unfolding_.spend(name.size());
             std::string const fqn(name);
-            if (m_.entries.find(fqn) != m_.entries.end()) bad("the key '" + fqn + "' twice");
-            if (class_of(d[k + 1]) == "BytesStorageMetadata")
+            if (m_.entries.find(fqn) != m_.entries.end() ||
+                m_.unsupported.find(fqn) != m_.unsupported.end())
+                bad("the key '" + fqn + "' twice");
+            if (class_of(d[k + 1]) == "BytesStorageMetadata") {
                 m_.entries.emplace(fqn, value_metadata{take(name, {}, true)});
-            else
-                m_.entries.emplace(fqn, tensor(name, d[k + 1]));
+                continue;
+            }
+            std::string unknown_type;
+            auto t = tensor(name, d[k + 1], unknown_type);
+            if (unknown_type.empty()) {
+                m_.entries.emplace(fqn, std::move(t));
+                continue;
+            }
+            auto& u = m_.unsupported[fqn];
+            u = {std::move(unknown_type), std::move(t.shape), {}};
+            for (std::size_t c = 0; c < t.chunks.size(); ++c) u.files.insert(t.chunks.file(c));
         }
     }
 
-    tensor_metadata tensor(std::string_view fqn, id i) {
+    /// @param unknown_type  Set to the dtype if it is not known; that of the result means nothing.
+    tensor_metadata tensor(std::string_view fqn, id i, std::string& unknown_type) {
         auto const m = instance(i, "TensorStorageMetadata");
         tensor_metadata t;
         t.shape = size(member(m, "size"));
@@ -209,7 +226,7 @@ private:
                         {.fqn = std::string(fqn),
                          .expected = "at most " + std::to_string(most_elements) + " elements",
                          .found = "the shape " + to_string(t.shape)});
-        properties(member(m, "properties"), t);
+        unknown_type = properties(member(m, "properties"), t);
         auto const chunks = member(m, "chunks");
         if (t_.kind(chunks) != kind::list) bad("chunks that are no list");
         auto const all = t_.children(chunks);
@@ -234,7 +251,8 @@ private:
     }
 
     /// State of TensorProperties: (dtype, layout, requires_grad, memory format, pinned).
-    void properties(id i, tensor_metadata& t) const {
+    /// @return the dtype if it is not known
+    std::string properties(id i, tensor_metadata& t) const {
         if (class_of(i) != "TensorProperties") refuse(i, "TensorProperties");
         auto const state = t_.children(i)[2];
         std::optional<id> type, grad;
@@ -245,12 +263,12 @@ private:
             bad("tensor properties of another form");
         }
         auto const [module, name] = t_.class_parts(*type);
-        auto const d = module == "torch" ? dtype_from_name(name) : std::nullopt;
-        if (!d)
-            throw error(errc::unsupported,
-                        {.expected = "a dtype of a dense tensor", .found = t_.class_name(*type)});
-        t.type = *d;
+        if (t_.kind(*type) != kind::global) refuse(*type, "dtype");
         t.requires_grad = t_.is_true(*grad);
+        auto const d = module == "torch" ? dtype_from_name(name) : std::nullopt;
+        if (!d) return t_.class_name(*type);
+        t.type = *d;
+        return {};
     }
 
     void read_paths(id i) {
@@ -259,6 +277,7 @@ private:
             auto const fqn = string(d[k]);
             unfolding_.spend(fqn.size());
             auto const entry = m_.entries.find(fqn);
+            if (m_.unsupported.find(fqn) != m_.unsupported.end()) continue;
             if (entry == m_.entries.end())
                 bad("a path for '" + std::string(fqn) + "', which is not there");
             if (t_.kind(d[k + 1]) != kind::tuple) bad("a path that is no tuple");
@@ -268,7 +287,7 @@ private:
     /// Returns the path whose elements, joined by dots, are the key.
     key_path path(std::string_view fqn, std::span<const id> steps) const {
         if (steps.size() > most_path_steps)
-            bad("a path of more than " + std::to_string(most_path_steps) + " steps");
+            beyond_limits("a path of more than " + std::to_string(most_path_steps) + " steps");
         key_path p;
         p.reserve(steps.size());
         auto rest = fqn;

@@ -122,6 +122,10 @@ private:
         for (auto const& i : t.items) write(i, depth + 1);
         if (w_.end_tuple(t.items.size())) w_.put();
     }
+    void put(const value::opaque_t& o, int) {
+        throw error(errc::invalid_state, {.expected = "an opaque value that is an entry of its own",
+                                          .found = "one within another value (" + o.what() + ")"});
+    }
     void put(const value::dict_t& d, int depth) {
         w_.op('}');
         w_.put();
@@ -166,6 +170,7 @@ private:
 
 /// Encodes the whole item of a value that is not a tensor.
 inline std::vector<std::byte> encode_value(const value& v) {
+    if (auto const* o = v.get_if<value::opaque_t>()) return o->item();
     archive a;
     a.add_preamble(value_pickler::pickle(v));
     a.finish(object_names_hash);
@@ -178,7 +183,7 @@ struct item_records {
     std::vector<std::byte> pickle;
     bool checked = false;  ///< False: PyTorch's set_crc32_options turned checksums off.
 
-    /// @param limit  A data.pkl longer than this is refused.
+    /// @param limit  A longer record is refused, errc::unsupported.
     static item_records read(const read_at& source, std::uint64_t length, std::uint64_t limit) {
         item_records r;
         r.entries = zip::reader(source, length).entries();
@@ -188,7 +193,8 @@ struct item_records {
         for (auto const& e : r.entries) {
             if (e.name.starts_with("data/")) continue;
             if (e.size > limit)
-                zip::malformed("a record '" + e.name + "' of " + std::to_string(e.size) + " bytes");
+                pickle::beyond_limits("a record '" + e.name + "' of " + std::to_string(e.size) +
+                                      " bytes");
             std::vector<std::byte> bytes(static_cast<std::size_t>(e.size));
             source(e.data, bytes);
             if (r.checked && crc32(bytes) != e.crc)
@@ -208,7 +214,7 @@ struct item_records {
     bool big_endian = false;
 };
 
-/// Decodes the value in an item.
+/// Decodes the value in an item: an opaque one if it is not a plain value of Python's.
 /// @param checked  Set to whether the item has checksums.
 inline value decode_value(std::span<const std::byte> item, bool* checked = nullptr) {
     read_at const source = [item](std::uint64_t at, std::span<std::byte> into) {
@@ -218,8 +224,26 @@ inline value decode_value(std::span<const std::byte> item, bool* checked = nullp
     };
     auto const r = item_records::read(source, item.size(), item.size());
     if (checked != nullptr) *checked = r.checked;
-    auto const t = pickle::reader::read(r.pickle);
-    return pickle::to_value(t)(t.root);
+    pickle::tree t;
+    std::string what;
+    try {
+        t = pickle::reader::read(r.pickle);
+        return pickle::to_value(t)(t.root);
+    } catch (const error& e) {
+        if (e.code() != make_error_code(errc::unsupported)) throw;
+        what = e.context().found;
+    }
+    if (auto classes = pickle::to_value::unknown_classes(t); !classes.empty())
+        what = std::move(classes);
+    // Tensors within it are part of what is kept.
+    for (auto const& e : r.entries)
+        if (r.checked && e.name.starts_with("data/") &&
+            crc32(item.subspan(static_cast<std::size_t>(e.data),
+                               static_cast<std::size_t>(e.size))) != e.crc)
+            throw error(
+                errc::checksum_mismatch,
+                {.expected = "record '" + e.name + "' as it was written", .found = "other bytes"});
+    return value::opaque_t{{item.begin(), item.end()}, std::move(what)};
 }
 
 }  // namespace cairn::format::torch

@@ -82,10 +82,10 @@ CAIRN_DECL void check_metadata(const metadata& m) {
     }
     for (auto const& [fqn, steps] : m.paths)
         if (steps.size() > most_path_steps)
-            throw error(errc::corrupt, {.fqn = fqn,
-                                        .expected = "a path of at most " +
-                                                    std::to_string(most_path_steps) + " steps",
-                                        .found = std::to_string(steps.size())});
+            throw error(errc::unsupported, {.fqn = fqn,
+                                            .expected = "a path of at most " +
+                                                        std::to_string(most_path_steps) + " steps",
+                                            .found = std::to_string(steps.size())});
     ranges.check_disjoint();
 }
 

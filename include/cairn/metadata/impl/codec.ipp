@@ -14,7 +14,9 @@ CAIRN_DECL void put(wire_writer& w, dtype type) {
 }
 CAIRN_DECL dtype get_dtype(wire_reader& r) {
     auto const code = r.u8();
-    if (code >= dtype_count) wire_reader::fail("an unknown dtype");
+    if (code >= dtype_count)
+        throw error(errc::unsupported, {.expected = "a dtype that this version of cairn knows",
+                                        .found = "number " + std::to_string(code)});
     return static_cast<dtype>(code);
 }
 

@@ -4,6 +4,8 @@
 
 #include <cairn/metadata/metadata.hpp>
 
+#include <cairn/error.hpp>
+
 namespace cairn {
 
 CAIRN_DECL const tensor_metadata* metadata::tensor(std::string_view fqn) const {
@@ -14,6 +16,14 @@ CAIRN_DECL const tensor_metadata* metadata::tensor(std::string_view fqn) const {
 CAIRN_DECL const value_metadata* metadata::value(std::string_view fqn) const {
     auto const it = entries.find(fqn);
     return it == entries.end() ? nullptr : std::get_if<value_metadata>(&it->second);
+}
+
+CAIRN_DECL void metadata::check_supported(std::string_view fqn) const {
+    auto const it = unsupported.find(fqn);
+    if (it == unsupported.end()) return;
+    throw error(errc::unsupported, {.fqn = it->first,
+                                    .expected = "a dtype that this version of cairn knows",
+                                    .found = it->second.type});
 }
 
 }  // namespace cairn

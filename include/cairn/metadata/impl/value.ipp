@@ -51,6 +51,8 @@ CAIRN_DECL value::value(tuple_t t) : v_(std::move(t)) {}
 
 CAIRN_DECL value::value(dict_t d) : v_(std::move(d)) {}
 
+CAIRN_DECL value::value(opaque_t o) : v_(std::move(o)) {}
+
 CAIRN_DECL value value::list(std::vector<value> items) {
     return value(list_t(std::move(items)));
 }
@@ -64,8 +66,8 @@ CAIRN_DECL value value::dict(std::vector<std::pair<value, value>> items) {
 }
 
 CAIRN_DECL std::string_view value::kind_name(std::size_t index) noexcept {
-    constexpr std::string_view names[] = {"None", "bool",  "int",  "int",   "float",
-                                          "str",  "bytes", "list", "tuple", "dict"};
+    constexpr std::string_view names[] = {"None",  "bool", "int",   "int",  "float", "str",
+                                          "bytes", "list", "tuple", "dict", "opaque"};
     return names[index];
 }
 
@@ -84,7 +86,7 @@ CAIRN_DECL bool operator==(const value::dict_t& a, const value::dict_t& b) {
 }
 
 CAIRN_DECL bool value::is_hashable() const noexcept {
-    if (is<list_t>() || is<dict_t>()) return false;
+    if (is<list_t>() || is<dict_t>() || is<opaque_t>()) return false;
     if (auto const* t = get_if<tuple_t>())
         for (auto const& x : t->items)
             if (!x.is_hashable()) return false;
@@ -127,6 +129,7 @@ CAIRN_DECL std::string shown(const value& v) {
     if (auto const* l = v.get_if<value::list_t>()) return of(l->size(), "a list");
     if (auto const* t = v.get_if<value::tuple_t>()) return of(t->items.size(), "a tuple");
     if (auto const* d = v.get_if<value::dict_t>()) return of(d->items.size(), "a dict");
+    if (auto const* o = v.get_if<value::opaque_t>()) return "an opaque value (" + o->what() + ")";
     return "None";
 }
 
@@ -135,7 +138,9 @@ CAIRN_DECL std::string shown(const value& v) {
 namespace cairn {
 
 CAIRN_DECL void value::mismatch(std::string wanted, bool wants_number) const {
-    throw error(wants_number && is_number() ? errc::value_mismatch : errc::kind_mismatch,
+    throw error(is<opaque_t>()                ? errc::unsupported
+                : wants_number && is_number() ? errc::value_mismatch
+                                              : errc::kind_mismatch,
                 {.expected = std::move(wanted), .found = detail::shown(*this)});
 }
 

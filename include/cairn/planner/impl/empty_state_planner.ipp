@@ -68,6 +68,9 @@ CAIRN_DECL void empty_state_planner::set_up_load(flat_state& state, const metada
         set_element(tree_, path == m.paths.end() ? key_path{fqn} : path->second,
                     make(fqn, entry, state), holes);
     }
+    if (state.empty())
+        for (auto const& [fqn, t] : m.unsupported)
+            if (wanted(fqn)) m.check_supported(fqn);
     if (state.empty() && !options_.prefix.empty())
         throw error(
             errc::missing_key,

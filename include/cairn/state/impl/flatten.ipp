@@ -96,9 +96,10 @@ private:
         }
         return true;
     }
-    /// Whether a value is a leaf; an empty mapping is not.
+    /// Whether a value is a leaf of the list that it is in; an empty mapping is not, and what is
+    /// opaque can only be saved alone.
     static bool leaf(const value& v) {
-        if (v.is<value::dict_t>()) return false;
+        if (v.is<value::dict_t>() || v.is<value::opaque_t>()) return false;
         if (auto const* l = v.get_if<value::list_t>())
             for (auto const& x : *l)
                 if (!leaf(x)) return false;

@@ -14,16 +14,16 @@ namespace cairn::detail {
 /// Returns an element of a list, growing the list for it. Positions that no path leads to stay
 /// empty, but each takes memory: `holes` is how many more are allowed.
 CAIRN_DECL node& list_element(state_list& list, std::int64_t i, std::size_t& holes) {
-    auto const refuse = [&](std::string expected) {
-        throw error(errc::corrupt, {.expected = std::move(expected), .found = std::to_string(i)});
+    auto const refuse = [&](errc code, std::string expected) {
+        throw error(code, {.expected = std::move(expected), .found = std::to_string(i)});
     };
-    if (i < 0) refuse("a position in a list");
+    if (i < 0) refuse(errc::corrupt, "a position in a list");
     auto const at = static_cast<std::size_t>(i);
     if (at >= list.size()) {
         auto const empty = at - list.size();
         if (empty > holes)
-            refuse("a position in a list of " + std::to_string(list.size()) +
-                   " that leaves few of its positions empty");
+            refuse(errc::unsupported, "a position in a list of " + std::to_string(list.size()) +
+                                          " that leaves few of its positions empty");
         holes -= empty;
         list.resize(at + 1);
     }
@@ -38,7 +38,7 @@ CAIRN_DECL void set_element(state_dict& tree, const key_path& path, node leaf, s
     if (path.empty() || !std::holds_alternative<std::string>(path.front()))
         throw error(errc::corrupt, {.expected = "a path that begins with a key"});
     if (path.size() > most_path_steps)
-        throw error(errc::corrupt,
+        throw error(errc::unsupported,
                     {.expected = "a path of at most " + std::to_string(most_path_steps) + " steps",
                      .found = std::to_string(path.size())});
     auto const clash = [] {

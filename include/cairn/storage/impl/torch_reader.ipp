@@ -402,6 +402,7 @@ struct torch_reader::state {
         bool checked = false;
         auto v = format::torch::decode_value(bytes, &checked);
         if (!checked) unverified.note_item(file.described());
+        if (auto const* o = v.get_if<value::opaque_t>()) unverified.note_opaque(fqn, *o);
         file.delivered(at.length * g.items.size());
         std::lock_guard const lock(job.objects);
         for (auto i : g.items) job.target.load_value(job.plan.items[i], v);

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// What PyTorch has saved and cairn does not know: values of other classes, and other dtypes.
+#include <cairn/catalog/latest.hpp>
+#include <cairn/catalog/verification.hpp>
+#include <cairn/format/torch/read_metadata.hpp>
+#include <cairn/load_tree.hpp>
+#include <cairn/object_store/file.hpp>
+#include <cairn/object_store/memory.hpp>
+#include <cairn/save.hpp>
+
+#include "support/whole.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(unknown)
+
+namespace {
+
+using cairn::value;
+
+const std::string values = std::string(CAIRN_GOLDEN) + "/unknown_values";
+const std::string dtypes = std::string(CAIRN_GOLDEN) + "/unknown_dtypes";
+
+struct known_class {
+    const char* key;
+    const char* what;
+};
+const known_class opaque[] = {
+    {"deque", "class collections.deque"},
+    {"list_subclass", "class __main__.Names"},
+    {"nested", "nesting deeper than 200"},
+    {"shared", "shared values that expand to more than 64 times their bytes"},
+    {"set", "class __builtin__.set"},
+    {"numpy_scalar", "classes numpy._core.multiarray.scalar, numpy.dtype"},
+    {"enum", "class __main__.Schedule"},
+    {"bytes_io", "class _io.BytesIO"},
+    {"dataclass", "class __main__.Config"},
+    {"delta", "class datetime.timedelta"},
+    {"tensors", "classes torch.FloatStorage, torch.LongStorage, torch._utils._rebuild_tensor_v2"},
+};
+
+/// The stored bytes of each value of a checkpoint.
+std::map<std::string, std::vector<std::byte>> items_of(auto place) {
+    cairn::torch_reader reader(place);
+    auto const m = reader.read_metadata();
+    std::map<std::string, std::vector<std::byte>> items;
+    for (auto const& [fqn, entry] : m.entries) {
+        auto const* v = std::get_if<cairn::value_metadata>(&entry);
+        if (v == nullptr) continue;
+        auto& b = items[fqn];
+        b.resize(static_cast<std::size_t>(v->at.length));
+        place.open(v->at.file).read(v->at.offset, b);
+    }
+    return items;
+}
+template <class F>
+void is_unsupported(const std::string& fqn, const std::string& what, F&& f) {
+    BOOST_CHECK_EXCEPTION(f(), cairn::error, [&](const cairn::error& e) {
+        BOOST_TEST_INFO(e.what());
+        BOOST_TEST(e.context().fqn == fqn);
+        BOOST_TEST(std::string(e.what()).find(what) != std::string::npos);
+        return e.code() == cairn::make_error_code(cairn::errc::unsupported);
+    });
+}
+std::string verified(const std::string& checkpoint) {
+    cairn::detail::verification v{cairn::file_store(checkpoint)};
+    BOOST_TEST(v.run());
+    BOOST_TEST(!v.damaged());
+    std::ostringstream out;
+    v.print(out);
+    return out.str();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(values_are_given_as_they_are_stored) {
+    auto const tree = cairn::load_tree(values, {}, cairn::file_store());
+    auto const& extra = tree.at("extra").as_dict();
+    auto const items = items_of(cairn::file_store(values));
+    for (auto const& [key, what] : opaque) {
+        BOOST_TEST_CONTEXT(key) {
+            auto const v = extra.at(key).as_value();
+            auto const* o = v.get_if<value::opaque_t>();
+            BOOST_REQUIRE(o != nullptr);
+            BOOST_TEST(o->what() == what);
+            BOOST_TEST((o->item() == items.at(std::string("extra.") + key)));
+        }
+    }
+    BOOST_TEST(tree.at("step").as_value().as<int>() == 7);
+}
+
+BOOST_AUTO_TEST_CASE(values_are_saved_again_unchanged) {
+    cairn::memory_store store;
+    for (int round = 0; round < 2; ++round) {
+        auto tree = round == 0 ? cairn::load_tree(values, {}, cairn::file_store())
+                               : cairn::load_tree("c", {}, store);
+        (void)cairn::save(tree, "c", store);
+        BOOST_TEST((items_of(store.at("c")) == items_of(cairn::file_store(values))));
+    }
+    // In a list it has a name of its own.
+    auto const deque = cairn::load_tree(values, {}, cairn::file_store())
+                           .at("extra")
+                           .as_dict()
+                           .at("deque")
+                           .as_value();
+    cairn::state_dict sd{{"list", value::list({1, deque})}};
+    (void)cairn::save(sd, "c", store);
+    BOOST_TEST((items_of(store.at("c")).at("list.1") == deque.get_if<value::opaque_t>()->item()));
+    BOOST_CHECK_THROW((void)cairn::format::torch::encode_value(
+                          value::list({value(value::opaque_t{{}, "class a.B"})})),
+                      cairn::error);
+}
+
+BOOST_AUTO_TEST_CASE(values_do_not_load_into_a_type_and_keep_nobody_from_the_rest) {
+    std::vector<float> w(6);
+    int step = 0, number = 0;
+    auto const load_with = [&](const std::string& key, cairn::node n) {
+        cairn::state_dict sd{{"w", cairn::tensor_view(cairn::dtype::f32, {2, 3}, w.data())},
+                             {"step", std::ref(step)},
+                             {"extra", cairn::state_dict{{key, std::move(n)}}}};
+        return cairn::load(sd, values, cairn::file_store());
+    };
+    std::pair<double, double> pair;
+    is_unsupported("extra.set", "class __builtin__.set",
+                   [&] { load_with("set", std::ref(number)); });
+    is_unsupported("extra.tensors", "torch.FloatStorage",
+                   [&] { load_with("tensors", std::ref(pair)); });
+    value kept;
+    auto const report = load_with("delta", std::ref(kept));
+    BOOST_TEST(kept.is<value::opaque_t>());
+    BOOST_TEST(step == 7);
+    BOOST_TEST(w[5] == 5.0f);
+    BOOST_TEST(report.unverified.back() ==
+               "'extra.delta': class datetime.timedelta; it is kept as it is stored");
+    is_unsupported("", "class datetime.timedelta", [&] { (void)kept.as<int>(); });
+}
+
+BOOST_AUTO_TEST_CASE(values_are_no_findings) {
+    auto const said = verified(values);
+    for (auto const& [key, what] : opaque)
+        BOOST_TEST(said.find(std::string("not checked: 'extra.") + key + "': " + what) !=
+                       std::string::npos,
+                   key);
+    for (auto const level : {cairn::verify_level::sampled, cairn::verify_level::full}) {
+        cairn::latest_options o;
+        o.verify = level;
+        o.quarantine = true;
+        cairn::memory_store store;
+        auto place = store.at("c");
+        cairn::file_store golden(values);
+        for (auto const& info : golden.list())
+            place.publish(info.name, cairn::detail::read_whole(golden, info.name), std::nullopt);
+        BOOST_TEST(cairn::latest(store, o).value() == "c");
+    }
+}
+
+BOOST_AUTO_TEST_CASE(dtypes_that_are_known_to_the_byte_are_copied_and_resharded) {
+    auto const tree = cairn::load_tree(dtypes, {}, cairn::file_store());
+    auto const t = tree.at("float4").as_tensor();
+    BOOST_TEST((t.type == cairn::dtype::float4_e2m1fn_x2));
+    BOOST_TEST((t.global_shape == cairn::index_vector{6, 8}));
+    std::vector<std::byte> part(12);
+    cairn::state_dict sd{
+        {"float4",
+         cairn::sharded_view{{6, 8},
+                             cairn::dtype::float4_e2m1fn_x2,
+                             {cairn::shard(cairn::box({1, 2}, {3, 4}),
+                                           cairn::tensor_view(cairn::dtype::float4_e2m1fn_x2,
+                                                              {3, 4}, part.data()))}}}};
+    (void)cairn::load(sd, dtypes, cairn::file_store());
+    for (int i = 0; i < 12; ++i)
+        BOOST_TEST(std::to_integer<int>(part[static_cast<std::size_t>(i)]) ==
+                   (1 + i / 4) * 8 + 2 + i % 4);
+}
+
+BOOST_AUTO_TEST_CASE(dtypes_that_are_not_known_keep_nobody_from_the_rest) {
+    auto const tree = cairn::load_tree(dtypes, {}, cairn::file_store());
+    BOOST_TEST(tree.size() == 3u);
+    std::vector<float> w(6);
+    std::vector<std::int8_t> q(8);
+    cairn::state_dict sd{{"w", cairn::tensor_view(cairn::dtype::f32, {2, 3}, w.data())}};
+    auto const report = cairn::load(sd, dtypes, cairn::file_store());
+    BOOST_TEST(w[5] == 5.0f);
+    BOOST_TEST(report.unverified.back().find("'quantised': dtype torch.qint8") == 0u);
+    for (bool const partial : {true, false}) {
+        cairn::state_dict naming{{"quantised", q}};
+        cairn::load_options o;
+        o.planner.partial = partial;
+        is_unsupported("quantised", "torch.qint8",
+                       [&] { (void)cairn::load(naming, dtypes, o, cairn::file_store()); });
+    }
+    cairn::load_options strict;
+    strict.planner.strict = true;
+    std::vector<std::byte> float4(48);
+    int step = 0;
+    cairn::state_dict most{
+        {"w", cairn::tensor_view(cairn::dtype::f32, {2, 3}, w.data())},
+        {"float4", cairn::tensor_view(cairn::dtype::float4_e2m1fn_x2, {6, 8}, float4.data())},
+        {"step", std::ref(step)}};
+    BOOST_CHECK_EXCEPTION((void)cairn::load(most, dtypes, strict, cairn::file_store()),
+                          cairn::error, [](const cairn::error& e) {
+                              return e.code() == make_error_code(cairn::errc::unexpected_key) &&
+                                     e.context().fqn == "quantised";
+                          });
+    (void)cairn::load(most, dtypes, cairn::file_store());
+    BOOST_TEST(step == 7);
+    cairn::load_tree_options only;
+    only.prefix = "quantised";
+    is_unsupported("quantised", "torch.qint8",
+                   [&] { (void)cairn::load_tree(dtypes, only, cairn::file_store()); });
+    BOOST_TEST(verified(dtypes).find("not checked: 'quantised': dtype torch.qint8") !=
+               std::string::npos);
+}
+
+/// One that does not parse, or is no metadata at all, is damaged.
+BOOST_AUTO_TEST_CASE(classes_in_metadata_are_no_damage) {
+    auto const code_of = [](std::string_view pickle) {
+        try {
+            (void)cairn::format::torch::parse_metadata_pickle(
+                std::as_bytes(std::span(pickle.data(), pickle.size())));
+        } catch (const cairn::error& e) {
+            return e.code();
+        }
+        return cairn::error_code();
+    };
+    std::string const dcp =
+        "\x80\x02"
+        "ctorch.distributed.checkpoint.metadata\nMetadata\n)\x81}";
+    for (std::string const unknown : {"\x80\x02"
+                                      "cmine\nMetadata\n)\x81.",
+                                      "\x80\x02"
+                                      "cmine\nMetadata\n)\x81Na.",
+                                      "\x80\x02"
+                                      "cmine\nMetadata\n."})
+        BOOST_TEST((code_of(unknown) == cairn::errc::unsupported));
+    BOOST_TEST((code_of(dcp + std::string("X\x0c\0\0\0storage_datacmine\nDict\n)\x81sb.", 33)) ==
+                cairn::errc::unsupported));
+    for (std::string const damaged : {"\x80\x02N.",
+                                      "\x80\x02"
+                                      "cmine\nMetadata\n)\x81"})
+        BOOST_TEST((code_of(damaged) == cairn::errc::corrupt));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
