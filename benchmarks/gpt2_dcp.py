@@ -108,7 +108,7 @@ class State:
 
 
 def one_rank(rank, a, rendezvous):
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // a.ranks))
+    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // a.ranks))
     store = dist.FileStore(rendezvous, a.ranks)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=a.ranks)
     state, times, wrong = State(rank, a.ranks, a.mode != "load"), [], 0

@@ -8,6 +8,8 @@
 #include "groups.hpp"
 #include "state.hpp"
 
+#include <cairn/storage/threads_per_rank.hpp>
+
 #include <libdeflate.h>
 
 #include <fcntl.h>
@@ -251,8 +253,7 @@ void on_threads(int n, F f) {
 /// How a rank of `ranks` on this host does it.
 struct way {
     way(const arguments& a, int ranks)
-        : direct(a.bare == "direct"), sync(a.sync),
-          threads(std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks)),
+        : direct(a.bare == "direct"), sync(a.sync), threads(cairn::detail::threads_per_rank(ranks)),
           piece(direct ? std::size_t{4} << 20 : std::size_t{256} << 10) {}
 
     bool direct, sync;

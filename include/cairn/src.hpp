@@ -40,6 +40,7 @@
 #include <cairn/detail/impl/operation_thread.ipp>
 #include <cairn/detail/impl/post_to.ipp>
 #include <cairn/detail/impl/state_devices.ipp>
+#include <cairn/detail/impl/usable_cpus.ipp>
 #include <cairn/load/impl/background_load.ipp>
 #include <cairn/load/impl/device_windows.ipp>
 #include <cairn/load/impl/load_op.ipp>

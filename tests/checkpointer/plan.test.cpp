@@ -35,7 +35,7 @@ BOOST_AUTO_TEST_CASE(a_plan_is_what_a_save_takes) {
         run r(n);
         std::mutex m;
         std::vector<cairn::checkpoint_plan> plans;
-        std::vector<std::uint64_t> in_use(static_cast<std::size_t>(n));
+        std::vector<std::uint64_t> mapped(static_cast<std::size_t>(n));
         r.on_ranks([&](rank& me) {
             std::vector<float> replica(1000);
             auto state = state_of(me, replica);
@@ -46,7 +46,7 @@ BOOST_AUTO_TEST_CASE(a_plan_is_what_a_save_takes) {
             (void)ckpt.wait();
             std::lock_guard const lock(m);
             plans.push_back(p);
-            in_use[static_cast<std::size_t>(me.number)] = ckpt.staging_memory().peak_in_use;
+            mapped[static_cast<std::size_t>(me.number)] = ckpt.staging_memory().peak_mapped;
         });
         for (auto const& p : plans) BOOST_TEST((p == plans[0]));
         auto const& p = plans[0];
@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(a_plan_is_what_a_save_takes) {
         std::uint64_t bytes = 0;
         for (std::size_t k = 0; k < p.ranks.size(); ++k) {
             bytes += p.ranks[k].bytes;
-            BOOST_TEST(p.ranks[k].staging_bytes == in_use[k]);
+            BOOST_TEST(p.ranks[k].staging_bytes == mapped[k]);
         }
         BOOST_TEST(bytes == p.bytes);
         BOOST_TEST(!p.free_bytes);

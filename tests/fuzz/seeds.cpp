@@ -205,6 +205,7 @@ int main(int argc, char** argv) {
     report("needs", 3, [] {
         cairn::detail::wire_writer w;
         w.varint(1000);
+        w.varint(500);
         w.u8(1);
         w.varint(2000);
         w.string("a directory");

@@ -315,7 +315,17 @@ BOOST_AUTO_TEST_CASE(are_divided_by_the_ranks_of_this_host_if_the_launcher_tells
     for (auto const* odd : {"", "0", "-1", "5", "2x", "99999999999"})
         BOOST_TEST(ranks_here(4, {{"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", odd}}) == 4);
     BOOST_TEST(cairn::detail::threads_per_rank(1) >= 1);
-    BOOST_TEST(cairn::detail::threads_per_rank(100'000) == 1);
+}
+
+BOOST_AUTO_TEST_CASE(are_not_divided_where_each_rank_has_cpus_of_its_own) {
+    auto const here = [](int ranks, unsigned cpus, bool whole_host) {
+        return cairn::detail::threads_per_rank(ranks, {cpus, whole_host},
+                                               [](const char*) { return std::nullopt; });
+    };
+    BOOST_TEST(here(4, 16, true) == 4);
+    BOOST_TEST(here(4, 16, false) == 16);
+    BOOST_TEST(here(100'000, 16, true) == 1);
+    BOOST_TEST(here(100'000, 1, false) == 1);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -4,6 +4,7 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/memory/arena_options.hpp>
 #include <cairn/planner/options.hpp>
 
 #include <cstddef>
@@ -19,7 +20,7 @@ namespace cairn {
 /// What one rank would do in a save.
 struct rank_needs {
     std::uint64_t bytes = 0;          ///< To be written, without the headers of items and files.
-    std::uint64_t staging_bytes = 0;  ///< Of memory for the copy, within the budget.
+    std::uint64_t staging_bytes = 0;  ///< What the arena maps for the copy, within its budget.
     std::uint64_t items = 0;
     friend bool operator==(const rank_needs&, const rank_needs&) = default;
 };
@@ -41,7 +42,8 @@ namespace detail {
 
 /// What a rank knows before the plans of all are joined.
 struct needs_report {
-    std::uint64_t budget = 0;  ///< Of its arena.
+    /// Of its arena: see @ref arena_options.
+    std::uint64_t budget = 0, slab_bytes = 0;
     std::optional<std::uint64_t> free_bytes{};
     std::string directory{};  ///< Where these are free; for errors.
     std::vector<std::byte> plan{};
@@ -51,7 +53,7 @@ struct needs_report {
 /// @throws what the state or the planner does
 CAIRN_DECL std::vector<std::byte> encode_needs(const flattened_or_error& state,
                                                const planner_options& options, int rank,
-                                               bool coordinator, std::uint64_t budget,
+                                               bool coordinator, const arena_options& arena,
                                                const std::optional<std::filesystem::path>& where);
 /// Plans for all, as a save does: replicas are written once.
 /// @throws error with each rank whose disk does not suffice

@@ -95,8 +95,9 @@ public:
 
     /// Returns what `reserve(bytes)` would take from the system.
     arena_need need(std::uint64_t bytes) const;
-    /// Maps memory, and pins it, until `bytes` in all are mapped or the budget is used up. Every
-    /// page is touched: later use takes no page fault.
+    /// Maps memory, and pins it, so that one lease of `bytes` needs no more of it, as far as the
+    /// budget allows. Every page is touched: later use takes no page fault. If a slab is mapped for
+    /// that, those that nothing uses are returned.
     /// @throws error with the system's code if there is not that much memory
     reserve_result reserve(std::uint64_t bytes);
 

@@ -2,6 +2,7 @@
 #ifndef CAIRN_MEMORY_ARENA_CORE_HPP
 #define CAIRN_MEMORY_ARENA_CORE_HPP
 
+#include <cairn/detail/usable_cpus.hpp>
 #include <cairn/error.hpp>
 #include <cairn/memory/any_memory_space.hpp>
 #include <cairn/memory/arena_options.hpp>
@@ -75,6 +76,7 @@ public:
         std::lock_guard const growth(growth_);
         auto const more = missing(bytes);
         if (more == 0) return {};
+        release_free_slabs(0);
         return add_slab(more);
     }
     std::uint64_t bytes_held() const {
@@ -118,7 +120,29 @@ public:
         return stats_;
     }
 
+    /// What an arena with this budget maps for one lease when it has nothing else.
+    static std::uint64_t mapped_for(std::uint64_t bytes, const arena_options& o) noexcept {
+        auto const limit = o.budget / page * page;
+        return bytes == 0 ? 0 : slab_for(std::min(bytes, limit), o.slab_bytes, limit);
+    }
+
 private:
+    static constexpr std::size_t page = 4096;
+    static std::uint64_t up(std::uint64_t bytes, std::uint64_t unit) noexcept {
+        return bytes > std::numeric_limits<std::uint64_t>::max() - unit
+                   ? bytes / unit * unit
+                   : (bytes + unit - 1) / unit * unit;
+    }
+    /// Whole huge pages where there is room. @pre `least <= room`
+    static std::uint64_t slab_size(std::uint64_t least, std::uint64_t room) noexcept {
+        auto const huge = up(least, huge_page);
+        return huge <= room ? huge : up(least, page);
+    }
+    static std::uint64_t slab_for(std::uint64_t bytes, std::uint64_t usual,
+                                  std::uint64_t room) noexcept {
+        return std::max(slab_size(bytes, room), std::min(room, up(usual, page)));
+    }
+
     struct held_slab {
         pinned_slab slab;
         bool pinned = false;  ///< For all that asked for it.
@@ -127,22 +151,16 @@ private:
     };
     using slab_map = std::map<std::uintptr_t, held_slab>;
 
-    static constexpr std::size_t page = 4096;
     static constexpr std::uint64_t least_shared = std::uint64_t{32} << 20;
 
-    static std::uint64_t up(std::uint64_t bytes, std::uint64_t unit) noexcept {
-        return bytes > std::numeric_limits<std::uint64_t>::max() - unit
-                   ? bytes / unit * unit
-                   : (bytes + unit - 1) / unit * unit;
-    }
     std::size_t rounded(std::size_t bytes) const noexcept {
         return static_cast<std::size_t>(up(bytes, options_.alignment));
     }
     /// To start threads takes longer than to touch a small slab.
-    unsigned threads_for(std::uint64_t bytes) const noexcept {
+    unsigned threads_for(std::uint64_t bytes) const {
         if (bytes < least_shared) return 1;
         auto const told = options_.prefault_threads;
-        return told != 0 ? told : std::min(usable_cpus(), 4u);
+        return told != 0 ? told : std::min(usable_cpus::of_process().count, 4u);
     }
 
     // With `state_` locked.
@@ -172,21 +190,23 @@ private:
     // With `growth_` locked: no other thread adds or removes slabs, nor changes `bytes_mapped`.
 
     std::uint64_t room() const noexcept { return limit_ - stats_.bytes_mapped; }
-    /// Whole huge pages where the budget allows it. @pre `least <= room()`
-    std::uint64_t slab_size(std::uint64_t least) const noexcept {
-        auto const huge = up(least, huge_page);
-        return huge <= room() ? huge : up(least, page);
-    }
-    /// What `reserve(bytes)` would map.
+    /// What `reserve(bytes)` would map after it has returned the free slabs.
     std::uint64_t missing(std::uint64_t bytes) const noexcept {
+        std::lock_guard const state(state_);
         auto const wanted = std::min(bytes, limit_);
-        return wanted <= stats_.bytes_mapped ? 0 : slab_size(wanted - stats_.bytes_mapped);
+        std::uint64_t in_use = 0;
+        for (auto const& [begin, s] : slabs_) {
+            auto const size = s.slab.memory().size();
+            if (size >= wanted) return 0;
+            if (!ranges_.is_free(begin, size)) in_use += size;
+        }
+        return slab_size(std::min(wanted, limit_ - in_use), limit_ - in_use);
     }
-    /// Maps a slab that `bytes` fit into; false when the budget has no room for it now.
+    /// Maps a slab that `bytes` fit into; false when the budget has no room for it now. Free slabs
+    /// are too small, and returned: what grows would otherwise keep every size that it ever had.
     bool make_room(std::size_t bytes) {
-        if (bytes > room() && !release_free_slabs(bytes)) return false;
-        auto const usual = std::min(room(), up(options_.slab_bytes, page));
-        add_slab(std::max(slab_size(bytes), usual));
+        if (!release_free_slabs(bytes)) return false;
+        add_slab(slab_for(bytes, options_.slab_bytes, room()));
         return true;
     }
     reserve_result add_slab(std::uint64_t bytes) {
@@ -215,16 +235,15 @@ private:
         count(added->second, std::move(failure));
         return taken;
     }
-    /// Returns free slabs to the system: all of them for 0, otherwise until `bytes` can be mapped,
-    /// or none and false if that cannot be reached.
+    /// Returns free slabs to the system; none, and false, if `bytes` could not be mapped then.
     bool release_free_slabs(std::uint64_t bytes) noexcept {
         slab_map gone;
         std::lock_guard const state(state_);
         std::uint64_t free = 0;
         for (auto const& [begin, s] : slabs_)
             if (ranges_.is_free(begin, s.slab.memory().size())) free += s.slab.memory().size();
-        if (bytes != 0 && room() + free < bytes) return false;
-        for (auto s = slabs_.begin(); s != slabs_.end() && (bytes == 0 || room() < bytes);) {
+        if (room() + free < bytes) return false;
+        for (auto s = slabs_.begin(); s != slabs_.end();) {
             auto const here = s++;
             auto const memory = here->second.slab.memory();
             if (!ranges_.is_free(here->first, memory.size())) continue;

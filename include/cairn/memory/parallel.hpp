@@ -14,9 +14,6 @@ namespace cairn::detail {
 /// @param work  Throws nothing; called at the same time.
 CAIRN_DECL void in_parallel(unsigned threads, const std::function<void()>& work) noexcept;
 
-/// The CPUs that this process may use; at least 1.
-CAIRN_DECL unsigned usable_cpus() noexcept;
-
 }  // namespace cairn::detail
 
 #ifdef CAIRN_HEADER_ONLY

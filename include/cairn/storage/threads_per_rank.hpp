@@ -3,11 +3,11 @@
 #define CAIRN_STORAGE_THREADS_PER_RANK_HPP
 
 #include <cairn/detail/environment.hpp>
+#include <cairn/detail/usable_cpus.hpp>
 
 #include <algorithm>
 #include <charconv>
 #include <string>
-#include <thread>
 #include <utility>
 
 namespace cairn::detail {
@@ -32,10 +32,12 @@ inline int ranks_of_this_host(int world_size, const environment& get = read_envi
     return world_size;
 }
 
-/// Returns this rank's part of the cores that this process may use, at least 1.
-inline int threads_per_rank(int world_size) {
-    auto const cores = static_cast<int>(std::thread::hardware_concurrency());
-    return std::max(1, cores / std::max(1, ranks_of_this_host(world_size)));
+/// Returns this rank's part of the CPUs that this process may use, at least 1. They are its own if
+/// its affinity mask leaves out some of the host's, and otherwise shared by the ranks of the host.
+inline int threads_per_rank(int world_size, usable_cpus cpus = usable_cpus::of_process(),
+                            const environment& get = read_environment) {
+    auto const ranks = cpus.whole_host ? std::max(1, ranks_of_this_host(world_size, get)) : 1;
+    return std::max(1, static_cast<int>(cpus.count) / ranks);
 }
 
 }  // namespace cairn::detail

@@ -74,8 +74,8 @@ DEFECTS = [
            "if (!PLANTED && (bytes > limit || now > limit - bytes)) return false;",
            by="memory:arenas_and_devices", wrong="a process pins more than it may"),
     Defect("budget-exceeded", ARENA,
-           "if (bytes > room() && !release_free_slabs(bytes)) return false;",
-           "if (bytes > room() && !release_free_slabs(bytes) && !PLANTED) return false;",
+           "if (!release_free_slabs(bytes)) return false;",
+           "if (!release_free_slabs(bytes) && !PLANTED) return false;",
            by="memory:arenas", wrong="staging takes more than the budget"),
     Defect("ranges-joined-across-slabs", "memory/range_allocator.hpp",
            "return first->second.slab == second->second.slab &&",
@@ -90,4 +90,7 @@ DEFECTS = [
            "if (after != d.ranges.begin() && last <= (after - 1)->second)",
            "if (PLANTED || (after != d.ranges.begin() && last <= (after - 1)->second))",
            by="save load", wrong="memory that no fence covers is copied while it is written"),
+    Defect("quotas-above-ignored", "detail/impl/usable_cpus.ipp",
+           "if (path.empty()) return;", "if (path.empty() || PLANTED) return;",
+           by="detail:usable_cpus", wrong="a container's quota is not seen"),
 ]

@@ -103,8 +103,8 @@ CAIRN_DECL void checkpointer_core::prepare_plan() {
 CAIRN_DECL checkpoint_plan checkpointer_core::plan(const flattened_or_error& state) {
     auto const& planner = options_.save.planner;
     auto const mine = ranks().attempt([&] {
-        return encode_needs(state, planner, ranks().rank(), ranks().coordinator(),
-                            options_.arena.budget, parts_.directory);
+        return encode_needs(state, planner, ranks().rank(), ranks().coordinator(), options_.arena,
+                            parts_.directory);
     });
     auto const all = ranks().gather(mine);
     auto const told = answered([&] {

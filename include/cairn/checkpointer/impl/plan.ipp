@@ -7,6 +7,7 @@
 #include <cairn/detail/fold_failures.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/error.hpp>
+#include <cairn/memory/arena_core.hpp>
 #include <cairn/object_store/removed_space.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/planner/plan_codec.hpp>
@@ -56,13 +57,14 @@ inline std::optional<std::uint64_t> free_bytes_at(std::filesystem::path at) {
 
 CAIRN_DECL std::vector<std::byte> encode_needs(const flattened_or_error& state,
                                                const planner_options& options, int rank,
-                                               bool coordinator, std::uint64_t budget,
+                                               bool coordinator, const arena_options& arena,
                                                const std::optional<std::filesystem::path>& where) {
     if (state.refused) std::rethrow_exception(state.refused);
     default_planner planner(options);
     planner.set_up_save(state.leaves(), rank, coordinator);
     wire_writer w;
-    w.varint(budget);
+    w.varint(arena.budget);
+    w.varint(arena.slab_bytes);
     put_optional(w, where ? free_bytes_at(*where) : std::nullopt);
     w.string(where ? where->string() : std::string());
     w.raw(encode_save_plan(planner.create_local_save_plan()));
@@ -72,6 +74,7 @@ CAIRN_DECL needs_report decode_needs(std::span<const std::byte> b) {
     wire_reader r(b);
     needs_report n;
     n.budget = r.varint();
+    n.slab_bytes = r.varint();
     n.free_bytes = get_optional(r);
     n.directory = r.string();
     auto const plan = r.raw(r.left());
@@ -133,7 +136,10 @@ CAIRN_DECL checkpoint_plan join_needs(std::span<const needs_report> all,
     failure_folder refused;
     for (std::size_t r = 0; r < all.size() && r < p.ranks.size(); ++r) {
         auto const rank = static_cast<int>(r);
-        p.ranks[r].staging_bytes = std::min(p.ranks[r].staging_bytes, all[r].budget);
+        auto& staged = p.ranks[r].staging_bytes;
+        staged = arena_core::mapped_for(
+            staged,
+            {.budget = all[r].budget, .slab_bytes = static_cast<std::size_t>(all[r].slab_bytes)});
         if (all[r].free_bytes && p.bytes > *all[r].free_bytes)
             refused.add(
                 error(make_error_code(boost::system::errc::no_space_on_device),

@@ -6,9 +6,6 @@
 
 #include <cairn/detail/blocked_signals.hpp>
 
-#include <sched.h>
-
-#include <algorithm>
 #include <exception>
 #include <thread>
 #include <vector>
@@ -27,15 +24,6 @@ CAIRN_DECL void in_parallel(unsigned threads, const std::function<void()>& work)
     }
     work();
     for (auto& t : others) t.join();
-}
-
-CAIRN_DECL unsigned usable_cpus() noexcept {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    auto const n = ::sched_getaffinity(0, sizeof set, &set) == 0
-                       ? static_cast<unsigned>(CPU_COUNT(&set))
-                       : std::thread::hardware_concurrency();  // more than 1024 of them
-    return std::max(n, 1u);
 }
 
 }  // namespace cairn::detail
