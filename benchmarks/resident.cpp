@@ -151,16 +151,6 @@ void run(const arguments& a) {
             cairn::load(sd, by_rows, converting, ranks);
             right(t.right(first(ranks)), "converted");
         });
-    cairn::run_ranks(a.ranks, [&](ranks_of& ranks) {
-        auto one = sharded(true)(ranks), two = sharded(true)(ranks);
-        cairn::state_dict sd{{"weight", one.view}, {"copy", two.view}};
-        cairn::save(sd, tied, {}, ranks);
-    });
-    measured("load, tied", a, a.mib, sharded(false), [&](auto& ranks, auto& t) {
-        cairn::state_dict sd{{"weight", t.view}, {"copy", t.view}};
-        cairn::load(sd, tied, {}, ranks);
-        right(t.right(first(ranks)), "tied");
-    });
     {
         rows<float> t(per_rank, 0, per_rank, true);
         auto sd = named(t);

@@ -8,8 +8,10 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/tensor/layout.hpp>
 
+#include <cstddef>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -142,6 +144,23 @@ static_assert(!StorageReader<reader_without_global> && !StorageReader<reader_glo
 static_assert(!StorageReader<reader_without_read> && !StorageReader<reader_read_blocks>);
 static_assert(!StorageReader<reader_read_completes_with_results>);
 static_assert(!StorageReader<reader_read_completes_with_nothing>);
+
+/// The least that `ChecksumReader` asks for beyond `StorageReader`, and near misses.
+class checksum_reader : public storage_reader {
+public:
+    using storage_reader::storage_reader;
+    std::optional<chunk_checksum> checksum(const std::string&, std::size_t) { return {}; }
+};
+static_assert(ChecksumReader<checksum_reader>);
+
+struct reader_checksum_of_all : storage_reader {
+    std::optional<chunk_checksum> checksum(const std::string&);
+};
+struct reader_always_has_checksum : storage_reader {
+    chunk_checksum checksum(const std::string&, std::size_t);
+};
+static_assert(!ChecksumReader<storage_reader> && !ChecksumReader<reader_checksum_of_all> &&
+              !ChecksumReader<reader_always_has_checksum>);
 
 }  // namespace cairn::archetype
 

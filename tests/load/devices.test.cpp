@@ -44,18 +44,6 @@ cairn::memory_store store_with(cairn::state_dict sd) {
     return store;
 }
 
-/// CUDA's API of which a call fails, counted from the first copy to the host.
-struct failing_fetch : support::fake_cuda {
-    inline static std::uint64_t nth = 0;
-    inline static bool after = false;
-
-    static status to_host(const cairn::pitched_copy& c, stream s) {
-        if (nth != 0) fake_gpu::current()->fail_call(std::exchange(nth, std::uint64_t{0}), after);
-        return support::fake_cuda::to_host(c, s);
-    }
-};
-static_assert(cairn::CudaApi<failing_fetch>);
-
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(what_is_not_loaded_is_not_written) {
@@ -125,7 +113,7 @@ BOOST_AUTO_TEST_CASE(other_dtypes_are_converted_on_the_host) {
     check_clean(gpu);
 }
 
-/// A tied weight that is stored twice, as PyTorch does: the copies are compared, on the host.
+/// A tied weight that is stored twice, as PyTorch does: the checksums are compared.
 BOOST_AUTO_TEST_CASE(tied_weights_that_are_stored_twice) {
     for (bool const differs : {false, true}) {
         auto v = numbers(500, 1), second = v;
@@ -141,7 +129,8 @@ BOOST_AUTO_TEST_CASE(tied_weights_that_are_stored_twice) {
             BOOST_TEST(contains(text, {"'head'", "'embed'", "other content"}), text);
         else
             BOOST_TEST(text == "");
-        BOOST_TEST((w.elements() == v));
+        gpu.synchronize();
+        BOOST_TEST((w.elements() == (differs ? w.produced() : v)));
         check_clean(gpu);
     }
 }
@@ -242,47 +231,6 @@ BOOST_AUTO_TEST_CASE(failures_of_the_device) {
             for (auto const& rule : gpu.broken_rules()) BOOST_ERROR(nth << ": " << rule);
         }
         BOOST_TEST(failed >= 10);
-    }
-}
-
-/// Each call fails in turn while tied weights are fetched to be compared: what is being copied is
-/// waited for, so that the tensors may be freed at once.
-BOOST_AUTO_TEST_CASE(failures_of_the_device_while_tied_weights_are_fetched) {
-    auto v = numbers(500, 1), second_v = v, u = numbers(300, 9), second_u = u;
-    auto store = store_with({{"embed", v}, {"head", second_v}, {"in", u}, {"out", second_u}});
-    for (bool const after : {false, true}) {
-        int failed = 0, fetches = 0;
-        for (std::uint64_t nth = 1; nth <= 16; ++nth) {
-            fake_gpu gpu({1, 4 * nth + 3});  // as late as it can be
-            auto* const user = gpu.new_stream();
-            device_tensor a(gpu, 0, {500}, {2}), b(gpu, 0, {300}, {3});
-            cairn::state_dict sd{
-                {"embed", a.view}, {"head", a.view}, {"in", b.view}, {"out", b.view}};
-            failing_fetch::nth = nth;
-            failing_fetch::after = after;
-            auto const text = error_of([&] {
-                cairn::load(sd, "c", store, cairn::basic_cuda_memory<failing_fetch>(user));
-            });
-            BOOST_TEST_CONTEXT("call " << nth << (after ? " afterwards: " : ": ") << text) {
-                BOOST_TEST(failing_fetch::nth == 0u);
-                failed += !text.empty();
-                bool const copy = contains(text, {"to copy to the host ("});
-                fetches += copy;
-                if (text.empty())
-                    BOOST_TEST((a.elements() == v && b.elements() == u));
-                else
-                    BOOST_TEST(contains(text, {"'", "CUDA device", "injected"}));
-                // After a failure of another call, nobody can tell how far the device has come.
-                if (copy || text.empty()) {
-                    gpu.release(a.at);
-                    gpu.release(b.at);
-                }
-                gpu.synchronize();
-                for (auto const& rule : gpu.broken_rules()) BOOST_ERROR(rule);
-            }
-        }
-        BOOST_TEST(failed >= 6);
-        BOOST_TEST(fetches >= 2);
     }
 }
 

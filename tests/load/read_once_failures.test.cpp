@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(a_planner_that_fails_is_the_error_of_all_whoever_reads) {
     cairn::memory_store memory;
     stored from;
     cairn::save(from.dict(), "c", memory);
-    for (std::string const refuse : {"r0", "r1", "r2", "r3", "r4", "tied_2", "d"}) {
+    for (std::string const refuse : {"r0", "r1", "r2", "r3", "r4", "tied_1", "d"}) {
         for (int bad = 0; bad < 3; ++bad) {
             auto const errors = try_with_planes(3, [&](member& me, auto& plane) {
                 wanted to(me.rank(), 3);

@@ -1,14 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "small_model.hpp"
+#include "support/counting_store.hpp"
 
 #include <cairn/comm/thread_group.hpp>
+#include <cairn/load.hpp>
+#include <cairn/load_tree.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
+#include <cairn/storage/torch_reader.hpp>
 
 #include <boost/test/unit_test.hpp>
 
-#include <atomic>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -26,6 +37,35 @@ cairn::metadata metadata_of(cairn::memory_store& store) {
     cairn::torch_reader reader(store);
     reader.reset("c");
     return reader.read_metadata();
+}
+
+/// Takes cairn's checkpoints for PyTorch's, which have no index.
+struct pytorch_reader : cairn::torch_reader {
+    using cairn::torch_reader::torch_reader;
+    cairn::metadata read_metadata() {
+        auto m = cairn::torch_reader::read_metadata();
+        m.save_id.clear();
+        for (auto& [fqn, entry] : m.entries) {
+            auto* const t = std::get_if<cairn::tensor_metadata>(&entry);
+            if (t == nullptr) continue;
+            for (auto const& chunk : std::exchange(t->chunks, {})) {
+                auto without = chunk;
+                without.at.layout.reset();
+                t->chunks.push_back(std::move(without));
+            }
+        }
+        return m;
+    }
+};
+struct reader_without_checksums : cairn::torch_reader {
+    using cairn::torch_reader::torch_reader;
+    std::optional<cairn::chunk_checksum> checksum(const std::string&, std::size_t) { return {}; }
+};
+
+bool names_both(const std::vector<std::string>& warnings, const char* read, const char* other) {
+    return warnings.size() == 1 && warnings[0].find(read) != std::string::npos &&
+           warnings[0].find(other) != std::string::npos &&
+           warnings[0].find("not checked") != std::string::npos;
 }
 
 }  // namespace
@@ -69,19 +109,93 @@ BOOST_AUTO_TEST_CASE(two_stored_copies_must_agree) {
     auto const meta = metadata_of(store);
     BOOST_TEST(only_chunk(meta, "embed.weight").at.offset !=
                only_chunk(meta, "head.weight").at.offset);
-    small::model to{{0, 0, 0, 0}, {0, 0}, {0}, {0}, true, {}};
-    cairn::load(cairn::get_model_state_dict(to), "c", store);
-    BOOST_TEST(to.embedding == loose.embedding);
+    auto const each_reader = [](auto f) {
+        f(std::type_identity<cairn::torch_reader>());
+        f(std::type_identity<pytorch_reader>());
+    };
+    each_reader([&]<class Reader>(std::type_identity<Reader>) {
+        support::counting_store<cairn::memory_store> counted(store);
+        small::model to{{0, 0, 0, 0}, {0, 0}, {0}, {0}, true, {}};
+        auto const report = cairn::load(cairn::get_model_state_dict(to), "c", Reader(counted));
+        BOOST_TEST(to.embedding == loose.embedding);
+        BOOST_TEST(report.warnings.empty());
+        for (auto const* fqn : {"embed.weight", "head.weight"}) {
+            auto const& at = only_chunk(meta, fqn).at;
+            auto const r = counted.reads(at.file, at.offset + at.layout->payload_offset,
+                                         at.layout->payload_length);
+            BOOST_TEST(r.second == (std::string(fqn) == "embed.weight" ? 1 : 0), fqn);
+        }
+    });
 
     loose.head[2] = 99;
     cairn::save(cairn::get_model_state_dict(loose), "c", store);
-    BOOST_CHECK_EXCEPTION(cairn::load(cairn::get_model_state_dict(to), "c", store), cairn::error,
-                          [](const cairn::error& e) {
-                              std::string const text = e.what();
-                              return text.find("head.weight") != std::string::npos &&
-                                     text.find("embed.weight") != std::string::npos &&
-                                     text.find("leave one") != std::string::npos;
-                          });
+    each_reader([&]<class Reader>(std::type_identity<Reader>) {
+        small::model to{{0, 0, 0, 0}, {0, 0}, {0}, {0}, true, {}};
+        auto const before = to.embedding;
+        BOOST_CHECK_EXCEPTION(cairn::load(cairn::get_model_state_dict(to), "c", Reader(store)),
+                              cairn::error, [](const cairn::error& e) {
+                                  std::string const text = e.what();
+                                  return text.find("head.weight") != std::string::npos &&
+                                         text.find("embed.weight") != std::string::npos &&
+                                         text.find("leave one") != std::string::npos &&
+                                         !e.state_modified();
+                              });
+        BOOST_TEST(to.embedding == before);
+    });
+}
+
+/// It is read once all the same, and the report says so.
+BOOST_AUTO_TEST_CASE(what_has_no_checksums_to_compare_is_not_checked) {
+    cairn::memory_store store;
+    std::vector<float> a{1, 2, 3, 4}, b{5, 6, 7, 8}, w(4);
+    cairn::save(state_dict{{"a", a}, {"b", b}}, "c", store);
+    state_dict sd{{"a", w}, {"b", w}};
+    BOOST_TEST(
+        names_both(cairn::load(sd, "c", reader_without_checksums(store)).warnings, "'a'", "'b'"));
+    BOOST_TEST(w == a);
+}
+BOOST_AUTO_TEST_CASE(what_is_stored_in_other_pieces_or_with_another_dtype_is_not_checked) {
+    cairn::memory_store store;
+    std::vector<float> a{1, 2, 3, 4}, w(4);
+    std::vector<double> d{1, 2, 3, 4};
+    cairn::run_ranks(2, [&](auto& me) {
+        std::vector<float> half(a.begin() + 2 * me.rank(), a.begin() + 2 * me.rank() + 2);
+        cairn::tensor_view const v(cairn::dtype::float32, {2}, half.data());
+        cairn::sharded_view const b{{4}, v.type, {cairn::shard({{2 * me.rank()}, {2}}, v)}};
+        cairn::save(state_dict{{"a", a}, {"b", b}, {"d", d}}, "c", store, me);
+    });
+    cairn::load_options o;
+    o.planner.dtypes = cairn::dtype_policy::convert;
+    for (auto const* other : {"b", "d"}) {
+        w.assign(4, 0);
+        state_dict sd{{"a", w}, {other, w}};
+        BOOST_TEST(names_both(cairn::load(sd, "c", o, store).warnings, "'a'",
+                              ("'" + std::string(other) + "'").c_str()));
+        BOOST_TEST(w == a);
+    }
+}
+
+/// A change made under either name reaches the weight.
+BOOST_AUTO_TEST_CASE(whole_parameters_have_a_tied_weight_once) {
+    for (auto const* name : {"embed.weight", "head.weight"}) {
+        cairn::run_ranks(2, [&](auto& me) {
+            small::model m;
+            {
+                cairn::full_params whole(m, me);
+                auto const names = [&] {
+                    std::vector<std::string> all;
+                    for (auto const& [fqn, t] : whole) all.push_back(fqn);
+                    return all;
+                }();
+                if (std::count(names.begin(), names.end(), "embed.weight") != 1 ||
+                    std::count(names.begin(), names.end(), "head.weight") != 0)
+                    throw std::runtime_error("other names");
+                auto const changed = small::tensor{9, 8, 7, 6};
+                std::memcpy(whole.at(name).bytes().data(), changed.data(), 16);
+            }
+            if (m.embedding != small::tensor{9, 8, 7, 6}) throw std::runtime_error("lost");
+        });
+    }
 }
 
 BOOST_AUTO_TEST_CASE(other_views_of_one_memory_are_not_tied) {

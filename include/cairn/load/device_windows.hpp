@@ -50,11 +50,7 @@ public:
     CAIRN_DECL void commit_tensor(const read_item& i, tensor_view v) override;
     void check_value(const read_item& i, const value& v) override { to_.check_value(i, v); }
     void load_value(const read_item& i, value v) override { to_.load_value(i, std::move(v)); }
-    bool is_compared(const read_item& i) const override { return to_.is_compared(i); }
-    std::vector<std::pair<const_tensor_view, tensor_view>> compared_on_devices() override {
-        return to_.compared_on_devices();
-    }
-    void compare() override { to_.compare(); }
+    std::vector<stored_tie> ties() const override { return to_.ties(); }
     load_report finish_load() override { return to_.finish_load(); }
     bool is_default() const override { return to_.is_default(); }
 
@@ -65,8 +61,6 @@ public:
     CAIRN_DECL bool advance() noexcept;
     /// Says what is being copied.
     CAIRN_DECL error_context late();
-    /// Begins to copy the elements on devices that the planner compares to the host.
-    CAIRN_DECL void fetch();
     /// Called when `advance` has returned true: commits the windows that were copied.
     /// @throws the failure of a device, or of the planner
     CAIRN_DECL void finish();
@@ -97,7 +91,6 @@ private:
     std::vector<std::pair<window, tensor_view>> waiting_{};  ///< For what produces the tensor.
     std::deque<window> copying_{};  ///< In the order in which they were begun.
     std::vector<window> copied_{};  ///< Not committed; their memory is given back.
-    std::vector<std::pair<window, tensor_view>> fetched_{};  ///< And where the planner wants it.
     std::exception_ptr failure_{};
 };
 

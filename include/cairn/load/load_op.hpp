@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace cairn::detail {
@@ -46,6 +47,7 @@ private:
     bool needs_items() const;
     void learn_metadata(const std::vector<std::byte>& told);
     std::vector<std::byte> local_plan();
+    void check_ties();
     std::vector<std::byte> global_plan();
     void send_plans();
     std::optional<event> finish_plan();
@@ -80,6 +82,7 @@ private:
     std::vector<std::byte> my_plan_{};
     load_plan plan_{};
     outcome looked_{};  ///< Whether the checkpoint was replaced; on the coordinator.
+    std::vector<std::string> ties_not_checked_{};  ///< Warnings.
     std::vector<phase_time> phases_{};
     std::exception_ptr out_of_memory_{};  ///< Made before memory changes.
 };

@@ -9,7 +9,6 @@
 #include <cairn/detail/state_devices.hpp>
 #include <cairn/detail/surroundings.hpp>
 #include <cairn/load/device_windows.hpp>
-#include <cairn/load/plan_pieces.hpp>
 #include <cairn/load/read_once/broadcast_parts.hpp>
 #include <cairn/load/read_once/shared_reads.hpp>
 #include <cairn/load/stored_windows.hpp>
@@ -62,17 +61,12 @@ public:
     const char* name() const { return shared_.reading() ? "read" : "broadcast"; }
     /// Reads the values of a finished plan, removes them from it, and checks that they fit. The
     /// user's state is not changed. It is a failure if one does not fit and the planner can detect
-    /// that. What is only compared is removed, too: the last turn reads it.
+    /// that.
     void read_values(load_plan& plan, then f) {
         values_.clear();
         windows_.clear();
         planner_.clear();
         auto some = split_off(plan, [](const read_item& i) { return i.kind == item_kind::value; });
-        compared_.reset(split_off(plan,
-                                  [this](const read_item& i) {
-                                      return planner_.is_compared(i) && !shared_.has(i);
-                                  }),
-                        stored_);
         if (some.items.empty()) return f(nullptr);
         clock_.enter("read values");
         auto const n = some.items.size();
@@ -124,19 +118,6 @@ private:
 
     static some_items owned(load_plan p) { return std::make_shared<const load_plan>(std::move(p)); }
 
-    /// Returns a continuation that starts the next step, which calls `f` in the end; a failure, or
-    /// one to start it, goes to `f`.
-    template <class Start>
-    static then next(then f, Start start) {
-        return [f = std::move(f), start = std::move(start)](std::exception_ptr e) {
-            if (e) return f(std::move(e));
-            try {
-                start();
-            } catch (...) {
-                f(std::current_exception());
-            }
-        };
-    }
     /// Returns a continuation that first calls `check`, if nothing has failed; what it throws is a
     /// failure.
     template <class F>
@@ -168,32 +149,7 @@ private:
     }
     /// Returns a continuation that waits until all that a turn has read is where it belongs.
     then settled(then f) {
-        return waited(next(f, [this, f] {
-            planner_.finish();
-            if (!shared_.last()) return f(nullptr);
-            clock_.expect([this] { return compared_.content(); });
-            compare(f);
-        }));
-    }
-    /// Has the planner compare what it has received for that, then reads more of it: some at a
-    /// time, since it takes memory beside the state.
-    void compare(then f) {
-        std::exception_ptr failure;
-        try {
-            planner_.fetch();
-        } catch (...) {  // copies may have begun
-            failure = std::current_exception();
-        }
-        waited(next(f, [this, f] {
-            planner_.finish();
-            planner_.compare();
-            auto some = compared_.next();
-            if (some.items.empty()) {
-                clock_.moved_rest();
-                return f(nullptr);
-            }
-            read_expected(owned(std::move(some)), next(f, [this, f] { compare(f); }));
-        }))(failure);
+        return waited(checked(std::move(f), [this] { planner_.finish(); }));
     }
     /// Removes items from a plan.
     /// @return A plan of these.
@@ -250,7 +206,7 @@ private:
         auto const window = planner_.resolve_tensor(i);
         auto const* t = stored_.tensor(i.fqn);
         bool const beside = t != nullptr && window.type != t->type;
-        bool const whole = beside && !plan_pieces::can_be_cut(i, *t);
+        bool const whole = beside && !can_be_cut(i, *t);
         if (beside && !whole && !shared_.keep_beside(i) && reader_converts) return window;
         return windows_.open(i, window);
     }
@@ -308,7 +264,6 @@ private:
     stored_windows windows_;
     load_report report_{};
     shared_reads shared_{};
-    plan_pieces compared_{};  ///< What is left of the items that are only compared.
     std::vector<std::pair<read_item, value>> values_{};  ///< Not yet passed to the planner.
     some_items reading_{};                               ///< What is being read …
     read_target target_{};                               ///< … and to where.

@@ -43,16 +43,9 @@ public:
     CAIRN_DECL void commit_tensor(const read_item& item, const tensor_view& v);
     CAIRN_DECL void check_value(const read_item& item, const value& v);
     CAIRN_DECL void load_value(const read_item& item, value v);
-    /// Whether an item is of a second stored copy of a tied weight: what is committed for it is
-    /// only compared with the first. It takes memory of its own from `resolve_tensor` to `compare`.
-    CAIRN_DECL bool is_compared(const read_item& item) const;
-    /// Returns the tied weights on devices that `compare` compares with a second stored copy, and
-    /// the host memory that they are to be copied to before.
-    CAIRN_DECL std::vector<std::pair<const_tensor_view, tensor_view>> compared_on_devices();
-    /// Compares second copies that were committed with the first, which is in place.
-    /// @throws error errc::invalid_state naming both keys
-    CAIRN_DECL void compare();
-    /// Compares as `compare` does.
+    /// Returns the weights that are stored under two names and read under one, after
+    /// `create_local_load_plan`. A load compares their checksums.
+    CAIRN_DECL const std::vector<stored_tie>& ties() const noexcept;
     CAIRN_DECL load_report finish_load();
 
     /// Returns how state and checkpoint differ, after `create_local_load_plan`, also if that threw.

@@ -55,13 +55,8 @@ public:
     /// Does nothing if the planner is not a `CheckingLoadPlanner`.
     virtual void check_value(const read_item&, const value&) = 0;
     virtual void load_value(const read_item&, value) = 0;
-    /// Whether what is read for an item is only compared with what is in place: it is then read
-    /// last, and compared by `compare`. A planner other than the default one has no such items, and
-    /// the two functions below do nothing.
-    virtual bool is_compared(const read_item&) const = 0;
-    /// What `compare` compares that is on devices, and where it expects copies in host memory.
-    virtual std::vector<std::pair<const_tensor_view, tensor_view>> compared_on_devices() = 0;
-    virtual void compare() = 0;
+    /// A planner other than the default one has none.
+    virtual std::vector<stored_tie> ties() const = 0;
     virtual load_report finish_load() = 0;
     virtual bool is_default() const = 0;
 
@@ -132,20 +127,11 @@ public:
         if constexpr (CheckingLoadPlanner<P>) to_.check_value(item, v);
     }
     void load_value(const read_item& item, value v) override { to_.load_value(item, std::move(v)); }
-    bool is_compared(const read_item& item) const override {
+    std::vector<stored_tie> ties() const override {
         if constexpr (std::is_same_v<P, default_planner>)
-            return to_.is_compared(item);
-        else
-            return false;
-    }
-    std::vector<std::pair<const_tensor_view, tensor_view>> compared_on_devices() override {
-        if constexpr (std::is_same_v<P, default_planner>)
-            return to_.compared_on_devices();
+            return to_.ties();
         else
             return {};
-    }
-    void compare() override {
-        if constexpr (std::is_same_v<P, default_planner>) to_.compare();
     }
     load_report finish_load() override { return to_.finish_load(); }
     bool is_default() const override { return std::is_same_v<P, default_planner>; }

@@ -10,6 +10,7 @@
 #include <cairn/planner/save_side.hpp>
 #include <cairn/planner/tied_leaves.hpp>
 #include <cairn/planner/unexpected_keys.hpp>
+#include <cairn/state/copy_leaf.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/layout.hpp>
 
@@ -21,7 +22,6 @@
 #include <exception>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <set>
@@ -44,8 +44,7 @@ public:
         entry_of_.clear();
         rank_ = rank;
         report_ = {};
-        beside_.clear();
-        tied_.reset(state);
+        tied_.reset();
         older_.clear();
         in_parts_.reset();
         problems_.clear();
@@ -80,13 +79,19 @@ public:
                                .found = u->second.type});
             } else if (it == entries.end()) {
                 report_.missing.push_back(name);
-                if (!options_->partial)
+                if (!options_->partial && (leaf.value() == nullptr || !leaf.value()->optional))
                     problems_.add_missing(
                         name, leaf.per_rank() ? saved_ranks(stored_name(leaf.fqn)) : 0, *stored_);
             } else if (auto const* t = leaf.tensor()) {
                 auto const* stored = std::get_if<tensor_metadata>(&it->second);
-                if (stored == nullptr || !tied_.is_read_already(i, *t, *stored))
+                auto const* first = stored == nullptr ? nullptr : tied_.first_of(name, *t, *stored);
+                if (first == nullptr) {
                     add_tensor(plan, leaf, *t, name, it->second, i);
+                } else if (!first->is_stored_as(*stored)) {
+                    load_plan instead;
+                    add_tensor(instead, leaf, *t, name, it->second, i);
+                    tied_.add(*first, name, *stored, instead.items);
+                }
                 if (plan.items.size() == items) plan.no_items.push_back(name);
             } else {
                 add_value(plan, *leaf.value(), name, it->second, i);
@@ -125,34 +130,16 @@ public:
         return plan;
     }
 
-    /// Returns the user's own memory, of any dtype. The second copy of a tied weight is only
-    /// compared: it is read, in its stored dtype, into a buffer of its own.
-    tensor_view resolve(const read_item& item) {
-        auto target = target_of(item);
-        if (!tied_.is_second(item.leaf)) return target;
-        auto const* stored = stored_tensor(item);
-        auto const bytes = static_cast<std::size_t>(item.shape.product()) * size_of(stored->type);
-        auto memory = std::make_unique<std::byte[]>(std::max<std::size_t>(1, bytes));
-        tensor_view v(stored->type, item.shape, memory.get());
-        std::lock_guard const lock(*m_);
-        beside_.emplace(v.data, std::pair(std::move(memory), target));
-        return v;
+    /// Returns the user's own memory, of any dtype.
+    tensor_view resolve(const read_item& item) const {
+        auto const* t = item.leaf < state_->size() ? (*state_)[item.leaf].tensor() : nullptr;
+        if (t == nullptr || item.kind == item_kind::value || stored_tensor(item) == nullptr ||
+            item.shard_index >= t->shards.size() || !t->shards[item.shard_index].writable)
+            refuse(item, "tensor");
+        return subview(t->shards[item.shard_index].target_view(),
+                       box(item.target_offsets, item.shape));
     }
-    void commit(const read_item& item, const tensor_view& v) {
-        if (!tied_.is_second(item.leaf)) return;
-        std::lock_guard const lock(*m_);
-        if (auto n = beside_.extract(v.data))
-            tied_.add(item.leaf, std::move(n.mapped().first), v, n.mapped().second);
-    }
-
-    std::vector<std::pair<const_tensor_view, tensor_view>> compared_on_devices() {
-        return tied_.on_devices();
-    }
-    bool is_compared(const read_item& item) const {
-        return item.kind != item_kind::value && tied_.is_second(item.leaf);
-    }
-    /// Called when the first copies are in place: the second ones must have been equal.
-    void compare() { tied_.compare(); }
+    const std::vector<stored_tie>& ties() const noexcept { return tied_.ties(); }
 
     void check_value(const read_item& item, const value& v) const {
         naming(item.fqn, shown_if_opaque(v), [&] {
@@ -186,14 +173,6 @@ private:
         auto const* const e = item.leaf < entry_of_.size() ? entry_of_[item.leaf] : nullptr;
         if (e == nullptr || e->first != item.fqn) return stored_->tensor(item.fqn);
         return std::get_if<tensor_metadata>(&e->second);
-    }
-    tensor_view target_of(const read_item& item) const {
-        auto const* t = item.leaf < state_->size() ? (*state_)[item.leaf].tensor() : nullptr;
-        if (t == nullptr || item.kind == item_kind::value || stored_tensor(item) == nullptr ||
-            item.shard_index >= t->shards.size() || !t->shards[item.shard_index].writable)
-            refuse(item, "tensor");
-        return subview(t->shards[item.shard_index].target_view(),
-                       box(item.target_offsets, item.shape));
     }
     const value_leaf& value_of(const read_item& item) const {
         auto const* o = item.leaf < state_->size() ? (*state_)[item.leaf].value() : nullptr;
@@ -241,6 +220,7 @@ private:
                 {.fqn = name, .expected = "memory to load into", .found = "a const tensor"});
             return;
         }
+        check_target(name, t);
         if (stored->shape != t.global_shape) {
             report_.shapes.push_back({name, stored->shape, t.global_shape});
             problems_.add(errc::shape_mismatch,
@@ -361,8 +341,6 @@ private:
     std::map<std::uint32_t, const older_leaf*> older_;  ///< Keyed by leaf: what its item fills.
     std::optional<std::set<const older_leaf*>> in_parts_;
     load_problems problems_;
-    std::unique_ptr<std::mutex> m_ = std::make_unique<std::mutex>();
-    std::map<std::byte*, std::pair<std::unique_ptr<std::byte[]>, tensor_view>> beside_;
     tied_leaves tied_;
 };
 

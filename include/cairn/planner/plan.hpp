@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -93,6 +94,16 @@ struct load_plan {
     /// For the LoadPlanner's own use. The default planner's global step replaces it on all ranks.
     std::string planner_data{};
     friend bool operator==(const load_plan&, const load_plan&) = default;
+};
+
+/// A weight that a rank's state holds once, under two names, and the checkpoint twice. It is read
+/// under one name only.
+struct stored_tie {
+    std::string fqn{};   ///< The name that is not read.
+    std::string read{};  ///< The name that is.
+    /// The chunks of the first that this rank would need, and those of the second that are the same
+    /// box. Empty: some have no such chunk, or the dtypes differ.
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> chunks{};
 };
 
 /// What a StorageWriter receives for one item: elements to read, or a plain value to encode. Both

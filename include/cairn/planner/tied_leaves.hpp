@@ -2,100 +2,85 @@
 #ifndef CAIRN_PLANNER_TIED_LEAVES_HPP
 #define CAIRN_PLANNER_TIED_LEAVES_HPP
 
-#include <cairn/error.hpp>
 #include <cairn/metadata/metadata.hpp>
+#include <cairn/planner/plan.hpp>
 #include <cairn/state/flat_state.hpp>
-#include <cairn/tensor/convert.hpp>
-#include <cairn/tensor/layout.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace cairn::detail {
 
-/// The tied weights of a load: one memory under several names. Stored once, it is read once; stored
-/// several times (as PyTorch does), the later copies are read into buffers of their own and
-/// compared, because memory can hold only one of them.
+/// The tied weights of a load: one memory under several names. It is read under the first of them,
+/// because memory can hold only one content; what is stored for itself under another name, as
+/// PyTorch does, is a `stored_tie`.
 class tied_leaves {
 public:
-    void reset(const flat_state& state) {
-        *this = tied_leaves();
-        state_ = &state;
-    }
+    /// The leaf that is loaded into some memory.
+    struct first_leaf {
+        std::string name{};  ///< In the checkpoint.
+        const tensor_leaf* leaf = nullptr;
+        const tensor_metadata* stored = nullptr;
 
-    /// Whether the leaf needs no items: its content is read under another name.
-    bool is_read_already(std::uint32_t leaf, const tensor_leaf& t, const tensor_metadata& stored) {
-        if (!t.writable || t.shards.empty() || t.shards[0].view.empty()) return false;
-        auto& firsts = first_of_[t.shards[0].target];
-        for (auto const& [other, theirs] : firsts) {
-            auto const& o = *(*state_)[other].tensor();
-            if (o.global_shape != t.global_shape || o.type != t.type || !same_windows(o, t))
-                continue;
-            if (same_place(*theirs, stored)) return true;
-            second_.emplace(leaf, other);
-            return false;
+        /// Whether the other name stands for the same bytes in the same file.
+        bool is_stored_as(const tensor_metadata& other) const {
+            auto const& a = stored->chunks;
+            auto const& b = other.chunks;
+            return stored->type == other.type && stored->shape == other.shape &&
+                   std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                              [](const cairn::chunk& x, const cairn::chunk& y) {
+                                  return x.region == y.region && x.at.file == y.at.file &&
+                                         x.at.offset == y.at.offset;
+                              });
         }
-        firsts.emplace_back(leaf, &stored);
-        return false;
-    }
-    /// Whether the leaf's items are only compared.
-    bool is_second(std::uint32_t leaf) const { return second_.count(leaf) != 0; }
-
-    /// Records that a region of a second copy has been read.
-    /// @param read    A view of `memory`; of the stored dtype.
-    /// @param target  The window that would have received it.
-    void add(std::uint32_t leaf, std::unique_ptr<std::byte[]> memory, const tensor_view& read,
-             const tensor_view& target) {
-        copies_.push_back({leaf, std::move(memory), read, target, {}});
-    }
-    /// Returns the regions on devices, and the memory that `compare` expects copies of them in.
-    std::vector<std::pair<const_tensor_view, tensor_view>> on_devices() {
-        std::vector<std::pair<const_tensor_view, tensor_view>> all;
-        for (auto& c : copies_) {
-            if (is_host(c.target.device.kind)) continue;
-            c.fetched.resize(static_cast<std::size_t>(c.target.bytes()));
-            all.emplace_back(c.target,
-                             tensor_view(c.target.type, c.target.shape, c.fetched.data()));
-        }
-        return all;
-    }
-
-    /// @throws error errc::invalid_state naming both keys
-    void compare() {
-        for (auto const& c : copies_) {
-            auto const type = c.target.type;
-            auto const bytes = static_cast<std::size_t>(c.target.bytes());
-            std::vector<std::byte> first(bytes), second(bytes);
-            if (c.fetched.empty())
-                copy_elements(c.target, tensor_view(type, c.target.shape, first.data()));
-            else
-                first = c.fetched;
-            convert_elements(c.read, tensor_view(type, c.target.shape, second.data()));
-            if (first != second)
-                throw error(errc::invalid_state,
-                            {.fqn = (*state_)[c.leaf].fqn,
-                             .expected = "the content of '" + (*state_)[second_.at(c.leaf)].fqn +
-                                         "', which is the same weight in the state",
-                             .found = "other content in the checkpoint",
-                             .remedy = "leave one of the two out of the state"});
-        }
-        copies_.clear();
-    }
-
-private:
-    struct copy {
-        std::uint32_t leaf;
-        std::unique_ptr<std::byte[]> memory;
-        tensor_view read;
-        tensor_view target;
-        std::vector<std::byte> fetched;  ///< The content of a target on a device.
     };
 
+    void reset() { *this = tied_leaves(); }
+
+    /// Returns the leaf that is loaded into the same windows; null: this is the first.
+    /// @param name  In the checkpoint.
+    const first_leaf* first_of(const std::string& name, const tensor_leaf& t,
+                               const tensor_metadata& stored) {
+        if (!t.writable || t.shards.empty() || t.shards[0].view.empty()) return nullptr;
+        auto& firsts = first_of_[t.shards[0].target];
+        for (auto const& f : firsts)
+            if (f.leaf->global_shape == t.global_shape && f.leaf->type == t.type &&
+                same_windows(*f.leaf, t))
+                return &f;
+        firsts.push_back({name, &t, &stored});
+        return nullptr;
+    }
+
+    /// Records that a weight which is read as `first` is stored under another name too.
+    /// @param items  What would read it.
+    void add(const first_leaf& first, const std::string& name, const tensor_metadata& stored,
+             const std::vector<read_item>& items) {
+        if (items.empty()) return;
+        stored_tie tie{name, first.name, {}};
+        for (auto const& i : items) {
+            auto const region = stored.chunks.region(i.chunk);
+            auto const& theirs = first.stored->chunks;
+            std::size_t k = i.chunk;
+            if (k >= theirs.size() || theirs.region(k) != region)
+                for (k = 0; k < theirs.size() && theirs.region(k) != region;) ++k;
+            if (k == theirs.size() || first.stored->type != stored.type) {
+                tie.chunks.clear();
+                break;
+            }
+            std::pair const both(i.chunk, static_cast<std::uint32_t>(k));
+            if (std::find(tie.chunks.begin(), tie.chunks.end(), both) == tie.chunks.end())
+                tie.chunks.push_back(both);
+        }
+        ties_.push_back(std::move(tie));
+    }
+    const std::vector<stored_tie>& ties() const noexcept { return ties_; }
+
+private:
     static bool same_windows(const tensor_leaf& a, const tensor_leaf& b) {
         return std::equal(a.shards.begin(), a.shards.end(), b.shards.begin(), b.shards.end(),
                           [](const shard& x, const shard& y) {
@@ -104,21 +89,10 @@ private:
                                      x.view.strides == y.view.strides;
                           });
     }
-    static bool same_place(const tensor_metadata& a, const tensor_metadata& b) {
-        return a.type == b.type && a.shape == b.shape &&
-               std::equal(a.chunks.begin(), a.chunks.end(), b.chunks.begin(), b.chunks.end(),
-                          [](const cairn::chunk& x, const cairn::chunk& y) {
-                              return x.region == y.region && x.at.file == y.at.file &&
-                                     x.at.offset == y.at.offset;
-                          });
-    }
 
-    const flat_state* state_ = nullptr;
-    /// Keyed by address of the elements: the first leaves that are loaded there.
-    std::map<const std::byte*, std::vector<std::pair<std::uint32_t, const tensor_metadata*>>>
-        first_of_;
-    std::map<std::uint32_t, std::uint32_t> second_;  ///< Leaf → the first leaf of that memory.
-    std::vector<copy> copies_;
+    /// Keyed by address of the elements.
+    std::map<const std::byte*, std::vector<first_leaf>> first_of_;
+    std::vector<stored_tie> ties_;
 };
 
 }  // namespace cairn::detail

@@ -6,12 +6,14 @@
 #include <cairn/completion.hpp>
 #include <cairn/detail/declaring_class.hpp>
 #include <cairn/planner/plan.hpp>
+#include <cairn/tensor/index_vector.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -206,9 +208,9 @@ struct read_target {
 /// - *Lifetime*: `meta` stays valid, too, until the last `read_data` has completed.
 /// - *Partial plans*: `read_data` is called several times, one call after the other, each with some
 ///   of the plan's items and its `storage_data`: with its values, if it has any, while ranks still
-///   plan, and then with its tensors; with a `DataPlane`, with some of them at a time. The second
-///   copy of a tied weight is read in the end, in parts of the plan's items; in such parts what
-///   this rank sends to others is read again if it converts it. What it receives is in no call.
+///   plan, and then with its tensors; with a `DataPlane`, with some of them at a time. What this
+///   rank sends to others is read again, in parts of the plan's items, if it converts it. What it
+///   receives is in no call.
 ///
 /// **Models**: `torch_reader` over any ObjectStore. **Archetype**: `archetype::storage_reader`.
 template <class R>
@@ -222,6 +224,34 @@ concept StorageReader =
         { r.prepare_local_load_plan(std::move(plan)) } -> std::same_as<load_plan>;
         { r.prepare_global_load_plan(std::move(plans)) } -> std::same_as<std::vector<load_plan>>;
         { r.read_data(std::as_const(plan), target, std::move(done)) } -> std::same_as<void>;
+    };
+
+/// The checksum of a stored chunk of a tensor. Two chunks of one shape and dtype with the same
+/// `bytes`, `first` and `strides` have equal elements if their checksums are equal.
+struct chunk_checksum {
+    std::uint32_t crc = 0;    ///< CRC-32 of all bytes, those between the elements too.
+    std::uint64_t bytes = 0;  ///< How many.
+    std::uint64_t first = 0;  ///< The position among them of the first element, in elements.
+    index_vector strides{};
+};
+
+/// A StorageReader that can tell the checksum of a tensor without reading it. A weight that is tied
+/// in the state and stored under two names is then compared before it is read once.
+///
+/// Given `r` of type `R&`, `fqn` a `const std::string&`, `chunk` a `std::size_t`:
+///
+/// | Expression               | Who | Type                            |
+/// |--------------------------|-----|---------------------------------|
+/// | `r.checksum(fqn, chunk)` | all | `std::optional<chunk_checksum>` |
+///
+/// **Semantics**: of the chunk with this number in the metadata, as it is stored; nothing if it has
+/// no checksum. Called after `prepare_local_load_plan`, on the thread of that call.
+///
+/// **Models**: `torch_reader`. **Archetype**: `archetype::checksum_reader`.
+template <class R>
+concept ChecksumReader =
+    StorageReader<R> && requires(R& r, const std::string& fqn, std::size_t chunk) {
+        { r.checksum(fqn, chunk) } -> std::same_as<std::optional<chunk_checksum>>;
     };
 
 }  // namespace cairn

@@ -5,6 +5,7 @@
 #include <cairn/storage/concepts.hpp>
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -52,6 +53,8 @@ public:
     virtual std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan>) = 0;
     /// Whether that returns what it is given.
     virtual bool keeps_load_plans() const noexcept = 0;
+    /// Nothing if the reader is no `ChecksumReader`.
+    virtual std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk) = 0;
     virtual void read_data(const load_plan&, const read_target&, completion<read_result>) = 0;
 
 protected:
@@ -124,6 +127,12 @@ public:
         return to_.prepare_global_load_plan(std::move(plans));
     }
     bool keeps_load_plans() const noexcept override { return detail::keeps_load_plans<R>; }
+    std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk) override {
+        if constexpr (ChecksumReader<R>)
+            return to_.checksum(fqn, chunk);
+        else
+            return {};
+    }
     void read_data(const load_plan& plan, const read_target& target,
                    completion<read_result> done) override {
         to_.read_data(plan, target, std::move(done));

@@ -11,7 +11,10 @@
 #include <boost/asio/any_io_executor.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -51,6 +54,9 @@ public:
     CAIRN_DECL load_plan prepare_local_load_plan(load_plan plan);
     CAIRN_DECL std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan> plans);
 
+    /// From the index; otherwise from small reads of the item.
+    CAIRN_DECL std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk);
+
     CAIRN_DECL void read_data(const load_plan& plan, const read_target& target,
                               completion<read_result> done);
 
@@ -58,7 +64,7 @@ private:
     struct state;
     std::unique_ptr<state> s_;
 };
-static_assert(StorageReader<torch_reader>);
+static_assert(StorageReader<torch_reader> && ChecksumReader<torch_reader>);
 template <>
 inline constexpr bool detail::keeps_load_plans<torch_reader> = true;
 

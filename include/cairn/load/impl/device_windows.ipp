@@ -94,7 +94,7 @@ CAIRN_DECL void device_windows::reap() noexcept {
 
 CAIRN_DECL bool device_windows::in_use() {
     std::lock_guard const lock(m_);
-    return !waiting_.empty() || !copying_.empty() || !fetched_.empty();
+    return !waiting_.empty() || !copying_.empty();
 }
 
 CAIRN_DECL bool device_windows::advance() noexcept {
@@ -108,12 +108,7 @@ CAIRN_DECL bool device_windows::advance() noexcept {
         for (auto& [w, from] : ready) add(std::move(w), from);
         lock.lock();
         reap();
-        if (!copying_.empty()) return false;
-        for (auto& f : fetched_) {
-            auto& w = f.first;
-            if (!w.on->naming(w.item.fqn, [&] { return w.memory.idle(); })) return false;
-        }
-        return true;
+        return copying_.empty();
     } catch (...) {
         std::lock_guard const lock(m_);
         if (!failure_) failure_ = std::current_exception();
@@ -125,31 +120,13 @@ CAIRN_DECL error_context device_windows::late() {
     std::lock_guard const lock(m_);
     auto const* const w = !copying_.empty()   ? &copying_.front()
                           : !waiting_.empty() ? &waiting_.front().first
-                          : !fetched_.empty() ? &fetched_.front().first
                                               : nullptr;
     if (w == nullptr) return late_copies("copies", {});
     return late_copies("copies to " + to_string(w->on->queue.device()), w->item.fqn);
 }
 
-CAIRN_DECL void device_windows::fetch() {
-    for (auto const& compared : compared_on_devices()) {
-        auto const& from = compared.first;
-        auto* const on = devices_.of(from, {});
-        read_item item;
-        item.fqn = on->fqn;  // its own name is not known here
-        tensor_view target(from.type, from.shape, nullptr);
-        fetched_.push_back({window{item, target, on, take(*on, from.bytes())}, compared.second});
-        auto& w = fetched_.back().first;
-        w.target.data = w.memory.bytes().data();
-        on->naming(on->fqn, [&] {
-            w.memory.copy(on->queue, [&] { enqueue_copy(on->queue, from, w.target); });
-        });
-    }
-}
-
 CAIRN_DECL void device_windows::finish() {
     if (failure_) std::rethrow_exception(failure_);
-    for (auto const& [w, to] : std::exchange(fetched_, {})) copy_elements(w.target, to);
     for (auto const& w : std::exchange(copied_, {})) to_.commit_tensor(w.item, w.target);
 }
 
@@ -158,7 +135,6 @@ CAIRN_DECL void device_windows::clear() noexcept {
     waiting_.clear();
     copying_.clear();
     copied_.clear();
-    fetched_.clear();
     failure_ = nullptr;
 }
 

@@ -140,6 +140,7 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     wire_writer w;
     put(w, place_);
     auto plan = parts_.reader->prepare_local_load_plan(parts_.planner->create_local_load_plan());
+    check_ties();
     // What another reader has made of the plan need not say which keys this rank wants.
     keeps_items_ =
         !items_are_needed_ && parts_.planner->is_default() && parts_.reader->keeps_load_plans();
@@ -149,6 +150,32 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     }
     w.raw(encode_load_plan(plan));
     return w.take();
+}
+
+/// Of a weight that is stored twice only one copy is read: the other one must have its content.
+CAIRN_DECL void load_op::check_ties() {
+    ties_not_checked_.clear();
+    for (auto const& tie : parts_.planner->ties()) {
+        bool checked = !tie.chunks.empty();
+        for (auto const& [mine, read] : tie.chunks) {
+            auto const a = parts_.reader->checksum(tie.fqn, mine);
+            auto const b = parts_.reader->checksum(tie.read, read);
+            checked =
+                a && b && a->bytes == b->bytes && a->first == b->first && a->strides == b->strides;
+            if (!checked) break;
+            if (a->crc != b->crc)
+                throw error(errc::invalid_state,
+                            {.fqn = tie.fqn,
+                             .expected = "the content of '" + tie.read +
+                                         "', which is the same weight in the state",
+                             .found = "other content in the checkpoint",
+                             .remedy = "leave one of the two out of the state"});
+        }
+        if (!checked)
+            ties_not_checked_.push_back("'" + tie.fqn + "' was read as '" + tie.read +
+                                        "', which is the same weight in the state; whether the "
+                                        "checkpoint has the same content for both was not checked");
+    }
 }
 
 CAIRN_DECL std::vector<std::byte> load_op::global_plan() {
@@ -312,6 +339,8 @@ CAIRN_DECL void load_op::finish() {
         return end(std::make_exception_ptr(error(std::move(failures_), fsm_.state_modified())), {});
     auto report = turns_->take_report();
     report.phases = std::move(phases_);
+    report.warnings.insert(report.warnings.end(), ties_not_checked_.begin(),
+                           ties_not_checked_.end());
     if (auto w = warning_if_alone(ranks_->size(), parts_.alone))
         report.warnings.push_back(std::move(*w));
     end(nullptr, std::move(report));

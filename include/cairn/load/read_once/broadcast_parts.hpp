@@ -8,7 +8,6 @@
 #include <cairn/detail/part_call.hpp>
 #include <cairn/detail/surroundings.hpp>
 #include <cairn/load/device_windows.hpp>
-#include <cairn/load/plan_pieces.hpp>
 #include <cairn/load/read_once/pieces.hpp>
 #include <cairn/load/read_once/plane_groups.hpp>
 #include <cairn/load/read_once/shared_reads.hpp>
@@ -135,9 +134,8 @@ private:
         std::byte* at = staging_.data();
         for (auto const& p : batches_[at_].pieces) {
             if (p.part->again) {
-                out.emplace_back(
-                    plan_pieces::piece_of(plan_.items[p.part->items.front()], p.region),
-                    tensor_view(p.part->type, p.region.shape, at));
+                out.emplace_back(piece_of(plan_.items[p.part->items.front()], p.region),
+                                 tensor_view(p.part->type, p.region.shape, at));
                 again_bytes_ += p.bytes;
             }
             at += p.bytes;

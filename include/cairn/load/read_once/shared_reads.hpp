@@ -83,8 +83,6 @@ public:
         if (by_part_.empty()) parts_.clear();
     }
 
-    /// Whether all ranks of the data plane need what an item reads.
-    bool has(const read_item& i) const { return find(i) != nullptr; }
     /// Items that this rank reads: for all, or for itself.
     load_plan items_to_read(const load_plan& plan) const {
         load_plan out;

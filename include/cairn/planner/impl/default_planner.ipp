@@ -70,27 +70,17 @@ CAIRN_DECL load_plan default_planner::finish_load_plan(load_plan plan) {
 CAIRN_DECL tensor_view default_planner::resolve_tensor(const read_item& item) {
     return sides_->load.resolve(item);
 }
-CAIRN_DECL void default_planner::commit_tensor(const read_item& item, const tensor_view& v) {
-    sides_->load.commit(item, v);
-}
+CAIRN_DECL void default_planner::commit_tensor(const read_item&, const tensor_view&) {}
 CAIRN_DECL void default_planner::check_value(const read_item& item, const value& v) {
     sides_->load.check_value(item, v);
 }
 CAIRN_DECL void default_planner::load_value(const read_item& item, value v) {
     sides_->load.load_value(item, std::move(v));
 }
-CAIRN_DECL std::vector<std::pair<const_tensor_view, tensor_view>>
-default_planner::compared_on_devices() {
-    return sides_->load.compared_on_devices();
-}
-CAIRN_DECL bool default_planner::is_compared(const read_item& item) const {
-    return sides_->load.is_compared(item);
-}
-CAIRN_DECL void default_planner::compare() {
-    sides_->load.compare();
+CAIRN_DECL const std::vector<stored_tie>& default_planner::ties() const noexcept {
+    return sides_->load.ties();
 }
 CAIRN_DECL load_report default_planner::finish_load() {
-    sides_->load.compare();
     return sides_->load.report();
 }
 CAIRN_DECL const load_report& default_planner::report() const noexcept {

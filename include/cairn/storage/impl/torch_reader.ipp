@@ -200,6 +200,27 @@ struct torch_reader::state {
         return plan;
     }
 
+    std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk) {
+        auto const* t = meta == nullptr ? nullptr : meta->tensor(fqn);
+        if (t == nullptr || chunk >= t->chunks.size()) return {};
+        auto const c = t->chunks[chunk];
+        if (auto const& l = c.at.layout)
+            return chunk_checksum{l->payload_crc, l->payload_length, 0, l->strides};
+        std::optional<chunk_checksum> found;
+        try {
+            naming(fqn, c.at.file, [&] {
+                open_file file(detail::open_data_file(placed, c.at.file),
+                               placed.describe(c.at.file), me);
+                auto const p = detail::find_payload(file, fqn, *t, c, meta->save_id);
+                if (p.checked && !p.big_endian)
+                    found = chunk_checksum{p.crc, p.length, p.storage_offset, p.strides};
+            });
+        } catch (const error& e) {
+            if (e.code() != make_error_code(errc::unsupported)) throw;
+        }
+        return found;
+    }
+
     void read_data(const load_plan& plan, const read_target& target, completion<read_result> done) {
         auto job = std::make_shared<read_job>(plan, target, std::move(done));
         try {
@@ -441,6 +462,10 @@ CAIRN_DECL load_plan torch_reader::prepare_local_load_plan(load_plan plan) {
 CAIRN_DECL std::vector<load_plan> torch_reader::prepare_global_load_plan(
     std::vector<load_plan> plans) {
     return plans;
+}
+CAIRN_DECL std::optional<chunk_checksum> torch_reader::checksum(const std::string& fqn,
+                                                                std::size_t chunk) {
+    return s_->checksum(fqn, chunk);
 }
 CAIRN_DECL void torch_reader::read_data(const load_plan& plan, const read_target& target,
                                         completion<read_result> done) {
