@@ -209,6 +209,14 @@ BOOST_AUTO_TEST_CASE(saved_and_loaded) {
     });
 }
 
+BOOST_AUTO_TEST_CASE(memory_of_an_accelerator_of_the_users_is_not_exported) {
+    float x = 0;
+    tensor_view v(dtype::float32, index_vector{1}, &x);
+    v.device = {own_memory_kind(3), 1};
+    BOOST_CHECK_EXCEPTION((to_dlpack<newest>(v, nullptr)), error,
+                          [](const error& e) { return e.code() == errc::unsupported; });
+}
+
 #if defined(DLPACK_MAJOR_VERSION)
 BOOST_AUTO_TEST_CASE(the_read_only_flag_is_respected) {
     memory_store store;

@@ -233,6 +233,52 @@ BOOST_AUTO_TEST_CASE(a_fresh_adam_gets_what_a_trained_one_saved) {
     BOOST_TEST((got.betas() == std::make_tuple(0.9, 0.999)));
 }
 
+/// Of a layer that was frozen while others were trained, and of a group that was added later.
+BOOST_AUTO_TEST_CASE(each_parameter_gets_the_state_that_it_lacks) {
+    for (bool const added : {false, true}) {
+        toy model(1);
+        torch::optim::Adam adam(added ? model.net1->parameters() : model.parameters(), options());
+        if (!added)
+            for (auto p : model.net2->parameters()) p.set_requires_grad(false);
+        train(model, adam, 2);
+        BOOST_TEST(adam.state().size() == 2u);
+        auto const trained = moments(adam, model.net1->weight).exp_avg().clone();
+        if (added)
+            adam.add_param_group(torch::optim::OptimizerParamGroup(model.net2->parameters()));
+        else
+            for (auto p : model.net2->parameters()) p.set_requires_grad(true);
+        auto const state = cairn::get_optimizer_state_dict(model, adam);
+        BOOST_TEST(state.at("state").as_dict().contains("net2.weight"));
+        BOOST_TEST(moments(adam, model.net2->weight).step() == 0);
+        BOOST_TEST(
+            moments(adam, model.net2->weight).exp_avg().equal(at::zeros_like(model.net2->weight)));
+        BOOST_TEST(moments(adam, model.net1->weight).step() == 2);
+        BOOST_TEST(moments(adam, model.net1->weight).exp_avg().equal(trained));
+        train(model, adam, 1);
+        BOOST_TEST(moments(adam, model.net2->weight).step() == 1);
+    }
+}
+
+/// A state dict without one of its keys.
+cairn::state_dict without(const cairn::state_dict& d, const char* key) {
+    cairn::state_dict out;
+    for (auto const& [name, n] : d)
+        if (name != key) out[name] = n;
+    return out;
+}
+
+/// PyTorch 2.6 and older do not write it.
+BOOST_AUTO_TEST_CASE(a_checkpoint_without_decoupled_weight_decay_loads) {
+    toy model(1);
+    torch::optim::Adam adam(model.parameters(), options());
+    torch::optim::AdamW decoupled(model.parameters(), torch::optim::AdamWOptions().amsgrad(true));
+    auto const given = cairn::get_optimizer_state_dict(model, adam);
+    auto& group = given.at("param_groups").as_list()[0].as_dict();
+    group = without(group, "decoupled_weight_decay");
+    BOOST_CHECK_NO_THROW(cairn::set_optimizer_state_dict(model, adam, given));
+    BOOST_CHECK_NO_THROW(cairn::set_optimizer_state_dict(model, decoupled, given));
+}
+
 BOOST_AUTO_TEST_CASE(state_that_was_not_filled_in_place) {
     toy trained(1), other(2);
     torch::optim::Adam from(trained.parameters(), options());

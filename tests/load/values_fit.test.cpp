@@ -306,4 +306,24 @@ BOOST_AUTO_TEST_CASE(and_every_value_is_handed_on_once) {
     }
 }
 
+/// As a broadcast or expanded tensor.
+BOOST_AUTO_TEST_CASE(a_target_whose_elements_share_memory_is_refused_before_anything_changes) {
+    cairn::memory_store store;
+    std::vector<float> a{1, 2, 3}, m{1, 2, 3, 4, 5, 6};
+    cairn::tensor_view const matrix(cairn::dtype::float32, {2, 3}, m.data());
+    cairn::save(cairn::state_dict{{"a", a}, {"m", matrix}}, "c", store);
+    std::vector<float> to(3), row(4);
+    for (auto const& strides : {cairn::index_vector{0, 1}, cairn::index_vector{1, 1}}) {
+        cairn::tensor_view const broadcast(cairn::dtype::float32, {2, 3}, strides, row.data());
+        cairn::state_dict sd{{"a", to}, {"m", broadcast}};
+        BOOST_CHECK_EXCEPTION(cairn::load(sd, "c", store), cairn::error, [](const auto& e) {
+            return e.code() == cairn::make_error_code(errc::invalid_state) &&
+                   e.context().fqn == "m" && !e.state_modified();
+        });
+        BOOST_TEST((to == std::vector<float>(3) && row == std::vector<float>(4)));
+        // It can be saved.
+        cairn::save(sd, "d", store);
+    }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

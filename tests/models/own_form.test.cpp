@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // An optimizer that keeps things in another form than PyTorch: an integer step, a tuple, a fixed
 // hyperparameter; and parameters that are handles, made anew at each visit.
+#include <cairn/load.hpp>
 #include <cairn/models.hpp>
+#include <cairn/object_store/memory.hpp>
+#include <cairn/save.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -95,6 +98,38 @@ BOOST_AUTO_TEST_CASE(a_fixed_hyperparameter_refuses_another_value) {
     BOOST_CHECK_EXCEPTION(
         cairn::set_optimizer_state_dict(m, o, given), cairn::error,
         [](const cairn::error& e) { return e.code() == cairn::errc::kind_mismatch; });
+}
+
+/// A state dict without one of its keys.
+cairn::state_dict without(const cairn::state_dict& d, const char* key) {
+    cairn::state_dict out;
+    for (auto const& [name, n] : d)
+        if (name != key) out[name] = n;
+    return out;
+}
+
+/// As checkpoints of PyTorch 2.6 lack `decoupled_weight_decay`.
+BOOST_AUTO_TEST_CASE(a_checkpoint_need_not_have_a_fixed_hyperparameter) {
+    own_form::module m;
+    own_form::optimizer from{m.weight, m.none, 7, {2.5, 3, "y"}}, to{m.weight, m.none};
+    auto given = cairn::get_optimizer_state_dict(m, from);
+    auto& group = given.at("param_groups").as_list()[0].as_dict();
+    group = without(group, "maximize");
+    cairn::memory_store store;
+    cairn::save(cairn::state_dict{{"optim", given}}, "c", store);
+    auto const loaded = cairn::get_optimizer_state_dict(m, to);
+    cairn::load(cairn::state_dict{{"optim", loaded}}, "c", store);
+    cairn::set_optimizer_state_dict(m, to, loaded);
+    BOOST_TEST(to.step == 7);
+    own_form::optimizer directly{m.weight, m.none};
+    cairn::set_optimizer_state_dict(m, directly, given);
+    BOOST_TEST(directly.step == 7);
+    // Another one must be there.
+    group = without(group, "odd");
+    cairn::save(cairn::state_dict{{"optim", given}}, "d", store);
+    BOOST_CHECK_EXCEPTION(
+        cairn::load(cairn::state_dict{{"optim", loaded}}, "d", store), cairn::error,
+        [](const cairn::error& e) { return e.code() == cairn::errc::missing_key; });
 }
 
 BOOST_AUTO_TEST_CASE(a_tensor_that_cannot_be_seen_is_named) {

@@ -214,4 +214,30 @@ BOOST_AUTO_TEST_CASE(subview_keeps_device_and_gradient) {
     BOOST_TEST(s.requires_grad);
 }
 
+BOOST_AUTO_TEST_CASE(elements_that_share_a_place_are_found) {
+    using cairn::detail::elements_overlap;
+    for (auto const& [shape, strides] :
+         std::vector<std::pair<index_vector, index_vector>>{{{3}, {0}},
+                                                            {{2, 3}, {0, 1}},
+                                                            {{2, 3}, {3, 0}},
+                                                            {{3, 3}, {1, 1}},
+                                                            {{4, 3}, {1, 2}},
+                                                            {{3, 3}, {-1, 1}},
+                                                            {{2, 5, 3}, {100, 2, 4}},
+                                                            {{2}, {0}}})
+        BOOST_TEST(elements_overlap(shape, strides), to_string(shape) + to_string(strides));
+    for (auto const& [shape, strides] :
+         std::vector<std::pair<index_vector, index_vector>>{{{}, {}},
+                                                            {{3}, {1}},
+                                                            {{2, 3}, {3, 1}},
+                                                            {{2, 3}, {1, 2}},
+                                                            {{1, 3}, {0, 1}},
+                                                            {{0, 3}, {0, 0}},
+                                                            {{3}, {-2}},
+                                                            {{2, 3}, {3, 2}},
+                                                            {{2, 3, 4}, {1, 2, 6}},
+                                                            {{2}, {INT64_MIN}}})
+        BOOST_TEST(!elements_overlap(shape, strides), to_string(shape) + to_string(strides));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -96,13 +96,18 @@ inline device_id from_dlpack(const DLDevice& d) {
                  .remedy = "copy the tensor to the CPU"});
 }
 
+/// @throws error unsupported for an accelerator of the user's, which DLPack may not know.
 inline DLDevice to_dlpack(const device_id& d) {
     switch (d.kind) {
+        case memory_kind::host: return {kDLCPU, 0};
         case memory_kind::pinned: return {kDLCUDAHost, d.index};
         case memory_kind::cuda: return {kDLCUDA, d.index};
-        case memory_kind::host: break;
+        default: break;
     }
-    return {kDLCPU, 0};
+    throw error(errc::unsupported, {.expected = "memory of the CPU or of CUDA",
+                                    .found = "memory of " + to_string(d),
+                                    .remedy = "copy the tensor to the CPU, or fill in a DLTensor "
+                                              "with the device type that DLPack has for it"});
 }
 
 template <class Byte>
@@ -215,6 +220,7 @@ struct tensor_traits<std::unique_ptr<M, detail::dlpack_deleter>> {
 /// Shares `owner`, which keeps the memory alive, until the consumer calls the deleter, from any
 /// thread. A const view becomes read-only, which only the versioned type can express. Strides are
 /// always present; data is null if there is no element.
+/// @throws error unsupported for memory that is neither the CPU's nor CUDA's
 template <class M, class Byte>
     requires(detail::DlpackVersioned<M> || (detail::DlpackManaged<M> && !std::is_const_v<Byte>))
 dlpack_owner<M> to_dlpack(const basic_tensor_view<Byte>& view, std::shared_ptr<const void> owner) {

@@ -15,6 +15,7 @@
 #include <torch/nn/pimpl.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
+#include <torch/version.h>
 
 #include <concepts>
 #include <cstddef>
@@ -39,7 +40,9 @@ inline dtype dtype_of_scalar_type(at::ScalarType t) {
         case at::kFloat8_e5m2: return dtype::float8_e5m2;
         case at::kFloat8_e4m3fnuz: return dtype::float8_e4m3fnuz;
         case at::kFloat8_e5m2fnuz: return dtype::float8_e5m2fnuz;
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 7
         case at::kFloat8_e8m0fnu: return dtype::float8_e8m0fnu;
+#endif
         case at::kLong: return dtype::int64;
         case at::kInt: return dtype::int32;
         case at::kShort: return dtype::int16;
@@ -132,19 +135,20 @@ namespace detail {
 /// Adam and AdamW differ in names, and in Python's decoupled_weight_decay.
 template <class Optimizer, class State, class Options, bool Decoupled>
 struct torch_adam_traits {
-    /// Creates zeros like the first step would, unless the optimizer has stepped; DCP's
+    /// Creates zeros like the first step would, for each parameter that lacks them: of a fresh
+    /// optimizer, of a group that was added, of a layer that is trained from now on; DCP's
     /// `_init_optim_state`, which performs a step of learning rate 0 instead.
     static void init_state(Optimizer& o) {
-        if (!o.state().empty()) return;
         for (auto& g : o.param_groups()) {
             bool const amsgrad = static_cast<Options&>(g.options()).amsgrad();
             for (auto const& p : g.params()) {
                 if (!p.requires_grad()) continue;
-                auto s = std::make_unique<State>();
-                s->exp_avg(at::zeros_like(p));
-                s->exp_avg_sq(at::zeros_like(p));
-                if (amsgrad) s->max_exp_avg_sq(at::zeros_like(p));
-                o.state()[p.unsafeGetTensorImpl()] = std::move(s);
+                auto& kept = o.state()[p.unsafeGetTensorImpl()];
+                if (kept == nullptr) kept = std::make_unique<State>();
+                auto& s = static_cast<State&>(*kept);
+                if (!s.exp_avg().defined()) s.exp_avg(at::zeros_like(p));
+                if (!s.exp_avg_sq().defined()) s.exp_avg_sq(at::zeros_like(p));
+                if (amsgrad && !s.max_exp_avg_sq().defined()) s.max_exp_avg_sq(at::zeros_like(p));
             }
         }
     }
@@ -191,7 +195,8 @@ private:
 
 /// Python's `torch.optim.Adam` with the state of the C++ class: both load what the other saved. A
 /// loaded group with `maximize`, or with a different `decoupled_weight_decay`, is refused: the C++
-/// class has neither. A parameter that is not trained has no state.
+/// class has neither; where a checkpoint does not name them, as PyTorch 2.6 and older do not name
+/// the second, they have this class' value. A parameter that is not trained has no state.
 template <>
 struct optimizer_traits<torch::optim::Adam>
     : detail::torch_adam_traits<torch::optim::Adam, torch::optim::AdamParamState,

@@ -25,11 +25,13 @@ namespace cairn {
 ///
 /// A collective object: all ranks construct one at the same time. Its destructor copies the rank's
 /// own shards back, unless `writeback` is off, so changes to the whole tensors, made alike on all
-/// ranks, reach the model. Buffers that represent a @ref converted number are not copied back. The
-/// model must outlive this object.
+/// ranks, reach the model. Buffers that represent a @ref converted number are not copied back. A
+/// tied weight is one tensor, under the first of its names; `at` takes each of them. The model must
+/// outlive this object.
 class full_params {
 public:
-    /// @throws error on all ranks if shards contradict each other or do not cover the whole.
+    /// @throws error on all ranks if shards contradict each other or do not cover the whole, or if
+    /// a tensor that is to be written back cannot be written to.
     template <Model M, Communicator Comm>
     full_params(M& model, Comm& comm, bool writeback = true, gather_options options = {},
                 const fqn_rules& names = {})
@@ -55,6 +57,7 @@ private:
     model_tensors model_;
     bool writeback_;
     std::map<std::string, host_tensor, std::less<>> whole_;
+    std::map<std::string, std::string, std::less<>> first_name_;  ///< Of tied weights.
 };
 
 }  // namespace cairn

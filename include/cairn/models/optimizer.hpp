@@ -43,6 +43,7 @@ struct hyperparameter {
     std::string name{};
     std::function<value()> get{};
     std::function<void(const value&)> set{};  ///< Empty: a constant.
+    bool optional = false;                    ///< A checkpoint need not have it.
 };
 
 /// One parameter of an optimizer, by FQN once the model has named it, and its state.
@@ -96,7 +97,7 @@ public:
     template <class V>
     void hyperparameter(std::string name, V&& x) {
         using plain = std::remove_cvref_t<V>;
-        cairn::hyperparameter h{std::move(name), {}, {}};
+        cairn::hyperparameter h{std::move(name), {}, {}, false};
         if constexpr (std::is_lvalue_reference_v<V> && ValueLike<plain>) {
             h.get = [&x] { return value_traits<plain>::to_value(x); };
             if constexpr (!std::is_const_v<std::remove_reference_t<V>>)
@@ -114,7 +115,8 @@ public:
     }
 
     /// Adds a hyperparameter that has only one possible value in this optimizer: saved for PyTorch;
-    /// a different value in a checkpoint is refused with errc::unsupported.
+    /// a different value in a checkpoint is refused with errc::unsupported. A checkpoint that does
+    /// not have it was written by an optimizer without this choice: it has the same value.
     void fixed_hyperparameter(std::string name, value only);
 
     std::vector<optimizer_group> take() &&;

@@ -21,6 +21,10 @@ CAIRN_DECL void check_alike(const std::string& fqn, const tensor_leaf& from, con
 /// Whether two leaves are views of the same elements, so that there is nothing to copy.
 CAIRN_DECL bool same_memory(const tensor_leaf& a, const tensor_leaf& b);
 
+/// @throws error errc::invalid_state for a tensor that nothing can be written to: a const one, or
+/// one whose elements share memory, as those of a broadcast tensor do.
+CAIRN_DECL void check_target(const std::string& fqn, const tensor_leaf& to);
+
 /// One contiguous piece of a copy from one layout to another.
 struct copied_piece {
     const_tensor_view from;

@@ -63,6 +63,7 @@ struct value_leaf {
     /// checked in advance, or accepts any value.
     std::function<void(const value&)> check{};
     bool per_rank = false;  ///< Each rank has its own; see `per_rank`.
+    bool optional = false;  ///< A checkpoint need not have it; see `node::set_optional`.
 };
 
 /// A mapping or list without a tensor in it, which PyTorch up to 2.3 stored as one value and which

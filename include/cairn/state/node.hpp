@@ -39,6 +39,7 @@ struct value_node {
     std::function<void(const value&)> set{};    ///< Empty: read-only.
     std::function<void(const value&)> check{};  ///< Throws what `set` would; changes nothing.
     bool per_rank = false;
+    bool optional = false;  ///< A checkpoint need not have it.
 };
 /// A Stateful of the user's, borrowed.
 struct stateful_node {
@@ -128,6 +129,9 @@ public:
         return others_ ? std::span<const std::string>(*others_) : std::span<const std::string>();
     }
     void set_other_keys(std::vector<std::string> keys);
+    /// Lets a load accept a checkpoint that lacks this value, which is then left as it is.
+    /// @throws error errc::kind_mismatch if it is no value
+    void set_optional();
 
     const content& raw() const noexcept { return c_; }
 

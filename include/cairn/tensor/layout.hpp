@@ -15,6 +15,9 @@ namespace detail {
 
 /// @pre no number in `shape` is 0
 CAIRN_DECL bool is_dense(const index_vector& shape, const index_vector& strides);
+/// Whether two elements certainly share a place: a stride of 0, or two dimensions that meet.
+/// @pre the lengths are equal
+CAIRN_DECL bool elements_overlap(const index_vector& shape, const index_vector& strides);
 /// Returns the distance from the first element of the whole to that of `part`, in elements; 0 for
 /// an empty part.
 /// @throws error invalid_argument if `part` has another rank or exceeds the shape.

@@ -4,6 +4,7 @@
 
 #include <cairn/models/full_params.hpp>
 
+#include <cairn/state/copy_leaf.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <utility>
@@ -17,11 +18,22 @@ CAIRN_DECL void full_params::gather(detail::erased_communicator& ranks,
     auto const look = [&] {
         model_ = visit();
         std::vector<detail::named_leaf> mine;
-        for (auto const& e : model_.entries()) mine.push_back({e.fqn, &e.what.as_tensor()});
+        for (auto const& e : model_.entries()) {
+            auto const& own = e.what.as_tensor();
+            mine.push_back({e.fqn, &own});
+            if (writeback_ && own.writable && !own.number) detail::check_target(e.fqn, own);
+        }
         return mine;
     };
     for (auto& [fqn, t] : detail::gather_whole(ranks, look, options))
         whole_.emplace(fqn, std::move(t));
+    for (auto const& [fqn, t] : whole_) {
+        auto first = fqn;
+        for (auto& other : model_.other_names(fqn))
+            if (other < first && whole_.count(other) != 0) first = std::move(other);
+        if (first != fqn) first_name_.emplace(fqn, std::move(first));
+    }
+    for (auto const& [fqn, first] : first_name_) whole_.erase(fqn);
 }
 
 CAIRN_DECL full_params::~full_params() {
@@ -29,13 +41,15 @@ CAIRN_DECL full_params::~full_params() {
     for (auto const& e : model_.entries()) {
         auto const& own = e.what.as_tensor();
         if (!own.writable || own.number) continue;
-        auto const whole = whole_.at(e.fqn).view();
+        auto const whole = at(e.fqn).view();
         for (auto const& s : own.shards) copy_elements(subview(whole, s.region), s.target_view());
     }
 }
 
 CAIRN_DECL host_tensor& full_params::at(std::string_view fqn) {
-    if (auto const it = whole_.find(fqn); it != whole_.end()) return it->second;
+    auto const tied = first_name_.find(fqn);
+    auto const it = whole_.find(tied == first_name_.end() ? fqn : std::string_view(tied->second));
+    if (it != whole_.end()) return it->second;
     throw error(errc::missing_key, {.fqn = std::string(fqn)});
 }
 

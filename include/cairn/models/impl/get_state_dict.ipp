@@ -116,9 +116,14 @@ CAIRN_DECL state_dict whole_or_copied(const std::function<state_dict()>& make,
     return d;
 }
 
+inline node value_of(const hyperparameter& h) {
+    node n(h.get());
+    if (h.optional) n.set_optional();
+    return n;
+}
 CAIRN_DECL state_dict group_dict(const optimizer_group& g) {
     state_dict d;
-    for (auto const& h : g.hyperparameters) d[h.name] = node(h.get());
+    for (auto const& h : g.hyperparameters) d[h.name] = value_of(h);
     return d;
 }
 
@@ -142,7 +147,7 @@ CAIRN_DECL state_dict optimizer_dict(const std::vector<optimizer_group>& groups,
                 };
                 for_each_node(p.state, "",
                               [&](const std::string& name, node& n) { add("state.", name, n); });
-                for (auto const& h : g.hyperparameters) add("param_groups.", h.name, h.get());
+                for (auto const& h : g.hyperparameters) add("param_groups.", h.name, value_of(h));
             } else if (!p.state.empty()) {
                 auto& n = state[p.fqn];
                 n = node(p.state);

@@ -90,7 +90,7 @@ CAIRN_DECL std::vector<new_value> match_groups(const std::vector<optimizer_group
             for (auto const& [fqn, values] : sources) {
                 auto const it = values->find(h.name);
                 if (it == values->end()) {
-                    if (!strict) continue;
+                    if (!strict || h.optional) continue;
                     throw error(errc::missing_key,
                                 {.fqn = here + "." + h.name,
                                  .expected = "the hyperparameters of the optimizer",

@@ -18,7 +18,7 @@ CAIRN_DECL optimizer_visitor& optimizer_visitor::operator=(optimizer_visitor&& o
 CAIRN_DECL optimizer_visitor::~optimizer_visitor() = default;
 
 CAIRN_DECL void optimizer_visitor::fixed_hyperparameter(std::string name, value only) {
-    cairn::hyperparameter h{std::move(name), [only] { return only; }, {}};
+    cairn::hyperparameter h{std::move(name), [only] { return only; }, {}, true};
     h.set = [only](const value& v) {
         if (!(v == only))
             throw error(errc::unsupported,

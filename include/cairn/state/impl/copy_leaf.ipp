@@ -54,9 +54,22 @@ CAIRN_DECL void check_alike(const std::string& fqn, const tensor_leaf& from,
                      .expected = "shards within " + to_string(leaf->global_shape) +
                                  ", each with memory of its size",
                      .found = to_string(s.region) + " in memory of " + to_string(s.view.shape)});
+    check_target(fqn, to);
+}
+
+CAIRN_DECL void check_target(const std::string& fqn, const tensor_leaf& to) {
     if (!to.writable && !to.shards.empty())
         throw error(errc::invalid_state,
                     {.fqn = fqn, .expected = "memory to copy into", .found = "a const tensor"});
+    for (auto const& s : to.shards)
+        if (s.view.strides.size() == s.view.shape.size() &&
+            elements_overlap(s.view.shape, s.view.strides))
+            throw error(errc::invalid_state,
+                        {.fqn = fqn,
+                         .expected = "a place in memory for each element",
+                         .found = "strides " + to_string(s.view.strides) + " of shape " +
+                                  to_string(s.view.shape) + ", with which elements share one",
+                         .remedy = "give the tensor that was broadcast or expanded"});
 }
 
 CAIRN_DECL bool same_memory(const tensor_leaf& a, const tensor_leaf& b) {

@@ -164,6 +164,7 @@ private:
         if (o->set) x.set = [o](value v) { o->set(std::move(v)); };
         if (o->check) x.check = [o](const value& v) { o->check(v); };
         x.per_rank = o->per_rank;
+        x.optional = o->optional;
         add(std::move(x));
     }
     void walk_value(const std::shared_ptr<value_node>& owner, value& v) {
@@ -192,6 +193,7 @@ private:
         value_leaf x;
         x.get = [owner, &v] { return v; };
         x.set = [owner, &v](value loaded) { v = std::move(loaded); };
+        x.optional = owner->optional;
         add(std::move(x));
     }
 

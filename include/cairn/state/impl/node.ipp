@@ -94,6 +94,10 @@ CAIRN_DECL void node::check(const value& v) const {
     if (o->check) o->check(v);
 }
 
+CAIRN_DECL void node::set_optional() {
+    held<std::shared_ptr<detail::value_node>>("a value")->optional = true;
+}
+
 CAIRN_DECL void node::set_other_keys(std::vector<std::string> keys) {
     others_ =
         keys.empty() ? nullptr : std::make_shared<const std::vector<std::string>>(std::move(keys));

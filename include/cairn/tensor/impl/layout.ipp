@@ -7,6 +7,7 @@
 #include <cairn/tensor/paired_nest.hpp>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 namespace cairn::detail {
@@ -29,6 +30,30 @@ CAIRN_DECL bool is_dense(const index_vector& shape, const index_vector& strides)
         expected *= extent[order[i]];
     }
     return true;
+}
+
+CAIRN_DECL bool elements_overlap(const index_vector& shape, const index_vector& strides) {
+    for (auto const n : shape)
+        if (n == 0) return false;
+    auto const size = [](std::int64_t stride) {
+        return stride < 0 ? 0 - static_cast<std::uint64_t>(stride)
+                          : static_cast<std::uint64_t>(stride);
+    };
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+        if (shape[d] == 1) continue;
+        auto const a = size(strides[d]);
+        if (a == 0) return true;
+        for (std::size_t e = 0; e < d; ++e) {
+            auto const b = size(strides[e]);
+            if (shape[e] == 1 || b == 0) continue;
+            // So many steps along one lead as far as so many along the other.
+            auto const common = std::gcd(a, b);
+            if (b / common < static_cast<std::uint64_t>(shape[d]) &&
+                a / common < static_cast<std::uint64_t>(shape[e]))
+                return true;
+        }
+    }
+    return false;
 }
 
 CAIRN_DECL std::int64_t offset_of(const box& part, const index_vector& shape,
