@@ -121,7 +121,16 @@ BOOST_AUTO_TEST_CASE(a_publisher_removes_the_temporary_files_of_ended_processes_
     store.publish("m", cairn::byte_vector(3), std::nullopt);
     BOOST_TEST(!fs::exists(place / other.name()));
     BOOST_TEST(entries(place) == 6u);
-    { cairn::detail::temporary_file const mine(place.string()); }
+    // This process has left it, as where the removal has failed.
+    auto const left = cairn::detail::temporary_name(cairn::detail::this_process());
+    write(left);
+    {
+        cairn::detail::temporary_file mine(place.string()), at_work(place.string());
+        mine.write({}, false);
+        mine.remove_stale();
+        BOOST_TEST(!fs::exists(place / left));
+        BOOST_TEST(entries(place) == 8u, "another thread is at work");
+    }
     BOOST_TEST(entries(place) == 6u, "a temporary that was not renamed is removed");
 }
 

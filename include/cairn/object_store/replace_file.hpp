@@ -54,6 +54,18 @@ struct close_directory {
 };
 using open_directory = std::unique_ptr<DIR, close_directory>;
 
+/// Registers a temporary file that this process works on, for its lifetime.
+class live_temporary {
+public:
+    explicit live_temporary(std::string name);
+    live_temporary(live_temporary&&) = delete;
+    ~live_temporary();
+    static bool is(const std::string& name);
+
+private:
+    std::string name_;
+};
+
 /// A temporary file beside the one that it will replace. Its creator holds the directory's lock, if
 /// there are locks. Removed if destroyed before `rename_to`.
 class temporary_file {
@@ -66,12 +78,15 @@ public:
     void write(std::span<const std::byte> b, bool durable);
     void rename_to(const std::string& file);
 
-    /// Removes temporary files of publishers that have certainly ended, and those that are a day
-    /// older than this file, by the storage's own clock; called after `write`.
+    /// Removes temporary files of publishers that have certainly ended, those that this process has
+    /// left, and those that are a day older than this file, by the storage's own clock; called
+    /// after `write`.
     void remove_stale() const;
 
 private:
-    std::string directory_, name_, path_;
+    std::string directory_, name_;
+    live_temporary live_{name_};
+    std::string path_;
     unique_fd fd_;
     std::int64_t written_ = 0;
     bool renamed_ = false;

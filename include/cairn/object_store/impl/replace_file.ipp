@@ -14,6 +14,8 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <mutex>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -85,6 +87,31 @@ CAIRN_DECL std::optional<process_identity> owner_of_temporary(std::string_view n
     return p;
 }
 
+struct live_temporaries {
+    std::mutex m{};
+    std::set<std::string> names{};
+    static live_temporaries& of_process() {
+        // Never destroyed: saves may end at exit.
+        static auto& one = *new live_temporaries;
+        return one;
+    }
+};
+CAIRN_DECL live_temporary::live_temporary(std::string name) : name_(std::move(name)) {
+    auto& all = live_temporaries::of_process();
+    std::lock_guard const lock(all.m);
+    all.names.insert(name_);
+}
+CAIRN_DECL live_temporary::~live_temporary() {
+    auto& all = live_temporaries::of_process();
+    std::lock_guard const lock(all.m);
+    all.names.erase(name_);
+}
+CAIRN_DECL bool live_temporary::is(const std::string& name) {
+    auto& all = live_temporaries::of_process();
+    std::lock_guard const lock(all.m);
+    return all.names.count(name) != 0;
+}
+
 CAIRN_DECL temporary_file::temporary_file(std::string directory)
     : directory_(std::move(directory)), name_(temporary_name(this_process())),
       path_(directory_ + "/" + name_), fd_(retry_interrupted([&] {
@@ -122,15 +149,21 @@ CAIRN_DECL void temporary_file::remove_stale() const {
     constexpr std::int64_t day = 24 * 60 * 60;
     open_directory const d(::opendir(directory_.c_str()));
     if (!d) return;
+    auto const me = this_process();
+    // Also what this process has left before it called `exec`.
+    auto const was_left = [&](process_identity owner, const std::string& name) {
+        owner.run = me.run;
+        return owner == me ? !live_temporary::is(name) : has_ended(owner);
+    };
     while (auto const* e = ::readdir(d.get())) {
-        std::string_view const name(e->d_name);
+        std::string const name(e->d_name);
         auto const owner = owner_of_temporary(name);
         if (!owner || name == name_) continue;
         struct ::stat s {};
         if (::fstatat(::dirfd(d.get()), e->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 ||
             !S_ISREG(s.st_mode))
             continue;
-        if (has_ended(*owner) || written_ - std::int64_t{s.st_mtim.tv_sec} > day)
+        if (was_left(*owner, name) || written_ - std::int64_t{s.st_mtim.tv_sec} > day)
             ::unlinkat(::dirfd(d.get()), e->d_name, 0);
     }
 }
