@@ -210,7 +210,8 @@ struct torch_reader::state {
         try {
             naming(fqn, c.at.file, [&] {
                 open_file file(detail::open_data_file(placed, c.at.file),
-                               placed.describe(c.at.file), me);
+                               placed.describe(c.at.file), me,
+                               [&] { return placed.open(c.at.file); });
                 auto const p = detail::find_payload(file, fqn, *t, c, meta->save_id);
                 if (p.checked && !p.big_endian)
                     found = chunk_checksum{p.crc, p.length, p.storage_offset, p.strides};
