@@ -213,8 +213,8 @@ public:
     ///         and of all that were since the last call
     std::optional<save_report> wait() { return core_->wait(); }
 
-    /// Loads a checkpoint of the directory, or of the store, e.g. `step_100`; waits for a save that
-    /// is being written. Afterwards steps may begin anywhere.
+    /// Loads a checkpoint of the directory, or of the store, e.g. `step_100`, or by its path; waits
+    /// for a save that is being written. Afterwards steps may begin anywhere.
     /// @param options  As for @ref cairn::load.
     /// @throws as @ref cairn::load; error of an earlier save: nothing is then loaded.
     template <class State>
@@ -228,13 +228,14 @@ public:
     }
 
     /// Returns the newest checkpoint that is whole for all ranks; nothing if there are none. One
-    /// that is not is skipped, with a warning (`latest_options::on_skipped`), and the next older is
-    /// examined. *Newest* is by the order of commits. Waits for a save that is being written;
-    /// afterwards steps may begin anywhere. Collective.
+    /// that is damaged is skipped, with a warning (`latest_options::on_skipped`), and the next
+    /// older is examined. *Newest* is by the order of commits. Waits for a save that is being
+    /// written; afterwards steps may begin anywhere. Collective.
     /// @param options  The coordinator's are used.
     /// @throws error on all ranks: if the coordinator cannot list the checkpoints, or the store has
-    ///         places that cannot be listed (`BrowsableStore`); errc::corrupt or errc::io if there
-    ///         are checkpoints but none is whole; of an earlier save.
+    ///         places that cannot be listed (`BrowsableStore`); errc::corrupt if there are
+    ///         checkpoints but none is whole; what keeps a rank from knowing whether one is
+    ///         damaged, see @ref cairn::latest; of an earlier save.
     std::optional<checkpoint_id> latest(const latest_options& options = {}) {
         return core_->latest(options);
     }

@@ -79,6 +79,8 @@ enum class errc {
     /// A tensor changed while a save used it (`save_options::detect_changes`). The checkpoint that
     /// was there before is unchanged.
     state_changed,
+    /// The storage refuses access. Remedy: check the permissions.
+    permission_denied,
 };
 
 /// The category of @ref errc. Its name is "cairn".

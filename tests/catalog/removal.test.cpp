@@ -26,10 +26,15 @@
 BOOST_AUTO_TEST_SUITE(catalog_removal)
 
 using namespace catalog;
-using cairn::detail::retain;
 
 namespace {
 
+/// As the first save of a run does.
+std::vector<std::string> retain(cairn::detail::erased_store root, const cairn::retention& keep,
+                                const std::string& own = {}) {
+    cairn::detail::run_memory run;
+    return cairn::detail::retain(std::move(root), keep, run, own);
+}
 std::string joined(const std::vector<std::string>& lines) {
     std::string all;
     for (auto const& l : lines) all += l + "\n";
@@ -48,7 +53,7 @@ BOOST_AUTO_TEST_CASE(is_finished_after_a_kill_at_any_step) {
                 save_steps(cairn::file_store(p.dir), {1, 2, 3});
                 auto const how = support::in_process([&] {
                     support::dying_store<cairn::file_store> mortal(cairn::file_store(p.dir), at);
-                    (void)retain(cairn::detail::erased_store(mortal), cairn::last(1), {}, {}, true);
+                    (void)retain(cairn::detail::erased_store(mortal), cairn::last(1));
                 });
                 BOOST_REQUIRE((how != support::ended::badly));
                 BOOST_TEST(p.stands(3));
@@ -62,7 +67,7 @@ BOOST_AUTO_TEST_CASE(is_finished_after_a_kill_at_any_step) {
                         if (p.stands(step)) expected.merge(p.names_of({step}));
                     BOOST_TEST((p.names() == expected));
                 } else {
-                    BOOST_TEST(joined(retain(p.store(), cairn::last(1), {}, {}, true)) == "");
+                    BOOST_TEST(joined(retain(p.store(), cairn::last(1))) == "");
                     BOOST_TEST((p.names() == p.names_of({3})));
                 }
                 BOOST_TEST(p.stands(3));
@@ -83,11 +88,11 @@ BOOST_AUTO_TEST_CASE(waits_while_this_process_reads) {
         reader.reset(p.at(1).string());
         auto const meta = reader.read_metadata();
         reader.set_up_reader(meta, {});
-        BOOST_TEST(joined(retain(p.store(), cairn::last(1), {}, {}, true)) == "");
+        BOOST_TEST(joined(retain(p.store(), cairn::last(1))) == "");
         BOOST_TEST(p.stands(1));
         BOOST_TEST((p.names() == p.names_of({1, 2})));
     }
-    (void)retain(p.store(), cairn::last(1), {}, {}, true);
+    (void)retain(p.store(), cairn::last(1));
     BOOST_TEST((p.names() == p.names_of({2})));
 }
 
@@ -104,13 +109,13 @@ BOOST_AUTO_TEST_CASE(waits_while_another_process_has_announced_that_it_reads) {
             reader.set_up_reader(meta, {});
             park({std::byte{1}});
         });
-        (void)retain(p.store(), cairn::last(1), {}, {}, true);
+        (void)retain(p.store(), cairn::last(1));
         BOOST_TEST(p.stands(1));
     }
     // Killed while it reads, it leaves its notice.
     BOOST_TEST(p.stands(1));
     BOOST_TEST(p.names().size() == p.names_of({1, 2}).size() + 1);
-    (void)retain(p.store(), cairn::last(1), {}, {}, true);
+    (void)retain(p.store(), cairn::last(1));
     BOOST_TEST((p.names() == p.names_of({2})));
 }
 
@@ -128,11 +133,11 @@ BOOST_AUTO_TEST_CASE(waits_for_readers_of_other_hosts_and_of_newer_versions) {
         w.u32(cairn::format::crc32(w.written()));
         auto const name = ".reading." + std::string(32, 'b');
         cairn::file_store(p.at(1)).publish(name, w.written(), std::nullopt);
-        (void)retain(p.store(), cairn::last(1), {}, {}, true);
+        (void)retain(p.store(), cairn::last(1));
         BOOST_TEST(p.stands(1));
         fs::last_write_time(p.at(1) / name,
                             fs::last_write_time(p.at(1) / name) - std::chrono::hours(25));
-        (void)retain(p.store(), cairn::last(1), {}, {}, true);
+        (void)retain(p.store(), cairn::last(1));
         BOOST_TEST(p.stands(1) == (version == 3));
     }
 }
@@ -149,12 +154,12 @@ BOOST_AUTO_TEST_CASE(waits_while_another_job_saves_in_its_place) {
     auto const name = ".saving." + intent.save_id;
     cairn::file_store(p.at(1)).publish(name, intent.encode(), std::nullopt);
     auto const before = p.names();
-    BOOST_TEST(joined(retain(p.store(), cairn::last(1), {}, {}, true)) == "");
+    BOOST_TEST(joined(retain(p.store(), cairn::last(1))) == "");
     BOOST_TEST(p.stands(1));
     BOOST_TEST((p.names() == before));
     fs::last_write_time(p.at(1) / name,
                         fs::last_write_time(p.at(1) / name) - std::chrono::hours(25));
-    BOOST_TEST(joined(retain(p.store(), cairn::last(1), {}, {}, true)) == "");
+    BOOST_TEST(joined(retain(p.store(), cairn::last(1))) == "");
     BOOST_TEST((p.names() == p.names_of({2})));
 }
 
@@ -163,7 +168,7 @@ BOOST_AUTO_TEST_CASE(leaves_the_checkpoint_of_the_save_that_asks) {
     save_steps(cairn::file_store(p.dir), {1, 2});
     auto first = p.store().at("step_1");
     auto const own = cairn::detail::read_commit_record(first).value().save_id;
-    (void)retain(p.store(), cairn::last(1), {}, own, true);
+    (void)retain(p.store(), cairn::last(1), own);
     BOOST_TEST((p.stands(1) && p.stands(2)));
 }
 
@@ -172,7 +177,7 @@ BOOST_AUTO_TEST_CASE(leaves_copies_and_what_was_renamed) {
     save_steps(cairn::file_store(p.dir), {1, 2, 3});
     fs::copy(p.at(3), p.dir / "best_so_far", fs::copy_options::recursive);
     fs::rename(p.at(1), p.dir / "kept_by_hand");
-    (void)retain(p.store(), cairn::last(1), {}, {}, true);
+    (void)retain(p.store(), cairn::last(1));
     BOOST_TEST(fs::exists(p.dir / "best_so_far" / ".metadata"));
     BOOST_TEST(fs::exists(p.dir / "kept_by_hand" / ".metadata"));
     BOOST_TEST((!p.stands(2) && p.stands(3)));
@@ -186,7 +191,7 @@ BOOST_AUTO_TEST_CASE(leaves_what_no_checkpointer_has_saved) {
     fs::create_directories(p.dir / "logs");
     save_steps(cairn::file_store(p.dir), {1, 2});
     std::ofstream(p.at(1) / "notes.txt") << "mine";
-    (void)retain(p.store(), cairn::last(1), {}, {}, true);
+    (void)retain(p.store(), cairn::last(1));
     BOOST_TEST(p.stands(7));
     BOOST_TEST(fs::exists(p.dir / "logs"));
     BOOST_TEST(fs::exists(p.at(1) / "notes.txt"));
@@ -206,7 +211,7 @@ BOOST_AUTO_TEST_CASE(adopts_the_intent_of_a_save_that_is_presumed_dead) {
     auto const name = ".saving." + i.save_id;
     cairn::file_store there(p.at(1));
     there.publish(name, i.encode(), std::nullopt);
-    (void)retain(p.store(), cairn::last(1), {}, {}, true);
+    (void)retain(p.store(), cairn::last(1));
     BOOST_TEST(p.stands(1));
     fs::last_write_time(p.at(1) / name,
                         fs::last_write_time(p.at(1) / name) - std::chrono::hours(25));
@@ -219,8 +224,7 @@ BOOST_AUTO_TEST_CASE(adopts_the_intent_of_a_save_that_is_presumed_dead) {
                  cairn::detail::save_intent::decode(cairn::detail::read_whole(there, name));
              BOOST_TEST(cairn::detail::is_this_process(now.owner.process));
          })});
-    BOOST_TEST(joined(retain(cairn::detail::erased_store(store), cairn::last(1), {}, {}, true)) ==
-               "");
+    BOOST_TEST(joined(retain(cairn::detail::erased_store(store), cairn::last(1))) == "");
     BOOST_TEST(removed == 1);
     BOOST_TEST((p.names() == p.names_of({2})));
 }
@@ -260,7 +264,7 @@ BOOST_AUTO_TEST_CASE(that_another_process_presumed_dead_removes_nothing) {
                         at_once ? path.find(".saving.") != path.npos : path.ends_with(the_other);
                     if (now && !std::exchange(adopted, true)) adopt(path);
                 }});
-            (void)retain(cairn::detail::erased_store(store), cairn::last(1), {}, {}, true);
+            (void)retain(cairn::detail::erased_store(store), cairn::last(1));
             BOOST_TEST(adopted);
             BOOST_TEST(!its_name.empty());
             BOOST_TEST(p.stands(1));
@@ -272,7 +276,7 @@ BOOST_AUTO_TEST_CASE(says_what_it_cannot_judge) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});
     std::ofstream(p.at(1) / ".metadata") << "damaged";
-    auto const said = joined(retain(p.store(), cairn::last(1), {}, {}, true));
+    auto const said = joined(retain(p.store(), cairn::last(1)));
     BOOST_TEST(said.find("'step_1' stays") != std::string::npos, said);
 }
 

@@ -49,12 +49,14 @@ std::set<std::string> set_of(const std::vector<kept_or_not>& all) {
 struct keeps {
     const kept_or_not& c;
     const std::vector<kept_or_not>& all;
+    std::uint64_t loaded;  ///< Its number; 0: none.
 
     bool operator()(const cairn::detail::keep_last& r) const {
         auto const newer = std::count_if(all.begin(), all.end(), [&](auto const& o) {
-            return o.record.sequence > c.record.sequence;
+            return o.record.sequence > c.record.sequence && o.record.sequence != loaded;
         });
-        return static_cast<std::size_t>(newer) < r.count;
+        // The loaded one is one of them.
+        return static_cast<std::size_t>(newer) + (loaded != 0 ? 1 : 0) < r.count;
     }
     bool operator()(const cairn::detail::keep_every& r) const {
         return c.record.step % r.steps == 0;
@@ -92,6 +94,7 @@ std::vector<kept_or_not> random_list(std::mt19937& random) {
         if (below(3) != 0) c.record.metrics["loss"] = static_cast<double>(below(4));
         if (below(9) == 0) c.record.metrics["loss"] = std::nan("");
         c.read = below(4) == 0;
+        c.since = below(5);
         all.push_back(std::move(c));
     }
     std::shuffle(all.begin(), all.end(), random);
@@ -124,14 +127,18 @@ BOOST_AUTO_TEST_CASE(what_any_rule_keeps_is_kept_and_nothing_else) {
         };
         std::set<std::string> expected;
         auto const newest = std::max_element(all.begin(), all.end(), newer);
-        std::uint64_t newest_read = 0;
+        std::size_t enough = 1;
+        for (auto const& rule : keep.rules())
+            if (auto const* last = std::get_if<cairn::detail::keep_last>(&rule))
+                enough = std::max(enough, last->count);
+        std::uint64_t loaded = 0;
         for (auto const& c : all)
-            if (c.read) newest_read = std::max(newest_read, c.record.sequence);
+            if (c.read && c.since < enough) loaded = std::max(loaded, c.record.sequence);
         for (auto const& c : all) {
             bool const kept =
-                c.id == newest->id || c.record.sequence == newest_read ||
+                c.id == newest->id || c.record.sequence == loaded ||
                 std::any_of(keep.rules().begin(), keep.rules().end(), [&](auto const& rule) {
-                    return std::visit(keeps{c, all}, rule);
+                    return std::visit(keeps{c, all, loaded}, rule);
                 });
             if (!kept) expected.insert(c.id);
         }
@@ -166,6 +173,21 @@ BOOST_AUTO_TEST_CASE(the_newest_that_was_read_is_kept) {
     std::vector<kept_or_not> all{one(1, 1), one(2, 2), one(3, 3), one(4, 4)};
     all[0].read = all[1].read = true;
     BOOST_TEST(ids(not_kept(cairn::last(1), all, now)) == "step_1 step_3");
+}
+
+BOOST_AUTO_TEST_CASE(what_was_read_is_one_of_the_last_until_as_many_later_saves_stand) {
+    std::vector<kept_or_not> all{one(1, 1), one(2, 2), one(3, 3), one(4, 4)};
+    all[0].read = true;
+    auto const removed = [&](std::size_t since, const retention& keep) {
+        all[0].since = since;
+        return ids(not_kept(keep, all, now));
+    };
+    BOOST_TEST(removed(0, cairn::last(2)) == "step_2 step_3");
+    BOOST_TEST(removed(1, cairn::last(2)) == "step_2 step_3");
+    BOOST_TEST(removed(2, cairn::last(2)) == "step_1 step_2");
+    BOOST_TEST(removed(1, cairn::last(3)) == "step_2");
+    BOOST_TEST(removed(0, cairn::every(3)) == "step_2");
+    BOOST_TEST(removed(1, cairn::every(3)) == "step_1 step_2");
 }
 
 BOOST_AUTO_TEST_CASE(the_save_that_asks_is_kept) {

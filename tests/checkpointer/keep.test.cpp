@@ -4,6 +4,7 @@
 #include "support/meddling_store.hpp"
 
 #include <cairn/catalog/committed.hpp>
+#include <cairn/format/native/index.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -85,30 +86,96 @@ BOOST_AUTO_TEST_CASE(combinations_and_metrics_that_survive_a_restart) {
     BOOST_TEST(ids(r) == "step_1 step_3 step_4 step_7");
 }
 
-BOOST_AUTO_TEST_CASE(the_newest_that_was_read) {
-    run r(2);
+BOOST_AUTO_TEST_CASE(the_loaded_one_as_one_of_the_last) {
+    for (int const last : {1, 2, 3}) {
+        run r(2);
+        r.on_ranks([&](rank& me) {
+            auto ckpt = me.checkpointer({});
+            for (int const s : {1, 2, 3}) save(me, ckpt, s);
+        });
+        r.on_ranks([&](rank& me) {
+            auto ckpt = me.checkpointer({.keep = cairn::last(last)});
+            (void)ckpt.load("./step_2/", me);
+            save(me, ckpt, 4);
+        });
+        BOOST_TEST(ids(r) == (last == 1   ? "step_4"
+                              : last == 2 ? "step_2 step_4"
+                                          : "step_2 step_3 step_4"));
+        r.on_ranks([&](rank& me) {
+            auto ckpt = me.checkpointer({.keep = cairn::last(2)});
+            (void)ckpt.load_latest(me);
+            for (int const s : {5, 6}) save(me, ckpt, s);
+        });
+        BOOST_TEST(ids(r) == "step_5 step_6");
+    }
+}
+
+/// Other jobs save here too; what was only written may turn out to be unreadable.
+BOOST_AUTO_TEST_CASE(what_was_read_from_the_first_byte_to_the_last) {
+    for (auto const level : {cairn::verify_level::full, cairn::verify_level::sampled}) {
+        run r(2);
+        r.on_ranks([&](rank& me) {
+            auto ckpt = me.checkpointer({.keep = cairn::last(2)});
+            auto other = me.checkpointer({});
+            for (int const s : {1, 2, 3}) save(me, other, s);
+            BOOST_TEST(ckpt.latest({.verify = level}).value() == "step_3");
+            for (int const s : {4, 5}) save(me, other, s);
+            save(me, ckpt, 6);
+        });
+        BOOST_TEST(ids(r) ==
+                   (level == cairn::verify_level::full ? "step_3 step_6" : "step_5 step_6"));
+    }
+}
+
+/// What a run goes back to stays until enough was saved after it, not before.
+BOOST_AUTO_TEST_CASE(what_the_run_goes_back_to) {
+    run r(1);
     r.on_ranks([&](rank& me) {
-        auto ckpt = me.checkpointer({});
-        for (int const s : {1, 2, 3}) save(me, ckpt, s);
-    });
-    r.on_ranks([&](rank& me) {
-        auto ckpt = me.checkpointer({.keep = cairn::last(1)});
-        (void)ckpt.load("step_2", me);
-        for (int const s : {4, 5}) save(me, ckpt, s);
-    });
-    BOOST_TEST(ids(r) == "step_2 step_5");
-    r.on_ranks([&](rank& me) {
-        auto ckpt = me.checkpointer({.keep = cairn::last(1)});
-        BOOST_TEST(ckpt.latest({.verify = cairn::verify_level::full}).value() == "step_5");
-        save(me, ckpt, 6);
-    });
-    BOOST_TEST(ids(r) == "step_5 step_6");
-    r.on_ranks([&](rank& me) {
-        auto ckpt = me.checkpointer({.keep = cairn::last(1)});
-        BOOST_TEST(ckpt.latest().value() == "step_6");  // looked at, not read
+        auto ckpt = me.checkpointer({.keep = cairn::last(2) | cairn::every(4)});
+        for (int const s : {4, 5, 6}) save(me, ckpt, s);
+        (void)ckpt.load("step_4", me);
         save(me, ckpt, 7);
     });
-    BOOST_TEST(ids(r) == "step_7");
+    BOOST_TEST(ids(r) == "step_4 step_7");
+}
+
+/// However often it fails, it is told once; no record is read twice.
+BOOST_AUTO_TEST_CASE(a_save_opens_only_records_that_are_new) {
+    run r(1);
+    constexpr int n = 1000;
+    for (int s = 1; s <= n; ++s) {
+        cairn::metadata m;
+        cairn::commit_record record;
+        m.save_id = record.save_id = std::string(28, 'a') + std::to_string(1000 + s % 9000);
+        record.sequence = static_cast<std::uint64_t>(s);
+        record.step = s;
+        r.base.at("step_" + std::to_string(s))
+            .publish(".metadata", cairn::format::native::make_metadata_file(m, true, &record),
+                     std::nullopt);
+    }
+    for (bool const keeps : {false, true})
+        r.on_ranks([&](rank& me) {
+            int opened = 0;
+            support::meddlers m;
+            m.before_open = [&](const std::string& path) {
+                if (path.ends_with(".metadata")) ++opened;
+            };
+            support::meddling_store store(r.base, m);
+            cairn::checkpointer ckpt(me.member, store,
+                                     {.keep = keeps ? cairn::every(1) : cairn::retention()});
+            for (int i = 1; i < 5; ++i) {
+                opened = 0;
+                save(me, ckpt, n + i);
+                BOOST_TEST(opened <= (i == 1 ? n + 10 : 5), "save " << i << ": " << opened);
+            }
+            if (!keeps) return;
+            // What is to be removed is read again.
+            cairn::checkpointer tidy(me.member, store, {.keep = cairn::every(100)});
+            save(me, tidy, n + 5);
+            opened = 0;
+            save(me, tidy, n + 6);
+            BOOST_TEST((opened >= 32 && opened <= 100), opened);
+        });
 }
 
 /// What was read is kept only if its record can be read again.

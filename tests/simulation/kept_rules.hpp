@@ -47,7 +47,8 @@ struct kept_rules {
     struct checkpoint {
         std::string id;
         cairn::commit_record record;
-        bool read = false;  ///< Successfully, by the run that asks.
+        bool read = false;      ///< Successfully, by the run that asks …
+        std::size_t since = 0;  ///< … of which so many later saves stand.
     };
     static bool is_older(const checkpoint& a, const checkpoint& b) {
         return std::tie(a.record.sequence, a.record.committed, a.record.save_id) <
@@ -57,22 +58,29 @@ struct kept_rules {
     std::set<std::string> kept(std::vector<checkpoint> all) const {
         std::set<std::string> out;
         std::sort(all.begin(), all.end(), is_older);
-        std::string lowest, read;
+        auto const most = static_cast<std::size_t>(std::max(last, 1));
+        // What the run has read takes the place of the last one, until so many newer ones stand.
+        auto const read = std::find_if(all.rbegin(), all.rend(),
+                                       [&](auto const& c) { return c.read && c.since < most; });
+        auto left = most;
+        if (read != all.rend()) {
+            out.insert(read->id);
+            --left;
+        }
+        for (auto c = all.rbegin(); c != all.rend() && left > 0; ++c)
+            if (out.insert(c->id).second) --left;
+        if (!all.empty()) out.insert(all.back().id);
+        std::string lowest;
         double loss_of_lowest = 0;
-        for (std::size_t i = 0; i < all.size(); ++i) {
-            auto const& c = all[i];
-            auto const newer = all.size() - 1 - i;
-            if (newer < static_cast<std::size_t>(std::max(last, 1)) || c.id == protected_id ||
-                (every != 0 && c.record.step % every == 0))
+        for (auto const& c : all) {
+            if (c.id == protected_id || (every != 0 && c.record.step % every == 0))
                 out.insert(c.id);
-            if (c.read) read = c.id;
             if (lowest.empty() || loss(c.record.step) <= loss_of_lowest) {
                 lowest = c.id;
                 loss_of_lowest = loss(c.record.step);
             }
         }
         if (best) out.insert(lowest);
-        if (!read.empty()) out.insert(read);
         return out;
     }
 };

@@ -12,7 +12,9 @@
 #include <cairn/storage/running_reads.hpp>
 #include <cairn/storage/save_intent.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -31,14 +33,26 @@ public:
 
     /// A process that removes what these do not keep.
     void add_coordinator(int process, const kept_rules& keep) {
-        coordinators_[process] = {keep, {}};
+        coordinators_[process] = {keep, {}, {}};
     }
     /// It has read the checkpoint of this save, from the first byte to the last.
     void note_read(int process, const std::string& save_id) {
         coordinators_.at(process).read.insert(save_id);
     }
-    bool has_read(int process, const std::string& save_id) const {
-        return coordinators_.at(process).read.count(save_id) != 0;
+    /// It saves, after what it has read.
+    void note_save(int process, const std::string& save_id) {
+        coordinators_.at(process).saves.insert(save_id);
+    }
+    /// Says of what stands what it has read.
+    void judge(int process, std::vector<kept_rules::checkpoint>& all) const {
+        auto const& run = coordinators_.at(process);
+        auto const own = std::count_if(all.begin(), all.end(), [&](auto const& c) {
+            return run.saves.count(c.record.save_id) != 0;
+        });
+        for (auto& c : all) {
+            c.read = run.read.count(c.record.save_id) != 0;
+            c.since = static_cast<std::size_t>(own);
+        }
     }
 
     void placed(const std::string& place, std::string_view name, const stored& file, int by) {
@@ -84,7 +98,7 @@ public:
             if (name.starts_with(place) && r.since < begun->second.since)
                 findings_.require(!runs(r), who + " is removed, but process " +
                                                 std::to_string(r.by) + " reads it");
-        for (auto& c : all) c.read = it->second.read.count(c.record.save_id) != 0;
+        judge(by, all);
         auto const kept = it->second.keep.kept(std::move(all));
         findings_.require(kept.count(place.substr(0, place.size() - 1)) == 0,
                           who + " is removed, but it is to be kept");
@@ -98,7 +112,7 @@ private:
     };
     struct coordinator {
         kept_rules keep{};
-        std::set<std::string> read{};
+        std::set<std::string> read{}, saves{};
     };
     struct removal {
         std::string save_id{};

@@ -38,7 +38,10 @@ public:
         now_ = std::move(now);
     }
 
-    void reset(const cairn::checkpoint_id& id) { inner_.reset(id); }
+    void reset(const cairn::checkpoint_id& id) {
+        id_ = id;
+        inner_.reset(id);
+    }
     void set_up_writer(const cairn::storage_setup& setup) {
         activity_ = setup.activity;
         save_id_ = setup.save_id;
@@ -61,6 +64,7 @@ public:
         std::vector<std::string> warnings;
         auto record = record_;
         record.sequence = catalog_->next_sequence(root_, warnings, activity_.get());
+        catalog_->note_save(id_, save_id_);
         record.committed = now_();
         // It completes inside the call.
         auto result = cairn::await_completion<cairn::commit_result>(
@@ -86,6 +90,7 @@ private:
     cairn::commit_record record_{};
     std::function<std::int64_t()> now_{};
     std::shared_ptr<cairn::activity> activity_{};
+    cairn::checkpoint_id id_{};
     std::string save_id_{};
 };
 static_assert(cairn::NamingWriter<retaining_writer>);

@@ -46,6 +46,7 @@ public:
         part_.on_new_id = [this](const std::string& id) {
             auto const& mine = saves_.at(static_cast<std::size_t>(verb(0) - 1));
             mine.where->named(mine.number, id);
+            rules_.removals.note_save(first_, id);
         };
     }
     ~training_life() override { stop(); }
@@ -215,7 +216,7 @@ private:
             auto place = cairn::detail::erased_store(store_of(0).at(id));
             auto const record = cairn::detail::read_commit_record(place);
             if (!record) return;
-            catalog_->note_read(id, record->save_id);
+            catalog_->note_read(record->save_id);
             if (record->save_id == loaded_) rules_.removals.note_read(first_, loaded_);
         } catch (const process_ended&) {
             throw;

@@ -272,7 +272,7 @@ private:
                     "left over: " + name);
         }
         auto all = rules_.all();
-        for (auto& c : all) c.read = rules_.removals.has_read(process, c.record.save_id);
+        rules_.removals.judge(process, all);
         auto const kept = keep_.kept(all);
         for (auto const& c : all) require(kept.count(c.id) != 0, "it is not removed: " + c.id);
     }

@@ -8,8 +8,11 @@
 #include <cairn/object_store/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cairn::detail {
@@ -19,6 +22,8 @@ struct committed_checkpoint {
     checkpoint_id id{};
     std::optional<commit_record> record{};  ///< None: not saved by a checkpointer.
     std::string problem{};                  ///< Why the record could not be read. Empty: it could.
+    bool damaged = false;                   ///< The problem is what is stored.
+    bool linked = false;                    ///< Found by a link: nothing is removed there.
 };
 
 /// Sorts checkpoints by their commits, the oldest first. Those without a record come before all
@@ -29,13 +34,26 @@ CAIRN_DECL void sort_by_commit(std::vector<committed_checkpoint>& all);
 /// All places directly within a store.
 struct found_places {
     std::vector<committed_checkpoint> committed{};  ///< As `sort_by_commit` does.
-    std::vector<std::string> others{};
+    std::vector<place_info> others{};
+    std::vector<committed_checkpoint> denied{};  ///< Access is refused: nobody knows what they are.
 };
+
+/// The records that a run has read, by place: again if the place has changed since.
+struct known_record {
+    std::int64_t modified = 0;
+    std::optional<commit_record> record{};
+};
+using known_records = std::map<checkpoint_id, known_record>;
 
 /// Reads a few bytes of each checkpoint.
 /// @param activity  Advanced for each; may be null.
+/// @param known     What is in it is not read; what is read is added. May be null.
 /// @throws error errc::unsupported for a store that cannot list its places; what the store throws
-CAIRN_DECL found_places find_places(erased_store root, cairn::activity* activity = nullptr);
+CAIRN_DECL found_places find_places(erased_store root, cairn::activity* activity = nullptr,
+                                    known_records* known = nullptr);
+
+/// Whether a place has a name that a `checkpointer` gives: `step_N`.
+CAIRN_DECL bool is_step_name(std::string_view id);
 
 /// Reads the record of a checkpoint, without the rest of its metadata.
 /// @return Nothing if it was not saved by a checkpointer, or if its sequence is one that no run

@@ -27,9 +27,11 @@ struct latest_options {
     /// Renames the `.metadata` of a damaged checkpoint to `.metadata.quarantined`, so that it is
     /// not found again. Only if the coordinator has examined it again and finds it damaged too, and
     /// a missing file or a wrong size only if all ranks find it: it could be the view of one host.
+    /// Not through a symbolic link.
     bool quarantine = false;
-    /// Called with one sentence for each checkpoint that is skipped because it is not whole; by a
-    /// `checkpointer` on the coordinator only. Empty: one line on standard error.
+    /// Called with one sentence for each checkpoint that is skipped because it is damaged, and for
+    /// each other place to which access is refused; by a `checkpointer` on the coordinator only.
+    /// Empty: one line on standard error.
     std::function<void(const std::string&)> on_skipped{};
 };
 
@@ -48,16 +50,17 @@ public:
         metadata meta{};
     };
     /// Returns the next one whose metadata is valid; nothing if there are no checkpoints.
-    /// @throws error if there are, but all were skipped: errc::corrupt or errc::io, as the newest;
-    /// errc::corrupt if all were quarantined earlier; errc::unsupported for metadata that this
-    /// version cannot read, which may be whole
+    /// @throws error errc::corrupt if there are, but all were skipped, or quarantined earlier; if
+    /// it cannot be known whether the next one is damaged, why not
     CAIRN_DECL std::optional<candidate> next();
-    /// The candidate that `next` has returned is not whole.
+    /// The candidate that `next` has returned is damaged.
     /// @param for_all  Every process that has examined it says so.
     /// @param level    How thoroughly it is examined before it is quarantined.
     CAIRN_DECL void skip(const checkpoint_problem& why, bool for_all, verify_level level);
 
 private:
+    void name_denied();
+    void tell(const std::string& text) const;
     void look_again(committed_checkpoint c);
     void fail_if_quarantined();
     void put_aside(bool for_all, verify_level level);
@@ -67,10 +70,11 @@ private:
     std::shared_ptr<cairn::activity> activity_;
     found_places left_;
     checkpoint_id current_{};
+    bool linked_ = false;    ///< The current one is.
     object_tag examined_{};  ///< Of the current one's metadata.
     std::size_t skipped_ = 0;
-    checkpoint_id newest_{};            ///< Of those that were skipped, …
-    checkpoint_problem its_problem_{};  ///< … and why.
+    checkpoint_id newest_{};     ///< Of those that were skipped, …
+    std::string its_problem_{};  ///< … and why.
 };
 
 CAIRN_DECL std::optional<checkpoint_id> latest(erased_store root, const latest_options& options);
@@ -80,10 +84,10 @@ CAIRN_DECL std::optional<checkpoint_id> latest(erased_store root, const latest_o
 /// Returns the newest checkpoint within a directory that is whole, as a path for `load`; nothing if
 /// there are no checkpoints. For one process: if there are several, let one of them call it, or use
 /// `checkpointer::latest`, which examines what each rank sees.
-/// @throws error of the file system if the directory cannot be listed; if there are checkpoints but
-/// none is whole, or all were quarantined, errc::corrupt or errc::io, for a training that began
-/// anew could go unnoticed; errc::unsupported if this version cannot read the metadata of the
-/// newest
+/// @throws error errc::corrupt if there are checkpoints but none is whole, or all were quarantined,
+/// for a training that began anew could go unnoticed; if it cannot be known whether the newest is
+/// damaged, why not: of the file system, errc::unsupported, or errc::permission_denied, also for an
+/// older one that has a name that a `checkpointer` gives (`step_N`)
 CAIRN_DECL std::optional<checkpoint_id> latest(const std::string& directory,
                                                const latest_options& options = {});
 /// The same for a store; the result is for `store.at`.

@@ -20,7 +20,9 @@ enum class checkpoint_state : std::uint8_t {
     complete,
     in_progress,  ///< Being saved, or removed.
     broken,       ///< Damaged, or left by a save or removal that was interrupted.
-    quarantined   ///< Damaged, and put aside by `latest`.
+    quarantined,  ///< Damaged, and put aside by `latest`.
+    unreadable    ///< It may be whole: access was refused, storage failed, or this version does not
+                  ///< understand it. If access was refused, it need not be a checkpoint.
 };
 CAIRN_DECL const char* name_of(checkpoint_state s);
 

@@ -3,6 +3,7 @@
 #define CAIRN_CATALOG_PLACE_CONTENT_HPP
 
 #include <cairn/activity.hpp>
+#include <cairn/catalog/committed.hpp>
 #include <cairn/detail/identity.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/storage/data_names.hpp>
@@ -25,9 +26,7 @@ namespace cairn::detail {
 template <ObjectStore Store>
 bool is_left_empty(Store& place, std::string_view id, bool had_objects) {
     if (!place.list().empty()) return false;
-    constexpr std::string_view step = "step_";
-    return had_objects || (id.starts_with(step) && id.size() > step.size() &&
-                           id.find_first_not_of("0123456789", step.size()) == id.npos);
+    return had_objects || is_step_name(id);
 }
 
 /// Shows what time it is by a place's storage: an intent that lists nothing, for its lifetime.

@@ -31,15 +31,18 @@ public:
     const retention& keep() const noexcept { return keep_; }
 
     /// This run has read the checkpoint of that save successfully.
-    CAIRN_DECL void note_read(const checkpoint_id& id, const std::string& save_id);
+    CAIRN_DECL void note_read(const std::string& save_id);
     /// The same; later commits of this run exceed its number.
-    CAIRN_DECL void note_read(const checkpoint_id& id, const commit_record& record);
+    CAIRN_DECL void note_read(const commit_record& record);
+    /// A save of this run is about to commit there.
+    CAIRN_DECL void note_save(const checkpoint_id& id, const std::string& save_id);
     /// Returns the next number in the order of commits.
-    /// @param warnings  Told the first time if others' numbers cannot be read.
+    /// @param warnings  Told the first time if others' numbers cannot be read, or places not be
+    ///                  looked at.
     CAIRN_DECL std::uint64_t next_sequence(const erased_store& root,
                                            std::vector<std::string>& warnings,
                                            cairn::activity* activity);
-    /// Removes what is not kept; the first time also what was left by others.
+    /// Removes what is not kept; the first time also what was left by others. See `detail::retain`.
     /// @return Warnings about what could not be done.
     CAIRN_DECL std::vector<std::string> retain(const erased_store& root, const std::string& own,
                                                cairn::activity* activity);
@@ -47,9 +50,8 @@ public:
 private:
     retention keep_;
     std::mutex m_{};
-    read_checkpoints read_{};
+    run_memory run_{};
     std::uint64_t highest_ = 0;
-    bool collected_ = false;
 };
 
 /// A `torch_writer` that records its commits, and removes old checkpoints after them.
@@ -62,7 +64,10 @@ public:
         : root_(root), inner_(root, options), catalog_(std::move(catalog)),
           record_(std::move(record)) {}
 
-    void reset(const checkpoint_id& id) { inner_.reset(id); }
+    void reset(const checkpoint_id& id) {
+        id_ = id;
+        inner_.reset(id);
+    }
     void set_up_writer(const storage_setup& setup) {
         activity_ = setup.activity;
         save_id_ = setup.save_id;
@@ -96,6 +101,7 @@ private:
     std::shared_ptr<run_catalog> catalog_;
     commit_record record_;
     std::shared_ptr<cairn::activity> activity_{};
+    checkpoint_id id_{};
     std::string save_id_{};
 };
 static_assert(ReleasingWriter<recording_writer> && NamingWriter<recording_writer>);

@@ -3,13 +3,15 @@
 #define CAIRN_CATALOG_REMOVAL_HPP
 
 #include <cairn/activity.hpp>
+#include <cairn/catalog/committed.hpp>
 #include <cairn/catalog/retention.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/object_store/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
 
-#include <functional>
+#include <cstddef>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,17 +39,33 @@ CAIRN_DECL void collect_place(erased_store root, const checkpoint_id& id,
                               std::vector<std::string>& warnings,
                               cairn::activity* activity = nullptr);
 
-/// Checkpoints that this run has read successfully, with the ids of their saves.
-using read_checkpoints = std::map<checkpoint_id, std::string>;
+/// What a run knows of the checkpoints in a store, from save to save.
+struct run_memory {
+    known_records known{};
+    /// Saves of this run that may have committed, in their order.
+    std::vector<std::string> saves{};
+    /// Saves whose checkpoints this run has read successfully, with the number of its own before.
+    std::map<std::string, std::size_t> read{};
+    std::map<std::string, std::size_t> tried{};  ///< Removals in vain, by save.
+    std::set<std::string> told{};                ///< What there was a warning about.
+    bool collected = false;                      ///< What earlier runs have left.
+    std::set<checkpoint_id> left{};              ///< Places of which some could not be.
+};
 
 /// Removes what `keep` does not keep, of the checkpoints that are where a `checkpointer` has saved
-/// them: a copy, or what was renamed, stays. At most a number of them; the next call goes on.
+/// them: a copy, or what was renamed or linked, stays. At most a number of them; the next call goes
+/// on, with those first of which the fewest removals have failed. The first call also finishes
+/// removals that were interrupted.
 /// @param own      The save that asks, whose checkpoint stays; may be empty.
-/// @param collect  Also finishes removals that were interrupted.
-/// @return Warnings about what could not be done.
+/// @return Warnings about what could not be done, one for each place.
 CAIRN_DECL std::vector<std::string> retain(erased_store root, const retention& keep,
-                                           const read_checkpoints& read, const std::string& own,
-                                           bool collect, cairn::activity* activity = nullptr);
+                                           run_memory& run, const std::string& own,
+                                           cairn::activity* activity = nullptr);
+
+/// Writes the ids in rules as the store lists them.
+/// @param paths_only  Those that the working directory may decide.
+CAIRN_DECL retention with_place_ids(const erased_store& root, const retention& keep,
+                                    bool paths_only = false);
 
 }  // namespace cairn::detail
 

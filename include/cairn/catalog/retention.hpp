@@ -45,9 +45,10 @@ using keep_rule = std::variant<keep_last, keep_every, keep_best, keep_younger, k
 /// @ref younger_than and @ref protect, and combined with `|`: what any rule keeps is kept. By
 /// default all are.
 ///
-/// Whatever the rules, the newest checkpoint is kept, and so is the newest of those that this run
-/// has read successfully. *Newest* is by the order of commits, not by steps, which go back with a
-/// training that does, or by times.
+/// Whatever the rules, the newest checkpoint is kept. So is the newest of those that this run has
+/// read successfully and after which it has saved fewer than `n` that are complete: it is one of
+/// the `last(n)`, where `n` is 1 without that rule. *Newest* is by the order of commits, not by
+/// steps, which go back with a training that does, or by times.
 class retention {
 public:
     retention() = default;
@@ -80,7 +81,9 @@ CAIRN_DECL retention best(int count, std::string metric, better which = better::
 /// Keeps checkpoints that were committed less than this time ago, by the coordinator's clock.
 /// @throws error errc::invalid_argument for a negative time
 CAIRN_DECL retention younger_than(std::chrono::nanoseconds age);
-/// Keeps these checkpoints.
+/// Keeps these checkpoints. An id may be written in any way that names the place: `step_3`,
+/// `./step_3`, its path, a link to it, what `latest` returns. One that names none is a warning of
+/// a save, once; it is kept from when it is saved on.
 CAIRN_DECL retention protect(std::vector<checkpoint_id> ids);
 
 namespace detail {
@@ -89,8 +92,9 @@ namespace detail {
 struct kept_or_not {
     checkpoint_id id{};
     commit_record record{};
-    bool read = false;  ///< Successfully, by this run.
-    bool own = false;   ///< Of the save that asks: never removed.
+    bool read = false;      ///< Successfully, by this run …
+    std::size_t since = 0;  ///< … of which so many later saves stand.
+    bool own = false;       ///< Of the save that asks: never removed.
 };
 
 /// Whether the commit of `a` is older.

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -84,6 +85,8 @@ public:
     bool checked_all() const { return unread_.empty(); }
     /// Whether one of the findings says that what is stored is wrong, not only that storage failed.
     bool damaged() const { return damaged_; }
+    /// The first finding that does not.
+    const std::exception_ptr& failure() const { return failure_; }
     /// Writes what was found, and totals.
     void print(std::ostream& out) const {
         if (!torch_metadata_)
@@ -158,14 +161,17 @@ private:
             auto where = e.context();
             if (where.fqn.empty()) where.fqn = fqn;
             if (where.file.empty()) where.file = store_.describe(name);
-            auto text = std::string(error(e.code(), std::move(where)).what());
+            error const found(e.code(), std::move(where));
             // What this version does not know in one item says nothing against the rest.
             if (e.code() == make_error_code(errc::unsupported) && name != metadata_name) {
-                unread_.push_back(std::move(text));
+                unread_.push_back(found.what());
                 return false;
             }
-            damaged_ = damaged_ || is_damage(e.code());
-            findings_.push_back(std::move(text));
+            if (is_damage(e.code()))
+                damaged_ = true;
+            else if (!failure_)
+                failure_ = std::make_exception_ptr(found);
+            findings_.push_back(found.what());
             return false;
         }
     }
@@ -303,6 +309,7 @@ private:
     std::vector<std::string> findings_{};
     std::vector<std::string> unread_{};  ///< As findings.
     bool damaged_ = false;
+    std::exception_ptr failure_{};
     bool torch_metadata_ = true;
     std::size_t files_ = 0, items_ = 0;
     std::uint64_t bytes_ = 0;

@@ -8,6 +8,7 @@
 #include <cairn/storage/concepts.hpp>
 
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -28,9 +29,11 @@ CAIRN_DECL metadata read_checked_metadata(erased_store& place);
 
 /// Why a checkpoint is not whole.
 struct checkpoint_problem {
-    std::string text{};       ///< Empty: it is.
-    bool damaged = false;     ///< What storage returned is wrong; false: storage failed.
-    bool in_content = false;  ///< Of what is damaged: bytes are, not only the size of a file.
+    std::string text{};          ///< Empty: it is.
+    bool damaged = false;        ///< What storage returned is wrong; false: storage failed.
+    bool in_content = false;     ///< Of what is damaged: bytes are, not only the size of a file.
+    bool denied = false;         ///< Storage refused access.
+    std::exception_ptr error{};  ///< Of what is not damaged: nobody may go on without it.
     explicit operator bool() const noexcept { return !text.empty(); }
 };
 /// Describes the current exception.

@@ -198,7 +198,8 @@ private:
     parts parts_;
     std::unique_ptr<group> group_;
     std::shared_ptr<activity> activity_ = std::make_shared<activity>();  ///< Of this rank's calls.
-    std::shared_ptr<run_catalog> catalog_ = std::make_shared<run_catalog>(options_.keep);
+    std::shared_ptr<run_catalog> catalog_ =
+        std::make_shared<run_catalog>(with_place_ids(parts_.store, options_.keep, true));
     std::optional<staging_arena> arena_{};
     plan_cache plans_{};
     std::optional<signal_watch> signals_{};

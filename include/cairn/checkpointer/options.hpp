@@ -72,7 +72,7 @@ struct checkpointer_options {
     /// How often `maybe_save` saves. The coordinator's value is used.
     save_interval every = std::chrono::minutes(10);
     /// Which checkpoints are kept; the others are removed in the background once a save is durable,
-    /// before its report. What cannot be removed is a warning of that report. Checkpoints that no
+    /// before its report. What cannot be removed is a warning of one report. Checkpoints that no
     /// checkpointer has saved stay, copied and renamed ones too; so do those that a load of this
     /// process is reading, or one of another process that has announced it
     /// (`torch_reader_options::announce`). The coordinator's value is used. By default, all are

@@ -74,8 +74,9 @@ struct object_info {
 ///   far after `sync`.
 /// - *Failed writes are final*: after a failed `write` or `finish`, no `finish` of that handle
 ///   succeeds.
-/// - *Errors*: @ref error with @ref errc::io (the system's text in `found`) and the object named by
-///   `describe`; other exceptions are passed on too. A call that throws may have had its effect.
+/// - *Errors*: @ref error with @ref errc::io, or @ref errc::permission_denied where access is
+///   refused (the system's text in `found`), and the object named by `describe`; other exceptions
+///   are passed on too. A call that throws may have had its effect.
 ///
 /// Not guaranteed: directories, partial overwrite, append.
 /// **Models**: `file_store`, `memory_store`. **Archetype**: `archetype::object_store`.
@@ -195,6 +196,13 @@ concept RelocatableStore = ObjectStore<S> && requires(const S& s, const std::str
     { s.at(id) } -> std::same_as<S>;
 };
 
+/// A place within a store.
+struct place_info {
+    std::string id{};           ///< For `at`.
+    std::int64_t modified = 0;  ///< When objects of it were last made or removed; 0: not known.
+    bool linked = false;        ///< It is a link to a place elsewhere, where nothing is removed.
+};
+
 /// A RelocatableStore that can list the places directly within its own:
 ///
 /// | Expression           | Type                       | Meaning                                |
@@ -203,6 +211,11 @@ concept RelocatableStore = ObjectStore<S> && requires(const S& s, const std::str
 /// | `s.remove_place(id)` | `void`                     | removes what is left of a place without objects, durably |
 ///
 /// `remove_place` does nothing if there is no such place, or if it has objects.
+///
+/// Two members are optional. `s.all_places()`, a `std::vector<place_info>`, returns these and links
+/// to places elsewhere, but none to one that is listed anyway; a `checkpointer` then notices what
+/// others change in a place. `s.place_id(id)`, a `std::string`, returns the id under which a place
+/// is listed, however else it can be named; without it, `./a` and `a/` are `a`.
 /// **Models**: `file_store`, `memory_store`, `prefixed_store` over most stores. **Archetype**:
 /// `archetype::browsable_store`.
 template <class S>

@@ -7,6 +7,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,6 +47,8 @@ class erased_store {
         virtual std::shared_ptr<any_store> at(const std::string& id) const = 0;
         virtual bool browsable() const = 0;
         virtual std::vector<std::string> places() = 0;
+        virtual std::vector<place_info> all_places() = 0;
+        virtual std::string place_id(const std::string& id) const = 0;
         virtual void remove_place(const std::string& id) = 0;
         virtual std::shared_ptr<any_store> without_sync() const = 0;
         virtual std::vector<std::string> take_warnings() = 0;
@@ -107,6 +110,23 @@ class erased_store {
                             {.file = s_.describe("."),
                              .expected = "a store that can list its places (BrowsableStore)",
                              .found = "one without places()"});
+        }
+        std::vector<place_info> all_places() override {
+            if constexpr (requires {
+                              { s_.all_places() } -> std::same_as<std::vector<place_info>>;
+                          })
+                return s_.all_places();
+            std::vector<place_info> out;
+            for (auto& id : places()) out.push_back({std::move(id)});
+            return out;
+        }
+        std::string place_id(const std::string& id) const override {
+            if constexpr (requires {
+                              { s_.place_id(id) } -> std::same_as<std::string>;
+                          })
+                return s_.place_id(id);
+            auto const plain = std::filesystem::path(id).lexically_normal();
+            return (plain.has_filename() ? plain : plain.parent_path()).string();
         }
         void remove_place([[maybe_unused]] const std::string& id) override {
             if constexpr (BrowsableStore<Store>) s_.remove_place(id);
@@ -193,6 +213,10 @@ public:
     bool browsable() const { return s_->browsable(); }
     /// @throws error errc::unsupported if it cannot
     std::vector<std::string> places() { return s_->places(); }
+    /// The same with links, where the store knows any.
+    std::vector<place_info> all_places() { return s_->all_places(); }
+    /// The id in `places` of the place that an id names, however it is written.
+    std::string place_id(const std::string& id) const { return s_->place_id(id); }
     void remove_place(const std::string& id) { s_->remove_place(id); }
     void remove(std::string_view name) { s_->remove(name); }
     void sync() { s_->sync(); }

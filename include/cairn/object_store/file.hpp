@@ -140,6 +140,12 @@ public:
 
     /// Lists the directories directly within this one, except hidden ones and links.
     std::vector<std::string> places();
+    /// The same with links to directories, except to one that is listed anyway. One that cannot be
+    /// looked at for lack of permission is listed too: whoever opens something in it learns why.
+    std::vector<place_info> all_places();
+    /// Returns the name in `places` of what `at(id)` is, or of what `id` is from the working
+    /// directory, as `latest` of a directory returns it; links are followed. Otherwise `id`.
+    std::string place_id(const std::string& id) const;
     /// Removes an empty directory.
     void remove_place(const std::string& id);
 

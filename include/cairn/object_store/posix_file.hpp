@@ -25,7 +25,7 @@ CAIRN_DECL std::string system_text(int e);
 
 inline constexpr const char* no_space_remedy = "free some space; existing files are unchanged";
 
-/// Throws the error for an errno: already_exists, or io with the system's text.
+/// Throws the error for an errno: already_exists, permission_denied, or io with the system's text.
 [[noreturn]] CAIRN_DECL void fail(int e, const std::string& path, const char* what);
 
 /// Like `fail`, for reading an open file: what is not there, or a stale file handle, is not_found:
@@ -72,6 +72,13 @@ CAIRN_DECL bool names_it(int fd, const std::string& path) noexcept;
 /// cannot sync directories, and keep entries as well as they can.
 /// @return False if it may not be read, so that it cannot be synced alone.
 CAIRN_DECL bool sync_directory(const std::string& path);
+
+/// An absolute path without links, as far as `p` exists.
+CAIRN_DECL std::filesystem::path real_path(const std::filesystem::path& p);
+/// `p` without slashes at its end.
+inline std::filesystem::path without_slash(const std::filesystem::path& p) {
+    return p.has_filename() ? p : p.parent_path();
+}
 
 /// The directory that contains the one that `p` leads to, by links or `..`; if there is none yet,
 /// the one in which it would be made.

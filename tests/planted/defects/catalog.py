@@ -45,7 +45,7 @@ DEFECTS = [
            "kept.back() = true;", "kept.back() = kept.back() || !PLANTED;",
            by="catalog", wrong="a rule may remove the checkpoint that was saved just now"),
     Defect("read-checkpoint-not-kept", RETENTION,
-           "if (all[i].read) {", "if (all[i].read && !PLANTED) {",
+           "if (all[i].read && all[i].since", "if (!PLANTED && all[i].read && all[i].since",
            by="catalog checkpointer", wrong="none that was seen to be readable may be left"),
     Defect("best-is-worst", RETENTION,
            "r.which == better::lower", "(r.which == better::lower) != PLANTED",

@@ -5,7 +5,7 @@
 #include <cairn/catalog/committed.hpp>
 
 #include <cairn/catalog/retention.hpp>
-#include <cairn/detail/failures.hpp>
+#include <cairn/catalog/whole.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/native/commit_section.hpp>
 #include <cairn/format/native/index_magic.hpp>
@@ -13,7 +13,6 @@
 #include <cairn/storage/data_names.hpp>
 
 #include <algorithm>
-#include <exception>
 #include <utility>
 
 namespace cairn::detail {
@@ -79,28 +78,53 @@ CAIRN_DECL bool is_before_by_number(const std::string& a, const std::string& b) 
     return a < b;
 }
 
-CAIRN_DECL found_places find_places(erased_store root, cairn::activity* activity) {
+CAIRN_DECL found_places find_places(erased_store root, cairn::activity* activity,
+                                    known_records* known) {
     found_places out;
-    for (auto& id : root.places()) {
+    known_records now;
+    for (auto& at : root.all_places()) {
         if (activity != nullptr) activity->advance();
         committed_checkpoint c;
-        c.id = std::move(id);
+        c.id = at.id;
+        c.linked = at.linked;
+        if (known != nullptr)
+            if (auto const it = known->find(at.id);
+                it != known->end() && it->second.modified == at.modified) {
+                c.record = it->second.record;
+                now.insert(known->extract(it));
+                out.committed.push_back(std::move(c));
+                continue;
+            }
         try {
             auto place = root.at(c.id);
             auto read =
                 unless_removed(place, metadata_name, [&] { return read_commit_record(place); });
             if (!read) {
-                out.others.push_back(std::move(c.id));
+                out.others.push_back(std::move(at));
                 continue;
             }
             c.record = std::move(*read);
+            now[c.id] = {at.modified, c.record};
         } catch (...) {
-            c.problem = text_of(std::current_exception());
+            auto const why = current_problem();
+            c.problem = why.text;
+            c.damaged = why.damaged;
+            if (why.denied) {
+                out.denied.push_back(std::move(c));
+                continue;
+            }
         }
         out.committed.push_back(std::move(c));
     }
+    if (known != nullptr) *known = std::move(now);
     sort_by_commit(out.committed);
     return out;
+}
+
+CAIRN_DECL bool is_step_name(std::string_view id) {
+    constexpr std::string_view step = "step_";
+    return id.starts_with(step) && id.size() > step.size() &&
+           id.find_first_not_of("0123456789", step.size()) == id.npos;
 }
 
 CAIRN_DECL void sort_by_commit(std::vector<committed_checkpoint>& all) {

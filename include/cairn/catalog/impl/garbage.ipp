@@ -96,8 +96,19 @@ inline void collect_garbage_of(erased_store& root, const std::string& id, bool d
     auto const prefix = id.empty() ? std::string() : terminal_text(id) + "/";
     try {
         auto place = id.empty() ? root : root.at(id);
-        auto const before = place.list();
-        for (auto const& info : before)
+        auto const before = [&] {
+            try {
+                return std::optional(place.list());
+            } catch (const error& e) {
+                bool const others = !id.empty() && !is_step_name(id);
+                if (!others || e.code() != make_error_code(errc::permission_denied)) throw;
+                report.lines.push_back("'" + terminal_text(id) +
+                                       "' is skipped: " + terminal_text(e.what()));
+                return std::optional<std::vector<object_info>>();
+            }
+        }();
+        if (!before) return;
+        for (auto const& info : *before)
             if (is_intent_name(info.name))
                 if (auto const i = read_intent(place, info))
                     report.lines.push_back(prefix + info.name + ": " + story_of(*i));
@@ -108,7 +119,7 @@ inline void collect_garbage_of(erased_store& root, const std::string& id, bool d
             ++report.problems;
             report.lines.push_back(terminal_text(w));
         }
-        if (id.empty() || !is_left_empty(noting, id, !before.empty())) return;
+        if (id.empty() || !is_left_empty(noting, id, !before->empty())) return;
         if (!dry_run) root.remove_place(id);
         ++report.directories;
         report.lines.push_back((dry_run ? "would remove " : "removed ") + prefix +

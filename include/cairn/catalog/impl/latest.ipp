@@ -4,12 +4,14 @@
 
 #include <cairn/catalog/latest.hpp>
 
+#include <cairn/detail/utf8.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/exists.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/storage/data_names.hpp>
 
 #include <cstdio>
+#include <exception>
 #include <utility>
 
 namespace cairn {
@@ -18,7 +20,30 @@ namespace detail {
 CAIRN_DECL candidates::candidates(erased_store root, latest_options options,
                                   std::shared_ptr<cairn::activity> activity)
     : root_(std::move(root)), options_(std::move(options)), activity_(std::move(activity)),
-      left_(find_places(root_, activity_.get())) {}
+      left_(find_places(root_, activity_.get())) {
+    name_denied();
+}
+
+/// Somebody else's directories may be beside the checkpoints, but no checkpoint may be overlooked.
+CAIRN_DECL void candidates::name_denied() {
+    for (auto const& c : left_.denied) {
+        if (is_step_name(c.id))
+            throw error(
+                errc::permission_denied,
+                {.file = root_.describe(c.id),
+                 .expected = "access, because a checkpointer gives this name, and it may be "
+                             "the newest checkpoint",
+                 .found = c.problem,
+                 .remedy = "make it readable, or move it out of the directory"});
+        tell("'" + root_.describe(c.id) + "' is skipped: " + c.problem);
+    }
+}
+CAIRN_DECL void candidates::tell(const std::string& text) const {
+    if (options_.on_skipped)
+        options_.on_skipped(text);
+    else
+        std::fprintf(stderr, "cairn: %s\n", terminal_text(text).c_str());
+}
 
 /// Reads a record again that could not be read, and puts the checkpoint where it belongs: what
 /// storage failed to read was taken for the newest.
@@ -39,6 +64,7 @@ CAIRN_DECL auto candidates::next() -> std::optional<candidate> {
         auto c = std::move(all.back());
         all.pop_back();
         current_ = c.id;
+        linked_ = c.linked;
         try {
             auto place = root_.at(current_);
             examined_ = place.tag(metadata_name);
@@ -51,36 +77,33 @@ CAIRN_DECL auto candidates::next() -> std::optional<candidate> {
             if (!m) continue;
             return candidate{current_, std::move(*m)};
         } catch (const error& e) {
-            // It may be whole: an older step is not resumed in its place.
-            if (e.code() == make_error_code(errc::unsupported)) {
+            auto const why = current_problem();
+            if (!why.damaged) {  // it may be whole: an older step is not resumed in its place
                 auto where = e.context();
                 if (where.file.empty()) where.file = root_.at(current_).describe(metadata_name);
-                if (where.remedy.empty())
+                if (where.remedy.empty() && e.code() == make_error_code(errc::unsupported))
                     where.remedy =
                         "use a version of cairn that knows it, or load an older one by name";
                 throw error(e.code(), std::move(where));
             }
-            skip(current_problem(), false, verify_level::metadata);
-        } catch (...) {
-            skip(current_problem(), false, verify_level::metadata);
+            skip(why, false, verify_level::metadata);
         }
     }
     if (skipped_ == 0) {
         fail_if_quarantined();
         return {};
     }
-    throw error(
-        its_problem_.damaged ? errc::corrupt : errc::io,
-        {.file = root_.describe(newest_),
-         .expected = "a checkpoint that is whole",
-         .found = "none of " + std::to_string(skipped_) + "; the newest: " + its_problem_.text,
-         .remedy = "to start anew, remove them or use another directory"});
+    throw error(errc::corrupt,
+                {.file = root_.describe(newest_),
+                 .expected = "a checkpoint that is whole",
+                 .found = "none of " + std::to_string(skipped_) + "; the newest: " + its_problem_,
+                 .remedy = "to start anew, remove them or use another directory"});
 }
 
 /// Otherwise a training would begin anew after all its checkpoints were put aside.
 CAIRN_DECL void candidates::fail_if_quarantined() {
-    for (auto const& id : left_.others) {
-        auto place = root_.at(id);
+    for (auto const& at : left_.others) {
+        auto place = root_.at(at.id);
         if (activity_) activity_->advance();
         if (exists(place, quarantined_name))
             throw error(errc::corrupt,
@@ -93,6 +116,9 @@ CAIRN_DECL void candidates::fail_if_quarantined() {
 
 /// @throws error that says why not
 CAIRN_DECL void candidates::put_aside(bool for_all, verify_level level) {
+    if (linked_)
+        throw error(errc::invalid_argument,
+                    {.expected = "a place of this directory", .found = "a link to another"});
     auto place = root_.at(current_);
     checkpoint_problem again;
     try {
@@ -116,20 +142,17 @@ CAIRN_DECL void candidates::put_aside(bool for_all, verify_level level) {
 CAIRN_DECL void candidates::skip(const checkpoint_problem& why, bool for_all, verify_level level) {
     if (skipped_++ == 0) {
         newest_ = current_;
-        its_problem_ = why;
+        its_problem_ = why.text;
     }
     auto text = "checkpoint '" + root_.at(current_).describe(".") + "' is skipped: " + why.text;
-    if (options_.quarantine && why.damaged) {
+    if (options_.quarantine) {
         try {
             put_aside(for_all, level);
         } catch (...) {
             text += "; it was not quarantined: " + current_problem().text;
         }
     }
-    if (options_.on_skipped)
-        options_.on_skipped(text);
-    else
-        std::fprintf(stderr, "cairn: %s\n", text.c_str());
+    tell(text);
 }
 
 CAIRN_DECL std::optional<checkpoint_id> latest(erased_store root, const latest_options& options) {
@@ -137,6 +160,7 @@ CAIRN_DECL std::optional<checkpoint_id> latest(erased_store root, const latest_o
     while (auto const c = all.next()) {
         auto const why = problem_of(root.at(c->id), c->meta, options.verify, {});
         if (!why) return c->id;
+        if (!why.damaged) std::rethrow_exception(why.error);
         all.skip(why, true, options.verify);
     }
     return {};

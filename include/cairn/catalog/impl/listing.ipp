@@ -15,7 +15,8 @@
 namespace cairn {
 
 CAIRN_DECL const char* name_of(checkpoint_state s) {
-    constexpr const char* names[] = {"complete", "in progress", "broken", "quarantined"};
+    constexpr const char* names[] = {"complete", "in progress", "broken", "quarantined",
+                                     "unreadable"};
     return names[static_cast<int>(s)];
 }
 
@@ -23,16 +24,22 @@ namespace detail {
 
 inline listed_checkpoint list_committed(erased_store place, const committed_checkpoint& c,
                                         verify_level level) {
-    listed_checkpoint l{c.id, checkpoint_state::complete, {}, 0, c.record};
+    listed_checkpoint l{c.id, checkpoint_state::complete, c.problem, 0, c.record};
+    bool damaged = c.damaged;
     try {
         for (auto const& info : place.list()) l.bytes += info.size;
-        l.problem = c.problem;
-        if (l.problem.empty())
-            l.problem = problem_of(place, read_checked_metadata(place), level, {}).text;
+        if (l.problem.empty()) {
+            auto const p = problem_of(place, read_checked_metadata(place), level, {});
+            l.problem = p.text;
+            damaged = p.damaged;
+        }
     } catch (...) {
-        l.problem = current_problem().text;
+        auto const p = current_problem();
+        if (l.problem.empty()) l.problem = p.text;
+        damaged = damaged || p.damaged;
     }
-    if (!l.problem.empty()) l.state = checkpoint_state::broken;
+    if (!l.problem.empty())
+        l.state = damaged ? checkpoint_state::broken : checkpoint_state::unreadable;
     return l;
 }
 
@@ -40,7 +47,15 @@ inline listed_checkpoint list_committed(erased_store place, const committed_chec
 inline std::optional<listed_checkpoint> list_other(erased_store place, const checkpoint_id& id) {
     listed_checkpoint l{id, checkpoint_state::broken, {}, 0, {}};
     bool data = false;
-    for (auto const& info : place.list()) {
+    std::vector<object_info> there;
+    try {
+        there = place.list();
+    } catch (const error& e) {
+        if (e.code() != make_error_code(errc::permission_denied)) throw;
+        l.state = checkpoint_state::unreadable;
+        l.problem = e.what();
+    }
+    for (auto const& info : there) {
         l.bytes += info.size;
         data = data || info.name.ends_with(".distcp");
         if (info.name == quarantined_name) {
@@ -67,8 +82,10 @@ CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(erased_store root, ve
     std::vector<listed_checkpoint> out;
     for (auto const& c : found.committed) out.push_back(list_committed(root.at(c.id), c, level));
     auto const committed = static_cast<std::ptrdiff_t>(out.size());
-    for (auto const& id : found.others)
-        if (auto l = list_other(root.at(id), id)) out.push_back(std::move(*l));
+    for (auto const& at : found.others)
+        if (auto l = list_other(root.at(at.id), at.id)) out.push_back(std::move(*l));
+    for (auto const& c : found.denied)
+        out.push_back({c.id, checkpoint_state::unreadable, c.problem, 0, {}});
     std::sort(out.begin() + committed, out.end(),
               [](auto const& a, auto const& b) { return is_before_by_number(a.id, b.id); });
     return out;

@@ -14,15 +14,21 @@
 
 namespace cairn::detail {
 
-CAIRN_DECL void run_catalog::note_read(const checkpoint_id& id, const std::string& save_id) {
+CAIRN_DECL void run_catalog::note_read(const std::string& save_id) {
     std::lock_guard const lock(m_);
-    read_[id] = save_id;
+    run_.read[save_id] = run_.saves.size();
 }
 
-CAIRN_DECL void run_catalog::note_read(const checkpoint_id& id, const commit_record& record) {
+CAIRN_DECL void run_catalog::note_read(const commit_record& record) {
+    note_read(record.save_id);
     std::lock_guard const lock(m_);
-    read_[id] = record.save_id;
     highest_ = std::max(highest_, record.sequence);
+}
+
+CAIRN_DECL void run_catalog::note_save(const checkpoint_id& id, const std::string& save_id) {
+    std::lock_guard const lock(m_);
+    run_.saves.push_back(save_id);
+    run_.known.erase(id);
 }
 
 CAIRN_DECL std::uint64_t run_catalog::next_sequence(const erased_store& root,
@@ -33,7 +39,8 @@ CAIRN_DECL std::uint64_t run_catalog::next_sequence(const erased_store& root,
     // Each time: other jobs may save here too.
     if (root.browsable()) {
         try {
-            for (auto const& c : find_places(root, activity).committed) {
+            auto const found = find_places(root, activity, &run_.known);
+            for (auto const& c : found.committed) {
                 if (c.record) highest_ = std::max(highest_, c.record->sequence);
                 if (first && !c.problem.empty())
                     warnings.push_back("the order of this checkpoint and '" + c.id +
@@ -41,6 +48,10 @@ CAIRN_DECL std::uint64_t run_catalog::next_sequence(const erased_store& root,
                                        "read: " +
                                        c.problem);
             }
+            for (auto const& c : found.denied)
+                if (run_.told.insert(c.id).second)
+                    warnings.push_back("'" + root.at(c.id).describe(".") +
+                                       "' is left out of account: " + c.problem);
         } catch (...) {
             warnings.push_back(
                 "the order of this checkpoint among those of earlier runs is not known, because "
@@ -55,20 +66,15 @@ CAIRN_DECL std::vector<std::string> run_catalog::retain(const erased_store& root
                                                         const std::string& own,
                                                         cairn::activity* activity) {
     if (keep_.keeps_all()) return {};
-    std::unique_lock lock(m_);
-    auto const read = read_;
-    bool const collect = !collected_;
-    lock.unlock();
-    auto warnings = detail::retain(root, keep_, read, own, collect, activity);
-    lock.lock();
-    collected_ = warnings.empty();
-    return warnings;
+    std::lock_guard const lock(m_);
+    return detail::retain(root, keep_, run_, own, activity);
 }
 
 CAIRN_DECL void recording_writer::finish(const metadata& m, completion<commit_result> done) {
     std::vector<std::string> warnings;
     auto record = record_;
     record.sequence = catalog_->next_sequence(root_, warnings, activity_.get());
+    catalog_->note_save(id_, save_id_);
     record.committed = std::chrono::duration_cast<std::chrono::milliseconds>(
                            std::chrono::system_clock::now().time_since_epoch())
                            .count();

@@ -4,7 +4,6 @@
 
 #include <cairn/catalog/removal.hpp>
 
-#include <cairn/catalog/committed.hpp>
 #include <cairn/catalog/place_content.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/identity.hpp>
@@ -19,7 +18,10 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <iterator>
+#include <optional>
 #include <utility>
+#include <variant>
 
 namespace cairn::detail {
 
@@ -105,48 +107,115 @@ CAIRN_DECL void collect_place(erased_store root, const checkpoint_id& id,
     if (is_left_empty(place, id, had_objects)) root.remove_place(id);
 }
 
+CAIRN_DECL retention with_place_ids(const erased_store& root, const retention& keep,
+                                    bool paths_only) {
+    std::optional<retention> out;
+    for (auto rule : keep.rules()) {
+        if (auto* const ids = std::get_if<keep_ids>(&rule))
+            for (auto& id : ids->ids)
+                if (!paths_only || id.find('/') != id.npos) id = root.place_id(id);
+        out = out ? *out | retention(std::move(rule)) : retention(std::move(rule));
+    }
+    return out.value_or(retention());
+}
+
+/// What rules say of the checkpoints that a run may remove.
+inline std::vector<kept_or_not> not_kept(const retention& keep, const run_memory& run,
+                                         const found_places& found, const std::string& own) {
+    std::vector<kept_or_not> all;
+    std::set<std::string> standing;
+    for (auto const& c : found.committed) {
+        if (c.linked || !c.record || c.id != "step_" + std::to_string(c.record->step)) continue;
+        all.push_back({c.id, *c.record, false, 0, c.record->save_id == own});
+        standing.insert(c.record->save_id);
+    }
+    for (auto& c : all) {
+        auto const read = run.read.find(c.record.save_id);
+        if (read == run.read.end()) continue;
+        c.read = true;
+        for (auto i = read->second; i < run.saves.size(); ++i)
+            c.since += standing.count(run.saves[i]);
+    }
+    auto const now = std::chrono::duration_cast<std::chrono::milliseconds>(
+                         std::chrono::system_clock::now().time_since_epoch())
+                         .count();
+    return not_kept(keep, std::move(all), now);
+}
+
+/// What is protected and does not exist may be a mistake.
+inline std::vector<checkpoint_id> not_found_of(const retention& keep, const found_places& found) {
+    std::set<checkpoint_id> there;
+    for (auto const* all : {&found.committed, &found.denied})
+        for (auto const& c : *all) there.insert(c.id);
+    std::vector<checkpoint_id> out;
+    for (auto const& rule : keep.rules())
+        if (auto const* ids = std::get_if<keep_ids>(&rule))
+            std::copy_if(ids->ids.begin(), ids->ids.end(), std::back_inserter(out),
+                         [&](auto const& id) { return there.count(id) == 0; });
+    return out;
+}
+
 CAIRN_DECL std::vector<std::string> retain(erased_store root, const retention& keep,
-                                           const read_checkpoints& read, const std::string& own,
-                                           bool collect, cairn::activity* activity) {
+                                           run_memory& run, const std::string& own,
+                                           cairn::activity* activity) {
     // The other ranks may wait for the coordinator, which removes.
     constexpr std::size_t most_removals = 32;
     std::vector<std::string> warnings;
+    // @return whether nothing was said
     auto const attempt = [&](const std::string& what, auto&& f) {
+        std::vector<std::string> said;
         try {
-            f();
+            f(said);
         } catch (...) {
-            warnings.push_back(what + ": " + text_of(std::current_exception()));
+            said.push_back(what + ": " + text_of(std::current_exception()));
         }
+        if (!said.empty() && run.told.insert(what).second)
+            std::move(said.begin(), said.end(), std::back_inserter(warnings));
+        return said.empty();
     };
-    attempt("old checkpoints stay", [&] {
-        auto const found = find_places(root, activity);
-        std::vector<kept_or_not> all;
-        for (auto const& c : found.committed) {
-            if (!c.problem.empty())
-                warnings.push_back("checkpoint '" + c.id +
-                                   "' stays, because its record cannot be read: " + c.problem);
-            if (!c.record || c.id != "step_" + std::to_string(c.record->step)) continue;
-            auto const& saved = c.record->save_id;
-            bool const was_read = std::any_of(read.begin(), read.end(),
-                                              [&](auto const& r) { return r.second == saved; });
-            all.push_back({c.id, *c.record, was_read, saved == own});
-        }
-        std::size_t removed = 0;
-        auto const now = std::chrono::duration_cast<std::chrono::milliseconds>(
-                             std::chrono::system_clock::now().time_since_epoch())
-                             .count();
-        for (auto const& c : not_kept(keep, std::move(all), now)) {
-            if (removed++ == most_removals) break;
-            if (activity != nullptr) activity->advance();
-            attempt("checkpoint '" + c.id + "' is not needed, but could not be removed", [&] {
-                (void)remove_checkpoint(root, c.id, c.record.save_id, warnings, activity);
+    found_places found;
+    try {
+        found = find_places(root, activity, &run.known);
+    } catch (...) {
+        return {"old checkpoints stay: " + text_of(std::current_exception())};
+    }
+    for (auto const& c : found.committed)
+        if (!c.problem.empty())
+            attempt("checkpoint '" + c.id + "' stays", [&](auto& said) {
+                said.push_back("checkpoint '" + c.id +
+                               "' stays, because its record cannot be read: " + c.problem);
             });
-        }
-        if (!collect) return;
-        for (auto const& id : found.others)
-            attempt("leftovers in '" + id + "'",
-                    [&] { collect_place(root, id, warnings, activity); });
+    auto const rules = with_place_ids(root, keep);
+    for (auto const& id : not_found_of(rules, found))
+        attempt("protect " + id, [&](auto& said) {
+            said.push_back("checkpointer_options::keep has protect(\"" + id +
+                           "\"), but there is no such checkpoint; it is kept once it is saved");
+        });
+    auto gone = not_kept(rules, run, found, own);
+    std::stable_sort(gone.begin(), gone.end(), [&](auto const& a, auto const& b) {
+        return run.tried[a.record.save_id] < run.tried[b.record.save_id];
     });
+    if (gone.size() > most_removals) gone.resize(most_removals);
+    for (auto const& c : gone) {
+        if (activity != nullptr) activity->advance();
+        ++run.tried[c.record.save_id];
+        attempt("checkpoint '" + c.id + "' is not needed, but could not be removed",
+                [&](auto& said) {
+                    (void)remove_checkpoint(root, c.id, c.record.save_id, said, activity);
+                    run.known.erase(c.id);
+                });
+    }
+    for (auto const& at : found.others)
+        if (!at.linked && (!run.collected || run.left.count(at.id) != 0)) {
+            bool const all = attempt("leftovers in '" + at.id + "'", [&](auto& said) {
+                collect_place(root, at.id, said, activity);
+            });
+            if (all)
+                run.left.erase(at.id);
+            else
+                run.left.insert(at.id);
+        }
+    run.collected = true;
     return warnings;
 }
 

@@ -53,13 +53,19 @@ CAIRN_DECL bool is_older(const commit_record& a, const commit_record& b) {
 /// Marks what one rule keeps.
 class keeping {
 public:
-    /// @param all  The oldest first.
-    keeping(const std::vector<kept_or_not>& all, std::vector<bool>& kept, std::int64_t now)
-        : all_(all), kept_(kept), now_(now) {}
+    /// @param all     The oldest first.
+    /// @param loaded  The one that the run may have to go back to; `all.size()`: none.
+    keeping(const std::vector<kept_or_not>& all, std::size_t loaded, std::vector<bool>& kept,
+            std::int64_t now)
+        : all_(all), loaded_(loaded), kept_(kept), now_(now) {}
 
     void operator()(const keep_last& r) const {
-        for (std::size_t i = all_.size() - std::min(r.count, all_.size()); i < all_.size(); ++i)
+        auto left = loaded_ < all_.size() ? r.count - 1 : r.count;
+        for (auto i = all_.size(); i-- > 0 && left > 0;) {
+            if (i == loaded_) continue;
             kept_[i] = true;
+            --left;
+        }
     }
     void operator()(const keep_every& r) const {
         keep_if([&](const kept_or_not& c) { return c.record.step % r.steps == 0; });
@@ -95,9 +101,23 @@ private:
     }
 
     const std::vector<kept_or_not>& all_;
+    std::size_t loaded_;
     std::vector<bool>& kept_;
     std::int64_t now_;
 };
+
+/// Returns the newest that was read and after which the run has not yet saved enough;
+/// `all.size()`: none.
+/// @param all  The oldest first.
+inline std::size_t needed_again(const retention& keep, const std::vector<kept_or_not>& all) {
+    std::size_t enough = 1;
+    for (auto const& rule : keep.rules())
+        if (auto const* last = std::get_if<keep_last>(&rule))
+            enough = std::max(enough, last->count);
+    for (auto i = all.size(); i-- > 0;)
+        if (all[i].read && all[i].since < enough) return i;
+    return all.size();
+}
 
 CAIRN_DECL std::vector<kept_or_not> not_kept(const retention& keep, std::vector<kept_or_not> all,
                                              std::int64_t now) {
@@ -106,16 +126,13 @@ CAIRN_DECL std::vector<kept_or_not> not_kept(const retention& keep, std::vector<
         return is_older(a.record, b.record);
     });
     std::vector<bool> kept(all.size());
-    for (auto const& rule : keep.rules()) std::visit(keeping(all, kept, now), rule);
+    auto const loaded = needed_again(keep, all);
+    if (loaded < all.size()) kept[loaded] = true;
+    for (auto const& rule : keep.rules()) std::visit(keeping(all, loaded, kept, now), rule);
     kept.back() = true;
     // Its number may be too low, if others commit here too, or could not be listed.
     for (std::size_t i = 0; i < all.size(); ++i)
         if (all[i].own) kept[i] = true;
-    for (auto i = all.size(); i-- > 0;)
-        if (all[i].read) {
-            kept[i] = true;
-            break;
-        }
     std::vector<kept_or_not> out;
     for (std::size_t i = 0; i < all.size(); ++i)
         if (!kept[i]) out.push_back(std::move(all[i]));

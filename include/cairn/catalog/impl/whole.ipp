@@ -61,8 +61,10 @@ CAIRN_DECL checkpoint_problem current_problem() {
         std::rethrow_exception(e);
     } catch (const error& x) {
         p.damaged = is_damage(x.code());
+        p.denied = x.code() == make_error_code(errc::permission_denied);
     } catch (...) {
     }
+    if (!p.damaged) p.error = e;
     return p;
 }
 
@@ -78,7 +80,12 @@ inline checkpoint_problem problem_of_one(erased_store& place, const metadata& m,
                                .stop_at_first = true,
                                .activity = me.activity});
         if (v.run(m)) return {};
-        return {v.findings().front(), v.damaged(), true};
+        checkpoint_problem p;
+        p.text = v.findings().front();
+        p.damaged = v.damaged();
+        p.in_content = true;
+        if (!p.damaged) p.error = v.failure();
+        return p;
     } catch (...) {
         return current_problem();
     }

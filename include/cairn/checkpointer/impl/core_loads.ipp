@@ -26,10 +26,13 @@ CAIRN_DECL void checkpointer_core::prepare_load() {
     (void)agree(checkpointer_call::load, 0);
     last_step_.reset();
 }
-CAIRN_DECL load_report checkpointer_core::load(flattened_or_error& state, const checkpoint_id& id,
+CAIRN_DECL load_report checkpointer_core::load(flattened_or_error& state,
+                                               const checkpoint_id& named,
                                                const load_options& options) {
     load_parts given;
+    checkpoint_id id;
     ranks().alone([&] {
+        id = parts_.store.place_id(named);
         given.ranks = &group_->ref;
         given.alone = group_->alone;
         given.store = parts_.store;
@@ -46,7 +49,7 @@ CAIRN_DECL void checkpointer_core::note_read(const checkpoint_id& id,
     if (!ranks().coordinator()) return;
     try {
         auto place = parts_.store.at(id);
-        if (auto const record = read_commit_record(place)) catalog_->note_read(id, *record);
+        if (auto const record = read_commit_record(place)) catalog_->note_read(*record);
     } catch (...) {
         try {
             warnings.push_back("'" + id +
@@ -67,7 +70,7 @@ CAIRN_DECL std::optional<checkpoint_id> checkpointer_core::latest(const latest_o
     auto const f = search(options).next();
     if (!f) return {};
     // Otherwise it has only been looked at.
-    if (options.verify == verify_level::full) catalog_->note_read(f->id, f->save_id);
+    if (options.verify == verify_level::full) catalog_->note_read(f->save_id);
     return f->id;
 }
 /// What the user's code throws says nothing about the checkpoint, whatever its code.

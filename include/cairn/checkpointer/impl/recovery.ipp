@@ -38,15 +38,15 @@ CAIRN_DECL std::vector<std::byte> recovery::candidate() {
     return w.take();
 }
 
-/// On the coordinator: whether no rank has found a problem.
+/// On the coordinator: whether no rank has found damage.
+/// @throws error if none has, but some do not know: it may be whole
 CAIRN_DECL std::vector<std::byte> recovery::verdict(const std::vector<outcome>& all) {
     checkpoint_problem first;
     std::size_t more = 0, whole = 0;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-        wire_reader r(all[rank].payload);
+        if (!all[rank].failures.empty()) continue;
         checkpoint_problem p;
-        p.text = r.string();
-        p.damaged = r.u8() != 0;
+        p.text = wire_reader(all[rank].payload).string();
         if (!p) {
             ++whole;
             continue;
@@ -59,6 +59,7 @@ CAIRN_DECL std::vector<std::byte> recovery::verdict(const std::vector<outcome>& 
         if (all.size() > 1) first.text = "on rank " + std::to_string(rank) + ": " + first.text;
     }
     if (more != 0) first.text += " (and on " + std::to_string(more) + " more ranks)";
+    if (!first) throw_failures(all);
     if (first) left_->skip(first, whole == 0, options_.verify);
     wire_writer w;
     w.u8(first ? 0 : 1);
@@ -81,9 +82,9 @@ CAIRN_DECL auto recovery::next() -> std::optional<found> {
             me.world_size = ranks_.size();
             me.activity = activity_;
             auto const p = problem_of(root_.at(f.id), f.meta, level, me);
+            if (p.error) return outcome{{failure_from(p.error, ranks_.rank())}, {}};
             wire_writer w;
             w.string(p.text);
-            w.u8(p.damaged ? 1 : 0);
             return outcome{{}, w.take()};
         });
         if (!mine) return {};

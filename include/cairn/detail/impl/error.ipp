@@ -110,6 +110,7 @@ public:
             case errc::state_changed: return "a tensor changed while it was being saved";
             case errc::missing_file: return "a data file of the checkpoint is missing";
             case errc::replicas_differ: return "replicas differ between ranks";
+            case errc::permission_denied: return "access denied";
             case errc::value_mismatch: return "the stored value does not fit";
         }
         return "unknown cairn error";

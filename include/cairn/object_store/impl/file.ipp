@@ -20,6 +20,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -371,9 +372,16 @@ void file_store::for_each_entry(int flags, F&& f) const {
             f(e->d_name, s);
             continue;
         }
-        // Removed meanwhile, or a link, which may lead anywhere. Anything else must not be
-        // overlooked.
+        // Removed meanwhile, or a link, which may lead anywhere, or a directory that this process
+        // may not look at, e.g. a mount of another user's. Anything else must not be overlooked.
         if (why == ENOENT) continue;
+        if ((why == EACCES || why == EPERM) && e->d_type == DT_DIR &&
+            ::fstatat(at, ".", &s, AT_SYMLINK_NOFOLLOW) == 0) {
+            s = {};
+            s.st_mode = S_IFDIR;
+            f(e->d_name, s);
+            continue;
+        }
         if (flags == 0 && ::fstatat(at, e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
             S_ISLNK(s.st_mode))
             continue;
@@ -400,6 +408,56 @@ CAIRN_DECL std::vector<std::string> file_store::places() {
     });
     std::sort(out.begin(), out.end());
     return out;
+}
+
+CAIRN_DECL std::vector<place_info> file_store::all_places() {
+    std::vector<place_info> out;
+    std::vector<std::string> links;
+    auto const time_of = [](const struct ::stat& s) {
+        return std::int64_t{s.st_mtim.tv_sec} * 1'000'000'000 + s.st_mtim.tv_nsec;
+    };
+    for_each_entry(AT_SYMLINK_NOFOLLOW, [&](const char* name, const struct ::stat& s) {
+        if (name[0] == '.') return;
+        if (S_ISDIR(s.st_mode)) out.push_back({name, time_of(s), false});
+        if (S_ISLNK(s.st_mode)) links.emplace_back(name);
+    });
+    std::sort(links.begin(), links.end());
+    // By their paths: some file systems change the numbers of their inodes.
+    std::set<std::filesystem::path> known;
+    if (!links.empty())
+        for (auto const& p : out) known.insert(detail::real_path(dir_ / p.id));
+    for (auto& name : links) {
+        auto const path = dir_ / name;
+        struct ::stat s {};
+        if (::stat(path.c_str(), &s) == 0) {
+            if (S_ISDIR(s.st_mode) && known.insert(detail::real_path(path)).second)
+                out.push_back({std::move(name), time_of(s), true});
+        } else if (errno == EACCES || errno == EPERM) {
+            out.push_back({std::move(name), 0, true});
+        } else if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP) {
+            detail::fail(errno, path.string(), "cannot look at it");
+        }
+    }
+    std::sort(out.begin(), out.end(), [](auto& a, auto& b) { return a.id < b.id; });
+    return out;
+}
+
+CAIRN_DECL std::string file_store::place_id(const std::string& id) const {
+    std::filesystem::path const given(id);
+    auto const root = detail::real_path(dir_);
+    auto const is_path = [](const std::filesystem::path& p) { return p.has_parent_path(); };
+    auto const is_dots = [](const std::filesystem::path& p) { return p == "." || p == ".."; };
+    auto const plain = detail::without_slash(given.lexically_normal());
+    // A mere name is never one of the working directory.
+    for (auto const& meant :
+         is_path(plain) ? std::vector{dir_ / given, given} : std::vector{dir_ / given}) {
+        auto const there = detail::real_path(meant);
+        if (there.parent_path() == root) return there.filename().string();
+        auto const link = detail::without_slash(meant);  // to a place elsewhere
+        if (detail::real_path(link.parent_path()) == root && !is_dots(link.filename()))
+            return link.filename().string();
+    }
+    return is_path(plain) ? id : plain.string();
 }
 
 CAIRN_DECL void file_store::remove_place(const std::string& id) {

@@ -32,7 +32,9 @@ CAIRN_DECL void fail(int e, const std::string& path, const char* what) {
     auto const text = std::string(what) + ": " + system_text(e);
     std::string remedy;
     if (e == EEXIST) throw error(errc::already_exists, {.file = path, .found = text});
-    if (e == EACCES || e == EPERM) remedy = "check the permissions";
+    if (e == EACCES || e == EPERM)
+        throw error(errc::permission_denied,
+                    {.file = path, .found = text, .remedy = "check the permissions"});
     if (e == EROFS) remedy = "choose a place that is not mounted read-only";
     if (e == ENOENT) remedy = "its directory was removed, or cannot be made: choose another place";
     if (e == ENOTDIR)
@@ -120,6 +122,13 @@ CAIRN_DECL bool sync_directory(const std::string& path) {
     if (retry_interrupted([&] { return ::fsync(fd.get()); }) != 0 && !cannot_sync(errno))
         fail(errno, path, "cannot sync the directory");
     return true;
+}
+
+CAIRN_DECL std::filesystem::path real_path(const std::filesystem::path& p) {
+    std::error_code ec;
+    auto const a = std::filesystem::absolute(p, ec);
+    auto real = std::filesystem::weakly_canonical(a, ec);
+    return without_slash(ec ? a.lexically_normal() : real);
 }
 
 CAIRN_DECL std::filesystem::path parent_of(const std::filesystem::path& p) {

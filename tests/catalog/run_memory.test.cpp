@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run knows of checkpoints from save to save, and what it says of them.
+#include "saved.hpp"
+#include "support/meddling_store.hpp"
+
+#include <cairn/catalog/committed.hpp>
+#include <cairn/catalog/latest.hpp>
+#include <cairn/catalog/removal.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <numeric>
+
+BOOST_AUTO_TEST_SUITE(catalog_run_memory)
+
+using namespace catalog;
+using cairn::detail::retain;
+using cairn::detail::run_memory;
+
+BOOST_AUTO_TEST_CASE(what_cannot_be_removed_is_told_once_and_keeps_nobody_from_the_rest) {
+    cairn::memory_store base;
+    std::vector<std::int64_t> steps(40);
+    std::iota(steps.begin(), steps.end(), 1);
+    save_steps(base, steps);
+    support::meddling_store const store(
+        base, {.before_remove = [](const std::string& path) {
+            // Of another user: the first 35.
+            for (int s = 1; s <= 35; ++s)
+                if (path.ends_with("step_" + std::to_string(s) + "/.metadata"))
+                    throw cairn::error(cairn::errc::permission_denied, {.file = path});
+        }});
+    cairn::detail::erased_store const root(store);
+    run_memory run;
+    BOOST_TEST(retain(root, cairn::last(1), run, {}).size() == 32u);
+    BOOST_TEST(retain(root, cairn::last(1), run, {}).size() == 3u);
+    std::string left;
+    for (auto const& c : cairn::detail::find_places(root).committed)
+        if (c.record->step > 35) left += c.id + " ";
+    BOOST_TEST(left == "step_40 ");
+    for (int i = 0; i < 3; ++i) BOOST_TEST(retain(root, cairn::last(1), run, {}).empty());
+}
+
+/// An id is a place, however it is written.
+BOOST_AUTO_TEST_CASE(what_is_protected_may_be_named_in_any_way) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2, 3, 4, 5, 6, 7});
+    fs::create_directory_symlink("step_4", p.dir / "best");
+    fs::create_directory_symlink(p.dir, p.scratch.dir / "other_way");
+    auto const ids = cairn::protect({"./step_1", "step_2/", p.at(3).string(), "best",
+                                     (p.scratch.dir / "other_way" / "step_5").string() + "/."});
+    run_memory run;
+    BOOST_TEST(retain(p.store(), ids, run, {}).empty());
+    for (std::int64_t const s : {1, 2, 3, 4, 5, 7}) BOOST_TEST(p.stands(s));
+    BOOST_TEST(!fs::exists(p.at(6)));
+    // What `latest` of a relative directory returns.
+    struct in_directory {
+        explicit in_directory(const fs::path& d) { fs::current_path(d); }
+        ~in_directory() { fs::current_path(before); }
+        fs::path before = fs::current_path();
+    };
+    {
+        in_directory const here(p.scratch.dir);
+        auto const found = cairn::latest("ckpt").value();
+        cairn::checkpointer ckpt(cairn::solo(), "ckpt",
+                                 {.keep = cairn::last(1) | cairn::protect({found})});
+        std::vector<float> w(8);
+        cairn::state_dict state{{"w", w}};
+        (void)ckpt.load(found, state);
+        BOOST_TEST(w[0] == 7.0f);
+        for (int const s : {8, 9}) {
+            w.assign(8, static_cast<float>(s));
+            (void)ckpt.save_now(s, state);
+            for (auto const& warning : ckpt.wait()->warnings) BOOST_TEST(warning == "");
+        }
+    }
+    for (std::int64_t const s : {7, 9}) BOOST_TEST(p.stands(s));
+    for (std::int64_t const s : {1, 5, 8}) BOOST_TEST(!fs::exists(p.at(s)));
+}
+
+BOOST_AUTO_TEST_CASE(a_protected_id_that_names_nothing_is_told_once) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2});
+    run_memory run;
+    auto const keep = cairn::last(1) | cairn::protect({"step_3"});
+    auto const said = retain(p.store(), keep, run, {});
+    BOOST_REQUIRE(said.size() == 1u);
+    BOOST_TEST(said[0].find("step_3") != std::string::npos, said[0]);
+    BOOST_TEST(retain(p.store(), keep, run, {}).empty());
+    save_steps(cairn::file_store(p.dir), {3, 4});
+    BOOST_TEST(retain(p.store(), keep, run, {}).empty());
+    BOOST_TEST(p.stands(3));
+    BOOST_TEST(p.stands(4));
+}
+
+/// By the time of its directory; otherwise what another job has saved, or put aside, would count as
+/// what stood there before.
+BOOST_AUTO_TEST_CASE(a_place_that_others_have_changed_is_read_again) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2, 3});
+    cairn::detail::known_records known;
+    auto const number_of = [&](const std::string& id) {
+        for (auto const& c : cairn::detail::find_places(p.store(), nullptr, &known).committed)
+            if (c.id == id) return c.record->sequence;
+        return std::uint64_t{0};
+    };
+    BOOST_TEST(number_of("step_1") == 1u);
+    save_steps(cairn::file_store(p.dir), {1});
+    BOOST_TEST(number_of("step_1") == 4u);
+    fs::rename(p.at(1) / ".metadata", p.at(1) / ".metadata.quarantined");
+    BOOST_TEST(number_of("step_1") == 0u);
+    fs::remove_all(p.at(2));
+    BOOST_TEST(number_of("step_2") == 0u);
+    BOOST_TEST(known.size() == 1u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
