@@ -61,7 +61,14 @@ public:
     }
     /// Nothing comes of this rank any more, nor does it answer: stopped, or gone.
     void stop(int rank) { stopped_.insert(rank); }
-    /// The same, and its neighbours' connections break.
+    /// This rank's process stands still (SIGSTOP) until `go_on`: what is sent to it waits.
+    void suspend(int rank) { suspended_.insert(rank); }
+    void go_on(int rank) {
+        suspended_.erase(rank);
+        for (auto& [ends, queue] : links_)
+            if (ends.second == rank && !queue.empty()) ready_.push_back(ends);
+    }
+    /// It is gone, and its neighbours' connections break.
     void kill(int rank) {
         stop(rank);
         for (auto& [ends, queue] : links_)
@@ -88,7 +95,7 @@ public:
             auto const i = pick(random_);
             auto const ends = ready_[i];
             auto& queue = links_[ends];
-            if (queue.empty() || held_.count(ends) != 0) {
+            if (queue.empty() || held_.count(ends) != 0 || suspended_.count(ends.second) != 0) {
                 ready_[i] = ready_.back();
                 ready_.pop_back();
                 continue;
@@ -125,7 +132,7 @@ public:
                 at(ends.second).heard(ends.first, now_);
             }
             for (int r = 0; r < size(); ++r) {
-                if (stopped_.count(r) != 0 || at(r).wake() > now_) continue;
+                if (stopped_.count(r) + suspended_.count(r) != 0 || at(r).wake() > now_) continue;
                 at(r).tick(now_);
                 collect(r);
             }
@@ -170,6 +177,7 @@ private:
     std::map<std::pair<int, int>, std::deque<std::shared_ptr<cairn::detail::tree_frame>>> links_{};
     std::vector<std::pair<int, int>> ready_{};
     std::set<int> stopped_{};
+    std::set<int> suspended_{};
     std::map<std::pair<int, int>, bool> held_{};
 };
 

@@ -2,6 +2,8 @@
 #ifndef CAIRN_COMM_TREE_LANES_HPP
 #define CAIRN_COMM_TREE_LANES_HPP
 
+#include <cairn/comm/deadline.hpp>
+#include <cairn/comm/tree/liveness.hpp>
 #include <cairn/comm/tree/member.hpp>
 
 #include <algorithm>
@@ -48,7 +50,7 @@ public:
 
     /// @param first  The number of the first lane, the same on all ranks.
     tree_lanes(tree_topology where, std::uint64_t first, const liveness_options& o, time now)
-        : at_(where), options_(o) {
+        : at_(where), options_(o), ran_(now) {
         open(first, now);
     }
 
@@ -57,6 +59,7 @@ public:
     /// @param done  Called by the caller of `take_ended`.
     void start(std::uint64_t lane, exchange_kind kind, int root, std::vector<message> in,
                deadline by, ended done, time now) {
+        notice_stop(now);
         auto& l = lanes_.at(lane);
         call_ends mine(1);
         mine.front().done = std::move(done);
@@ -81,11 +84,13 @@ public:
         lanes_.at(lane).member.share(std::move(a));
     }
     void cancel(std::uint64_t lane, time now) {
+        notice_stop(now);
         lanes_.at(lane).member.cancel();
         collect(lane, now);
     }
     /// This rank no longer uses the lane; its exchange under way fails.
     void leave(std::uint64_t lane, time now) {
+        notice_stop(now);
         auto& l = lanes_.at(lane);
         l.member.leave();
         collect(lane, now);
@@ -118,6 +123,7 @@ public:
     }
 
     void received(int from, tree_frame f, time now) {
+        notice_stop(now);
         heard(from, now);
         auto const lane = f.lane;
         bool const leaves = f.what == tree_frame::type::leave;
@@ -136,12 +142,15 @@ public:
         if (it->second.empty()) left_.erase(it);
     }
     void heard(int from, time now) {
+        notice_stop(now);
         for (auto& [lane, l] : lanes_) l.member.heard(from, now);
     }
     void moved(int peer, time now) {
+        notice_stop(now);
         for (auto& [lane, l] : lanes_) l.member.moved(peer, now);
     }
     void lost(int peer, const std::string& how, time now) {
+        notice_stop(now);
         for (auto& [lane, present] : left_) present.erase(peer);
         std::erase_if(left_, [](auto const& l) { return l.second.empty(); });
         for (auto const lane : open_lanes()) {
@@ -151,15 +160,17 @@ public:
         }
     }
     void tick(time now) {
+        notice_stop(now);
         for (auto const lane : open_lanes()) {
             lanes_.at(lane).member.tick(now);
             collect(lane, now);
         }
     }
-    time wake() const {
-        auto t = time::max();
-        for (auto const& [lane, l] : lanes_) t = std::min(t, l.member.wake());
-        return t;
+    /// When to call `tick`: the caller's promise, by which a stop of this process is noticed.
+    time wake() {
+        due_ = time::max();
+        for (auto const& [lane, l] : lanes_) due_ = std::min(due_, l.member.wake());
+        return due_;
     }
     /// Whether all lanes are unusable.
     bool broken() const {
@@ -186,6 +197,18 @@ private:
         call_ends call{};  ///< The exchange under way. Its end takes no memory, and is not lost.
     };
 
+    /// If this comes later than the tick that was due, by a heartbeat interval and more, then this
+    /// process stood still (a suspended job, a paused machine, a debugger), and silence says nothing
+    /// of the peers. Once for each stop.
+    void notice_stop(time now) {
+        auto const ran = std::exchange(ran_, std::max(ran_, now));
+        auto const late = options_.heartbeat_interval == no_timeout
+                              ? liveness_options{}.heartbeat_interval
+                              : options_.heartbeat_interval;
+        if (due_ == time::max() || now <= deadline_after(late, due_)) return;
+        due_ = time::max();  // until it is asked for again
+        for (auto& [lane, l] : lanes_) l.member.stood_still(now - ran, now);
+    }
     std::vector<std::uint64_t> open_lanes() const {
         std::vector<std::uint64_t> all;
         for (auto const& [lane, l] : lanes_) all.push_back(lane);
@@ -252,6 +275,8 @@ private:
     std::map<std::uint64_t, std::set<int>> left_{};  ///< With the neighbours that may still send.
     std::vector<tree_member::post> posts_{};
     call_ends ended_{};
+    time ran_;                ///< The last time that anything happened here …
+    time due_ = time::max();  ///< … and the tick that was to come next.
 };
 
 }  // namespace cairn::detail

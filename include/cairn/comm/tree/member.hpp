@@ -104,6 +104,19 @@ public:
         for (int peer : near_.ranks()) send(peer, tree_frame::type::leave, {}, {}, true);
         if (!broken_) break_up(left(at_.rank), false);
     }
+    /// This process stood still, and so perhaps did the others, of which the last may go on
+    /// `peer_timeout` after the first: what was waited for is waited for so much longer.
+    void stood_still(time::duration how_long, time now) {
+        near_.stood_still(how_long, now);
+        resumed_ = now;
+        ended_ = std::min(now, ended_ + how_long);
+        auto const others = near_.options().peer_timeout;
+        auto more = std::chrono::ceil<std::chrono::milliseconds>(how_long);
+        if (others != no_timeout) more += others;
+        if (call_.here && call_.by != no_deadline) call_.by = deadline_after(more, call_.by);
+        if (verdict_by_) verdict_by_ = deadline_after(more, *verdict_by_);
+        probe_.wait_longer(more);
+    }
     /// Called when the time returned by `wake()` has passed.
     void tick(time now) {
         now_ = now;
@@ -253,6 +266,8 @@ private:
             missing_rank me{.rank = at_.rank, .answered = true};
             me.idle = missing_rank::in_ms(now_ - ended_);
             if (activity_) me.works_on(activity_->read());
+            // To have gone on after a stop is progress: what it does may have waited for others.
+            if (resumed_) me.idle = std::min(me.idle, missing_rank::in_ms(now_ - *resumed_));
             found.push_back(std::move(me));
         }
         std::set<int> asked;
@@ -369,6 +384,7 @@ private:
     tree_neighbours near_;
     time now_;
     time ended_;  ///< End of the last exchange; initially the creation of the lane.
+    std::optional<time> resumed_{};  ///< When this process last went on after it stood still.
     std::uint64_t round_ = 0;
     call call_{};
     std::map<int, tree_frame> arrived_{};  ///< By child: all at and below it have called.

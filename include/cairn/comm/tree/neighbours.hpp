@@ -53,6 +53,14 @@ public:
         return now - *it->second.moved;
     }
 
+    /// This process stood still: what was received and moved before counts from now on.
+    void stood_still(time::duration how_long, time now) {
+        for (auto& [peer, n] : all_) {
+            n.heard = now;
+            if (n.moved) n.moved = std::min(now, *n.moved + how_long);
+        }
+    }
+
     /// Returns a neighbour that must be presumed dead.
     std::optional<int> silent(time now) const {
         for (auto const& [peer, n] : all_)

@@ -2,6 +2,7 @@
 #ifndef CAIRN_COMM_TREE_PROBE_HPP
 #define CAIRN_COMM_TREE_PROBE_HPP
 
+#include <cairn/comm/deadline.hpp>
 #include <cairn/comm/tree/missing_rank.hpp>
 
 #include <algorithm>
@@ -31,6 +32,9 @@ public:
         waiting_ = std::move(asked);
         found_ = std::move(found);
         until_ = until;
+    }
+    void wait_longer(std::chrono::milliseconds more) {
+        if (on_) until_ = deadline_after(more, until_);
     }
     void answer(int from, std::vector<missing_rank> found) {
         if (!on_ || waiting_.erase(from) == 0) return;

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// A group whose processes stand still for a while (a suspended job, a paused machine) and go on.
+#include "support/tree_world.hpp"
+
+#include <cairn/comm/deadline.hpp>
+#include <cairn/comm/tcp_group.hpp>
+#include <cairn/completion.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(suspension)
+
+using cairn::errc;
+using cairn::message;
+using kind = cairn::detail::exchange_kind;
+using support::tree_world;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto peer_timeout = cairn::liveness_options{}.peer_timeout;
+
+bool is(cairn::error_code c, errc e) {
+    return c == cairn::make_error_code(e);
+}
+void meet(tree_world& w, int rank, std::chrono::milliseconds timeout) {
+    w.call(rank, kind::all_gather, 0, std::vector<message>(1), timeout);
+}
+void suspend_all(tree_world& w) {
+    for (int r = 0; r < w.size(); ++r) w.suspend(r);
+}
+bool ended_well(tree_world& w, int rank) {
+    auto const& o = w.outcome_of(rank);
+    return o && !o->failure;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_group_that_stood_still_goes_on) {
+    for (int n : {2, 5, 14}) {
+        for (auto const stop : {2500ms, 10'500ms, 30'000ms, 3'600'000ms}) {
+            tree_world w(n, 3, static_cast<unsigned>(n));
+            w.pass(700ms);
+            // One rank is waited for, with a deadline that ends during the stop.
+            for (int r = 0; r + 1 < n; ++r) meet(w, r, 1000ms);
+            w.pass(300ms);
+            suspend_all(w);
+            w.pass(stop);
+            for (int r = 0; r < n; ++r) w.go_on(r);
+            w.pass(500ms);
+            for (int r = 0; r < n; ++r) BOOST_TEST(!w.code_of(r));
+            meet(w, n - 1, 1000ms);
+            w.pass(100ms);
+            for (int r = 0; r < n; ++r) BOOST_TEST(ended_well(w, r));
+            // A rank that dies later is noticed as ever.
+            w.stop(n - 1);
+            for (int r = 0; r + 1 < n; ++r) meet(w, r, cairn::no_timeout);
+            w.pass(peer_timeout + 1s);
+            for (int r = 0; r + 1 < n; ++r) BOOST_TEST(is(w.code_of(r), errc::rank_failed));
+        }
+    }
+}
+
+/// As long as the last one goes on within the timeout of the first, whatever its place in the tree.
+BOOST_AUTO_TEST_CASE(ranks_go_on_one_after_the_other) {
+    constexpr int n = 5;
+    for (int first = 0; first < n; ++first) {
+        tree_world w(n, 2);
+        w.pass(1s);
+        for (int r = 0; r + 1 < n; ++r) meet(w, r, 2000ms);
+        w.pass(500ms);
+        suspend_all(w);
+        w.pass(30s);
+        for (int k = 0; k < n; ++k) {
+            w.go_on((first + k) % n);
+            w.pass((peer_timeout - 1s) / (n - 1));
+        }
+        meet(w, n - 1, 2000ms);
+        w.pass(100ms);
+        for (int r = 0; r < n; ++r) {
+            std::string what;
+            (void)w.code_of(r, &what);
+            BOOST_TEST(ended_well(w, r), "rank " << r << ", first " << first << ": " << what);
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_is_stopped_alone_is_presumed_dead) {
+    for (bool const all_stopped_before : {false, true}) {
+        for (int alone = 0; alone < 3; ++alone) {
+            tree_world w(3);
+            w.pass(1s);
+            if (all_stopped_before) suspend_all(w);
+            w.suspend(alone);
+            w.pass(30s);
+            for (int r = 0; r < 3; ++r)
+                if (r != alone) w.go_on(r);
+            for (int r = 0; r < 3; ++r)
+                if (r != alone) meet(w, r, cairn::no_timeout);
+            w.pass(peer_timeout + 1s);
+            for (int r = 0; r < 3; ++r)
+                if (r != alone) BOOST_TEST(is(w.code_of(r), errc::rank_failed));
+            w.go_on(alone);
+            w.pass(peer_timeout + 1s);
+            meet(w, alone, cairn::no_timeout);
+            BOOST_TEST(is(w.code_of(alone), errc::rank_failed));
+        }
+    }
+}
+
+/// Each stop counts once: a rank that works again and hears nothing of a peer waits for it no longer
+/// than the timeout.
+BOOST_AUTO_TEST_CASE(a_stop_counts_once) {
+    tree_world w(2);
+    w.pass(1s);
+    suspend_all(w);
+    w.pass(30s);
+    w.go_on(0);
+    meet(w, 0, cairn::no_timeout);
+    w.pass(peer_timeout - 100ms);
+    BOOST_TEST(!w.code_of(0));
+    w.pass(200ms);
+    BOOST_TEST(is(w.code_of(0), errc::rank_failed));
+}
+
+/// Memory has no heartbeats: there the lateness of the deadline shows the stop.
+BOOST_AUTO_TEST_CASE(a_deadline_that_passed_during_a_stop_begins_anew) {
+    tree_world w(3, 3, 1, {cairn::no_timeout, cairn::no_timeout, 1ms});
+    for (int r : {0, 1}) meet(w, r, 5s);
+    w.pass(1s);
+    suspend_all(w);
+    w.pass(60s);
+    for (int r = 0; r < 3; ++r) w.go_on(r);
+    w.pass(1s);
+    for (int r : {0, 1}) BOOST_TEST(!w.code_of(r));
+    w.pass(64s);
+    for (int r : {0, 1}) BOOST_TEST(is(w.code_of(r), errc::timed_out));
+}
+
+namespace {
+
+/// Processes that form a group over TCP and meet in it until one says that it is enough.
+class processes {
+public:
+    explicit processes(int n) {
+        int ids[2], said[2];
+        BOOST_REQUIRE(::pipe(ids) == 0);
+        BOOST_REQUIRE(::pipe(said) == 0);
+        std::cout.flush();
+        for (int r = 0; r < n; ++r) {
+            all_.push_back(::fork());
+            if (all_.back() == 0) run(r, n, ids, said[1]);
+        }
+        ::close(ids[0]);
+        ::close(ids[1]);
+        ::close(said[1]);
+        said_ = said[0];
+    }
+    processes(processes&&) = delete;
+    ~processes() {
+        for (auto const p : all_) {
+            ::kill(p, SIGKILL);
+            ::waitpid(p, nullptr, 0);
+        }
+        ::close(said_);
+    }
+    void signal(int rank, int s) const { ::kill(all_[static_cast<std::size_t>(rank)], s); }
+    /// Waits until every rank has met the others so often more.
+    void meet(int times) const {
+        char c = 0;
+        for (std::size_t k = 0; k < all_.size() * static_cast<std::size_t>(times); ++k)
+            BOOST_REQUIRE((::read(said_, &c, 1) == 1 && c == '.'));
+    }
+    /// What is said next; dots of before are skipped. 0: all have ended.
+    char next_but_dots() const {
+        char c = '.';
+        while (c == '.')
+            if (::read(said_, &c, 1) != 1) return 0;
+        return c;
+    }
+
+private:
+    [[noreturn]] static void run(int rank, int n, const int (&ids)[2], int said) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        try {
+            cairn::tcp_options o;
+            o.interfaces = "lo";
+            o.liveness = {std::chrono::milliseconds(100), std::chrono::milliseconds(1500),
+                          std::chrono::milliseconds(300)};
+            auto const group = [&] {
+                char text[4096] = {};
+                if (rank == 0) {
+                    auto const id = cairn::tcp_group::unique_id(o);
+                    auto const t = id.text() + "\n";
+                    for (int r = 1; r < n; ++r) (void)!::write(ids[1], t.data(), t.size());
+                    return cairn::tcp_group(id, rank, n, o);
+                }
+                for (char* at = text; ::read(ids[0], at, 1) == 1 && *at != '\n';) ++at;
+                std::string const t(text);
+                return cairn::tcp_group(cairn::tcp_id::parse(t.substr(0, t.find('\n'))), rank, n,
+                                        o);
+            };
+            auto g = group();
+            for (;;) {
+                (void)cairn::await_completion<std::vector<message>>([&](auto done) {
+                    g.all_gather({}, cairn::deadline_after(800ms), std::move(done));
+                });
+                (void)!::write(said, ".", 1);
+                std::this_thread::sleep_for(20ms);
+            }
+        } catch (const cairn::error& e) {
+            if (!is(e.code(), errc::rank_failed) && !is(e.code(), errc::timed_out))
+                std::cerr << "rank " << rank << ": " << e.what() << std::endl;
+            (void)!::write(said, "f", 1);
+        } catch (const std::exception& e) {
+            std::cerr << "rank " << rank << ": " << e.what() << std::endl;
+            (void)!::write(said, "x", 1);
+        }
+        ::_exit(1);
+    }
+
+    std::vector<::pid_t> all_{};
+    int said_ = -1;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(processes_that_were_stopped_meet_again) {
+    processes p(3);
+    p.meet(5);
+    for (bool const staggered : {false, true}) {
+        for (int r = 0; r < 3; ++r) p.signal(r, SIGSTOP);
+        std::this_thread::sleep_for(3s);
+        for (int r = 0; r < 3; ++r) {
+            p.signal(r, SIGCONT);
+            if (staggered && r < 2) std::this_thread::sleep_for(500ms);
+        }
+        p.meet(10);
+    }
+    // One that stands still alone does not go on with them.
+    p.signal(1, SIGSTOP);
+    BOOST_TEST(p.next_but_dots() == 'f');
+    p.signal(1, SIGCONT);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
