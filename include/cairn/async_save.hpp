@@ -38,9 +38,9 @@ namespace cairn {
 /// then be used again, for other saves too.
 ///
 /// **Completion signature**: `void(std::exception_ptr, pending_save)`, on the handler's associated
-/// executor; without one, on a thread of Asio, where an exception from the handler is printed. The
-/// executor among the parts is not the default. The same holds for `async_wait`. Tensors may then
-/// change, and the state may be destroyed. All ranks have agreed on a plan, so most errors are
+/// executor; without one, on a thread of its own, where an exception from the handler is printed.
+/// The executor among the parts is not the default. The same holds for `async_wait`. Tensors may
+/// then change, and the state may be destroyed. All ranks have agreed on a plan, so most errors are
 /// reported here. With an error, the `pending_save` is empty.
 ///
 /// **Memory**: a copy of what this rank writes, released when it is written: to the system or, if

@@ -37,6 +37,7 @@
 #include <cairn/comm/tree/impl/group.ipp>
 #include <cairn/detail/impl/context_gate.ipp>
 #include <cairn/detail/impl/error.ipp>
+#include <cairn/detail/impl/forks.ipp>
 #include <cairn/detail/impl/operation_thread.ipp>
 #include <cairn/detail/impl/post_to.ipp>
 #include <cairn/detail/impl/state_devices.ipp>

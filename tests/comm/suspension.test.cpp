@@ -121,8 +121,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_is_stopped_alone_is_presumed_dead) {
     }
 }
 
-/// Each stop counts once: a rank that works again and hears nothing of a peer waits for it no longer
-/// than the timeout.
+/// A rank that works again and hears nothing of a peer waits for it no longer than the timeout.
 BOOST_AUTO_TEST_CASE(a_stop_counts_once) {
     tree_world w(2);
     w.pass(1s);

@@ -52,7 +52,6 @@ void run_rank(const std::filesystem::path& dir, int rank) {
     part mine{value(rank), 42};
     auto saved = mine.dict(rank);
     (void)cairn::save(saved, "blocking", store, group);
-    // Not with a future: Asio's own threads do not survive a fork.
     boost::asio::io_context io;
     cairn::async_save(
         saved, "background", store, group,

@@ -40,8 +40,7 @@ BOOST_AUTO_TEST_SUITE(background)
 
 using namespace background_ranks;
 
-/// The handler runs where nobody catches what it throws. First in this file: Asio's own threads do
-/// not survive a fork.
+/// The handler runs where nobody catches what it throws.
 BOOST_AUTO_TEST_CASE(a_handler_that_throws_does_not_end_the_program) {
     auto const how = support::in_process([] {
         (void)!::dup2(::open("/dev/null", O_WRONLY | O_CLOEXEC), 2);

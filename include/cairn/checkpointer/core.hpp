@@ -18,6 +18,7 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/detail/forks.hpp>
 #include <cairn/load/options.hpp>
 #include <cairn/memory/any_memory_space.hpp>
 #include <cairn/memory/arena.hpp>
@@ -135,6 +136,7 @@ private:
     template <class F>
     outcome answered(F&& f);
     void reserve_for(const flattened_or_error& state, std::uint64_t bytes);
+    void check_process() const;
     rendezvous_answer meet(checkpointer_call call, std::int64_t step);
     rendezvous_answer answer(const std::vector<outcome>& all);
     struct agreement {
@@ -194,6 +196,7 @@ private:
     /// All ranks have learned how the earlier save ended.
     std::optional<save_report> settle();
 
+    home_process home_{};
     checkpointer_options options_;
     parts parts_;
     std::unique_ptr<group> group_;

@@ -3,6 +3,7 @@
 #define CAIRN_CHECKPOINTER_SIGNAL_WATCH_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/detail/forks.hpp>
 
 #include <cstdint>
 #include <vector>
@@ -18,7 +19,7 @@ CAIRN_DECL std::vector<int> numbers_of(signal_set s);
 /// last one restores the handler that was there before the first, unless it was replaced meanwhile.
 ///
 /// The handler counts the signal and does nothing else, so that it is safe wherever it interrupts;
-/// system calls that it interrupts are restarted.
+/// system calls that it interrupts are restarted. A forked child does not inherit it.
 class signal_watch {
 public:
     /// Watches none.
@@ -41,6 +42,7 @@ private:
         unsigned seen = 0;   ///< … and when it was looked for.
     };
     std::vector<watched> watched_{};
+    home_process home_{};
 };
 
 }  // namespace cairn::detail

@@ -19,8 +19,8 @@ CAIRN_DECL solo omitted_communicator(const environment& get = read_environment);
 /// A warning for the report of a verb that ran as a group of one although the environment shows
 /// that the process is one of several. Issued once per process.
 /// @param meant  The caller passed `solo` explicitly.
-CAIRN_DECL std::optional<std::string> warning_if_alone(int ranks, bool meant,
-                                                       const environment& get = read_environment);
+CAIRN_DECL std::optional<std::string> warning_if_alone(
+    int ranks, bool meant, const environment& get = noted_environment::read);
 
 }  // namespace cairn::detail
 

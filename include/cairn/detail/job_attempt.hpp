@@ -27,7 +27,7 @@ struct job_attempt {
     /// Of `CAIRN_JOB_ID` and `CAIRN_JOB_ATTEMPT`, or of a job that Slurm has requeued: Slurm starts
     /// it again when its processes have ended, under the same number.
     /// @throws error errc::invalid_argument if the attempt is not a number
-    static job_attempt of_this_process(const environment& get = read_environment) {
+    static job_attempt of_this_process(const environment& get = noted_environment::read) {
         auto const number = [&](const char* name) {
             auto const text = get(name).value_or("0");
             std::uint64_t n = 0;

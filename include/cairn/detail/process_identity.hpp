@@ -2,9 +2,11 @@
 #ifndef CAIRN_DETAIL_PROCESS_IDENTITY_HPP
 #define CAIRN_DETAIL_PROCESS_IDENTITY_HPP
 
+#include <cairn/detail/forks.hpp>
 #include <cairn/detail/identity.hpp>
 
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -12,6 +14,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <mutex>
@@ -19,7 +22,6 @@
 #include <sstream>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace cairn::detail {
 
@@ -30,7 +32,8 @@ struct process_identity {
     std::uint64_t pid_space = 0;  ///< The namespace of `pid`. 0: unknown.
     std::int64_t pid = 0;
     std::uint64_t started = 0;  ///< In clock ticks since boot. 0: unknown.
-    std::string run{};          ///< 32 random hex digits, drawn once by each process.
+    /// 32 random hex digits, the first half drawn whenever a program is executed.
+    std::string run{};
     friend bool operator==(const process_identity&, const process_identity&) = default;
 };
 
@@ -67,14 +70,32 @@ inline std::string boot_id() {
     return id;
 }
 
+/// Returns 16 hex digits that differ after each `execve`, which keeps the number of a process and
+/// the time of its start. From random bytes of the kernel's, combined so that neither half of them
+/// can be told: they guard this program's stack. The same in all libraries of a program that have
+/// this code to themselves.
+inline std::string execution_id() {
+    std::uint64_t half[2] = {0, 0};
+    if (auto const at = ::getauxval(AT_RANDOM); at != 0)
+        std::memcpy(half, reinterpret_cast<const void*>(at), sizeof half);
+    auto x = half[0] ^ half[1];
+    std::string text(16, '0');
+    for (auto digit = text.rbegin(); digit != text.rend(); ++digit, x >>= 4)
+        *digit = "0123456789abcdef"[x & 15];
+    return text;
+}
+
 /// Returns this process's id; a forked child is another process, with another id.
 inline std::string run_id() {
-    static std::mutex m;
-    // Never destroyed: saves may end at exit.
-    static auto& drawn = *new std::pair<::pid_t, std::string>(0, {});
-    std::lock_guard const lock(m);
-    if (auto const pid = ::getpid(); drawn.first != pid) drawn = {pid, new_save_id()};
-    return drawn.second;
+    struct drawn_id {
+        std::mutex m{};
+        std::string id{};
+    };
+    static per_process<drawn_id> drawn;  // saves may end at exit
+    auto& d = drawn.get();
+    std::lock_guard const lock(d.m);
+    if (d.id.empty()) d.id = execution_id() + new_save_id().substr(16);
+    return d.id;
 }
 
 /// Whether `/proc` shows processes by the numbers that they have here. In a container it may be the
@@ -111,6 +132,8 @@ inline bool has_ended(const process_identity& p) {
     if (p.boot.empty() || p.boot != me.boot) return false;
     if (p.pid_space == 0 || p.pid_space != me.pid_space) return false;
     if (p.pid <= 0 || p.pid > std::numeric_limits<::pid_t>::max()) return false;
+    // Its number is this process's now: it may be this one, before it executed another program.
+    if (p.pid == me.pid && p.run.substr(0, 16) != me.run.substr(0, 16)) return true;
     if (::kill(static_cast<::pid_t>(p.pid), 0) != 0) return errno == ESRCH;
     auto const now = status_of_process(std::to_string(p.pid));
     return now && (now->ended || (p.started != 0 && now->started != p.started));

@@ -2,6 +2,7 @@
 #ifndef CAIRN_DETAIL_RUN_HERE_HPP
 #define CAIRN_DETAIL_RUN_HERE_HPP
 
+#include <cairn/detail/environment.hpp>
 #include <cairn/detail/or_cancel.hpp>
 #include <cairn/detail/owning_executor.hpp>
 #include <cairn/detail/surroundings.hpp>
@@ -25,6 +26,7 @@ namespace cairn::detail {
 template <class Report, class Group, class Make>
 Report run_here(Group* ranks, Make make) {
     using context = boost::asio::io_context;
+    noted_environment const variables;
     std::shared_ptr<context> here;
     std::optional<boost::asio::executor_work_guard<context::executor_type>> work;
     std::exception_ptr failure;

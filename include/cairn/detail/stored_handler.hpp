@@ -4,6 +4,7 @@
 
 #include <cairn/detail/context_gate.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/operation_thread.hpp>
 
 #include <boost/asio/associated_allocator.hpp>
 #include <boost/asio/associated_cancellation_slot.hpp>
@@ -11,9 +12,11 @@
 #include <boost/asio/bind_allocator.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/bind_executor.hpp>
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/system_executor.hpp>
+#include <boost/asio/use_future.hpp>
 
 #include <cstdio>
 #include <exception>
@@ -43,6 +46,18 @@ inline void report_unclaimed(const std::function<void(const std::exception_ptr&)
     print_unclaimed(e);
 }
 
+template <class A, class B>
+inline constexpr bool is_of_one_template = false;
+template <template <class...> class T, class... A, class... B>
+inline constexpr bool is_of_one_template<T<A...>, T<B...>> = true;
+
+/// The executors of handlers that name none, and of futures: they run on threads of Asio's, which
+/// nobody has in a forked child, and which are waited for at its exit.
+template <class Executor>
+inline constexpr bool is_anywhere =
+    std::is_same_v<Executor, boost::asio::system_executor> ||
+    is_of_one_template<Executor, boost::asio::detail::promise_executor<void>>;
+
 /// A completion handler that is kept until its operation ends; meanwhile its executor has work.
 /// Ends, without being called, with the context of its executor. Empty after a move and after
 /// `complete`.
@@ -65,7 +80,7 @@ class stored_handler {
 
         explicit holder(Handler h)
             : slot_(boost::asio::get_associated_cancellation_slot(h)),
-              content_{gate_of(boost::asio::get_associated_executor(h)), content(std::move(h))} {
+              content_{gate(boost::asio::get_associated_executor(h)), content(std::move(h))} {
         }  // in this order
         void complete(Args... args) override {
             content_.with([&](content& c) {
@@ -86,8 +101,22 @@ class stored_handler {
                         std::move(h)(std::move(values)...);
                     }
                 };
-                boost::asio::post(on, boost::asio::bind_allocator(allocator, std::move(call)));
+                if constexpr (is_anywhere<executor>) {
+                    auto const there = new_operation_thread("the handler of a save or load");
+                    boost::asio::post(there.executor, [on, c = std::move(call)]() mutable {
+                        boost::asio::dispatch(on, std::move(c));
+                    });
+                } else {
+                    boost::asio::post(on, boost::asio::bind_allocator(allocator, std::move(call)));
+                }
             });
+        }
+        /// To ask such an executor for its context would make Asio's threads.
+        static std::shared_ptr<context_gate> gate([[maybe_unused]] const executor& on) {
+            if constexpr (is_anywhere<executor>)
+                return std::make_shared<context_gate>();
+            else
+                return gate_of(on);
         }
         boost::asio::cancellation_slot slot() const noexcept override { return slot_; }
         boost::asio::cancellation_slot slot_;
@@ -102,7 +131,7 @@ public:
     explicit operator bool() const noexcept { return of_ != nullptr; }
 
     boost::asio::cancellation_slot slot() const noexcept { return of_->slot(); }
-    /// Posts the handler to its executor. Without one it runs on a thread of Asio's, where what it
+    /// Posts the handler to its executor. Without one it runs on a thread of its own, where what it
     /// throws is printed.
     void complete(Args... args) { std::exchange(of_, nullptr)->complete(std::move(args)...); }
 

@@ -3,6 +3,7 @@
 #define CAIRN_LOAD_BACKGROUND_LOAD_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/detail/environment.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
 #include <cairn/detail/operation_thread.hpp>
 #include <cairn/detail/stored_handler.hpp>
@@ -16,6 +17,8 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 namespace cairn::detail {
 
@@ -45,6 +48,7 @@ public:
 private:
     void cancel() noexcept;
 
+    std::optional<noted_environment> variables_{std::in_place};  ///< Until it has ended.
     operation_context on_;
     checkpoint_id id_;
     load_options options_;

@@ -2,6 +2,7 @@
 #ifndef CAIRN_MEMORY_ARENA_CORE_HPP
 #define CAIRN_MEMORY_ARENA_CORE_HPP
 
+#include <cairn/detail/forks.hpp>
 #include <cairn/detail/usable_cpus.hpp>
 #include <cairn/error.hpp>
 #include <cairn/memory/any_memory_space.hpp>
@@ -10,8 +11,6 @@
 #include <cairn/memory/pinned_slab.hpp>
 #include <cairn/memory/poison.hpp>
 #include <cairn/memory/range_allocator.hpp>
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -30,8 +29,7 @@ namespace cairn::detail {
 /// What an arena and its blocks share; it lives as long as the last of them.
 class arena_core {
 public:
-    explicit arena_core(const arena_options& o)
-        : options_(o), limit_(o.budget / page * page), process_(::getpid()) {
+    explicit arena_core(const arena_options& o) : options_(o), limit_(o.budget / page * page) {
         if (o.alignment < 64 || o.alignment > page || (o.alignment & (o.alignment - 1)) != 0)
             throw error(errc::invalid_argument,
                         {.expected = "an alignment that is a power of two from 64 to 4096",
@@ -48,7 +46,7 @@ public:
     }
 
     /// False after a fork: the memory is the parent's, and its threads may have held the locks.
-    bool in_this_process() const noexcept { return process_ == ::getpid(); }
+    bool in_this_process() const noexcept { return home_.is_this(); }
     bool persists() const noexcept { return options_.persist; }
     std::uint64_t budget() const noexcept { return limit_; }
 
@@ -259,7 +257,7 @@ private:
 
     arena_options const options_;
     std::uint64_t const limit_;
-    ::pid_t const process_;
+    home_process const home_{};
     mutable std::mutex growth_{};  ///< Locked while slabs are made: that takes long.
     mutable std::mutex state_{};   ///< Locked for moments, after `growth_` where both are.
     std::vector<pinning> spaces_{};

@@ -24,6 +24,8 @@ namespace cairn::detail {
 CAIRN_DECL std::string system_text(int e);
 
 inline constexpr const char* no_space_remedy = "free some space; existing files are unchanged";
+inline constexpr const char* file_size_remedy =
+    "raise the limit of file sizes (ulimit -f), or choose a file system with larger files";
 
 /// Throws the error for an errno: already_exists, permission_denied, or io with the system's text.
 [[noreturn]] CAIRN_DECL void fail(int e, const std::string& path, const char* what);

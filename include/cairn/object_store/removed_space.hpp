@@ -3,9 +3,10 @@
 #define CAIRN_OBJECT_STORE_REMOVED_SPACE_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/detail/forks.hpp>
+#include <cairn/object_store/unique_fd.hpp>
 
 #include <sys/stat.h>
-#include <sys/types.h>
 
 #include <array>
 #include <chrono>
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <thread>
 
 namespace cairn::detail {
 
@@ -25,10 +27,12 @@ namespace cairn::detail {
 /// If the process ends, its descriptors are closed too. A forked child does not keep the space.
 ///
 /// Thread-safe. One for each process, or for each library that has this code to itself; never
-/// destroyed, but waited for at exit.
+/// destroyed, but at exit its thread is waited for, and space is given back at once from then on.
 class removed_space {
 public:
     static removed_space& of_process() noexcept;
+    removed_space() = default;
+    removed_space(removed_space&&) = delete;
 
     class hold;
 
@@ -46,22 +50,17 @@ private:
     enum class state { none, named, removed, closing };
     struct file {
         state is = state::none;
-        int fd = -1;
-        ::dev_t device = 0;
-        ::ino_t inode = 0;
+        unique_fd fd{-1};
     };
     using lock_type = std::unique_lock<std::mutex>;
 
-    removed_space() noexcept;
     file* keep(int at, const char* name, const struct ::stat& s) noexcept;
     void free_later(file& f) noexcept;
-    void before_fork() noexcept { m_.lock(); }
-    void after_fork() noexcept { m_.unlock(); }
-    void in_child() noexcept;
     file* first(state is) noexcept;
     bool start() noexcept;
     void run() noexcept;
     void close(lock_type& lock, file& f) noexcept;
+    void end() noexcept;
 
     std::mutex m_{};
     std::condition_variable changed_{};
@@ -71,7 +70,8 @@ private:
     std::uint64_t closed_ = 0;
     int waiting_ = 0;       ///< Callers of `wait`.
     bool running_ = false;  ///< The thread.
-    bool forks_are_seen_;   ///< False: nothing is held.
+    bool at_exit_ = false;
+    std::thread thread_{};
 };
 
 /// Keeps the space of a file while its name is removed, and gives it back after the pause; at once
@@ -85,10 +85,11 @@ public:
         : file_(of_process().keep(at, name, s)) {}
     hold(hold&&) = delete;
     ~hold() {
-        if (file_ != nullptr) of_process().free_later(*file_);
+        if (file_ != nullptr && home_.is_this()) of_process().free_later(*file_);
     }
 
 private:
+    home_process home_{};
     file* file_;
 };
 

@@ -2,36 +2,45 @@
 #ifndef CAIRN_OBJECT_STORE_UNIQUE_FD_HPP
 #define CAIRN_OBJECT_STORE_UNIQUE_FD_HPP
 
-#include <cairn/detail/cxx20.hpp>
+#include <cairn/detail/forks.hpp>
 
 #include <unistd.h>
 
 #include <cerrno>
+#include <concepts>
 #include <utility>
 
 namespace cairn::detail {
 
-/// Owns a descriptor.
+/// Owns a descriptor. A forked child does not have it: it is closed there, and none.
 class unique_fd {
 public:
-    explicit unique_fd(int fd) noexcept : fd_(fd) {}
-    unique_fd(unique_fd&& o) noexcept : fd_(o.release()) {}
+    explicit unique_fd(int fd) noexcept : fd_(fd), kept_(fd) {}
+    /// @param open  Opens it: no child has it, whenever the fork comes.
+    template <std::invocable F>
+    explicit unique_fd(F&& open) : unique_fd(opening_descriptor(), open) {}
+    unique_fd(unique_fd&& o) noexcept : fd_(std::exchange(o.fd_, -1)), kept_(std::move(o.kept_)) {}
     unique_fd& operator=(unique_fd&& o) noexcept {
         std::swap(fd_, o.fd_);
+        std::swap(kept_, o.kept_);
         return *this;
     }
     ~unique_fd() { (void)close(); }
-    int get() const noexcept { return fd_; }
-    /// Leaves the descriptor to the caller.
-    int release() noexcept { return std::exchange(fd_, -1); }
+    int get() const noexcept { return kept_.is_here() ? fd_ : -1; }
     /// @return 0, or the errno of `close`; in either case there is no descriptor any more.
     int close() noexcept {
-        int const fd = release();
+        int const fd = get();
+        fd_ = -1;
+        kept_.end();
         return fd >= 0 && ::close(fd) != 0 ? errno : 0;
     }
 
 private:
+    template <class F>
+    unique_fd(const opening_descriptor&, F& open) : fd_(open()), kept_(fd_) {}
+
     int fd_;
+    kept_from_children kept_;
 };
 
 }  // namespace cairn::detail

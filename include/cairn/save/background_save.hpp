@@ -3,7 +3,9 @@
 #define CAIRN_SAVE_BACKGROUND_SAVE_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/detail/environment.hpp>
 #include <cairn/detail/flattened_or_error.hpp>
+#include <cairn/detail/forks.hpp>
 #include <cairn/detail/operation_thread.hpp>
 #include <cairn/detail/stored_handler.hpp>
 #include <cairn/save/options.hpp>
@@ -16,6 +18,8 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 namespace cairn::detail {
 
@@ -64,10 +68,13 @@ private:
     void end(std::exception_ptr e, save_report r);
     /// Delivers the result to the handler that waits, if there is one.
     void deliver(std::unique_lock<std::mutex>& lock);
+    /// @throws error in a forked child
+    std::unique_lock<std::mutex> locked() const;
     void check_unsettled() const;
     /// Completes the handler of a save that has failed; if that fails too, reports the error.
     void fail(staged_handler handler, const std::exception_ptr& e) const noexcept;
 
+    std::optional<noted_environment> variables_{std::in_place};  ///< Until it has ended.
     operation_context on_;
     checkpoint_id id_;
     save_options options_;
@@ -80,6 +87,7 @@ private:
     bool cancelled_ = false;
     bool ended_ = false;
     bool settled_ = false;  ///< Nobody else is told how it ends.
+    home_process home_{};   ///< In a forked child it never ends.
     std::exception_ptr failure_{};
     save_report report_{};
 };

@@ -3,6 +3,7 @@
 #define CAIRN_STORAGE_JOB_POOL_HPP
 
 #include <cairn/detail/context_gate.hpp>
+#include <cairn/detail/forks.hpp>
 #include <cairn/detail/own_thread.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -59,6 +60,8 @@ public:
     explicit job_pool(int threads, boost::asio::any_io_executor on = {})
         : size_(static_cast<std::size_t>(std::max(1, threads))),
           on_(on ? until_context_ends(std::move(on)) : std::move(on)) {}
+    job_pool(job_pool&&) = delete;
+    ~job_pool() { forget_parents(); }
 
     /// For what is run from now on; threads that were made stay.
     void set_size(int threads) { size_ = static_cast<std::size_t>(std::max(1, threads)); }
@@ -126,6 +129,7 @@ private:
     template <class F>
     void post(F f) {
         if (on_) return boost::asio::post(on_, std::move(f));
+        forget_parents();
         if (!threads_)
             threads_ = std::make_unique<worker_threads>(size_);
         else
@@ -133,8 +137,16 @@ private:
         boost::asio::post(threads_->executor(), std::move(f));
     }
 
+    /// A forked child has none of these threads, and one of them may have had their lock.
+    void forget_parents() noexcept {
+        if (home_.is_this()) return;
+        (void)threads_.release();
+        home_ = {};
+    }
+
     std::size_t size_;
     boost::asio::any_io_executor on_;
+    home_process home_{};
     std::unique_ptr<worker_threads> threads_{};
 };
 

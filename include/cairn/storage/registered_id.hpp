@@ -2,7 +2,7 @@
 #ifndef CAIRN_STORAGE_REGISTERED_ID_HPP
 #define CAIRN_STORAGE_REGISTERED_ID_HPP
 
-#include <cairn/detail/cxx20.hpp>
+#include <cairn/detail/forks.hpp>
 
 #include <mutex>
 #include <set>
@@ -12,7 +12,8 @@
 
 namespace cairn::detail {
 
-/// Registers an id in this process, for its lifetime. Several may register the same one.
+/// Registers an id in this process, for its lifetime. Several may register the same one. In a
+/// forked child none of the parent's is registered.
 /// @tparam Registry  A type of its own for each registry.
 template <class Registry>
 class registered_id {
@@ -40,10 +41,9 @@ private:
         std::mutex m{};
         std::multiset<std::string, std::less<>> ids{};
     };
-    /// Never destroyed: a save or load may still run while the program exits.
     static all& registry() {
-        static all* const r = new all;
-        return *r;
+        static per_process<all> r;  // a save or load may still run while the program exits
+        return r.get();
     }
     std::string id_;
 };

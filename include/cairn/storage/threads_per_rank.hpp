@@ -15,7 +15,7 @@ namespace cairn::detail {
 /// Returns how many of this host's ranks there are, as far as their launcher tells; otherwise all
 /// ranks count as this host's. What a launcher of another job has left in the environment does not
 /// count: its number of ranks is another.
-inline int ranks_of_this_host(int world_size, const environment& get = read_environment) {
+inline int ranks_of_this_host(int world_size, const environment& get = noted_environment::read) {
     using names = std::pair<const char*, const char*>;
     auto const number = [&](const char* name) {
         auto const text = get(name).value_or("");

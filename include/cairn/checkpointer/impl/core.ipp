@@ -64,6 +64,7 @@ joint_report checkpointer_core::join(group& g, F&& prepare) {
     return joint;
 }
 CAIRN_DECL checkpoint_result checkpointer_core::replace_group(any_communicator lane, bool alone) {
+    check_process();
     auto next = std::make_unique<group>(std::move(lane), alone, options_.save);
     auto joint = join(*next, [] {});
     group_ = std::move(next);
@@ -120,6 +121,7 @@ CAIRN_DECL void checkpointer_core::check_same_coordinator(std::int64_t other) co
 }
 
 CAIRN_DECL checkpointer_core::~checkpointer_core() {
+    if (!home_.is_this()) return;  // nothing ends in a forked child
     bool const cancelled = options_.destruction == destruction_policy::cancel;
     take_handle();
     if (cancelled && pending_) pending_.cancel();  // before it may commit
@@ -154,7 +156,14 @@ outcome checkpointer_core::answered(F&& f) {
     return ranks().broadcast(o);
 }
 
+CAIRN_DECL void checkpointer_core::check_process() const {
+    if (home_.is_this()) return;
+    throw error(errc::invalid_argument, {.expected = "a checkpointer of this process",
+                                         .found = "one made before fork()",
+                                         .remedy = "make another in the child process"});
+}
 CAIRN_DECL rendezvous_answer checkpointer_core::meet(checkpointer_call call, std::int64_t step) {
+    check_process();
     if (gate_) gate_->await_plan();  // until then the lane is being duplicated
     auto const mine = ranks().alone([&] {
         if (has_ended()) finish_earlier();

@@ -209,6 +209,7 @@ CAIRN_DECL std::optional<save_report> checkpointer_core::settle() {
 }
 
 CAIRN_DECL std::optional<save_report> checkpointer_core::wait() {
+    check_process();
     if (earlier_ == earlier_save::none) {  // alike on all ranks
         if (!untold_) return std::nullopt;
         untold_ = false;

@@ -4,9 +4,12 @@
 
 #include <cairn/checkpointer/signal_watch.hpp>
 
+#include <cairn/detail/forks.hpp>
 #include <cairn/error.hpp>
 
 #include <signal.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -20,20 +23,28 @@ namespace cairn::detail {
 
 inline constexpr int highest_signal = 64;
 
-/// How often each signal has arrived while it was watched. The handler touches nothing else.
+/// How often each signal has arrived while it was watched. The handler touches nothing else, but
+/// for those that reach a forked child before the earlier handlers are restored there.
 inline std::array<std::atomic<unsigned>, highest_signal + 1> signal_counts{};
+inline std::array<std::atomic<bool>, highest_signal + 1> signals_of_child{};
+inline std::atomic<::pid_t> counting_process{0};
 static_assert(std::atomic<unsigned>::is_always_lock_free);
 
 inline void count_signal(int s) noexcept {
+    if (::getpid() != counting_process) {
+        signals_of_child[static_cast<std::size_t>(s)] = true;
+        return;
+    }
     signal_counts[static_cast<std::size_t>(s)].fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Who watches which signal in this process.
+/// Who watches which signal in this process. A forked child watches none: a signal that ends the
+/// program ends it.
 class signal_handlers {
 public:
     static signal_handlers& of_process() {
-        static signal_handlers all;
-        return all;
+        static per_process<signal_handlers> all;
+        return all.get();
     }
     /// @throws error with the system's reason
     void add(int s) {
@@ -44,7 +55,10 @@ public:
             ours.sa_handler = count_signal;
             ours.sa_flags = SA_RESTART;
             ::sigemptyset(&ours.sa_mask);
-            if (::sigaction(s, &ours, &h.before) != 0)
+            counting_process = ::getpid();
+            bool const known = ::sigaction(s, nullptr, &h.before) == 0;
+            h.may_be_ours = known;
+            if (!known || ::sigaction(s, &ours, nullptr) != 0)
                 throw error(errc::invalid_argument,
                             {.expected = "checkpointer_options::save_on_signal: signals that can "
                                          "be handled",
@@ -55,17 +69,29 @@ public:
     void remove(int s) noexcept {
         std::lock_guard const lock(m_);
         auto& h = handlers_[static_cast<std::size_t>(s)];
-        if (--h.watchers != 0) return;
-        struct sigaction now {};
-        if (::sigaction(s, nullptr, &now) == 0 && now.sa_handler == count_signal)
-            ::sigaction(s, &h.before, nullptr);
+        if (--h.watchers == 0) restore(s, h);
+    }
+    /// Async-signal-safe; whatever another thread was at in the parent.
+    void in_child() noexcept {
+        for (int s = 1; s <= highest_signal; ++s) {
+            auto const at = static_cast<std::size_t>(s);
+            if (handlers_[at].may_be_ours) restore(s, handlers_[at]);
+            if (signals_of_child[at].exchange(false)) ::raise(s);
+        }
     }
 
 private:
     struct handler {
         int watchers = 0;
+        std::atomic<bool> may_be_ours{false};  ///< Since `before` was known.
         struct sigaction before {};
     };
+    static void restore(int s, handler& h) noexcept {
+        struct sigaction now {};
+        if (::sigaction(s, nullptr, &now) == 0 && now.sa_handler == count_signal)
+            ::sigaction(s, &h.before, nullptr);
+        h.may_be_ours = false;
+    }
     std::mutex m_{};
     std::array<handler, highest_signal + 1> handlers_{};
 };
@@ -100,6 +126,7 @@ CAIRN_DECL signal_watch::signal_watch(const std::vector<int>& signals) {
     }
 }
 CAIRN_DECL signal_watch::~signal_watch() {
+    if (!home_.is_this()) return;
     for (auto const& w : watched_) signal_handlers::of_process().remove(w.signal);
 }
 

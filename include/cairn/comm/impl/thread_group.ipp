@@ -29,7 +29,7 @@ CAIRN_DECL thread_group::thread_group(int n) {
     first_ = std::make_shared<detail::thread_engine>(n);
 }
 CAIRN_DECL thread_group::~thread_group() {
-    for (std::size_t r = 0; first_ && r < handed_out_.size(); ++r) {
+    for (std::size_t r = 0; first_ && first_->is_here() && r < handed_out_.size(); ++r) {
         if (handed_out_[r].exchange(true)) continue;
         try {
             make(static_cast<int>(r)).leave();

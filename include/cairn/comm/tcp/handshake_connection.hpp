@@ -4,6 +4,7 @@
 
 #include <cairn/comm/tcp/listener.hpp>
 #include <cairn/comm/tcp/messages.hpp>
+#include <cairn/detail/blocked_signals.hpp>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/connect.hpp>
@@ -25,25 +26,31 @@ namespace cairn::detail {
 class owned_socket {
 public:
     owned_socket() = default;
-    owned_socket(int descriptor, tcp_socket family) : descriptor_(descriptor), family_(family) {}
+    owned_socket(int descriptor, tcp_socket family)
+        : descriptor_(descriptor), family_(family), kept_(descriptor) {}
     owned_socket(owned_socket&& other) noexcept
-        : descriptor_(std::exchange(other.descriptor_, -1)), family_(other.family_) {}
+        : descriptor_(std::exchange(other.descriptor_, -1)), family_(other.family_),
+          kept_(std::move(other.kept_)) {}
     owned_socket& operator=(owned_socket&& other) noexcept {
         std::swap(descriptor_, other.descriptor_);
         std::swap(family_, other.family_);
+        std::swap(kept_, other.kept_);
         return *this;
     }
     ~owned_socket() {
+        kept_.end();
         if (descriptor_ >= 0) ::close(descriptor_);
     }
     template <class Context>
     tcp_socket::socket on(Context& ex) && {
+        kept_.end();
         return tcp_socket::socket(ex, family_, std::exchange(descriptor_, -1));
     }
 
 private:
     int descriptor_ = -1;
     tcp_socket family_ = tcp_socket::v4();
+    kept_from_children kept_{};
 };
 
 /// A connection during its handshake. Used on one strand.
@@ -61,7 +68,10 @@ public:
     };
 
     handshake_connection(tcp_socket::socket s, events e)
-        : socket_(std::move(s)), resolver_(socket_.get_executor()), events_(std::move(e)) {}
+        : socket_(std::move(s)),
+          here_only_(socket_.is_open() ? keep_from_children(socket_.native_handle())
+                                       : kept_from_children()),
+          resolver_(socket_.get_executor()), events_(std::move(e)) {}
 
     int number = -1;
 
@@ -69,6 +79,7 @@ public:
     owned_socket release() {
         boost::system::error_code ec;
         auto const local = socket_.local_endpoint(ec);
+        here_only_.end();
         int const d = socket_.release(ec);
         return ec ? owned_socket() : owned_socket(d, local.protocol());
     }
@@ -77,6 +88,7 @@ public:
         ended_ = true;
         boost::system::error_code ignored;
         resolver_.cancel();
+        here_only_.end();
         socket_.close(ignored);
     }
 
@@ -87,6 +99,7 @@ public:
         if (!ec)
             return socket_.async_connect({address, to.port},
                                          [self](const error_code& e) { self->connected(e); });
+        blocked_signals const blocked;  // for the thread that looks up names
         resolver_.async_resolve(
             to.host, std::to_string(to.port),
             [self](const error_code& e, const tcp_socket::resolver::results_type& found) {
@@ -131,7 +144,7 @@ private:
             close();
             return e.failed(number, ec);
         }
-        keep_from_children(socket_.native_handle());
+        here_only_ = keep_from_children(socket_.native_handle());
         receive();
         e.connected(number);
     }
@@ -194,6 +207,7 @@ private:
     }
 
     tcp_socket::socket socket_;
+    kept_from_children here_only_{};
     tcp_socket::resolver resolver_;
     events events_;
     std::array<std::byte, handshake_head_bytes> head_{};

@@ -34,10 +34,10 @@ public:
         std::function<void(const std::string&)> lost;  ///< Once: nothing more will be received.
     };
 
-    explicit tcp_link(tcp_socket::socket s) : socket_(std::move(s)) {
+    explicit tcp_link(tcp_socket::socket s)
+        : socket_(std::move(s)), kept_(keep_from_children(socket_.native_handle())) {
         boost::system::error_code ignored;
         socket_.set_option(tcp_socket::no_delay(true), ignored);
-        keep_from_children(socket_.native_handle());
     }
 
     void start(events e) {
@@ -60,6 +60,7 @@ public:
         ended_ = true;
         events_ = {};
         boost::system::error_code ignored;
+        kept_.end();
         socket_.close(ignored);
     }
 
@@ -159,6 +160,7 @@ private:
     }
 
     tcp_socket::socket socket_;
+    kept_from_children kept_;
     events events_{};
     std::deque<std::shared_ptr<tree_frame>> queue_{};
     message head_out_{};

@@ -4,6 +4,7 @@
 
 #include <cairn/comm/tcp/local_hosts.hpp>
 #include <cairn/comm/tcp/unique_id.hpp>
+#include <cairn/detail/forks.hpp>
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
@@ -31,32 +32,46 @@ inline std::string remedy_for(const boost::system::error_code& ec) {
         return "raise the limit of open files (ulimit -n)";
     return {};
 }
-/// Keeps a descriptor out of child processes, which would hold the socket open.
-inline void keep_from_children(int descriptor) {
+/// Keeps a descriptor out of child processes, which would hold the socket open: of those that
+/// execute a program, and while the result lives of all.
+[[nodiscard]] inline kept_from_children keep_from_children(int descriptor) {
     ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+    return kept_from_children(descriptor);
 }
 
 /// Descriptors that are closed unless somebody takes them.
 class open_descriptors {
 public:
     open_descriptors() = default;
-    open_descriptors(std::vector<int> all) noexcept : all_(std::move(all)) {}
-    open_descriptors(open_descriptors&& other) noexcept : all_(std::exchange(other.all_, {})) {}
+    open_descriptors(std::vector<int> all) noexcept : all_(std::move(all)) {
+        for (int d : all_) close_in_children(d, true);
+    }
+    open_descriptors(open_descriptors&& other) noexcept
+        : all_(std::exchange(other.all_, {})), home_(other.home_) {}
     open_descriptors& operator=(open_descriptors&& other) noexcept {
         std::swap(all_, other.all_);
+        std::swap(home_, other.home_);
         return *this;
     }
     ~open_descriptors() {
-        for (int d : all_) ::close(d);
+        if (!home_.is_this()) return;  // closed in a child, where others may have their numbers
+        for (int d : all_) {
+            close_in_children(d, false);
+            ::close(d);
+        }
     }
     bool empty() const noexcept { return all_.empty(); }
     /// @pre !empty()
     int front() const noexcept { return all_.front(); }
     /// Somebody has the first one. @pre !empty()
-    void pop() noexcept { all_.erase(all_.begin()); }
+    void pop() noexcept {
+        close_in_children(all_.front(), false);
+        all_.erase(all_.begin());
+    }
 
 private:
     std::vector<int> all_{};
+    home_process home_{};
 };
 
 /// Sockets that listen at given addresses of this host only, one for each.
@@ -73,7 +88,7 @@ public:
         for (auto const& host : hosts) {
             tcp_socket::acceptor a(ex);
             auto const address = boost::asio::ip::make_address(host, ec);
-            if (!ec && open(a, {address, port}, ec)) acceptors_.push_back(std::move(a));
+            if (!ec && open(a, {address, port}, ec)) add(std::move(a));
         }
         if (acceptors_.empty())
             throw error(errc::io, {.expected = "a port to listen at" +
@@ -87,6 +102,7 @@ public:
         while (!descriptors.empty()) {
             tcp_socket::acceptor taken(ex);
             acceptors_.reserve(acceptors_.size() + 1);
+            kept_.reserve(kept_.size() + 1);
             int const d = descriptors.front();
             sockaddr_storage a{};
             socklen_t length = sizeof a;
@@ -96,13 +112,13 @@ public:
                 why = "descriptor " + std::to_string(d) + " is no socket";
                 continue;
             }
-            keep_from_children(d);
+            ::fcntl(d, F_SETFD, FD_CLOEXEC);
             taken.assign(a.ss_family == AF_INET6 ? tcp_socket::v6() : tcp_socket::v4(), d, ec);
             descriptors.pop();
             if (ec)
                 why = ec.message();
             else
-                acceptors_.push_back(std::move(taken));
+                add(std::move(taken));
         }
         if (acceptors_.empty())
             throw error(errc::invalid_argument, {.expected = "a listening socket", .found = why});
@@ -121,16 +137,21 @@ public:
     std::vector<int> release() {
         std::vector<int> out;
         out.reserve(acceptors_.size());  // none is lost for lack of memory
+        kept_.clear();
         for (auto& a : acceptors_) out.push_back(a.release());
         acceptors_.clear();
         return out;
     }
 
 private:
+    void add(tcp_socket::acceptor a) {
+        acceptors_.push_back(std::move(a));
+        kept_.push_back(keep_from_children(acceptors_.back().native_handle()));
+    }
     static bool open(tcp_socket::acceptor& a, const tcp_socket::endpoint& at,
                      boost::system::error_code& ec) {
         a.open(at.protocol(), ec);
-        if (!ec) keep_from_children(a.native_handle());
+        if (!ec) ::fcntl(a.native_handle(), F_SETFD, FD_CLOEXEC);
         if (!ec && at.protocol() == tcp_socket::v6())
             a.set_option(boost::asio::ip::v6_only(true), ec);
         if (!ec) a.set_option(tcp_socket::acceptor::reuse_address(true), ec);
@@ -140,6 +161,7 @@ private:
     }
 
     std::vector<tcp_socket::acceptor> acceptors_{};
+    std::vector<kept_from_children> kept_{};
 };
 
 /// Listening sockets between `unique_id`, which opens them, and the group that takes them: a rank
@@ -147,29 +169,30 @@ private:
 class waiting_listeners {
 public:
     static void put(const tcp_id& id, open_descriptors descriptors) {
-        std::lock_guard const lock(mutex());
-        map()[id.secret] = std::move(descriptors);
+        auto& w = of_process();
+        std::lock_guard const lock(w.m);
+        w.waiting[id.secret] = std::move(descriptors);
     }
     /// Returns none if there are none.
     static open_descriptors take(const tcp_id& id) {
-        std::lock_guard const lock(mutex());
-        auto const it = map().find(id.secret);
-        if (it == map().end()) return {};
+        auto& w = of_process();
+        std::lock_guard const lock(w.m);
+        auto const it = w.waiting.find(id.secret);
+        if (it == w.waiting.end()) return {};
         auto d = std::move(it->second);
-        map().erase(it);
+        w.waiting.erase(it);
         return d;
     }
     static void close(const tcp_id& id) { (void)take(id); }
 
 private:
-    static std::mutex& mutex() {
-        static std::mutex m;
-        return m;
-    }
-    using by_secret = std::map<decltype(tcp_id::secret), open_descriptors>;
-    static by_secret& map() {
-        static by_secret m;
-        return m;
+    struct all {
+        std::mutex m{};
+        std::map<decltype(tcp_id::secret), open_descriptors> waiting{};
+    };
+    static all& of_process() {
+        static per_process<all> one;
+        return one.get();
     }
 };
 

@@ -7,6 +7,8 @@
 #include <cairn/comm/tcp/process_in_words.hpp>
 #include <cairn/comm/tcp/unique_id.hpp>
 #include <cairn/detail/absolute_path.hpp>
+#include <cairn/detail/blocked_signals.hpp>
+#include <cairn/detail/forks.hpp>
 #include <cairn/detail/host_name.hpp>
 
 #include <fcntl.h>
@@ -53,6 +55,7 @@ public:
     }
     rendezvous_file(rendezvous_file&&) = delete;
     ~rendezvous_file() {
+        kept_.end();
         if (mine_ < 0) return;
         if (is(mine_, path_)) ::unlink(path_.c_str());
         ::close(mine_);
@@ -63,11 +66,13 @@ public:
     void write(const tcp_id& id) {
         auto temporary = path_ + ".XXXXXX";
         mine_ = ::mkostemp(temporary.data(), O_CLOEXEC);  // mode 0600
+        kept_ = kept_from_children(mine_);
         if (mine_ < 0) throw failed("a file for the group's id");
         auto const text = id.text() + "\n";
         size_ = text.size();
-        bool ok = ::write(mine_, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-                  ::fsync(mine_) == 0;
+        auto const written =
+            without_sigxfsz([&] { return ::write(mine_, text.data(), text.size()); });
+        bool ok = written == static_cast<ssize_t>(text.size()) && ::fsync(mine_) == 0;
         ::flock(mine_, LOCK_EX | LOCK_NB);  // file systems without locks do without
         while (ok && ::link(temporary.c_str(), path_.c_str()) != 0) {
             if (errno != EEXIST) {  // the file system has no hard links
@@ -134,8 +139,8 @@ private:
         int const fd = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0) return;
         auto const line = process_in_words() + "\n";
-        if (::write(fd, line.data(), line.size()) < 0) {  // that run is not told
-        }
+        // If it fails, that run is not told.
+        (void)without_sigxfsz([&] { return ::write(fd, line.data(), line.size()); });
         ::close(fd);
     }
     /// Returns nothing if the file does not exist; an empty text if it cannot be read.
@@ -183,8 +188,9 @@ private:
     }
 
     std::string path_;
-    int mine_ = -1;         ///< Open and locked.
-    std::size_t size_ = 0;  ///< Of what this process has written.
+    int mine_ = -1;              ///< Open and locked …
+    kept_from_children kept_{};  ///< … by this process alone.
+    std::size_t size_ = 0;       ///< Of what this process has written.
     bool seen_ = false;
 };
 

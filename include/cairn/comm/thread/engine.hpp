@@ -4,6 +4,7 @@
 
 #include <cairn/comm/tree/engine.hpp>
 #include <cairn/comm/tree/lanes.hpp>
+#include <cairn/detail/forks.hpp>
 #include <cairn/detail/own_thread.hpp>
 
 #include <algorithm>
@@ -159,9 +160,10 @@ private:
         explicit owner(int n) : ranks(std::make_shared<thread_ranks>(n)) {}
         owner(owner&&) = delete;
         ~owner() {
-            ranks->stop();
+            if (home.is_this()) ranks->stop();  // the timer has the lock in a child, maybe
             timer.end();
         }
+        home_process home{};
         std::shared_ptr<thread_ranks> ranks;
         own_thread timer{};
     };

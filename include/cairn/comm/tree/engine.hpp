@@ -4,6 +4,7 @@
 
 #include <cairn/comm/tree/lanes.hpp>
 #include <cairn/comm/tree/topology.hpp>
+#include <cairn/detail/forks.hpp>
 
 #include <functional>
 
@@ -25,8 +26,14 @@ public:
     virtual void attach() noexcept = 0;
     virtual void detach() noexcept = 0;
 
+    /// Whether this is the process in which it was made: only there is it used.
+    bool is_here() const noexcept { return home_.is_this(); }
+
 protected:
     ~tree_engine() = default;
+
+private:
+    home_process home_{};
 };
 
 }  // namespace cairn::detail

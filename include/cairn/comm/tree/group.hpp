@@ -7,6 +7,8 @@
 #include <cairn/comm/deadline.hpp>
 #include <cairn/completion.hpp>
 #include <cairn/detail/config.hpp>
+#include <cairn/detail/forks.hpp>
+#include <cairn/error.hpp>
 
 #include <cstdint>
 #include <exception>
@@ -32,7 +34,8 @@ public:
     CAIRN_DECL tree_seat& operator=(tree_seat&& other) noexcept;
     CAIRN_DECL ~tree_seat();
 
-    const std::shared_ptr<tree_engine>& engine() const noexcept { return engine_; }
+    /// Null if this was left, or moved from, or is its parent's in a forked child.
+    CAIRN_DECL std::shared_ptr<tree_engine> engine() const noexcept;
     std::uint64_t lane() const noexcept { return lane_; }
     void take(std::uint64_t lane) noexcept { lane_ = lane; }
 
@@ -69,11 +72,13 @@ protected:
     void leave() noexcept { seat_.leave(); }
 
 private:
+    CAIRN_DECL error no_group() const;
     CAIRN_DECL void start(exchange_kind k, int root, std::vector<message> in, deadline d,
                           std::function<void(tree_outcome)> done);
 
     int rank_;
     int size_;
+    home_process home_{};
     tree_seat seat_;
 };
 

@@ -197,9 +197,9 @@ private:
         call_ends call{};  ///< The exchange under way. Its end takes no memory, and is not lost.
     };
 
-    /// If this comes later than the tick that was due, by a heartbeat interval and more, then this
-    /// process stood still (a suspended job, a paused machine, a debugger), and silence says nothing
-    /// of the peers. Once for each stop.
+    /// If this comes later than the tick that was due, by more than a heartbeat interval, then this
+    /// process stood still (a suspended job, a paused machine), and silence says nothing of the
+    /// peers. Once for each stop.
     void notice_stop(time now) {
         auto const ran = std::exchange(ran_, std::max(ran_, now));
         auto const late = options_.heartbeat_interval == no_timeout

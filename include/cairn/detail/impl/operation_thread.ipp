@@ -5,14 +5,14 @@
 #include <cairn/detail/operation_thread.hpp>
 
 #include <cairn/comm/deadline.hpp>
+#include <cairn/detail/blocked_signals.hpp>
 #include <cairn/detail/context_gate.hpp>
+#include <cairn/detail/forks.hpp>
 #include <cairn/detail/owning_executor.hpp>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-
-#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -34,29 +34,31 @@ inline std::atomic<std::chrono::milliseconds>& exit_timeout() {
 class operation_threads {
 public:
     static operation_threads& all() {
-        static operation_threads threads;
-        return threads;
+        static per_process<operation_threads> threads;
+        static struct at_exit {
+            ~at_exit() { threads.get().end(); }
+        } const ends;
+        return threads.get();
     }
-    operation_threads() { (void)exit_timeout(); }  // is destroyed after this
+    operation_threads() = default;
     operation_threads(operation_threads&&) = delete;
-    ~operation_threads() {
-        if (::getpid() != process_) {  // a child process has none of them
-            for (auto& t : threads_) t.thread.detach();
-            return;
-        }
-        std::unique_lock lock(state_->m);
+
+    /// Waits for all, but not for longer than `exit_timeout`.
+    void end() {
+        std::unique_lock lock(m_);
         auto const by = deadline_after(exit_timeout().load());
-        auto const all_ended = [&] { return state_->running == 0; };
+        auto const all_ended = [&] { return running_ == 0; };
         if (by == no_deadline)
-            state_->ended.wait(lock, all_ended);
+            ended_.wait(lock, all_ended);
         else
-            state_->ended.wait_until(lock, by, all_ended);
+            ended_.wait_until(lock, by, all_ended);
         for (auto& t : threads_) {
             if (!t.state->load())
                 std::fprintf(stderr, "cairn: exits although %s is still running\n", t.what.c_str());
         }
+        auto last = std::exchange(threads_, {});
         lock.unlock();
-        for (auto& t : threads_) t.state->load() ? t.thread.join() : t.thread.detach();
+        for (auto& t : last) t.state->load() ? t.thread.join() : t.thread.detach();
     }
 
     operation_context start(std::string what) {
@@ -64,32 +66,28 @@ public:
         auto const over = std::make_shared<std::atomic<bool>>(false);
         operation_context out{owning_executor(io),
                               std::make_shared<work_guard>(io->get_executor())};
-        std::lock_guard const lock(state_->m);
+        std::lock_guard const lock(m_);
         join_ended();
         threads_.push_back({std::move(what), over, {}});
         try {
-            threads_.back().thread = std::thread([io, over, state = state_] {
+            blocked_signals const blocked;
+            threads_.back().thread = std::thread([this, io, over] {
                 io->run();
-                std::lock_guard const done(state->m);
+                std::lock_guard const done(m_);
                 over->store(true);
-                --state->running;
-                state->ended.notify_all();
+                --running_;
+                ended_.notify_all();
             });
         } catch (...) {
             threads_.pop_back();
             throw;
         }
-        ++state_->running;
+        ++running_;
         return out;
     }
 
 private:
     using work_guard = boost::asio::executor_work_guard<boost::asio::io_context::executor_type>;
-    struct shared {  // outlives this where a thread does
-        std::mutex m{};
-        std::condition_variable ended{};
-        int running = 0;
-    };
     struct one {
         std::string what;
         std::shared_ptr<std::atomic<bool>> state;
@@ -104,8 +102,9 @@ private:
         });
     }
 
-    pid_t process_ = ::getpid();
-    std::shared_ptr<shared> state_ = std::make_shared<shared>();
+    std::mutex m_{};
+    std::condition_variable ended_{};
+    int running_ = 0;
     std::list<one> threads_{};
 };
 

@@ -69,6 +69,7 @@ CAIRN_DECL void background_load::refuse(const std::exception_ptr& e, const load_
 }
 CAIRN_DECL void background_load::end(std::exception_ptr e, load_report r) {
     on_ = {};  // the thread of the operation may end
+    variables_.reset();
     if (handler_) handler_.complete(std::move(e), std::move(r));
 }
 CAIRN_DECL void background_load::cancel() noexcept {

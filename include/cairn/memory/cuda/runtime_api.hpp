@@ -25,7 +25,8 @@ namespace detail {
 class cuda_driver {
 public:
     static cuda_driver& instance() {
-        static cuda_driver d;
+        // Never destroyed: saves in the background end later at exit.
+        static auto& d = *new cuda_driver;
         return d;
     }
     /// Empty: the driver can be used.

@@ -4,6 +4,7 @@
 
 #include <cairn/object_store/direct_writes.hpp>
 
+#include <cairn/detail/blocked_signals.hpp>
 #include <cairn/memory/slab.hpp>
 #include <cairn/object_store/posix_file.hpp>
 
@@ -30,7 +31,7 @@ CAIRN_DECL std::unique_ptr<direct_writes> direct_writes::of(int fd, std::uint64_
     if (size < slab_bytes || !set_direct(fd, true)) return {};
     try {
         auto const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-        // A child that goes on writing has what was gathered: the disk only reads it.
+        // A child may read it, and end it: it is not the disk's to write to.
         auto s = std::make_unique<slab>((slab_bytes + page - 1) / page * page, 0U,
                                         slab::in_child::copied);
         return std::unique_ptr<direct_writes>(new direct_writes(std::move(s), slab_bytes));
@@ -92,8 +93,10 @@ CAIRN_DECL bool direct_writes::write_blocks(int fd, const std::string& path) {
     filled_ -= left.size();
     bool direct = true;
     while (direct && !left.empty()) {
-        auto const n = retry_interrupted(
-            [&] { return ::pwrite(fd, left.data(), left.size(), static_cast<off_t>(begin_)); });
+        auto const n = retry_interrupted([&] {
+            return without_sigxfsz(
+                [&] { return ::pwrite(fd, left.data(), left.size(), static_cast<off_t>(begin_)); });
+        });
         if (n < 0 && errno == EINVAL && set_direct(fd, false)) {
             direct = false;
         } else {

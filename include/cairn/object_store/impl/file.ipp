@@ -262,11 +262,12 @@ CAIRN_DECL file_store::writer file_store::create(std::string_view name, std::uin
     detail::unique_fd fd(-1);
     for (int tries = 0; fd.get() < 0; ++tries) {
         make_directories(file.parent_path());
-        fd = detail::unique_fd(detail::retry_interrupted([&] {
+        auto const make = [&] {
             int const made = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
             interrupted = interrupted || (made < 0 && errno == EINTR);
             return made;
-        }));
+        };
+        fd = detail::unique_fd([&] { return detail::retry_interrupted(make); });
         if (fd.get() >= 0 || (errno == ENOENT && tries != most_removals_of_a_place)) continue;
         // The file that exists may be the one that the interrupted call has created.
         detail::fail(interrupted && errno == EEXIST ? EINTR : errno, file.string(),

@@ -46,6 +46,7 @@ CAIRN_DECL bool count_mapped_pages(int fd, std::uint64_t at, std::size_t n,
     auto* const begin =
         ::mmap(nullptr, length, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(at - skipped));
     if (begin == MAP_FAILED) return false;
+    (void)::madvise(begin, length, MADV_DONTFORK);  // a child would keep the file's space
     std::array<unsigned char, 512> present{};
     bool known = true;
     pages = 0;

@@ -4,6 +4,8 @@
 
 #include <cairn/object_store/posix_file.hpp>
 
+#include <cairn/detail/blocked_signals.hpp>
+#include <cairn/detail/forks.hpp>
 #include <cairn/object_store/file_system.hpp>
 #include <cairn/object_store/removed_space.hpp>
 
@@ -43,6 +45,7 @@ CAIRN_DECL void fail(int e, const std::string& path, const char* what) {
             "place";
     if (e == EMFILE || e == ENFILE) remedy = "raise the limit of open files";
     if (e == ENOSPC || e == EDQUOT) remedy = no_space_remedy;
+    if (e == EFBIG) remedy = file_size_remedy;
     throw error(errc::io, {.file = path, .found = text, .remedy = std::move(remedy)});
 }
 
@@ -60,8 +63,10 @@ CAIRN_DECL void close_file(unique_fd& fd, const std::string& path) {
 CAIRN_DECL void write_all(int fd, std::uint64_t at, std::span<const std::byte> b,
                           const std::string& path) {
     while (!b.empty()) {
-        auto const n = retry_interrupted(
-            [&] { return ::pwrite(fd, b.data(), b.size(), static_cast<off_t>(at)); });
+        auto const n = retry_interrupted([&] {
+            return without_sigxfsz(
+                [&] { return ::pwrite(fd, b.data(), b.size(), static_cast<off_t>(at)); });
+        });
         if (n <= 0) fail(n < 0 ? errno : EIO, path, "cannot write it");
         b = b.subspan(static_cast<std::size_t>(n));
         at += static_cast<std::uint64_t>(n);
@@ -155,9 +160,8 @@ public:
         auto operator<=>(const directory&) const = default;
     };
     static durable_names& of_process() {
-        // Never destroyed: saves may end at exit.
-        static auto& one = *new durable_names;
-        return one;
+        static per_process<durable_names> one;  // saves may end at exit
+        return one.get();
     }
     bool have(const directory& d) {
         std::lock_guard const lock(m_);
@@ -288,7 +292,8 @@ CAIRN_DECL void reserve_space(int fd, const std::string& path, std::uint64_t siz
     struct ::statvfs v {};
     auto const free_bytes = [&] { return std::uint64_t{v.f_bavail} * v.f_frsize; };
     auto const resize = [&] {
-        return retry_interrupted([&] { return ::ftruncate(fd, length); }) == 0 ? 0 : errno;
+        auto const set = [&] { return ::ftruncate(fd, length); };
+        return retry_interrupted([&] { return without_sigxfsz(set); }) == 0 ? 0 : errno;
     };
     bool const in_memory = file_system_of(fd) == file_system::memory;
     auto const reserve = [&] {
@@ -297,7 +302,8 @@ CAIRN_DECL void reserve_space(int fd, const std::string& path, std::uint64_t siz
             bool const limited = ::fstatvfs(fd, &v) == 0 && v.f_blocks != 0;
             return limited && free_bytes() < size ? ENOSPC : resize();
         }
-        return retry_interrupted([&] { return ::fallocate(fd, 0, 0, length); }) == 0 ? 0 : errno;
+        auto const allocate = [&] { return ::fallocate(fd, 0, 0, length); };
+        return retry_interrupted([&] { return without_sigxfsz(allocate); }) == 0 ? 0 : errno;
     };
     int e = EFBIG;
     if (size <= last) e = reserve();
@@ -313,7 +319,7 @@ CAIRN_DECL void reserve_space(int fd, const std::string& path, std::uint64_t siz
     throw error(errc::io, {.file = path,
                            .expected = std::to_string(size) + " bytes of space",
                            .found = system_text(e) + room,
-                           .remedy = no_space_remedy});
+                           .remedy = e == EFBIG ? file_size_remedy : no_space_remedy});
 }
 
 }  // namespace cairn::detail

@@ -9,30 +9,22 @@
 #include <cairn/object_store/unique_fd.hpp>
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <unistd.h>
 
-#include <cstddef>
 #include <exception>
-#include <new>
 #include <thread>
+#include <utility>
 
 namespace cairn::detail {
 
 CAIRN_DECL removed_space& removed_space::of_process() noexcept {
-    alignas(removed_space) static std::byte room[sizeof(removed_space)];
-    static auto& one = *new (room) removed_space();
+    static per_process<removed_space> one;
     // At exit, and before a library with this code is unloaded, for its thread runs that.
-    static struct at_end {
-        ~at_end() { one.wait(); }
-    } const waits;
-    return one;
+    static struct at_exit {
+        ~at_exit() { one.get().end(); }
+    } const ends;
+    return one.get();
 }
-
-CAIRN_DECL removed_space::removed_space() noexcept
-    : forks_are_seen_(::pthread_atfork([] { of_process().before_fork(); },
-                                       [] { of_process().after_fork(); },
-                                       [] { of_process().in_child(); }) == 0) {}
 
 CAIRN_DECL removed_space::file* removed_space::first(state is) noexcept {
     for (auto& f : files_)
@@ -45,23 +37,18 @@ CAIRN_DECL removed_space::file* removed_space::keep(int at, const char* name,
     if (!S_ISREG(s.st_mode) || s.st_nlink != 1 ||
         static_cast<std::uint64_t>(s.st_blocks) * 512 < least_bytes)
         return nullptr;
-    // No child of a fork has a descriptor that is not noted here.
     lock_type const lock(m_);
     auto* const f = first(state::none);
-    if (f == nullptr || !forks_are_seen_) return nullptr;
-    unique_fd fd(::openat(at, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
-    struct ::stat opened {};
+    if (f == nullptr) return nullptr;
+    unique_fd fd([&] { return ::openat(at, name, O_PATH | O_NOFOLLOW | O_CLOEXEC); });
     // A network file system would give the file another name for as long as it is held.
-    if (fd.get() < 0 || ::fstat(fd.get(), &opened) != 0 ||
-        file_system_of(fd.get()) == file_system::other)
-        return nullptr;
-    *f = {state::named, fd.release(), opened.st_dev, opened.st_ino};
+    if (fd.get() < 0 || file_system_of(fd.get()) == file_system::other) return nullptr;
+    *f = {state::named, std::move(fd)};
     return f;
 }
 
 CAIRN_DECL void removed_space::free_later(file& f) noexcept {
     lock_type lock(m_);
-    if (f.is != state::named) return;  // in a child
     f.is = state::removed;
     due_ = std::chrono::steady_clock::now() + pause_;
     if (!start()) close(lock, f);
@@ -87,10 +74,11 @@ CAIRN_DECL void removed_space::set_pause(std::chrono::milliseconds pause) noexce
 }
 
 CAIRN_DECL bool removed_space::start() noexcept {
-    if (running_) return true;
+    if (running_ || at_exit_) return running_;
     try {
         blocked_signals const blocked;
-        std::thread([this] { run(); }).detach();
+        if (thread_.joinable()) thread_.join();  // it has nothing left to do but to end
+        thread_ = std::thread([this] { run(); });
         running_ = true;
     } catch (const std::exception&) {  // no more threads, or no memory for one
     }
@@ -112,27 +100,20 @@ CAIRN_DECL void removed_space::run() noexcept {
 CAIRN_DECL void removed_space::close(lock_type& lock, file& f) noexcept {
     f.is = state::closing;
     lock.unlock();
-    ::close(f.fd);
+    (void)f.fd.close();
     lock.lock();
     f = {};
     ++closed_;
     changed_.notify_all();
 }
 
-/// Only the thread that forked exists here.
-CAIRN_DECL void removed_space::in_child() noexcept {
-    for (auto& f : files_) {
-        struct ::stat s {};
-        // What was being closed may be closed, and its number be another file's.
-        bool const still = f.is != state::closing ||
-                           (::fstat(f.fd, &s) == 0 && s.st_dev == f.device && s.st_ino == f.inode);
-        if (f.is != state::none && still) ::close(f.fd);
-        f = {};
-    }
-    running_ = false;
-    waiting_ = 0;
-    new (&changed_) std::condition_variable();  // threads of the parent may wait in the old one
-    after_fork();
+CAIRN_DECL void removed_space::end() noexcept {
+    wait();
+    lock_type lock(m_);
+    at_exit_ = true;
+    auto last = std::move(thread_);
+    lock.unlock();
+    if (last.joinable()) last.join();
 }
 
 }  // namespace cairn::detail

@@ -4,6 +4,8 @@
 
 #include <cairn/object_store/replace_file.hpp>
 
+#include <cairn/detail/forks.hpp>
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -33,8 +35,10 @@ inline bool refuses_locks(int e) noexcept {
 }
 
 CAIRN_DECL directory_lock::directory_lock(const std::string& path)
-    : fd_(retry_interrupted(
-          [&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); })) {
+    : fd_([&] {
+          return retry_interrupted(
+              [&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+      }) {
     if (fd_.get() < 0) fail(errno, path, "cannot open the directory");
     auto const until = std::chrono::steady_clock::now() + longest_wait;
     auto pause = std::chrono::microseconds(200);
@@ -91,9 +95,8 @@ struct live_temporaries {
     std::mutex m{};
     std::set<std::string> names{};
     static live_temporaries& of_process() {
-        // Never destroyed: saves may end at exit.
-        static auto& one = *new live_temporaries;
-        return one;
+        static per_process<live_temporaries> one;  // saves may end at exit
+        return one.get();
     }
 };
 CAIRN_DECL live_temporary::live_temporary(std::string name) : name_(std::move(name)) {

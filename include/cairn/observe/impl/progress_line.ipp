@@ -4,6 +4,7 @@
 
 #include <cairn/observe/progress_line.hpp>
 
+#include <cairn/detail/blocked_signals.hpp>
 #include <cairn/observe/progress_text.hpp>
 
 #include <poll.h>
@@ -39,8 +40,9 @@ CAIRN_DECL progress_output progress_output_to(int descriptor) {
         // A pipe that nobody reads any more would end the process.
         if (::poll(&ready, 1, 0) != 1 || ready.revents != POLLOUT) return;
         // So much of it does not block.
-        [[maybe_unused]] auto const n =
-            ::write(descriptor, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+        (void)detail::without_sigxfsz([&] {
+            return ::write(descriptor, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+        });
     };
     return {columns, write};
 }

@@ -4,6 +4,7 @@
 
 #include <cairn/observe/text_file.hpp>
 
+#include <cairn/detail/blocked_signals.hpp>
 #include <cairn/error.hpp>
 
 #include <boost/system/error_code.hpp>
@@ -36,7 +37,8 @@ CAIRN_DECL text_file::~text_file() {
 
 CAIRN_DECL void text_file::write(std::uint64_t at, std::string_view text) {
     while (!text.empty()) {
-        auto const n = ::pwrite(fd_, text.data(), text.size(), static_cast<off_t>(at));
+        auto const n = detail::without_sigxfsz(
+            [&] { return ::pwrite(fd_, text.data(), text.size(), static_cast<off_t>(at)); });
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) fail_text(n < 0 ? errno : ENOSPC, path_, "cannot write it");
         text.remove_prefix(static_cast<std::size_t>(n));
@@ -44,7 +46,8 @@ CAIRN_DECL void text_file::write(std::uint64_t at, std::string_view text) {
     }
 }
 CAIRN_DECL void text_file::cut(std::uint64_t size) noexcept {
-    [[maybe_unused]] auto const failed = ::ftruncate(fd_, static_cast<off_t>(size));
+    [[maybe_unused]] auto const failed =
+        without_sigxfsz([&] { return ::ftruncate(fd_, static_cast<off_t>(size)); });
 }
 
 CAIRN_DECL void replace_text(const std::string& path, std::string_view text) {

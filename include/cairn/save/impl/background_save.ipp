@@ -81,6 +81,7 @@ CAIRN_DECL void background_save::refuse(std::exception_ptr e) {
     end(std::move(e), {});
 }
 CAIRN_DECL void background_save::cancel() noexcept {
+    if (!home_.is_this()) return;
     std::shared_ptr<save_op> op;  // ends after the lock: it may be the last that holds the save
     std::unique_lock lock(m_);
     cancelled_ = true;
@@ -129,6 +130,7 @@ CAIRN_DECL void background_save::end(std::exception_ptr e, save_report r) {
     std::unique_lock lock(m_);
     if (ended_) return;
     on_ = {};  // the thread of the operation may end
+    variables_.reset();
     ended_ = true;
     changed_.notify_all();
     if (staged_) {
@@ -152,10 +154,12 @@ CAIRN_DECL void background_save::deliver(std::unique_lock<std::mutex>& lock) {
 }
 
 CAIRN_DECL bool background_save::ended() const {
+    if (!home_.is_this()) return true;  // a wait returns at once
     std::lock_guard const lock(m_);
     return ended_;
 }
 CAIRN_DECL bool background_save::settled() const {
+    if (!home_.is_this()) return true;
     std::lock_guard const lock(m_);
     return settled_;
 }
@@ -166,12 +170,20 @@ CAIRN_DECL void background_save::check_unsettled() const {
                      .found = "another wait",
                      .remedy = "wait for a save in one place"});
 }
+CAIRN_DECL std::unique_lock<std::mutex> background_save::locked() const {
+    if (!home_.is_this())  // and its threads may have had the lock
+        throw error(errc::invalid_argument, {.expected = "a save that this process has started",
+                                             .found = "one that it started before fork()",
+                                             .remedy = "wait for it in the parent process"});
+    return std::unique_lock(m_);
+}
 CAIRN_DECL void background_save::async_wait(durable_handler handler) {
-    std::unique_lock lock(m_);
+    std::unique_lock<std::mutex> lock;
     try {
+        lock = locked();
         check_unsettled();
     } catch (...) {
-        lock.unlock();
+        if (lock) lock.unlock();
         return handler.complete(std::current_exception(), {});
     }
     waiting_ = std::move(handler);
@@ -179,9 +191,9 @@ CAIRN_DECL void background_save::async_wait(durable_handler handler) {
         slot.assign([weak = weak_from_this()](boost::asio::cancellation_type) {
             auto const self = weak.lock();
             if (!self) return;
-            std::unique_lock locked(self->m_);
+            std::unique_lock held(self->m_);
             auto h = std::move(self->waiting_);
-            locked.unlock();
+            held.unlock();
             auto const code =
                 boost::asio::error::make_error_code(boost::asio::error::operation_aborted);
             if (h) h.complete(std::make_exception_ptr(boost::system::system_error(code)), {});
@@ -189,7 +201,7 @@ CAIRN_DECL void background_save::async_wait(durable_handler handler) {
     deliver(lock);
 }
 CAIRN_DECL save_report background_save::wait() {
-    std::unique_lock lock(m_);
+    auto lock = locked();
     check_unsettled();
     changed_.wait(lock, [this] { return ended_; });
     check_unsettled();
@@ -198,6 +210,7 @@ CAIRN_DECL save_report background_save::wait() {
     return std::move(report_);
 }
 CAIRN_DECL void background_save::drop() noexcept {
+    if (!home_.is_this()) return;
     std::unique_lock lock(m_);
     if (borrows_) changed_.wait(lock, [this] { return ended_; });
 }

@@ -32,8 +32,11 @@ CAIRN_DECL tree_seat::~tree_seat() {
     leave();
 }
 
+CAIRN_DECL std::shared_ptr<tree_engine> tree_seat::engine() const noexcept {
+    return engine_ && engine_->is_here() ? engine_ : nullptr;
+}
 CAIRN_DECL void tree_seat::leave() noexcept {
-    auto const e = std::move(engine_);
+    auto const e = engine();
     engine_ = nullptr;
     if (!e) return;
     if (auto const lane = std::exchange(lane_, 0); lane != 0) {
@@ -92,7 +95,8 @@ CAIRN_DECL void tree_operations::take_another(deadline d, completion<tree_seat> 
         completion<tree_seat> done;
         tree_seat seat;  ///< Taken now: this group may be destroyed before the exchange ends.
     };
-    auto seat = seat_.engine() ? tree_seat(seat_.engine(), 0) : tree_seat();
+    auto const e = seat_.engine();
+    auto seat = e ? tree_seat(e, 0) : tree_seat();
     auto const p = std::make_shared<pending>(pending{std::move(done), std::move(seat)});
     start(exchange_kind::duplicate, 0, {}, d, [p](tree_outcome o) {
         if (o.failure) return p->done.fail(std::move(o.failure));
@@ -101,9 +105,8 @@ CAIRN_DECL void tree_operations::take_another(deadline d, completion<tree_seat> 
     });
 }
 CAIRN_DECL void tree_operations::share(std::shared_ptr<const activity> a) {
-    if (seat_.engine())
-        seat_.engine()->run(
-            [lane = seat_.lane(), a = std::move(a)](tree_lanes& l, auto) { l.share(lane, a); });
+    if (auto const e = seat_.engine())
+        e->run([lane = seat_.lane(), a = std::move(a)](tree_lanes& l, auto) { l.share(lane, a); });
 }
 CAIRN_DECL void tree_operations::cancel() noexcept {
     try {
@@ -113,18 +116,23 @@ CAIRN_DECL void tree_operations::cancel() noexcept {
     }
 }
 
+CAIRN_DECL error tree_operations::no_group() const {
+    if (home_.is_this())
+        return {errc::invalid_argument,
+                {.rank = rank_,
+                 .expected = "a group",
+                 .found = "one that this rank has left, or that was moved from",
+                 .remedy = "make a new group"}};
+    return {errc::invalid_argument,
+            {.rank = rank_,
+             .expected = "a group of this process",
+             .found = "one made before fork()",
+             .remedy = "make another in the child process, or pass cairn::solo()"}};
+}
 CAIRN_DECL void tree_operations::start(exchange_kind k, int root, std::vector<message> in,
                                        deadline d, tree_lanes::ended done) {
     auto const e = seat_.engine();
-    if (!e)
-        return done({std::make_exception_ptr(
-                         error(errc::invalid_argument,
-                               {.rank = rank_,
-                                .expected = "a group",
-                                .found = "one that this rank has left, or that was moved from",
-                                .remedy = "make a new group"})),
-                     {},
-                     0});
+    if (!e) return done({std::make_exception_ptr(no_group()), {}, 0});
     e->run([lane = seat_.lane(), k, root, in = std::move(in), d, done = std::move(done)](
                tree_lanes& l, auto now) mutable {
         l.start(lane, k, root, std::move(in), d, std::move(done), now);

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+// Children of a process that saves: data loaders, daemons, launchers of other programs.
+#include "save/background_ranks.hpp"
+#include "support/scratch.hpp"
+
+#include <cairn/checkpointer.hpp>
+#include <cairn/comm/tcp_group.hpp>
+#include <cairn/detail/forks.hpp>
+#include <cairn/detail/process_identity.hpp>
+#include <cairn/load.hpp>
+#include <cairn/object_store/file.hpp>
+#include <cairn/storage/torch_writer.hpp>
+
+#include <boost/asio/use_future.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(forks)
+
+namespace {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+using cairn::errc;
+
+void restore_signals() {
+    // Boost.Test would go on with the next test.
+    for (int s : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGALRM}) ::signal(s, SIG_DFL);
+}
+/// Ends by itself, unless it is stuck.
+template <class F>
+::pid_t child_that(F&& f) {
+    std::cout.flush();
+    auto const child = ::fork();
+    if (child != 0) return child;
+    restore_signals();
+    ::alarm(30);
+    int status = 1;
+    try {
+        status = f();
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "    in a child: %s\n", e.what());
+    }
+    std::exit(status);
+}
+/// What it has exited with; -1 minus the signal that has killed it.
+int end_of(::pid_t child) {
+    int status = 0;
+    BOOST_REQUIRE(::waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1 - WTERMSIG(status);
+}
+template <class F>
+bool refuses(F&& f) {
+    try {
+        f();
+    } catch (const cairn::error& e) {
+        return e.code() == cairn::make_error_code(errc::invalid_argument) &&
+               std::string_view(e.what()).find("before fork()") != std::string_view::npos;
+    }
+    return false;
+}
+
+struct trainer {
+    std::vector<float> w = std::vector<float>(1000, 3.0f);
+    cairn::state_dict state_dict() { return {{"w", w}}; }
+    void load_state_dict(const cairn::state_dict&) {}
+};
+cairn::pending_save save(const std::filesystem::path& to) {
+    trainer t;
+    auto sd = t.state_dict();
+    return cairn::async_save(sd, to.string(), cairn::solo(), asio::use_future).get();
+}
+/// What a process may do that has just begun.
+int use_all(const std::filesystem::path& at) {
+    (void)save(at / "a").wait();
+    trainer t;
+    auto sd = t.state_dict();
+    (void)cairn::save(sd, (at / "b").string(), cairn::solo());
+    cairn::checkpointer ckpt(cairn::solo(), at / "run", {.every = cairn::steps(1)});
+    (void)ckpt.maybe_save(1, t);
+    (void)ckpt.wait();
+    std::vector<float> w(1000);
+    cairn::state_dict loaded{{"w", w}};
+    for (auto const* id : {"a", "b", "run/step_1"})
+        (void)cairn::load(loaded, (at / id).string(), cairn::solo());
+    cairn::run_ranks(2, [](cairn::thread_group::member& me) {
+        (void)cairn::await_completion<std::vector<cairn::message>>(
+            [&](auto done) { me.all_gather({}, cairn::deadline_after(20s), std::move(done)); });
+    });
+    return w == t.w ? 0 : 2;
+}
+
+/// Whether a process has a descriptor of a file below a directory.
+bool has_open(::pid_t process, const std::filesystem::path& below) {
+    auto const fds = "/proc/" + std::to_string(process) + "/fd";
+    for (auto const& e : std::filesystem::directory_iterator(fds)) {
+        std::array<char, 4096> to{};
+        auto const n = ::readlink(e.path().c_str(), to.data(), to.size());
+        if (n > 0 && std::string_view(to.data(), static_cast<std::size_t>(n))
+                         .starts_with(std::filesystem::canonical(below).string()))
+            return true;
+    }
+    return false;
+}
+int sockets_of(::pid_t process) {
+    int count = 0;
+    auto const fds = "/proc/" + std::to_string(process) + "/fd";
+    for (auto const& e : std::filesystem::directory_iterator(fds)) {
+        std::array<char, 64> to{};
+        auto const n = ::readlink(e.path().c_str(), to.data(), to.size());
+        count += n > 0 && std::string_view(to.data()).starts_with("socket:") ? 1 : 0;
+    }
+    return count;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_child_saves_loads_and_ends_as_another_process) {
+    support::scratch s;
+    (void)save(s.dir / "before").wait();
+    BOOST_TEST(end_of(child_that([] { return 0; })) == 0);
+    BOOST_TEST(end_of(child_that([&] { return use_all(s.dir / "child"); })) == 0);
+    // As can a child of the child.
+    BOOST_TEST(end_of(child_that([&] {
+                   (void)save(s.dir / "again").wait();
+                   return end_of(child_that([&] { return use_all(s.dir / "grandchild"); }));
+               })) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_child_that_was_forked_during_a_save_does_not_wait_for_it) {
+    auto const g = std::make_shared<background_ranks::gate>();
+    support::scratch s;
+    trainer t;
+    auto sd = t.state_dict();
+    auto pending =
+        cairn::async_save(sd, "c", background_ranks::gated_store(cairn::file_store(s.dir / "x"), g),
+                          cairn::solo(), asio::use_future)
+            .get();
+    BOOST_REQUIRE(g->wait_for(1));
+    BOOST_TEST(end_of(child_that([&] { return use_all(s.dir / "child"); })) == 0);
+    BOOST_TEST(end_of(child_that([&] {
+                   bool const refused = refuses([&] { (void)pending.wait(); });
+                   pending.cancel();
+                   pending = {};
+                   return refused ? 0 : 3;
+               })) == 0);
+    g->let_go();
+    BOOST_CHECK_NO_THROW(pending.wait());
+}
+
+BOOST_AUTO_TEST_CASE(what_the_parent_has_made_is_refused_or_made_anew) {
+    support::scratch s;
+    cairn::torch_writer writer{cairn::file_store(s.dir / "w")};
+    trainer t;
+    auto sd = t.state_dict();
+    (void)cairn::save(sd, "first", cairn::solo(), writer);
+    cairn::thread_group group(1);
+    auto me = group.rank(0);
+    auto ckpt = std::make_optional<cairn::checkpointer>(
+        cairn::solo(), s.dir / "run",
+        cairn::checkpointer_options{.every = cairn::steps(1), .save_on_signal = {SIGUSR1}});
+    (void)ckpt->maybe_save(1, t);
+    cairn::tcp_options o;
+    o.interfaces = "lo";
+    auto const unused = cairn::tcp_group::unique_id(o);
+    BOOST_TEST(end_of(child_that([&] {
+                   auto const exchange = [&] {
+                       (void)cairn::await_completion<std::vector<cairn::message>>([&](auto done) {
+                           me.all_gather({}, cairn::no_deadline, std::move(done));
+                       });
+                   };
+                   if (!refuses(exchange) || !refuses([&] { (void)ckpt->maybe_save(2, t); }) ||
+                       !refuses([&] { (void)ckpt->wait(); }))
+                       return 3;
+                   ckpt.reset();
+                   try {
+                       cairn::tcp_group(unused, 0, 1, o);
+                   } catch (const cairn::error&) {
+                       return 4;
+                   }
+                   (void)cairn::save(sd, "second", cairn::solo(), writer);
+                   auto own = cairn::tcp_group(cairn::tcp_group::unique_id(o), 0, 1, o);
+                   return 0;
+               })) == 0);
+    BOOST_CHECK_NO_THROW(ckpt->wait());
+}
+
+/// The handler of the parent's would only count the signal.
+BOOST_AUTO_TEST_CASE(a_child_is_ended_by_a_signal_that_the_parent_saves_on) {
+    support::scratch s;
+    cairn::checkpointer ckpt(cairn::solo(), s.dir,
+                             {.every = cairn::steps(1), .save_on_signal = {SIGTERM, SIGUSR2}});
+    auto const child = child_that([] {
+        for (;;) ::pause();
+        return 0;
+    });
+    ::kill(child, SIGTERM);
+    BOOST_TEST(end_of(child) == -1 - SIGTERM);
+    ::raise(SIGTERM);
+    trainer t;
+    BOOST_TEST((ckpt.maybe_save(1, t).signals == std::vector<int>{SIGTERM}));
+}
+
+BOOST_AUTO_TEST_CASE(a_child_holds_no_file_of_the_parents) {
+    support::scratch s;
+    cairn::file_store store(s.dir);
+    constexpr std::size_t large = std::size_t{4} << 20;
+    auto done = store.create("a", large);
+    done.finish(false);
+    auto reading = store.open("a");
+    auto writing = store.create("b", large);
+    std::array<std::byte, 10> some{};
+    auto const child = child_that([&] {
+        bool failed = false;
+        try {
+            reading.read(0, some);
+        } catch (const cairn::error&) {
+            failed = true;
+        }
+        { auto const gone = std::move(writing); }  // the file is the parent's
+        for (int k = 0; k < 20; ++k) std::this_thread::sleep_for(100ms);
+        return failed ? 0 : 3;
+    });
+    std::this_thread::sleep_for(200ms);
+    BOOST_TEST(has_open(::getpid(), s.dir));
+    BOOST_TEST(!has_open(child, s.dir));
+    reading.read(0, some);
+    BOOST_TEST(end_of(child) == 0);
+    BOOST_CHECK_NO_THROW(writing.finish(false));
+}
+
+/// Whatever the other threads of the parent are at.
+BOOST_AUTO_TEST_CASE(children_of_a_process_whose_threads_open_files) {
+    support::scratch s;
+    std::vector<std::jthread> threads;
+    for (int k = 0; k < 3; ++k)
+        threads.emplace_back([&s, k](const std::stop_token& stop) {
+            cairn::file_store store(s.dir);
+            auto const name = std::to_string(k);
+            while (!stop.stop_requested()) {
+                store.create(name, 100).finish(false);
+                cairn::object_tag const none;
+                store.publish("p" + name, {}, std::nullopt);
+                store.remove(name);
+            }
+        });
+    auto const own = ::open(s.dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int k = 0; k < 100; ++k) {
+        std::cout.flush();
+        auto const child = ::fork();
+        if (child == 0) {
+            // Nobody but this program's descriptors are closed.
+            int files = 0;
+            for (int fd = 3; fd < 100; ++fd) {
+                std::array<char, 64> link{};
+                std::array<char, 4096> to{};
+                std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", fd);
+                auto const n = ::readlink(link.data(), to.data(), to.size());
+                std::string_view const name(to.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
+                if (name.size() == s.dir.native().size() + 2 && name.starts_with(s.dir.native()))
+                    ++files;
+            }
+            ::_exit(::fcntl(own, F_GETFD) < 0 ? 3 : files);
+        }
+        BOOST_TEST(end_of(child) == 0);
+    }
+    ::close(own);
+}
+
+/// Although a child of the one that dies lives on.
+BOOST_AUTO_TEST_CASE(the_death_of_a_process_with_children_is_seen_at_once) {
+    cairn::tcp_options o;
+    o.interfaces = "lo";
+    int ready[2];
+    BOOST_REQUIRE(::pipe(ready) == 0);
+    auto const id = cairn::tcp_group::unique_id(o);
+    std::cout.flush();
+    auto const parent = ::fork();
+    if (parent == 0) {
+        restore_signals();
+        try {
+            auto const text = id.text();
+            cairn::tcp_group group(cairn::tcp_id::parse(text), 1, 2, o);
+            auto const child = child_that([] {
+                std::this_thread::sleep_for(20s);
+                return 0;
+            });
+            std::this_thread::sleep_for(100ms);
+            int const said[2] = {child, sockets_of(child)};
+            (void)!::write(ready[1], said, sizeof said);
+            for (;;) ::pause();
+        } catch (const std::exception& e) {
+            std::fprintf(stderr, "    in a process: %s\n", e.what());
+        }
+        ::_exit(1);
+    }
+    cairn::tcp_group group(id, 0, 2, o);
+    int said[2] = {-1, -1};
+    BOOST_REQUIRE(::read(ready[0], said, sizeof said) == static_cast<::ssize_t>(sizeof said));
+    BOOST_TEST(said[1] == 0);
+    auto const since = std::chrono::steady_clock::now();
+    ::kill(parent, SIGKILL);
+    try {
+        (void)cairn::await_completion<std::vector<cairn::message>>(
+            [&](auto done) { group.all_gather({}, cairn::no_deadline, std::move(done)); });
+        BOOST_ERROR("an exchange with a rank that is dead");
+    } catch (const cairn::error& e) {
+        BOOST_TEST(e.code() == cairn::make_error_code(errc::rank_failed));
+    }
+    BOOST_TEST((std::chrono::steady_clock::now() - since < 5s));
+    BOOST_TEST(::kill(said[0], SIGKILL) == 0);
+    BOOST_TEST(end_of(parent) == -1 - SIGKILL);
+    ::close(ready[0]);
+    ::close(ready[1]);
+}
+
+/// After `execve` a process has the number and the start that it had before.
+BOOST_AUTO_TEST_CASE(a_program_that_was_executed_anew_is_another_process) {
+    using namespace cairn::detail;
+    auto const me = this_process();
+    BOOST_TEST(me.run.size() == 32u);
+    BOOST_TEST(!has_ended(me));
+    auto before = me;
+    before.run = new_save_id();
+    BOOST_TEST(has_ended(before));
+    // Another library of this program that has this code to itself.
+    auto beside = me;
+    beside.run = me.run.substr(0, 16) + new_save_id().substr(16);
+    BOOST_TEST(!is_this_process(beside));
+    BOOST_TEST(!has_ended(beside));
+    // The kernel draws it at each execution.
+    auto const ids = [] {
+        std::array<int, 2> ends{};
+        BOOST_REQUIRE(::pipe(ends.data()) == 0);
+        std::cout.flush();
+        auto const child = ::fork();
+        if (child == 0) {
+            ::setenv("CAIRN_TEST_SAYS_ID", std::to_string(ends[1]).c_str(), 1);
+            ::execl("/proc/self/exe", "self", "--run_test=forks/says_its_id", nullptr);
+            ::_exit(1);
+        }
+        ::close(ends[1]);
+        std::string text(16, ' ');
+        (void)!::read(ends[0], text.data(), text.size());
+        ::close(ends[0]);
+        BOOST_TEST(end_of(child) == 0);
+        return text;
+    };
+    auto const a = ids();
+    auto const b = ids();
+    BOOST_TEST(a != b);
+    BOOST_TEST(a.find_first_not_of("0123456789abcdef") == a.npos);
+    BOOST_TEST(a != execution_id());
+    BOOST_TEST(execution_id() == me.run.substr(0, 16));
+}
+BOOST_AUTO_TEST_CASE(says_its_id) {
+    auto const* const to = std::getenv("CAIRN_TEST_SAYS_ID");
+    if (to == nullptr) return;
+    auto const id = cairn::detail::execution_id();
+    BOOST_TEST(::write(std::atoi(to), id.data(), id.size()) == 16);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
