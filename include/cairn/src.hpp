@@ -109,6 +109,7 @@
 #include <cairn/state/impl/key_index.ipp>
 #include <cairn/state/impl/make_leaf.ipp>
 #include <cairn/state/impl/node.ipp>
+#include <cairn/state/impl/numbers.ipp>
 #include <cairn/state/impl/older_keys.ipp>
 #include <cairn/state/impl/state_dict.ipp>
 #include <cairn/state/impl/unflatten.ipp>

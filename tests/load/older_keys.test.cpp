@@ -141,6 +141,39 @@ BOOST_AUTO_TEST_CASE(with_another_shape_are_refused) {
                           [](const auto& e) { return is(e, cairn::errc::missing_key); });
 }
 
+BOOST_AUTO_TEST_CASE(with_partial_may_lack_what_the_state_has) {
+    cairn::load_options partial;
+    partial.planner.partial = true;
+    std::int64_t epoch = 0, other = 7, position = 0, seed = 8;
+    double lr = 0, other_lr = 0, third_lr = 9;
+    cairn::state_dict data{{"position", std::ref(position)}, {"seed", std::ref(seed)}};
+    cairn::state_list groups{cairn::state_dict{{"lr", std::ref(lr)}},
+                             cairn::state_dict{{"lr", std::ref(other_lr)}},
+                             cairn::state_dict{{"lr", std::ref(third_lr)}}};
+    cairn::state_dict sd{
+        {"run",
+         cairn::state_dict{{"epoch", std::ref(epoch)}, {"other", std::ref(other)}, {"data", data}}},
+        {"optim", cairn::state_dict{{"param_groups", groups}}}};
+    auto const report = cairn::load(sd, golden, partial);
+    BOOST_TEST(epoch == 3);
+    BOOST_TEST(position == 1000);
+    BOOST_TEST(lr == 0.1);
+    BOOST_TEST(other_lr == 0.01);
+    BOOST_TEST(other == 7);
+    BOOST_TEST(seed == 8);
+    BOOST_TEST(third_lr == 9);
+    auto missing = report.missing;
+    std::sort(missing.begin(), missing.end());
+    BOOST_TEST((missing ==
+                std::vector<std::string>{"optim.param_groups.2", "run.data.seed", "run.other"}));
+    // A list that is shorter in the state.
+    cairn::state_dict first{
+        {"optim", cairn::state_dict{{"param_groups", cairn::state_list{cairn::state_dict{
+                                                         {"lr", std::ref(third_lr)}}}}}}};
+    cairn::load(first, golden, partial);
+    BOOST_TEST(third_lr == 0.1);
+}
+
 /// Keys of both ages for one place: nothing is filled twice, no memory that is gone is written.
 BOOST_AUTO_TEST_CASE(beside_todays_are_not_taken) {
     cairn::memory_store store;

@@ -257,6 +257,29 @@ BOOST_AUTO_TEST_CASE(groups_are_found_by_their_members) {
                           fails_with(errc::invalid_state, {"param_groups.0", "frozen.weight"}));
 }
 
+BOOST_AUTO_TEST_CASE(of_given_groups_with_one_parameter_the_first_by_number_counts) {
+    small::model m;
+    auto o = optimizer_of(m);
+    auto const own = cairn::get_optimizer_state_dict(m, o);
+    auto const& first = own.at("param_groups").as_list()[0].as_dict();
+    value::list_t all, none;
+    for (auto const* fqn : {"embed.weight", "bias", "frozen.weight"}) all.emplace_back(fqn);
+    std::vector<float> lr{0.25f};  // PyTorch may keep it as a tensor
+    cairn::state_list groups;
+    for (int i = 0; i <= 10; ++i) {
+        state_dict g;
+        for (auto const& [key, n] : first) g[key] = n;
+        g["lr"] = i == 2 ? cairn::node(cairn::tensor_view(cairn::dtype::float32, {1}, lr.data()))
+                         : cairn::node(value(i));
+        g["params"] = cairn::node(value(i == 2 || i == 10 ? all : none));
+        groups.emplace_back(std::move(g));
+    }
+    cairn::set_optimizer_state_dict(
+        m, o, state_dict{{"state", own.at("state")}, {"param_groups", std::move(groups)}});
+    BOOST_TEST(o.groups[0].lr == 0.25);
+    BOOST_TEST(o.groups[1].lr == 0.25);
+}
+
 BOOST_AUTO_TEST_CASE(a_hyperparameter_of_another_kind_changes_nothing) {
     small::model m;
     auto o = optimizer_of(m);

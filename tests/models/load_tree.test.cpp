@@ -18,6 +18,23 @@ using cairn::errc;
 using cairn::state_dict;
 using cairn::value;
 
+/// A mapping without entries has no name: where it was one of a list, another is in its place.
+BOOST_AUTO_TEST_CASE(a_tree_with_empty_mappings_is_saved_again) {
+    cairn::memory_store store;
+    std::vector<float> w{1, 2, 3};
+    auto const list = [](auto&&... all) { return cairn::state_list{all...}; };
+    state_dict const saved{{"list", list(state_dict(), state_dict{{"a", w}},
+                                         list(list(state_dict())), state_dict{{"b", value(2)}})}};
+    cairn::save(saved, "c", store);
+    cairn::save(cairn::load_tree("c", {}, store), "d", store);
+    auto const again = cairn::load_tree("d", {}, store);
+    BOOST_TEST_REQUIRE(again.at("list").as_list().size() == 4u);
+    BOOST_TEST(again.at("list").as_list()[3].as_dict().at("b").as_value().as<int>() == 2);
+    // Outside a prefix, too, a tree has no empty entry.
+    cairn::save(cairn::load_tree("c", {.prefix = "list.3"}, store), "e", store);
+    BOOST_TEST(cairn::load_tree("e", {}, store).at("list").as_list().size() == 4u);
+}
+
 BOOST_AUTO_TEST_CASE(a_tree_as_it_was_saved) {
     cairn::memory_store store;
     std::vector<float> w{1, 2, 3};

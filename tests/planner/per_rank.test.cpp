@@ -110,6 +110,30 @@ BOOST_AUTO_TEST_CASE(another_number_of_ranks_says_whose) {
     BOOST_TEST(good == 2);
 }
 
+/// An elastic job has fewer ranks than it had; what those had of their own is not unexpected.
+BOOST_AUTO_TEST_CASE(of_ranks_that_are_gone_is_no_reason_for_strict_to_refuse) {
+    cairn::memory_store store;
+    save(4, store);
+    cairn::load_options options;
+    options.planner.strict = true;
+    std::atomic<int> good{0}, refused{0};
+    cairn::run_ranks(2, [&](auto& me) {
+        own o(me.rank()), expected(me.rank());
+        expected.fill(me.rank());
+        auto const report = cairn::load(o.state(), "c", options, me, store);
+        good += o == expected && report.unexpected.empty();
+        int seed = 0;
+        state_dict only{{"seed", cairn::per_rank(std::ref(seed))}};
+        try {
+            cairn::load(only, "c", options, me, store);
+        } catch (const cairn::error& e) {
+            refused += e.code() == cairn::make_error_code(errc::unexpected_key);
+        }
+    });
+    BOOST_TEST(good == 2);
+    BOOST_TEST(refused == 2);
+}
+
 BOOST_AUTO_TEST_CASE(an_error_says_how_many_there_are) {
     cairn::memory_store store;
     save(2, store);

@@ -11,6 +11,7 @@
 #include <cairn/planner/tied_leaves.hpp>
 #include <cairn/planner/unexpected_keys.hpp>
 #include <cairn/state/copy_leaf.hpp>
+#include <cairn/state/numbers.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/layout.hpp>
 
@@ -69,6 +70,7 @@ public:
                 entry_of_[i] = std::addressof(*it);
             }
             asked.insert(asked.end(), name);
+            if (leaf.per_rank()) asked.merge(of_ranks(stored_name(leaf.fqn)));
             if (it == entries.end() && add_older(plan, leaf, i, asked)) continue;
             auto const items = plan.items.size();
             if (auto const u = stored_->unsupported.find(name);
@@ -77,12 +79,17 @@ public:
                               {.fqn = name,
                                .expected = "a dtype that this version of cairn knows",
                                .found = u->second.type});
-            } else if (it == entries.end()) {
+                continue;
+            }
+            if (it == entries.end()) {
                 report_.missing.push_back(name);
                 if (!options_->partial && (leaf.value() == nullptr || !leaf.value()->optional))
                     problems_.add_missing(
                         name, leaf.per_rank() ? saved_ranks(stored_name(leaf.fqn)) : 0, *stored_);
-            } else if (auto const* t = leaf.tensor()) {
+                continue;
+            }
+            take_other_kind((*state_)[i], it->second);
+            if (auto const* t = leaf.tensor()) {
                 auto const* stored = std::get_if<tensor_metadata>(&it->second);
                 auto const* first = stored == nullptr ? nullptr : tied_.first_of(name, *t, *stored);
                 if (first == nullptr) {
@@ -143,17 +150,21 @@ public:
 
     void check_value(const read_item& item, const value& v) const {
         naming(item.fqn, shown_if_opaque(v), [&] {
-            auto const it = older_.find(item.leaf);
-            auto const& check = it != older_.end() ? it->second->check : value_of(item).check;
-            if (check) check(v);
+            std::vector<std::string> missing;
+            if (auto const it = older_.find(item.leaf); it == older_.end()) {
+                if (auto const& check = value_of(item).check) check(v);
+            } else if (it->second->check) {
+                it->second->check(v, options_->partial ? &missing : nullptr);
+            }
         });
     }
     void load_value(const read_item& item, value v) {
         naming(item.fqn, shown_if_opaque(v), [&] {
-            if (auto const it = older_.find(item.leaf); it != older_.end())
-                it->second->set(v);
-            else
-                value_of(item).set(std::move(v));
+            auto const it = older_.find(item.leaf);
+            if (it == older_.end()) return value_of(item).set(std::move(v));
+            std::vector<std::string> missing;
+            it->second->set(v, options_->partial ? &missing : nullptr);
+            for (auto const& name : missing) report_.missing.push_back(item.fqn + "." + name);
         });
     }
 
@@ -305,10 +316,10 @@ private:
         auto const saved = saved_ranks(name);
         return saved == 0 ? rank_ : options_->per_rank_source(rank_, saved);
     }
-    /// Returns how many ranks saved their own under a name, if they are those from 0 on.
-    int saved_ranks(const std::string& name) const {
+    /// Calls `f(key, rank)` for what ranks saved of their own under a name.
+    template <class F>
+    void for_each_saved(const std::string& name, F&& f) const {
         auto const prefix = name + ".";
-        int ranks = 0;
         for (auto it = stored_->entries.lower_bound(prefix);
              it != stored_->entries.end() && it->first.starts_with(prefix); ++it) {
             int rank = 0;
@@ -316,12 +327,37 @@ private:
             auto const [end, problem] =
                 std::from_chars(it->first.data() + prefix.size(), last, rank);
             if (problem == std::errc() && end == last && rank >= 0 && rank < INT_MAX)
-                ranks = std::max(ranks, rank + 1);
+                f(it->first, rank);
         }
+    }
+    /// Returns how many ranks saved their own under a name, if they are those from 0 on.
+    int saved_ranks(const std::string& name) const {
+        int ranks = 0;
+        for_each_saved(name, [&](auto const&, int rank) { ranks = std::max(ranks, rank + 1); });
         return ranks;
+    }
+    /// Returns the keys of all ranks under a name: a state with one rank's knows those of ranks
+    /// that are gone, and does not have to load them.
+    std::set<std::string> of_ranks(const std::string& name) const {
+        std::set<std::string> keys;
+        for_each_saved(name, [&](auto const& key, int) { keys.insert(key); });
+        return keys;
     }
     std::string stored_name(const std::string& fqn) const {
         return options_->rename ? options_->rename(fqn) : fqn;
+    }
+
+    /// A number of the state that is stored as a tensor of one element is loaded as one, and the
+    /// reverse.
+    static void take_other_kind(flat_leaf& leaf,
+                                const std::variant<tensor_metadata, value_metadata>& entry) {
+        auto const* stored = std::get_if<tensor_metadata>(&entry);
+        if (auto const* v = leaf.value(); v != nullptr && stored != nullptr && v->set) {
+            if (auto as_tensor = number_as_tensor(*v, stored->type, stored->shape))
+                leaf.what = std::move(*as_tensor);
+        } else if (auto const* t = leaf.tensor(); t != nullptr && stored == nullptr) {
+            if (auto as_value = tensor_as_number(*t)) leaf.what = std::move(*as_value);
+        }
     }
 
     void wrong_kind(const std::string& name, const std::string& wanted, const std::string& stored) {

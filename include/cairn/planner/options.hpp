@@ -25,7 +25,7 @@ struct planner_options {
     /// Replicas are written by the lowest rank that has them, not by the least loaded.
     bool dedup_save_to_lowest_rank = false;
     /// A key of the checkpoint that no rank loads is an error, not an entry of
-    /// `load_report::unexpected`.
+    /// `load_report::unexpected`. What ranks that are gone saved with `per_rank` is neither.
     bool strict = false;
     /// A key that the checkpoint lacks leaves its memory unchanged and is not an error; DCP's
     /// allow_partial_load.

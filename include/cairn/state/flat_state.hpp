@@ -70,13 +70,15 @@ struct value_leaf {
 /// is several leaves today. Such a checkpoint has its name, not theirs.
 struct older_leaf {
     std::string fqn;
-    /// Sets the leaves from the loaded value; throws @ref error if it does not fit.
-    std::function<void(const value&)> set;
+    /// Sets the leaves from the loaded value; throws @ref error if it does not fit. What the value
+    /// lacks is an error too if `missing` is null; otherwise the names are added to it, relative to
+    /// `fqn`.
+    std::function<void(const value&, std::vector<std::string>* missing)> set;
     /// The enclosing container, if that has no tensor either. PyTorch stored the outermost one of
     /// the state that was saved; the state that is loaded may be a part of that one.
     std::shared_ptr<const older_leaf> outer{};
-    /// As in @ref value_leaf.
-    std::function<void(const value&)> check{};
+    /// Throws what `set` would throw, and changes nothing. Empty as in @ref value_leaf.
+    std::function<void(const value&, std::vector<std::string>* missing)> check{};
 };
 
 struct flat_leaf {

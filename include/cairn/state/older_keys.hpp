@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace cairn::detail::older_keys {
 
@@ -19,11 +20,15 @@ CAIRN_DECL bool assignable(const state_list& l);
 /// Assigns one loaded value to everything that it stands for.
 /// @param only_check  Changes nothing; throws what an assignment would throw, as far as that can be
 ///                    checked in advance.
+/// @param missing     Receives the names of what `v` lacks, relative to `n`; null: it is an error.
 /// @throws error errc::kind_mismatch, errc::missing_key or errc::invalid_state if it does not fit
-CAIRN_DECL void assign(const node& n, const value& v, bool only_check);
+CAIRN_DECL void assign(const node& n, const value& v, bool only_check,
+                       std::vector<std::string>* missing = nullptr);
 /// Assigns a loaded mapping. Keys that `d` lacks are ignored.
-CAIRN_DECL void assign(const state_dict& d, const value& v, bool only_check = false);
-CAIRN_DECL void assign(const state_list& l, const value& v, bool only_check = false);
+CAIRN_DECL void assign(const state_dict& d, const value& v, bool only_check = false,
+                       std::vector<std::string>* missing = nullptr);
+CAIRN_DECL void assign(const state_list& l, const value& v, bool only_check = false,
+                       std::vector<std::string>* missing = nullptr);
 
 }  // namespace cairn::detail::older_keys
 

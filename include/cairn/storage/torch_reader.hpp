@@ -41,8 +41,9 @@ public:
     /// Relocates the store to a checkpoint, if it supports that; an empty id keeps the place.
     CAIRN_DECL void reset(const checkpoint_id& id);
 
-    /// @throws error errc::not_found if there is no checkpoint; errc::corrupt,
-    /// errc::checksum_mismatch, errc::unsupported or errc::invalid_plan if `.metadata` is invalid.
+    /// @throws error errc::not_found if there is no checkpoint; errc::unsupported if there is one
+    /// in another format; errc::corrupt, errc::checksum_mismatch, errc::unsupported or
+    /// errc::invalid_plan if `.metadata` is invalid.
     CAIRN_DECL metadata read_metadata();
 
     /// @param m  Must outlive all reads.

@@ -135,7 +135,7 @@ DEFECTS = [
            "if (options_->strict && count != 0 && !PLANTED)",
            by="planner", wrong="keys that no rank wants are accepted although strict"),
     Defect("values-not-checked", LOAD,
-           "if (check) check(v);", "if (check && !PLANTED) check(v);",
+           "value_of(item).check) check(v);", "value_of(item).check; check && !PLANTED) check(v);",
            by="load:values_fit", wrong="a value that does not fit is noticed after memory changed"),
     Defect("tied-weights-differ", "load/impl/load_op.ipp",
            "if (a->crc != b->crc)", "if (a->crc != b->crc && !PLANTED)",

@@ -8,6 +8,7 @@
 #include <cairn/object_store/file.hpp>
 #include <cairn/storage/data_names.hpp>
 #include <cairn/storage/found_intent.hpp>
+#include <cairn/storage/other_formats.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -72,7 +73,10 @@ inline std::optional<listed_checkpoint> list_other(erased_store place, const che
                                 : " is running, or was interrupted where this host cannot see it");
         if (i->runs()) l.state = checkpoint_state::in_progress;
     }
-    if (l.problem.empty() && data) l.problem = "it has data files, but no .metadata";
+    if (l.problem.empty() && data) {
+        auto const other = other_format(place);
+        l.problem = other ? "it is " + other->found : "it has data files, but no .metadata";
+    }
     if (l.problem.empty()) return {};
     return l;
 }

@@ -5,9 +5,11 @@
 #include <cairn/models/match_groups.hpp>
 
 #include <cairn/error.hpp>
+#include <cairn/state/numbers.hpp>
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,17 +19,33 @@ namespace cairn::detail {
 /// forms: `param_groups.<position>.{params,lr}` or `param_groups.<fqn>.lr`.
 class given_groups {
 public:
+    /// Positions first, in the order of the numbers: a parameter that is in several groups takes
+    /// the first.
+    struct by_position {
+        using is_transparent = void;
+        static bool is_number(std::string_view s) {
+            return s.find_first_not_of("0123456789") == s.npos;
+        }
+        bool operator()(std::string_view a, std::string_view b) const {
+            if (is_number(a) != is_number(b)) return is_number(a);
+            return is_number(a) && a.size() != b.size() ? a.size() < b.size() : a < b;
+        }
+    };
     using values = std::map<std::string, value, std::less<>>;
 
     explicit given_groups(const leaves_by_name& given) {
         constexpr std::string_view prefix = "param_groups.";
         for (auto it = given.by_name.lower_bound(prefix);
              it != given.by_name.end() && it->first.starts_with(prefix); ++it) {
-            auto const* o = it->second->value();
             auto const name = std::string_view(it->first).substr(prefix.size());
             auto const dot = name.rfind('.');
-            if (o == nullptr || dot == name.npos) continue;
-            groups_[std::string(name.substr(0, dot))].emplace(name.substr(dot + 1), o->get());
+            if (dot == name.npos) continue;
+            auto const* o = it->second->value();
+            // PyTorch may keep a number as a tensor, e.g. `lr` for CUDA graphs.
+            auto v = o != nullptr ? std::optional(o->get()) : number_in(*it->second->tensor());
+            if (v)
+                groups_[std::string(name.substr(0, dot))].emplace(name.substr(dot + 1),
+                                                                  std::move(*v));
         }
         for (auto const& [name, group] : groups_) {
             auto const params = group.find("params");
@@ -59,7 +77,7 @@ public:
     const values* at(std::size_t position) const { return of(std::to_string(position)); }
 
 private:
-    std::map<std::string, values, std::less<>> groups_;  ///< By position or FQN.
+    std::map<std::string, values, by_position> groups_;  ///< By position or FQN.
     std::map<std::string, const values*, std::less<>> by_member_;
 };
 

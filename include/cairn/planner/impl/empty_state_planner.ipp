@@ -51,6 +51,19 @@ inline void refuse_transforms(const std::string& fqn,
                                             .found = c->at.transforms.front()});
 }
 
+/// Positions of lists that no name leads to had mappings without entries, or lie outside the
+/// prefix.
+inline void fill_holes(node& n) {
+    if (n.raw().index() == 0) {
+        n = node(state_dict());
+    } else if (n.is_list()) {
+        for (auto& element : n.as_list()) fill_holes(element);
+    } else if (n.is_dict()) {
+        auto& d = n.as_dict();
+        for (auto const& entry : d) fill_holes(d[entry.first]);
+    }
+}
+
 }  // namespace detail
 
 CAIRN_DECL void empty_state_planner::set_up_load(flat_state& state, const metadata& m, int rank,
@@ -71,6 +84,7 @@ CAIRN_DECL void empty_state_planner::set_up_load(flat_state& state, const metada
     if (state.empty())
         for (auto const& [fqn, t] : m.unsupported)
             if (wanted(fqn)) m.check_supported(fqn);
+    for (auto const& entry : tree_) detail::fill_holes(tree_[entry.first]);
     if (state.empty() && !options_.prefix.empty())
         throw error(
             errc::missing_key,

@@ -58,8 +58,8 @@ private:
         auto const first = out_.leaves.size();
         if (auto const* d = std::get_if<1>(&c)) {
             if (walk(**d)) return true;
-            were_one(first, [d = *d](const value& v, bool only_check) {
-                older_keys::assign(*d, v, only_check);
+            were_one(first, [d = *d](const value& v, bool only_check, auto* missing) {
+                older_keys::assign(*d, v, only_check, missing);
             });
             return false;
         } else if (auto const* l = std::get_if<2>(&c)) {
@@ -74,8 +74,8 @@ private:
             out_.keep.push_back((*s)->get());
             state_dict const inner = out_.keep.back();
             if (!walk(inner))
-                were_one(first, [inner](const value& v, bool only_check) {
-                    older_keys::assign(inner, v, only_check);
+                were_one(first, [inner](const value& v, bool only_check, auto* missing) {
+                    older_keys::assign(inner, v, only_check, missing);
                 });
             out_.notify.emplace_back((*s)->put, inner);
             return true;  // PyTorch has these at the top level only
@@ -123,20 +123,21 @@ private:
             at_.pop_back();
         }
         if (!entered)
-            were_one(first, [l](const value& v, bool only_check) {
-                older_keys::assign(*l, v, only_check);
+            were_one(first, [l](const value& v, bool only_check, auto* missing) {
+                older_keys::assign(*l, v, only_check, missing);
             });
         return entered;
     }
     /// The leaves from `first` on were one leaf, named after the entry being walked.
-    /// @param assign  `assign(v, only_check)`
-    void were_one(std::size_t first, const std::function<void(const value&, bool)>& assign) {
+    /// @param assign  `assign(v, only_check, missing)`
+    template <class Assign>
+    void were_one(std::size_t first, const Assign& assign) {
         if (first == out_.leaves.size()) return;
-        auto const here =
-            std::make_shared<older_leaf>(older_leaf{name(),
-                                                    [assign](const value& v) { assign(v, false); },
-                                                    {},
-                                                    [assign](const value& v) { assign(v, true); }});
+        auto const here = std::make_shared<older_leaf>(
+            older_leaf{name(),
+                       [assign](const value& v, auto* missing) { assign(v, false, missing); },
+                       {},
+                       [assign](const value& v, auto* missing) { assign(v, true, missing); }});
         for (auto i = first; i < out_.leaves.size(); ++i) {
             auto& outermost = outermost_[i];
             if (outermost == nullptr)
@@ -171,7 +172,7 @@ private:
         if (at_.size() > 200)
             throw error(errc::invalid_state, {.fqn = name(), .found = "nesting deeper than 200"});
         auto const first = out_.leaves.size();
-        auto const set = [owner, &v](const value& loaded, bool only_check) {
+        auto const set = [owner, &v](const value& loaded, bool only_check, auto*) {
             if (!only_check) v = loaded;
         };
         if (auto* d = v.get_if<value::dict_t>()) {

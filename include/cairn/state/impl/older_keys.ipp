@@ -29,14 +29,25 @@ CAIRN_DECL bool assignable(const state_list& l) {
     return true;
 }
 
-CAIRN_DECL void assign(const node& n, const value& v, bool only_check) {
-    if (n.is_dict()) return assign(n.as_dict(), v, only_check);
-    if (n.is_list()) return assign(n.as_list(), v, only_check);
+CAIRN_DECL void assign(const node& n, const value& v, bool only_check,
+                       std::vector<std::string>* missing) {
+    if (n.is_dict()) return assign(n.as_dict(), v, only_check, missing);
+    if (n.is_list()) return assign(n.as_list(), v, only_check, missing);
     if (only_check) return n.check(v);
     n.assign(v);
 }
 
-CAIRN_DECL void assign(const state_dict& d, const value& v, bool only_check) {
+/// Assigns an entry, and puts its name before those that it lacks.
+inline void assign_below(const std::string& name, const node& n, const value& v, bool only_check,
+                         std::vector<std::string>* missing) {
+    auto const before = missing != nullptr ? missing->size() : 0;
+    assign(n, v, only_check, missing);
+    for (auto i = before; missing != nullptr && i < missing->size(); ++i)
+        (*missing)[i].insert(0, name + ".");
+}
+
+CAIRN_DECL void assign(const state_dict& d, const value& v, bool only_check,
+                       std::vector<std::string>* missing) {
     auto const* items = v.get_if<value::dict_t>();
     if (items == nullptr)
         throw error(errc::kind_mismatch,
@@ -46,21 +57,31 @@ CAIRN_DECL void assign(const state_dict& d, const value& v, bool only_check) {
         if (auto name = key_name(k)) stored.insert_or_assign(std::move(*name), &x);
     for (auto const& [key, n] : d) {
         auto const found = stored.find(key);
-        if (found == stored.end())
+        if (found != stored.end())
+            assign_below(key, n, *found->second, only_check, missing);
+        else if (missing != nullptr)
+            missing->push_back(key);
+        else
             throw error(errc::missing_key,
-                        {.expected = "'" + key + "' in the dict that was stored whole"});
-        assign(n, *found->second, only_check);
+                        {.expected = "'" + key + "' in the dict that was stored whole",
+                         .remedy = "set load_options::planner.partial, or correct the name"});
     }
 }
 
-CAIRN_DECL void assign(const state_list& l, const value& v, bool only_check) {
+CAIRN_DECL void assign(const state_list& l, const value& v, bool only_check,
+                       std::vector<std::string>* missing) {
     auto const* items = v.get_if<value::list_t>();
-    if (items == nullptr || items->size() != l.size())
+    if (items == nullptr || (items->size() != l.size() && missing == nullptr))
         throw error(errc::kind_mismatch,
                     {.expected = "a list of " + std::to_string(l.size()),
                      .found = items == nullptr ? std::string(v.kind_name())
                                                : "a list of " + std::to_string(items->size())});
-    for (std::size_t i = 0; i < l.size(); ++i) assign(l[i], (*items)[i], only_check);
+    for (std::size_t i = 0; i < l.size(); ++i) {
+        if (i < items->size())
+            assign_below(std::to_string(i), l[i], (*items)[i], only_check, missing);
+        else
+            missing->push_back(std::to_string(i));
+    }
 }
 
 }  // namespace cairn::detail::older_keys

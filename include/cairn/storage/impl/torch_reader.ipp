@@ -12,6 +12,7 @@
 #include <cairn/storage/data_file.hpp>
 #include <cairn/storage/file_sizes.hpp>
 #include <cairn/storage/job_pool.hpp>
+#include <cairn/storage/other_formats.hpp>
 #include <cairn/storage/read_payload.hpp>
 #include <cairn/storage/running_reads.hpp>
 #include <cairn/storage/shared_windows.hpp>
@@ -158,6 +159,7 @@ struct torch_reader::state {
             auto where = e.context();
             if (where.file.empty()) where.file = name;
             if (e.code() == make_error_code(errc::not_found)) {
+                refuse_other_format();
                 where.remedy =
                     "a save that did not finish leaves none: is this the directory of a "
                     "complete checkpoint?";
@@ -255,6 +257,18 @@ struct torch_reader::state {
                 }
                 job->done.fail(std::move(failure));
             });
+    }
+
+    /// @throws error errc::unsupported if another checkpoint stands here
+    void refuse_other_format() {
+        std::optional<error_context> other;
+        try {
+            other = detail::other_format(placed);
+        } catch (const error&) {  // there is no such place
+        }
+        if (!other) return;
+        other->file = placed.describe(".");
+        throw error(errc::unsupported, std::move(*other));
     }
 
     byte_vector metadata_bytes() { return detail::read_whole(placed, detail::metadata_name); }
