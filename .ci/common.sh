@@ -80,6 +80,12 @@ need_libraries() {
     [ ${#missing[@]} = 0 ] || install install-test-libraries "${missing[@]}"
 }
 
+# What tests/cluster starts on this machine.
+need_clusters() {
+    need_commands slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge ip:iproute2 \
+        glusterd:glusterfs-server mount.glusterfs:glusterfs-client
+}
+
 # Where CUDA is but no NCCL: sets CAIRN_NCCL to what lies in .cache/nccl, or, with `fetch`, to
 # PyPI's wheel, which is put there: 305 MB, once. Without CUDA there is nothing to do.
 find_nccl() { # [fetch]
