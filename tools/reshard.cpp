@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint.hpp"
 
+#include <cairn/detail/utf8.hpp>
+#include <cairn/metadata/locations.hpp>
 #include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/observe/progress_line.hpp>
 
@@ -83,6 +85,29 @@ private:
     cairn::default_planner usual_;
 };
 
+/// Names what stands beside the checkpoint and is not copied: whoever needs it must know.
+/// @return whether there is nothing
+bool nothing_beside(const std::string& checkpoint, const cairn::metadata& m) {
+    auto const mine = cairn::detail::files_of(m);
+    bool nothing = true;
+    auto const tell = [&](const std::string& name) {
+        std::cout << "not copied: '" << cairn::detail::terminal_text(name) << "'\n";
+        nothing = false;
+    };
+    cairn::file_store place(checkpoint);
+    for (auto const& info : place.list()) {
+        auto const& name = info.name;
+        // What an interrupted save has left is no content.
+        if (name.front() != '.' && mine.count(name) == 0 && !name.ends_with(".distcp")) tell(name);
+    }
+    for (auto const& name : place.places()) {
+        auto const within = name + "/";
+        auto const it = mine.lower_bound(within);
+        if (it == mine.end() || !it->starts_with(within)) tell(within);
+    }
+    return nothing;
+}
+
 }  // namespace
 
 int reshard(const std::string& from, const std::string& to, int ranks, int dim) {
@@ -107,7 +132,8 @@ int reshard(const std::string& from, const std::string& to, int ranks, int dim) 
         std::cerr << "cairn: '" << cairn::detail::terminal_text(fqn)
                   << "' is not in it: this version does not know dtype "
                   << cairn::detail::terminal_text(t.type) << '\n';
-    return m.unsupported.empty() ? fine : finding;
+    bool const alone = nothing_beside(from, m);
+    return alone && m.unsupported.empty() ? fine : finding;
 }
 
 }  // namespace tool

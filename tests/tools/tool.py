@@ -350,6 +350,24 @@ def directory(tmp):
     check("gc: nothing is left", r.stdout == b"0 files, 0 bytes removed\n", said(r))
 
 
+def beside(tmp):
+    """What stands beside a checkpoint is not copied, and is not forgotten in silence."""
+    d = tmp / "beside"
+    shutil.copytree(tmp / "base", d)
+    (d / "config.json").write_text("{}")
+    (d / "tokenizer").mkdir()
+    r = cairn("reshard", d, tmp / "without it", "--ranks", 2)
+    check("reshard: names what it does not copy", r.returncode == 1 and
+          b"not copied: 'config.json'" in r.stdout and
+          b"not copied: 'tokenizer/'" in r.stdout and
+          cairn("diff", d, tmp / "without it").returncode == 0, said(r))
+    (tmp / "hf").mkdir()
+    (tmp / "hf" / "model.safetensors").write_bytes(b"x")
+    r = cairn("ls", tmp / "hf")
+    check("ls: says that a checkpoint is one of Hugging Face", r.returncode == 2 and
+          one_sentence(r) and b"Hugging Face ('model.safetensors')" in r.stderr, said(r))
+
+
 def refusals(tmp):
     (tmp / "no metadata").mkdir()
     (tmp / "file").write_text("not a directory")
@@ -452,6 +470,7 @@ def main():
         odd(tmp)
         without_pickle(tmp)
         directory(tmp)
+        beside(tmp)
         refusals(tmp)
         closed_output(tmp)
     sys.exit(end())
