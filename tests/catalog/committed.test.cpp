@@ -152,8 +152,9 @@ BOOST_AUTO_TEST_CASE(those_of_others_come_first_by_their_numbers) {
 BOOST_AUTO_TEST_CASE(a_listing_says_what_each_is) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2, 3, 4});
-    fs::remove(p.at(2) / "__0_0.distcp");
-    p.damage(3, "__0_0.distcp");
+    auto const removed = p.data(2);
+    fs::remove(p.at(2) / removed);
+    p.damage(3, p.data(3));
     fs::create_directories(p.dir / "logs");
     fs::remove(p.at(4) / ".metadata");
     auto const words = [&](cairn::verify_level level) {
@@ -169,8 +170,8 @@ BOOST_AUTO_TEST_CASE(a_listing_says_what_each_is) {
     auto const all = cairn::list_checkpoints(p.dir.string());
     BOOST_TEST(all[0].record->step == 1);
     BOOST_TEST(all[0].bytes ==
-               fs::file_size(p.at(1) / ".metadata") + fs::file_size(p.at(1) / "__0_0.distcp"));
-    BOOST_TEST(all[1].problem.find("__0_0.distcp") != std::string::npos, all[1].problem);
+               fs::file_size(p.at(1) / ".metadata") + fs::file_size(p.at(1) / p.data(1)));
+    BOOST_TEST(all[1].problem.find(removed) != std::string::npos, all[1].problem);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -48,15 +48,16 @@ BOOST_AUTO_TEST_CASE(what_is_damaged_is_skipped_as_far_as_it_is_looked_at) {
         bool removed;
         verify_level found_by;
     };
-    for (auto const& k : {kind{".metadata", false, verify_level::metadata},
-                          kind{"__0_0.distcp", true, verify_level::metadata},
-                          kind{"__0_0.distcp", false, verify_level::sampled}}) {
+    for (auto const& k :
+         {kind{".metadata", false, verify_level::metadata}, kind{"", true, verify_level::metadata},
+          kind{"", false, verify_level::sampled}}) {
         place p;
         save_steps(cairn::file_store(p.dir), {1, 2});
+        auto const file = *k.file == '\0' ? p.data(2) : std::string(k.file);
         if (k.removed)
-            fs::remove(p.at(2) / k.file);
+            fs::remove(p.at(2) / file);
         else
-            p.damage(2, k.file);
+            p.damage(2, file);
         for (auto const level :
              {verify_level::metadata, verify_level::sampled, verify_level::full}) {
             bool const found = level >= k.found_by;
@@ -75,7 +76,7 @@ BOOST_AUTO_TEST_CASE(what_is_damaged_is_skipped_as_far_as_it_is_looked_at) {
 BOOST_AUTO_TEST_CASE(a_damaged_one_is_put_aside_on_request) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});
-    fs::remove(p.at(2) / "__0_0.distcp");
+    fs::remove(p.at(2) / p.data(2));
     asked a;
     auto const options = a.with(cairn::verify_level::metadata, true);
     BOOST_TEST(cairn::latest(p.dir.string(), options).value() == p.at(1).string());
@@ -97,9 +98,9 @@ BOOST_AUTO_TEST_CASE(a_damaged_one_beside_what_may_run_stays) {
         intent.save_id = std::string(32, 'a');
         intent.owner = cairn::detail::record_owner::this_one();
         if (!ended) intent.owner.process.boot = intent.owner.process.run = "another host";
-        intent.names = {"__0_0.distcp"};
+        intent.names = {p.data(2)};
         there.publish(".saving." + intent.save_id, intent.encode(), std::nullopt);
-        p.damage(2, "__0_0.distcp");
+        p.damage(2, p.data(2));
         asked a;
         BOOST_TEST(cairn::latest(p.dir.string(), a.with(cairn::verify_level::full, true)).value() ==
                    p.at(1).string());
@@ -108,7 +109,7 @@ BOOST_AUTO_TEST_CASE(a_damaged_one_beside_what_may_run_stays) {
         BOOST_REQUIRE(a.said.size() == 1u);
         BOOST_TEST((a.said[0].find("not quarantined") == std::string::npos) == ended, a.said[0]);
         (void)cairn::collect_garbage(p.dir.string());
-        BOOST_TEST(fs::exists(p.at(2) / "__0_0.distcp"));
+        BOOST_TEST(fs::exists(p.at(2) / p.data(2)));
     }
 }
 
@@ -130,7 +131,7 @@ BOOST_AUTO_TEST_CASE(why_one_is_not_put_aside_is_said) {
     intent.save_id = std::string(32, 'a');
     intent.owner = cairn::detail::record_owner::this_one();
     cairn::file_store(p.at(2)).publish(".saving." + intent.save_id, intent.encode(), std::nullopt);
-    p.damage(2, "__0_0.distcp");
+    p.damage(2, p.data(2));
     keeps_intents store{cairn::file_store(p.dir)};
     asked a;
     (void)cairn::latest(store, a.with(cairn::verify_level::full, true));
@@ -164,7 +165,7 @@ BOOST_AUTO_TEST_CASE(what_is_whole_when_looked_at_again_is_not_put_aside) {
         }
         auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
         auto open(std::string_view n) {
-            if (n == "__0_0.distcp" && (*times)-- > 0)
+            if (n.ends_with(".distcp") && (*times)-- > 0)
                 throw cairn::error(cairn::errc::not_found, {.file = std::string(n)});
             return store_.open(n);
         }
@@ -183,9 +184,10 @@ BOOST_AUTO_TEST_CASE(what_is_whole_when_looked_at_again_is_not_put_aside) {
 BOOST_AUTO_TEST_CASE(only_what_is_damaged_is_skipped_or_put_aside) {
     using cairn::errc;
     for (auto const code : {errc::unsupported, errc::io, errc::permission_denied, errc::corrupt}) {
-        for (auto const* file : {"step_2/.metadata", "step_2/__0_0.distcp"}) {
+        for (bool const data : {false, true}) {
             place p;
             save_steps(cairn::file_store(p.dir), {1, 2});
+            auto const file = "step_2/" + (data ? p.data(2) : ".metadata");
             support::meddling_store store(cairn::file_store(p.dir),
                                           {.before_open = support::failing(1000, file, code)});
             asked a;
@@ -254,7 +256,7 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_that_seemed_absent_is_looked_for_again) {
 BOOST_AUTO_TEST_CASE(a_second_look_shows_progress) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});
-    p.damage(2, "__0_0.distcp");
+    p.damage(2, p.data(2));
     asked a;
     auto const shown = std::make_shared<cairn::activity>();
     shown->enter("test");
@@ -274,7 +276,7 @@ BOOST_AUTO_TEST_CASE(if_none_is_whole_is_an_error) {
     for (bool const quarantine : {false, true}) {
         place p;
         save_steps(cairn::file_store(p.dir), {1, 2});
-        for (int const step : {1, 2}) fs::remove(p.at(step) / "__0_0.distcp");
+        for (int const step : {1, 2}) fs::remove(p.at(step) / p.data(step));
         asked a;
         auto const options = a.with(cairn::verify_level::metadata, quarantine);
         BOOST_CHECK_EXCEPTION((void)cairn::latest(p.dir.string(), options), cairn::error,

@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(a_link_is_found_and_nothing_is_removed_there) {
     BOOST_TEST(p.stands(2));
     BOOST_TEST(fs::exists(elsewhere / "kept" / (".saving." + std::string(32, 'a'))));
     // Nor is it put aside.
-    fs::remove(elsewhere / "kept" / "__0_0.distcp");
+    fs::remove(support::data_file_in(elsewhere / "kept", "__0_0"));
     cairn::latest_options options;
     options.quarantine = true;
     options.on_skipped = [&](const std::string& s) { said.push_back(s); };

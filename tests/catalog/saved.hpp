@@ -2,6 +2,7 @@
 #ifndef CAIRN_TEST_CATALOG_SAVED_HPP
 #define CAIRN_TEST_CATALOG_SAVED_HPP
 
+#include "support/data_files.hpp"
 #include "support/dying_store.hpp"
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
@@ -48,6 +49,14 @@ struct place {
         return cairn::detail::erased_store(cairn::file_store(dir));
     }
     fs::path at(std::int64_t step) const { return dir / ("step_" + std::to_string(step)); }
+    /// The name of its data file; a name of none, if it has none.
+    std::string data(std::int64_t step) const {
+        if (!fs::exists(at(step))) return "none";
+        for (auto const& e : fs::directory_iterator(at(step)))
+            if (support::is_data_file(e.path().filename().string(), "__0_0"))
+                return e.path().filename().string();
+        return "none";
+    }
     /// Whether the checkpoint exists, and is what was saved.
     bool stands(std::int64_t step) const {
         if (!fs::exists(at(step) / ".metadata")) return false;
@@ -65,7 +74,7 @@ struct place {
     std::set<std::string> names_of(std::initializer_list<std::int64_t> steps) const {
         std::set<std::string> all;
         for (auto const s : steps)
-            for (auto const* file : {"", "/.metadata", "/__0_0.distcp"})
+            for (auto const& file : {std::string(), std::string("/.metadata"), "/" + data(s)})
                 all.insert("step_" + std::to_string(s) + file);
         return all;
     }

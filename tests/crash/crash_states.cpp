@@ -34,9 +34,8 @@ struct options {
     int seeds = 0;
 };
 
-bounds bounds_of(const options& o, const scenario& s) {
+bounds bounds_of(const options& o) {
     bounds b;
-    b.may_stay = s.may_stay;
     if (o.at_length) return b;
     b.first.samples = 300;
     b.first.deviations = 1;
@@ -85,7 +84,7 @@ int crash_all(const scenario& s, const options& o, counts& total) {
                 std::count_if(r.all.begin(), r.all.end(), [](auto& c) { return c.direct; }));
             if (one_job) r.all = reordered(r.all, n);
             if (!orders.insert(one_job ? std::to_string(seed) : r.normal_form()).second) return;
-            exploration e(r, bounds_of(o, s), n);
+            exploration e(r, bounds_of(o), n);
             e.run();
             found += e.found();
         });
@@ -121,7 +120,7 @@ int crash_nodes(const scenario& s, const options& o, counts& total) {
                     if (!crash.happened) return;
                     auto const last = static_cast<int>(r.checkpoints.all.size()) - 1;
                     int const first = r.checkpoints.begins_empty ? -1 : 0;
-                    auto b = bounds_of(o, s);
+                    auto b = bounds_of(o);
                     b.first.all_up_to = o.at_length ? 4096 : 16;
                     b.first.samples = o.at_length ? 100 : 4;
                     b.recoveries = 1;
@@ -157,7 +156,7 @@ int crash_after_kill(const scenario& s, const options& o, counts& total) {
     auto next = s.jobs[0];
     next.version = 3;
     next.first_host = 10;
-    auto b = bounds_of(o, s);
+    auto b = bounds_of(o);
     if (!o.at_length) {
         b.first = {.all_up_to = 64, .samples = 20, .deviations = 1};
         b.recoveries = 4;
@@ -182,7 +181,7 @@ int crash_after_kill(const scenario& s, const options& o, counts& total) {
 /// Whether an enumeration of a recording finds something wrong, and what.
 std::string found_in(const recording& r, const scenario& s, const options& o) {
     try {
-        exploration e(r, bounds_of(o, s), 1);
+        exploration e(r, bounds_of(o), 1);
         e.run();
         return {};
     } catch (const wrong& w) {

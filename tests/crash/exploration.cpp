@@ -130,7 +130,7 @@ void exploration::recover_some() {
 void exploration::recover(const kind& k) {
     ++counts_.recoveries;
     require_usable(k.left, r_.checkpoints, k.standing);
-    auto const recovery = collect(k.left, bounds_.may_stay);
+    auto const recovery = collect(k.left);
     if (counts_.crashed_again < bounds_.crashed_again) crash_recovery(recovery);
 }
 

@@ -20,7 +20,6 @@ struct bounds {
     effort again{.samples = 100, .deviations = 1};  ///< At each point of a recovery.
     std::size_t recoveries = 1'000'000;             ///< Of states that a later save can tell apart.
     std::size_t crashed_again = 1'000'000;          ///< Of these.
-    std::string may_stay{};                         ///< As of `collect`.
 };
 
 struct counts {

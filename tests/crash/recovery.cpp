@@ -47,9 +47,7 @@ struct in_memory {
 
 /// Whether a data file's name contains a save id, so that its bytes are not asked.
 bool names_its_save(const std::string& name) {
-    for (std::size_t at = name.find('.', 1); at != name.npos; at = name.find('.', at + 1))
-        if (cairn::detail::has_id(name, name.substr(at + 1, 32))) return true;
-    return false;
+    return !cairn::detail::id_in(name).empty();
 }
 
 /// The version that stands below a root. Never one of two versions.
@@ -108,8 +106,6 @@ std::string recovery_key(const image& left, const history& h, int standing) {
             key += bytes;
         else if (auto const id = cairn::detail::save_id_at_end(file, bytes.size()))
             key += *id;
-        else if (!cairn::detail::is_default_data_name(name))
-            key += bytes;  // whether it is blank is decided by all of it
     }
     return key;
 }
@@ -124,19 +120,15 @@ void require_usable(const image& left, const history& h, int standing) {
     require_version(root, 8);
 }
 
-recording collect(const image& left, const std::string& may_stay) {
+recording collect(const image& left) {
     constexpr int ranks = 1, version = 9;
     auto r = record(later(left, 25 * hour), {{.ranks = ranks, .version = version}}, new_seed());
     auto const after = r.end.now();
     auto const& newest = r.checkpoints.all.back();
-    for (auto const& [path, bytes] : after.files) {
+    for (auto const& file : after.files) {
+        auto const& path = file.first;
         auto const name = path.starts_with(place) ? path.substr(place.size()) : path;
-        // Nothing may show whose it is.
-        in_memory file{bytes};
-        bool const stays = !may_stay.empty() && name.find(may_stay) != name.npos &&
-                           !names_its_save(name) &&
-                           !cairn::detail::save_id_at_end(file, bytes.size());
-        if (name != ".metadata" && newest.files.count(name) == 0 && !stays)
+        if (name != ".metadata" && newest.files.count(name) == 0)
             throw wrong("a later save leaves '" + name + "'");
     }
     support::scratch dir;

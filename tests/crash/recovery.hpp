@@ -24,9 +24,8 @@ void require_usable(const image& left, const history& h, int standing);
 
 /// Saves there when leftovers may be collected.
 /// @return What it did.
-/// @throws wrong if anything is left but the new checkpoint, or a file that nothing shows to be
-/// cairn's, where `may_stay` is part of its name
-recording collect(const image& left, const std::string& may_stay);
+/// @throws wrong if anything is left but the new checkpoint
+recording collect(const image& left);
 
 }  // namespace crash
 

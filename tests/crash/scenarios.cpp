@@ -55,7 +55,7 @@ std::vector<scenario> scenario::all() {
         out.push_back({"uncommitted" + n, with_leftovers(false), {job}});
         out.push_back({"unswept" + n, with_leftovers(true), {job}});
         out.push_back({"direct" + n, saved({.ranks = ranks, .version = 1}), {direct}});
-        out.push_back({"names" + n, {}, {own}, "parts/of-"});
+        out.push_back({"names" + n, {}, {own}});
         out.push_back({"renames" + n, saved(own_first), {own}});
     }
     saving const one{.ranks = 2, .version = 2, .first_host = 0},

@@ -14,7 +14,6 @@ struct scenario {
     std::string name{};
     image before{};
     std::vector<saving> jobs{};
-    std::string may_stay{};  ///< As of `collect`.
 
     static std::vector<scenario> all();
     static scenario named(const std::string& name);

@@ -7,7 +7,7 @@
 BUILD holds tools/cairn and tests/interchange/mixed; GOLDEN the samples that PyTorch wrote.
 Prints one line a check and `N passed, N failed`.
 """
-import json, os, sys, tempfile, time, warnings
+import json, os, re, sys, tempfile, time, warnings
 
 warnings.filterwarnings("ignore")
 os.environ["GLOO_SOCKET_IFNAME"] = "lo"
@@ -129,6 +129,29 @@ def golden_cases():
                 yield f"{version}/{case}"
 
 
+def in_turn(tmp, specs, objects):
+    """PyTorch and cairn save over each other: each reads what the other has saved last, and cairn
+    removes PyTorch's files. PyTorch removes none, so that cairn's are left until they are old."""
+    d = f"{tmp}/in_turn"
+    whole = nested({k: tensor(s) for k, s in specs.items()})
+    for turn in range(3):
+        code, out = run(MIXED, "save", d, str(turn + 1))
+        names = sorted(os.listdir(d))
+        check(f"turn {turn}: cairn saves, and removes what PyTorch has saved",
+              code == 0 and not any(re.fullmatch(r"__\d+_\d+\.distcp", n) for n in names),
+              f"{out} {names}")
+        check(f"turn {turn}: each of its data files has an id",
+              all(re.fullmatch(r"\.metadata|__\d+_\d+\.[0-9a-f]{32}\.distcp", n) for n in names),
+              names)
+        why = compare(dict(flatten(load_all(d))), specs, objects)
+        check(f"turn {turn}: PyTorch loads what cairn saved", why is None, why)
+        dcp.save(whole, checkpoint_id=d, no_dist=True)
+        check(f"turn {turn}: PyTorch saves over it, and removes nothing",
+              set(names) < set(os.listdir(d)), os.listdir(d))
+        code, out = run(MIXED, "load", d, "2")
+        check(f"turn {turn}: cairn loads what PyTorch saved", code == 0, out)
+
+
 def main():
     code, out = run(MIXED, "describe")
     specs = json.loads(out)["tensors"]
@@ -148,6 +171,7 @@ def main():
                 code, out = run(MIXED, "load", d, str(m))
                 check(f"cairn loads {n} ranks' on {m}", code == 0, out)
         refused_for_its_metadata(tmp)
+        in_turn(tmp, specs, objects)
         try:
             d = f"{tmp}/torch1"
             whole = nested({k: tensor(s) for k, s in specs.items()})

@@ -181,13 +181,8 @@ public:
         saves_[it->second].looked = world_.now(by);
     }
 
-    /// Names are new, unless a rank has outlived its coordinator: it finds what a later save has
-    /// made, or that one finds what it has made.
-    void taken(const std::string& name, const stored& file, int by) override {
-        auto const* s = maker_of(file);
-        if (s == nullptr || s->adopted || s->forgotten || findings_.may_lose_updates) return;
-        for (auto const& its : saves_)
-            if (its.is_process(by) && its.forgotten) return;
+    /// Names are new.
+    void taken(const std::string& name, const stored&, int) override {
         require(!name.ends_with(".distcp"), "two saves use the same name: " + name);
     }
 
@@ -266,23 +261,12 @@ private:
         ++changes_;
         standing_ = {};
     }
-    /// A rank saves one after the other: a plain name belongs to the first one of which it does not
-    /// know how it has ended.
     void note_owner(const std::string& name, const stored& file) {
-        auto const file_name = name.substr(name.rfind('/') + 1);
-        bool const plain = cairn::detail::is_default_data_name(file_name);
-        auto const by = file.by.process;
-        std::optional<std::size_t> its;
-        for (std::size_t n = 0; n < saves_.size(); ++n) {
-            auto const& s = saves_[n];
-            if (s.id.empty() || !s.is_process(by)) continue;
-            if (!plain && name.find(s.id) == name.npos) continue;
-            its = n;
-            if (s.told.count(by - s.first) == 0) break;
-        }
-        if (!its) return;
-        owners_[file.number] = *its;
-        if (auto& s = saves_[*its]; s.adopted) s.late.insert(file.number);
+        auto const its = by_id_.find(std::string(cairn::detail::id_in(name)));
+        require(its != by_id_.end(), "a data file has no save's id: " + name);
+        if (its == by_id_.end()) return;
+        owners_[file.number] = its->second;
+        if (auto& s = saves_[its->second]; s.adopted) s.late.insert(file.number);
     }
 
     storage_server& server_;

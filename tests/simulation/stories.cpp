@@ -170,8 +170,7 @@ private:
         check_standing();
         if (found_.may_lose_updates) return;  // the files of a checkpoint that was lost stay
         for (auto const& [name, f] : server_.all())
-            require(name == "c/.metadata" || rules_.standing_files().count(name) != 0 ||
-                        rules_.may_stay(*f),
+            require(name == "c/.metadata" || rules_.standing_files().count(name) != 0,
                     "left over: " + name);
     }
 

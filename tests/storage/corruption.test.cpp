@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every byte of a small checkpoint changed in turn, every truncation, files of other saves.
+#include "support/data_files.hpp"
 #include "support/whole.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -123,9 +124,10 @@ BOOST_AUTO_TEST_CASE(of_pytorchs_checkpoints_is_detected_where_a_checksum_or_rul
 BOOST_AUTO_TEST_CASE(another_saves_data_file_is_noticed) {
     auto store = small_checkpoint(1);
     auto other = small_checkpoint(9);
-    for (auto const* name : {"c/__0_0.distcp", "c/__1_0.distcp"}) {
+    for (auto const* stem : {"c/__0_0", "c/__1_0"}) {
+        auto const name = support::data_file(store, stem);
         auto const original = contents(store, name);
-        store.publish(name, contents(other, name), std::nullopt);
+        store.publish(name, contents(other, support::data_file(other, stem)), std::nullopt);
         BOOST_CHECK_EXCEPTION(support::load_whole(store, "c"), cairn::error, [](const auto& e) {
             return e.code() == cairn::make_error_code(cairn::errc::foreign_file);
         });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What direct I/O asks the system for.
+#include "support/data_files.hpp"
 #include "support/direct_io.hpp"
 #include "support/scratch.hpp"
 #include "support/system_calls.hpp"
@@ -145,7 +146,7 @@ BOOST_AUTO_TEST_CASE(writes_what_is_saved) {
     cairn::state_dict sd{{"w", memory}};
     support::written_file f;
     w.s.after = [&](const support::system_call& c) {
-        if (c.what == "write" && c.path.ends_with("__0_0.distcp"))
+        if (c.what == "write" && c.path.ends_with(".distcp"))
             f.note(c.at, c.bytes.size(), c.direct);
     };
     cairn::file_store store(dir.dir, {.direct_writes = true});
@@ -198,7 +199,7 @@ BOOST_AUTO_TEST_CASE(reads_what_is_loaded) {
     auto const saved = memory;
     cairn::state_dict sd{{"w", memory}};
     (void)cairn::save(sd, "c", cairn::file_store(dir.dir));
-    auto const file = (dir.dir / "c" / "__0_0.distcp").string();
+    auto const file = support::data_file_in(dir.dir / "c", "__0_0").string();
     support::watching const w(dir.dir.string());
     std::vector<std::uint64_t> direct, pieces;
     int fails_with = 0;
@@ -248,7 +249,7 @@ BOOST_AUTO_TEST_CASE(reads_what_is_loaded) {
     BOOST_TEST(loads(EINVAL, true));
     BOOST_TEST((direct == sizes{piece}));
     BOOST_TEST(pieces.size() == memory.size() * sizeof(float) / usual);
-    auto h = cairn::file_store(dir.dir / "c").open("__0_0.distcp");
+    auto h = cairn::file_store().open(file);
     cairn::detail::slab const into(piece, 1);
     direct.clear();
     for (int k = 0; k < 2; ++k) {

@@ -5,6 +5,7 @@
 #include "support/dying_store.hpp"
 #include "support/whole.hpp"
 
+#include <cairn/format/native/footer.hpp>
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/running_saves.hpp>
 #include <cairn/storage/save_intent.hpp>
@@ -26,6 +27,8 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(leftovers)
@@ -76,7 +79,7 @@ BOOST_AUTO_TEST_CASE(that_may_still_be_needed_stay) {
     BOOST_TEST(p.has(shared));
     BOOST_TEST(p.has(".saving." + id_b), "what it lists is not known to be gone");
     // With a footer it is known whose it is, and that the dead one left nothing.
-    auto bytes = cairn::detail::owners_mark(id_a);
+    auto bytes = cairn::format::native::encode_footer({id_a, {}});
     bytes.insert(bytes.begin(), 100, std::byte{1});
     p.write(shared, bytes);
     alive.names.clear();
@@ -91,7 +94,7 @@ BOOST_AUTO_TEST_CASE(that_standing_metadata_names_stay) {
     std::set<std::string> const standing{"__0_0.distcp"};
     store.publish("__0_0.distcp", {}, std::nullopt);
     cairn::detail::leftovers<cairn::memory_store> l(store, standing, nullptr);
-    BOOST_TEST(l.remove_planned({"__0_0.distcp"}, id_a, cairn::detail::accepted_proof::planning));
+    BOOST_TEST(l.remove_planned({"__0_0.distcp"}, id_a));
     BOOST_TEST(l.remove_replaced({"__0_0.distcp"}, {}));
     BOOST_TEST(store.list().size() == 1u);
 }
@@ -127,11 +130,17 @@ BOOST_AUTO_TEST_CASE(of_what_is_no_intent) {
         place p;
         p.write(intent, std::span(bytes).first(n));
         p.write(data, "left");
-        p.write("__1_0.distcp", "not his");
+        // Names with a hash of 32 digits are not cairn's.
+        std::vector<std::string> const not_its{"__1_0.distcp", "results." + id_a + ".csv",
+                                               "results." + id_a, id_a + ".distcp",
+                                               "a." + id_a + ".distcp.bak"};
+        for (auto const& name : not_its) p.write(name, "not his");
+        p.write("b." + id_a + ".distcp", cairn::format::native::encode_footer({id_b, {}}));
         p.save_well(2);
         BOOST_TEST(!p.has(intent));
         BOOST_TEST(!p.has(data));
-        BOOST_TEST(p.has("__1_0.distcp"));
+        for (auto const& name : not_its) BOOST_TEST(p.has(name), name);
+        BOOST_TEST(p.has("b." + id_a + ".distcp"), "its footer names another save");
     }
     {
         place p;
@@ -202,7 +211,7 @@ BOOST_AUTO_TEST_CASE(are_collected_before_anything_is_written) {
     // The save that published what stands was killed before it swept, and so was the one after it
     // before it published.
     auto standing = intent_of(p.standing_id);
-    standing.names = {"__0_0.distcp"};
+    standing.names = {"__0_0." + p.standing_id + ".distcp"};
     standing.replaced_id = id_b;
     standing.replaced = {"__0_0." + id_b + ".distcp"};
     auto const dead = intent_of(id_a);
@@ -218,10 +227,9 @@ BOOST_AUTO_TEST_CASE(are_collected_before_anything_is_written) {
     p.write(elsewhere.names[0], "being written");
     cairn::detail::claim<noting_store> mine;
     std::string const id(32, 'c');
-    auto const names = mine.take(store, id, {"__0_0.distcp", "__1_0.distcp"}, true);
-    BOOST_TEST(names[1] == "__1_0." + id + ".distcp");
+    mine.take(store, id, {"__0_0." + id + ".distcp", "__1_0." + id + ".distcp"}, true);
     BOOST_TEST(p.count() == 5u);
-    for (auto const& there : {std::string(".metadata"), std::string("__0_0.distcp"),
+    for (auto const& there : {std::string(".metadata"), "__0_0." + p.standing_id + ".distcp",
                               ".saving." + id, ".saving." + id_d, elsewhere.names[0]})
         BOOST_TEST(p.has(there), there);
     // What was replaced goes only once what replaced it is durable.
@@ -231,21 +239,46 @@ BOOST_AUTO_TEST_CASE(are_collected_before_anything_is_written) {
     p.save_well(2);
 }
 
-BOOST_AUTO_TEST_CASE(in_a_place_without_a_checkpoint_leave_their_names_unused) {
-    support::scratch dir;
-    auto const dead = [] {
-        auto i = intent_of(id_a);
-        i.names = {"__0_0.distcp", "__1_0.distcp"};
-        return i;
-    }();
-    cairn::file_store store(dir.dir / "c");
-    store.publish(".saving." + id_a, dead.encode(), std::nullopt);
-    store.publish("__0_0.distcp", {}, std::nullopt);
-    cairn::detail::claim<cairn::file_store> mine;
-    auto const names = mine.take(store, id_b, dead.names, true);
-    // Rank 1 of the dead save may still be about to create its file.
-    BOOST_TEST(names[1] == "__1_0." + id_b + ".distcp");
-    BOOST_TEST(store.list().size() == 1u);
+namespace {
+
+/// A disk that is full as long as a file is there.
+struct full_disk : cairn::file_store {
+    full_disk(const fs::path& at, std::string by)
+        : cairn::file_store(at), filled_by(std::move(by)) {}
+    void publish(std::string_view name, cairn::byte_span b,
+                 std::optional<cairn::object_tag> match) {
+        if (fs::exists(directory() / filled_by))
+            throw cairn::error(cairn::errc::io,
+                               {.file = std::string(name), .found = "No space left on device"});
+        cairn::file_store::publish(name, b, std::move(match));
+    }
+    std::string filled_by;
+};
+
+}  // namespace
+
+/// Adopting an intent needs space.
+BOOST_AUTO_TEST_CASE(that_fill_the_disk_are_removed_although_nothing_can_be_written) {
+    std::vector<float> w(4, 2);
+    cairn::state_dict sd{{"w", w}};
+    auto const dead = intent_of(id_a);
+    {
+        place p;
+        p.write(".saving." + id_a, dead.encode());
+        p.write(dead.names[0], "all that was free");
+        auto const said = cairn::save(sd, "", full_disk(p.at, dead.names[0])).warnings;
+        BOOST_TEST(said.size() == 1u);
+        BOOST_TEST(p.count() == 2u, "the intent goes with the next look");
+    }
+    {  // whose owner may still be alive
+        place p;
+        auto alive = of_another_host(id_a);
+        p.write(".saving." + id_a, alive.encode());
+        p.write(alive.names[0], "all that was free");
+        for (auto const& name : {".saving." + id_a, alive.names[0]}) p.age(name, hours(25));
+        BOOST_CHECK_THROW(cairn::save(sd, "", full_disk(p.at, alive.names[0])), cairn::error);
+        BOOST_TEST((p.has(alive.names[0]) && p.has(".saving." + id_a)));
+    }
 }
 
 /// While a save runs, another in the same place may commit, and must not touch the first one's
@@ -255,11 +288,11 @@ BOOST_AUTO_TEST_CASE(of_a_save_that_runs_are_not_touched) {
     cairn::file_store store(p.at);
     cairn::detail::claim<cairn::file_store> mine;
     cairn::detail::running_save const running(id_a);
-    auto const names = mine.take(store, id_a, {"__0_0.distcp"}, true);
-    BOOST_TEST(names[0] == "__0_0." + id_a + ".distcp");
-    p.write(names[0], "being written");
+    auto const name = "__0_0." + id_a + ".distcp";
+    mine.take(store, id_a, {name}, true);
+    p.write(name, "being written");
     p.save(2);
-    BOOST_TEST(p.has(names[0]));
+    BOOST_TEST(p.has(name));
     BOOST_CHECK_EXCEPTION(mine.publish(store, {}), cairn::error, [](const cairn::error& e) {
         return e.code() == make_error_code(cairn::errc::concurrent_save);
     });

@@ -3,6 +3,7 @@
 // nothing that a checkpoint or an intent merely names.
 #include "support/fault_store.hpp"
 #include "support/forwarding_store.hpp"
+#include "support/meddling_store.hpp"
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
 
@@ -226,6 +227,16 @@ BOOST_AUTO_TEST_CASE(removes_files_under_names_of_the_users_own) {
     }
     BOOST_TEST(save(id, 4).empty());
     BOOST_TEST(below(id).size() == 2u);
+    BOOST_TEST(!fs::exists(fs::path(id) / "parts"));
+    // Of a save that fails, too.
+    support::meddling_store store(
+        cairn::file_store(dir.dir),
+        {.before_publish = support::failing(1, "c/.metadata", cairn::errc::io)});
+    std::vector<float> w(4, 5);
+    cairn::state_dict sd{{"w", w}};
+    BOOST_CHECK_THROW(cairn::save(sd, "c", o, store), cairn::error);
+    BOOST_TEST(below(id).size() == 2u);
+    BOOST_TEST(!fs::exists(fs::path(id) / "parts"));
     // Of a rank without items too.
     fs::remove_all(id);
     o.storage.single_file_per_rank = true;

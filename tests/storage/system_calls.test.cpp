@@ -2,6 +2,7 @@
 // What the file store asks of the system, and in which order: what makes a checkpoint durable, what
 // a slow disk or a failed call does to a save, and a kill before any single call.
 #include "recorded_calls.hpp"
+#include "support/data_files.hpp"
 #include "support/direct_io.hpp"
 #include "support/dying_store.hpp"
 #include "support/sanitized.hpp"
@@ -193,7 +194,7 @@ BOOST_AUTO_TEST_CASE(a_slow_disk_is_work_that_goes_on) {
             BOOST_CHECK_NO_THROW(cairn::save(sd, id, o, me, store));
         });
         auto const seen = w.s.seen();
-        auto const data = id + "/__0_0.distcp";
+        auto const data = support::data_file_in(id, "__0_0").string();
         if (by == ranges) BOOST_TEST((first(seen, 0, is("start", data)) != none));
         BOOST_TEST((last(seen, is("sync", data)) > last(seen, is("write", data))));
     }

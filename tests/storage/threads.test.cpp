@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank with more cores than files reads parts of one file at once, and writes several files.
 #include "support/counting_store.hpp"
+#include "support/data_files.hpp"
 #include "support/forwarding_store.hpp"
 
 #include <cairn/cairn.hpp>
@@ -286,7 +287,8 @@ BOOST_AUTO_TEST_CASE(find_what_is_damaged_in_any_part) {
     cairn::memory_store store;
     (void)cairn::save(s.dict(), "c", store);
     auto at = store.at("c");
-    auto const whole = cairn::detail::read_whole(at, "__0_0.distcp");
+    auto const file = support::data_file(at, "__0_0");
+    auto const whole = cairn::detail::read_whole(at, file);
     auto const meta = cairn::torch_reader(at).read_metadata();
     for (std::size_t i = 0; i < tensors; ++i) {
         auto const name = "t" + std::to_string(i);
@@ -294,7 +296,7 @@ BOOST_AUTO_TEST_CASE(find_what_is_damaged_in_any_part) {
         auto bytes = whole;
         bytes[static_cast<std::size_t>(where.offset + where.layout->payload_offset) + 4 * i] ^=
             std::byte{1};
-        at.publish("__0_0.distcp", bytes, std::nullopt);
+        at.publish(file, bytes, std::nullopt);
         cairn::load_options o;
         o.storage.thread_count = 3;
         auto sd = s.dict();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A load reads past the caches of the host what no other rank is likely to read.
+#include "support/data_files.hpp"
 #include "support/forwarding_store.hpp"
 
 #include <cairn/cairn.hpp>
@@ -222,7 +223,7 @@ BOOST_AUTO_TEST_CASE(are_not_of_what_other_ranks_read) {
 
 BOOST_AUTO_TEST_CASE(are_checked) {
     saved s(9 * mib);
-    auto const name = std::string("c/__0_0.distcp");
+    auto const name = support::data_file(s.memory, "c/__0_0");
     cairn::byte_vector bytes;
     {
         auto h = s.memory.open(name);

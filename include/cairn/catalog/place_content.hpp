@@ -65,13 +65,16 @@ void collect_leftovers(Store& place, std::vector<std::string>& warnings,
                        cairn::activity* activity) {
     leftovers<Store> rest(place, {}, activity);
     rest.find({}, {});
+    rest.look_at_what_stands();
     std::optional<storage_clock<Store>> clock;
     bool const is_read = std::any_of(rest.there().begin(), rest.there().end(),
                                      [](auto const& o) { return is_reading_name(o.name); });
-    if ((rest.is_unsure() || is_read) && rest.attempt([&] { clock.emplace(place); }))
+    if ((rest.is_unsure() || is_read || rest.has_strays()) &&
+        rest.attempt([&] { clock.emplace(place); }))
         rest.find(clock->name(), {});
     rest.look_at_what_stands();
     rest.remove_found();
+    rest.remove_strays();
     // Removes notices of ended processes.
     rest.attempt([&] { (void)is_being_read(place, {}, clock ? clock->name() : ""); });
     (void)rest.sync();

@@ -44,7 +44,6 @@ CAIRN_DECL checkpoint_problem current_problem();
 CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, verify_level level,
                                          const storage_setup& me);
 
-inline constexpr std::string_view quarantined_name = ".metadata.quarantined";
 /// Renames the metadata of a damaged checkpoint, so that it no longer is one; all files stay.
 /// @param examined  The tag of the metadata that was found damaged.
 /// @throws error errc::concurrent_save, with nothing changed, if it was replaced since, or if a

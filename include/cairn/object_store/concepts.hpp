@@ -32,6 +32,9 @@ struct object_info {
     /// machine's, where there is a difference; since when does not matter. 0: not known, so that
     /// what others have left in a place is never removed because of its age.
     std::int64_t modified = 0;
+    /// The same, but of a change that keeps `modified`, or sets it, as a copy with its times does.
+    /// 0: not known.
+    std::int64_t changed = 0;
     friend bool operator==(const object_info&, const object_info&) = default;
 };
 

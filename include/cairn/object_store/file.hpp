@@ -53,8 +53,9 @@ struct file_store_options {
 /// is already visible, at its full size. Nothing is retried except system calls interrupted by a
 /// signal, and, for up to 5 s, opening a file of which the file system says that it was replaced
 /// (ESTALE). A file that will be synced is written back to the disk while it is being written.
-/// `remove` neither follows nor removes symbolic links. On a file system of this host, the space of
-/// a file of 1 MiB or more is given back a moment later, on a thread of the process.
+/// `remove` neither follows nor removes symbolic links; subdirectories that it leaves empty go with
+/// the file. On a file system of this host, the space of a file of 1 MiB or more is given back a
+/// moment later, on a thread of the process.
 class file_store {
 public:
     file_store();

@@ -64,6 +64,10 @@ CAIRN_DECL void sync_file(int fd, const std::string& path);
 
 CAIRN_DECL struct ::stat status_of(int fd, const std::string& path);
 
+inline std::int64_t nanoseconds(const ::timespec& t) noexcept {
+    return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
 inline bool is_same_file(const struct ::stat& a, const struct ::stat& b) noexcept {
     return a.st_ino == b.st_ino && a.st_dev == b.st_dev;
 }

@@ -37,15 +37,12 @@ class claim {
 public:
     /// Removes first what saves that have ended left there: with the checkpoint that stands and the
     /// new one, it would take the space of a third.
-    /// @param names     The preferred names of the save's files.
+    /// @param names     Of the save's files; each has the save id.
     /// @param activity  Advanced for each file that is removed; may be null.
-    /// @return The names to use: unchanged if the place contains no checkpoint, otherwise with the
-    /// save id.
     /// @throws error errc::already_exists if `overwrite` is off and the place contains a
     /// checkpoint.
-    std::vector<std::string> take(Store& store, const std::string& save_id,
-                                  std::vector<std::string> names, bool overwrite,
-                                  cairn::activity* activity = nullptr) {
+    void take(Store& store, const std::string& save_id, std::vector<std::string> names,
+              bool overwrite, cairn::activity* activity = nullptr) {
         // Before the metadata is read: what has ended by now publishes no more.
         leftovers<Store> ended(store, {}, activity);
         ended.find_ended();
@@ -60,22 +57,10 @@ public:
         intent_.began = save_intent::now();
         intent_.owner = record_owner::this_one();
         if (!start_.text.empty()) read_old(store);
-        auto const with_ids = [&] {
-            std::vector<std::string> out;
-            for (auto const& n : names) out.push_back(name_with_id(n, save_id));
-            return out;
-        };
-        // Where anything was left, a rank of an ended save may still create its files: other names.
-        bool const plain = !ended.found_any() && place_is_free(store, names);
-        if (ended.found_any() && old_problem_.empty()) ended.remove_found();
+        if (old_problem_.empty()) ended.remove_found();
         early_warnings_ = ended.take_warnings();
-        intent_.names = plain ? names : with_ids();
+        intent_.names = std::move(names);
         own_.publish(store, intent_);
-        if (plain && !place_is_free(store, names)) {  // another save took the place concurrently
-            intent_.names = with_ids();
-            own_.publish(store, intent_);
-        }
-        return intent_.names;
     }
 
     /// Replaces the metadata, durably and only if it has not changed since `take`; from then on the
@@ -110,6 +95,7 @@ public:
         old.collect(own_.name(), intent_.replaced_id);
         if (is_mine(store, old) && old.remove_replaced(intent_.replaced, intent_.replaced_id))
             old.forget(own_.name());
+        old.remove_strays();
         own_.clear();
         return old.take_warnings();
     }
@@ -128,9 +114,7 @@ public:
     std::vector<std::string> remove_planned(Store& store, cairn::activity* activity) {
         leftovers<Store> own(store, {}, activity);
         if (!own_.name().empty()) {
-            auto const accepted =
-                is_mine(store, own) ? accepted_proof::planning : accepted_proof::id;
-            (void)own.remove_planned(intent_.names, intent_.save_id, accepted);
+            (void)own.remove_planned(intent_.names, intent_.save_id);
             (void)own.sync();
         }
         own_.clear();
@@ -182,20 +166,6 @@ private:
         return error(errc::outcome_unknown, {.file = std::move(name),
                                              .found = text_of(why),
                                              .remedy = "load it to find out; no file was removed"});
-    }
-
-    /// Whether the place has no metadata, no other save and none of the names.
-    bool place_is_free(Store& store, const std::vector<std::string>& names) const {
-        std::set<std::string_view> const wanted(names.begin(), names.end());
-        for (auto const& n : names)  // a list may omit files of subdirectories
-            if (n.find('/') != n.npos && exists(store, n)) return false;
-        for (auto const& info : store.list()) {
-            if (info.name == own_.name()) continue;
-            if (info.name == metadata_name || info.name.starts_with(intent_prefix) ||
-                info.name.ends_with(".distcp") || wanted.count(info.name) != 0)
-                return false;
-        }
-        return true;
     }
 
     void read_old(Store& store) {

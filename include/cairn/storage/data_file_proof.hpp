@@ -8,11 +8,9 @@
 #include <cairn/object_store/exists.hpp>
 #include <cairn/storage/data_names.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -27,14 +25,8 @@ enum class ownership {
     unproven   ///< There is no evidence that it is a data file.
 };
 
-/// The mark at the end of a data file from its creation until its footer replaces it: a footer
-/// without items. It identifies the owner of a file found after a crash.
-inline byte_vector owners_mark(const std::string& save_id) {
-    return format::native::encode_footer({save_id, {}});
-}
-
-/// Returns the save id in a data file's footer or mark; nothing if it has neither, like PyTorch's
-/// files.
+/// Returns the save id in a data file's footer; nothing if it has none, like PyTorch's files, those
+/// of ranks without items, and interrupted ones.
 template <class Handle>
 std::optional<std::string> save_id_at_end(Handle& file, std::uint64_t size) {
     constexpr std::size_t tail = format::native::footer_tail_bytes;
@@ -54,26 +46,6 @@ std::optional<std::string> save_id_at_end(Handle& file, std::uint64_t size) {
     return text;
 }
 
-/// Whether nothing was written to a file except, possibly, a part of the mark.
-template <class Handle>
-bool is_blank(Handle& file, std::uint64_t size, const std::string& save_id) {
-    if (size == 0) return true;
-    byte_vector piece(static_cast<std::size_t>(std::min<std::uint64_t>(size, 4096)));
-    file.read(size - piece.size(), piece);
-    auto const mark = owners_mark(save_id);
-    for (std::size_t i = 1; i <= std::min(mark.size(), piece.size()); ++i)
-        if (auto& b = piece[piece.size() - i]; b == mark[mark.size() - i]) b = std::byte{0};
-    auto const is_zero = [&] {
-        return std::all_of(piece.begin(), piece.end(),
-                           [](std::byte b) { return b == std::byte{0}; });
-    };
-    if (!is_zero()) return false;
-    if (size == piece.size()) return true;
-    file.read(0, std::span(piece).first(std::min<std::size_t>(
-                     piece.size(), static_cast<std::size_t>(size - piece.size()))));
-    return is_zero();
-}
-
 /// Whether a file's directory within a place is itself the place of another checkpoint.
 template <ObjectStore Store>
 bool is_in_another_checkpoint(Store& store, std::string_view name) {
@@ -84,35 +56,25 @@ bool is_in_another_checkpoint(Store& store, std::string_view name) {
     return false;
 }
 
-/// What shows that a file belongs to a save that has listed it.
-enum class accepted_proof {
-    id,       ///< The save's id only, in its name or at its end.
-    name,     ///< Also a data file's default name, where nothing says that it is another's.
-    planning  ///< Also that it is blank: the save itself stated, on this host, that it writes it.
-};
-
-/// Returns the ownership of a file that save `save_id` is said to have written.
+/// Returns the ownership of a file that save `save_id` is said to have written. Its name shows it,
+/// and a footer, where there is one, must agree. Files without the id in their names are PyTorch's,
+/// or of earlier versions of cairn, which gave them default names, or a footer.
 /// @param save_id  Empty for a checkpoint written by PyTorch.
 template <ObjectStore Store>
-ownership whose(Store& store, const std::string& name, const std::string& save_id,
-                accepted_proof accepted) {
+ownership whose(Store& store, const std::string& name, const std::string& save_id) {
     if (!is_data_name(name) || is_in_another_checkpoint(store, name)) return ownership::unproven;
-    if (has_id(name, save_id)) return ownership::proven;
+    auto const id = id_in(name);
     try {
         auto file = store.open(name);
-        std::uint64_t const size = file.size();
-        if (auto const id = save_id_at_end(file, size))
-            return *id == save_id ? ownership::proven : ownership::anothers;
-        // Neither: written by PyTorch, or by a save that was killed at its first step.
-        if (accepted != accepted_proof::id && is_default_data_name(name)) return ownership::proven;
-        if (accepted == accepted_proof::planning && is_blank(file, size, save_id))
-            return ownership::proven;
+        if (auto const its = save_id_at_end(file, file.size()))
+            return *its == save_id ? ownership::proven : ownership::anothers;
     } catch (const error& e) {
         // A network file system may have forgotten a file for a moment (ESTALE).
         if (e.code() != make_error_code(errc::not_found) || exists(store, name)) throw;
         return ownership::absent;
     }
-    return ownership::unproven;
+    bool const named = id.empty() ? is_default_data_name(name) : id == save_id;
+    return named ? ownership::proven : ownership::unproven;
 }
 
 }  // namespace cairn::detail

@@ -12,6 +12,7 @@
 namespace cairn::detail {
 
 inline constexpr std::string_view metadata_name = ".metadata";
+inline constexpr std::string_view quarantined_name = ".metadata.quarantined";
 inline constexpr std::string_view intent_prefix = ".saving.";
 
 /// In the format of `new_save_id`: 32 hex digits.
@@ -27,15 +28,17 @@ inline bool is_intent_name(std::string_view name) {
     return name.starts_with(intent_prefix) && is_save_id(name.substr(intent_prefix.size()));
 }
 
-/// `__R_N.distcp`
+inline constexpr std::string_view data_suffix = ".distcp";
+
+/// `__R_N.distcp`: what PyTorch calls a data file.
 inline std::string default_data_name(int rank, int n) {
-    return "__" + std::to_string(rank) + "_" + std::to_string(n) + ".distcp";
+    return "__" + std::to_string(rank) + "_" + std::to_string(n) + std::string(data_suffix);
 }
 inline bool is_default_data_name(std::string_view name) {
-    constexpr std::string_view begin = "__", end = ".distcp", digits = "0123456789";
-    if (!name.starts_with(begin) || !name.ends_with(end)) return false;
+    constexpr std::string_view begin = "__", digits = "0123456789";
+    if (!name.starts_with(begin) || !name.ends_with(data_suffix)) return false;
     name.remove_prefix(begin.size());
-    name.remove_suffix(end.size());
+    name.remove_suffix(data_suffix.size());
     auto const middle = name.find('_');
     auto const number = [&](std::string_view s) {
         return !s.empty() && s.find_first_not_of(digits) == s.npos;
@@ -43,35 +46,27 @@ inline bool is_default_data_name(std::string_view name) {
     return middle != name.npos && number(name.substr(0, middle)) && number(name.substr(middle + 1));
 }
 
-/// `__0_0.distcp` → `__0_0.<save id>.distcp`
-inline std::string name_with_id(const std::string& name, const std::string& save_id) {
-    auto const slash = name.rfind('/');
-    auto const dot = name.rfind('.');
-    if (dot == std::string::npos || (slash != std::string::npos && dot < slash))
-        return name + "." + save_id;
-    return name.substr(0, dot) + "." + save_id + name.substr(dot);
+/// The stem of a data file's name, which a `file_name` may give with the suffix or without it.
+inline std::string_view stem_of(std::string_view name) {
+    if (name.ends_with(data_suffix)) name.remove_suffix(data_suffix.size());
+    return name;
 }
-/// Whether a name is a possible result of `name_with_id(…, save_id)`. The id is random, so no file
-/// of another save or user has it.
-inline bool has_id(std::string_view name, std::string_view save_id) {
-    if (!is_save_id(save_id)) return false;
-    auto const last = name.substr(name.rfind('/') + 1);
-    auto const at = last.rfind("." + std::string(save_id));
-    if (at == last.npos || at == 0) return false;
-    auto const rest = last.substr(at + 1 + save_id.size());
-    return rest.empty() || (rest.front() == '.' && rest.find('.', 1) == rest.npos);
+/// `STEM.<save id>.distcp`: the name of every data file that cairn writes. The id is random, so no
+/// file of another save or of a user has it.
+inline std::string data_name(std::string_view name, std::string_view save_id) {
+    std::string full(stem_of(name));
+    full.append(".").append(save_id).append(data_suffix);
+    return full;
 }
-/// Returns the save id in such a name; empty if there is none.
+/// Returns the save id in such a name; empty for all others.
 inline std::string_view id_in(std::string_view name) {
+    constexpr std::size_t length = 32;
     name = name.substr(name.rfind('/') + 1);
-    for (int parts = 0; parts < 2; ++parts) {  // it is the last, or the last but one
-        auto const dot = name.rfind('.');
-        if (dot == name.npos || dot == 0) break;
-        auto const part = name.substr(dot + 1);
-        if (is_save_id(part)) return part;
-        name = name.substr(0, dot);
-    }
-    return {};
+    if (!name.ends_with(data_suffix)) return {};
+    name.remove_suffix(data_suffix.size());
+    if (name.size() < length + 2 || name[name.size() - length - 1] != '.') return {};
+    name = name.substr(name.size() - length);
+    return is_save_id(name) ? name : std::string_view();
 }
 
 /// Whether a data file may have this name: within the place, with no hidden segment. Names read

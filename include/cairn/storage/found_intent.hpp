@@ -27,6 +27,7 @@ struct found_intent {
     bool on_this_host = false;
     bool ended = false;       ///< Its process certainly does not work on it any more.
     bool superseded = false;  ///< This process is of a later attempt of its job.
+    bool stays = false;       ///< It could not be adopted.
     bool expired = false;  ///< It has shown no sign of life for so long that it is presumed dead.
 
     bool over() const noexcept { return ended || superseded || expired; }

@@ -41,12 +41,11 @@ public:
     /// Removes the files of a checkpoint that was replaced.
     /// @return Whether nothing is left of them that a later save could still remove.
     bool remove_replaced(const std::vector<std::string>& names, const std::string& save_id) {
-        return remove(names, save_id, accepted_proof::name, true);
+        return remove(names, save_id, true);
     }
     /// Removes the files planned by a save that will no longer commit.
-    bool remove_planned(const std::vector<std::string>& names, const std::string& save_id,
-                        accepted_proof accepted) {
-        return remove(names, save_id, accepted, false);
+    bool remove_planned(const std::vector<std::string>& names, const std::string& save_id) {
+        return remove(names, save_id, false);
     }
 
     /// Removes what ended saves have left. Called first, because it also finds files that are still
@@ -64,7 +63,6 @@ public:
     }
     /// The same for saves of which it is certain that their process has ended.
     void find_ended() { find({}, {}, true); }
-    bool found_any() const noexcept { return !over_.empty(); }
     /// What was in the place at the last `find`.
     const std::vector<object_info>& there() const noexcept { return there_; }
     /// Whether there is a save of which only time can show that it has ended.
@@ -79,6 +77,19 @@ public:
         standing_ = found ? std::move(found->names) : std::set<std::string>();
         standing_tag_ = tag;
     }
+    /// Whether there are data files of cairn's that nothing named when `find` and
+    /// `look_at_what_stands` looked, however old they are.
+    bool has_strays() const { return !standing_tag_.text.empty() && !strays(0).empty(); }
+    /// Removes those of which nothing has changed for so long that they are presumed to be left
+    /// over: PyTorch, which saves over a checkpoint of cairn's, removes nothing. Called last.
+    void remove_strays() {
+        if (now_ == 0 || strays(now_).empty()) return;
+        // What the metadata that stands has replaced is needed until that is durable.
+        if (!attempt([&] { store_.sync(); }) || !attempt([&] { look_at_what_stands(); }) ||
+            standing_tag_.text.empty())
+            return;
+        for (auto const& name : strays(now_)) (void)remove({name}, std::string(id_in(name)), false);
+    }
     void remove_found() {
         // Whoever published what stands, or removed what stood, may have died before that was
         // durable; what it replaced is needed until then.
@@ -89,11 +100,9 @@ public:
             if (!i.readable)  // its files can still be recognized by the id in their names
                 if (auto const its = by_id.find(i.save_id); its != by_id.end())
                     i.what.names.assign(its->second.begin(), its->second.end());
-            bool const planned_gone =
-                remove_planned(i.what.names, i.save_id,
-                               i.on_this_host ? accepted_proof::planning : accepted_proof::name);
+            bool const planned_gone = remove_planned(i.what.names, i.save_id);
             bool const replaced_gone = remove_replaced(i.what.replaced, i.what.replaced_id);
-            if (planned_gone && replaced_gone) forget(i.name);
+            if (planned_gone && replaced_gone && !i.stays) forget(i.name);
         }
     }
     /// Removes an intent, after the files that it lists, and only once they are certainly removed.
@@ -138,15 +147,34 @@ private:
         there_ = store_.list();
         over_.clear();
         needed_.clear();
+        named_.clear();
+        replaced_id_ = replaced_id;
         unsure_ = false;
         // It was written not long ago.
         modification_times const times(there_);
-        auto const now = times.of(own);
+        now_ = times.of(own);
+        all_known_ = true;
         for (auto const& info : there_) {
+            if (info.name == quarantined_name) all_known_ = false;
             if (!is_intent_name(info.name) || info.name == own) continue;
             if (activity_ != nullptr) activity_->advance();
-            attempt([&] { look_at(info, replaced_id, certain, times, now); });
+            bool const looked = attempt([&] { look_at(info, replaced_id, certain, times); });
+            all_known_ = all_known_ && looked;
         }
+    }
+    /// The data files whose names have an id, and that neither the metadata that stands nor an
+    /// intent names.
+    /// @param now  By the storage's clock: only those that have expired. 0: all.
+    std::vector<std::string> strays(std::int64_t now) const {
+        std::vector<std::string> all;
+        if (!all_known_) return all;
+        for (auto const& o : there_) {
+            auto const id = id_in(o.name);
+            if (id.empty() || !is_data_name(o.name) || id == replaced_id_) continue;
+            if (standing_.count(o.name) != 0 || named_.count(o.name) != 0) continue;
+            if (now == 0 || is_expired(std::max(o.modified, o.changed), now)) all.push_back(o.name);
+        }
+        return all;
     }
     /// The data files whose names say which save wrote them.
     std::map<std::string_view, std::vector<std::string>> files_by_id() const {
@@ -158,23 +186,39 @@ private:
     }
     /// Records whether an intent's save has ended, or which files it may still need.
     void look_at(const object_info& info, const std::string& replaced_id, bool certain,
-                 const modification_times& times, std::int64_t now) {
+                 const modification_times& times) {
         auto i = read_intent(store_, info);
-        if (!i || i->newer) return;
-        i->judge_age(times, now);
+        if (!i) return;
+        named_.insert(i->what.names.begin(), i->what.names.end());
+        named_.insert(i->what.replaced.begin(), i->what.replaced.end());
+        if (!i->readable) all_known_ = false;
+        if (i->newer) return;
+        i->judge_age(times, now_);
         bool const sure = i->ended || i->save_id == replaced_id;
         unsure_ = unsure_ || (i->readable && !sure && !i->own_process);
         // Adopted even if its process has certainly ended: a host that has changed a place itself
         // sees the names there as they are (NFS).
         bool const over = certain ? i->ended : sure || i->over();
-        if (i->readable ? over && adopt(store_, *i) : !certain)
+        if (i->readable ? over && is_adopted(*i) : !certain)
             over_.push_back(std::move(*i));
         else
             needed_.insert(i->what.names.begin(), i->what.names.end());
     }
+    /// A full disk must not keep what fills it: where an intent cannot be replaced, the files of a
+    /// save that has certainly ended are removed all the same, and the intent stays for later.
+    bool is_adopted(found_intent& i) {
+        try {
+            return adopt(store_, i);
+        } catch (const error& e) {
+            if (e.code() != make_error_code(errc::io) || !i.ended) throw;
+            warn(std::string("an intent stays for now, because it cannot be replaced: ") +
+                 e.what());
+            return i.stays = true;
+        }
+    }
 
     bool remove(const std::vector<std::string>& names, const std::string& save_id,
-                accepted_proof accepted, bool must_be_its_own) {
+                bool must_be_its_own) {
         bool gone = true;
         for (auto const& name : names) {
             if (activity_ != nullptr) activity_->advance();
@@ -184,7 +228,7 @@ private:
                 continue;
             }
             auto const done = attempt([&] {
-                auto const whose_it_is = whose(store_, name, save_id, accepted);
+                auto const whose_it_is = owner_of(name, save_id);
                 // Whoever removed it need not have made that durable; `sync` reaches the directory
                 // of the place only.
                 if (whose_it_is == ownership::absent) {
@@ -202,6 +246,16 @@ private:
             gone = gone && done;
         }
         return gone;
+    }
+    /// Storage may have lost the content of a file whose name still shows whose it is.
+    ownership owner_of(const std::string& name, const std::string& save_id) {
+        try {
+            return whose(store_, name, save_id);
+        } catch (const error& e) {
+            if (e.code() != make_error_code(errc::io) || id_in(name) != save_id) throw;
+            warn(std::string("removed by its name alone: ") + e.what());
+            return ownership::proven;
+        }
     }
     void remove_file(const std::string& name) {
         removed_ = true;
@@ -221,6 +275,10 @@ private:
     std::vector<object_info> there_{};  ///< In the place, when `find` looked.
     std::vector<found_intent> over_{};
     std::set<std::string> needed_{};  ///< By saves that may still commit.
+    std::set<std::string> named_{};   ///< By any intent.
+    std::string replaced_id_{};       ///< Its files are removed anyway.
+    std::int64_t now_ = 0;            ///< By the storage's clock; 0: not known.
+    bool all_known_ = false;          ///< Whether all that is named there is known.
     std::vector<std::string> warnings_{};
     std::size_t unsaid_ = 0;
     bool removed_ = false;

@@ -30,7 +30,8 @@ inline std::optional<error_context> other_format(erased_store& place) {
     constexpr std::array of_torch_save{".pt", ".pth", ".bin", ".ckpt"};
     std::size_t ranks = 0;
     std::string of_a_rank, deepspeed, safetensors, torch_save;
-    for (auto const& [name, size, modified] : place.list()) {
+    for (auto const& info : place.list()) {
+        auto const& name = info.name;
         std::string_view const n = name;
         if (is_rank_metadata_name(n)) {
             ++ranks;

@@ -23,22 +23,15 @@ namespace cairn::detail {
 /// the other one relies on.
 class own_intent {
 public:
-    /// Publishes `what`, or replaces what was published before by it.
     /// @throws error errc::concurrent_save if another process has adopted it meanwhile. Nothing is
     /// left to forget then.
     template <ObjectStore Store>
     void publish(Store& store, const save_intent& what) {
-        bool const again = !name_.empty();
         auto const bytes = what.encode();
         name_ = intent_name(what.save_id);
         // Whatever fails after this, the intent that is there is this process's.
-        auto const replaced = std::exchange(tag_, {});
-        try {
-            store.publish(name_, bytes, again ? std::optional(replaced) : std::nullopt);
-        } catch (const error& e) {
-            if (e.code() == make_error_code(errc::concurrent_save)) throw give_up(store, true);
-            throw;
-        }
+        tag_ = {};
+        store.publish(name_, bytes, std::nullopt);
         // The tag alone would not show it: if this process stood still in between, it may be that
         // of another process's intent.
         auto tag = store.tag(name_);

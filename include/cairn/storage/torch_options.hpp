@@ -36,8 +36,8 @@ struct torch_writer_options {
     /// With `torch_metadata`, a save of more chunks than this warns about the memory that Python
     /// needs.
     std::uint64_t many_chunks = 4'000'000;
-    /// Names the n-th file of a rank, `"__R_N.distcp"` when empty. Names must differ between ranks
-    /// and files. If the directory contains other files, the save id is added before the extension.
+    /// Names the n-th file of a rank, `"__R_N"` when empty. Names must differ between ranks and
+    /// files. Each gets the save id and the extension: `NAME.<32 hex digits>.distcp`.
     std::function<std::string(int rank, int n)> file_name{};
 };
 

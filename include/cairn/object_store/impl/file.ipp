@@ -396,7 +396,7 @@ CAIRN_DECL std::vector<object_info> file_store::list() {
     for_each_entry(0, [&](const char* name, const struct ::stat& s) {
         if (S_ISREG(s.st_mode) && !detail::owner_of_temporary(name))
             out.push_back({name, static_cast<std::uint64_t>(s.st_size),
-                           std::int64_t{s.st_mtim.tv_sec} * 1'000'000'000 + s.st_mtim.tv_nsec});
+                           detail::nanoseconds(s.st_mtim), detail::nanoseconds(s.st_ctim)});
     });
     std::sort(out.begin(), out.end(), [](auto& a, auto& b) { return a.name < b.name; });
     return out;
@@ -470,9 +470,13 @@ CAIRN_DECL void file_store::remove_place(const std::string& id) {
 }
 
 CAIRN_DECL void file_store::remove(std::string_view name) {
-    auto const file = full(name);
+    auto const parent = full(name).parent_path().string();
     detail::remove_file_below(dir_.string(), name);
-    if (name.find('/') != name.npos) sync_names(file.parent_path().string());
+    if (name.find('/') == name.npos) return;
+    sync_names(parent);
+    // As far as they are empty. `create` makes them again.
+    for (auto end = name.rfind('/'); end != name.npos; end = name.substr(0, end).rfind('/'))
+        if (::rmdir((dir_ / name.substr(0, end)).c_str()) != 0) break;
 }
 
 CAIRN_DECL void file_store::sync() {

@@ -4,13 +4,11 @@
 
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
-#include <cairn/object_store/exists.hpp>
 #include <cairn/object_store/removed_space.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/storage/checkpoint_files.hpp>
 #include <cairn/storage/claim.hpp>
 #include <cairn/storage/concepts.hpp>
-#include <cairn/storage/data_file_proof.hpp>
 #include <cairn/storage/data_names.hpp>
 #include <cairn/storage/file_names.hpp>
 #include <cairn/storage/job_pool.hpp>
@@ -21,7 +19,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -105,9 +102,8 @@ struct torch_writer::state {
             for (std::size_t n = 0; n < counts.back(); ++n)
                 names.push_back(file_name(static_cast<int>(rank), static_cast<int>(n)));
         }
-        detail::check_file_names(names);
-        names =
-            hold.take(placed, me.save_id, std::move(names), options.overwrite, me.activity.get());
+        names = detail::data_names(names, me.save_id);
+        hold.take(placed, me.save_id, names, options.overwrite, me.activity.get());
         std::vector<std::string> encoded;
         auto next = names.begin();
         for (auto const count : counts) {
@@ -202,23 +198,7 @@ struct torch_writer::state {
                 gone = false;
             }
         };
-        // Where the intent is gone, whoever presumed this save dead has removed its files, and they
-        // may be another save's by now.
-        bool listed = false;
-        if (!made.empty())
-            attempt([&] { listed = detail::exists(placed, detail::intent_name(me.save_id)); });
-        for (auto const& file : made) {
-            attempt([&] {
-                auto const& name = file.first;
-                auto const w = listed && file.second == origin::created
-                                   ? detail::ownership::proven
-                                   : detail::whose(placed, name, me.save_id,
-                                                   listed ? detail::accepted_proof::planning
-                                                          : detail::accepted_proof::id);
-                if (w == detail::ownership::proven) placed.remove(name);
-                if (w == detail::ownership::unproven) gone = false;
-            });
-        }
+        for (auto const& name : made) attempt([&] { placed.remove(name); });
         made.clear();
         if (!me.coordinator) running.reset();
         return gone;
@@ -314,21 +294,14 @@ struct torch_writer::state {
     template <class Failed>
     void write_one(write_job& job, const detail::placed_file& f, std::span<const item_data> data,
                    const Failed& failed) {
-        // A rank without items leaves an empty file, as DCP does, unless its name does not identify
-        // its owner.
-        bool const with_footer = !f.items.empty() || !(detail::is_default_data_name(f.name) ||
-                                                       detail::has_id(f.name, me.save_id));
         std::uint64_t size = f.end_of_items;
-        if (with_footer)
+        if (!f.items.empty())
             size += format::native::encode_footer(detail::empty_footer(f, me.save_id)).size();
         auto handle = create(f.name, size);
         detail::active_writes writes(handle, me, speed, failed);
-        auto const mark = detail::owners_mark(me.save_id);
-        if (with_footer) writes.write(size - mark.size(), mark);
         std::vector<write_result> results;
-        if (!f.items.empty())
-            size = detail::write_file(writes, f, data, me.save_id, results,
-                                      [&](auto i) { release(job, i); });
+        size = detail::write_file(writes, f, data, me.save_id, results,
+                                  [&](auto i) { release(job, i); });
         handle.finish(options.sync_files);
         std::lock_guard const lock(job.m);
         job.results.file_sizes.emplace(f.name, size);
@@ -344,23 +317,11 @@ struct torch_writer::state {
     }
     /// Notes the file before it exists: it is removed whatever happens.
     detail::erased_store::writer create(const std::string& name, std::uint64_t size) {
-        std::unique_lock lock(files_mutex);
-        auto const mine = made.emplace(name, origin::doubtful).first;
-        lock.unlock();
-        auto file = [&] {
-            try {
-                return placed.create(name, size, options.sync_files);
-            } catch (const error& e) {
-                if (e.code() == make_error_code(errc::already_exists)) {
-                    lock.lock();
-                    made.erase(mine);
-                }
-                throw;
-            }
-        }();
-        lock.lock();
-        mine->second = origin::created;
-        return file;
+        {
+            std::lock_guard const lock(files_mutex);
+            made.insert(name);
+        }
+        return placed.create(name, size, options.sync_files);
     }
 
     void end_of_files(write_job& job, std::exception_ptr failure) {
@@ -387,13 +348,9 @@ struct torch_writer::state {
     torch_writer_options options;
     storage_setup me{};
     detail::claim<detail::erased_store> hold{};
-    enum class origin {
-        created,
-        doubtful,  ///< Its creation has failed, or has not ended: it may exist.
-    };
-    std::mutex files_mutex{};              ///< Protects the next member.
-    std::map<std::string, origin> made{};  ///< The files of this save.
-    std::set<std::string> published{};     ///< The files of the current checkpoint.
+    std::mutex files_mutex{};           ///< Protects the next member.
+    std::set<std::string> made{};       ///< The files of this save, which may exist.
+    std::set<std::string> published{};  ///< The files of the current checkpoint.
     std::optional<detail::running_save> running{};
     bool own_threads;
     detail::pace speed;
