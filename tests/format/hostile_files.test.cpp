@@ -39,34 +39,16 @@ bytes pickle_of(const std::function<void(format::pickle::writer&)>& write) {
 
 using writes = std::function<void(cairn::detail::wire_writer&)>;
 
-/// Metadata of one file, in each version.
-bytes body_v1(const writes& entries, const writes& paths) {
-    cairn::detail::wire_writer w;
-    w.u8(1);
-    w.string("");
-    w.varint(1);
-    w.string("f");
-    w.varint(0);
-    entries(w);
-    paths(w);
-    return w.take();
-}
-bytes body_v2(const writes& entries, const writes& paths) {
+/// Metadata of one file.
+bytes body(const writes& entries, const writes& paths) {
     return message_of([&](cairn::detail::wire_writer& w) {
         entries(w);
         paths(w);
     });
 }
-cairn::metadata decode_v1(const bytes& b) {
-    return format::native::impl::decoder_v1(b).run();
-}
-cairn::metadata decode_v2(const bytes& b) {
+cairn::metadata decode(const bytes& b) {
     return format::native::decode_metadata(b);
 }
-struct {
-    bytes (*body)(const writes&, const writes&);
-    cairn::metadata (*decode)(const bytes&);
-} const versions[] = {{body_v1, decode_v1}, {body_v2, decode_v2}};
 
 }  // namespace
 
@@ -80,40 +62,36 @@ BOOST_AUTO_TEST_CASE(keys_and_paths_of_an_index_are_bounded) {
         w.varint(1);
         object(w, "a");
     };
-    for (auto const& version : versions) {
-        auto const body = version.body;
-        auto const decode = version.decode;
-        auto const good = body(one, no_paths);
-        BOOST_TEST(decode(good).entries.size() == 1u);
-        auto const twice = body(
-            [&](auto& w) {
-                w.varint(2);
-                object(w, "a");
-                object(w, "a");
-            },
-            no_paths);
-        is_refused(twice.size(), [&] { (void)decode(twice); });
-        auto const deep = body(one, [](auto& w) {
-            w.varint(1);
-            w.string("a");
-            w.varint(many);
-            for (std::size_t i = 0; i < many; ++i) {
-                w.u8(1);
-                w.u8(0);
-            }
-        });
-        is_refused(deep.size(), [&] { (void)decode(deep); });
-        auto const path_twice = body(one, [](auto& w) {
+    auto const good = body(one, no_paths);
+    BOOST_TEST(decode(good).entries.size() == 1u);
+    auto const twice = body(
+        [&](auto& w) {
             w.varint(2);
-            for (int i = 0; i < 2; ++i) {
-                w.string("a");
-                w.varint(1);
-                w.u8(0);
-                w.string("a");
-            }
-        });
-        is_refused(path_twice.size(), [&] { (void)decode(path_twice); });
-    }
+            object(w, "a");
+            object(w, "a");
+        },
+        no_paths);
+    is_refused(twice.size(), [&] { (void)decode(twice); });
+    auto const deep = body(one, [](auto& w) {
+        w.varint(1);
+        w.string("a");
+        w.varint(many);
+        for (std::size_t i = 0; i < many; ++i) {
+            w.u8(1);
+            w.u8(0);
+        }
+    });
+    is_refused(deep.size(), [&] { (void)decode(deep); });
+    auto const path_twice = body(one, [](auto& w) {
+        w.varint(2);
+        for (int i = 0; i < 2; ++i) {
+            w.string("a");
+            w.varint(1);
+            w.u8(0);
+            w.string("a");
+        }
+    });
+    is_refused(path_twice.size(), [&] { (void)decode(path_twice); });
 }
 
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-BOOST_AUTO_TEST_SUITE(numbers)
+BOOST_AUTO_TEST_SUITE(numbers_and_tensors)
 
 namespace {
 

@@ -242,10 +242,10 @@ BOOST_AUTO_TEST_CASE(removes_files_under_names_of_the_users_own) {
     o.storage.single_file_per_rank = true;
     for (int again = 0; again < 2; ++again) {
         cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
-            std::vector<float> w(2, 1);
-            cairn::state_dict sd;
-            if (me.rank() == 0) sd["w"] = w;
-            BOOST_TEST(cairn::save(sd, id, o, me).warnings.empty());
+            std::vector<float> some(2, 1);
+            cairn::state_dict mine;
+            if (me.rank() == 0) mine["w"] = some;
+            BOOST_TEST(cairn::save(mine, id, o, me).warnings.empty());
         });
         BOOST_TEST(below(id).size() == 3u);
     }
