@@ -308,7 +308,9 @@ BOOST_AUTO_TEST_CASE(plans_survive_the_wire_and_damage_never_crashes) {
         try {
             (void)cairn::decode_save_plan(b);
         } catch (const cairn::error& e) {
-            BOOST_TEST((e.code() == cairn::make_error_code(errc::corrupt)));
+            // A number that no dtype has yet is one of a later version.
+            BOOST_TEST((e.code() == cairn::make_error_code(errc::corrupt) ||
+                        e.code() == cairn::make_error_code(errc::unsupported)));
         }
         BOOST_CHECK_EXCEPTION(cairn::decode_save_plan(std::span(bytes).first(i)), cairn::error,
                               code_is(errc::corrupt));

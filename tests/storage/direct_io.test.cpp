@@ -249,7 +249,7 @@ BOOST_AUTO_TEST_CASE(reads_what_is_loaded) {
     BOOST_TEST(loads(EINVAL, true));
     BOOST_TEST((direct == sizes{piece}));
     BOOST_TEST(pieces.size() == memory.size() * sizeof(float) / usual);
-    auto h = cairn::file_store().open(file);
+    auto h = cairn::file_store(dir.dir / "c").open(std::filesystem::path(file).filename().string());
     cairn::detail::slab const into(piece, 1);
     direct.clear();
     for (int k = 0; k < 2; ++k) {

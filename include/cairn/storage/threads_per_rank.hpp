@@ -35,7 +35,7 @@ inline int ranks_of_this_host(int world_size, const environment& get = noted_env
 /// Returns this rank's part of the CPUs that this process may use, at least 1. They are its own if
 /// its affinity mask leaves out some of the host's, and otherwise shared by the ranks of the host.
 inline int threads_per_rank(int world_size, usable_cpus cpus = usable_cpus::of_process(),
-                            const environment& get = read_environment) {
+                            const environment& get = noted_environment::read) {
     auto const ranks = cpus.whole_host ? std::max(1, ranks_of_this_host(world_size, get)) : 1;
     return std::max(1, static_cast<int>(cpus.count) / ranks);
 }
