@@ -179,7 +179,7 @@ int crash_after_kill(const scenario& s, const options& o, counts& total) {
 }
 
 /// Whether an enumeration of a recording finds something wrong, and what.
-std::string found_in(const recording& r, const scenario& s, const options& o) {
+std::string found_in(const recording& r, const options& o) {
     try {
         exploration e(r, bounds_of(o), 1);
         e.run();
@@ -200,7 +200,7 @@ int plant(const options& o) {
         auto const was = r.all;
         d.make(r.all);
         r.all = reordered(r.all, 0);
-        auto const found = found_in(r, s, o);
+        auto const found = found_in(r, o);
         std::printf("%-55s %-12s %zu calls of %zu: %s\n", d.name.c_str(), s.name.c_str(),
                     r.all.size(), calls,
                     found.empty() ? "MISSED" : found.substr(0, found.find("\n    at")).c_str());
@@ -221,7 +221,7 @@ int drop_syncs(const options& o) {
             auto r = whole;
             r.all.erase(r.all.begin() + static_cast<std::ptrdiff_t>(i));
             r.all = reordered(r.all, 0);
-            auto const found = found_in(r, s, o);
+            auto const found = found_in(r, o);
             std::printf("%s, call %zu, %s: %s\n", s.name.c_str(), i, whole.all[i].text().c_str(),
                         found.empty() ? "NOT NEEDED" : found.substr(0, found.find('\n')).c_str());
             std::fflush(stdout);
