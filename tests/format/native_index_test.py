@@ -310,7 +310,7 @@ def check_contents() -> None:
          b"\1" + value("a", 0, b"\1\3\x08" + bytes(9)) + b"\0"),
         ("a location has flags 4", b"\1" + value("a", 0, b"\4") + b"\0"),
         ("k: kind 3", key + b"\3"),
-        ("k: dtype 21", key + b"\1\x15\0\0\0"),
+        ("k: dtype 22", key + b"\1\x16\0\0\0"),
         ("k: 65 dimensions", key + b"\1\0\x41" + bytes(66) + b"\0"),
         ("t: a payload is not within its item", tensor(0, 8, payload=10)),
         ("the chunk at (1,) is not within its tensor", tensor(1, 8)),

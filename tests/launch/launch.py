@@ -290,7 +290,7 @@ def launchers(tmp):
         figures(f"gpt2 loaded by {n} processes", launch(n, GPT2, "load", tmp, "--check"), n)
     figures("gpt2 loaded by one process", run(GPT2, "load", tmp, "--check"), 1)
     figures("gpt2 loaded by 2 threads", run(GPT2, "load", tmp, "--check", "--ranks", 2), 2)
-    for way in ("each", "once", "faster"):
+    for way in ("each", "once"):
         figures(f"gpt2 loaded whole by 2 processes, {way}",
                 launch(2, GPT2, "load", tmp, "--check", "--replicas", way), 2)
     # The limit that benchmarks compare with moves every byte.

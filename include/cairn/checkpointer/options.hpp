@@ -42,10 +42,17 @@ struct overhead {
 /// overhead allows.
 class save_interval : public std::variant<steps, std::chrono::nanoseconds, overhead> {
 public:
-    using variant::variant;
+    save_interval(steps n) : variant(n) {}
+    template <class Rep, class Period>
+        requires std::is_convertible_v<std::chrono::duration<Rep, Period>, std::chrono::nanoseconds>
+    save_interval(std::chrono::duration<Rep, Period> t) : variant(std::chrono::nanoseconds(t)) {}
+    save_interval(overhead share) : variant(share) {}
     /// Anything else, such as a number without a unit, is refused with a sentence.
     template <class T>
-        requires(!std::is_constructible_v<variant, T>)
+        requires(!std::is_convertible_v<T, steps> &&
+                 !std::is_convertible_v<T, std::chrono::nanoseconds> &&
+                 !std::is_convertible_v<T, overhead> &&
+                 !std::is_same_v<std::remove_cvref_t<T>, save_interval>)
     save_interval(T&&) : variant(steps(1)) {
         static_assert(sizeof(std::decay_t<T>) == 0,
                       "checkpointer_options::every: give cairn::steps(n), a std::chrono duration "

@@ -61,12 +61,12 @@ private:
 };
 
 /// While it lives, a fork waits, for a moment at most: a descriptor that this thread opens is noted
-/// below before a child can have it.
-class opening_descriptor {
+/// below before a child can have it, and one that it closes is closed before that.
+class descriptor_change {
 public:
-    CAIRN_DECL opening_descriptor() noexcept;
-    opening_descriptor(opening_descriptor&&) = delete;
-    CAIRN_DECL ~opening_descriptor();
+    CAIRN_DECL descriptor_change() noexcept;
+    descriptor_change(descriptor_change&&) = delete;
+    CAIRN_DECL ~descriptor_change();
 };
 
 /// Notes whether forked children close a descriptor at once: it would keep a file's space, a lock

@@ -18,7 +18,7 @@ public:
     explicit unique_fd(int fd) noexcept : fd_(fd), kept_(fd) {}
     /// @param open  Opens it: no child has it, whenever the fork comes.
     template <std::invocable F>
-    explicit unique_fd(F&& open) : unique_fd(opening_descriptor(), open) {}
+    explicit unique_fd(F&& open) : unique_fd(descriptor_change(), open) {}
     unique_fd(unique_fd&& o) noexcept : fd_(std::exchange(o.fd_, -1)), kept_(std::move(o.kept_)) {}
     unique_fd& operator=(unique_fd&& o) noexcept {
         std::swap(fd_, o.fd_);
@@ -31,13 +31,15 @@ public:
     int close() noexcept {
         int const fd = get();
         fd_ = -1;
+        if (fd < 0) return 0;
+        descriptor_change const closing;
         kept_.end();
-        return fd >= 0 && ::close(fd) != 0 ? errno : 0;
+        return ::close(fd) != 0 ? errno : 0;
     }
 
 private:
     template <class F>
-    unique_fd(const opening_descriptor&, F& open) : fd_(open()), kept_(fd_) {}
+    unique_fd(const descriptor_change&, F& open) : fd_(open()), kept_(fd_) {}
 
     int fd_;
     kept_from_children kept_;

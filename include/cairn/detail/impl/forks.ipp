@@ -21,8 +21,8 @@ struct fork_state {
 
     std::atomic<unsigned> forks{0};
     std::atomic<child_hook*> hooks{nullptr};
-    std::atomic<int> opening{0};  ///< Threads that open a descriptor …
-    std::atomic<int> forking{0};  ///< … and those that fork and wait for these.
+    std::atomic<int> changing{0};  ///< Threads that open or close a descriptor …
+    std::atomic<int> forking{0};   ///< … and those that fork and wait for these.
     std::atomic<int> highest{-1};
     std::array<std::atomic<std::uint64_t>, most / 64> descriptors{};
 };
@@ -33,7 +33,7 @@ inline void before_fork() noexcept {
     auto& s = fork_states;
     ++s.forking;
     // What takes longer hangs in a file system; or this is a handler that has interrupted it.
-    for (int ms = 0; s.opening != 0 && ms < 100; ++ms) ::poll(nullptr, 0, 1);
+    for (int ms = 0; s.changing != 0 && ms < 100; ++ms) ::poll(nullptr, 0, 1);
 }
 inline void after_fork() noexcept {
     --fork_states.forking;
@@ -41,7 +41,7 @@ inline void after_fork() noexcept {
 inline void in_child_of_fork() noexcept {
     auto& s = fork_states;
     s.forking = 0;
-    s.opening = 0;
+    s.changing = 0;
     ++s.forks;
     auto const highest = s.highest.exchange(-1);
     for (int word = 0; word <= highest / 64 && highest >= 0; ++word) {
@@ -68,16 +68,16 @@ CAIRN_DECL void add_child_hook(child_hook& h) noexcept {
     }
 }
 
-CAIRN_DECL opening_descriptor::opening_descriptor() noexcept {
+CAIRN_DECL descriptor_change::descriptor_change() noexcept {
     see_forks();
     auto& s = fork_states;
-    for (++s.opening; s.forking != 0; ++s.opening) {
-        --s.opening;
+    for (++s.changing; s.forking != 0; ++s.changing) {
+        --s.changing;
         ::poll(nullptr, 0, 1);
     }
 }
-CAIRN_DECL opening_descriptor::~opening_descriptor() {
-    if (fork_states.opening > 0) --fork_states.opening;  // 0: in a child, forked by a handler
+CAIRN_DECL descriptor_change::~descriptor_change() {
+    if (fork_states.changing > 0) --fork_states.changing;  // 0: in a child, forked by a handler
 }
 
 CAIRN_DECL void close_in_children(int fd, bool yes) noexcept {
