@@ -132,8 +132,11 @@ int reshard(const std::string& from, const std::string& to, int ranks, int dim) 
         std::cerr << "cairn: '" << cairn::detail::terminal_text(fqn)
                   << "' is not in it: this version does not know dtype "
                   << cairn::detail::terminal_text(t.type) << '\n';
+    for (auto const& name : m.unknown_members)
+        std::cout << "not copied: member '" << cairn::detail::terminal_text(name)
+                  << "' of .metadata\n";
     bool const alone = nothing_beside(from, m);
-    return alone && m.unsupported.empty() ? fine : finding;
+    return alone && m.unsupported.empty() && m.unknown_members.empty() ? fine : finding;
 }
 
 }  // namespace tool

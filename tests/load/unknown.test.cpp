@@ -4,6 +4,7 @@
 #include <cairn/catalog/verification.hpp>
 #include <cairn/format/torch/read_metadata.hpp>
 #include <cairn/load_tree.hpp>
+#include <cairn/metadata/locations.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
@@ -214,6 +215,23 @@ BOOST_AUTO_TEST_CASE(dtypes_that_are_not_known_keep_nobody_from_the_rest) {
                    [&] { (void)cairn::load_tree(dtypes, only, cairn::file_store()); });
     BOOST_TEST(verified(dtypes).find("not checked: 'quantised': dtype torch.qint8") !=
                std::string::npos);
+}
+
+/// Paths and places of what is not there, and tensor properties of six members or as a dict.
+BOOST_AUTO_TEST_CASE(forms_of_metadata_that_no_load_depends_on_are_ignored) {
+    auto const forms = std::string(CAIRN_GOLDEN) + "/other_forms";
+    auto const tree = cairn::load_tree(forms, {}, cairn::file_store());
+    BOOST_TEST(tree.size() == 2u);
+    BOOST_TEST(tree.at("step").as_value().as<int>() == 7);
+    auto const w = tree.at("model").as_dict().at("w").as_tensor();
+    BOOST_TEST((w.type == cairn::dtype::float32 && w.global_shape == cairn::index_vector{2, 3}));
+    BOOST_TEST(verified(forms).find("all fine") != std::string::npos);
+    auto const m = cairn::torch_reader(cairn::file_store(forms)).read_metadata();
+    BOOST_TEST((m.unknown_members == std::set<std::string, std::less<>>{
+                                         "Metadata.extra", "TensorProperties.5",
+                                         "TensorProperties.sixth", "_StorageInfo.digest"}));
+    // Nobody removes it.
+    BOOST_TEST(cairn::detail::files_of(m).count("__9_0.distcp") == 1u);
 }
 
 /// One that does not parse, or is no metadata at all, is damaged.

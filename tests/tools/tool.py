@@ -361,6 +361,10 @@ def beside(tmp):
           b"not copied: 'config.json'" in r.stdout and
           b"not copied: 'tokenizer/'" in r.stdout and
           cairn("diff", d, tmp / "without it").returncode == 0, said(r))
+    r = cairn("reshard", GOLDEN / "other_forms", tmp / "other forms", "--ranks", 2)
+    check("reshard: names members of .metadata that it does not know", r.returncode == 1 and
+          b"not copied: member 'Metadata.extra' of .metadata\n" in r.stdout and
+          b"nothing" not in r.stdout, said(r))
     (tmp / "hf").mkdir()
     (tmp / "hf" / "model.safetensors").write_bytes(b"x")
     r = cairn("ls", tmp / "hf")

@@ -50,10 +50,11 @@ void for_each_file(const metadata& m, F&& f) {
         for (auto const& name : t.files) f(name);
 }
 
-/// The data files that the metadata names.
+/// The data files that the metadata names, needed or not.
 inline std::set<std::string> files_of(const metadata& m) {
     std::set<std::string> files;
     for_each_file(m, [&](const std::string& name) { files.insert(name); });
+    files.insert(m.spare_files.begin(), m.spare_files.end());
     for (auto const& [name, size] : m.file_sizes) files.insert(name);
     return files;
 }

@@ -57,6 +57,11 @@ struct metadata {
     std::map<std::string, key_path, std::less<>> paths{};
     /// What cannot be loaded, though all else can. Never in what cairn writes.
     std::map<std::string, unsupported_tensor, std::less<>> unsupported{};
+    /// Members of PyTorch's classes that this version does not know (`Metadata.extra`), if they are
+    /// not None. Nothing is made of them. Only as they are read from a pickle.
+    std::set<std::string, std::less<>> unknown_members{};
+    /// Files of stored bytes that belong to no entry. Only as they are read from a pickle.
+    std::set<std::string, std::less<>> spare_files{};
     std::string save_id{};  ///< 32 hex digits for cairn's own checkpoints, otherwise empty.
     /// Sizes of the data files: as the coordinator saw them at commit if cairn wrote them;
     /// otherwise as the reader found them. Empty if a reader has no files.

@@ -34,7 +34,8 @@ public:
         read_entries(member(top, "state_dict_metadata"));
         if (auto const p = find(top, "planner_data"); p && t_.kind(*p) != kind::none)
             read_paths(*p);
-        if (used_ != locations_.size()) bad("a place for something that is not in the state dict");
+        for (auto const& [of, at] : locations_)
+            if (!at.file.empty()) m_.spare_files.insert(at.file);
         return std::move(m_);
     }
 
@@ -77,31 +78,49 @@ private:
     }
 
     /// The members of an object of a class, from constructor call or state.
+    using member_names = std::array<std::string_view, 5>;
     struct members {
         std::span<const id> state{};  ///< Name, value, …
         std::span<const id> arguments{};
-        std::array<std::string_view, 4> names{};  ///< Of the arguments.
+        member_names names{};  ///< Of the arguments.
     };
-    members instance(id i, std::string_view wanted) const {
+    members instance(id i, std::string_view wanted) {
         if (class_of(i) != wanted) refuse(i, wanted);
+        static constexpr std::array<std::pair<std::string_view, member_names>, 6> forms{{
+            {"ChunkStorageMetadata", {"offsets", "sizes"}},
+            {"MetadataIndex", {"fqn", "offset", "index"}},
+            {"_StorageInfo", {"relative_path", "offset", "length", "transform_descriptors"}},
+            {"TensorStorageMetadata", {"properties", "size", "chunks"}},
+            {"TensorProperties",
+             {"dtype", "layout", "requires_grad", "memory_format", "pin_memory"}},
+            {"Metadata",
+             {"state_dict_metadata", "planner_data", "storage_data", "storage_meta", "version"}},
+        }};
+        auto const form = std::find_if(forms.begin(), forms.end(),
+                                       [&](auto const& f) { return f.first == wanted; });
         auto const c = t_.children(i);
         members m;
+        m.names = form->second;
+        auto const note = [&](std::string_view name, id what) {
+            if (t_.kind(what) == kind::none) return;
+            unfolding_.spend(name.size());  // it may be shared by many objects
+            m_.unknown_members.insert(std::string(wanted).append(".").append(name));
+        };
         if (t_.kind(c[2]) == kind::dict) {
             m.state = t_.children(c[2]);
             // Searched for each of the objects that share it.
             if (m.state.size() > 64) beyond_limits("an object of more than 32 members");
-            return m;
-        }
-        static constexpr std::array<std::pair<std::string_view, std::array<std::string_view, 4>>, 3>
-            forms{{
-                {"ChunkStorageMetadata", {"offsets", "sizes", "", ""}},
-                {"MetadataIndex", {"fqn", "offset", "index", ""}},
-                {"_StorageInfo", {"relative_path", "offset", "length", "transform_descriptors"}},
-            }};
-        for (auto const& [name, names] : forms) {
-            if (name != wanted) continue;
-            m.arguments = t_.children(c[1]);
-            m.names = names;
+            for (std::size_t k = 0; k + 1 < m.state.size(); k += 2) {
+                if (t_.kind(m.state[k]) != kind::string) continue;
+                auto const name = t_.text(m.state[k]);
+                if (std::find(m.names.begin(), m.names.end(), name) == m.names.end())
+                    note(name, m.state[k + 1]);
+            }
+        } else {
+            // TensorProperties has a state that is a tuple.
+            m.arguments = t_.children(t_.kind(c[2]) == kind::tuple ? c[2] : c[1]);
+            for (std::size_t k = m.names.size(); k < m.arguments.size(); ++k)
+                note(std::to_string(k), m.arguments[k]);
         }
         return m;
     }
@@ -250,23 +269,15 @@ private:
         return t;
     }
 
-    /// State of TensorProperties: (dtype, layout, requires_grad, memory format, pinned).
     /// @return the dtype if it is not known
-    std::string properties(id i, tensor_metadata& t) const {
-        if (class_of(i) != "TensorProperties") refuse(i, "TensorProperties");
-        auto const state = t_.children(i)[2];
-        std::optional<id> type, grad;
-        if (t_.kind(state) == kind::tuple && t_.children(state).size() == 5) {
-            type = t_.children(state)[0];
-            grad = t_.children(state)[2];
-        } else {
-            bad("tensor properties of another form");
-        }
-        auto const [module, name] = t_.class_parts(*type);
-        if (t_.kind(*type) != kind::global) refuse(*type, "dtype");
-        t.requires_grad = t_.is_true(*grad);
+    std::string properties(id i, tensor_metadata& t) {
+        auto const m = instance(i, "TensorProperties");
+        auto const type = member(m, "dtype");
+        if (t_.kind(type) != kind::global) refuse(type, "dtype");
+        if (auto const grad = find(m, "requires_grad")) t.requires_grad = t_.is_true(*grad);
+        auto const [module, name] = t_.class_parts(type);
         auto const d = module == "torch" ? dtype_from_name(name) : std::nullopt;
-        if (!d) return t_.class_name(*type);
+        if (!d) return t_.class_name(type);
         t.type = *d;
         return {};
     }
@@ -277,9 +288,8 @@ private:
             auto const fqn = string(d[k]);
             unfolding_.spend(fqn.size());
             auto const entry = m_.entries.find(fqn);
-            if (m_.unsupported.find(fqn) != m_.unsupported.end()) continue;
-            if (entry == m_.entries.end())
-                bad("a path for '" + std::string(fqn) + "', which is not there");
+            // Of something unsupported, or not there, and no load needs it.
+            if (entry == m_.entries.end()) continue;
             if (t_.kind(d[k + 1]) != kind::tuple) bad("a path that is no tuple");
             m_.paths.insert_or_assign(entry->first, path(fqn, t_.children(d[k + 1])));
         }
