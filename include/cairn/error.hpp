@@ -19,8 +19,8 @@ using boost::system::error_code;
 
 /// Error codes, independent of where the error occurred. One enumerator per remedy.
 enum class errc {
-    /// The state asks for a key that the checkpoint does not hold. Remedy:
-    /// `load_options::planner.partial`, or fix the name.
+    /// The state asks for a key that the checkpoint does not hold, or for elements of a tensor that
+    /// it does not hold. Remedy: `load_options::planner.partial`, or fix the name; ask for less.
     missing_key = 1,
     /// The checkpoint holds a key that the state does not ask for, and `strict` is on.
     unexpected_key,

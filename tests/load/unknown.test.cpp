@@ -234,6 +234,34 @@ BOOST_AUTO_TEST_CASE(forms_of_metadata_that_no_load_depends_on_are_ignored) {
     BOOST_TEST(cairn::detail::files_of(m).count("__9_0.distcp") == 1u);
 }
 
+/// As a process alone saves its shards with PyTorch's `no_dist`.
+BOOST_AUTO_TEST_CASE(shards_that_were_not_saved_keep_nobody_from_those_that_were) {
+    auto const part = std::string(CAIRN_GOLDEN) + "/one_rank";
+    auto const wanted = [](std::int64_t from, std::int64_t rows, std::vector<float>& memory) {
+        return cairn::sharded_view{
+            {4, 3},
+            cairn::dtype::f32,
+            {cairn::shard(cairn::box({from, 0}, {rows, 3}),
+                          cairn::tensor_view(cairn::dtype::f32, {rows, 3}, memory.data()))}};
+    };
+    std::vector<float> w(12), plain(2);
+    cairn::state_dict sd{{"w", wanted(1, 1, w)}, {"plain", plain}};
+    auto const report = cairn::load(sd, part, cairn::file_store());
+    BOOST_TEST(w[0] == 3.0f);
+    BOOST_TEST(w[2] == 5.0f);
+    BOOST_TEST(report.unverified.back() == "'w': 6 of 12 elements are stored");
+    BOOST_TEST(verified(part).find("not checked: 'w': 6 of 12") != std::string::npos);
+    cairn::state_dict more{{"w", wanted(1, 2, w)}, {"plain", plain}};
+    BOOST_CHECK_EXCEPTION((void)cairn::load(more, part, cairn::file_store()), cairn::error,
+                          [](const cairn::error& e) {
+                              return e.code() == make_error_code(cairn::errc::missing_key) &&
+                                     e.context().fqn == "w" &&
+                                     std::string(e.what()).find("3 of 6 elements") !=
+                                         std::string::npos;
+                          });
+    BOOST_CHECK_THROW((void)cairn::load_tree(part, {}, cairn::file_store()), cairn::error);
+}
+
 /// One that does not parse, or is no metadata at all, is damaged.
 BOOST_AUTO_TEST_CASE(classes_in_metadata_are_no_damage) {
     auto const code_of = [](std::string_view pickle) {

@@ -7,16 +7,24 @@
 #include <cairn/tensor/box.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
 
 namespace cairn {
 
-/// Checks that boxes lie within a tensor, do not overlap and together cover it; DCP's
-/// `_validate_global_plan`. Sorted sweep over the dimension with most distinct starts; where most
-/// of the boxes overlap in that dimension, @ref detail::tiling.
+/// Checks that boxes lie within a tensor and do not overlap. Sorted sweep over the dimension with
+/// most distinct starts; where most of the boxes overlap in that dimension, @ref detail::tiling,
+/// which boxes that do not cover the tensor fail.
 /// @param who  Returns the owner of box `i` ("rank 3") for errors.
+/// @return how many elements they cover
+/// @throws error errc::invalid_plan naming the tensor and the boxes.
+CAIRN_DECL std::uint64_t check_apart(const std::string& fqn, const index_vector& extents,
+                                     std::span<const box> boxes,
+                                     const std::function<std::string(std::size_t)>& who = {});
+
+/// As @ref check_apart, and that together they cover the tensor; DCP's `_validate_global_plan`.
 /// @throws error errc::invalid_plan naming the tensor and the boxes.
 CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& extents,
                                std::span<const box> boxes,

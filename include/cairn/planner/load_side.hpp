@@ -255,8 +255,12 @@ private:
         }
         std::vector<box> wanted;
         for (auto const& s : t.shards) wanted.push_back(s.region);
-        for (auto& item : create_read_items(name, index, stored->chunks, wanted))
-            plan.items.push_back(std::move(item));
+        try {
+            for (auto& item : create_read_items(name, index, stored->chunks, wanted))
+                plan.items.push_back(std::move(item));
+        } catch (const error& e) {
+            problems_.add(errc::missing_key, e.context());
+        }
     }
 
     void add_value(load_plan& plan, const value_leaf& o, const std::string& name,

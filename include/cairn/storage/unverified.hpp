@@ -2,11 +2,13 @@
 #ifndef CAIRN_STORAGE_UNVERIFIED_HPP
 #define CAIRN_STORAGE_UNVERIFIED_HPP
 
+#include <cairn/detail/counted.hpp>
 #include <cairn/detail/utf8.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/metadata/value.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -31,6 +33,21 @@ public:
         pytorch_ = m.save_id.empty();
         for (auto const& [fqn, t] : m.unsupported)
             unread_[fqn] = "dtype " + t.type + ", which this version of cairn does not know";
+        if (!pytorch_) return;
+        for (auto const& [fqn, entry] : m.entries) {
+            auto const* t = std::get_if<tensor_metadata>(&entry);
+            if (t == nullptr) continue;
+            std::int64_t stored = 0;
+            for (std::size_t i = 0; i < t->chunks.size(); ++i) {
+                std::int64_t n = 1;
+                for (auto const length : t->chunks.lengths(i)) n *= length;
+                stored += n;
+            }
+            if (stored != t->shape.product())
+                unread_[fqn] = std::to_string(stored) + " of " +
+                               counted(static_cast<std::uint64_t>(t->shape.product()), "element") +
+                               " are stored";
+        }
     }
     /// A value that is kept as it is stored, whatever it says.
     void note_opaque(const std::string& fqn, const value::opaque_t& v) {

@@ -138,8 +138,10 @@ DEFECTS = [
            "!PLANTED && !detail::tiling::is_exact(extents, boxes))",
            by="metadata planner", wrong="overlaps among very many chunks are accepted"),
     Defect("gaps-accepted", "metadata/impl/coverage.ipp",
-           "if (covered != static_cast<std::uint64_t>(extents.product())) {",
-           "if (covered != static_cast<std::uint64_t>(extents.product()) && !PLANTED) {",
+           "auto const covered = check_apart(fqn, extents, boxes, who); "
+           "if (covered != static_cast<std::uint64_t>(extents.product()))",
+           "auto const covered = check_apart(fqn, extents, boxes, who); "
+           "if (covered != static_cast<std::uint64_t>(extents.product()) && !PLANTED)",
            by="planner metadata", wrong="elements that no rank holds are missing in silence"),
     Defect("shared-bytes-accepted", "metadata/stored_ranges.hpp",
            "if (now.begin >= last.end ||", "if (PLANTED || now.begin >= last.end ||",

@@ -15,9 +15,24 @@
 
 namespace cairn {
 
-CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& extents,
-                               std::span<const box> boxes,
-                               const std::function<std::string(std::size_t)>& who) {
+namespace detail {
+
+[[noreturn]] inline void refuse_gaps(const std::string& fqn, const index_vector& extents,
+                                     std::uint64_t covered, std::size_t boxes) {
+    throw error(errc::invalid_plan,
+                {.fqn = fqn,
+                 .expected = "chunks that cover all " +
+                             counted(static_cast<std::uint64_t>(extents.product()), "element") +
+                             " of " + to_string(extents),
+                 .found = counted(covered, "element") + " in " + counted(boxes, "chunk"),
+                 .remedy = "some rank's shard is missing from the state"});
+}
+
+}  // namespace detail
+
+CAIRN_DECL std::uint64_t check_apart(const std::string& fqn, const index_vector& extents,
+                                     std::span<const box> boxes,
+                                     const std::function<std::string(std::size_t)>& who) {
     auto const name = [&](std::size_t i) {
         return to_string(boxes[i]) + (who ? " of " + who(i) : std::string());
     };
@@ -71,9 +86,9 @@ CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& exten
             active.erase(active.begin(), active.upper_bound(boxes[i].offsets[dim]));
             compared += active.size();
             if (compared > 4096 + 64 * order.size()) {
-                // If the boxes do not cover everything, the error below says more.
-                if (covered == static_cast<std::uint64_t>(extents.product()) &&
-                    !detail::tiling::is_exact(extents, boxes))
+                if (covered != static_cast<std::uint64_t>(extents.product()))
+                    detail::refuse_gaps(fqn, extents, covered, boxes.size());
+                if (!detail::tiling::is_exact(extents, boxes))
                     throw error(errc::invalid_plan,
                                 {.fqn = fqn,
                                  .expected = "chunks that do not overlap",
@@ -90,17 +105,15 @@ CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& exten
             active.emplace(boxes[i].end(dim), i);
         }
     }
-    if (covered != static_cast<std::uint64_t>(extents.product())) {
-        throw error(
-            errc::invalid_plan,
-            {.fqn = fqn,
-             .expected = "chunks that cover all " +
-                         detail::counted(static_cast<std::uint64_t>(extents.product()), "element") +
-                         " of " + to_string(extents),
-             .found = detail::counted(covered, "element") + " in " +
-                      detail::counted(boxes.size(), "chunk"),
-             .remedy = "some rank's shard is missing from the state"});
-    }
+    return covered;
+}
+
+CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& extents,
+                               std::span<const box> boxes,
+                               const std::function<std::string(std::size_t)>& who) {
+    auto const covered = check_apart(fqn, extents, boxes, who);
+    if (covered != static_cast<std::uint64_t>(extents.product()))
+        detail::refuse_gaps(fqn, extents, covered, boxes.size());
 }
 
 CAIRN_DECL void check_offsets(const std::string& fqn, std::span<const box> boxes,
