@@ -93,6 +93,7 @@
 #include <cairn/planner/impl/default_planner.ipp>
 #include <cairn/planner/impl/empty_state_planner.ipp>
 #include <cairn/planner/impl/plan_table.ipp>
+#include <cairn/planner/impl/whole_values.ipp>
 #include <cairn/save/impl/background_save.ipp>
 #include <cairn/save/impl/change_check.ipp>
 #include <cairn/save/impl/plan_cache.ipp>

@@ -10,6 +10,7 @@
 #include <cairn/planner/save_side.hpp>
 #include <cairn/planner/tied_leaves.hpp>
 #include <cairn/planner/unexpected_keys.hpp>
+#include <cairn/planner/whole_values.hpp>
 #include <cairn/state/copy_leaf.hpp>
 #include <cairn/state/numbers.hpp>
 #include <cairn/tensor/convert.hpp>
@@ -49,6 +50,7 @@ public:
         older_.clear();
         in_parts_.reset();
         problems_.clear();
+        take_whole_values(state, m, [this](const std::string& fqn) { return stored_name(fqn); });
     }
 
     /// @throws error for the first of the problems that `report()` lists, stating their number.

@@ -8,8 +8,11 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -64,6 +67,19 @@ struct value_leaf {
     std::function<void(const value&)> check{};
     bool per_rank = false;  ///< Each rank has its own; see `per_rank`.
     bool optional = false;  ///< A checkpoint need not have it; see `node::set_optional`.
+    /// It is a part of that one of `flat_state::whole`; none: of no `value` of the state.
+    std::optional<std::size_t> part_of{};
+};
+
+/// A `value` of the state, which takes whatever is stored under its name, of any form: an empty
+/// mapping has no leaves, and one with other keys than the stored one has others.
+struct whole_value {
+    std::string fqn;
+    key_path path;
+    value* content;                    ///< The user's.
+    std::shared_ptr<const void> keep;  ///< Owns `content`, if the state dict does.
+    bool optional = false;
+    bool taken = false;  ///< Its leaves are those of the checkpoint.
 };
 
 /// A mapping or list without a tensor in it, which PyTorch up to 2.3 stored as one value and which
@@ -80,6 +96,19 @@ struct older_leaf {
     /// Throws what `set` would throw, and changes nothing. Empty as in @ref value_leaf.
     std::function<void(const value&, std::vector<std::string>* missing)> check{};
 };
+
+/// Returns a path as a flat name.
+inline std::string joined(std::span<const path_element> path) {
+    std::string s;
+    for (auto const& step : path) {
+        if (&step != path.data()) s += '.';
+        if (auto const* key = std::get_if<std::string>(&step))
+            s += *key;
+        else
+            s += std::to_string(std::get<std::int64_t>(step));
+    }
+    return s;
+}
 
 struct flat_leaf {
     std::string fqn;  ///< The path joined by dots.
@@ -98,7 +127,11 @@ struct flat_leaf {
 };
 
 /// A state dict as a list of named leaves, in the order in which DCP's flattening visits them.
-using flat_state = std::vector<flat_leaf>;
+struct flat_state : std::vector<flat_leaf> {
+    using std::vector<flat_leaf>::vector;
+
+    std::vector<whole_value> whole{};  ///< What `value_leaf::part_of` numbers.
+};
 
 }  // namespace cairn
 

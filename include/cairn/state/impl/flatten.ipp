@@ -159,7 +159,10 @@ private:
     }
 
     void walk_object(const std::shared_ptr<value_node>& o) {
-        if (o->tree != nullptr && !o->per_rank) return walk_value(o, *o->tree);
+        if (o->tree != nullptr && !o->per_rank) {
+            out_.leaves.whole.push_back({name(), at_, o->tree, o, o->optional});
+            return walk_value(o, *o->tree);
+        }
         value_leaf x;
         x.get = [o] { return o->get(); };
         if (o->set) x.set = [o](value v) { o->set(std::move(v)); };
@@ -195,6 +198,7 @@ private:
         x.get = [owner, &v] { return v; };
         x.set = [owner, &v](value loaded) { v = std::move(loaded); };
         x.optional = owner->optional;
+        x.part_of = out_.leaves.whole.size() - 1;
         add(std::move(x));
     }
 
@@ -226,17 +230,7 @@ private:
                                           .found = std::string(key.kind_name())});
     }
 
-    std::string name() const {
-        std::string s;
-        for (auto const& e : at_) {
-            if (!s.empty() || &e != &at_.front()) s += '.';
-            if (auto const* key = std::get_if<std::string>(&e))
-                s += *key;
-            else
-                s += std::to_string(std::get<std::int64_t>(e));
-        }
-        return s;
-    }
+    std::string name() const { return joined(at_); }
 
     void add(std::variant<tensor_leaf, value_leaf> l) {
         flat_leaf f;
