@@ -67,8 +67,9 @@ void collect_leftovers(Store& place, std::vector<std::string>& warnings,
     rest.find({}, {});
     rest.look_at_what_stands();
     std::optional<storage_clock<Store>> clock;
-    bool const is_read = std::any_of(rest.there().begin(), rest.there().end(),
-                                     [](auto const& stored) { return is_reading_name(stored.name); });
+    bool const is_read =
+        std::any_of(rest.there().begin(), rest.there().end(),
+                    [](auto const& stored) { return is_reading_name(stored.name); });
     if ((rest.is_unsure() || is_read || rest.has_strays()) &&
         rest.attempt([&] { clock.emplace(place); }))
         rest.find(clock->name(), {});
