@@ -19,9 +19,9 @@ CAIRN_DECL void check_layout(const std::string& fqn, dtype type, const index_vec
                              const storage_location& at);
 
 /// Checks that a checkpoint's metadata is consistent, before anything is read with it: chunks
-/// within bounds, without overlap, covering if cairn wrote them; items not empty, within their files where those are
-/// known; no byte of a file in two items, except for tied weights; payloads within items; paths of
-/// bounded length.
+/// within bounds, without overlap, covering if cairn wrote them; items not empty, within their
+/// files where those are known; no byte of a file in two items, except for tied weights; payloads
+/// within items; paths of bounded length.
 /// @throws error errc::invalid_plan or errc::corrupt naming the tensor or file.
 CAIRN_DECL void check_metadata(const metadata& m);
 

@@ -62,7 +62,7 @@ private:
 
 using stored_part = std::pair<std::string, key_path>;
 
-/// Returns the keys of a checkpoint for a `value` of this name, in order, with their paths below it.
+/// Returns a checkpoint's keys for a `value` of this name, in order, with their paths below it.
 inline std::vector<stored_part> stored_parts(const metadata& m, const std::string& name) {
     std::vector<stored_part> parts;
     if (m.entries.count(name) != 0) parts.emplace_back(name, key_path());
