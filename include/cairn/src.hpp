@@ -39,6 +39,7 @@
 #include <cairn/detail/impl/error.ipp>
 #include <cairn/detail/impl/forks.ipp>
 #include <cairn/detail/impl/operation_thread.ipp>
+#include <cairn/detail/impl/parallel.ipp>
 #include <cairn/detail/impl/post_to.ipp>
 #include <cairn/detail/impl/state_devices.ipp>
 #include <cairn/detail/impl/usable_cpus.ipp>
@@ -49,7 +50,6 @@
 #include <cairn/memory/impl/arena.ipp>
 #include <cairn/memory/impl/copy_to_host.ipp>
 #include <cairn/memory/impl/memory_spaces.ipp>
-#include <cairn/memory/impl/parallel.ipp>
 #include <cairn/memory/impl/piecewise_copy.ipp>
 #include <cairn/metadata/impl/big_int.ipp>
 #include <cairn/metadata/impl/check.ipp>

@@ -6,7 +6,7 @@
 #include <cairn/detail/operation_thread.hpp>
 #include <cairn/detail/own_thread.hpp>
 #include <cairn/error.hpp>
-#include <cairn/memory/parallel.hpp>
+#include <cairn/detail/parallel.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/observe/progress_line.hpp>
 

@@ -4,7 +4,7 @@
 #include "support/random_strides.hpp"
 
 #include <cairn/error.hpp>
-#include <cairn/memory/parallel.hpp>
+#include <cairn/detail/parallel.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <boost/test/unit_test.hpp>

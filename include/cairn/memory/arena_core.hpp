@@ -7,7 +7,7 @@
 #include <cairn/error.hpp>
 #include <cairn/memory/any_memory_space.hpp>
 #include <cairn/memory/arena_options.hpp>
-#include <cairn/memory/parallel.hpp>
+#include <cairn/detail/parallel.hpp>
 #include <cairn/memory/pinned_slab.hpp>
 #include <cairn/memory/poison.hpp>
 #include <cairn/memory/range_allocator.hpp>

@@ -4,7 +4,7 @@
 
 #include <cairn/error.hpp>
 #include <cairn/memory/page_faults.hpp>
-#include <cairn/memory/parallel.hpp>
+#include <cairn/detail/parallel.hpp>
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
 #include <cairn/memory/copy_to_host.hpp>
 
 #include <cairn/memory/memory_spaces.hpp>
-#include <cairn/memory/parallel.hpp>
+#include <cairn/detail/parallel.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_MEMORY_IMPL_PARALLEL_IPP
-#define CAIRN_MEMORY_IMPL_PARALLEL_IPP
+#ifndef CAIRN_DETAIL_IMPL_PARALLEL_IPP
+#define CAIRN_DETAIL_IMPL_PARALLEL_IPP
 
-#include <cairn/memory/parallel.hpp>
+#include <cairn/detail/parallel.hpp>
 
 #include <cairn/detail/blocked_signals.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_MEMORY_PARALLEL_HPP
-#define CAIRN_MEMORY_PARALLEL_HPP
+#ifndef CAIRN_DETAIL_PARALLEL_HPP
+#define CAIRN_DETAIL_PARALLEL_HPP
 
 #include <cairn/detail/config.hpp>
 
@@ -17,7 +17,7 @@ CAIRN_DECL void in_parallel(unsigned threads, const std::function<void()>& work)
 }  // namespace cairn::detail
 
 #ifdef CAIRN_HEADER_ONLY
-#include <cairn/memory/impl/parallel.ipp>
+#include <cairn/detail/impl/parallel.ipp>
 #endif
 
 #endif
