@@ -126,6 +126,14 @@ public:
 };
 static_assert(WarningStore<warning_store> && !WarningStore<object_store>);
 
+/// The same, which wants several requests at once: the least `ManyRequestsStore`.
+class many_requests_store : public object_store {
+public:
+    using object_store::object_store;
+    std::size_t requests_in_flight() const { return 16; }
+};
+static_assert(ManyRequestsStore<many_requests_store> && !ManyRequestsStore<object_store>);
+
 /// The same, whose handles say how much one read should ask for: the least `ReadSizeStore`.
 class read_size_handle : public read_handle {
 public:
@@ -181,6 +189,9 @@ struct handle_without_size {
 };
 struct store_without_sync_returns_nothing : object_store {
     void without_sync() const;
+};
+struct store_requests_in_flight_is_int : object_store {
+    int requests_in_flight() const;
 };
 struct store_take_warnings_is_text : object_store {
     std::string take_warnings();
@@ -291,6 +302,7 @@ static_assert(!BrowsableStore<store_without_remove_place>);
 static_assert(!BrowsableStore<store_remove_place_returns>);
 static_assert(!UnsyncedStore<store_without_sync_returns_nothing>);
 static_assert(!WarningStore<store_take_warnings_is_text>);
+static_assert(!ManyRequestsStore<store_requests_in_flight_is_int>);
 static_assert(ObjectStore<store_that_opens<handle_read_size_is_short>> &&
               !ReadSizeStore<store_that_opens<handle_read_size_is_short>>);
 static_assert(ObjectStore<store_that_opens<handle_read_uncached_says_only_whether>> &&

@@ -15,9 +15,13 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -296,6 +300,54 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_removed_is_a_warning_and_collected_later) {
         }
     }
     BOOST_TEST(failed == 2 * 4);  // the old data file, and the intent
+}
+
+/// Whose removals wait for each other, until `most` of them are there.
+struct slow_remover : support::forwarding_store<cairn::memory_store> {
+    using forwarding_store::forwarding_store;
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    slow_remover at(const std::string& id) const {
+        slow_remover other = *this;
+        other.store_ = store_.at(id);
+        return other;
+    }
+    std::size_t requests_in_flight() const { return most; }
+    void remove(std::string_view n) {
+        {
+            std::unique_lock lock(shared->m);
+            shared->largest = std::max(shared->largest, ++shared->now);
+            shared->changed.notify_all();
+            shared->changed.wait_for(lock, std::chrono::seconds(2),
+                                     [&] { return shared->largest >= int(most); });
+        }
+        store_.remove(n);
+        std::lock_guard const lock(shared->m);
+        --shared->now;
+    }
+
+    struct count {
+        std::mutex m{};
+        std::condition_variable changed{};
+        int now = 0, largest = 0;
+    };
+    std::shared_ptr<count> shared = std::make_shared<count>();
+    std::size_t most = 5;
+};
+
+BOOST_AUTO_TEST_CASE(a_store_that_wants_several_requests_at_once_gets_them) {
+    slow_remover store{cairn::memory_store()};
+    std::vector<std::vector<float>> w(8, std::vector<float>(100, 1.0F));
+    cairn::state_dict sd;
+    for (std::size_t i = 0; i < w.size(); ++i) sd["w" + std::to_string(i)] = w[i];
+    cairn::torch_writer_options o;
+    o.thread_count = 8;
+    for (int save = 0; save < 2; ++save) {
+        auto const report = cairn::save(sd, "c", cairn::torch_writer(store, o));
+        BOOST_TEST(report.warnings.empty());
+    }
+    BOOST_TEST(store.shared->largest == 5);
+    // The data files and the metadata.
+    BOOST_TEST(store.at("c").list().size() == 9U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

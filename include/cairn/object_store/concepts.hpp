@@ -127,6 +127,16 @@ concept WarningStore = ObjectStore<S> && requires(S& s) {
     { s.take_warnings() } -> std::same_as<std::vector<std::string>>;
 };
 
+/// An ObjectStore that wants several requests of one process at once: `s.requests_in_flight()`, a
+/// `std::size_t`. The files of a checkpoint are removed by so many threads, 256 at most; those of
+/// other stores one after the other.
+///
+/// **Archetype**: `archetype::many_requests_store`.
+template <class S>
+concept ManyRequestsStore = ObjectStore<S> && requires(const S& s) {
+    { s.requests_in_flight() } -> std::same_as<std::size_t>;
+};
+
 /// An ObjectStore whose handles for reading say how much one read should ask for, where that much
 /// is wanted in a row: `s.open(name).read_size()`, a `std::size_t`, which is called once, after
 /// `open`. Payloads are read in pieces of that size, between 256 KiB, which those of other stores
@@ -176,6 +186,15 @@ std::size_t read_size_of([[maybe_unused]] Handle& h) {
                           largest_read_size);
     else
         return usual_read_size;
+}
+
+/// How many requests of this process a store wants at once.
+template <ObjectStore Store>
+std::size_t requests_in_flight_of([[maybe_unused]] const Store& s) {
+    if constexpr (ManyRequestsStore<Store>)
+        return std::clamp<std::size_t>(s.requests_in_flight(), 1, 256);
+    else
+        return 1;
 }
 
 /// Reads a beginning of these bytes past the caches of the host, if the handle can do that.

@@ -52,6 +52,7 @@ class erased_store {
         virtual void remove_place(const std::string& id) = 0;
         virtual std::shared_ptr<any_store> without_sync() const = 0;
         virtual std::vector<std::string> take_warnings() = 0;
+        virtual std::size_t requests_in_flight() const = 0;
     };
     template <class Handle>
     struct writer_of final : any_writer {
@@ -143,6 +144,7 @@ class erased_store {
             else
                 return {};
         }
+        std::size_t requests_in_flight() const override { return requests_in_flight_of(s_); }
         Store s_;
     };
 
@@ -200,6 +202,7 @@ public:
         return other;
     }
     std::vector<std::string> take_warnings() { return s_->take_warnings(); }
+    std::size_t requests_in_flight() const { return s_->requests_in_flight(); }
     writer create(std::string_view name, std::uint64_t size, bool durable = true) {
         return writer(s_->create(name, size, durable));
     }

@@ -4,6 +4,7 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/parallel.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/exists.hpp>
 #include <cairn/storage/checkpoint_files.hpp>
@@ -12,6 +13,7 @@
 #include <cairn/storage/found_intent.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -217,53 +219,70 @@ private:
         }
     }
 
+    /// What came of the removal of one file, and what there is to say about it.
+    struct removal {
+        bool touched = false;  ///< It may have been removed, by this process or another.
+        std::string warning{};
+        std::exception_ptr failure{};
+    };
     bool remove(const std::vector<std::string>& names, const std::string& save_id,
                 bool must_be_its_own) {
         bool gone = true;
+        std::vector<const std::string*> due;
         for (auto const& name : names) {
-            if (activity_ != nullptr) activity_->advance();
             if (standing_.count(name) != 0) continue;
-            if (needed_.count(name) != 0) {
+            if (needed_.count(name) != 0)
                 gone = false;
-                continue;
-            }
-            auto const done = attempt([&] {
-                auto const whose_it_is = owner_of(name, save_id);
-                // Whoever removed it need not have made that durable; `sync` reaches the directory
-                // of the place only.
-                if (whose_it_is == ownership::absent) {
-                    note_removals();
-                    if (name.find('/') != name.npos) remove_file(name);
-                    return;
+            else
+                due.push_back(&name);
+        }
+        std::vector<removal> all(due.size());
+        std::atomic<std::size_t> next{0};
+        auto const most = std::min(requests_in_flight_of(store_), due.size());
+        in_parallel(static_cast<unsigned>(most), [&] {
+            for (auto i = next++; i < due.size(); i = next++) {
+                if (activity_ != nullptr) activity_->advance();
+                try {
+                    remove_one(*due[i], save_id, must_be_its_own, all[i]);
+                } catch (...) {
+                    all[i].failure = std::current_exception();
                 }
-                if (whose_it_is == ownership::proven) return remove_file(name);
-                if (whose_it_is == ownership::unproven || must_be_its_own)
-                    warn("'" + store_.describe(name) +
-                         "' stays: nothing shows that it is a data "
-                         "file of the checkpoint or save that named it; remove it by hand if it "
-                         "is not needed");
-            });
-            gone = gone && done;
+            }
+        });
+        for (auto& one : all) {
+            gone = gone && !one.failure;
+            removed_ = removed_ || one.touched;
+            if (one.failure) warn(text_of(one.failure));
+            if (!one.warning.empty()) warn(std::move(one.warning));
         }
         return gone;
     }
-    /// Storage may have lost the content of a file whose name still shows whose it is.
-    ownership owner_of(const std::string& name, const std::string& save_id) {
+    void remove_one(const std::string& name, const std::string& save_id, bool must_be_its_own,
+                    removal& one) {
+        auto whose_it_is = ownership::proven;
         try {
-            return whose(store_, name, save_id);
+            whose_it_is = whose(store_, name, save_id);
         } catch (const error& e) {
+            // Storage may have lost the content of a file whose name still shows whose it is.
             if (e.code() != make_error_code(errc::io) || id_in(name) != save_id) throw;
-            warn(std::string("removed by its name alone: ") + e.what());
-            return ownership::proven;
+            one.warning = std::string("removed by its name alone: ") + e.what();
         }
-    }
-    void remove_file(const std::string& name) {
-        removed_ = true;
-        try {
-            store_.remove(name);
-        } catch (const error& e) {
-            if (e.code() != make_error_code(errc::unsupported)) throw;
-            warn(e.what());  // a link, which will never be removed
+        // Whoever removed it need not have made that durable; `sync` reaches the directory of the
+        // place only.
+        one.touched = whose_it_is == ownership::proven || whose_it_is == ownership::absent;
+        if (whose_it_is == ownership::proven ||
+            (whose_it_is == ownership::absent && name.find('/') != name.npos)) {
+            try {
+                store_.remove(name);
+            } catch (const error& e) {
+                if (e.code() != make_error_code(errc::unsupported)) throw;
+                one.warning = e.what();  // a link, which will never be removed
+            }
+        } else if (whose_it_is == ownership::unproven ||
+                   (whose_it_is == ownership::anothers && must_be_its_own)) {
+            one.warning = "'" + store_.describe(name) +
+                          "' stays: nothing shows that it is a data file of the checkpoint or save "
+                          "that named it; remove it by hand if it is not needed";
         }
     }
 
