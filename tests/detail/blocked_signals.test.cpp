@@ -5,8 +5,8 @@
 #include <cairn/detail/blocked_signals.hpp>
 #include <cairn/detail/operation_thread.hpp>
 #include <cairn/detail/own_thread.hpp>
-#include <cairn/error.hpp>
 #include <cairn/detail/parallel.hpp>
+#include <cairn/error.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/observe/progress_line.hpp>
 

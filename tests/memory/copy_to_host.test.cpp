@@ -3,8 +3,8 @@
 
 #include "support/random_strides.hpp"
 
-#include <cairn/error.hpp>
 #include <cairn/detail/parallel.hpp>
+#include <cairn/error.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <boost/test/unit_test.hpp>

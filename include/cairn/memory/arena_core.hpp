@@ -3,11 +3,11 @@
 #define CAIRN_MEMORY_ARENA_CORE_HPP
 
 #include <cairn/detail/forks.hpp>
+#include <cairn/detail/parallel.hpp>
 #include <cairn/detail/usable_cpus.hpp>
 #include <cairn/error.hpp>
 #include <cairn/memory/any_memory_space.hpp>
 #include <cairn/memory/arena_options.hpp>
-#include <cairn/detail/parallel.hpp>
 #include <cairn/memory/pinned_slab.hpp>
 #include <cairn/memory/poison.hpp>
 #include <cairn/memory/range_allocator.hpp>

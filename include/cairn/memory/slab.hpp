@@ -2,9 +2,9 @@
 #ifndef CAIRN_MEMORY_SLAB_HPP
 #define CAIRN_MEMORY_SLAB_HPP
 
+#include <cairn/detail/parallel.hpp>
 #include <cairn/error.hpp>
 #include <cairn/memory/page_faults.hpp>
-#include <cairn/detail/parallel.hpp>
 
 #include <sys/mman.h>
 #include <unistd.h>

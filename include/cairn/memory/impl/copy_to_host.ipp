@@ -4,8 +4,8 @@
 
 #include <cairn/memory/copy_to_host.hpp>
 
-#include <cairn/memory/memory_spaces.hpp>
 #include <cairn/detail/parallel.hpp>
+#include <cairn/memory/memory_spaces.hpp>
 
 #include <algorithm>
 #include <atomic>
