@@ -70,7 +70,8 @@ BOOST_AUTO_TEST_CASE(what_is_protected_may_be_named_in_any_way) {
         for (int const s : {8, 9}) {
             w.assign(8, static_cast<float>(s));
             (void)ckpt.save_now(s, state);
-            for (auto const& warning : ckpt.wait()->warnings) BOOST_TEST(warning == "");
+            auto const report = ckpt.wait();
+            for (auto const& warning : report->warnings) BOOST_TEST(warning == "");
         }
     }
     for (std::int64_t const s : {7, 9}) BOOST_TEST(p.stands(s));
