@@ -117,6 +117,25 @@ BOOST_AUTO_TEST_CASE(take_says_what_is_missing) {
     BOOST_TEST(a.take(2 * 4096).bytes().size() == 2u * 4096);
 }
 
+/// A slab that was free when a reservation began may be leased from before it is returned.
+BOOST_AUTO_TEST_CASE(the_budget_holds_while_one_thread_reserves_and_another_leases) {
+    constexpr std::size_t page = 4096, budget = 8 * page;
+    auto o = budget_of(budget);
+    o.slab_bytes = 2 * page;
+    staging_arena a(o);
+    std::atomic<bool> end{false};
+    std::thread other([&] {
+        while (!end) (void)a.try_take(page);
+    });
+    for (int i = 0; i < 20'000 && a.stats().peak_mapped <= budget; ++i) {
+        (void)a.reserve(budget);
+        a.release_unused();
+    }
+    end = true;
+    other.join();
+    BOOST_TEST(a.stats().peak_mapped <= budget);
+}
+
 BOOST_AUTO_TEST_CASE(several_threads_touch_the_pages) {
     for (unsigned const threads : {1u, 4u}) {
         arena_options o;

@@ -67,15 +67,16 @@ public:
     }
     arena_need need(std::uint64_t bytes) const {
         std::lock_guard const growth(growth_);
-        auto const more = missing(bytes);
+        auto const more = missing(bytes, true);
         return {more, spaces_.empty() ? 0 : more};
     }
     reserve_result reserve(std::uint64_t bytes) {
         std::lock_guard const growth(growth_);
-        auto const more = missing(bytes);
-        if (more == 0) return {};
+        if (missing(bytes, true) == 0) return {};
         release_free_slabs(0);
-        return add_slab(more);
+        // Other threads may have taken from slabs that were free, or given back what remains.
+        auto const more = missing(bytes, false);
+        return more == 0 ? reserve_result{} : add_slab(more);
     }
     std::uint64_t bytes_held() const {
         std::lock_guard const state(state_);
@@ -188,17 +189,18 @@ private:
     // With `growth_` locked: no other thread adds or removes slabs, nor changes `bytes_mapped`.
 
     std::uint64_t room() const noexcept { return limit_ - stats_.bytes_mapped; }
-    /// What `reserve(bytes)` would map after it has returned the free slabs.
-    std::uint64_t missing(std::uint64_t bytes) const noexcept {
+    /// What `reserve(bytes)` would map.
+    /// @param free_go  Whether the slabs that are free now do not count: they would be returned.
+    std::uint64_t missing(std::uint64_t bytes, bool free_go) const noexcept {
         std::lock_guard const state(state_);
         auto const wanted = std::min(bytes, limit_);
-        std::uint64_t in_use = 0;
+        std::uint64_t kept = 0;
         for (auto const& [begin, s] : slabs_) {
             auto const size = s.slab.memory().size();
             if (size >= wanted) return 0;
-            if (!ranges_.is_free(begin, size)) in_use += size;
+            if (!free_go || !ranges_.is_free(begin, size)) kept += size;
         }
-        return slab_size(std::min(wanted, limit_ - in_use), limit_ - in_use);
+        return slab_size(std::min(wanted, limit_ - kept), limit_ - kept);
     }
     /// Maps a slab that `bytes` fit into; false when the budget has no room for it now. Free slabs
     /// are too small, and returned: what grows would otherwise keep every size that it ever had.
