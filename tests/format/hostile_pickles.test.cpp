@@ -201,6 +201,34 @@ BOOST_AUTO_TEST_CASE(shared_transforms_are_refused) {
         b.size(), [&] { read_metadata(b); }, errc::unsupported);
 }
 
+/// One call of many arguments, looked through for each of many places.
+BOOST_AUTO_TEST_CASE(calls_of_many_arguments_are_refused) {
+    auto const b = metadata_of([](auto& w) {
+        w.global(filesystem, "_StorageInfo");
+        w.mark();
+        w.string("f");
+        w.integer(0);
+        w.integer(1);
+        for (std::size_t i = 0; i < many; ++i) w.none();
+        w.op('t');
+        w.op('R');
+        auto const info = w.put();
+        w.op('0');
+        w.op('}');
+        w.mark();
+        for (std::size_t i = 0; i < many / 4; ++i) {
+            w.global(dcp, "MetadataIndex");
+            w.string("w" + std::to_string(i));
+            w.op(0x85);
+            w.op('R');
+            w.get(info);
+        }
+        w.op('u');
+    });
+    is_refused(
+        b.size(), [&] { read_metadata(b); }, errc::unsupported);
+}
+
 /// One state of many members, looked through for each of many objects.
 BOOST_AUTO_TEST_CASE(states_of_many_members_are_refused) {
     auto const b = pickle_of([](auto& w) {
@@ -285,8 +313,12 @@ BOOST_AUTO_TEST_CASE(a_long_class_name_is_refused) {
         b.size(), [&] { read_metadata(b); }, errc::unsupported);
 }
 
-BOOST_AUTO_TEST_CASE(a_path_of_long_steps_is_refused) {
-    auto const b = pickle_of([](auto& w) {
+namespace {
+
+/// `Metadata` of the value `key` whose planner_data is what `write` leaves on the stack.
+bytes with_paths(const std::string& key,
+                 const std::function<void(format::pickle::writer&)>& write) {
+    return pickle_of([&](auto& w) {
         w.global(dcp, "Metadata");
         w.op(')');
         w.op(0x81);
@@ -294,7 +326,7 @@ BOOST_AUTO_TEST_CASE(a_path_of_long_steps_is_refused) {
         w.mark();
         w.string("state_dict_metadata");
         w.op('}');
-        w.string("w");
+        w.string(key);
         w.global(dcp, "BytesStorageMetadata");
         w.op(')');
         w.op(0x81);
@@ -302,7 +334,7 @@ BOOST_AUTO_TEST_CASE(a_path_of_long_steps_is_refused) {
         w.string("storage_data");
         w.op('}');
         w.global(dcp, "MetadataIndex");
-        w.string("w");
+        w.string(key);
         w.op(0x85);
         w.op('R');
         w.global(filesystem, "_StorageInfo");
@@ -313,6 +345,16 @@ BOOST_AUTO_TEST_CASE(a_path_of_long_steps_is_refused) {
         w.op('R');
         w.op('s');
         w.string("planner_data");
+        write(w);
+        w.op('u');
+        w.op('b');
+    });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_path_of_long_steps_is_not_made) {
+    auto const b = with_paths("w", [](auto& w) {
         w.op('}');
         w.string("w");
         w.mark();
@@ -321,10 +363,56 @@ BOOST_AUTO_TEST_CASE(a_path_of_long_steps_is_refused) {
         for (int i = 1; i < 255; ++i) w.get(step);
         w.op('t');
         w.op('s');
-        w.op('u');
-        w.op('b');
     });
-    is_refused(b.size(), [&] { read_metadata(b); });
+    costs_little(b.size(), [&] { read_metadata(b); });
+}
+
+/// PyTorch loads all of these: another planner has put them there.
+BOOST_AUTO_TEST_CASE(planner_data_of_another_form_is_left_out) {
+    struct form {
+        std::function<void(format::pickle::writer&)> write;
+        std::size_t paths;
+    };
+    auto const path_of = [](char collect, const std::vector<std::string>& steps) {
+        return [=](auto& w) {
+            w.op('}');
+            w.string("a.b");
+            if (collect == 'e') w.op(']');
+            w.mark();
+            for (auto const& s : steps) w.string(s);
+            w.op(static_cast<std::uint8_t>(collect));
+            w.op('s');
+        };
+    };
+    std::vector<form> const forms{{[](auto& w) { w.string("mine"); }, 0},
+                                  {[](auto& w) { w.op(']'); }, 0},
+                                  {path_of('t', {"a", "b"}), 1},
+                                  {path_of('e', {"a", "b"}), 1},
+                                  {path_of('t', {"a", "c"}), 0},
+                                  {path_of('t', {"a"}), 0},
+                                  {path_of('t', {}), 0},
+                                  {[](auto& w) {
+                                       w.op('}');
+                                       w.string("a.b");
+                                       w.integer(-1);
+                                       w.op('s');
+                                   },
+                                   0},
+                                  {[](auto& w) {
+                                       w.op('}');
+                                       w.op(')');
+                                       w.op(')');
+                                       w.op('s');
+                                   },
+                                   0}};
+    for (std::size_t i = 0; i < forms.size(); ++i) {
+        BOOST_TEST_CONTEXT("form " << i) {
+            auto const m = format::torch::parse_metadata_pickle(with_paths("a.b", forms[i].write));
+            BOOST_TEST(m.entries.count("a.b") == 1u);
+            BOOST_TEST(m.paths.size() == forms[i].paths);
+            BOOST_TEST(m.unknown_members.count("Metadata.planner_data") == 1 - forms[i].paths);
+        }
+    }
 }
 
 /// Each level of nesting makes room for all items before it looks at the first.

@@ -119,6 +119,7 @@ private:
         } else {
             // TensorProperties has a state that is a tuple.
             m.arguments = t_.children(t_.kind(c[2]) == kind::tuple ? c[2] : c[1]);
+            if (m.arguments.size() > 32) beyond_limits("an object of more than 32 members");
             for (std::size_t k = m.names.size(); k < m.arguments.size(); ++k)
                 note(std::to_string(k), m.arguments[k]);
         }
@@ -282,41 +283,52 @@ private:
         return {};
     }
 
+    /// A planner of the user's may have put anything there.
     void read_paths(id i) {
-        auto const d = dict(i);
+        bool all = t_.kind(i) == kind::dict;
+        auto const d = all ? t_.children(i) : std::span<const id>();
         for (std::size_t k = 0; k + 1 < d.size(); k += 2) {
-            auto const fqn = string(d[k]);
+            if (t_.kind(d[k]) != kind::string) {
+                all = false;
+                continue;
+            }
+            auto const fqn = t_.text(d[k]);
             unfolding_.spend(fqn.size());
             auto const entry = m_.entries.find(fqn);
             // Of something unsupported, or not there, and no load needs it.
             if (entry == m_.entries.end()) continue;
-            if (t_.kind(d[k + 1]) != kind::tuple) bad("a path that is no tuple");
-            m_.paths.insert_or_assign(entry->first, path(fqn, t_.children(d[k + 1])));
+            if (auto p = path(fqn, d[k + 1]))
+                m_.paths.insert_or_assign(entry->first, std::move(*p));
+            else
+                all = false;
         }
+        if (!all) m_.unknown_members.insert("Metadata.planner_data");
     }
-    /// Returns the path whose elements, joined by dots, are the key.
-    key_path path(std::string_view fqn, std::span<const id> steps) const {
+    /// Returns the path if its elements, joined by dots, are the key.
+    std::optional<key_path> path(std::string_view fqn, id i) const {
+        if (t_.kind(i) != kind::tuple && t_.kind(i) != kind::list) return {};
+        auto const steps = t_.children(i);
         if (steps.size() > most_path_steps)
             beyond_limits("a path of more than " + std::to_string(most_path_steps) + " steps");
         key_path p;
         p.reserve(steps.size());
         auto rest = fqn;
         auto const spelled = [&](std::string_view what) {
-            if (!rest.starts_with(what))
-                bad("another path under the key '" + std::string(fqn) + "'");
-            rest.remove_prefix(what.size());
+            bool const so = rest.starts_with(what);
+            if (so) rest.remove_prefix(what.size());
+            return so;
         };
         for (auto c : steps) {
-            if (!p.empty()) spelled(".");
-            if (t_.kind(c) == kind::integer) {
-                spelled(std::to_string(number(c)));
+            if (!p.empty() && !spelled(".")) return {};
+            if (t_.kind(c) == kind::integer && t_.number(c) <= INT64_MAX) {
+                if (!spelled(std::to_string(number(c)))) return {};
                 p.emplace_back(number(c));
             } else {
-                spelled(string(c));
-                p.emplace_back(std::string(string(c)));
+                if (t_.kind(c) != kind::string || !spelled(t_.text(c))) return {};
+                p.emplace_back(std::string(t_.text(c)));
             }
         }
-        if (!rest.empty()) bad("another path under the key '" + std::string(fqn) + "'");
+        if (p.empty() || !rest.empty()) return {};
         return p;
     }
 
