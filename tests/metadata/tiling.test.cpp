@@ -125,6 +125,11 @@ BOOST_AUTO_TEST_CASE(is_what_coverage_falls_back_to) {
                           [](const cairn::error& x) {
                               return std::string(x.what()).find("cover all") != std::string::npos;
                           });
+    // They may be as they should, which nobody can tell.
+    BOOST_CHECK_EXCEPTION((void)cairn::check_apart("w", {n, n}, boxes), cairn::error,
+                          [](const cairn::error& x) {
+                              return x.code() == make_error_code(cairn::errc::unsupported);
+                          });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -16,10 +16,11 @@ namespace cairn {
 
 /// Checks that boxes lie within a tensor and do not overlap. Sorted sweep over the dimension with
 /// most distinct starts; where most of the boxes overlap in that dimension, @ref detail::tiling,
-/// which boxes that do not cover the tensor fail.
+/// which only tells of boxes that cover the tensor.
 /// @param who  Returns the owner of box `i` ("rank 3") for errors.
 /// @return how many elements they cover
-/// @throws error errc::invalid_plan naming the tensor and the boxes.
+/// @throws error errc::invalid_plan naming the tensor and the boxes; errc::unsupported for so many
+/// boxes with gaps that this cannot be told
 CAIRN_DECL std::uint64_t check_apart(const std::string& fqn, const index_vector& extents,
                                      std::span<const box> boxes,
                                      const std::function<std::string(std::size_t)>& who = {});

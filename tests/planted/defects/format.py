@@ -134,13 +134,13 @@ DEFECTS = [
            "if (overlaps(boxes[i], boxes[j])) {", "if (overlaps(boxes[i], boxes[j]) && !PLANTED) {",
            by="planner metadata storage", wrong="two ranks save different content of one element"),
     Defect("many-overlapping-chunks-accepted", "metadata/impl/coverage.ipp",
-           "!detail::tiling::is_exact(extents, boxes))",
-           "!PLANTED && !detail::tiling::is_exact(extents, boxes))",
+           "!tiling::is_exact(extents, boxes))",
+           "!PLANTED && !tiling::is_exact(extents, boxes))",
            by="metadata planner", wrong="overlaps among very many chunks are accepted"),
     Defect("gaps-accepted", "metadata/impl/coverage.ipp",
-           "auto const covered = check_apart(fqn, extents, boxes, who); "
+           "auto const covered = detail::check_boxes(fqn, extents, boxes, who, true); "
            "if (covered != static_cast<std::uint64_t>(extents.product()))",
-           "auto const covered = check_apart(fqn, extents, boxes, who); "
+           "auto const covered = detail::check_boxes(fqn, extents, boxes, who, true); "
            "if (covered != static_cast<std::uint64_t>(extents.product()) && !PLANTED)",
            by="planner metadata", wrong="elements that no rank holds are missing in silence"),
     Defect("shared-bytes-accepted", "metadata/stored_ranges.hpp",

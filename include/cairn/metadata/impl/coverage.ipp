@@ -28,11 +28,10 @@ namespace detail {
                  .remedy = "some rank's shard is missing from the state"});
 }
 
-}  // namespace detail
-
-CAIRN_DECL std::uint64_t check_apart(const std::string& fqn, const index_vector& extents,
-                                     std::span<const box> boxes,
-                                     const std::function<std::string(std::size_t)>& who) {
+/// @param whole  Whether they are to cover the tensor.
+inline std::uint64_t check_boxes(const std::string& fqn, const index_vector& extents,
+                                 std::span<const box> boxes,
+                                 const std::function<std::string(std::size_t)>& who, bool whole) {
     auto const name = [&](std::size_t i) {
         return to_string(boxes[i]) + (who ? " of " + who(i) : std::string());
     };
@@ -86,9 +85,17 @@ CAIRN_DECL std::uint64_t check_apart(const std::string& fqn, const index_vector&
             active.erase(active.begin(), active.upper_bound(boxes[i].offsets[dim]));
             compared += active.size();
             if (compared > 4096 + 64 * order.size()) {
-                if (covered != static_cast<std::uint64_t>(extents.product()))
-                    detail::refuse_gaps(fqn, extents, covered, boxes.size());
-                if (!detail::tiling::is_exact(extents, boxes))
+                if (covered != static_cast<std::uint64_t>(extents.product())) {
+                    if (whole) refuse_gaps(fqn, extents, covered, boxes.size());
+                    throw error(
+                        errc::unsupported,
+                        {.fqn = fqn,
+                         .expected = "chunks that cover the tensor, where so many are side "
+                                     "by side in each dimension",
+                         .found = counted(covered, "element") + " of " + to_string(extents) +
+                                  " in " + counted(boxes.size(), "chunk")});
+                }
+                if (!tiling::is_exact(extents, boxes))
                     throw error(errc::invalid_plan,
                                 {.fqn = fqn,
                                  .expected = "chunks that do not overlap",
@@ -108,10 +115,18 @@ CAIRN_DECL std::uint64_t check_apart(const std::string& fqn, const index_vector&
     return covered;
 }
 
+}  // namespace detail
+
+CAIRN_DECL std::uint64_t check_apart(const std::string& fqn, const index_vector& extents,
+                                     std::span<const box> boxes,
+                                     const std::function<std::string(std::size_t)>& who) {
+    return detail::check_boxes(fqn, extents, boxes, who, false);
+}
+
 CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& extents,
                                std::span<const box> boxes,
                                const std::function<std::string(std::size_t)>& who) {
-    auto const covered = check_apart(fqn, extents, boxes, who);
+    auto const covered = detail::check_boxes(fqn, extents, boxes, who, true);
     if (covered != static_cast<std::uint64_t>(extents.product()))
         detail::refuse_gaps(fqn, extents, covered, boxes.size());
 }
