@@ -203,7 +203,7 @@ BOOST_AUTO_TEST_CASE(full_state_goes_out_and_comes_back) {
             // Whole on rank 0 alone.
             cairn::state_dict_options options{.full_state_dict = true, .cpu_offload = true};
             options.gather.piece_bytes = piece;
-            auto const [ms, os] = cairn::get_state_dict(m, o, options, me);
+            auto [ms, os] = cairn::get_state_dict(m, o, options, me);
             good += ms.empty() == (me.rank() != 0);
             if (me.rank() == 0) {
                 auto const& t = ms.at("net1.weight").as_tensor();
@@ -219,13 +219,19 @@ BOOST_AUTO_TEST_CASE(full_state_goes_out_and_comes_back) {
             good += m2.net1.weight.own == weights;
             good += o2.groups[0].parameters[0].second.exp_avg.own == moments;
             good += o2.groups[0].parameters[0].second.step == 1 && o2.groups[0].lr == 0.1;
+            // A number may be a tensor of one element, of any shape.
+            if (me.rank() == 0)
+                os["param_groups"].as_list()[0].as_dict()["lr"] =
+                    cairn::node(cairn::host_tensor(cairn::dtype::float32, {1}));
+            cairn::set_state_dict(m2, o2, ms, os, back, me);
+            good += o2.groups[0].lr == 0;
             // Whole on every rank, each takes its own.
             auto const everywhere = cairn::get_model_state_dict(m, {.full_state_dict = true}, me);
             toy::model m3(me.rank(), me.size(), 11);
             cairn::set_model_state_dict(m3, everywhere);
             good += m3.net1.weight.own == weights;
         });
-        BOOST_TEST(good == 4 + 1 + 4 * 4);
+        BOOST_TEST(good == 4 + 1 + 4 * 5);
     }
 }
 

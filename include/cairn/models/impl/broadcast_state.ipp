@@ -27,7 +27,8 @@
 
 namespace cairn::detail {
 
-/// Encodes rank 0's whole state: tensors by name and shape; numbers and values in full.
+/// Encodes rank 0's whole state: tensors by name and shape; numbers and values in full. A number of
+/// a group may be a tensor of any shape with one element.
 CAIRN_DECL std::vector<std::byte> describe_state(const leaves_by_name& given) {
     std::vector<named_leaf> tensors;
     std::vector<const flat_leaf*> numbers, values;
@@ -42,7 +43,8 @@ CAIRN_DECL std::vector<std::byte> describe_state(const leaves_by_name& given) {
                                               .expected = "the whole tensor",
                                               .found = counted(t->shards.size(), "shard"),
                                               .remedy = "get it with full_state_dict"});
-        if (t->global_shape.empty())
+        if (t->global_shape.empty() ||
+            (name.starts_with("param_groups.") && t->global_shape.product() == 1))
             numbers.push_back(leaf);
         else
             tensors.push_back({name, t});
@@ -52,7 +54,7 @@ CAIRN_DECL std::vector<std::byte> describe_state(const leaves_by_name& given) {
     w.varint(numbers.size());
     for (auto const* leaf : numbers) {
         auto const& t = *leaf->tensor();
-        host_tensor copy(t.type, {});
+        host_tensor copy(t.type, t.global_shape);
         copy_elements(t.shards[0].view, copy.view());
         w.string(leaf->fqn);
         put(w, t.type);
