@@ -6,6 +6,7 @@
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/planner/global_plan.hpp>
 #include <cairn/planner/plan_codec.hpp>
+#include <cairn/planner/tied_leaves.hpp>
 #include <cairn/storage/data_names.hpp>
 
 #include <cairn/cairn.hpp>
@@ -187,6 +188,45 @@ BOOST_AUTO_TEST_CASE(load_reports_what_differs) {
     cairn::state_dict read_only{{"w", constant}};
     BOOST_CHECK_EXCEPTION(cairn::load(read_only, "c", store), cairn::error,
                           code_is(errc::invalid_state));
+}
+
+/// In another order and one by one, which took minutes.
+BOOST_AUTO_TEST_CASE(chunks_of_a_weight_that_is_stored_twice_are_found_by_their_boxes) {
+    std::uint32_t const n = 100'000;
+    std::vector<float> w(n);
+    cairn::tensor_metadata first, second;
+    first.shape = second.shape = {n};
+    std::vector<cairn::read_item> items;
+    for (std::uint32_t i = 0; i < n; ++i) {
+        first.chunks.push_back({box({i}, {1}), {"a", i, 1, {}, {}}});
+        second.chunks.push_back({box({n - 1 - i}, {1}), {"b", i, 1, {}, {}}});
+        items.emplace_back().chunk = i;
+        if (i % 2 == 0) items.push_back(items.back());
+    }
+    auto const leaf = cairn::node(cairn::tensor_view(cairn::dtype::f32, {n}, w.data())).as_tensor();
+    cairn::detail::tied_leaves tied;
+    BOOST_TEST((tied.first_of("a", leaf, first) == nullptr));
+    auto const* found = tied.first_of("b", leaf, second);
+    BOOST_REQUIRE((found != nullptr));
+    BOOST_TEST(!found->is_stored_as(second));
+    tied.add(*found, "b", second, items);
+    auto const& chunks = tied.ties().at(0).chunks;
+    BOOST_TEST(chunks.size() == n);
+    for (std::uint32_t i = 0; i < n; i += 999) BOOST_TEST((chunks[i] == std::pair(i, n - 1 - i)));
+}
+
+/// Those of a target too, beside the others.
+BOOST_AUTO_TEST_CASE(problems_of_a_load_are_told_together) {
+    cairn::memory_store store;
+    std::vector<float> w(4, 1);
+    cairn::save(cairn::state_dict{{"w", w}}, "c", store);
+    cairn::state_dict sd{
+        {"w", cairn::tensor_view(cairn::dtype::f32, {4}, cairn::index_vector{0}, w.data())},
+        {"x", w}};
+    BOOST_CHECK_EXCEPTION(cairn::load(sd, "c", store), cairn::error, [](const cairn::error& e) {
+        return code_is(errc::invalid_state)(e) && e.context().fqn == "w" &&
+               std::string(e.what()).find("'x'") != std::string::npos;
+    });
 }
 
 /// Items may come from another planner, or from a reader that mixes them up.

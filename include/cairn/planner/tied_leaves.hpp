@@ -62,20 +62,26 @@ public:
              const std::vector<read_item>& items) {
         if (items.empty()) return;
         stored_tie tie{name, first.name, {}};
+        auto const& theirs = first.stored->chunks;
+        std::map<std::pair<index_vector, index_vector>, std::uint32_t> places;  // made when needed
         for (auto const& i : items) {
             auto const region = stored.chunks.region(i.chunk);
-            auto const& theirs = first.stored->chunks;
-            std::size_t k = i.chunk;
-            if (k >= theirs.size() || theirs.region(k) != region)
-                for (k = 0; k < theirs.size() && theirs.region(k) != region;) ++k;
+            auto k = i.chunk;
+            if (k >= theirs.size() || theirs.region(k) != region) {
+                if (places.empty())
+                    for (std::uint32_t c = 0; c < theirs.size(); ++c)
+                        places.try_emplace({theirs.region(c).offsets, theirs.region(c).shape}, c);
+                auto const found = places.find({region.offsets, region.shape});
+                k = found == places.end() ? std::uint32_t(theirs.size()) : found->second;
+            }
             if (k == theirs.size() || first.stored->type != stored.type) {
                 tie.chunks.clear();
                 break;
             }
-            std::pair const both(i.chunk, static_cast<std::uint32_t>(k));
-            if (std::find(tie.chunks.begin(), tie.chunks.end(), both) == tie.chunks.end())
-                tie.chunks.push_back(both);
+            tie.chunks.emplace_back(i.chunk, k);
         }
+        std::sort(tie.chunks.begin(), tie.chunks.end());
+        tie.chunks.erase(std::unique(tie.chunks.begin(), tie.chunks.end()), tie.chunks.end());
         ties_.push_back(std::move(tie));
     }
     const std::vector<stored_tie>& ties() const noexcept { return ties_; }
