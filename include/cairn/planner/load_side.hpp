@@ -42,6 +42,8 @@ public:
 
     void set_up(flat_state& state, const metadata& m, int rank) {
         state_ = &state;
+        for (auto& leaf : state)  // of an attempt with another checkpoint
+            if (leaf.own) leaf.what = *std::exchange(leaf.own, nullptr);
         stored_ = &m;
         entry_of_.clear();
         rank_ = rank;
@@ -120,7 +122,7 @@ public:
     std::vector<load_plan> create_global(std::vector<load_plan> all) const {
         unexpected_keys unexpected(report_.unexpected, *stored_);
         unexpected.keep_those_of_all(all);
-        auto const& unsupported = stored_->unsupported;  // nobody can ask for these
+        auto const& unsupported = stored_->unsupported;  // who asks for one is refused
         auto const count = unexpected.size() + unsupported.size();
         if (options_->strict && count != 0)
             throw error(
@@ -233,7 +235,12 @@ private:
                 {.fqn = name, .expected = "memory to load into", .found = "a const tensor"});
             return;
         }
-        check_target(name, t);
+        try {
+            check_target(name, t);
+        } catch (const error& e) {
+            problems_.add(errc::invalid_state, e.context());
+            return;
+        }
         if (stored->shape != t.global_shape) {
             report_.shapes.push_back({name, stored->shape, t.global_shape});
             problems_.add(errc::shape_mismatch,
@@ -360,10 +367,14 @@ private:
         auto const* stored = std::get_if<tensor_metadata>(&entry);
         if (auto const* v = leaf.value(); v != nullptr && stored != nullptr && v->set) {
             if (auto as_tensor = number_as_tensor(*v, stored->type, stored->shape))
-                leaf.what = std::move(*as_tensor);
+                become(leaf, std::move(*as_tensor));
         } else if (auto const* t = leaf.tensor(); t != nullptr && stored == nullptr) {
-            if (auto as_value = tensor_as_number(*t)) leaf.what = std::move(*as_value);
+            if (auto as_value = tensor_as_number(*t)) become(leaf, std::move(*as_value));
         }
+    }
+    static void become(flat_leaf& leaf, decltype(flat_leaf::what) other) {
+        std::swap(leaf.what, other);
+        leaf.own = std::make_shared<const decltype(flat_leaf::what)>(std::move(other));
     }
 
     void wrong_kind(const std::string& name, const std::string& wanted, const std::string& stored) {

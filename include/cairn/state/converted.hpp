@@ -151,14 +151,18 @@ converted_number<Shown> converted(Kept& kept) {
         auto const shown = detail::number_or_throw<Shown>(plain{kept}, "the checkpoint");
         std::memcpy(to, &shown, sizeof shown);
     };
-    if constexpr (!std::is_const_v<Kept>)
-        how.set = [&kept](const std::byte* from) -> std::function<void()> {
+    if constexpr (!std::is_const_v<Kept>) {
+        auto const loaded = [](const std::byte* from) {
             Shown shown{};
             std::memcpy(&shown, from, sizeof shown);
-            auto const before =
-                std::exchange(kept, detail::number_or_throw<plain>(shown, "the program"));
+            return detail::number_or_throw<plain>(shown, "the program");
+        };
+        how.check = [loaded](const std::byte* from) { (void)loaded(from); };
+        how.set = [&kept, loaded](const std::byte* from) -> std::function<void()> {
+            auto const before = std::exchange(kept, loaded(from));
             return [&kept, before] { kept = before; };
         };
+    }
     return converted_number<Shown>(std::move(how));
 }
 /// A temporary cannot be loaded into.

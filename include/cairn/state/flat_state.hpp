@@ -31,6 +31,8 @@ struct conversion {
     /// Identifies the number. Tensors of one number are tied, as two names of one weight are. Null:
     /// unknown.
     const void* number = nullptr;
+    /// Throws what `set` would throw, and changes nothing. Empty: nothing is known in advance.
+    std::function<void(const std::byte*)> check{};
 };
 
 /// The single element of a tensor that represents a number.
@@ -117,6 +119,8 @@ struct flat_leaf {
     std::shared_ptr<const older_leaf> older{};  ///< The innermost; shared by its leaves.
     /// Names to look up if the checkpoint has no `fqn`: other names of a tied weight.
     std::vector<std::string> other_names{};
+    /// What the state holds, while `what` is a number of the kind that a checkpoint has.
+    std::shared_ptr<const std::variant<tensor_leaf, value_leaf>> own{};
 
     tensor_leaf* tensor() { return std::get_if<tensor_leaf>(&what); }
     const tensor_leaf* tensor() const { return std::get_if<tensor_leaf>(&what); }

@@ -28,7 +28,10 @@ private:
     explicit reader(std::span<const std::byte> in) : in_(in) {}
 
     tree run() {
-        if (u8() != 0x80) malformed("no protocol mark at its start");
+        if (auto const first = u8(); first != 0x80) {
+            if (begins_older(first)) beyond_limits("protocol 0 or 1");
+            malformed("no protocol mark at its start");
+        }
         if (auto const p = u8(); p < 2 || p > 5) beyond_limits("protocol " + std::to_string(p));
         while (!stopped_) step(u8());
         t_.source_bytes = at_;
@@ -102,6 +105,12 @@ private:
         }
     }
 
+    /// Whether the bytes may be a pickle of protocol 0 or 1, which has no mark.
+    bool begins_older(std::uint8_t op) const {
+        return in_.back() == std::byte{'.'} &&
+               std::string_view("()]}cNIJKLMFGSTUVX").find(static_cast<char>(op)) !=
+                   std::string_view::npos;
+    }
     /// Whether it is one of protocol 0 or 1, of `copyreg`'s extensions or of out-of-band buffers.
     static bool is_pythons(std::uint8_t op) {
         return std::string_view("ILFSVPgpldio\x82\x83\x84\x97\x98").find(static_cast<char>(op)) !=

@@ -6,9 +6,11 @@
 
 #include <cairn/comm/omitted.hpp>
 #include <cairn/detail/damage.hpp>
+#include <cairn/detail/utf8.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/state/converted.hpp>
+#include <cairn/state/numbers.hpp>
 
 #include <boost/asio/post.hpp>
 
@@ -172,7 +174,8 @@ CAIRN_DECL void load_op::check_ties() {
                              .remedy = "leave one of the two out of the state"});
         }
         if (!checked)
-            ties_not_checked_.push_back("'" + tie.fqn + "' was read as '" + tie.read +
+            ties_not_checked_.push_back("'" + terminal_text(tie.fqn) + "' was read as '" +
+                                        terminal_text(tie.read) +
                                         "', which is the same weight in the state; whether the "
                                         "checkpoint has the same content for both was not checked");
     }
@@ -230,6 +233,8 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::finish_plan() {
             if (keeps_items_) sent.items = std::move(items_);
             turns_->shared().reset(get_shared(r, sent, place_.size), sent, meta_, place_.rank);
             plan_ = parts_.planner->finish_load_plan(std::move(sent));
+            for (auto const& i : plan_.items)
+                if (i.leaf < state_->leaves().size()) expect_number(state_->leaves()[i.leaf]);
             turns_->read_values(plan_, std::move(f));
         },
         [this] {
@@ -288,8 +293,11 @@ CAIRN_DECL load_fsm::event load_op::moved_if_replaced(event e) {
 CAIRN_DECL load_fsm::event load_op::look() {
     looked_ = attempt(ranks_->rank(), [&] {
         auto const now = parts_.reader->read_metadata();
-        // PyTorch's checkpoints have no id.
-        bool const replaced = now.save_id != meta_.save_id || (now.save_id.empty() && now != meta_);
+        // PyTorch's checkpoints have no id. What is only read from a pickle was not broadcast.
+        namespace native = format::native;
+        bool const replaced =
+            now.save_id != meta_.save_id ||
+            (now.save_id.empty() && native::decode_metadata(native::encode_metadata(now)) != meta_);
         if (replaced && fsm_.last_attempt())
             throw error(errc::concurrent_save,
                         {.expected = "the checkpoint that the load began to read",

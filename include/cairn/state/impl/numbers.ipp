@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -38,28 +39,40 @@ inline value number_at(dtype type, const std::byte* at) {
     if (type == dtype::uint64) return element_as<std::uint64_t>(type, at, dtype::uint64);
     return element_as<std::int64_t>(type, at, dtype::int64);
 }
-/// @param to  Null: only checks.
 /// @throws error errc::kind_mismatch or errc::value_mismatch if the type does not hold the number
 inline void set_number(dtype type, std::byte* to, const value& v) {
     alignas(16) std::byte element[16]{};
     auto const put = [&]<class From>(From number, dtype wide) {
         convert_elements(const_tensor_view(wide, {}, &number), tensor_view(type, {}, element));
     };
+    auto const refuse = [&] {
+        throw error(errc::value_mismatch,
+                    {.expected = "a number that " + std::string(name_of(type)) + " can hold",
+                     .found = shown(v)});
+    };
     if (info(type).kind == dtype_class::boolean) {
         element[0] = std::byte{v.as<bool>()};
     } else if (info(type).kind == dtype_class::floating) {
-        put(v.as<double>(), dtype::float64);
+        auto const number = v.as<double>();
+        put(number, dtype::float64);
+        // Conversion makes what is too large infinite or NaN, or the largest, as it makes infinity.
+        auto const at = [&] { return element_as<double>(type, element, dtype::float64); };
+        auto const kept = at();
+        put(std::numeric_limits<double>::infinity(), dtype::float64);
+        auto const most = at();
+        put(number, dtype::float64);
+        if (std::isfinite(number) &&
+            (!std::isfinite(kept) || (std::isfinite(most) && std::abs(number) > most) ||
+             (number < 0 && kept > 0)))
+            refuse();
     } else if (type == dtype::uint64) {
         put(v.as<std::uint64_t>(), dtype::uint64);
     } else {
         auto const number = v.as<std::int64_t>();
         put(number, dtype::int64);
-        if (number_at(type, element) != value(number))
-            throw error(errc::value_mismatch,
-                        {.expected = "a number that " + std::string(name_of(type)) + " can hold",
-                         .found = shown(v)});
+        if (number_at(type, element) != value(number)) refuse();
     }
-    if (to != nullptr) std::copy_n(element, size_of(type), to);
+    std::copy_n(element, size_of(type), to);
 }
 /// Null unless it is a number in host memory, of which this rank has the only element.
 inline const shard* only_element(const tensor_leaf& t) {
@@ -95,8 +108,7 @@ CAIRN_DECL std::optional<tensor_leaf> number_as_tensor(const value_leaf& v, dtyp
         return [v, before] { v.set(before); };
     };
     auto leaf = show(std::make_shared<const conversion>(std::move(how)), type);
-    leaf.number->known.fill(
-        std::byte{0xff});  // no number is as long: every one that is loaded counts
+    leaf.per_rank = v.per_rank;
     leaf.global_shape = shape;
     leaf.shards.clear();
     leaf.shards.emplace_back(box::whole(shape),
@@ -104,12 +116,22 @@ CAIRN_DECL std::optional<tensor_leaf> number_as_tensor(const value_leaf& v, dtyp
     return leaf;
 }
 
+CAIRN_DECL void expect_number(flat_leaf& leaf) {
+    auto const* t = leaf.tensor();
+    // No number is as long: whatever is loaded differs.
+    if (leaf.own && t != nullptr && t->number) t->number->known.fill(std::byte{0xff});
+}
+
 CAIRN_DECL std::optional<value_leaf> tensor_as_number(const tensor_leaf& t) {
     auto const* s = only_element(t);
     if (s == nullptr || !t.writable || !s->writable) return {};
     value_leaf leaf;
     leaf.get = [t] { return *number_in(t); };
-    leaf.check = [type = t.type](const value& v) { set_number(type, nullptr, v); };
+    leaf.check = [type = t.type, number = t.number](const value& v) {
+        alignas(16) std::byte element[16]{};
+        set_number(type, element, v);
+        if (number && number->how->check) number->how->check(element);
+    };
     leaf.set = [t](const value& v) {
         set_number(t.type, t.shards.front().target_view().data, v);
         if (t.number) (void)give_back(t.number);
