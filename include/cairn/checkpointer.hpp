@@ -158,7 +158,8 @@ public:
     /// Saves; waits for the end of the previous save first, if it is still being written. Returns
     /// when the tensors are copied. If the previous save has failed, this one is made all the same,
     /// and the failures are in the result.
-    /// @throws error on all ranks if this save could not be started
+    /// @throws error on all ranks if this save could not be started; with the failures of the
+    ///         previous one, if that has failed too
     template <class State>
         requires Savable<State>
     checkpoint_result save_now(std::int64_t step, State&& state, const save_notes& notes = {}) {
@@ -171,8 +172,10 @@ public:
     /// ranks that have a checkpointer call this, ranks that are new construct theirs. Signals that
     /// have not led to a save yet are kept; steps may begin anywhere; it includes `before_update`.
     /// @param ranks  As in the constructor.
-    /// @return `completed` and `failures` of the save that was being written: nothing else reports
-    ///         them. With @ref errc::outcome_unknown, `latest` shows whether the checkpoint exists.
+    /// @return `completed` and `failures` of the save that was being written, and what has failed
+    ///         and was tolerated since the last `wait`, as far as this rank knows: nothing else
+    ///         reports them. With @ref errc::outcome_unknown, `latest` shows whether the checkpoint
+    ///         exists.
     /// @throws error on all ranks of the new group; the checkpointer then has the old one still
     template <class Comm>
         requires Communicator<std::remove_cvref_t<Comm>>
@@ -207,8 +210,8 @@ public:
 
     /// Waits until the save that was begun last is a checkpoint on disk.
     /// @return this rank's report, with a warning for each failure since the last call that
-    ///         `maybe_save` tolerated or `save_now` returned; nothing if there was nothing to wait
-    ///         for
+    ///         `maybe_save` tolerated or `save_now` returned. If there was nothing to wait for, a
+    ///         report of these warnings alone; nothing if there are none
     /// @throws error on all ranks if the latest save has failed, also if that was tolerated: of it
     ///         and of all that were since the last call
     std::optional<save_report> wait() { return core_->wait(); }

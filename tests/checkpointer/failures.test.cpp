@@ -291,63 +291,6 @@ BOOST_AUTO_TEST_CASE(what_the_next_save_would_repeat_is_not_tolerated) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(wait_reports_every_failure_since_it_was_last_called) {
-    for (int n : {1, 2}) {
-        run r(n);
-        auto& bad = *r.controls.back();
-        notes saw;
-        std::atomic<int> unclaimed{0};
-        r.on_ranks([&](rank& me) {
-            cairn::checkpointer_options o{.every = cairn::steps(10), .max_failed_saves = 9};
-            o.save.on_unclaimed_error = [&](const std::exception_ptr&) { ++unclaimed; };
-            auto ckpt = me.checkpointer(o);
-            auto const waits = [&] {
-                try {
-                    auto const report = ckpt.wait();
-                    std::string said = report ? "saved" : "nothing";
-                    for (auto const& w : report ? report->warnings : list{}) said += "; " + w;
-                    return said;
-                } catch (const cairn::error& e) {
-                    return std::string("thrown: ") + e.what();
-                }
-            };
-            bad.fail(support::thrown::runtime_error);
-            for (int const step : {10, 20, 30}) (void)ckpt.maybe_save(step, me);
-            saw.add(me.number, waits());
-            saw.add(me.number, waits());
-            (void)ckpt.maybe_save(40, me);
-            me.refuses_state = me.number == n - 1;
-            (void)ckpt.maybe_save(50, me);  // 40 has failed, 50 cannot start
-            me.refuses_state = false;
-            saw.add(me.number, waits());
-            saw.add(me.number, waits());
-            me.meet();
-            bad.fail({});
-            me.refuses_state = me.number == n - 1;
-            (void)ckpt.maybe_save(60, me);
-            (void)ckpt.maybe_save(70, me);
-            me.refuses_state = false;
-            (void)ckpt.maybe_save(80, me);
-            saw.add(me.number, waits());
-            (void)ckpt.maybe_save(90, me);
-            saw.add(me.number, waits());
-        });
-        auto const all = saw.agreed();
-        BOOST_REQUIRE(all.size() == 6u);
-        for (auto const* part : {"thrown: ", "step 10: ", "step 20: ", "injected into create"})
-            BOOST_TEST(has(all[0], part), all[0]);
-        BOOST_TEST(all[1] == "nothing");
-        for (auto const* part : {"thrown: ", "step 40: ", "step 50: "})
-            BOOST_TEST(has(all[2], part), all[2]);
-        BOOST_TEST(!has(all[2], "step 10: "), all[2]);
-        BOOST_TEST(all[3] == "nothing");
-        BOOST_TEST(all[4].starts_with("saved; "), all[4]);
-        for (auto const* part : {"step 60: ", "step 70: "}) BOOST_TEST(has(all[4], part), all[4]);
-        BOOST_TEST(all[5] == "saved");
-        BOOST_TEST(unclaimed == 0);
-    }
-}
-
 /// All that has stopped the training is in some result.
 BOOST_AUTO_TEST_CASE(a_result_says_how_long_the_training_was_stopped) {
     using clock = std::chrono::steady_clock;

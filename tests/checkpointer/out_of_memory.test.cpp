@@ -2,18 +2,24 @@
 // Memory that runs out in a checkpointer's calls, or in its save: an error that ends no program and
 // that nobody waits for; what follows works.
 #include "support/allocations.hpp"
+#include "support/on_threads.hpp"
 #include "support/sanitized.hpp"
 #include "support/whole.hpp"
 
 #include <cairn/checkpointer.hpp>
 #include <cairn/comm/solo.hpp>
+#include <cairn/comm/thread_group.hpp>
+#include <cairn/error.hpp>
 #include <cairn/object_store/memory.hpp>
 
 #include <boost/test/unit_test.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -98,6 +104,81 @@ BOOST_AUTO_TEST_CASE(in_the_save, *boost::unit_test::timeout(200)) {
     for (bool overlap : {false, true})
         for (bool waits : {false, true})
             fail_each(failing_allocation::of::other_threads, overlap, waits, 3, points);
+}
+
+namespace {
+
+struct loading_state {
+    std::vector<float> w = std::vector<float>(elements, 0);
+    cairn::state_dict state_dict() { return {{"w", w}}; }
+    void load_state_dict(const cairn::state_dict&) {}
+};
+
+}  // namespace
+
+/// Between two exchanges, too: the other rank does not wait for the next.
+BOOST_AUTO_TEST_CASE(on_one_rank_of_a_load, *boost::unit_test::timeout(200)) {
+    cairn::memory_store base;
+    state s;
+    {
+        cairn::checkpointer ckpt(cairn::solo(), base, options(false));
+        (void)ckpt.save_now(1, s);
+        (void)ckpt.wait();
+    }
+    support::failure_points points(5);
+    auto nth = static_cast<std::uint64_t>(points.first());
+    for (std::atomic<bool> hit{true}; hit; nth += static_cast<std::uint64_t>(points.stride())) {
+        cairn::thread_group group(2);
+        std::atomic<bool> late{false};
+        (void)support::try_on_threads(2, [&](int r) {
+            auto o = options(false);
+            o.save.exchange_timeout = std::chrono::seconds(10);
+            auto me = group.rank(r);
+            cairn::checkpointer ckpt(me, base, o);
+            loading_state into;
+            std::optional<failing_allocation> fails;
+            if (r == 1) fails.emplace(failing_allocation::of::this_thread, nth);
+            try {
+                (void)ckpt.load_latest(
+                    [&](const cairn::stored_checkpoint&) -> loading_state& { return into; });
+            } catch (const cairn::error& e) {
+                late = late || e.code() == make_error_code(cairn::errc::timed_out);
+            } catch (const std::exception&) {  // std::bad_alloc
+            }
+            if (fails) hit = fails->hit();
+        });
+        BOOST_TEST_REQUIRE(!late, "allocation " << nth);
+    }
+    BOOST_TEST(nth > 50u);
+}
+
+/// An overlapped save that cannot begin breaks the group: the next call says why.
+BOOST_AUTO_TEST_CASE(a_broken_group_has_a_cause) {
+    int broken = 0;
+    bool hit = true;
+    for (std::uint64_t nth = 1; hit; ++nth) {
+        cairn::memory_store base;
+        state s;
+        cairn::checkpointer ckpt(cairn::solo(), base, options(true));
+        bool began = false;
+        {
+            failing_allocation const fails(failing_allocation::of::this_thread, nth);
+            try {
+                began = ckpt.maybe_save(1, s).saved;
+            } catch (const std::exception&) {  // told at once
+            }
+            hit = fails.hit();
+        }
+        if (!began) continue;
+        try {
+            (void)ckpt.save_now(2, s);
+        } catch (const cairn::error& e) {
+            if (e.code() != make_error_code(cairn::errc::cancelled)) continue;
+            ++broken;
+            BOOST_TEST(e.failures().size() >= 2u, "allocation " << nth << ": " << e.what());
+        }
+    }
+    BOOST_TEST(broken > 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -120,6 +120,27 @@ BOOST_AUTO_TEST_CASE(the_running_save_ends_first) {
     }
 }
 
+/// `wait` would have reported it.
+BOOST_AUTO_TEST_CASE(what_was_tolerated_is_told) {
+    run r(2);
+    cairn::thread_group next(2);
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({.every = cairn::steps(10), .max_failed_saves = 9});
+        r.controls[1]->fail(support::thrown::runtime_error);
+        (void)ckpt.maybe_save(10, me);
+        BOOST_TEST(r.controls[1]->wait_for(1));
+        me.meet();
+        r.controls[1]->fail({});
+        BOOST_TEST(ckpt.maybe_save(20, me).failures.size() == 1u);
+        auto now = of(next, me.number, 2, r, me);
+        auto const became = ckpt.replace_group(now.member);
+        BOOST_TEST(became.completed.has_value());
+        BOOST_REQUIRE(became.failures.size() == 1u);
+        BOOST_TEST(has(became.failures[0].text, "the save of step 10"), became.failures[0].text);
+        BOOST_TEST(!ckpt.wait().has_value());
+    });
+}
+
 /// A group that does not suit is refused on all ranks; the checkpointer goes on as it was.
 BOOST_AUTO_TEST_CASE(a_group_without_the_coordinator_is_refused) {
     run r(2);

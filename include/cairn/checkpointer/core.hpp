@@ -94,7 +94,8 @@ public:
     /// The parts of `load_latest`.
     CAIRN_DECL recovery search(const latest_options& options);
     stored_checkpoint content(const recovery::found& f) const {
-        return {f.id, f.meta, parts_.store, parts_.spaces};
+        return ranks().alone(
+            [&] { return stored_checkpoint(f.id, f.meta, parts_.store, parts_.spaces); });
     }
     /// @param damage  What this rank has found before.
     /// @return Nothing if the checkpoint is damaged.
@@ -136,6 +137,7 @@ private:
     template <class F>
     outcome answered(F&& f);
     void reserve_for(const flattened_or_error& state, std::uint64_t bytes);
+    /// @throws error in a forked child, which has no thread that what is waited for could come from
     void check_process() const;
     rendezvous_answer meet(checkpointer_call call, std::int64_t step);
     rendezvous_answer answer(const std::vector<outcome>& all);
@@ -162,10 +164,11 @@ private:
     error all_failures(checkpointer_call call, std::vector<rank_failure> failures);
     std::exception_ptr tolerated() const noexcept;
     /// Saves, and waits for the copies.
+    /// @param earlier  How many failures this call has tolerated: they are thrown with its own.
     /// @return Of a save that failed and was tolerated.
     std::vector<rank_failure> save(checkpointer_call call, std::int64_t step,
                                    const make_state& state, const save_notes& notes,
-                                   time_point stalled_since);
+                                   time_point stalled_since, std::size_t earlier);
     void await_copies();
     /// Starts a save whose copies go on after the call.
     void overlap(std::int64_t step, const make_state& state, const save_notes& notes,
@@ -180,6 +183,7 @@ private:
     void note_read(const checkpoint_id& id, std::vector<std::string>& warnings) noexcept;
     template <class F>
     void passing(F&& f) {
+        check_process();
         if (!gate_ || gate_->over()) return;
         auto const from = std::chrono::steady_clock::now();
         f(*gate_);

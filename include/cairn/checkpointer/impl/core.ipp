@@ -72,9 +72,9 @@ CAIRN_DECL checkpoint_result checkpointer_core::replace_group(any_communicator l
     r.completed = settle();
     bool const failed = joint.earlier == earlier_save::failed;
     if (failed) r.failures = or_unknown(std::move(joint.failures));
-    // Ranks may be new: what the others remember must not decide what all do.
+    // Ranks may be new: what the others remember must not decide what all do, so it is told now.
+    for (auto& f : std::exchange(tolerated_, {})) r.failures.push_back(std::move(f));
     failed_in_a_row_ = 0;
-    tolerated_.clear();
     untold_ = false;
     plans_.clear();
     schedule_->settled(failed);
@@ -170,8 +170,17 @@ CAIRN_DECL rendezvous_answer checkpointer_core::meet(checkpointer_call call, std
         return encode(rank_report{call, step, earlier_, signals_->any(), signals_->look(),
                                   stall_.count(), failures_});
     });
-    auto const all = ranks().gather({{}, mine});
-    auto const told = answered([&] { return encode(answer(all)); });
+    outcome told;
+    try {
+        auto const all = ranks().gather({{}, mine});
+        told = answered([&] { return encode(answer(all)); });
+    } catch (...) {
+        if (failures_.empty()) throw;
+        // The earlier save may have broken the group: its failure says why.
+        auto failures = failures_of(std::current_exception(), ranks().rank());
+        failures.insert(failures.end(), failures_.begin(), failures_.end());
+        throw error(std::move(failures), false);
+    }
     if (!told.failures.empty()) throw error(told.failures, false);
     return ranks().alone([&] { return decode_rendezvous_answer(told.payload); });
 }
@@ -248,6 +257,7 @@ CAIRN_DECL auto checkpointer_core::agree(checkpointer_call call, std::int64_t st
 CAIRN_DECL checkpoint_result checkpointer_core::at_step(checkpointer_call call, std::int64_t step,
                                                         const make_state& state,
                                                         const save_notes& notes) {
+    check_process();
     // Alike on all ranks, as long as they make the same calls.
     bool const meets =
         call == checkpointer_call::save_now || step >= next_ || (last_step_ && step < *last_step_);
@@ -280,7 +290,7 @@ CAIRN_DECL checkpoint_result checkpointer_core::meet_at_step(checkpointer_call c
         if (all.answer.overlapped)
             overlap(step, state, notes, *all.since);
         else
-            failures = save(call, step, state, notes, *all.since);
+            failures = save(call, step, state, notes, *all.since, r.failures.size());
         r.saved = failures.empty();
         for (auto& f : failures) r.failures.push_back(std::move(f));
         if (!r.saved) return r;  // a signal that asked for it asks again

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <future>
 #include <new>
 #include <string>
@@ -19,11 +20,9 @@
 
 namespace cairn::detail {
 
-CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(checkpointer_call call,
-                                                             std::int64_t step,
-                                                             const make_state& state,
-                                                             const save_notes& notes,
-                                                             time_point stalled_since) {
+CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(
+    checkpointer_call call, std::int64_t step, const make_state& state, const save_notes& notes,
+    time_point stalled_since, std::size_t earlier) {
     outcome mine;
     try {
         begin(step, state, notes);
@@ -58,7 +57,11 @@ CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(checkpointer_call c
     bool const tolerated = tolerates(call, told.failures);
     ++failed_in_a_row_;
     untold_ = tolerated;
-    if (!tolerated) throw error(std::move(told.failures), false);
+    if (!tolerated) {
+        auto const n = static_cast<std::ptrdiff_t>(std::min(earlier, tolerated_.size()));
+        told.failures.insert(told.failures.end(), tolerated_.end() - n, tolerated_.end());
+        throw error(std::move(told.failures), false);
+    }
     tolerate(step, told.failures);
     return std::move(told.failures);
 }
@@ -189,7 +192,7 @@ CAIRN_DECL void checkpointer_core::note_failure() noexcept {
 }
 
 CAIRN_DECL void checkpointer_core::finish_earlier() {
-    before_update();
+    before_update();  // refuses a forked child
     take_handle();
     if (!pending_) return;
     try {
@@ -209,17 +212,14 @@ CAIRN_DECL std::optional<save_report> checkpointer_core::settle() {
 }
 
 CAIRN_DECL std::optional<save_report> checkpointer_core::wait() {
-    check_process();
-    if (earlier_ == earlier_save::none) {  // alike on all ranks
-        if (!untold_) return std::nullopt;
-        untold_ = false;
-        throw all_failures(checkpointer_call::wait, {});
-    }
     finish_earlier();
-    auto report = agree(checkpointer_call::wait, 0).completed;
-    if (report)
-        for (auto const& f : tolerated_) report->warnings.push_back(f.text);
-    tolerated_.clear();
+    std::optional<save_report> report;
+    if (earlier_ != earlier_save::none)  // alike on all ranks, as what follows
+        report = agree(checkpointer_call::wait, 0).completed;
+    else if (std::exchange(untold_, false))
+        throw all_failures(checkpointer_call::wait, {});
+    if (!report && !tolerated_.empty()) report.emplace();  // a later save has been reported
+    for (auto const& f : std::exchange(tolerated_, {})) report->warnings.push_back(f.text);
     return report;
 }
 
