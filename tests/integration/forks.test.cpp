@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Children of a process that saves: data loaders, daemons, launchers of other programs.
 #include "save/background_ranks.hpp"
+#include "support/child_process.hpp"
+#include "support/forwarding_store.hpp"
 #include "support/scratch.hpp"
 
 #include <cairn/checkpointer.hpp>
@@ -9,27 +11,34 @@
 #include <cairn/detail/process_identity.hpp>
 #include <cairn/load.hpp>
 #include <cairn/object_store/file.hpp>
+#include <cairn/object_store/memory.hpp>
+#include <cairn/observe/trace_file.hpp>
 #include <cairn/storage/torch_writer.hpp>
 
 #include <boost/asio/use_future.hpp>
 #include <boost/test/unit_test.hpp>
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,12 +46,9 @@
 #include <utility>
 #include <vector>
 
-namespace {
-bool in_a_child = false;
-}
 /// A child has all of its parent's memory, and not the threads whose stacks refer to it.
 extern "C" int __lsan_is_turned_off() {
-    return in_a_child;
+    return support::in_a_child;
 }
 
 BOOST_AUTO_TEST_SUITE(forks)
@@ -52,34 +58,11 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using cairn::errc;
+using support::child_that;
+using support::end_of;
+using support::has_open;
+using support::sockets_of;
 
-void restore_signals() {
-    in_a_child = true;
-    // Boost.Test would go on with the next test.
-    for (int s : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGALRM}) ::signal(s, SIG_DFL);
-}
-/// Ends by itself, unless it is stuck.
-template <class F>
-::pid_t child_that(F&& f) {
-    std::cout.flush();
-    auto const child = ::fork();
-    if (child != 0) return child;
-    restore_signals();
-    ::alarm(30);
-    int status = 1;
-    try {
-        status = f();
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "    in a child: %s\n", e.what());
-    }
-    std::exit(status);
-}
-/// What it has exited with; -1 minus the signal that has killed it.
-int end_of(::pid_t child) {
-    int status = 0;
-    BOOST_REQUIRE(::waitpid(child, &status, 0) == child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1 - WTERMSIG(status);
-}
 template <class F>
 bool refuses(F&& f) {
     try {
@@ -119,29 +102,6 @@ int use_all(const std::filesystem::path& at) {
             [&](auto done) { me.all_gather({}, cairn::deadline_after(20s), std::move(done)); });
     });
     return w == t.w ? 0 : 2;
-}
-
-/// Whether a process has a descriptor of a file below a directory.
-bool has_open(::pid_t process, const std::filesystem::path& below) {
-    auto const fds = "/proc/" + std::to_string(process) + "/fd";
-    for (auto const& e : std::filesystem::directory_iterator(fds)) {
-        std::array<char, 4096> to{};
-        auto const n = ::readlink(e.path().c_str(), to.data(), to.size());
-        if (n > 0 && std::string_view(to.data(), static_cast<std::size_t>(n))
-                         .starts_with(std::filesystem::canonical(below).string()))
-            return true;
-    }
-    return false;
-}
-int sockets_of(::pid_t process) {
-    int count = 0;
-    auto const fds = "/proc/" + std::to_string(process) + "/fd";
-    for (auto const& e : std::filesystem::directory_iterator(fds)) {
-        std::array<char, 64> to{};
-        auto const n = ::readlink(e.path().c_str(), to.data(), to.size());
-        count += n > 0 && std::string_view(to.data()).starts_with("socket:") ? 1 : 0;
-    }
-    return count;
 }
 
 }  // namespace
@@ -298,6 +258,144 @@ BOOST_AUTO_TEST_CASE(children_of_a_process_whose_threads_open_files) {
     ::close(own);
 }
 
+/// What it waits for would come from a thread of the parent's.
+BOOST_AUTO_TEST_CASE(a_checkpointer_whose_copies_are_under_way_is_refused) {
+    auto const g = std::make_shared<background_ranks::gate>();
+    support::scratch s;
+    trainer t;
+    t.w.assign(100'000, 3.0f);
+    cairn::checkpointer_options o{.every = cairn::steps(1), .overlap = true};
+    o.arena = {.budget = 1 << 12, .slab_bytes = 1 << 12};  // the rest is copied when it is written
+    auto ckpt = std::make_optional<cairn::checkpointer>(
+        cairn::solo(), background_ranks::gated_store(cairn::file_store(s.dir), g), o);
+    BOOST_TEST(bool(ckpt->maybe_save(1, t)));
+    BOOST_REQUIRE(g->wait_for(1));
+    auto const make = [&](const cairn::stored_checkpoint&) -> trainer& { return t; };
+    std::vector<std::function<void()>> const members{
+        [&] { ckpt->before_update(); },
+        [&] { ckpt->before_update(std::string("a stream")); },
+        [&] { (void)ckpt->load("step_1", t); },
+        [&] { (void)ckpt->latest(); },
+        [&] { (void)ckpt->load_latest(t); },
+        [&] { (void)ckpt->load_latest(make); },
+        [&] { (void)ckpt->replace_group(cairn::solo()); },
+        [&] { (void)ckpt->save_now(1, t); },
+        [&] { (void)ckpt->maybe_save(2, t); },
+        [&] { (void)ckpt->plan(t); },
+        [&] { (void)ckpt->reserve(t); },
+        [&] { (void)ckpt->wait(); }};
+    for (std::size_t k = 0; k < members.size(); ++k)
+        BOOST_TEST(end_of(child_that([&] {
+                       bool const refused = refuses(members[k]);
+                       ckpt.reset();
+                       return refused ? 0 : 3;
+                   })) == 0,
+                   "member " << k);
+    g->let_go();
+    ckpt->before_update();
+    BOOST_TEST(ckpt->wait().has_value());
+}
+
+/// Its threads wait, in the parent, for the time to write.
+BOOST_AUTO_TEST_CASE(a_writer_that_is_held_back_ends_in_a_child) {
+    support::scratch s;
+    trainer t;
+    t.w.assign(1 << 18, 3.0f);  // of which the first piece is not held back
+    auto sd = t.state_dict();
+    cairn::torch_writer_options o;
+    o.polite.bytes_per_second = 1;
+    auto writer = std::make_optional<cairn::torch_writer>(cairn::file_store(s.dir), o);
+    auto pending = cairn::async_save(sd, "c", cairn::solo(), *writer, asio::use_future).get();
+    while (!has_open(::getpid(), s.dir / "c")) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(200ms);
+    BOOST_TEST(end_of(child_that([&] {
+                   writer.reset();
+                   return 0;
+               })) == 0);
+    pending.cancel();
+    BOOST_CHECK_THROW(pending.wait(), cairn::error);
+}
+
+namespace {
+
+std::mutex at_fork;
+std::atomic<bool> waits_at_fork{false};
+/// Before everything else, so that at a fork it comes after cairn's: waits, if told to, for a lock
+/// that another thread has, as handlers of allocators do.
+[[gnu::constructor(101)]] void register_handler() {
+    (void)::pthread_atfork(
+        [] {
+            if (waits_at_fork) std::lock_guard const lock(at_fork);
+        },
+        nullptr, nullptr);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_fork_may_wait_for_a_thread_that_opens_a_file) {
+    support::scratch s;
+    BOOST_TEST(end_of(child_that([&] {
+                   cairn::file_store store(s.dir);
+                   std::atomic<bool> locked{false};
+                   std::jthread const opens([&] {
+                       std::lock_guard const lock(at_fork);
+                       locked = true;
+                       std::this_thread::sleep_for(300ms);
+                       store.create("a", 10).finish(false);
+                   });
+                   while (!locked) std::this_thread::yield();
+                   waits_at_fork = true;
+                   auto const child = ::fork();
+                   if (child == 0) ::_exit(0);
+                   return end_of(child);
+               })) == 0);
+}
+
+struct failing_store : support::forwarding_store<cairn::memory_store> {
+    using forwarding_store::forwarding_store;
+    failing_store at(const std::string& id) const { return failing_store(store_.at(id)); }
+    auto create(std::string_view n, std::uint64_t size) {
+        if (size != 0) throw cairn::error(errc::io, {.file = std::string(n)});
+        return store_.create(n, size);
+    }
+};
+/// The parent reports it.
+BOOST_AUTO_TEST_CASE(an_error_that_nobody_has_claimed_is_not_the_childs) {
+    trainer t;
+    auto sd = t.state_dict();
+    int told = 0;
+    cairn::save_options o;
+    o.on_unclaimed_error = [&](const std::exception_ptr&) { ++told; };
+    auto pending = cairn::async_save(sd, "c", o, cairn::solo(),
+                                     failing_store(cairn::memory_store()), asio::use_future)
+                       .get();
+    while (!pending.ready()) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(200ms);  // its thread may end
+    BOOST_TEST(end_of(child_that([&] {
+                   pending = {};
+                   return told;
+               })) == 0);
+    pending = {};
+    BOOST_TEST(told == 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_sink_does_not_write_to_the_parents_file) {
+    support::scratch s;
+    trainer t;
+    auto sd = t.state_dict();
+    auto const file = s.dir / "trace.json";
+    cairn::trace_file trace(file.string());
+    (void)cairn::save(sd, (s.dir / "a").string(), cairn::solo(), trace);
+    auto const size = std::filesystem::file_size(file);
+    BOOST_TEST(end_of(child_that([&] {
+                   (void)cairn::save(sd, (s.dir / "b").string(), cairn::solo(), trace);
+                   return has_open(::getpid(), file) ? 3 : 0;
+               })) == 0);
+    BOOST_TEST(std::filesystem::file_size(file) == size);
+    (void)cairn::save(sd, (s.dir / "c").string(), cairn::solo(), trace);
+    BOOST_TEST(std::filesystem::file_size(file) > size);
+}
+
 /// Although a child of the one that dies lives on.
 BOOST_AUTO_TEST_CASE(the_death_of_a_process_with_children_is_seen_at_once) {
     cairn::tcp_options o;
@@ -308,7 +406,7 @@ BOOST_AUTO_TEST_CASE(the_death_of_a_process_with_children_is_seen_at_once) {
     std::cout.flush();
     auto const parent = ::fork();
     if (parent == 0) {
-        restore_signals();
+        support::restore_signals();
         try {
             auto const text = id.text();
             cairn::tcp_group group(cairn::tcp_id::parse(text), 1, 2, o);

@@ -3,6 +3,7 @@
 #define CAIRN_OBSERVE_TEXT_FILE_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/detail/forks.hpp>
 
 #include <cstdint>
 #include <string>
@@ -10,7 +11,8 @@
 
 namespace cairn::detail {
 
-/// A file that a sink writes. Failures are @ref errc::io with its name.
+/// A file that a sink writes. Failures are @ref errc::io with its name. It is open in the process
+/// that has opened it, not in its forked children.
 class text_file {
 public:
     /// Creates it, or empties it.
@@ -25,7 +27,8 @@ public:
 
 private:
     std::string path_;
-    int fd_;
+    int fd_ = -1;
+    kept_from_children kept_{};
 };
 
 /// Replaces a file by one with this content: a reader sees the one or the other.

@@ -112,7 +112,6 @@ public:
                 why = "descriptor " + std::to_string(d) + " is no socket";
                 continue;
             }
-            ::fcntl(d, F_SETFD, FD_CLOEXEC);
             taken.assign(a.ss_family == AF_INET6 ? tcp_socket::v6() : tcp_socket::v4(), d, ec);
             descriptors.pop();
             if (ec)
@@ -151,7 +150,6 @@ private:
     static bool open(tcp_socket::acceptor& a, const tcp_socket::endpoint& at,
                      boost::system::error_code& ec) {
         a.open(at.protocol(), ec);
-        if (!ec) ::fcntl(a.native_handle(), F_SETFD, FD_CLOEXEC);
         if (!ec && at.protocol() == tcp_socket::v6())
             a.set_option(boost::asio::ip::v6_only(true), ec);
         if (!ec) a.set_option(tcp_socket::acceptor::reuse_address(true), ec);

@@ -71,7 +71,9 @@ CAIRN_DECL void add_child_hook(child_hook& h) noexcept {
 CAIRN_DECL descriptor_change::descriptor_change() noexcept {
     see_forks();
     auto& s = fork_states;
-    for (++s.changing; s.forking != 0; ++s.changing) {
+    // A handler at fork of another library may wait for a lock that this thread has.
+    int ms = 0;
+    for (++s.changing; s.forking != 0 && ms < 1000; ++s.changing, ++ms) {
         --s.changing;
         ::poll(nullptr, 0, 1);
     }

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <string_view>
 
@@ -84,21 +86,33 @@ CAIRN_DECL unsigned count_cpus(const std::string& list) {
     return all;
 }
 
+/// Asks at the first call, or at several that come at once: of a function-local object that is
+/// initialised on another thread, a child that is forked meanwhile never sees the end.
+/// @param ask  Returns more than 0.
+template <class F>
+unsigned asked_once(std::atomic<unsigned>& known, F&& ask) {
+    auto n = known.load();
+    if (n == 0) known = n = ask();
+    return n;
+}
+
 CAIRN_DECL usable_cpus usable_cpus::of_process() {
     // More than 1024 of them do not fit into one.
     std::array<cpu_set_t, 8> set{};
     auto const n = ::sched_getaffinity(0, sizeof set, set.data()) == 0
                        ? CPU_COUNT_S(sizeof set, set.data())
                        : 1;
-    static auto const quota = cgroup_cpus("");
-    static unsigned const of_host = [] {
+    static constinit std::atomic<unsigned> known_quota{0}, known_of_host{0};
+    auto const quota = asked_once(
+        known_quota, [] { return cgroup_cpus("").value_or(std::numeric_limits<unsigned>::max()); });
+    auto const of_host = asked_once(known_of_host, [] {
         std::ifstream in("/sys/devices/system/cpu/online");
         std::string list;
         std::getline(in, list);
-        return count_cpus(list);
-    }();
+        return std::max(1u, count_cpus(list));
+    });
     auto const mask = static_cast<unsigned>(std::max(n, 1));
-    return {std::min(mask, quota.value_or(mask)), of_host == 0 || mask >= of_host};
+    return {std::min(mask, quota), mask >= of_host};
 }
 
 }  // namespace cairn::detail

@@ -26,16 +26,25 @@ namespace cairn::detail {
                            "written to, and has space"});
 }
 
-CAIRN_DECL text_file::text_file(std::string path)
-    : path_(std::move(path)),
-      fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+CAIRN_DECL text_file::text_file(std::string path) : path_(std::move(path)) {
+    descriptor_change const opening;
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd_ < 0) fail_text(errno, path_, "cannot create it");
+    kept_ = kept_from_children(fd_);
 }
 CAIRN_DECL text_file::~text_file() {
+    if (!kept_.is_here()) return;
+    descriptor_change const closing;
+    kept_.end();
     ::close(fd_);
 }
 
 CAIRN_DECL void text_file::write(std::uint64_t at, std::string_view text) {
+    if (!kept_.is_here())
+        throw error(errc::io, {.file = path_,
+                               .expected = "a sink of this process",
+                               .found = "one made before fork()",
+                               .remedy = "give the child sinks of its own, or none"});
     while (!text.empty()) {
         auto const n = detail::without_sigxfsz(
             [&] { return ::pwrite(fd_, text.data(), text.size(), static_cast<off_t>(at)); });
@@ -46,6 +55,7 @@ CAIRN_DECL void text_file::write(std::uint64_t at, std::string_view text) {
     }
 }
 CAIRN_DECL void text_file::cut(std::uint64_t size) noexcept {
+    if (!kept_.is_here()) return;
     [[maybe_unused]] auto const failed =
         without_sigxfsz([&] { return ::ftruncate(fd_, static_cast<off_t>(size)); });
 }

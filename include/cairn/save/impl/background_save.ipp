@@ -23,6 +23,7 @@ CAIRN_DECL background_save::background_save(boost::asio::any_io_executor on,
       id_(id), options_(std::move(options)), borrows_(borrows), staged_(std::move(staged)) {}
 
 CAIRN_DECL background_save::~background_save() {
+    if (!home_.is_this()) return;  // the parent is told
     try {
         if (staged_) {  // the executor has ended before the save began
             staged_.complete(
