@@ -2,6 +2,7 @@
 // Duplicates of a group, over the same connections: independent of each other, and forgotten when
 // they end.
 #include "support/allocations.hpp"
+#include "support/error_codes.hpp"
 #include "support/tree_world.hpp"
 
 #include <cairn/comm/thread_group.hpp>
@@ -21,14 +22,11 @@ BOOST_AUTO_TEST_SUITE(lanes)
 using cairn::errc;
 using cairn::message;
 using kind = cairn::detail::exchange_kind;
+using support::is;
 using support::tree_world;
 using namespace std::chrono_literals;
 
 namespace {
-
-bool is(cairn::error_code c, errc e) {
-    return c == cairn::make_error_code(e);
-}
 
 std::vector<message> one(message m) {
     std::vector<message> v;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group whose processes stand still for a while (a suspended job, a paused machine) and go on.
+#include "support/error_codes.hpp"
 #include "support/tree_world.hpp"
 
 #include <cairn/comm/deadline.hpp>
@@ -26,6 +27,7 @@ BOOST_AUTO_TEST_SUITE(suspension)
 using cairn::errc;
 using cairn::message;
 using kind = cairn::detail::exchange_kind;
+using support::is;
 using support::tree_world;
 using namespace std::chrono_literals;
 
@@ -33,9 +35,6 @@ namespace {
 
 constexpr auto peer_timeout = cairn::liveness_options{}.peer_timeout;
 
-bool is(cairn::error_code c, errc e) {
-    return c == cairn::make_error_code(e);
-}
 void meet(tree_world& w, int rank, std::chrono::milliseconds timeout) {
     w.call(rank, kind::all_gather, 0, std::vector<message>(1), timeout);
 }
@@ -133,6 +132,24 @@ BOOST_AUTO_TEST_CASE(a_stop_counts_once) {
     BOOST_TEST(!w.code_of(0));
     w.pass(200ms);
     BOOST_TEST(is(w.code_of(0), errc::rank_failed));
+}
+
+/// A host with too much to do runs each tick late: who is gone or late is noticed all the same.
+BOOST_AUTO_TEST_CASE(a_host_that_is_always_late_waits_longer_but_not_forever) {
+    for (bool const dead : {false, true}) {
+        tree_world w(3);
+        w.pass(1s);
+        if (dead) w.stop(2);
+        for (int r : {0, 1}) meet(w, r, dead ? cairn::no_timeout : 5s);
+        for (int k = 0; k < 60 && (!w.code_of(0) || !w.code_of(1)); ++k) {
+            suspend_all(w);
+            w.pass(3s);
+            for (int r = 0; r < 3; ++r) w.go_on(r);
+            w.pass(20ms);
+        }
+        for (int r : {0, 1})
+            BOOST_TEST(is(w.code_of(r), dead ? errc::rank_failed : errc::timed_out));
+    }
 }
 
 /// Memory has no heartbeats: there the lateness of the deadline shows the stop.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exchanges of a group of processes, without processes: every decision, in simulated time.
+#include "support/error_codes.hpp"
 #include "support/tree_world.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -13,6 +14,7 @@ BOOST_AUTO_TEST_SUITE(tree)
 using cairn::errc;
 using cairn::message;
 using kind = cairn::detail::exchange_kind;
+using support::is;
 using support::tree_world;
 using namespace std::chrono_literals;
 
@@ -26,9 +28,6 @@ std::vector<message> one(message m) {
     std::vector<message> v;
     v.push_back(std::move(m));
     return v;
-}
-bool is(cairn::error_code c, errc e) {
-    return c == cairn::make_error_code(e);
 }
 bool contains(const std::string& all, const std::string& part) {
     return all.find(part) != std::string::npos;

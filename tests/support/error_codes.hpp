@@ -6,6 +6,10 @@
 
 namespace support {
 
+inline bool is(cairn::error_code c, cairn::errc e) {
+    return c == cairn::make_error_code(e);
+}
+
 /// Whether an error is about what was read. Bytes alone cannot cause any other: not a failure of
 /// storage, of another rank or of a device, and no lack of memory or time.
 inline bool is_about_content(const cairn::error& e) {

@@ -50,7 +50,7 @@ public:
 
     /// @param first  The number of the first lane, the same on all ranks.
     tree_lanes(tree_topology where, std::uint64_t first, const liveness_options& o, time now)
-        : at_(where), options_(o), ran_(now) {
+        : at_(where), options_(o) {
         open(first, now);
     }
 
@@ -199,15 +199,16 @@ private:
 
     /// If this comes later than the tick that was due, by more than a heartbeat interval, then this
     /// process stood still (a suspended job, a paused machine), and silence says nothing of the
-    /// peers. Once for each stop.
+    /// peers. Once for each stop. A host with too much to do is late at each tick: only the time of
+    /// the lateness does not count there, so that the end of what is waited for comes nevertheless.
     void notice_stop(time now) {
-        auto const ran = std::exchange(ran_, std::max(ran_, now));
         auto const late = options_.heartbeat_interval == no_timeout
                               ? liveness_options{}.heartbeat_interval
                               : options_.heartbeat_interval;
         if (due_ == time::max() || now <= deadline_after(late, due_)) return;
-        due_ = time::max();  // until it is asked for again
-        for (auto& [lane, l] : lanes_) l.member.stood_still(now - ran, now);
+        // Until it is asked for again.
+        auto const how_long = now - std::exchange(due_, time::max());
+        for (auto& [lane, l] : lanes_) l.member.stood_still(how_long, now);
     }
     std::vector<std::uint64_t> open_lanes() const {
         std::vector<std::uint64_t> all;
@@ -275,8 +276,7 @@ private:
     std::map<std::uint64_t, std::set<int>> left_{};  ///< With the neighbours that may still send.
     std::vector<tree_member::post> posts_{};
     call_ends ended_{};
-    time ran_;                ///< The last time that anything happened here …
-    time due_ = time::max();  ///< … and the tick that was to come next.
+    time due_ = time::max();  ///< The tick that is to come next.
 };
 
 }  // namespace cairn::detail

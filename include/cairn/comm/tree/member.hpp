@@ -61,6 +61,7 @@ public:
         auto const wrong = wrong_call(kind, root, in.size(), at_.rank, at_.size);
         if (broken_) return end(wrong ? outcome{std::make_exception_ptr(*wrong), {}} : refusal());
         call_ = {true, kind, root, {}, by, by == no_deadline ? time::duration(0) : by - now};
+        excused_ = false;
         for (auto& m : in) call_.in.push_back(std::make_shared<message>(std::move(m)));
         if (wrong) return break_up(*wrong);
         for (auto const& [child, f] : arrived_)
@@ -104,15 +105,22 @@ public:
         for (int peer : near_.ranks()) send(peer, tree_frame::type::leave, {}, {}, true);
         if (!broken_) break_up(left(at_.rank), false);
     }
-    /// This process stood still, and so perhaps did the others, of which the last may go on
-    /// `peer_timeout` after the first: what was waited for is waited for so much longer.
+    /// This process stood still: what is waited for is waited for so much longer. So perhaps did
+    /// the others, of which the last may go on `peer_timeout` after the first: that is added once
+    /// for each exchange.
+    /// @param how_long  Since a tick was due; the stop has begun a heartbeat before it, at most.
     void stood_still(time::duration how_long, time now) {
+        using std::chrono::ceil, std::chrono::milliseconds;
         near_.stood_still(how_long, now);
-        resumed_ = now;
         ended_ = std::min(now, ended_ + how_long);
-        auto const others = near_.options().peer_timeout;
-        auto more = std::chrono::ceil<std::chrono::milliseconds>(how_long);
-        if (others != no_timeout) more += others;
+        auto more = ceil<milliseconds>(how_long);
+        if (!std::exchange(excused_, true)) {
+            resumed_ = now;
+            auto const& o = near_.options();
+            bool const silence_ends = o.peer_timeout != no_timeout;
+            more += silence_ends ? o.peer_timeout : ceil<milliseconds>(call_.given);
+            if (o.heartbeat_interval != no_timeout) more += o.heartbeat_interval;
+        }
         if (call_.here && call_.by != no_deadline) call_.by = deadline_after(more, call_.by);
         if (verdict_by_) verdict_by_ = deadline_after(more, *verdict_by_);
         probe_.wait_longer(more);
@@ -247,7 +255,7 @@ private:
             return break_up(error(errc::corrupt, {.found = "an exchange that lacks a part"}));
         ++round_;
         arrived_.clear();
-        late_ = sent_up_ = false;
+        late_ = sent_up_ = excused_ = false;
         verdict_by_.reset();
         probe_ = {};
         ended_ = now_;
@@ -384,7 +392,8 @@ private:
     tree_neighbours near_;
     time now_;
     time ended_;  ///< End of the last exchange; initially the creation of the lane.
-    std::optional<time> resumed_{};  ///< When this process last went on after it stood still.
+    std::optional<time> resumed_{};  ///< When this process last went on after it stood still …
+    bool excused_ = false;           ///< … which is noted once, before the call and within it.
     std::uint64_t round_ = 0;
     call call_{};
     std::map<int, tree_frame> arrived_{};  ///< By child: all at and below it have called.

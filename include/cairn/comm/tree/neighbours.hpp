@@ -10,6 +10,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace cairn::detail {
@@ -36,7 +37,10 @@ public:
     void close(int peer) { all_.at(peer).open = false; }
 
     void heard(int peer, time now) {
-        if (auto const it = all_.find(peer); it != all_.end()) it->second.heard = now;
+        auto const it = all_.find(peer);
+        if (it == all_.end()) return;
+        it->second.heard = now;
+        it->second.excused = false;
     }
     void sent(int peer, time now) {
         auto& n = all_.at(peer);
@@ -53,10 +57,11 @@ public:
         return now - *it->second.moved;
     }
 
-    /// This process stood still: what was received and moved before counts from now on.
+    /// This process stood still: what was received and moved before counts from now on. If that
+    /// comes again before anything was received, only the time of the stop does not count.
     void stood_still(time::duration how_long, time now) {
         for (auto& [peer, n] : all_) {
-            n.heard = now;
+            n.heard = std::exchange(n.excused, true) ? std::min(now, n.heard + how_long) : now;
             if (n.moved) n.moved = std::min(now, *n.moved + how_long);
         }
     }
@@ -89,6 +94,7 @@ private:
         time sent;
         std::optional<time> moved;
         bool open;
+        bool excused = false;  ///< `heard` is the end of a stop.
     };
 
     liveness_options options_;
