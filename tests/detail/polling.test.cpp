@@ -80,4 +80,27 @@ BOOST_AUTO_TEST_CASE(tells_what_was_thrown_without_memory) {
     BOOST_CHECK_THROW(std::rethrow_exception(a.failure), std::runtime_error);
 }
 
+/// The process stood still (a suspended job), or the host is slow: the former does not count.
+BOOST_AUTO_TEST_CASE(does_not_count_the_time_of_a_stop) {
+    for (bool const stops : {false, true}) {
+        boost::asio::io_context io{1};
+        auto now = std::chrono::steady_clock::now();
+        int asked = 0;
+        cairn::detail::surroundings in{io.get_executor(), [&] { return now; }};
+        cairn::detail::polling p(in);
+        std::optional<std::exception_ptr> ended;
+        p.run(
+            [&] {
+                now += std::chrono::milliseconds(stops && asked == 1 ? 3'600'000 : 900);
+                return ++asked == (stops ? 5 : 1000);
+            },
+            std::chrono::minutes(1), [] { return cairn::error_context(); },
+            [&](std::exception_ptr e) { ended = e; });
+        io.run();
+        BOOST_REQUIRE(ended.has_value());
+        BOOST_TEST((*ended == nullptr) == stops);
+        BOOST_TEST(asked == (stops ? 5 : 67));
+    }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -3,6 +3,7 @@
 #define CAIRN_DETAIL_POLLING_HPP
 
 #include <cairn/comm/deadline.hpp>
+#include <cairn/detail/patient_deadline.hpp>
 #include <cairn/detail/surroundings.hpp>
 #include <cairn/error.hpp>
 
@@ -44,7 +45,7 @@ public:
              std::function<error_context()> late, then f) {
         over_ = std::move(over);
         late_ = std::move(late);
-        until_ = deadline_after(timeout, in_.now());
+        until_ = patient_deadline(deadline_after(timeout, in_.now()), in_.now());
         pause_ = std::chrono::microseconds(20);
         ask(f);
     }
@@ -56,7 +57,7 @@ private:
             bool over = false;
             try {
                 over = over_();
-                if (!over && in_.now() >= until_) throw error(errc::timed_out, late_());
+                if (!over && until_.has_passed(in_.now())) throw error(errc::timed_out, late_());
             } catch (...) {
                 failure = std::current_exception();
             }
@@ -79,7 +80,7 @@ private:
     const surroundings& in_;
     std::function<bool()> over_{};
     std::function<error_context()> late_{};
-    deadline until_{};
+    patient_deadline until_{};
     std::chrono::microseconds pause_{};
 };
 

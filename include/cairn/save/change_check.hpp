@@ -4,6 +4,7 @@
 
 #include <cairn/comm/deadline.hpp>
 #include <cairn/detail/config.hpp>
+#include <cairn/detail/patient_deadline.hpp>
 #include <cairn/detail/state_devices.hpp>
 #include <cairn/planner/plan.hpp>
 #include <cairn/state/flat_state.hpp>
@@ -50,12 +51,12 @@ private:
     static place place_of(const const_tensor_view& v) {
         return {v.device.kind, v.device.index, v.data, v.type, v.shape, v.strides};
     }
-    std::uint64_t hash_of(const const_tensor_view& v, const std::string& fqn) const;
-    std::uint64_t hash_on(state_device& d, const const_tensor_view& v) const;
-    void wait_for(const state_device& d, const std::function<bool()>& over) const;
+    std::uint64_t hash_of(const const_tensor_view& v, const std::string& fqn);
+    std::uint64_t hash_on(state_device& d, const const_tensor_view& v);
+    void wait_for(const state_device& d, const std::function<bool()>& over);
 
     std::shared_ptr<state_devices> devices_;
-    deadline until_;
+    patient_deadline until_;
     std::map<place, std::uint64_t> at_call_{};
     std::vector<std::uint64_t> expected_{};  ///< For each item.
     mutable std::mutex m_{};

@@ -4,6 +4,7 @@
 
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/nccl/api.hpp>
+#include <cairn/detail/patient_deadline.hpp>
 #include <cairn/error.hpp>
 
 #include <algorithm>
@@ -82,7 +83,7 @@ public:
     std::byte* last_header() const noexcept { return host_headers(headers_); }
 
     /// Sets the deadline of `launched` and `wait`.
-    void until(deadline by) noexcept { by_ = by; }
+    void until(deadline by) noexcept { by_ = patient_deadline(by); }
 
     void to_device(device_pointer to, const std::byte* from, std::size_t n) {
         if (n != 0) check(Api::to_device(to, from, n, stream_), "copy to the device");
@@ -149,7 +150,7 @@ private:
             if (s.is != nccl_status::state::running) check(s, what);
             if (cancelled_.load(std::memory_order_relaxed))
                 throw error(errc::cancelled, {.rank = rank_, .remedy = remedy});
-            if (by_ != no_deadline && std::chrono::steady_clock::now() >= by_)
+            if (by_.has_passed())
                 throw error(errc::timed_out,
                             {.rank = rank_,
                              .expected = std::string("all ranks in time to ") + what,
@@ -179,7 +180,7 @@ private:
     int device_number_ = 0;
     std::size_t slot_;
     std::size_t headers_ = 0;
-    deadline by_ = no_deadline;
+    patient_deadline by_{};
     int made_ = 0;  ///< How many of these five exist.
     typename Api::stream stream_{};
     std::array<typename Api::event, slots> events_{};

@@ -9,12 +9,15 @@
 #include <cairn/detail/context_gate.hpp>
 #include <cairn/detail/forks.hpp>
 #include <cairn/detail/owning_executor.hpp>
+#include <cairn/detail/patient_deadline.hpp>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <list>
@@ -46,12 +49,9 @@ public:
     /// Waits for all, but not for longer than `exit_timeout`.
     void end() {
         std::unique_lock lock(m_);
-        auto const by = deadline_after(exit_timeout().load());
-        auto const all_ended = [&] { return running_ == 0; };
-        if (by == no_deadline)
-            ended_.wait(lock, all_ended);
-        else
-            ended_.wait_until(lock, by, all_ended);
+        patient_deadline by(deadline_after(exit_timeout().load()));
+        while (running_ != 0 && !by.has_passed())
+            ended_.wait_for(lock, std::min(exit_timeout().load(), std::chrono::milliseconds(100)));
         for (auto& t : threads_) {
             if (!t.state->load())
                 std::fprintf(stderr, "cairn: exits although %s is still running\n", t.what.c_str());

@@ -73,13 +73,12 @@ CAIRN_DECL void change_check::finish() const {
     if (failure_) std::rethrow_exception(failure_);
 }
 
-CAIRN_DECL std::uint64_t change_check::hash_of(const const_tensor_view& v,
-                                               const std::string& fqn) const {
+CAIRN_DECL std::uint64_t change_check::hash_of(const const_tensor_view& v, const std::string& fqn) {
     auto* const d = devices_->of(v, fqn);
     if (d == nullptr) return hash_replica(v, replica_sample::all());
     return d->naming(fqn, [&] { return hash_on(*d, v); });
 }
-CAIRN_DECL std::uint64_t change_check::hash_on(state_device& d, const const_tensor_view& v) const {
+CAIRN_DECL std::uint64_t change_check::hash_on(state_device& d, const const_tensor_view& v) {
     wait_for(d, [&] { return d.queue.reached(d.fenced); });
     staging_arena once({.persist = false, .slab_bytes = v.bytes()});
     staging_block memory(erased_lease(once.take(v.bytes())));  // outlives it
@@ -88,10 +87,9 @@ CAIRN_DECL std::uint64_t change_check::hash_on(state_device& d, const const_tens
     wait_for(d, [&] { return memory.idle(); });
     return hash_replica(to, replica_sample::all());
 }
-CAIRN_DECL void change_check::wait_for(const state_device& d,
-                                       const std::function<bool()>& over) const {
+CAIRN_DECL void change_check::wait_for(const state_device& d, const std::function<bool()>& over) {
     while (!over()) {
-        if (std::chrono::steady_clock::now() >= until_)
+        if (until_.has_passed())
             throw error(errc::timed_out,
                         late_copies("copies from " + to_string(d.queue.device()), d.fqn));
         std::this_thread::sleep_for(std::chrono::microseconds(50));
