@@ -14,10 +14,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -149,6 +151,54 @@ BOOST_AUTO_TEST_CASE(a_host_that_is_always_late_waits_longer_but_not_forever) {
         }
         for (int r : {0, 1})
             BOOST_TEST(is(w.code_of(r), dead ? errc::rank_failed : errc::timed_out));
+    }
+}
+
+/// Whoever is stopped, and whenever: a job that works on within the timeout goes on, and one of
+/// which a rank stays away ends on all that are there.
+BOOST_AUTO_TEST_CASE(jobs_whose_ranks_stand_still_at_random_go_on_or_end) {
+    for (unsigned seed = 0; seed < 300; ++seed) {
+        std::mt19937 random(seed);
+        auto const below = [&](int n) { return std::uniform_int_distribution<>(0, n - 1)(random); };
+        int const n = 2 + below(9);
+        tree_world w(n, 2 + below(3), seed);
+        bool const one_stays_away = below(4) == 0;
+        int const last = below(n);  // whom the others wait for
+        for (int round = 0; round < 4; ++round) {
+            w.pass(std::chrono::milliseconds(below(3000)));
+            for (int r = 0; r < n; ++r)
+                if (r != last) meet(w, r, below(2) == 0 ? cairn::no_timeout : 120'000ms);
+            w.pass(std::chrono::milliseconds(below(1000)));
+            // All of them for any time, or some for less than the others wait.
+            bool const all = below(2) == 0;
+            std::vector<int> still;
+            for (int r = 0; r < n; ++r)
+                if (all || below(2) == 0) still.push_back(r);
+            for (int const r : still) w.suspend(r);
+            bool const ends = one_stays_away && round == 3;
+            if (ends) w.stop(last);
+            w.pass(all ? std::chrono::milliseconds(below(100'000)) : peer_timeout / 3);
+            std::shuffle(still.begin(), still.end(), random);
+            for (int const r : still) {
+                w.go_on(r);
+                w.pass(peer_timeout / 3 / n);
+            }
+            if (ends) {
+                w.pass(3 * peer_timeout);
+                for (int r = 0; r < n; ++r)
+                    BOOST_TEST((r == last || is(w.code_of(r), errc::rank_failed)),
+                               "seed " << seed << ", rank " << r);
+                break;
+            }
+            meet(w, last, cairn::no_timeout);
+            w.pass(100ms);
+            for (int r = 0; r < n; ++r) {
+                std::string what;
+                (void)w.code_of(r, &what);
+                BOOST_REQUIRE_MESSAGE(ended_well(w, r), "seed " << seed << ", round " << round
+                                                                << ", rank " << r << ": " << what);
+            }
+        }
     }
 }
 
