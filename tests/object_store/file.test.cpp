@@ -101,6 +101,7 @@ BOOST_AUTO_TEST_CASE(a_publisher_removes_the_temporary_files_of_ended_processes_
     std::string const id(32, 'a'), of_before = ".cairn-publish.ffffffff.";
     auto stranger = cairn::detail::this_process();
     stranger.boot = "of-another-host";
+    stranger.run = std::string(32, 'd');
     auto const alien = cairn::detail::temporary_name(stranger);
     auto const old_alien = of_before + std::string(32, 'b');
     std::vector<std::string> const ours{other.name(), alien, old_alien, of_before + id};
@@ -132,6 +133,60 @@ BOOST_AUTO_TEST_CASE(a_publisher_removes_the_temporary_files_of_ended_processes_
         BOOST_TEST(entries(place) == 8u, "another thread is at work");
     }
     BOOST_TEST(entries(place) == 6u, "a temporary that was not renamed is removed");
+}
+
+/// Containers that see the host's `/proc` do not know their pid spaces, and may have equal pids;
+/// two libraries of one process may have this code to themselves.
+BOOST_AUTO_TEST_CASE(a_temporary_file_of_what_only_looks_like_this_process_stays) {
+    scratch s;
+    auto const place = s.next();
+    auto const me = cairn::detail::this_process();
+    auto library = me, container = me, before = me;
+    library.run = me.run.substr(0, 16) + std::string(16, 'a');
+    container.pid_space = container.started = 0;
+    container.run = std::string(32, 'b');
+    before.run = std::string(32, 'c');  // another program, which has executed this one
+    fs::create_directories(place);
+    auto const write = [&](const cairn::detail::process_identity& owner) {
+        auto const name = cairn::detail::temporary_name(owner);
+        BOOST_TEST((cairn::detail::owner_of_temporary(name) == owner));
+        std::ofstream(place / name) << "x";
+        return place / name;
+    };
+    auto const of_library = write(library), of_container = write(container),
+               of_before = write(before);
+    cairn::file_store(place).publish("m", cairn::byte_vector(3), std::nullopt);
+    BOOST_TEST(fs::exists(of_library));
+    BOOST_TEST(fs::exists(of_container));
+    BOOST_TEST(!fs::exists(of_before));
+}
+
+/// A publisher was killed in a place that had nothing else.
+BOOST_AUTO_TEST_CASE(a_place_is_removed_with_temporary_files_of_ended_processes_alone) {
+    scratch s;
+    cairn::file_store store(s.next());
+    auto const place = store.directory() / "p";
+    auto const me = cairn::detail::this_process();
+    auto ended = me, stranger = me;
+    ended.run = std::string(32, 'c');
+    stranger.boot = "of-another-host";
+    stranger.run = std::string(32, 'd');
+    fs::create_directories(place);
+    std::ofstream(place / cairn::detail::temporary_name(ended)) << "x";
+    store.remove_place("p");
+    BOOST_TEST(!fs::exists(place));
+    fs::create_directories(place);
+    std::ofstream(place / cairn::detail::temporary_name(stranger)) << "x";
+    store.remove_place("p");
+    BOOST_TEST(fs::exists(place));
+}
+
+BOOST_AUTO_TEST_CASE(directories_that_are_left_empty_go_with_a_file_that_is_gone_already) {
+    scratch s;
+    cairn::file_store store(s.next());
+    fs::create_directories(store.directory() / "a");  // its own directory "b" is gone too
+    store.remove("a/b/o");
+    BOOST_TEST(fs::is_empty(store.directory()));
 }
 
 BOOST_AUTO_TEST_CASE(a_temporary_file_that_was_removed_is_named) {

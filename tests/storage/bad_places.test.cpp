@@ -6,15 +6,20 @@
 #include "support/small_store.hpp"
 #include "support/whole.hpp"
 
+#include <cairn/object_store/removed_space.hpp>
+#include <cairn/storage/save_intent.hpp>
+
 #include <boost/test/unit_test.hpp>
 
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -24,6 +29,7 @@
 #include <iostream>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -117,6 +123,24 @@ int in_child(const std::function<int()>& f) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
+/// Runs a test in a process of its own that has a small file system in memory.
+/// @param limits  Of `mount`.
+int with_small_disk(const std::string& at, const std::string& limits,
+                    const std::function<void()>& f) {
+    fs::create_directory(at);
+    return in_child([&] {
+        if (::unshare(CLONE_NEWNS) != 0 ||
+            ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+            ::mount("tmpfs", at.c_str(), "tmpfs", 0, limits.c_str()) != 0) {
+            std::cout << "    skipped: no right to mount a small file system ("
+                      << std::strerror(errno) << ")\n";
+            return skipped;
+        }
+        f();
+        return 0;
+    });
+}
+
 bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
@@ -161,15 +185,7 @@ BOOST_AUTO_TEST_CASE(a_disk_that_fills_at_any_byte_keeps_the_old_checkpoint) {
 BOOST_AUTO_TEST_CASE(a_real_disk_that_is_full) {
     open_scratch const dir;
     auto const mounted = dir / "disk";
-    fs::create_directory(mounted);
-    auto const code = in_child([&] {
-        if (::unshare(CLONE_NEWNS) != 0 ||
-            ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-            ::mount("tmpfs", mounted.c_str(), "tmpfs", 0, "size=1m") != 0) {
-            std::cout << "    skipped: no right to mount a small file system ("
-                      << std::strerror(errno) << ")\n";
-            return skipped;
-        }
+    auto const code = with_small_disk(mounted, "size=1m", [&] {
         std::ofstream(mounted + "/notes.txt") << "mine";
         auto const id = mounted + "/c";
         save_value(cairn::file_store(), id, 1, 16384);
@@ -183,9 +199,39 @@ BOOST_AUTO_TEST_CASE(a_real_disk_that_is_full) {
         save_value(cairn::file_store(), id, 3, 16384);
         require(loaded(cairn::file_store(), id) == 3.0f, "a save that fits fails");
         std::cout << "    a tmpfs of 1 MiB was full\n";
-        return 0;
     });
     BOOST_TEST((code == 0 || code == skipped), "exit " << code);
+}
+
+/// The space of removed files comes back a moment later.
+BOOST_AUTO_TEST_CASE(a_disk_that_a_killed_save_has_filled_to_the_last_byte_or_inode_is_saved_to) {
+    for (auto const* limits : {"size=8m", "size=64m,nr_inodes=24"}) {
+        open_scratch const dir;
+        auto const mounted = dir / "disk", id = mounted + "/c";
+        auto const code = with_small_disk(mounted, limits, [&] {
+            save_value(cairn::file_store(), id, 1);
+            cairn::detail::save_intent killed;
+            killed.save_id = std::string(32, 'a');
+            killed.owner = cairn::detail::record_owner::this_one();
+            for (int i = 0; i < 64; ++i)
+                killed.names.push_back("__" + std::to_string(i) + "_0." + killed.save_id +
+                                       ".distcp");
+            cairn::file_store(id).publish(".saving." + killed.save_id, killed.encode(),
+                                          std::nullopt);
+            std::string const mib(std::size_t{1} << 20, 'x');
+            for (auto const& name : killed.names)
+                if (!(std::ofstream(id + "/" + name) << mib).flush()) break;
+            struct ::statvfs v {};
+            require(::statvfs(id.c_str(), &v) == 0 && (v.f_bavail == 0 || v.f_ffree == 0),
+                    "the disk is not full");
+            cairn::detail::removed_space::of_process().set_pause(std::chrono::seconds(2));
+            save_value(cairn::file_store(), id, 2);
+            require(loaded(cairn::file_store(), id) == 2.0f, "it is not what was saved");
+            save_value(cairn::file_store(), id, 3);
+            require(files_below(id).size() == 3, "the killed save's intent stays");
+        });
+        BOOST_TEST((code == 0 || code == skipped), "exit " << code);
+    }
 }
 
 BOOST_AUTO_TEST_CASE(a_directory_without_permission) {

@@ -67,6 +67,8 @@ public:
     file_store at(const std::string& id) const;
     /// Returns the same store with `file_store_options::sync_files` off.
     file_store without_sync() const;
+    /// Returns the same store, which publishes also where files cannot be synced.
+    file_store syncing_where_it_can() const;
 
     /// A file that is being written; removed if destroyed unfinished. After a failed call, `finish`
     /// fails too: no later write or sync can restore what an earlier one has lost.
@@ -147,7 +149,7 @@ public:
     /// Returns the name in `places` of what `at(id)` is, or of what `id` is from the working
     /// directory, as `latest` of a directory returns it; links are followed. Otherwise `id`.
     std::string place_id(const std::string& id) const;
-    /// Removes an empty directory.
+    /// Removes a directory that is empty, but for temporary files of publishers that have ended.
     void remove_place(const std::string& id);
 
     void remove(std::string_view name);
@@ -189,6 +191,7 @@ private:
 
     std::filesystem::path dir_;
     file_store_options options_;
+    bool must_sync_ = true;  ///< Unless `sync_files` is off.
     std::shared_ptr<notes> notes_ = std::make_shared<notes>();
 };
 static_assert(BrowsableStore<file_store> && UncachedReadStore<file_store> &&

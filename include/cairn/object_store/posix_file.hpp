@@ -4,6 +4,7 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/error.hpp>
+#include <cairn/object_store/removed_space.hpp>
 #include <cairn/object_store/unique_fd.hpp>
 
 #include <sys/stat.h>
@@ -43,6 +44,26 @@ auto retry_interrupted(F&& call) {
     }
 }
 
+/// Calls `f`, which returns an errno or 0; once more if there was no room while that of removed
+/// files was on its way back. Not while a descriptor is made: giving back closes one.
+template <class F>
+int with_space(F&& f) {
+    int const e = f();
+    if (e != ENOSPC && e != EDQUOT) return e;
+    removed_space::of_process().wait();
+    int const again = f();
+    return again == EEXIST ? e : again;  // what exists now, the first call has made
+}
+
+/// Makes a file so. @return 0, or an errno.
+template <class F>
+int make_file(unique_fd& fd, F&& open) {
+    return with_space([&] {
+        fd = unique_fd([&] { return retry_interrupted(open); });
+        return fd.get() < 0 ? errno : 0;
+    });
+}
+
 /// Closes it, and reports errors that some file systems deliver only then. EINTR: Linux has closed
 /// it by then.
 CAIRN_DECL void close_file(unique_fd& fd, const std::string& path);
@@ -60,7 +81,8 @@ constexpr bool cannot_sync(int e) noexcept {
 }
 
 /// A failure is final: later calls need not report the lost bytes.
-CAIRN_DECL void sync_file(int fd, const std::string& path);
+/// @param must  It is an error, too, if the file system has no sync for it.
+CAIRN_DECL void sync_file(int fd, const std::string& path, bool must = true);
 
 CAIRN_DECL struct ::stat status_of(int fd, const std::string& path);
 
@@ -100,6 +122,9 @@ CAIRN_DECL std::string make_names_durable(const std::filesystem::path& p);
 /// not be.
 /// @return As `make_names_durable`.
 CAIRN_DECL std::string sync_file_system(const std::string& directory, const std::string& unread);
+
+/// Others may remove a place that has no files just before its first file is created.
+inline constexpr int most_removals_of_a_place = 100;
 
 /// Like `mkdir -p`.
 /// @param durable  The names of the directories, also of those that exist, are made durable.

@@ -4,6 +4,7 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/detail/process_identity.hpp>
+#include <cairn/detail/registered_id.hpp>
 #include <cairn/object_store/posix_file.hpp>
 
 #include <dirent.h>
@@ -43,7 +44,8 @@ private:
 };
 
 /// A temporary file is named after the process that writes it, so that whoever finds it can tell
-/// whether that has ended: `.cairn-publish.<boot>.<pid space>.<pid>.<started>.<32 hex digits>`.
+/// whether that has ended:
+/// `.cairn-publish.<boot>.<pid space>.<pid>.<started>.<run, 32 hex digits>.<32 hex digits>`.
 CAIRN_DECL std::string temporary_name(const process_identity& owner);
 /// The owner of a temporary file; nothing if the name is another's. Unknown if it has the form
 /// of earlier versions, `.cairn-publish.<8 hex digits>.<32 hex digits>`.
@@ -54,17 +56,18 @@ struct close_directory {
 };
 using open_directory = std::unique_ptr<DIR, close_directory>;
 
+struct registry_of_temporaries;
 /// Registers a temporary file that this process works on, for its lifetime.
-class live_temporary {
-public:
-    explicit live_temporary(std::string name);
-    live_temporary(live_temporary&&) = delete;
-    ~live_temporary();
-    static bool is(const std::string& name);
+using live_temporary = registered_id<registry_of_temporaries>;
 
-private:
-    std::string name_;
-};
+/// Removes temporary files in a directory: those of publishers that have certainly ended, those
+/// that this process has left, and those that are a day older than a time of the storage's own
+/// clock.
+/// @param now  In seconds since 1970; not set: not known.
+CAIRN_DECL void remove_stale_temporaries(const std::string& directory,
+                                         std::optional<std::int64_t> now);
+/// Removes a directory in which there is nothing else. @return 0, or an errno.
+CAIRN_DECL int remove_directory(const std::string& directory);
 
 /// A temporary file beside the one that it will replace. Its creator holds the directory's lock, if
 /// there are locks. Removed if destroyed before `rename_to`.
@@ -75,19 +78,18 @@ public:
     ~temporary_file();
 
     /// @param durable  The bytes are synced.
-    void write(std::span<const std::byte> b, bool durable);
+    /// @param must     It is an error, too, if the file system cannot do that.
+    void write(std::span<const std::byte> b, bool durable, bool must = true);
     void rename_to(const std::string& file);
 
-    /// Removes temporary files of publishers that have certainly ended, those that this process has
-    /// left, and those that are a day older than this file, by the storage's own clock; called
-    /// after `write`.
-    void remove_stale() const;
+    /// Removes what other publishers have left; called after `write`, which tells the time.
+    void remove_stale() const { remove_stale_temporaries(directory_, written_); }
 
 private:
     std::string directory_, name_;
     live_temporary live_{name_};
     std::string path_;
-    unique_fd fd_;
+    unique_fd fd_{-1};
     std::int64_t written_ = 0;
     bool renamed_ = false;
 };

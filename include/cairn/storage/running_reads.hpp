@@ -3,13 +3,13 @@
 #define CAIRN_STORAGE_RUNNING_READS_HPP
 
 #include <cairn/detail/identity.hpp>
+#include <cairn/detail/registered_id.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
 #include <cairn/object_store/erased_store.hpp>
 #include <cairn/object_store/exists.hpp>
 #include <cairn/storage/data_names.hpp>
 #include <cairn/storage/record_owner.hpp>
-#include <cairn/storage/registered_id.hpp>
 #include <cairn/storage/save_intent.hpp>
 
 #include <cstdint>
@@ -65,9 +65,9 @@ class running_read {
 public:
     /// In this process only.
     explicit running_read(const std::string& save_id) : id_(save_id) {}
-    /// For other processes too, by a file in the checkpoint's place.
-    running_read(const std::string& save_id, erased_store place)
-        : id_(save_id), place_(std::move(place)),
+    /// For other processes too, by a file in the checkpoint's place. A crash may lose it.
+    running_read(const std::string& save_id, const erased_store& place)
+        : id_(save_id), place_(place.without_sync()),
           name_(std::string(reading_prefix) + new_save_id()) {
         place_->publish(name_, read_notice{save_intent::now(), record_owner::this_one()}.encode(),
                         std::nullopt);

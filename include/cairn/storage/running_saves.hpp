@@ -2,7 +2,7 @@
 #ifndef CAIRN_STORAGE_RUNNING_SAVES_HPP
 #define CAIRN_STORAGE_RUNNING_SAVES_HPP
 
-#include <cairn/storage/registered_id.hpp>
+#include <cairn/detail/registered_id.hpp>
 
 namespace cairn::detail {
 

@@ -51,6 +51,11 @@ CAIRN_DECL file_store file_store::without_sync() const {
     same.options_.sync_files = false;
     return same;
 }
+CAIRN_DECL file_store file_store::syncing_where_it_can() const {
+    auto same = *this;
+    same.must_sync_ = false;
+    return same;
+}
 
 CAIRN_DECL file_store::writer::writer(detail::unique_fd fd, std::string path, std::uint64_t size,
                                       bool nested, bool durable, std::size_t direct_write_bytes)
@@ -251,9 +256,6 @@ CAIRN_DECL error file_store::replaced(const std::string& file, const object_tag&
                                          .remedy = "another job saves to the same place"});
 }
 
-/// Others may remove a place that has no files just before its first file is created.
-inline constexpr int most_removals_of_a_place = 100;
-
 CAIRN_DECL file_store::writer file_store::create(std::string_view name, std::uint64_t size,
                                                  bool durable) {
     auto const file = full(name);
@@ -267,11 +269,10 @@ CAIRN_DECL file_store::writer file_store::create(std::string_view name, std::uin
             interrupted = interrupted || (made < 0 && errno == EINTR);
             return made;
         };
-        fd = detail::unique_fd([&] { return detail::retry_interrupted(make); });
-        if (fd.get() >= 0 || (errno == ENOENT && tries != most_removals_of_a_place)) continue;
+        int const e = detail::make_file(fd, make);
+        if (e == 0 || (e == ENOENT && tries != detail::most_removals_of_a_place)) continue;
         // The file that exists may be the one that the interrupted call has created.
-        detail::fail(interrupted && errno == EEXIST ? EINTR : errno, file.string(),
-                     "cannot create it");
+        detail::fail(interrupted && e == EEXIST ? EINTR : e, file.string(), "cannot create it");
     }
     int const raw = fd.get();
     bool const nested = name.find('/') != name.npos;
@@ -295,7 +296,7 @@ CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
                  "): of two jobs that save to one place at the same moment both may be told that "
                  "they have succeeded, so only one job may save there");
         detail::temporary_file temporary(directory);
-        temporary.write(b, options_.sync_files);
+        temporary.write(b, options_.sync_files, must_sync_);
         temporary.remove_stale();
         if (if_match) {
             if (auto const there = tag(name); there != *if_match)
@@ -310,7 +311,8 @@ CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
             break;
         } catch (const error&) {
             std::error_code ignored;
-            if (tries == most_removals_of_a_place || std::filesystem::exists(directory, ignored))
+            if (tries == detail::most_removals_of_a_place ||
+                std::filesystem::exists(directory, ignored))
                 throw;
         }
     }
@@ -414,12 +416,9 @@ CAIRN_DECL std::vector<std::string> file_store::places() {
 CAIRN_DECL std::vector<place_info> file_store::all_places() {
     std::vector<place_info> out;
     std::vector<std::string> links;
-    auto const time_of = [](const struct ::stat& s) {
-        return std::int64_t{s.st_mtim.tv_sec} * 1'000'000'000 + s.st_mtim.tv_nsec;
-    };
     for_each_entry(AT_SYMLINK_NOFOLLOW, [&](const char* name, const struct ::stat& s) {
         if (name[0] == '.') return;
-        if (S_ISDIR(s.st_mode)) out.push_back({name, time_of(s), false});
+        if (S_ISDIR(s.st_mode)) out.push_back({name, detail::nanoseconds(s.st_mtim), false});
         if (S_ISLNK(s.st_mode)) links.emplace_back(name);
     });
     std::sort(links.begin(), links.end());
@@ -432,7 +431,7 @@ CAIRN_DECL std::vector<place_info> file_store::all_places() {
         struct ::stat s {};
         if (::stat(path.c_str(), &s) == 0) {
             if (S_ISDIR(s.st_mode) && known.insert(detail::real_path(path)).second)
-                out.push_back({std::move(name), time_of(s), true});
+                out.push_back({std::move(name), detail::nanoseconds(s.st_mtim), true});
         } else if (errno == EACCES || errno == EPERM) {
             out.push_back({std::move(name), 0, true});
         } else if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP) {
@@ -463,10 +462,11 @@ CAIRN_DECL std::string file_store::place_id(const std::string& id) const {
 
 CAIRN_DECL void file_store::remove_place(const std::string& id) {
     auto const directory = full(id).string();
-    if (::rmdir(directory.c_str()) == 0) return sync_names(full(id).parent_path().string());
+    int const e = detail::remove_directory(directory);
+    if (e == 0) return sync_names(full(id).parent_path().string());
     for (int const fine : {ENOENT, ENOTEMPTY, EEXIST, ENOTDIR})
-        if (errno == fine) return;
-    detail::fail(errno, directory, "cannot remove it");
+        if (e == fine) return;
+    detail::fail(e, directory, "cannot remove it");
 }
 
 CAIRN_DECL void file_store::remove(std::string_view name) {
@@ -476,7 +476,7 @@ CAIRN_DECL void file_store::remove(std::string_view name) {
     sync_names(parent);
     // As far as they are empty. `create` makes them again.
     for (auto end = name.rfind('/'); end != name.npos; end = name.substr(0, end).rfind('/'))
-        if (::rmdir((dir_ / name.substr(0, end)).c_str()) != 0) break;
+        if (::rmdir((dir_ / name.substr(0, end)).c_str()) != 0 && errno != ENOENT) break;
 }
 
 CAIRN_DECL void file_store::sync() {

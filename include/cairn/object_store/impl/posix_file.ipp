@@ -63,9 +63,13 @@ CAIRN_DECL void close_file(unique_fd& fd, const std::string& path) {
 CAIRN_DECL void write_all(int fd, std::uint64_t at, std::span<const std::byte> b,
                           const std::string& path) {
     while (!b.empty()) {
-        auto const n = retry_interrupted([&] {
-            return without_sigxfsz(
-                [&] { return ::pwrite(fd, b.data(), b.size(), static_cast<off_t>(at)); });
+        ::ssize_t n = 0;
+        (void)with_space([&] {
+            n = retry_interrupted([&] {
+                return without_sigxfsz(
+                    [&] { return ::pwrite(fd, b.data(), b.size(), static_cast<off_t>(at)); });
+            });
+            return n < 0 ? errno : 0;
         });
         if (n <= 0) fail(n < 0 ? errno : EIO, path, "cannot write it");
         b = b.subspan(static_cast<std::size_t>(n));
@@ -92,10 +96,11 @@ CAIRN_DECL void read_all(int fd, std::uint64_t at, std::span<std::byte> into,
     }
 }
 
-CAIRN_DECL void sync_file(int fd, const std::string& path) {
+CAIRN_DECL void sync_file(int fd, const std::string& path, bool must) {
     if (retry_interrupted([&] { return ::fsync(fd); }) == 0) return;
     int const e = errno;
     if (!cannot_sync(e)) fail(e, path, "cannot sync it");
+    if (!must) return;
     throw error(errc::io, {.file = path,
                            .found = "cannot sync it: " + system_text(e),
                            .remedy = "sync_files = false (torch_writer_options, "
@@ -231,10 +236,12 @@ inline void make_missing(const std::filesystem::path& p, const std::filesystem::
     if (there == EEXIST) refuse(ENOTDIR);
     auto const parent = p.parent_path();
     if ((there != ENOENT && there != ENOTDIR) || parent.empty() || parent == p) refuse(there);
-    make_missing(parent, wanted);
-    if (::mkdir(p.c_str(), 0777) != 0) {
-        if (errno != EEXIST) refuse(errno);
-        if (look() != 0) refuse(ENOTDIR);  // otherwise another rank has made it
+    for (int tries = 0;; ++tries) {
+        make_missing(parent, wanted);
+        int e = with_space([&] { return ::mkdir(p.c_str(), 0777) == 0 ? 0 : errno; });
+        if (e == EEXIST) e = look();  // another rank has made it, and may have removed it again
+        if (e == 0) break;
+        if (e != ENOENT || tries == most_removals_of_a_place) refuse(e == EEXIST ? ENOTDIR : e);
     }
     durable_names::of_process().forget(p);
 }
@@ -306,11 +313,7 @@ CAIRN_DECL void reserve_space(int fd, const std::string& path, std::uint64_t siz
         return retry_interrupted([&] { return without_sigxfsz(allocate); }) == 0 ? 0 : errno;
     };
     int e = EFBIG;
-    if (size <= last) e = reserve();
-    if (e == ENOSPC || e == EDQUOT) {
-        removed_space::of_process().wait();
-        e = reserve();
-    }
+    if (size <= last) e = with_space(reserve);
     if (e == EOPNOTSUPP || e == ENOSYS || e == EINVAL) e = resize();
     if (e == 0) return;
     if (e != ENOSPC && e != EDQUOT && e != EFBIG) fail(e, path, "cannot reserve its space");

@@ -64,11 +64,15 @@ CAIRN_DECL directory_lock::~directory_lock() {
 
 CAIRN_DECL std::string temporary_name(const process_identity& owner) {
     return ".cairn-publish." + owner.boot + "." + std::to_string(owner.pid_space) + "." +
-           std::to_string(owner.pid) + "." + std::to_string(owner.started) + "." + new_save_id();
+           std::to_string(owner.pid) + "." + std::to_string(owner.started) + "." + owner.run + "." +
+           new_save_id();
 }
 
 CAIRN_DECL std::optional<process_identity> owner_of_temporary(std::string_view name) {
-    constexpr std::string_view prefix = ".cairn-publish.", hex = "0123456789abcdef";
+    constexpr std::string_view prefix = ".cairn-publish.";
+    auto const is_id = [](std::string_view s) {
+        return s.size() == 32 && s.find_first_not_of("0123456789abcdef") == s.npos;
+    };
     if (!name.starts_with(prefix)) return {};
     name.remove_prefix(prefix.size());
     std::vector<std::string_view> parts;
@@ -76,9 +80,9 @@ CAIRN_DECL std::optional<process_identity> owner_of_temporary(std::string_view n
         parts.push_back(name.substr(0, dot));
         name.remove_prefix(dot + 1);
     }
-    if (name.size() != 32 || name.find_first_not_of(hex) != name.npos) return {};
+    if (!is_id(name)) return {};
     if (parts.size() == 1 && parts[0].size() == 8) return process_identity{};
-    if (parts.size() != 4) return {};
+    if (parts.size() != 5 || !is_id(parts[4])) return {};
     auto const read = [](std::string_view text, auto& into) {
         auto const* const end = text.data() + text.size();
         auto const [stop, e] = std::from_chars(text.data(), end, into);
@@ -86,50 +90,27 @@ CAIRN_DECL std::optional<process_identity> owner_of_temporary(std::string_view n
     };
     process_identity p;
     p.boot = parts[0];
+    p.run = parts[4];
     if (!read(parts[1], p.pid_space) || !read(parts[2], p.pid) || !read(parts[3], p.started))
         return {};
     return p;
 }
 
-struct live_temporaries {
-    std::mutex m{};
-    std::set<std::string> names{};
-    static live_temporaries& of_process() {
-        static per_process<live_temporaries> one;  // saves may end at exit
-        return one.get();
-    }
-};
-CAIRN_DECL live_temporary::live_temporary(std::string name) : name_(std::move(name)) {
-    auto& all = live_temporaries::of_process();
-    std::lock_guard const lock(all.m);
-    all.names.insert(name_);
-}
-CAIRN_DECL live_temporary::~live_temporary() {
-    auto& all = live_temporaries::of_process();
-    std::lock_guard const lock(all.m);
-    all.names.erase(name_);
-}
-CAIRN_DECL bool live_temporary::is(const std::string& name) {
-    auto& all = live_temporaries::of_process();
-    std::lock_guard const lock(all.m);
-    return all.names.count(name) != 0;
-}
-
 CAIRN_DECL temporary_file::temporary_file(std::string directory)
     : directory_(std::move(directory)), name_(temporary_name(this_process())),
-      path_(directory_ + "/" + name_), fd_(retry_interrupted([&] {
-          return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-      })) {
-    if (fd_.get() < 0) fail(errno, path_, "cannot create it");
+      path_(directory_ + "/" + name_) {
+    int const e = make_file(
+        fd_, [&] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+    if (e != 0) fail(e, path_, "cannot create it");
 }
 
 CAIRN_DECL temporary_file::~temporary_file() {
     if (!renamed_) ::unlink(path_.c_str());
 }
 
-CAIRN_DECL void temporary_file::write(std::span<const std::byte> b, bool durable) {
+CAIRN_DECL void temporary_file::write(std::span<const std::byte> b, bool durable, bool must) {
     write_all(fd_.get(), 0, b, path_);
-    if (durable) sync_file(fd_.get(), path_);
+    if (durable) sync_file(fd_.get(), path_, must);
     written_ = status_of(fd_.get(), path_).st_mtim.tv_sec;
     close_file(fd_, path_);
 }
@@ -148,27 +129,34 @@ CAIRN_DECL void temporary_file::rename_to(const std::string& file) {
                            .remedy = "save again"});
 }
 
-CAIRN_DECL void temporary_file::remove_stale() const {
+CAIRN_DECL void remove_stale_temporaries(const std::string& directory,
+                                         std::optional<std::int64_t> now) {
     constexpr std::int64_t day = 24 * 60 * 60;
-    open_directory const d(::opendir(directory_.c_str()));
+    open_directory const d(::opendir(directory.c_str()));
     if (!d) return;
-    auto const me = this_process();
-    // Also what this process has left before it called `exec`.
-    auto const was_left = [&](process_identity owner, const std::string& name) {
-        owner.run = me.run;
-        return owner == me ? !live_temporary::is(name) : has_ended(owner);
+    // Those of other libraries of this process that have this code to themselves are not known.
+    auto const was_left = [&](const process_identity& owner, const std::string& name) {
+        return is_this_process(owner) ? !live_temporary::is(name) : has_ended(owner);
     };
     while (auto const* e = ::readdir(d.get())) {
         std::string const name(e->d_name);
         auto const owner = owner_of_temporary(name);
-        if (!owner || name == name_) continue;
+        if (!owner) continue;
         struct ::stat s {};
         if (::fstatat(::dirfd(d.get()), e->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 ||
             !S_ISREG(s.st_mode))
             continue;
-        if (was_left(*owner, name) || written_ - std::int64_t{s.st_mtim.tv_sec} > day)
+        if (was_left(*owner, name) || (now && *now - std::int64_t{s.st_mtim.tv_sec} > day))
             ::unlinkat(::dirfd(d.get()), e->d_name, 0);
     }
+}
+
+CAIRN_DECL int remove_directory(const std::string& directory) {
+    auto const remove = [&] { return ::rmdir(directory.c_str()) == 0 ? 0 : errno; };
+    int const e = remove();
+    if (e != ENOTEMPTY && e != EEXIST) return e;
+    remove_stale_temporaries(directory, std::nullopt);  // no publisher comes here again who would
+    return remove();
 }
 
 }  // namespace cairn::detail
