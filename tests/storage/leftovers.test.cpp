@@ -239,6 +239,24 @@ BOOST_AUTO_TEST_CASE(are_collected_before_anything_is_written) {
     p.save_well(2);
 }
 
+/// Version b1c5de8 put the id of a save over a checkpoint before the last dot of any name, and
+/// ranks without items have empty files.
+BOOST_AUTO_TEST_CASE(empty_files_that_an_earlier_version_named_go) {
+    place p;
+    auto i = intent_of(id_a);
+    i.names = {"part_1_0." + id_a + ".bin", "deep/part." + id_a};
+    std::vector<std::string> const not_its{"notes_0." + id_a + ".bin", "part." + id_b + ".bin"};
+    i.names.insert(i.names.end(), not_its.begin(), not_its.end());
+    fs::create_directory(p.at / "deep");
+    for (auto const& name : i.names) p.write(name, "");
+    p.write(not_its[0], "mine");
+    p.write(".saving." + id_a, i.encode());
+    p.save(2);
+    BOOST_TEST(!p.has(i.names[0]));
+    BOOST_TEST(!p.has("deep"));
+    for (auto const& name : not_its) BOOST_TEST(p.has(name), name);
+}
+
 namespace {
 
 /// A disk that is full as long as a file is there.

@@ -125,6 +125,18 @@ BOOST_AUTO_TEST_CASE(are_only_files_that_nothing_names_and_that_nobody_else_call
     for (auto const& name : others) BOOST_TEST(t.has(name), name);
 }
 
+/// What the report says is so.
+BOOST_AUTO_TEST_CASE(are_none_of_a_replaced_checkpoint_whose_metadata_cannot_be_read) {
+    turns t;
+    t.write(".metadata", "damaged");
+    std::vector<float> w(4, 2);
+    cairn::state_dict sd{{"w", w}};
+    auto const said = cairn::save(sd, "c", t.store()).warnings;
+    BOOST_REQUIRE(said.size() == 1u);
+    BOOST_TEST(said[0].find("the files of the replaced checkpoint stay") != said[0].npos);
+    BOOST_TEST(t.has(t.stray));
+}
+
 /// Somebody may be copying a checkpoint, whose metadata comes last.
 BOOST_AUTO_TEST_CASE(are_none_without_a_checkpoint) {
     turns t;

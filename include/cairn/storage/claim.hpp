@@ -95,7 +95,7 @@ public:
         old.collect(own_.name(), intent_.replaced_id);
         if (is_mine(store, old) && old.remove_replaced(intent_.replaced, intent_.replaced_id))
             old.forget(own_.name());
-        old.remove_strays();
+        if (old_problem_.empty()) old.remove_strays();  // otherwise they may be what stays
         own_.clear();
         return old.take_warnings();
     }

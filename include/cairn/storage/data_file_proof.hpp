@@ -58,14 +58,17 @@ bool is_in_another_checkpoint(Store& store, std::string_view name) {
 
 /// Returns the ownership of a file that save `save_id` is said to have written. Its name shows it,
 /// and a footer, where there is one, must agree. Files without the id in their names are PyTorch's,
-/// or of earlier versions of cairn, which gave them default names, or a footer.
+/// or of earlier versions of cairn, which gave them default names, or a footer, or the id in
+/// another place.
 /// @param save_id  Empty for a checkpoint written by PyTorch.
 template <ObjectStore Store>
 ownership whose(Store& store, const std::string& name, const std::string& save_id) {
     if (!is_data_name(name) || is_in_another_checkpoint(store, name)) return ownership::unproven;
     auto const id = id_in(name);
+    bool empty = false;
     try {
         auto file = store.open(name);
+        empty = std::uint64_t{file.size()} == 0;
         if (auto const its = save_id_at_end(file, file.size()))
             return *its == save_id ? ownership::proven : ownership::anothers;
     } catch (const error& e) {
@@ -73,7 +76,9 @@ ownership whose(Store& store, const std::string& name, const std::string& save_i
         if (e.code() != make_error_code(errc::not_found) || exists(store, name)) throw;
         return ownership::absent;
     }
-    bool const named = id.empty() ? is_default_data_name(name) : id == save_id;
+    bool const named =
+        id.empty() ? is_default_data_name(name) || (empty && is_earlier_data_name(name, save_id))
+                   : id == save_id;
     return named ? ownership::proven : ownership::unproven;
 }
 

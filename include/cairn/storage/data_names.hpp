@@ -69,6 +69,17 @@ inline std::string_view id_in(std::string_view name) {
     return is_save_id(name) ? name : std::string_view();
 }
 
+/// Whether version b1c5de8 gave this name to a data file of that save, over another checkpoint:
+/// `STEM.<save id>` and the end of the name, of any kind.
+inline bool is_earlier_data_name(std::string_view name, const std::string& save_id) {
+    if (!is_save_id(save_id)) return false;
+    auto const last = name.substr(name.rfind('/') + 1);
+    auto const at = last.rfind("." + save_id);
+    if (at == last.npos || at == 0) return false;
+    auto const end = last.substr(at + 1 + save_id.size());
+    return end.empty() || (end.front() == '.' && end.find('.', 1) == end.npos);
+}
+
 /// Whether a data file may have this name: within the place, with no hidden segment. Names read
 /// from a file are untrusted.
 inline bool is_data_name(std::string_view name) {
