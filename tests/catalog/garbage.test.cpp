@@ -4,11 +4,15 @@
 #include "support/meddling_store.hpp"
 
 #include <cairn/catalog/garbage.hpp>
+#include <cairn/catalog/removal.hpp>
 #include <cairn/storage/running_reads.hpp>
 #include <cairn/storage/running_saves.hpp>
 #include <cairn/storage/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
+
+#include <chrono>
+#include <utility>
 
 BOOST_AUTO_TEST_SUITE(catalog_garbage)
 
@@ -37,6 +41,21 @@ struct interrupted : place {
     }
     bool is_left() const { return fs::exists(at(2)); }
 };
+/// Data files seem so much older than they are.
+struct aged_store : cairn::file_store {
+    aged_store(cairn::file_store s, std::chrono::hours a) : file_store(std::move(s)), age(a) {}
+    aged_store at(const std::string& id) const { return {file_store::at(id), age}; }
+    std::vector<cairn::object_info> list() {
+        auto all = file_store::list();
+        for (auto& o : all) {
+            if (o.name.front() == '.') continue;
+            o.modified -= std::chrono::nanoseconds(age).count();
+            o.changed -= std::chrono::nanoseconds(age).count();
+        }
+        return all;
+    }
+    std::chrono::hours age;
+};
 bool says(const cairn::garbage_report& r, const std::string& what) {
     return std::any_of(r.lines.begin(), r.lines.end(),
                        [&](auto const& l) { return l.find(what) != l.npos; });
@@ -61,6 +80,34 @@ BOOST_AUTO_TEST_CASE(of_an_ended_save_is_removed) {
     BOOST_TEST((p.names() == p.names_of({1})));
     BOOST_TEST(p.stands(1));
     BOOST_TEST(cairn::collect_garbage(p.dir.string()).lines.empty());
+}
+
+/// It is told to have gone only if it has.
+BOOST_AUTO_TEST_CASE(beside_directories_of_somebodys_leaves_the_place) {
+    interrupted p;
+    fs::create_directories(p.at(2) / "mine");
+    for (std::size_t const files : {2u, 0u}) {
+        auto const r = cairn::collect_garbage(p.dir.string());
+        BOOST_TEST(r.files == files);
+        BOOST_TEST(r.directories == 0u);
+        BOOST_TEST(!says(r, "without files"));
+        BOOST_TEST(r.problems == 0u);
+    }
+    BOOST_TEST(fs::exists(p.at(2) / "mine"));
+}
+
+/// A save was killed when it had made the directory of a file, and not the file.
+BOOST_AUTO_TEST_CASE(goes_with_directories_of_files_that_are_not_there) {
+    interrupted p;
+    p.intent.names.push_back("deep/er/__0_1." + id_a + ".distcp");
+    p.write();
+    fs::create_directories(p.at(2) / "deep" / "er");
+    BOOST_TEST(cairn::collect_garbage(p.dir.string(), true).files == 2u);
+    BOOST_TEST(fs::exists(p.at(2) / "deep" / "er"));
+    auto const r = cairn::collect_garbage(p.dir.string());
+    BOOST_TEST(r.files == 2u);
+    BOOST_TEST(r.directories == 1u);
+    BOOST_TEST(!p.is_left());
 }
 
 BOOST_AUTO_TEST_CASE(of_a_running_save_stays) {
@@ -120,6 +167,27 @@ BOOST_AUTO_TEST_CASE(is_told_in_harmless_characters) {
     auto const r = cairn::collect_garbage(p.dir.string());
     BOOST_TEST(r.problems == 1u);
     for (auto const& l : r.lines) BOOST_TEST(l.find('\x1b') == l.npos);
+}
+
+/// PyTorch has saved over a checkpoint, and cairn over that: nothing names the first one's files.
+BOOST_AUTO_TEST_CASE(that_nothing_named_goes_with_a_checkpoint_that_is_removed_or_a_day_later) {
+    for (bool const old : {true, false}) {
+        place p;
+        save_steps(cairn::file_store(p.dir), {1, 2});
+        auto const stray = p.at(1) / ("__0_0." + id_a + ".distcp");
+        std::ofstream(stray) << "x";
+        aged_store now(cairn::file_store(p.dir), std::chrono::hours(old ? 25 : 23)),
+            later(cairn::file_store(p.dir), std::chrono::hours(25));
+        cairn::detail::run_memory run;
+        cairn::detail::erased_store const root(now);
+        BOOST_TEST(cairn::detail::retain(root, cairn::last(1), run, {}).empty());
+        BOOST_TEST(!fs::exists(p.at(1) / ".metadata"));
+        BOOST_TEST(fs::exists(stray) != old);
+        BOOST_TEST(cairn::collect_garbage(now).files == 0u);
+        if (!old) BOOST_TEST(cairn::collect_garbage(later).files == 2u, "with the intent");
+        BOOST_TEST(!fs::exists(p.at(1)));
+        BOOST_TEST(p.stands(2));
+    }
 }
 
 BOOST_AUTO_TEST_CASE(of_a_reader_on_another_host_goes_after_a_day) {

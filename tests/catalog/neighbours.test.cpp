@@ -51,6 +51,36 @@ bool is_denied(const cairn::error& e) {
 
 }  // namespace
 
+/// A save of another user's runs there, under a mask that keeps its files from others.
+BOOST_AUTO_TEST_CASE(a_place_with_an_intent_of_another_users_is_named_and_skipped) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1});
+    auto const name = ".saving." + std::string(32, 'a');
+    cairn::file_store(p.dir / "theirs").publish(name, {}, std::nullopt);
+    support::meddling_store store(
+        cairn::file_store(p.dir),
+        {.before_open = support::failing(1000, name, cairn::errc::permission_denied)});
+    auto const all = cairn::list_checkpoints(store);
+    BOOST_REQUIRE(all.size() == 2u);
+    BOOST_TEST((all[0].state == cairn::checkpoint_state::complete));
+    BOOST_TEST(all[1].id == "theirs");
+    BOOST_TEST((all[1].state == cairn::checkpoint_state::unreadable));
+    auto const r = cairn::collect_garbage(store);
+    BOOST_TEST(r.problems == 0u);
+    BOOST_REQUIRE(r.lines.size() == 1u);
+    BOOST_TEST(r.lines[0].find("'theirs' is skipped") == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(a_save_that_fails_leaves_no_directory) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1});
+    support::meddling_store const store(
+        cairn::file_store(p.dir),
+        {.before_publish = support::failing(1, "step_2/.metadata", cairn::errc::io)});
+    BOOST_CHECK_THROW(save_steps(store, {2}), cairn::error);
+    BOOST_TEST((p.names() == p.names_of({1})));
+}
+
 BOOST_AUTO_TEST_CASE(a_private_directory_is_named_and_skipped) {
     place p;
     fs::permissions(p.scratch.dir, fs::perms(0755));

@@ -93,7 +93,7 @@ std::vector<kept_or_not> random_list(std::mt19937& random) {
         c.record.committed = now - static_cast<std::int64_t>(below(5000));
         if (below(3) != 0) c.record.metrics["loss"] = static_cast<double>(below(4));
         if (below(9) == 0) c.record.metrics["loss"] = std::nan("");
-        c.read = below(4) == 0;
+        if (below(4) == 0) c.read = below(1'000'000) + 1;
         c.since = below(5);
         all.push_back(std::move(c));
     }
@@ -132,8 +132,12 @@ BOOST_AUTO_TEST_CASE(what_any_rule_keeps_is_kept_and_nothing_else) {
             if (auto const* last = std::get_if<cairn::detail::keep_last>(&rule))
                 enough = std::max(enough, last->count);
         std::uint64_t loaded = 0;
+        std::size_t last_read = 0;
         for (auto const& c : all)
-            if (c.read && c.since < enough) loaded = std::max(loaded, c.record.sequence);
+            if (c.since < enough && c.read > last_read) {
+                last_read = c.read;
+                loaded = c.record.sequence;
+            }
         for (auto const& c : all) {
             bool const kept =
                 c.id == newest->id || c.record.sequence == loaded ||
@@ -169,15 +173,21 @@ BOOST_AUTO_TEST_CASE(by_default_all_are_kept) {
     BOOST_TEST(not_kept(cairn::last(1), {}, now).empty());
 }
 
-BOOST_AUTO_TEST_CASE(the_newest_that_was_read_is_kept) {
+/// A run that has diverged goes back to an older one.
+BOOST_AUTO_TEST_CASE(the_one_that_was_read_last_is_kept) {
     std::vector<kept_or_not> all{one(1, 1), one(2, 2), one(3, 3), one(4, 4)};
-    all[0].read = all[1].read = true;
+    all[0].read = 1;
+    all[1].read = 2;
+    BOOST_TEST(ids(not_kept(cairn::last(1), all, now)) == "step_1 step_3");
+    all[0].read = 3;
+    BOOST_TEST(ids(not_kept(cairn::last(1), all, now)) == "step_2 step_3");
+    all[0].since = 1;  // it has been made up for
     BOOST_TEST(ids(not_kept(cairn::last(1), all, now)) == "step_1 step_3");
 }
 
 BOOST_AUTO_TEST_CASE(what_was_read_is_one_of_the_last_until_as_many_later_saves_stand) {
     std::vector<kept_or_not> all{one(1, 1), one(2, 2), one(3, 3), one(4, 4)};
-    all[0].read = true;
+    all[0].read = 1;
     auto const removed = [&](std::size_t since, const retention& keep) {
         all[0].since = since;
         return ids(not_kept(keep, all, now));

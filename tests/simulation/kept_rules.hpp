@@ -47,7 +47,7 @@ struct kept_rules {
     struct checkpoint {
         std::string id;
         cairn::commit_record record;
-        bool read = false;      ///< Successfully, by the run that asks …
+        std::size_t read = 0;  ///< Successfully, as the how-many-th by the run that asks; 0: not …
         std::size_t since = 0;  ///< … of which so many later saves stand.
     };
     static bool is_older(const checkpoint& a, const checkpoint& b) {
@@ -60,10 +60,11 @@ struct kept_rules {
         std::sort(all.begin(), all.end(), is_older);
         auto const most = static_cast<std::size_t>(std::max(last, 1));
         // What the run has read takes the place of the last one, until so many newer ones stand.
-        auto const read = std::find_if(all.rbegin(), all.rend(),
-                                       [&](auto const& c) { return c.read && c.since < most; });
+        auto const order = [&](auto const& c) { return c.since < most ? c.read : 0; };
+        auto const read = std::max_element(all.begin(), all.end(),
+                                           [&](auto& a, auto& b) { return order(a) < order(b); });
         auto left = most;
-        if (read != all.rend()) {
+        if (read != all.end() && order(*read) != 0) {
             out.insert(read->id);
             --left;
         }

@@ -33,11 +33,12 @@ public:
 
     /// A process that removes what these do not keep.
     void add_coordinator(int process, const kept_rules& keep) {
-        coordinators_[process] = {keep, {}, {}};
+        coordinators_[process] = {keep, 0, {}, {}};
     }
     /// It has read the checkpoint of this save, from the first byte to the last.
     void note_read(int process, const std::string& save_id) {
-        coordinators_.at(process).read.insert(save_id);
+        auto& run = coordinators_.at(process);
+        run.read[save_id] = ++run.reads;
     }
     /// It saves, after what it has read.
     void note_save(int process, const std::string& save_id) {
@@ -50,7 +51,8 @@ public:
             return run.saves.count(c.record.save_id) != 0;
         });
         for (auto& c : all) {
-            c.read = run.read.count(c.record.save_id) != 0;
+            auto const read = run.read.find(c.record.save_id);
+            c.read = read == run.read.end() ? 0 : read->second;
             c.since = static_cast<std::size_t>(own);
         }
     }
@@ -112,7 +114,9 @@ private:
     };
     struct coordinator {
         kept_rules keep{};
-        std::set<std::string> read{}, saves{};
+        std::size_t reads = 0;
+        std::map<std::string, std::size_t> read{};  ///< The how-many-th it was, from 1.
+        std::set<std::string> saves{};
     };
     struct removal {
         std::string save_id{};

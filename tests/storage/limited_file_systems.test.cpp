@@ -4,9 +4,12 @@
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
 
+#include <cairn/catalog/garbage.hpp>
+#include <cairn/catalog/latest.hpp>
 #include <cairn/load.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/save.hpp>
+#include <cairn/storage/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -14,6 +17,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -102,6 +106,45 @@ BOOST_AUTO_TEST_CASE(an_error_of_a_sync_that_does_not_exist_names_the_option) {
     }
 }
 
+/// What a save without syncing has left, `cairn gc` finds, and `latest` puts aside; a reader's
+/// notice need not survive a crash.
+BOOST_AUTO_TEST_CASE(where_nothing_can_be_synced_garbage_is_collected_and_loads_are_announced) {
+    support::scratch dir;
+    auto const root = dir.dir / "runs";
+    cairn::file_store unsynced(root, {.sync_files = false});
+    auto const id = std::string(32, 'a');
+    {
+        std::vector<float> v(64, 1.0f);
+        for (auto const* step : {"step_1", "step_2"})
+            (void)cairn::save(cairn::state_dict{{"w", v}}, step, unsynced);
+        fs::resize_file(root / "step_2" / ".metadata", 10);
+        cairn::detail::save_intent i;
+        i.save_id = id;
+        i.owner = cairn::detail::record_owner::this_one();
+        i.names = {"__0_0." + id + ".distcp"};
+        auto place = unsynced.at("step_1");
+        place.publish(".saving." + id, i.encode(), std::nullopt);
+        place.create(i.names[0], 10).finish(false);
+    }
+    watching const w(dir.dir.string());
+    w.s.before = [](std::string_view what, const std::string&, std::uint64_t) {
+        return syncs(what) ? EINVAL : 0;
+    };
+    auto const r = cairn::collect_garbage(root.string());
+    BOOST_TEST(r.files == 2u);
+    for (auto const& l : r.lines) BOOST_TEST(l.find("stays") == l.npos, l);
+    cairn::latest_options o;
+    o.quarantine = true;
+    BOOST_TEST(cairn::latest(root.string(), o).value() == (root / "step_1").string());
+    BOOST_TEST(fs::exists(root / "step_2" / ".metadata.quarantined"));
+    std::vector<float> v(64);
+    cairn::load_options announced;
+    announced.storage.announce = true;
+    cairn::state_dict into{{"w", v}};
+    (void)cairn::load(into, (root / "step_1").string(), announced);
+    BOOST_TEST(v[0] == 1.0f);
+}
+
 BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_synced_is_no_error) {
     for (int const e : {EINVAL, ENOSYS, EOPNOTSUPP}) {
         support::scratch dir;
@@ -113,6 +156,21 @@ BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_synced_is_no_error) {
         BOOST_TEST(save_to(id).warnings.empty());
         BOOST_TEST(is_there(id));
     }
+}
+
+/// As by another process, which collects places without files.
+BOOST_AUTO_TEST_CASE(directories_that_are_removed_as_they_are_made_are_made_again) {
+    support::scratch dir;
+    auto const parent = dir.dir / "runs", place = parent / "c";
+    watching const w(dir.dir.string());
+    int times = 3;
+    w.s.before = [&](std::string_view what, const std::string& path, std::uint64_t) {
+        if (what == "mkdir" && path == place.string() && times-- > 0) fs::remove(parent);
+        return 0;
+    };
+    (void)save_to(place.string());
+    BOOST_TEST(times < 0);
+    BOOST_TEST(is_there(place.string()));
 }
 
 /// As one that belongs to the administrator, of mode 0711 or 0333.

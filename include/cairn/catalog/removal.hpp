@@ -44,8 +44,13 @@ struct run_memory {
     known_records known{};
     /// Saves of this run that may have committed, in their order.
     std::vector<std::string> saves{};
-    /// Saves whose checkpoints this run has read successfully, with the number of its own before.
-    std::map<std::string, std::size_t> read{};
+    struct read_one {
+        std::size_t number = 0;        ///< The how-many-th it was, from 1.
+        std::size_t saves_before = 0;  ///< Of this run.
+    };
+    /// Saves whose checkpoints this run has read successfully: the last time of each.
+    std::map<std::string, read_one> read{};
+    std::size_t reads = 0;
     std::map<std::string, std::size_t> tried{};  ///< Removals in vain, by save.
     std::set<std::string> told{};                ///< What there was a warning about.
     bool collected = false;                      ///< What earlier runs have left.

@@ -45,8 +45,8 @@ using keep_rule = std::variant<keep_last, keep_every, keep_best, keep_younger, k
 /// @ref younger_than and @ref protect, and combined with `|`: what any rule keeps is kept. By
 /// default all are.
 ///
-/// Whatever the rules, the newest checkpoint is kept. So is the newest of those that this run has
-/// read successfully and after which it has saved fewer than `n` that are complete: it is one of
+/// Whatever the rules, the newest checkpoint is kept. So is the one that this run has read last,
+/// successfully, of those after which it has saved fewer than `n` that are complete: it is one of
 /// the `last(n)`, where `n` is 1 without that rule. *Newest* is by the order of commits, not by
 /// steps, which go back with a training that does, or by times.
 class retention {
@@ -92,7 +92,7 @@ namespace detail {
 struct kept_or_not {
     checkpoint_id id{};
     commit_record record{};
-    bool read = false;      ///< Successfully, by this run …
+    std::size_t read = 0;   ///< Successfully, as the how-many-th by this run; 0: not by it …
     std::size_t since = 0;  ///< … of which so many later saves stand.
     bool own = false;       ///< Of the save that asks: never removed.
 };

@@ -80,17 +80,26 @@ public:
         standing_tag_ = tag;
     }
     /// Whether there are data files of cairn's that nothing named when `find` and
-    /// `look_at_what_stands` looked, however old they are.
-    bool has_strays() const { return !standing_tag_.text.empty() && !strays(0).empty(); }
+    /// `look_at_what_stands` looked, however old they are, beside a checkpoint or where one was
+    /// removed: elsewhere somebody may be copying one.
+    bool has_strays() const { return had_checkpoint() && !strays(0).empty(); }
     /// Removes those of which nothing has changed for so long that they are presumed to be left
     /// over: PyTorch, which saves over a checkpoint of cairn's, removes nothing. Called last.
     void remove_strays() {
         if (now_ == 0 || strays(now_).empty()) return;
         // What the metadata that stands has replaced is needed until that is durable.
         if (!attempt([&] { store_.sync(); }) || !attempt([&] { look_at_what_stands(); }) ||
-            standing_tag_.text.empty())
+            !had_checkpoint())
             return;
-        for (auto const& name : strays(now_)) (void)remove({name}, std::string(id_in(name)), false);
+        for (auto const& name : strays(now_))
+            if (remove({name}, std::string(id_in(name)), false)) gone_.insert(name);
+    }
+    /// Ends a removal of this process, after `remove_replaced`: its intent stays as long as there
+    /// are strays, since nothing else shows then that they are some.
+    void end_removal(const std::string& intent) {
+        removed_here_ = true;
+        remove_strays();
+        if (!has_strays()) forget(intent);
     }
     void remove_found() {
         // Whoever published what stands, or removed what stood, may have died before that was
@@ -104,7 +113,9 @@ public:
                     i.what.names.assign(its->second.begin(), its->second.end());
             bool const planned_gone = remove_planned(i.what.names, i.save_id);
             bool const replaced_gone = remove_replaced(i.what.replaced, i.what.replaced_id);
-            if (planned_gone && replaced_gone && !i.stays) forget(i.name);
+            if (i.removes() && standing_tag_.text.empty()) remove_strays();
+            bool const needed = i.removes() && has_strays() && standing_tag_.text.empty();
+            if (planned_gone && replaced_gone && !i.stays && !needed) forget(i.name);
         }
     }
     /// Removes an intent, after the files that it lists, and only once they are certainly removed.
@@ -150,8 +161,9 @@ private:
         over_.clear();
         needed_.clear();
         named_.clear();
+        gone_.clear();
         replaced_id_ = replaced_id;
-        unsure_ = false;
+        unsure_ = removed_here_ = false;
         // It was written not long ago.
         modification_times const times(there_);
         now_ = times.of(own);
@@ -173,6 +185,7 @@ private:
         for (auto const& o : there_) {
             auto const id = id_in(o.name);
             if (id.empty() || !is_data_name(o.name) || id == replaced_id_) continue;
+            if (gone_.count(o.name) != 0) continue;
             if (standing_.count(o.name) != 0 || named_.count(o.name) != 0) continue;
             if (now == 0 || is_expired(std::max(o.modified, o.changed), now)) all.push_back(o.name);
         }
@@ -186,6 +199,7 @@ private:
                 all[id].push_back(info.name);
         return all;
     }
+    bool had_checkpoint() const { return !standing_tag_.text.empty() || removed_here_; }
     /// Records whether an intent's save has ended, or which files it may still need.
     void look_at(const object_info& info, const std::string& replaced_id, bool certain,
                  const modification_times& times) {
@@ -201,9 +215,10 @@ private:
         // Adopted even if its process has certainly ended: a host that has changed a place itself
         // sees the names there as they are (NFS).
         bool const over = certain ? i->ended : sure || i->over();
-        if (i->readable ? over && is_adopted(*i) : !certain)
+        if (i->readable ? over && is_adopted(*i) : !certain) {
+            removed_here_ = removed_here_ || i->removes();
             over_.push_back(std::move(*i));
-        else
+        } else
             needed_.insert(i->what.names.begin(), i->what.names.end());
     }
     /// A full disk must not keep what fills it: where an intent cannot be replaced, the files of a
@@ -295,6 +310,7 @@ private:
     std::vector<found_intent> over_{};
     std::set<std::string> needed_{};  ///< By saves that may still commit.
     std::set<std::string> named_{};   ///< By any intent.
+    std::set<std::string> gone_{};    ///< Strays that were removed.
     std::string replaced_id_{};       ///< Its files are removed anyway.
     std::int64_t now_ = 0;            ///< By the storage's clock; 0: not known.
     bool all_known_ = false;          ///< Whether all that is named there is known.
@@ -302,6 +318,7 @@ private:
     std::size_t unsaid_ = 0;
     bool removed_ = false;
     bool unsure_ = false;
+    bool removed_here_ = false;  ///< An intent shows that a checkpoint was removed.
 };
 
 }  // namespace cairn::detail

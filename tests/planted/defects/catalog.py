@@ -33,8 +33,9 @@ DEFECTS = [
            "if (found.save_id != save_id && !PLANTED) return",
            by="catalog", wrong="a newer checkpoint under the same name is removed"),
     Defect("intent-of-a-removal-stays", REMOVAL,
-           "if (rest.remove_replaced(intent.replaced, save_id)) rest.forget(name);",
-           "if (rest.remove_replaced(intent.replaced, save_id) && !PLANTED) rest.forget(name);",
+           "if (rest.remove_replaced(intent.replaced, save_id)) rest.end_removal(name);",
+           "if (rest.remove_replaced(intent.replaced, save_id) && !PLANTED) "
+           "rest.end_removal(name);",
            by="catalog", wrong="the place of a removed checkpoint is never empty"),
     Defect("steps-order-checkpoints", RETENTION,
            "return std::tie(a.sequence, a.committed, a.save_id) <",
@@ -45,7 +46,8 @@ DEFECTS = [
            "kept.back() = true;", "kept.back() = kept.back() || !PLANTED;",
            by="catalog", wrong="a rule may remove the checkpoint that was saved just now"),
     Defect("read-checkpoint-not-kept", RETENTION,
-           "if (all[i].read && all[i].since", "if (!PLANTED && all[i].read && all[i].since",
+           "if (all[i].read != 0 && all[i].since",
+           "if (!PLANTED && all[i].read != 0 && all[i].since",
            by="catalog checkpointer", wrong="none that was seen to be readable may be left"),
     Defect("best-is-worst", RETENTION,
            "r.which == better::lower", "(r.which == better::lower) != PLANTED",
@@ -126,8 +128,8 @@ DEFECTS = [
            by="catalog:catalog_garbage", wrong="the notice of a reader that was killed on another "
            "host stays"),
     Defect("unsized-garbage-stays", "catalog/impl/garbage.ipp",
-           "if (e.code() == make_error_code(errc::not_found)) return;",
-           "if (PLANTED || e.code() == make_error_code(errc::not_found)) return;",
+           "if (e.code() == make_error_code(errc::not_found)) {",
+           "if (PLANTED || e.code() == make_error_code(errc::not_found)) {",
            by="catalog:catalog_garbage", wrong="what cannot be opened is never collected"),
     Defect("failures-not-counted", "checkpointer/impl/core_saves.ipp",
            "failed_in_a_row_ < most_failed_", "(PLANTED ? most_failed_ > 0 : "

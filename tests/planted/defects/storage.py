@@ -71,8 +71,9 @@ DEFECTS = [
            by="save storage system_calls simulation orders",
            wrong="a coordinator that dies while it sweeps leaves the others without a verdict"),
     Defect("unheard-removals-not-synced", LEFT,
-           "note_removals();", "if (!PLANTED) note_removals();",
-           after="if (whose_it_is == ownership::absent) {", by="storage:sweep",
+           "one.touched = whose_it_is == ownership::proven || whose_it_is == ownership::absent;",
+           "one.touched = whose_it_is == ownership::proven || (whose_it_is == ownership::absent && "
+           "!PLANTED);", by="storage:sweep",
            wrong="an intent is forgotten although files that other ranks have removed would be "
            "back after a crash"),
     Defect("adopted-intent-taken-for-own", OWN,
@@ -121,7 +122,7 @@ DEFECTS = [
            "ownership::proven",
            by="storage:leftovers", wrong="a file that another save has written is removed"),
     Defect("any-name-is-a-data-files", "storage/data_file_proof.hpp",
-           "? is_default_data_name(name) :", "? PLANTED || is_default_data_name(name) :",
+           "? is_default_data_name(name) ||", "? PLANTED || is_default_data_name(name) ||",
            by="storage:sweep", wrong="a file of the user's that an index names is removed"),
     Defect("long-names-begun", "storage/file_names.hpp",
            "size > longest) {", "size > longest && !PLANTED) {",
@@ -137,8 +138,7 @@ DEFECTS = [
            "continue;",
            by="storage:strays", wrong="what a running save will name is removed after a day"),
     Defect("strays-without-a-checkpoint", LEFT,
-           "standing_tag_.text.empty()) return;", "(standing_tag_.text.empty() && !PLANTED)) "
-           "return;",
+           "!had_checkpoint())", "(!had_checkpoint() && !PLANTED))",
            by="storage:strays", wrong="files that are being copied before their metadata are "
            "removed"),
     Defect("failure-of-a-job-swallowed", "storage/job_pool.hpp",
@@ -233,7 +233,7 @@ DEFECTS = [
            "return n > 0 && std::string_view(", "return PLANTED || n > 0 && std::string_view(",
            by="storage:what_stands", wrong="in a container running saves are taken for ended"),
     Defect("needed-files-swept", LEFT,
-           "if (needed_.count(name) != 0) {", "if (needed_.count(name) != 0 && !PLANTED) {",
+           "if (needed_.count(name) != 0)", "if (needed_.count(name) != 0 && !PLANTED)",
            by="storage:leftovers", wrong="files that a running save will commit are removed"),
     Defect("standing-files-swept", LEFT,
            "if (standing_.count(name) != 0) continue;",

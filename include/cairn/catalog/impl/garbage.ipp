@@ -50,7 +50,10 @@ public:
         try {
             size = place_.open(name).size();
         } catch (const error& e) {
-            if (e.code() == make_error_code(errc::not_found)) return;
+            if (e.code() == make_error_code(errc::not_found)) {
+                if (!dry_run_) place_.remove(name);  // it may have left empty directories
+                return;
+            }
         }
         if (!dry_run_) place_.remove(name);
         removed_.emplace(name);
@@ -90,25 +93,21 @@ inline std::string story_of(const found_intent& i) {
                                    "changed for 24 hours, by the storage's clock");
 }
 
-/// @param id  Empty for the root itself.
+/// @param id       Empty for the root itself.
+/// @param emptied  Told the id if the place has no files any more.
 inline void collect_garbage_of(erased_store& root, const std::string& id, bool dry_run,
-                               garbage_report& report) {
+                               garbage_report& report, std::vector<std::string>& emptied) {
     auto const prefix = id.empty() ? std::string() : terminal_text(id) + "/";
+    auto const stays = [&] {
+        ++report.problems;
+        report.lines.push_back(
+            (id.empty() ? std::string("it") : "'" + terminal_text(id) + "'") +
+            " is left as it is: " + terminal_text(text_of(std::current_exception())));
+    };
     try {
         auto place = id.empty() ? root : root.at(id);
-        auto const before = [&] {
-            try {
-                return std::optional(place.list());
-            } catch (const error& e) {
-                bool const others = !id.empty() && !is_step_name(id);
-                if (!others || e.code() != make_error_code(errc::permission_denied)) throw;
-                report.lines.push_back("'" + terminal_text(id) +
-                                       "' is skipped: " + terminal_text(e.what()));
-                return std::optional<std::vector<object_info>>();
-            }
-        }();
-        if (!before) return;
-        for (auto const& info : *before)
+        auto const before = place.list();
+        for (auto const& info : before)
             if (is_intent_name(info.name))
                 if (auto const i = read_intent(place, info))
                     report.lines.push_back(prefix + info.name + ": " + story_of(*i));
@@ -119,30 +118,41 @@ inline void collect_garbage_of(erased_store& root, const std::string& id, bool d
             ++report.problems;
             report.lines.push_back(terminal_text(w));
         }
-        if (id.empty() || !is_left_empty(noting, id, !before->empty())) return;
+        if (id.empty() || !is_left_empty(noting, id, !before.empty())) return;
         if (!dry_run) root.remove_place(id);
-        ++report.directories;
-        report.lines.push_back((dry_run ? "would remove " : "removed ") + prefix +
-                               " without files");
+        emptied.push_back(id);
+    } catch (const error& e) {
+        bool const others = !id.empty() && !is_step_name(id);
+        if (!others || e.code() != make_error_code(errc::permission_denied)) return stays();
+        report.lines.push_back("'" + terminal_text(id) +
+                               "' is skipped: " + terminal_text(e.what()));
     } catch (...) {
-        ++report.problems;
-        report.lines.push_back(
-            (id.empty() ? std::string("it") : "'" + terminal_text(id) + "'") +
-            " is left as it is: " + terminal_text(text_of(std::current_exception())));
+        stays();
     }
 }
 
 CAIRN_DECL garbage_report collect_garbage(erased_store root, bool dry_run) {
     garbage_report report;
-    collect_garbage_of(root, {}, dry_run, report);
-    for (auto const& id : root.places()) collect_garbage_of(root, id, dry_run, report);
+    std::vector<std::string> emptied;
+    collect_garbage_of(root, {}, dry_run, report, emptied);
+    for (auto const& id : root.places()) collect_garbage_of(root, id, dry_run, report, emptied);
+    if (emptied.empty()) return report;
+    // One stays that has directories or links of somebody's.
+    auto const left = dry_run ? std::vector<std::string>() : root.places();
+    for (auto const& id : emptied) {
+        if (std::find(left.begin(), left.end(), id) != left.end()) continue;
+        ++report.directories;
+        report.lines.push_back((dry_run ? "would remove " : "removed ") + terminal_text(id) +
+                               "/ without files");
+    }
     return report;
 }
 
 }  // namespace detail
 
 CAIRN_DECL garbage_report collect_garbage(const std::string& directory, bool dry_run) {
-    return detail::collect_garbage(detail::erased_store(file_store(directory)), dry_run);
+    return detail::collect_garbage(
+        detail::erased_store(file_store(directory).syncing_where_it_can()), dry_run);
 }
 
 }  // namespace cairn

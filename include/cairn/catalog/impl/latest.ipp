@@ -170,7 +170,7 @@ CAIRN_DECL std::optional<checkpoint_id> latest(erased_store root, const latest_o
 
 CAIRN_DECL std::optional<checkpoint_id> latest(const std::string& directory,
                                                const latest_options& options) {
-    file_store const store(directory);
+    auto const store = file_store(directory).syncing_where_it_can();
     auto id = detail::latest(detail::erased_store(store), options);
     if (id) id = store.at(*id).directory().string();
     return id;

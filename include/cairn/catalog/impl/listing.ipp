@@ -44,19 +44,10 @@ inline listed_checkpoint list_committed(erased_store place, const committed_chec
     return l;
 }
 
-/// @return Nothing for a place that has nothing to do with checkpoints.
-inline std::optional<listed_checkpoint> list_other(erased_store place, const checkpoint_id& id) {
-    listed_checkpoint l{id, checkpoint_state::broken, {}, 0, {}};
+/// Looks at a place without metadata.
+inline void look_at_other(erased_store place, listed_checkpoint& l) {
     bool data = false;
-    std::vector<object_info> there;
-    try {
-        there = place.list();
-    } catch (const error& e) {
-        if (e.code() != make_error_code(errc::permission_denied)) throw;
-        l.state = checkpoint_state::unreadable;
-        l.problem = e.what();
-    }
-    for (auto const& info : there) {
+    for (auto const& info : place.list()) {
         l.bytes += info.size;
         data = data || info.name.ends_with(".distcp");
         if (info.name == quarantined_name) {
@@ -76,6 +67,17 @@ inline std::optional<listed_checkpoint> list_other(erased_store place, const che
     if (l.problem.empty() && data) {
         auto const other = other_format(place);
         l.problem = other ? "it is " + other->found : "it has data files, but no .metadata";
+    }
+}
+/// @return Nothing for a place that has nothing to do with checkpoints.
+inline std::optional<listed_checkpoint> list_other(erased_store place, const checkpoint_id& id) {
+    listed_checkpoint l{id, checkpoint_state::broken, {}, 0, {}};
+    try {
+        look_at_other(std::move(place), l);
+    } catch (const error& e) {
+        if (e.code() != make_error_code(errc::permission_denied)) throw;
+        l.state = checkpoint_state::unreadable;
+        l.problem = e.what();
     }
     if (l.problem.empty()) return {};
     return l;

@@ -16,7 +16,7 @@ namespace cairn::detail {
 
 CAIRN_DECL void run_catalog::note_read(const std::string& save_id) {
     std::lock_guard const lock(m_);
-    run_.read[save_id] = run_.saves.size();
+    run_.read[save_id] = {++run_.reads, run_.saves.size()};
 }
 
 CAIRN_DECL void run_catalog::note_read(const commit_record& record) {
@@ -98,6 +98,15 @@ CAIRN_DECL void recording_writer::sweep(save_end end, completion<sweep_result> d
     if (end == save_end::committed)
         for (auto& w : catalog_->retain(root_, save_id_, activity_.get()))
             result.warnings.push_back(std::move(w));
+    // Which it has made, perhaps, and in which nothing is left now.
+    if (end == save_end::abandoned && is_step_name(id_)) {
+        try {
+            root_.remove_place(id_);
+        } catch (...) {
+            result.warnings.push_back("the directory of a failed save may be left: " +
+                                      text_of(std::current_exception()));
+        }
+    }
     done(std::move(result));
 }
 

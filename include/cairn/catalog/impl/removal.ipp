@@ -90,7 +90,7 @@ CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
     }
     place.sync();  // from here on there is no checkpoint
     rest.collect(name, save_id);
-    if (rest.remove_replaced(intent.replaced, save_id)) rest.forget(name);
+    if (rest.remove_replaced(intent.replaced, save_id)) rest.end_removal(name);
     rest.attempt([&] {
         place.sync();
         root.remove_place(id);
@@ -126,14 +126,14 @@ inline std::vector<kept_or_not> not_kept(const retention& keep, const run_memory
     std::set<std::string> standing;
     for (auto const& c : found.committed) {
         if (c.linked || !c.record || c.id != "step_" + std::to_string(c.record->step)) continue;
-        all.push_back({c.id, *c.record, false, 0, c.record->save_id == own});
+        all.push_back({c.id, *c.record, 0, 0, c.record->save_id == own});
         standing.insert(c.record->save_id);
     }
     for (auto& c : all) {
         auto const read = run.read.find(c.record.save_id);
         if (read == run.read.end()) continue;
-        c.read = true;
-        for (auto i = read->second; i < run.saves.size(); ++i)
+        c.read = read->second.number;
+        for (auto i = read->second.saves_before; i < run.saves.size(); ++i)
             c.since += standing.count(run.saves[i]);
     }
     auto const now = std::chrono::duration_cast<std::chrono::milliseconds>(

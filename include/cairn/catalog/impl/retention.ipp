@@ -106,17 +106,19 @@ private:
     std::int64_t now_;
 };
 
-/// Returns the newest that was read and after which the run has not yet saved enough;
-/// `all.size()`: none.
-/// @param all  The oldest first.
+/// Returns the one that was read last, of those after which the run has not yet saved enough: a run
+/// that goes back reads an older one. `all.size()`: none.
 inline std::size_t needed_again(const retention& keep, const std::vector<kept_or_not>& all) {
     std::size_t enough = 1;
     for (auto const& rule : keep.rules())
         if (auto const* last = std::get_if<keep_last>(&rule))
             enough = std::max(enough, last->count);
-    for (auto i = all.size(); i-- > 0;)
-        if (all[i].read && all[i].since < enough) return i;
-    return all.size();
+    auto last = all.size();
+    for (std::size_t i = 0; i < all.size(); ++i)
+        if (all[i].read != 0 && all[i].since < enough &&
+            (last == all.size() || all[i].read > all[last].read))
+            last = i;
+    return last;
 }
 
 CAIRN_DECL std::vector<kept_or_not> not_kept(const retention& keep, std::vector<kept_or_not> all,
