@@ -90,7 +90,7 @@ inline auto fields(cairn::write_result& r) {
     return std::tie(r.item, r.at, r.at);
 }
 inline auto fields(cairn::write_results& r) {
-    return std::tie(r.items, r.items, r.file_sizes);
+    return std::tie(r.items, r.items, r.file_sizes, r.warnings);
 }
 inline auto fields(cairn::detail::shared_item& i) {
     return std::tie(i.item, i.reader);

@@ -368,6 +368,7 @@ BOOST_AUTO_TEST_CASE(results_survive_the_wire_and_damage_never_crashes) {
     w.items = {{0, {"__0_0.distcp", 0, 700, {}, cairn::item_layout{64, 12, 1, 2, {3, 1}}}},
                {7, {"__0_1.distcp", 700, 90, {"zstd"}, {}}}};
     w.file_sizes = {{"__0_0.distcp", 700}, {"__0_1.distcp", 790}};
+    w.warnings = {"a slow disk"};
     auto const bytes = cairn::encode_write_results(w);
     BOOST_TEST((support::decode_write_results(bytes) == w));
     for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -410,6 +411,7 @@ BOOST_AUTO_TEST_CASE(results_for_no_item_or_in_no_file_are_refused) {
         out.varint(file);
         cairn::detail::put_within_file(out, cairn::storage_location{});
         cairn::detail::put(out, cairn::detail::file_size_map{});
+        cairn::detail::put(out, std::vector<std::string>{});
         auto const b = out.take();
         if (fine) {
             BOOST_TEST(support::decode_write_results(b).items.at(0).at.file == "b");

@@ -7,14 +7,21 @@
 
 #include "../examples/own_storage.hpp"
 
+#include <cairn/comm/thread_group.hpp>
+#include <cairn/save.hpp>
+
 #include <boost/json/src.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 BOOST_AUTO_TEST_SUITE(own_storage)
 
@@ -51,7 +58,38 @@ struct shelf_place {
     std::set<std::string> names() { return at->names("c"); }
 };
 
+/// A store that has met something.
+struct telling_store : cairn::memory_store {
+    std::string said{};
+    std::vector<std::string> take_warnings() {
+        auto const now = std::exchange(said, {});
+        return now.empty() ? std::vector<std::string>() : std::vector{now};
+    }
+};
+
 }  // namespace
+
+/// Each rank has its own host.
+BOOST_AUTO_TEST_CASE(warnings_of_the_stores_of_all_ranks_are_in_the_report) {
+    telling_store const place;
+    std::mutex m;
+    std::vector<std::string> told;
+    cairn::run_ranks(4, [&](cairn::thread_group::member& me) {
+        auto mine = place;
+        mine.said = me.rank() == 0   ? "a slow disk"
+                    : me.rank() == 3 ? "no locks"
+                                     : "names may be lost";
+        std::vector<float> w(8, 1.0f);
+        cairn::state_dict const sd{{"w" + std::to_string(me.rank()), w}};
+        auto report = cairn::save(sd, "", me, mine);
+        std::lock_guard const lock(m);
+        if (me.rank() == 0) told = std::move(report.warnings);
+    });
+    std::vector<std::string> const want{"a slow disk", "rank 1 and 1 more: names may be lost",
+                                        "rank 3: no locks"};
+    std::sort(told.begin(), told.end());
+    BOOST_TEST(told == want, boost::test_tools::per_element());
+}
 
 BOOST_AUTO_TEST_CASE(an_examples_own_format_keeps_its_word) {
     cairn::conformance::check_storage([] { return raw_place(); },

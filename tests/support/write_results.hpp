@@ -19,6 +19,7 @@ inline cairn::write_results decode_write_results(std::span<const std::byte> b) {
         results.items.push_back({item, cairn::detail::get_within_file(r.location(), file)});
     }
     results.file_sizes = r.file_sizes();
+    results.warnings = r.warnings();
     return results;
 }
 

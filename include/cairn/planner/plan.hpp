@@ -121,6 +121,8 @@ struct write_result {
 struct write_results {
     std::vector<write_result> items{};
     std::map<std::string, std::uint64_t, std::less<>> file_sizes{};
+    /// What was met that is no failure; the save's report names the rank.
+    std::vector<std::string> warnings{};
     friend bool operator==(const write_results&, const write_results&) = default;
 };
 

@@ -17,7 +17,7 @@
 namespace cairn {
 
 /// Encodes results as @ref encode_save_plan does plans: the names of files once, then of each item
-/// its number, that of its file, and its location in it.
+/// its number, that of its file, and its location in it; then sizes and warnings.
 inline std::vector<std::byte> encode_write_results(const write_results& results) {
     detail::name_numbers files;
     for (auto const& i : results.items) files.add(i.at.file);
@@ -32,6 +32,7 @@ inline std::vector<std::byte> encode_write_results(const write_results& results)
         detail::put_within_file(w, i.at);
     }
     detail::put(w, results.file_sizes);
+    detail::put(w, results.warnings);
     return w.take();
 }
 
@@ -66,10 +67,12 @@ public:
     }
     wire_reader& location() noexcept { return r_; }
     /// @pre None is left.
-    file_size_map file_sizes() {
-        auto sizes = get_file_sizes(r_);
+    file_size_map file_sizes() { return get_file_sizes(r_); }
+    /// @pre The sizes were read.
+    std::vector<std::string> warnings() {
+        auto all = get_strings(r_);
         end(r_);
-        return sizes;
+        return all;
     }
 
 private:

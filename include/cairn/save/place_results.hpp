@@ -70,7 +70,7 @@ public:
             chunks.number_files_in(files_);
             locate(chunks, chunks.usual_cells(), *c, r, file, files[file]);
         }
-        add_files(r);
+        add_rest(r, rank);
     }
 
     /// @param t        Of which the metadata was made; the same in each call.
@@ -95,7 +95,7 @@ public:
                 locate(std::get<tensor_metadata>(*c.entry).chunks, c.cells, places[n].chunk, r,
                        file, files[file]);
         }
-        add_files(r);
+        add_rest(r, rank);
     }
 
     /// @throws error errc::invalid_plan if no rank wrote some chunk or value.
@@ -116,7 +116,21 @@ public:
         }
     }
 
+    /// What writers of ranks have met that is no failure, each once.
+    std::vector<std::string> warnings() const {
+        std::vector<std::string> all;
+        for (auto const& [text, by] : said_) {
+            auto const more = by.ranks == 1 ? "" : " and " + std::to_string(by.ranks - 1) + " more";
+            all.push_back("rank " + std::to_string(by.first) + more + ": " + text);
+        }
+        return all;
+    }
+
 private:
+    struct said {
+        int first;      ///< Rank.
+        int ranks = 0;  ///< How many.
+    };
     using metadata_entry = std::variant<tensor_metadata, value_metadata>;
     /// A tensor or a value of a plan table.
     struct column {
@@ -179,8 +193,10 @@ private:
         }
         chunks.locate(i, *other, number);
     }
-    void add_files(results_reader& r) {
+    void add_rest(results_reader& r, int rank) {
         for (auto& [name, size] : r.file_sizes()) meta_.file_sizes.emplace(name, size);
+        for (auto& w : r.warnings())
+            ++said_.try_emplace(std::move(w), said{rank}).first->second.ranks;
     }
 
     struct entry_places {
@@ -207,6 +223,7 @@ private:
     };
 
     metadata& meta_;
+    std::map<std::string, said> said_{};  ///< By text.
     chunk_list::names_ptr files_ = std::make_shared<file_names>();
     name_numbers names_{};
     std::vector<entry_places> places_{};  ///< By name.

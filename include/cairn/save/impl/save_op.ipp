@@ -317,7 +317,8 @@ CAIRN_DECL void save_op::prepare_metadata() {
         phases_.get(r, static_cast<int>(rank));
     }
     placer.check_all_placed();
-    report_.warnings = replicas_.compare();
+    report_.warnings = placer.warnings();
+    for (auto& w : replicas_.compare()) report_.warnings.push_back(std::move(w));
     meta_.save_id = report_.save_id;
 }
 /// Once the writer may have published, only its error code or `committed` can show that it has not.

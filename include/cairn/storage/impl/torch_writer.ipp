@@ -216,6 +216,7 @@ struct torch_writer::state {
                 result.warnings = hold.remove_planned(placed, activity);
                 break;
         }
+        for (auto& w : placed.take_warnings()) result.warnings.push_back(std::move(w));
         running.reset();
         done(std::move(result));
     }
@@ -328,6 +329,7 @@ struct torch_writer::state {
         try {
             if (!failure && options.sync_files) placed.sync();
             if (!failure) complete_results(job);
+            if (!me.coordinator) job.results.warnings = placed.take_warnings();  // see finish
         } catch (...) {
             failure = std::current_exception();
         }
