@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace cairn::conformance {
@@ -188,6 +189,26 @@ void check_object_store(Make make) {
         for (auto& t : threads) t.join();
         BOOST_TEST(winners == 1);
     }
+    if constexpr (UnsyncedStore<decltype(make())>) {
+        BOOST_TEST_CONTEXT("without syncing it is the same place") {
+            auto s = make();
+            auto unsynced = std::as_const(s).without_sync();
+            put(unsynced, "o", pattern(3));
+            unsynced.publish("m", pattern(4), object_tag{});
+            unsynced.sync();
+            BOOST_TEST((get(s, "o") == pattern(3)));
+            BOOST_TEST((s.tag("m") == unsynced.tag("m")));
+        }
+    }
+    if constexpr (WarningStore<decltype(make())>) {
+        BOOST_TEST_CONTEXT("a warning is told once") {
+            auto s = make();
+            s.publish("m", pattern(1), std::nullopt);
+            (void)s.take_warnings();
+            s.publish("m", pattern(2), std::nullopt);
+            BOOST_TEST(s.take_warnings().empty());
+        }
+    }
     BOOST_TEST_CONTEXT("absent objects") {
         auto s = make();
         BOOST_CHECK_EXCEPTION((void)s.open("none").size(), error, code_is(errc::not_found));
@@ -222,6 +243,26 @@ void check_browsable_store(Make make) {
         ids const want{"a", "step_10", "step_2"};
         BOOST_TEST(s.places() == want, boost::test_tools::per_element());
         BOOST_TEST(within.places() == ids{deeper}, boost::test_tools::per_element());
+    }
+    if constexpr (requires(decltype(make())& s) { s.all_places(); }) {
+        BOOST_TEST_CONTEXT("all places are these where nothing is a link") {
+            auto s = make();
+            for (ids const all{"step_2", "a"}; auto const& id : all) put(s.at(id), "o");
+            ids found;
+            for (auto const& p : s.all_places()) {
+                found.push_back(p.id);
+                BOOST_TEST(!p.linked);
+            }
+            BOOST_TEST(found == s.places(), boost::test_tools::per_element());
+        }
+    }
+    if constexpr (requires(const decltype(make())& s) { s.place_id(a); }) {
+        BOOST_TEST_CONTEXT("an id is a place, however it is written") {
+            auto s = make();
+            put(s.at(a), "o");
+            for (ids const ways{"a", "./a", "a/", "b/../a"}; auto const& id : ways)
+                BOOST_TEST(s.place_id(id) == a, id);
+        }
     }
     BOOST_TEST_CONTEXT("a place goes when it has no objects") {
         auto s = make();

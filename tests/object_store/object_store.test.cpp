@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <list>
 #include <optional>
 #include <string>
 #include <thread>
@@ -62,6 +63,29 @@ BOOST_AUTO_TEST_CASE(places_can_be_listed) {
     check_browsable_store([&] { return cairn::file_store(s.next()); });
     check_browsable_store([] { return cairn::archetype::browsable_store({}); });
     check_browsable_store([] { return cairn::detail::erased_store(cairn::memory_store()); });
+}
+
+/// Whatever a store can do, its places can.
+BOOST_AUTO_TEST_CASE(a_prefixed_store_keeps_the_word_of_its_store) {
+    using over_files = cairn::prefixed_store<cairn::file_store>;
+    using over_memory = cairn::prefixed_store<cairn::memory_store>;
+    static_assert(cairn::UnsyncedStore<over_files> && cairn::WarningStore<over_files> &&
+                  cairn::WriteBackStore<over_files> && cairn::BrowsableStore<over_files>);
+    static_assert(!cairn::UnsyncedStore<over_memory> && !cairn::WarningStore<over_memory>);
+    scratch s;
+    std::list<cairn::file_store> files;
+    auto const make = [&] { return over_files(files.emplace_back(s.next())); };
+    cairn::conformance::check_object_store(make);
+    cairn::conformance::check_object_store([&] { return make().at("p"); });
+    cairn::conformance::check_browsable_store(make);
+    cairn::conformance::check_browsable_store([&] { return make().at("p"); });
+    auto store = make();
+    (void)store.at("p").at("a").create("o", 0);
+    fs::create_directory_symlink(s.dir, files.back().directory() / "link");
+    auto const all = store.all_places();
+    BOOST_REQUIRE(all.size() == 2u);
+    BOOST_TEST(all[0].linked);
+    BOOST_TEST(store.place_id((files.back().directory() / "p").string()) == "p");
 }
 
 BOOST_AUTO_TEST_CASE(what_is_hidden_or_a_link_is_no_place) {

@@ -5,6 +5,8 @@
 #include <cairn/object_store/concepts.hpp>
 
 #include <algorithm>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,18 +20,36 @@ namespace cairn {
 /// Adds places to an ObjectStore that has none: each name is prefixed with the place's id.
 ///
 /// Lifetime: borrows the store, which must outlive this and the results of `at`.
-/// **Models**: `RelocatableStore`, `WriteBackStore` where the store is one, and
-/// `BrowsableStore` unless the store has places that it cannot list.
+/// **Models**: `RelocatableStore`; `WriteBackStore`, `UnsyncedStore`, `WarningStore` and
+/// `ManyRequestsStore` where the store is one; and `BrowsableStore` unless the store has places
+/// that it cannot list.
 template <ObjectStore Store>
 class prefixed_store {
 public:
-    explicit prefixed_store(Store& base) : base_(std::addressof(base)) {}
+    explicit prefixed_store(Store& base) : base_(std::shared_ptr<Store>(), std::addressof(base)) {}
 
-    /// Returns the place `id` of the store itself: its object `x` is the store's `id/x`.
+    /// Returns the place `id` within this one: its object `x` is `id/x` here.
     prefixed_store at(std::string id) const {
-        prefixed_store p(*base_);
-        p.prefix_ = std::move(id) + "/";
+        auto p = *this;
+        if (!id.empty()) p.prefix_ += std::move(id) + "/";
         return p;
+    }
+    prefixed_store without_sync() const
+        requires UnsyncedStore<Store>
+    {
+        auto p = *this;
+        p.base_ = std::make_shared<Store>(std::as_const(*base_).without_sync());
+        return p;
+    }
+    std::size_t requests_in_flight() const
+        requires ManyRequestsStore<Store>
+    {
+        return std::as_const(*base_).requests_in_flight();
+    }
+    std::vector<std::string> take_warnings()
+        requires WarningStore<Store>
+    {
+        return base_->take_warnings();
     }
     auto create(std::string_view name, std::uint64_t size) {
         return base_->create(full(name), size);
@@ -45,6 +65,11 @@ public:
     auto open(std::string_view name) { return base_->open(full(name)); }
     object_tag tag(std::string_view name) { return base_->tag(full(name)); }
     std::vector<object_info> list() {
+        if constexpr (RelocatableStore<Store>) {  // which lists its own place only
+            if (prefix_.empty()) return base_->list();
+            auto within = base_->at(prefix_.substr(0, prefix_.size() - 1));
+            return within.list();
+        }
         std::vector<object_info> mine;
         for (auto& info : base_->list()) {
             if (!info.name.starts_with(prefix_)) continue;
@@ -71,6 +96,23 @@ public:
             return out;
         }
     }
+    std::vector<place_info> all_places()
+        requires BrowsableStore<Store> && requires(Store& s) {
+            { s.all_places() } -> std::same_as<std::vector<place_info>>;
+        }
+    {
+        if (prefix_.empty()) return base_->all_places();
+        auto within = base_->at(prefix_.substr(0, prefix_.size() - 1));
+        return within.all_places();
+    }
+    std::string place_id(const std::string& id) const
+        requires BrowsableStore<Store> && requires(const Store& s, const std::string& i) {
+            { s.place_id(i) } -> std::same_as<std::string>;
+        }
+    {
+        if (prefix_.empty()) return base_->place_id(id);
+        return base_->at(prefix_.substr(0, prefix_.size() - 1)).place_id(id);
+    }
     void remove_place([[maybe_unused]] const std::string& id)
         requires(BrowsableStore<Store> || !RelocatableStore<Store>)
     {
@@ -83,8 +125,8 @@ public:
 private:
     std::string full(std::string_view name) const { return prefix_ + std::string(name); }
 
-    Store* base_;
-    std::string prefix_;
+    std::shared_ptr<Store> base_;  ///< Borrowed, or that of `without_sync`.
+    std::string prefix_{};
 };
 
 }  // namespace cairn
