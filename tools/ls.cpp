@@ -11,8 +11,8 @@ namespace tool {
 using cairn::detail::terminal_text;
 
 int ls(const std::string& checkpoint, bool as_json) {
-    if (cairn::file_store(checkpoint).tag(".metadata").text.empty() &&
-        std::filesystem::is_directory(checkpoint))
+    if (std::filesystem::is_directory(checkpoint) &&
+        cairn::file_store(checkpoint).tag(".metadata").text.empty())
         if (auto const code = list_directory(checkpoint, as_json); code != could_not_run)
             return code;
     auto const m = read_metadata(checkpoint);
@@ -69,7 +69,7 @@ int ls(const std::string& checkpoint, bool as_json) {
     }
     if (as_json)
         std::cout << "\n]\n";
-    else if (!has_torch_metadata(checkpoint))
+    else if (!m.save_id.empty() && !has_torch_metadata(checkpoint))
         std::cout << only_cairn;
     return fine;
 }

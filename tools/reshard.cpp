@@ -5,8 +5,10 @@
 #include <cairn/metadata/locations.hpp>
 #include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/observe/progress_line.hpp>
+#include <cairn/storage/data_names.hpp>
 
 #include <deque>
+#include <filesystem>
 #include <iostream>
 #include <mutex>
 #include <set>
@@ -86,24 +88,32 @@ private:
 };
 
 /// Names what stands beside the checkpoint and is not copied: whoever needs it must know.
+/// @param mine    The files that are.
+/// @param within  A directory of the checkpoint, which ends in '/'; empty: its own.
 /// @return whether there is nothing
-bool nothing_beside(const std::string& checkpoint, const cairn::metadata& m) {
-    auto const mine = cairn::detail::files_of(m);
+bool nothing_beside(const std::filesystem::path& checkpoint, const std::set<std::string>& mine,
+                    const std::string& within = {}) {
+    std::set<std::string> names;
+    for (auto const& entry : std::filesystem::directory_iterator(checkpoint / within))
+        names.insert(within + entry.path().filename().string());
     bool nothing = true;
-    auto const tell = [&](const std::string& name) {
-        std::cout << "not copied: '" << cairn::detail::terminal_text(name) << "'\n";
+    for (auto const& name : names) {
+        // What cairn and PyTorch keep there, and what an interrupted save has left, is no content.
+        if (name.starts_with(cairn::detail::metadata_name) || name.starts_with(".cairn-publish.") ||
+            cairn::detail::is_intent_name(name) || !cairn::detail::id_in(name).empty() ||
+            mine.count(name) != 0)
+            continue;
+        auto const file = checkpoint / name;
+        bool const directory = is_directory(symlink_status(file));
+        auto const inside = name + "/";
+        auto const it = mine.lower_bound(inside);
+        if (directory && it != mine.end() && it->starts_with(inside)) {
+            nothing = nothing_beside(checkpoint, mine, inside) && nothing;
+            continue;
+        }
+        std::cout << "not copied: '" << cairn::detail::terminal_text(directory ? inside : name)
+                  << "'\n";
         nothing = false;
-    };
-    cairn::file_store place(checkpoint);
-    for (auto const& info : place.list()) {
-        auto const& name = info.name;
-        // What an interrupted save has left is no content.
-        if (name.front() != '.' && mine.count(name) == 0 && !name.ends_with(".distcp")) tell(name);
-    }
-    for (auto const& name : place.places()) {
-        auto const within = name + "/";
-        auto const it = mine.lower_bound(within);
-        if (it == mine.end() || !it->starts_with(within)) tell(within);
     }
     return nothing;
 }
@@ -135,7 +145,14 @@ int reshard(const std::string& from, const std::string& to, int ranks, int dim) 
     for (auto const& name : m.unknown_members)
         std::cout << "not copied: member '" << cairn::detail::terminal_text(name)
                   << "' of .metadata\n";
-    bool const alone = nothing_beside(from, m);
+    auto copied = cairn::detail::files_of(m);
+    for (auto const& name : m.spare_files) copied.erase(name);
+    std::filesystem::path place(from);
+    if (!is_directory(place)) {  // a rank's metadata within it
+        copied.insert(place.filename().string());
+        place = place.parent_path();
+    }
+    bool const alone = nothing_beside(place, copied);
     return alone && m.unsupported.empty() && m.unknown_members.empty() ? fine : finding;
 }
 

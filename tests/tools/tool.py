@@ -356,15 +356,28 @@ def beside(tmp):
     shutil.copytree(tmp / "base", d)
     (d / "config.json").write_text("{}")
     (d / "tokenizer").mkdir()
+    (d / ".config.json").write_text("{}")
+    (d / ".git").mkdir()
+    (d / "__7_0.distcp").write_bytes(b"x")
+    left = "0123456789abcdef" * 2
+    for name in (f"left.{left}.distcp", f".saving.{left}", ".metadata.quarantined"):
+        (d / name).write_bytes(b"")
     r = cairn("reshard", d, tmp / "without it", "--ranks", 2)
+    named = [line for line in r.stdout.decode().splitlines() if line.startswith("not copied")]
     check("reshard: names what it does not copy", r.returncode == 1 and
-          b"not copied: 'config.json'" in r.stdout and
-          b"not copied: 'tokenizer/'" in r.stdout and
+          named == [f"not copied: '{name}'" for name in
+                    (".config.json", ".git/", "__7_0.distcp", "config.json", "tokenizer/")] and
           cairn("diff", d, tmp / "without it").returncode == 0, said(r))
     r = cairn("reshard", GOLDEN / "other_forms", tmp / "other forms", "--ranks", 2)
     check("reshard: names members of .metadata that it does not know", r.returncode == 1 and
           b"not copied: member 'Metadata.extra' of .metadata\n" in r.stdout and
-          b"nothing" not in r.stdout, said(r))
+          b"Metadata.nothing" not in r.stdout, said(r))
+    stored = tmp / "with spare"
+    shutil.copytree(GOLDEN / "other_forms", stored)
+    (stored / "__9_0.distcp").write_bytes(b"x")
+    r = cairn("reshard", stored, tmp / "without spare", "--ranks", 2)
+    check("reshard: names files of what .metadata has no entry for", r.returncode == 1 and
+          b"not copied: '__9_0.distcp'" in r.stdout, said(r))
     (tmp / "hf").mkdir()
     (tmp / "hf" / "model.safetensors").write_bytes(b"x")
     r = cairn("ls", tmp / "hf")
