@@ -22,11 +22,13 @@ namespace cairn {
 template <LoadPart... Parts>
 state_dict load_tree(checkpoint_id id, load_tree_options what, const load_options& options,
                      Parts&&... parts) {
+    auto* const report = what.report;
     auto planner = detail::or_cancel_lent(
         std::forward_as_tuple(std::forward<Parts>(parts)...),
         [&] { return empty_state_planner(std::move(what), options.planner); });
     state_dict nothing;
-    (void)load(nothing, std::move(id), options, planner, std::forward<Parts>(parts)...);
+    auto loaded = load(nothing, std::move(id), options, planner, std::forward<Parts>(parts)...);
+    if (report != nullptr) *report = std::move(loaded);
     return planner.take();
 }
 template <LoadPart... Parts>

@@ -41,6 +41,9 @@ struct load_tree_options {
     std::function<std::optional<std::vector<box>>(const std::string& fqn, const tensor_metadata&)>
         layout{};
     tensor_allocator allocate = allocate_on_host;
+    /// Filled by `load_tree`, unless null: tensors of dtypes that this version does not know are
+    /// not in the tree, and are in `load_report::unverified`.
+    load_report* report = nullptr;
 };
 
 /// A LoadPlanner that loads what the checkpoint holds; DCP's `_EmptyStateDictLoadPlanner`. It
