@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where another checkpoint stands, an error says which: "there is none" would be wrong.
+#include "support/crafted.hpp"
+
 #include <cairn/cairn.hpp>
+#include <cairn/catalog/latest.hpp>
+#include <cairn/catalog/listing.hpp>
 #include <cairn/storage/other_formats.hpp>
 
 #include <boost/test/unit_test.hpp>
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +61,53 @@ BOOST_AUTO_TEST_CASE(are_not_seen_where_there_are_none) {
         auto const e = refusal(names);
         BOOST_TEST((e.code() == cairn::make_error_code(cairn::errc::not_found)), e.what());
     }
+}
+
+/// Each rank has its own metadata, and is loaded alone.
+BOOST_AUTO_TEST_CASE(of_single_ranks_load_rank_by_rank) {
+    cairn::memory_store store;
+    for (int rank = 0; rank < 2; ++rank) {
+        cairn::memory_store one;
+        std::vector<float> w(4, static_cast<float>(rank));
+        cairn::save(cairn::state_dict{{"w", w}, {"rank", cairn::value(rank)}}, "c", one);
+        support::crafted c(one, "c");
+        auto m = c.metadata();
+        m.save_id.clear();
+        m.file_sizes.clear();
+        c.set_pickle(m);
+        for (auto const& [name, bytes] : c.files)
+            store.publish(
+                name == ".metadata" ? "step_7/__" + std::to_string(rank) + name : "step_7/" + name,
+                bytes, std::nullopt);
+    }
+    for (int rank = 0; rank < 2; ++rank) {
+        std::vector<float> w(4, 9);
+        int loaded = 9;
+        auto const id = "step_7/__" + std::to_string(rank) + ".metadata";
+        cairn::load(cairn::state_dict{{"w", w}, {"rank", std::ref(loaded)}}, id, store);
+        BOOST_TEST(loaded == rank);
+        BOOST_TEST(w[3] == static_cast<float>(rank));
+    }
+    auto place = store.at("step_7");
+    int loaded = 9;
+    cairn::load(cairn::state_dict{{"rank", std::ref(loaded)}}, "__1.metadata", place);
+    BOOST_TEST(loaded == 1);
+    // Nobody goes back behind it, or begins anew.
+    auto const refuses = [&] {
+        BOOST_CHECK_EXCEPTION((void)cairn::latest(store), cairn::error, [](const cairn::error& e) {
+            return e.code() == make_error_code(cairn::errc::unsupported) &&
+                   e.context().file.find("step_7/__0.metadata") != std::string::npos;
+        });
+    };
+    refuses();
+    auto const listed = cairn::list_checkpoints(store);
+    BOOST_TEST(listed.size() == 1u);
+    BOOST_TEST((listed.at(0).state == cairn::checkpoint_state::unreadable));
+    BOOST_TEST(listed.at(0).problem.find("one of 2 ranks") != std::string::npos);
+    cairn::save(cairn::state_dict{{"rank", 1}}, "step_5", store);
+    refuses();
+    cairn::save(cairn::state_dict{{"rank", 1}}, "step_10", store);
+    BOOST_TEST(cairn::latest(store).value() == "step_10");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -62,6 +62,7 @@ private:
     void name_denied();
     void tell(const std::string& text) const;
     void look_again(committed_checkpoint c);
+    void refuse_newer_of_ranks(const checkpoint_id& next);
     void fail_if_quarantined();
     void put_aside(bool for_all, verify_level level);
 

@@ -4,6 +4,7 @@
 
 #include <cairn/error.hpp>
 #include <cairn/object_store/erased_store.hpp>
+#include <cairn/storage/data_names.hpp>
 
 #include <algorithm>
 #include <array>
@@ -22,6 +23,19 @@ inline bool is_rank_metadata_name(std::string_view name) {
         return false;
     auto const rank = name.substr(begin.size(), name.size() - begin.size() - end.size());
     return rank.find_first_not_of("0123456789") == rank.npos;
+}
+
+/// Where the metadata of a checkpoint is.
+struct metadata_place {
+    std::string place{};
+    std::string name{metadata_name};
+};
+/// @param id  Names a place, or a rank's `__R.metadata` in one.
+inline metadata_place metadata_of(const std::string& id) {
+    auto const slash = id.rfind('/');
+    auto const last = id.substr(slash + 1);
+    if (!is_rank_metadata_name(last)) return {id};
+    return {slash == id.npos ? std::string() : id.substr(0, slash), last};
 }
 
 /// Says which other checkpoint stands in a place without `.metadata`, by the names in it. Nothing
@@ -52,9 +66,12 @@ inline std::optional<error_context> other_format(erased_store& place) {
                              .remedy = std::move(remedy)};
     };
     if (ranks != 0)
-        return is("one of " + std::to_string(ranks) +
-                      (ranks == 1 ? " rank" : " ranks, each of which has its own metadata"),
-                  of_a_rank, "save it without use_collectives=False: cairn does not read it");
+        return is(
+            "one of " + std::to_string(ranks) +
+                (ranks == 1 ? " rank" : " ranks, each of which has its own metadata"),
+            of_a_rank,
+            "load the part of each rank alone, without a communicator, as 'PLACE/__R.metadata', or "
+            "save it without use_collectives=False");
     if (!deepspeed.empty())
         return is("one of DeepSpeed", deepspeed,
                   "convert it with zero_to_fp32.py, and its result with "

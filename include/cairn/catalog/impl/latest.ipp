@@ -12,6 +12,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <string_view>
 #include <utility>
 
 namespace cairn {
@@ -57,12 +58,30 @@ CAIRN_DECL void candidates::look_again(committed_checkpoint c) {
     sort_by_commit(left_.committed);
 }
 
+/// Those that PyTorch's ranks saved each for itself, of which no group can load one.
+/// @param next  The next candidate; empty: there is none.
+CAIRN_DECL void candidates::refuse_newer_of_ranks(const checkpoint_id& next) {
+    constexpr std::string_view of_rank_0 = "__0.metadata";
+    for (auto const& at : left_.others) {
+        if (!is_step_name(at.id) || (!next.empty() && !is_before_by_number(next, at.id))) continue;
+        auto place = root_.at(at.id);
+        if (exists(place, of_rank_0))
+            throw error(errc::unsupported,
+                        {.file = place.describe(of_rank_0),
+                         .expected = "a checkpoint of all ranks, because it may be the newest",
+                         .found = "one of PyTorch's ranks, each of which has its own metadata",
+                         .remedy = "load the part of each rank by name, without a communicator, as "
+                                   "'PLACE/__R.metadata', or move it out of the directory"});
+    }
+}
+
 CAIRN_DECL auto candidates::next() -> std::optional<candidate> {
     auto& all = left_.committed;
     while (!all.empty()) {
         if (activity_) activity_->advance();
         auto c = std::move(all.back());
         all.pop_back();
+        refuse_newer_of_ranks(c.id);
         current_ = c.id;
         linked_ = c.linked;
         try {
@@ -89,6 +108,7 @@ CAIRN_DECL auto candidates::next() -> std::optional<candidate> {
             skip(why, false, verify_level::metadata);
         }
     }
+    refuse_newer_of_ranks({});
     if (skipped_ == 0) {
         fail_if_quarantined();
         return {};

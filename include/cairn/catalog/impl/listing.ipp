@@ -66,6 +66,7 @@ inline void look_at_other(erased_store place, listed_checkpoint& l) {
     }
     if (l.problem.empty() && data) {
         auto const other = other_format(place);
+        if (other) l.state = checkpoint_state::unreadable;
         l.problem = other ? "it is " + other->found : "it has data files, but no .metadata";
     }
 }

@@ -126,7 +126,9 @@ struct torch_reader::state {
     };
 
     void reset(const checkpoint_id& id) {
-        if (!id.empty()) placed = base.at(id);
+        auto const at = detail::metadata_of(id);
+        metadata_file = at.name;
+        if (!at.place.empty()) placed = base.at(at.place);
         meta = nullptr;
         running.reset();
         unverified.reset();
@@ -142,7 +144,7 @@ struct torch_reader::state {
             running.emplace(save_id);
     }
     metadata read_metadata() {
-        auto const name = placed.describe(detail::metadata_name);
+        auto const name = placed.describe(metadata_file);
         try {
             auto bytes = metadata_bytes();
             for (int again = 3;; --again) {
@@ -271,7 +273,7 @@ struct torch_reader::state {
         throw error(errc::unsupported, std::move(*other));
     }
 
-    byte_vector metadata_bytes() { return detail::read_whole(placed, detail::metadata_name); }
+    byte_vector metadata_bytes() { return detail::read_whole(placed, metadata_file); }
 
     read_result result() const { return {unverified.lines()}; }
 
@@ -446,6 +448,7 @@ struct torch_reader::state {
 
     detail::erased_store base;    ///< As passed to the constructor.
     detail::erased_store placed;  ///< Relocated to the checkpoint, if the store supports that.
+    std::string metadata_file{detail::metadata_name};
     torch_reader_options options;
     const metadata* meta = nullptr;  ///< The caller's, of the load that was set up.
     detail::wanted_by_others others_want{};
