@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <latch>
 #include <optional>
 #include <string>
 #include <vector>
@@ -130,6 +131,7 @@ BOOST_AUTO_TEST_CASE(on_one_rank_of_a_load, *boost::unit_test::timeout(200)) {
     for (std::atomic<bool> hit{true}; hit; nth += static_cast<std::uint64_t>(points.stride())) {
         cairn::thread_group group(2);
         std::atomic<bool> late{false};
+        std::latch ended(2);
         (void)support::try_on_threads(2, [&](int r) {
             auto o = options(false);
             o.save.exchange_timeout = std::chrono::seconds(10);
@@ -146,6 +148,8 @@ BOOST_AUTO_TEST_CASE(on_one_rank_of_a_load, *boost::unit_test::timeout(200)) {
             } catch (const std::exception&) {  // std::bad_alloc
             }
             if (fails) hit = fails->hit();
+            fails.reset();
+            ended.arrive_and_wait();  // a rank that leaves would be noticed
         });
         BOOST_TEST_REQUIRE(!late, "allocation " << nth);
     }

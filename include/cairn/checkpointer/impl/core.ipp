@@ -167,12 +167,13 @@ CAIRN_DECL rendezvous_answer checkpointer_core::meet(checkpointer_call call, std
     if (gate_) gate_->await_plan();  // until then the lane is being duplicated
     auto const mine = ranks().alone([&] {
         if (has_ended()) finish_earlier();
-        return encode(rank_report{call, step, earlier_, signals_->any(), signals_->look(),
-                                  stall_.count(), failures_});
+        return outcome{{},
+                       encode(rank_report{call, step, earlier_, signals_->any(), signals_->look(),
+                                          stall_.count(), failures_})};
     });
     outcome told;
     try {
-        auto const all = ranks().gather({{}, mine});
+        auto const all = ranks().gather(mine);
         told = answered([&] { return encode(answer(all)); });
     } catch (...) {
         if (failures_.empty()) throw;
