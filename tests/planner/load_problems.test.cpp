@@ -65,14 +65,15 @@ BOOST_AUTO_TEST_CASE(are_said_in_few_words) {
 BOOST_AUTO_TEST_CASE(of_a_whole_load_are_all_in_the_report) {
     constexpr int n = 2000;
     cairn::memory_store store;
-    cairn::value::dict_t stored, wanted;
+    std::vector<int> numbers(n);
+    cairn::state_dict stored, wanted;
     for (int i = 0; i < n; ++i) {
-        stored.items.emplace_back("model.layer." + std::to_string(i), i);
-        wanted.items.emplace_back("mdoel.layer." + std::to_string(i), i);
+        auto const number = std::ref(numbers[static_cast<std::size_t>(i)]);
+        stored["model.layer." + std::to_string(i)] = number;
+        wanted["mdoel.layer." + std::to_string(i)] = number;
     }
-    cairn::value s(std::move(stored)), w(std::move(wanted));
-    cairn::save(cairn::state_dict{{"net", std::ref(s)}}, "c", store);
-    cairn::state_dict sd{{"net", std::ref(w)}};
+    cairn::save(cairn::state_dict{{"net", stored}}, "c", store);
+    cairn::state_dict sd{{"net", wanted}};
     BOOST_CHECK_EXCEPTION(cairn::load(sd, "c", store), cairn::error, [](const cairn::error& e) {
         return e.code() == cairn::make_error_code(cairn::errc::missing_key) &&
                std::string(e.what()).size() < 2000 && has(e.what(), "and 1996 more");
