@@ -156,7 +156,7 @@ BOOST_AUTO_TEST_CASE(a_lost_verdict_changes_nothing_about_the_commit) {
 }
 
 /// A rank that cannot understand what it was sent ends the save for all: nobody waits for it.
-BOOST_AUTO_TEST_CASE(a_message_that_one_rank_cannot_read) {
+BOOST_AUTO_TEST_CASE(a_message_that_one_rank_cannot_read_ends_the_save_for_all) {
     int tried = 0;
     for (int rank : {0, 1}) {
         for (int n = 0; n <= verdict; ++n) {
@@ -191,7 +191,7 @@ BOOST_AUTO_TEST_CASE(a_message_that_one_rank_cannot_read) {
 }
 
 /// Whatever the storage throws when it is asked: then it is not known, no more.
-BOOST_AUTO_TEST_CASE(a_rank_in_doubt_whose_storage_throws_anything) {
+BOOST_AUTO_TEST_CASE(a_rank_in_doubt_whose_storage_throws_says_that_the_outcome_is_unknown) {
     int const ops = operation("sync", 1) + 1;  // what comes after is asked in doubt
     for (auto const what : support::all_thrown) {
         for (bool afterwards : {false, true}) {
@@ -219,7 +219,7 @@ BOOST_AUTO_TEST_CASE(a_rank_in_doubt_whose_storage_throws_anything) {
 }
 
 /// Who removed his files says so to nobody: the coordinator keeps the intent, and nobody waits.
-BOOST_AUTO_TEST_CASE(an_acknowledgement_that_does_not_come) {
+BOOST_AUTO_TEST_CASE(nobody_waits_for_an_acknowledgement_that_does_not_come) {
     for (int rank : {0, 1}) {
         cairn::memory_store store;
         BOOST_REQUIRE(save(store, 1)[0].ok());

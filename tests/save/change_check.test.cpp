@@ -251,7 +251,7 @@ static_assert(cairn::MemorySpace<islands>);
 }  // namespace
 
 /// Equal addresses of two devices are not the same memory.
-BOOST_AUTO_TEST_CASE(addresses_are_those_of_a_device) {
+BOOST_AUTO_TEST_CASE(equal_addresses_of_two_devices_are_not_the_same_memory) {
     islands::memory const all{std::vector<float>(9, 1), std::vector<float>(9, 2)};
     cairn::state_dict sd{{"w0", islands::view(0)}, {"w1", islands::view(1)}};
     cairn::memory_store store;

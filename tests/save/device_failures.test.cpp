@@ -56,7 +56,7 @@ static_assert(cairn::MemorySpace<thrower>);
 }  // namespace
 
 /// While a device copies, the tensors are in use: the handler of a cancelled save is called later.
-BOOST_AUTO_TEST_CASE(cancelled_while_copying) {
+BOOST_AUTO_TEST_CASE(a_save_that_is_cancelled_while_a_device_copies_ends_after_the_copies) {
     for (std::uint64_t pinnable : {UINT64_MAX, std::uint64_t{0}}) {
         fake_gpu gpu({1, 5, pinnable});
         auto* const user = gpu.new_stream();
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(cancelled_while_copying) {
 
 /// A device that never ends does not hold up the save for ever, and gets no other memory in its
 /// way.
-BOOST_AUTO_TEST_CASE(a_device_that_does_not_end) {
+BOOST_AUTO_TEST_CASE(a_device_that_does_not_end_holds_up_no_save_for_ever) {
     fake_gpu gpu(4);
     auto* const user = gpu.new_stream();
     device_tensor w(gpu, 0, {64, 64});
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(a_device_that_does_not_end) {
 }
 
 /// Each call of the device's API fails in turn: an error or nothing, and never a race.
-BOOST_AUTO_TEST_CASE(failures_of_the_device) {
+BOOST_AUTO_TEST_CASE(each_failing_call_of_a_device_is_an_error_or_nothing_and_no_race) {
     for (bool const after : {false, true}) {
         int failed = 0;
         for (std::uint64_t nth = 1; nth < 60; ++nth) {
@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(failures_of_the_device) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_device_that_has_failed) {
+BOOST_AUTO_TEST_CASE(a_device_that_has_failed_fails_the_save_and_its_memory_is_abandoned) {
     fake_gpu gpu(4);
     auto* const user = gpu.new_stream();
     device_tensor w(gpu, 0, {64, 64});
@@ -203,7 +203,7 @@ BOOST_AUTO_TEST_CASE(without_its_space_a_device_is_refused_on_all_ranks) {
 }
 
 /// What a queue throws may be of any type: the error names the tensor and the device.
-BOOST_AUTO_TEST_CASE(exceptions_of_any_type) {
+BOOST_AUTO_TEST_CASE(exceptions_of_any_type_are_errors_that_name_tensor_and_device) {
     for (std::string const which : {"open", "fence", "record", "to_host", "reached"}) {
         std::vector<float> memory(100, 3);
         cairn::state_dict sd{
@@ -225,7 +225,7 @@ BOOST_AUTO_TEST_CASE(exceptions_of_any_type) {
 }
 
 /// A rank that only compares its replica with that of another rank.
-BOOST_AUTO_TEST_CASE(failures_while_replicas_are_compared) {
+BOOST_AUTO_TEST_CASE(a_device_that_fails_while_replicas_are_compared_is_named_on_all_ranks) {
     for (std::string const which : {"to_host", "record", "reached"}) {
         for (int const bad : {0, 1}) {
             std::vector<std::string> texts(2);

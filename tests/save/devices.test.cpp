@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(what_is_on_devices_is_saved_and_loaded) {
 }
 
 /// The promises above are worth something: a space whose copies wait for nothing is found out.
-BOOST_AUTO_TEST_CASE(without_a_fence_it_is_a_race) {
+BOOST_AUTO_TEST_CASE(a_copy_without_a_fence_is_a_race) {
     struct hasty : fake_cuda_memory {
         struct queue : fake_cuda_memory::queue {
             queue(fake_cuda_memory::queue q) : fake_cuda_memory::queue(std::move(q)) {}
@@ -226,7 +226,7 @@ BOOST_AUTO_TEST_CASE(replicas_on_devices_are_compared) {
 }
 
 /// The concept asks for enough.
-BOOST_AUTO_TEST_CASE(the_least_space_serves) {
+BOOST_AUTO_TEST_CASE(a_space_with_no_more_than_the_concept_asks_for_serves) {
     using cairn::archetype::memory_space;
     std::vector<float> memory(100, 3), back(100);
     auto const view = [](std::vector<float>& v) {

@@ -40,7 +40,7 @@ private:
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(may_be_in_another_order) {
+BOOST_AUTO_TEST_CASE(a_finished_plan_may_be_in_another_order) {
     constexpr int ranks = 3;
     auto l = planned_states::usual();
     l.tensors.at("net.sharded").held[2] = {planned_states::rows(4, 1), planned_states::rows(5, 1)};

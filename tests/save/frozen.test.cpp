@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(frozen_tensors_are_written_from_where_they_are) {
     BOOST_TEST(stored(store, "head.w") == 2);
 }
 
-BOOST_AUTO_TEST_CASE(others_may_change_once_staged) {
+BOOST_AUTO_TEST_CASE(tensors_that_are_not_frozen_may_change_once_staged) {
     for (bool with_arena : {false, true}) {
         cairn::memory_store store;
         auto const g = std::make_shared<gate>();
@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(memory_for_devices_is_pinned) {
 }
 
 /// A stager of the user's, and only what the concept asks for.
-BOOST_AUTO_TEST_CASE(a_stager_of_the_users) {
+BOOST_AUTO_TEST_CASE(a_stager_of_the_users_serves) {
     cairn::memory_store store;
     two_tensors t;
     std::vector<float> kept(count, 5);
@@ -194,7 +194,7 @@ BOOST_AUTO_TEST_CASE(a_stager_of_the_users) {
 }
 
 /// What a stager throws is an error on all ranks, and it is the save that fails, not the program.
-BOOST_AUTO_TEST_CASE(a_stager_that_throws) {
+BOOST_AUTO_TEST_CASE(a_stager_that_throws_fails_the_save_on_all_ranks) {
     enum { in_copies, in_room, in_take, kinds };
     struct thrower : cairn::staging_arena {
         int in;

@@ -26,7 +26,7 @@ using background_ranks::gated_store;
 using cairn::detail::overlap_gate;
 
 /// The gate calls its continuation once, whichever side comes first.
-BOOST_AUTO_TEST_CASE(both_orders) {
+BOOST_AUTO_TEST_CASE(the_continuation_is_called_once_whichever_side_comes_first) {
     int called = 0;
     overlap_gate first;
     first.copied();
@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(both_orders) {
     BOOST_TEST(called == 2);
     BOOST_CHECK_NO_THROW(second.check());
 }
-BOOST_AUTO_TEST_CASE(a_refusal_opens_it) {
+BOOST_AUTO_TEST_CASE(a_refusal_opens_the_gate) {
     int called = 0;
     overlap_gate g;
     g.when_passed([&] { ++called; });

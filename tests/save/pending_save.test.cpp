@@ -51,7 +51,7 @@ BOOST_AUTO_TEST_CASE(cancelling_while_ranks_write_is_cancelled_on_all) {
 }
 
 /// What is cancelled before it is staged is told to the ranks that come late.
-BOOST_AUTO_TEST_CASE(cancelling_before_all_ranks_have_come) {
+BOOST_AUTO_TEST_CASE(cancelling_before_all_ranks_have_come_is_told_to_the_late_ones) {
     cairn::memory_store base;
     ranks_of_three now(2);
     asio::io_context io;
@@ -224,7 +224,7 @@ BOOST_AUTO_TEST_CASE(a_context_that_ends_early_is_an_error) {
 }
 
 /// Before the save has begun, too: its lane was still being made.
-BOOST_AUTO_TEST_CASE(a_context_that_ends_before_all_ranks_have_come) {
+BOOST_AUTO_TEST_CASE(a_context_that_ends_before_all_ranks_have_come_is_an_error) {
     cairn::memory_store base;
     ranks_of_three now(2);
     std::future<cairn::pending_save> first;

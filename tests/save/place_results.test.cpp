@@ -74,7 +74,7 @@ struct joined {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(of_ranks_that_have_changed_their_plans_and_of_others) {
+BOOST_AUTO_TEST_CASE(results_find_their_items_whether_ranks_have_changed_their_plans_or_not) {
     joined const j;
     for (unsigned changed = 0; changed < 1U << ranks; ++changed)
         for (unsigned unusual = 0; unusual < 1U << ranks; ++unusual)
@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(of_ranks_that_have_changed_their_plans_and_of_others) {
             }
 }
 
-BOOST_AUTO_TEST_CASE(that_lack_an_item_or_have_one_more) {
+BOOST_AUTO_TEST_CASE(results_that_lack_an_item_or_have_one_more_are_refused) {
     joined const j;
     auto const invalid = [](const cairn::error& e) {
         return e.code() == make_error_code(cairn::errc::invalid_plan);

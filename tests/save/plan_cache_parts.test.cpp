@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(what_is_forgotten_stays_forgotten) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(saves_in_the_background_share_it) {
+BOOST_AUTO_TEST_CASE(saves_in_the_background_share_the_cache) {
     cairn::memory_store store;
     cairn::plan_cache cache;
     for (int step = 1; step < 4; ++step) {
@@ -208,7 +208,7 @@ BOOST_AUTO_TEST_CASE(saves_in_the_background_share_it) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_checkpointer_has_one) {
+BOOST_AUTO_TEST_CASE(a_checkpointer_has_a_cache_of_its_own) {
     constexpr int ranks = 3;
     cairn::memory_store store;
     auto const all =

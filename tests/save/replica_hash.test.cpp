@@ -69,7 +69,7 @@ std::vector<held_replica> asked(const cairn::detail::replica_table& t, std::size
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(of_all_notices_every_byte) {
+BOOST_AUTO_TEST_CASE(a_hash_of_all_blocks_notices_every_byte) {
     for (std::int64_t n : {std::int64_t{1}, large_block - 1, large_block, large_block + 1,
                            3 * large_block, 3 * large_block + 5}) {
         auto v = bytes_of(n);
@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(of_all_notices_every_byte) {
 }
 
 /// The order of blocks counts too.
-BOOST_AUTO_TEST_CASE(of_all_notices_blocks_that_changed_places) {
+BOOST_AUTO_TEST_CASE(a_hash_of_all_blocks_notices_those_that_changed_places) {
     std::vector<std::byte> v(2 * large_block), w;
     std::fill(v.begin(), v.begin() + large_block, std::byte{1});
     w = v;
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(of_all_notices_blocks_that_changed_places) {
 }
 
 /// Of each length one byte of every block, the last partial one included, is noticed by some save.
-BOOST_AUTO_TEST_CASE(of_some_notices_every_block_in_some_save) {
+BOOST_AUTO_TEST_CASE(a_hash_of_some_blocks_notices_each_block_in_some_save) {
     for (std::int64_t n :
          {std::int64_t{1}, block - 1, block + 1, 5 * block, 7 * block + 3, 300 * block + 1}) {
         auto v = bytes_of(n);
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(of_some_notices_every_block_in_some_save) {
 }
 
 /// Tensors of one save, and the shards of one tensor, start at different blocks.
-BOOST_AUTO_TEST_CASE(of_some_starts_elsewhere_for_each_name_and_box) {
+BOOST_AUTO_TEST_CASE(a_sample_starts_elsewhere_for_each_name_and_box) {
     std::set<std::uint64_t> by_name, by_box;
     for (int i = 0; i < 50; ++i) {
         by_name.insert(
@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(of_some_starts_elsewhere_for_each_name_and_box) {
 }
 
 /// Any layout of the same elements is the same: transposed, with gaps, backwards; none at all.
-BOOST_AUTO_TEST_CASE(does_not_depend_on_strides) {
+BOOST_AUTO_TEST_CASE(a_hash_does_not_depend_on_strides) {
     constexpr std::int64_t rows = 350, columns = 211;
     auto const v = bytes_of(rows * columns);
     const_tensor_view const dense(dtype::u8, {rows, columns}, v.data());
@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(does_not_depend_on_strides) {
                hash_replica({dtype::f64, {3}, three.data()}, replica_sample::all()));
 }
 
-BOOST_AUTO_TEST_CASE(is_asked_of_those_who_hold_the_same_box) {
+BOOST_AUTO_TEST_CASE(hashes_are_asked_of_those_who_hold_the_same_box) {
     std::vector<save_plan> plans(4);
     for (std::int64_t r = 0; r < 4; ++r) {
         auto& items = plans[static_cast<std::size_t>(r)].items;
@@ -201,7 +201,7 @@ BOOST_AUTO_TEST_CASE(is_asked_of_those_who_hold_the_same_box) {
 
 /// A sample is what the number of holders makes it, no more; an item of none of this rank's memory
 /// is answered with 0.
-BOOST_AUTO_TEST_CASE(is_answered_for_as_much_as_was_asked) {
+BOOST_AUTO_TEST_CASE(hashes_are_answered_for_as_much_as_was_asked) {
     constexpr std::int64_t n = 1 << 20;
     auto v = bytes_of(n);
     cairn::flat_state state(1);
@@ -257,7 +257,7 @@ BOOST_AUTO_TEST_CASE(is_answered_for_as_much_as_was_asked) {
 }
 
 /// However many holders a message names: no crash, and no block twice.
-BOOST_AUTO_TEST_CASE(of_some_has_a_stride_for_any_number_of_holders) {
+BOOST_AUTO_TEST_CASE(a_sample_has_a_stride_for_any_number_of_holders) {
     for (std::uint64_t holders : {std::uint64_t{1}, std::uint64_t{1} << 32, std::uint64_t{1} << 58,
                                   std::uint64_t{1} << 62, UINT64_MAX >> 1}) {
         auto const s = replica_sample::some("s", "w", box::whole({200'000}), 200'000, holders);
@@ -266,7 +266,7 @@ BOOST_AUTO_TEST_CASE(of_some_has_a_stride_for_any_number_of_holders) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(is_not_asked_by_a_message_that_cannot_be) {
+BOOST_AUTO_TEST_CASE(a_message_that_cannot_be_asks_for_no_hash) {
     auto const decode = [](std::uint64_t item, std::uint64_t holders) {
         cairn::detail::wire_writer w;
         w.varint(1);

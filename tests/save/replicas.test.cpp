@@ -82,7 +82,7 @@ cairn::save_options with(replica_policy p) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(that_are_alike_are_not_mentioned) {
+BOOST_AUTO_TEST_CASE(replicas_that_are_alike_are_not_mentioned) {
     for (auto p : {replica_policy::trust, replica_policy::sampled, replica_policy::verify}) {
         cairn::memory_store store;
         auto const out = save_replicas(3, store, with(p), {}, everywhere);
@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(that_are_alike_are_not_mentioned) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(that_differ_are_a_warning_with_tensor_and_ranks) {
+BOOST_AUTO_TEST_CASE(replicas_that_differ_are_a_warning_with_tensor_and_ranks) {
     for (int coordinator : {0, 2}) {
         cairn::memory_store store;
         cairn::save_options o;  // as it comes
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(that_differ_are_a_warning_with_tensor_and_ranks) {
         save_replicas(4, store, with(replica_policy::trust), {1}, everywhere).warnings.empty());
 }
 
-BOOST_AUTO_TEST_CASE(that_are_verified_and_differ_are_refused) {
+BOOST_AUTO_TEST_CASE(verified_replicas_that_differ_are_refused) {
     for (std::size_t at : {std::size_t{0}, std::size_t{5'000}, std::size_t{9'999}}) {
         cairn::memory_store store;
         auto const before = save_replicas(3, store, with(replica_policy::verify), {}, everywhere);
@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(that_are_verified_and_differ_are_refused) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(are_treated_as_each_tensor_wants) {
+BOOST_AUTO_TEST_CASE(replicas_are_treated_as_each_tensor_wants) {
     std::vector<float> same(100, 1.0f);
     auto const state = [&](int rank) {
         cairn::state_dict d{{"same", std::ref(same)}};
@@ -151,7 +151,7 @@ BOOST_AUTO_TEST_CASE(are_treated_as_each_tensor_wants) {
 }
 
 /// Shards that are replicated are compared with their own replicas, whatever the layout in memory.
-BOOST_AUTO_TEST_CASE(of_shards_in_any_layout) {
+BOOST_AUTO_TEST_CASE(replicas_of_shards_are_compared_in_any_layout) {
     constexpr std::int64_t n = 64;
     auto const run = [](replica_policy p, int odd) {
         std::vector<std::vector<float>> memory(4, std::vector<float>(n * n / 2));
@@ -185,7 +185,7 @@ BOOST_AUTO_TEST_CASE(of_shards_in_any_layout) {
 }
 
 /// Hybrid sharding: rows over one dimension of a mesh, the same rows along the other.
-BOOST_AUTO_TEST_CASE(of_hybrid_shards_are_compared_along_the_mesh) {
+BOOST_AUTO_TEST_CASE(replicas_of_hybrid_shards_are_compared_along_the_mesh) {
     constexpr std::int64_t columns = 3'000;
     auto const run = [](replica_policy p, int odd) {
         std::vector<std::vector<float>> memory(6);
@@ -217,7 +217,7 @@ BOOST_AUTO_TEST_CASE(of_hybrid_shards_are_compared_along_the_mesh) {
 }
 
 /// One element of many blocks, wherever it is.
-BOOST_AUTO_TEST_CASE(that_are_verified_are_compared_to_the_last_element) {
+BOOST_AUTO_TEST_CASE(verified_replicas_are_compared_to_the_last_element) {
     constexpr std::size_t n = 100'000;  // of 4 bytes: six blocks of 64 KiB and a part of one
     for (std::size_t at : {std::size_t{0}, std::size_t{16'383}, std::size_t{50'000}, n - 1}) {
         cairn::memory_store store;
@@ -231,7 +231,7 @@ BOOST_AUTO_TEST_CASE(that_are_verified_are_compared_to_the_last_element) {
 }
 
 /// A tensor without dimensions, one of a single element, and two names of one weight.
-BOOST_AUTO_TEST_CASE(that_are_small_or_tied_are_compared_too) {
+BOOST_AUTO_TEST_CASE(replicas_that_are_small_or_tied_are_compared_too) {
     std::vector<float> numbers(4), tied[4];
     cairn::memory_store store;
     auto const out = save(4, store, {}, [&](int rank) {
@@ -254,7 +254,7 @@ BOOST_AUTO_TEST_CASE(that_are_small_or_tied_are_compared_too) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(that_all_differ_are_a_few_of_the_sides) {
+BOOST_AUTO_TEST_CASE(a_warning_of_replicas_that_all_differ_names_a_few_sides) {
     cairn::memory_store store;
     auto const out = save(6, store, {}, [](int rank) {
         return cairn::state_dict{{"w", std::vector<float>(10, static_cast<float>(rank))}};
@@ -268,7 +268,7 @@ BOOST_AUTO_TEST_CASE(that_all_differ_are_a_few_of_the_sides) {
 
 /// What one tensor is to be goes before what all are to be, in both directions; the coordinator's
 /// word counts.
-BOOST_AUTO_TEST_CASE(are_treated_as_the_coordinator_wants) {
+BOOST_AUTO_TEST_CASE(replicas_are_treated_as_the_coordinator_wants) {
     auto const run = [](const cairn::save_options& coordinators,
                         const cairn::save_options& others) {
         bool failed = false;
@@ -305,7 +305,7 @@ BOOST_AUTO_TEST_CASE(are_treated_as_the_coordinator_wants) {
 }
 
 /// A planner may bring what the host cannot read; its memory is left alone.
-BOOST_AUTO_TEST_CASE(that_a_planner_brings_from_a_device_are_not_read) {
+BOOST_AUTO_TEST_CASE(replicas_that_a_planner_brings_from_a_device_are_not_read) {
     struct staging_planner {
         void set_up_save(const cairn::flat_state& s, int rank, bool coordinator) {
             staged = s;
@@ -345,7 +345,7 @@ BOOST_AUTO_TEST_CASE(that_a_planner_brings_from_a_device_are_not_read) {
 }
 
 /// Another save looks at other blocks: what is always overlooked does not exist.
-BOOST_AUTO_TEST_CASE(are_sampled_everywhere_in_time_and_sparsely_each_time) {
+BOOST_AUTO_TEST_CASE(samples_reach_every_block_in_time_and_few_each_time) {
     auto const where = box::whole({1'000, 300});
     constexpr std::uint64_t bytes = 1'200'000, blocks = (bytes + 1023) / 1024;
     for (std::uint64_t holders : {2u, 8u, 1000u}) {
@@ -368,7 +368,7 @@ BOOST_AUTO_TEST_CASE(are_sampled_everywhere_in_time_and_sparsely_each_time) {
 }
 
 /// One number differs: some save says so.
-BOOST_AUTO_TEST_CASE(of_which_a_little_differs_are_found_in_time) {
+BOOST_AUTO_TEST_CASE(replicas_of_which_a_little_differs_are_found_in_time) {
     cairn::memory_store store;
     int found = 0;
     for (int save = 0; save < 400 && found == 0; ++save)
@@ -376,7 +376,7 @@ BOOST_AUTO_TEST_CASE(of_which_a_little_differs_are_found_in_time) {
     BOOST_TEST(found == 1);
 }
 
-BOOST_AUTO_TEST_CASE(of_very_many_are_named_a_few) {
+BOOST_AUTO_TEST_CASE(a_few_of_very_many_tensors_that_differ_are_named) {
     cairn::memory_store store;
     auto const out = save(2, store, {}, [](int rank) {
         cairn::state_dict d;
@@ -389,7 +389,7 @@ BOOST_AUTO_TEST_CASE(of_very_many_are_named_a_few) {
 }
 
 /// Values, own tensors, tied weights and tensors of nothing have nothing to compare, or the same.
-BOOST_AUTO_TEST_CASE(that_are_none_are_left_alone) {
+BOOST_AUTO_TEST_CASE(what_has_no_replicas_is_left_alone) {
     cairn::memory_store store;
     std::vector<float> tied(5'000, 2.0f);
     auto const out = save(3, store, with(replica_policy::verify), [&](int rank) {

@@ -116,7 +116,7 @@ int every_history(bool coordinator, F&& f) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(takes_the_steps_in_dcps_order) {
+BOOST_AUTO_TEST_CASE(a_save_takes_the_steps_in_dcps_order) {
     using enum cairn::detail::save_fsm::step;
     bool ok = false;
     auto const c = run(true, 99, event::ok, &ok);
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(takes_the_steps_in_dcps_order) {
                                  exchange_results, exchange_verdict}));
 }
 
-BOOST_AUTO_TEST_CASE(whatever_happens) {
+BOOST_AUTO_TEST_CASE(every_history_of_a_save_keeps_the_rules) {
     int n = 0;
     for (bool coordinator : {true, false}) {
         n += every_history(coordinator, [&](const history& h) {
