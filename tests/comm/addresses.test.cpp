@@ -51,7 +51,7 @@ bool v6(const std::string& host) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(of_either_kind_do) {
+BOOST_AUTO_TEST_CASE(addresses_of_either_kind_do) {
     BOOST_TEST(meet(tcp_group::unique_id(), v4) == "");
     auto const id = tcp_group::unique_id();
     if (std::none_of(id.addresses.begin(), id.addresses.end(),
@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(of_either_kind_do) {
     BOOST_TEST(meet(id, v6) == "");
 }
 
-BOOST_AUTO_TEST_CASE(those_that_lead_nowhere_are_passed_over) {
+BOOST_AUTO_TEST_CASE(addresses_that_lead_nowhere_are_passed_over) {
     auto const id = tcp_group::unique_id();
     tcp_id some = id;
     // Nobody listens at the first; the second has no name.
@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(those_that_lead_nowhere_are_passed_over) {
     zero.join();
 }
 
-BOOST_AUTO_TEST_CASE(of_one_interface) {
+BOOST_AUTO_TEST_CASE(a_group_can_listen_at_one_interface) {
     cairn::tcp_options o;
     o.interfaces = "lo";
     for (auto const& host : cairn::detail::local_hosts(o.interfaces))

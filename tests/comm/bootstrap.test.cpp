@@ -70,7 +70,7 @@ private:
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(over_a_broadcast_of_the_users) {
+BOOST_AUTO_TEST_CASE(ranks_meet_over_one_broadcast_of_the_users) {
     for (int n : {1, 2, 5}) {
         shared_memory memory(n);
         auto const before = open_files();
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(what_fails_on_rank_0_fails_on_all) {
 }
 
 /// What the broadcast itself throws is the caller's, and leaves no socket open.
-BOOST_AUTO_TEST_CASE(a_broadcast_that_fails_or_lies) {
+BOOST_AUTO_TEST_CASE(a_broadcast_that_fails_or_lies_is_an_error_that_leaves_no_socket) {
     auto const before = open_files();
     struct odd {};
     auto const failing = [](std::span<std::byte>, int) { throw odd(); };

@@ -108,7 +108,7 @@ void check_suite(int n, Next next) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(over_one_rank) {
+BOOST_AUTO_TEST_CASE(a_plane_over_one_rank_keeps_its_word) {
     check_suite(1, [](int) { return cairn::solo(); });
     // Pieces that end inside the call are a loop, not a recursion.
     cairn::solo s;
@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(over_one_rank) {
     BOOST_CHECK_NO_THROW(cairn::testing::detail::broadcast_and_wait(p, much, 0));
 }
 
-BOOST_AUTO_TEST_CASE(over_threads_and_over_tcp) {
+BOOST_AUTO_TEST_CASE(planes_over_threads_and_over_tcp_keep_their_word) {
     for (int n : {2, 5}) {
         support::many_thread_groups groups(n);
         check_suite(n, [&](int r) { return groups.next(r); });

@@ -57,7 +57,7 @@ BOOST_AUTO_TEST_CASE(every_order_of_events_brings_three_ranks_together) {
 }
 
 /// A process that has ended, its successor and rank 0, in every order; and twins.
-BOOST_AUTO_TEST_CASE(every_order_of_events_with_a_connection_that_was_left) {
+BOOST_AUTO_TEST_CASE(every_order_of_events_with_a_connection_that_was_left_ends_well) {
     for (bool const twin : {false, true}) {
         auto c = choices::all();
         int ways = 0;
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(every_order_of_events_with_a_connection_that_was_left) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(many_ranks_in_many_orders) {
+BOOST_AUTO_TEST_CASE(many_ranks_that_start_in_many_orders_come_together) {
     for (unsigned seed = 0; seed < 60; ++seed) {
         auto c = choices::by_seed(seed);
         int const n = 2 + static_cast<int>(seed) % 23, fan_in = 1 + static_cast<int>(seed) % 4;

@@ -55,7 +55,7 @@ std::uint64_t duplicate(tree_world& w, std::uint64_t lane) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(each_has_a_number_of_its_own) {
+BOOST_AUTO_TEST_CASE(each_lane_has_a_number_of_its_own) {
     for (int n : {1, 2, 13}) {
         tree_world w(n);
         std::set<std::uint64_t> seen{tree_world::first_lane};
@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE(each_has_a_number_of_its_own) {
 }
 
 /// Ranks use two lanes in different orders, in any order of delivery.
-BOOST_AUTO_TEST_CASE(they_do_not_wait_for_each_other) {
+BOOST_AUTO_TEST_CASE(lanes_do_not_wait_for_each_other) {
     for (unsigned seed = 0; seed < 20; ++seed) {
         tree_world w(7, 2, seed);
         auto const second = duplicate(w, tree_world::first_lane);
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(they_do_not_wait_for_each_other) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_broken_one_leaves_the_others_as_they_are) {
+BOOST_AUTO_TEST_CASE(a_broken_lane_leaves_the_others_as_they_are) {
     tree_world w(5, 2);
     auto const second = duplicate(w, tree_world::first_lane);
     auto const third = duplicate(w, second);
@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(a_broken_one_leaves_the_others_as_they_are) {
     for (int r = 0; r < 4; ++r) BOOST_TEST(is(w.code_of(r), errc::rank_failed));
 }
 
-BOOST_AUTO_TEST_CASE(those_that_have_ended_are_forgotten) {
+BOOST_AUTO_TEST_CASE(lanes_that_have_ended_are_forgotten) {
     for (unsigned seed = 0; seed < 20; ++seed) {
         tree_world w(7, 2, seed);
         for (int i = 0; i < 20; ++i) {
@@ -234,7 +234,7 @@ private:
 
 /// A rank that has no memory for a duplicate leaves it, for the others have one: they do not wait
 /// on it, and what it was made of stays as it is.
-BOOST_AUTO_TEST_CASE(one_that_a_rank_cannot_open_is_left_there) {
+BOOST_AUTO_TEST_CASE(a_lane_that_a_rank_cannot_open_is_left_there) {
     using support::failing_allocation;
     int left = 0;
     bool hit = true;

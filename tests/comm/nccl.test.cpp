@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(the_plane_keeps_its_word) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(two_planes_over_one_communicator_in_turns) {
+BOOST_AUTO_TEST_CASE(two_planes_share_a_communicator_in_turns) {
     fake_world world(3);
     BOOST_CHECK_NO_THROW(run_nccl_ranks(world, 3, {}, [&](fake_plane& p) {
         fake_plane second(world.comm(p.rank()), 2);
@@ -201,7 +201,7 @@ BOOST_AUTO_TEST_CASE(deadlines_end_a_wait) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(it_can_be_cancelled) {
+BOOST_AUTO_TEST_CASE(a_broadcast_can_be_cancelled) {
     for (int n : {2, 4, 8}) {
         for (int absent : {0, n - 1}) {
             std::latch told(n - 1);
@@ -242,7 +242,7 @@ BOOST_AUTO_TEST_CASE(a_rank_cancelled_between_two_broadcasts_tells_the_others) {
     BOOST_TEST(world.broken_rules().empty());
 }
 
-BOOST_AUTO_TEST_CASE(an_abort_that_the_user_allows_ends_it) {
+BOOST_AUTO_TEST_CASE(an_abort_that_the_user_allows_ends_a_broadcast) {
     nccl_plane_options o;
     o.abort_on_failure = true;
     fake_world world(3, {.blocking = true, .remote_errors = true});
@@ -351,7 +351,7 @@ BOOST_AUTO_TEST_CASE(a_plane_that_ends_ends_its_broadcast) {
 }
 
 /// What a trainer does that has nothing but an ncclComm_t.
-BOOST_AUTO_TEST_CASE(a_group_over_tcp_for_the_ranks_of_a_communicator) {
+BOOST_AUTO_TEST_CASE(the_ranks_of_a_communicator_make_a_group_over_tcp) {
     for (int n : {1, 4}) {
         fake_world world(n);
         BOOST_CHECK_NO_THROW(support::rethrow_first(support::try_on_threads(n, [&](int r) {

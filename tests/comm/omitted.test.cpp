@@ -55,7 +55,7 @@ bool contains(const std::string& all, const std::string& part) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(is_an_error_where_a_launcher_has_started_several) {
+BOOST_AUTO_TEST_CASE(an_omitted_group_is_an_error_where_a_launcher_has_started_several) {
     for (auto const& [launcher, v] : std::vector<std::pair<std::string, variables>>{
              {"Open MPI", {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}}},
              {"cairn launch", {{"CAIRN_RANK", "0"}, {"CAIRN_WORLD_SIZE", "2"}}},
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(is_an_error_where_a_launcher_has_started_several) {
         BOOST_TEST(failure_of(v) == "");
 }
 
-BOOST_AUTO_TEST_CASE(is_told_once_where_variables_are_not_enough) {
+BOOST_AUTO_TEST_CASE(variables_that_are_not_enough_for_a_group_are_named) {
     using cairn::detail::launch_environment;
     auto const unused = [](const variables& v) {
         return launch_environment::unused_variables(reader(v));
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(is_told_once_where_variables_are_not_enough) {
 
 /// The warning is given once in a process, so each verb gets a process of its own; and before any
 /// other case has had it.
-BOOST_AUTO_TEST_CASE(every_verb_tells) {
+BOOST_AUTO_TEST_CASE(every_verb_warns_of_an_omitted_group) {
     cairn::memory_store store;
     std::vector<float> w{1, 2, 3};
     cairn::state_dict sd{{"w", w}};
@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(every_verb_tells) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(the_verbs_ask) {
+BOOST_AUTO_TEST_CASE(every_verb_refuses_an_omitted_group_of_several) {
     cairn::memory_store store;
     std::vector<float> w{1, 2, 3};
     cairn::state_dict sd{{"w", w}};

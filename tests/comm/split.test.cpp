@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_give_one_number_are_together_in_their_order) {
     BOOST_TEST(wrong == 0);
 }
 
-BOOST_AUTO_TEST_CASE(it_outlives_the_group_that_it_is_a_part_of) {
+BOOST_AUTO_TEST_CASE(a_part_outlives_the_group_that_was_split) {
     std::atomic<int> right{0};
     (void)support::try_on_threads(1, [&](int) {
         cairn::thread_group all(4);

@@ -45,7 +45,7 @@ std::size_t open_files() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(keeps_its_word) {
+BOOST_AUTO_TEST_CASE(a_group_over_tcp_keeps_its_word) {
     for (int fan_in : {2, 32}) {
         for (int n : {1, 2, 4, 8}) {
             if (n == 8 && fan_in == 32) continue;
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(groups_of_other_ranks_or_another_order_do_not_mix) {
 }
 
 /// Whatever ends last, and wherever: on the thread of the group itself, too.
-BOOST_AUTO_TEST_CASE(it_ends_with_the_last_that_uses_it) {
+BOOST_AUTO_TEST_CASE(a_group_ends_with_the_last_that_uses_it) {
     (void)tcp_group(cairn::tcp_id{}, 0, 1);
     auto const before = open_files();
     BOOST_CHECK_NO_THROW(run_tcp_ranks(3, with_fan_in(1), [&](tcp_group& g) {

@@ -86,7 +86,7 @@ void meet_without(tree_world& w, std::set<int> absent, std::chrono::milliseconds
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(who_stands_where) {
+BOOST_AUTO_TEST_CASE(each_rank_but_the_first_is_the_child_of_one_other) {
     for (int fan_in : {1, 2, 3, 32}) {
         for (int n : {1, 2, 33, 100}) {
             std::vector<int> seen(static_cast<std::size_t>(n));
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(who_stands_where) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(exchanges_in_any_order) {
+BOOST_AUTO_TEST_CASE(exchanges_of_every_kind_work_in_any_order_of_delivery) {
     int exchanges = 0;
     for (int n : {1, 2, 5, 40}) {
         for (unsigned seed = 0; seed < 5; ++seed) {
@@ -241,7 +241,7 @@ BOOST_AUTO_TEST_CASE(a_cancelled_call_ends_for_all) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(cancelled_before_the_call) {
+BOOST_AUTO_TEST_CASE(a_group_that_was_cancelled_before_the_call_fails_it) {
     tree_world w(3);
     w.cancel(1);
     w.settle();
