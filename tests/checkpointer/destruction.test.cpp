@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(a_tolerated_failure_at_the_end_of_a_run_is_reported) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(nothing_in_flight_nothing_to_do) {
+BOOST_AUTO_TEST_CASE(the_destructor_has_nothing_to_do_where_nothing_is_in_flight) {
     run r(2);
     r.on_ranks([&](rank& me) {
         for (auto how : {destruction_policy::wait, destruction_policy::cancel}) {

@@ -132,7 +132,7 @@ std::string tolerant_outcome_of(F&& f) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(so_many_in_a_row_are_tolerated) {
+BOOST_AUTO_TEST_CASE(as_many_failed_saves_in_a_row_as_are_allowed_are_tolerated) {
     for (auto const what : support::all_thrown) {
         for (int n : {1, 3}) {
             run r(n);
@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(so_many_in_a_row_are_tolerated) {
 }
 
 /// What cannot start is not tried again at each step.
-BOOST_AUTO_TEST_CASE(one_that_cannot_start_is_tolerated_until_the_next_is_due) {
+BOOST_AUTO_TEST_CASE(a_save_that_cannot_start_is_tolerated_until_the_next_is_due) {
     run r(3);
     notes saw;
     r.on_ranks([&](rank& me) {

@@ -50,7 +50,7 @@ public:
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(the_last_by_commits) {
+BOOST_AUTO_TEST_CASE(the_last_are_those_that_were_committed_last) {
     for (int const n : {1, 2}) {
         run r(n);
         r.on_ranks([&](rank& me) {
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(the_last_by_commits) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(combinations_and_metrics_that_survive_a_restart) {
+BOOST_AUTO_TEST_CASE(combinations_and_metrics_survive_a_restart) {
     run r(2);
     auto const keep =
         cairn::last(1) | cairn::every(4) | cairn::best(1, "loss") | cairn::protect({"step_1"});
@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(combinations_and_metrics_that_survive_a_restart) {
     BOOST_TEST(ids(r) == "step_1 step_3 step_4 step_7");
 }
 
-BOOST_AUTO_TEST_CASE(the_loaded_one_as_one_of_the_last) {
+BOOST_AUTO_TEST_CASE(the_loaded_checkpoint_is_kept_as_one_of_the_last) {
     for (int const last : {1, 2, 3}) {
         run r(2);
         r.on_ranks([&](rank& me) {
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(the_loaded_one_as_one_of_the_last) {
 }
 
 /// Other jobs save here too; what was only written may turn out to be unreadable.
-BOOST_AUTO_TEST_CASE(what_was_read_from_the_first_byte_to_the_last) {
+BOOST_AUTO_TEST_CASE(what_was_read_from_the_first_byte_to_the_last_is_kept) {
     for (auto const level : {cairn::verify_level::full, cairn::verify_level::sampled}) {
         run r(2);
         r.on_ranks([&](rank& me) {
@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(what_was_read_from_the_first_byte_to_the_last) {
 }
 
 /// What a run goes back to stays until enough was saved after it, not before.
-BOOST_AUTO_TEST_CASE(what_the_run_goes_back_to) {
+BOOST_AUTO_TEST_CASE(what_the_run_goes_back_to_stays_until_enough_is_saved) {
     run r(1);
     r.on_ranks([&](rank& me) {
         auto ckpt = me.checkpointer({.keep = cairn::last(2) | cairn::every(4)});
@@ -209,7 +209,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_noted_as_read_is_a_warning) {
 }
 
 /// Another load of this process reads the one that would be removed.
-BOOST_AUTO_TEST_CASE(what_is_being_read) {
+BOOST_AUTO_TEST_CASE(what_is_being_read_is_kept) {
     run r(1);
     r.on_ranks([&](rank& me) {
         auto ckpt = me.checkpointer({.keep = cairn::last(1)});

@@ -93,14 +93,14 @@ void fail_each(failing_allocation::of whose, bool overlap, bool waits, std::uint
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(in_the_calls, *boost::unit_test::timeout(200)) {
+BOOST_AUTO_TEST_CASE(a_call_without_memory_leaves_nothing_broken, *boost::unit_test::timeout(200)) {
     support::failure_points points(5);
     for (bool overlap : {false, true})
         for (bool waits : {false, true})
             fail_each(failing_allocation::of::this_thread, overlap, waits, 1, points);
 }
 /// How many allocations come before one of another thread's differs a little from run to run.
-BOOST_AUTO_TEST_CASE(in_the_save, *boost::unit_test::timeout(200)) {
+BOOST_AUTO_TEST_CASE(a_save_without_memory_leaves_nothing_broken, *boost::unit_test::timeout(200)) {
     support::failure_points points(5);
     for (bool overlap : {false, true})
         for (bool waits : {false, true})
@@ -118,7 +118,7 @@ struct loading_state {
 }  // namespace
 
 /// Between two exchanges, too: the other rank does not wait for the next.
-BOOST_AUTO_TEST_CASE(on_one_rank_of_a_load, *boost::unit_test::timeout(200)) {
+BOOST_AUTO_TEST_CASE(a_rank_without_memory_ends_the_load_for_all, *boost::unit_test::timeout(200)) {
     cairn::memory_store base;
     state s;
     {

@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(numbers_may_change_once_the_call_has_returned) {
 }
 
 /// A loop as users write it: every step is saved as it was.
-BOOST_AUTO_TEST_CASE(a_loop) {
+BOOST_AUTO_TEST_CASE(a_loop_saves_every_step_as_it_was) {
     for (auto const policy : {busy_policy::wait, busy_policy::skip, busy_policy::queue}) {
         run r(4);
         notes saw;
@@ -221,7 +221,7 @@ BOOST_AUTO_TEST_CASE(a_state_that_fails_is_told_later) {
 }
 
 /// The last calls of a program need no before_update: no tensor changes any more.
-BOOST_AUTO_TEST_CASE(the_end_of_a_program) {
+BOOST_AUTO_TEST_CASE(the_end_of_a_program_needs_no_before_update) {
     enum { by_wait, by_save_now, by_load, by_destructor, kinds };
     for (int kind = 0; kind < kinds; ++kind) {
         run r(2);
@@ -297,7 +297,7 @@ BOOST_AUTO_TEST_CASE(destruction_may_cancel) {
 }
 
 /// Only the coordinator's option counts: ranks that differ do not block each other.
-BOOST_AUTO_TEST_CASE(the_coordinator_decides) {
+BOOST_AUTO_TEST_CASE(the_coordinator_decides_whether_saves_overlap) {
     for (bool coordinator : {false, true}) {
         run r(2);
         r.on_ranks([&](rank& me) {
@@ -437,7 +437,7 @@ BOOST_AUTO_TEST_CASE(a_capturing_stream_is_refused) {
 }
 
 /// A stream of another kind than the memory space's: the call blocks until the copies are complete.
-BOOST_AUTO_TEST_CASE(a_stream_that_nobody_knows) {
+BOOST_AUTO_TEST_CASE(an_update_on_an_unknown_stream_waits_for_the_copies) {
     fake_gpu gpu(1);
     auto* const user = gpu.new_stream(0, false);
     cairn::memory_store base;

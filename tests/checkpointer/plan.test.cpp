@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(memory_that_is_reserved_suffices) {
 }
 
 /// A rank that has not so much memory is an error on all.
-BOOST_AUTO_TEST_CASE(memory_that_cannot_be_reserved) {
+BOOST_AUTO_TEST_CASE(memory_that_cannot_be_reserved_is_an_error_on_all_ranks) {
     run r(2);
     notes saw;
     r.on_ranks([&](rank& me) {
@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(a_budget_bounds_the_staging_memory) {
 }
 
 /// Its space is given back later, but not after a plan has asked how much there is.
-BOOST_AUTO_TEST_CASE(what_was_removed_is_free) {
+BOOST_AUTO_TEST_CASE(the_space_of_what_was_removed_is_free) {
     support::scratch const at;
     cairn::file_store store(at.dir);
     constexpr std::size_t bytes = std::size_t{2} << 20;
@@ -184,7 +184,7 @@ BOOST_AUTO_TEST_CASE(what_exceeds_the_disk_is_refused) {
     BOOST_TEST(std::filesystem::exists(dir / "step_3" / ".metadata"));
 }
 
-BOOST_AUTO_TEST_CASE(one_process_and_other_stores) {
+BOOST_AUTO_TEST_CASE(a_checkpointer_of_one_process_takes_a_path_or_a_store) {
     support::scratch const at;
     std::vector<float> w(10, 1.0f);
     cairn::state_dict state{{"w", w}};

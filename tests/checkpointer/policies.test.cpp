@@ -19,7 +19,7 @@ using namespace checkpointed_ranks;
 using cairn::busy_policy;
 using list = std::vector<std::string>;
 
-BOOST_AUTO_TEST_CASE(a_training_loop) {
+BOOST_AUTO_TEST_CASE(a_training_loop_saves_the_steps_that_are_due) {
     for (int n : {1, 2, 4}) {
         run r(n);
         notes saw;
@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(reports_of_saves_arrive_later) {
 }
 
 /// One rank's file is not written before all ranks have made the call that must wait for it.
-BOOST_AUTO_TEST_CASE(wait_for_a_slow_rank) {
+BOOST_AUTO_TEST_CASE(a_policy_that_waits_saves_after_a_slow_rank) {
     for (int n : {1, 2, 4}) {
         run r(n);
         auto& slow = *r.controls.back();
@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(wait_for_a_slow_rank) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(skip_while_a_rank_is_slow) {
+BOOST_AUTO_TEST_CASE(a_policy_that_skips_saves_nothing_while_a_rank_is_slow) {
     run r(4);
     auto& slow = *r.controls[2];
     slow.close();
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(skip_while_a_rank_is_slow) {
     BOOST_TEST(!r.exists("step_20"));
 }
 
-BOOST_AUTO_TEST_CASE(queue_while_a_rank_is_slow) {
+BOOST_AUTO_TEST_CASE(a_policy_that_queues_saves_once_a_slow_rank_is_done) {
     run r(4);
     auto& slow = *r.controls[1];
     slow.close();
@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(thirty_saves_take_the_memory_of_one) {
 }
 
 /// `load` passes its options and the checkpointer's sinks on, and tells the state of it.
-BOOST_AUTO_TEST_CASE(a_load_is_like_any_other) {
+BOOST_AUTO_TEST_CASE(a_load_of_a_checkpointer_is_like_any_other) {
     struct state {
         std::vector<float> w = std::vector<float>(3, 1), other = std::vector<float>(3, 1);
         bool more = false;

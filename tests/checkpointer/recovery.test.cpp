@@ -79,7 +79,7 @@ void spoil(run& r, const std::string& id, const std::string& file) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(finds_what_was_committed_last_though_steps_go_back) {
+BOOST_AUTO_TEST_CASE(the_latest_was_committed_last_though_steps_go_back) {
     for (int const n : {1, 3}) {
         run r(n);
         notes saw;
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(finds_what_was_committed_last_though_steps_go_back) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(loads_it_and_goes_on) {
+BOOST_AUTO_TEST_CASE(a_run_loads_the_latest_and_goes_on) {
     run r(2);
     r.on_ranks([&](rank& me) {
         auto ckpt = me.checkpointer({.every = cairn::steps(10)});
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(loads_it_and_goes_on) {
 }
 
 /// Every other rank sees it whole.
-BOOST_AUTO_TEST_CASE(is_whole_for_every_rank) {
+BOOST_AUTO_TEST_CASE(the_latest_is_whole_for_every_rank) {
     for (int const blind : {0, 1, 2}) {
         run r(3);
         notes saw, warned;

@@ -29,7 +29,7 @@ rank_report some_report() {
             {failure}};
 }
 
-BOOST_AUTO_TEST_CASE(reports_and_answers_survive) {
+BOOST_AUTO_TEST_CASE(reports_and_answers_survive_encoding) {
     auto const r = decode_rank_report(encode(some_report()));
     BOOST_TEST((r.call == checkpointer_call::save_now));
     BOOST_TEST(r.step == std::numeric_limits<std::int64_t>::min());

@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(fewer_ranks_go_on) {
 }
 
 /// A rank is started again, and constructs its checkpointer; another number coordinates.
-BOOST_AUTO_TEST_CASE(ranks_that_are_new_construct_theirs) {
+BOOST_AUTO_TEST_CASE(ranks_that_are_new_construct_their_checkpointers) {
     run r(3);
     cairn::thread_group again(3);
     r.on_ranks([&](rank& me) {
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_are_new_construct_theirs) {
 }
 
 /// What becomes of the save that was being written is told once, on all ranks, by the call.
-BOOST_AUTO_TEST_CASE(the_running_save_ends_first) {
+BOOST_AUTO_TEST_CASE(a_running_save_ends_before_the_group_is_replaced) {
     for (bool const fails : {false, true}) {
         run r(2);
         cairn::thread_group next(2);

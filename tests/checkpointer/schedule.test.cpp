@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_goes_back_is_saved_again) {
     CHECK_STEPS(r.saved, {10, 20, 10, 20, 1010});
 }
 
-BOOST_AUTO_TEST_CASE(the_last_steps_of_all) {
+BOOST_AUTO_TEST_CASE(the_last_steps_of_all_do_not_overflow) {
     run r{cairn::steps(std::numeric_limits<std::int64_t>::max())};
     r.step = std::numeric_limits<std::int64_t>::max() - 2;
     r.heeds_signals = true;
@@ -320,7 +320,7 @@ void all_orders(schedule s, busy_policy p, int depth, earlier_save earlier, bool
         }
     }
 }
-BOOST_AUTO_TEST_CASE(all_orders_of_all_policies) {
+BOOST_AUTO_TEST_CASE(all_orders_of_events_keep_the_promises_of_all_policies) {
     for (auto const p : {busy_policy::wait, busy_policy::skip, busy_policy::queue}) {
         int seen = 0;
         all_orders(schedule(cairn::steps(10), p), p, 6, earlier_save::none, false, 1, seen);
@@ -328,7 +328,7 @@ BOOST_AUTO_TEST_CASE(all_orders_of_all_policies) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(policies_by_example) {
+BOOST_AUTO_TEST_CASE(busy_policies_save_the_steps_of_the_example) {
     auto const saved_with = [](busy_policy p) {
         run r(cairn::steps(10), p);
         r.until(10);

@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(a_signal_is_seen_until_it_is_acknowledged) {
         (cairn::detail::numbers_of(bit(1) | bit(15) | bit(64)) == std::vector<int>{1, 15, 64}));
 }
 
-BOOST_AUTO_TEST_CASE(handlers_are_restored_by_the_last_one) {
+BOOST_AUTO_TEST_CASE(the_last_watch_of_a_signal_restores_its_handler) {
     auto const at_first = ::signal(SIGUSR1, other_handler);
     {
         auto a = std::make_unique<signal_watch>(std::vector<int>{SIGUSR1});
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(a_signal_on_one_rank_is_a_save_on_all) {
 }
 
 /// A save in flight is waited for, whatever the policy; what is saved already is only reported.
-BOOST_AUTO_TEST_CASE(a_signal_while_a_save_is_written) {
+BOOST_AUTO_TEST_CASE(a_signal_while_a_save_is_written_waits_for_it) {
     run r(2);
     r.controls[0]->close();
     std::thread lets_go([&] {
@@ -219,7 +219,7 @@ BOOST_AUTO_TEST_CASE(a_signal_is_acknowledged_only_when_a_save_that_carries_it_i
 }
 
 /// A signal in a step that is being saved: its copies may not be complete, or may have failed.
-BOOST_AUTO_TEST_CASE(a_signal_in_a_step_whose_overlapped_save_fails) {
+BOOST_AUTO_TEST_CASE(a_signal_in_a_step_whose_overlapped_save_fails_saves_it_again) {
     run r(2);
     r.on_ranks([&](rank& me) {
         cairn::checkpointer_options o{
