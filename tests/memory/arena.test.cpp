@@ -241,7 +241,7 @@ BOOST_AUTO_TEST_CASE(a_request_within_the_budget_succeeds_in_the_end) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_hundred_thousand_leases) {
+BOOST_AUTO_TEST_CASE(a_hundred_thousand_leases_take_little_more_than_their_bytes) {
     staging_arena a(arena_options{.alignment = 4096});
     std::mt19937 random(1);
     std::vector<arena_lease> blocks;
@@ -287,7 +287,7 @@ BOOST_AUTO_TEST_CASE(leases_outlive_their_arena) {
     BOOST_TEST(!is_mapped(at, 4096));
 }
 
-BOOST_AUTO_TEST_CASE(memory_that_cannot_be_had) {
+BOOST_AUTO_TEST_CASE(memory_that_cannot_be_had_is_an_error_that_says_what_helps) {
     staging_arena a;
     a.reserve(2 * mib);
     auto const refused = [](const error& e) {

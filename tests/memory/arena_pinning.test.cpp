@@ -81,7 +81,7 @@ struct other_pinner : pinner {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(need_is_said_before_it_is_taken) {
+BOOST_AUTO_TEST_CASE(the_need_of_an_arena_is_said_before_it_is_taken) {
     pinner::log log;
     for (std::uint64_t const budget : {arena_options::no_limit, std::uint64_t{7 * mib + 5000}}) {
         for (std::uint64_t const bytes : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{mib},
@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_pinned_stays_pageable) {
         }
 }
 
-BOOST_AUTO_TEST_CASE(a_child_process_gets_none_of_it) {
+BOOST_AUTO_TEST_CASE(a_child_process_gets_no_memory_of_an_arena) {
     pinner::log log;
     auto a = std::make_unique<staging_arena>();
     a->pin_for(any_memory_space::own(pinner(log)), device);

@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(every_element_is_copied_once) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(large_arrays) {
+BOOST_AUTO_TEST_CASE(large_arrays_are_copied_by_any_number_of_threads) {
     index_vector const shape{1500, 1000};
     std::vector<std::uint32_t> from(1'500'000), to(1'500'000);
     std::iota(from.begin(), from.end(), 5u);
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(large_arrays) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(only_those_threads_that_were_asked_for) {
+BOOST_AUTO_TEST_CASE(only_those_threads_run_that_were_asked_for) {
     for (unsigned const asked : {0u, 1u, 3u}) {
         std::mutex m;
         std::set<std::thread::id> seen;

@@ -58,7 +58,7 @@ struct device_array {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(keeps_the_promises_of_a_memory_space) {
+BOOST_AUTO_TEST_CASE(the_space_keeps_its_promises) {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
         fake_gpu gpu(fake_gpu::options{2, seed});
         auto* const user = gpu.new_stream(1, seed % 2 == 0);
@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(a_space_that_breaks_its_promises_is_found_out) {
 }
 
 // Save and load arrays of any strides, on several devices, in pieces, through staging memory.
-BOOST_AUTO_TEST_CASE(strided_arrays_of_several_devices) {
+BOOST_AUTO_TEST_CASE(strided_arrays_of_several_devices_are_saved_and_loaded) {
     for (unsigned seed = 1; seed <= 400; ++seed) {
         std::mt19937 random(seed);
         fake_gpu gpu(fake_gpu::options{3, seed});

@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(what_cuda_keeps_for_a_thread_stays_as_it_was) {
     for (auto const& rule : gpu.broken_rules()) BOOST_ERROR(rule);
 }
 
-BOOST_AUTO_TEST_CASE(captures) {
+BOOST_AUTO_TEST_CASE(captures_of_others_go_on_and_those_of_the_producer_are_refused) {
     using namespace support::gpu;
     for (auto const mode : {global, this_thread, relaxed}) {
         fake_gpu gpu(4);

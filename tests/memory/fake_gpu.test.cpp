@@ -241,7 +241,7 @@ BOOST_AUTO_TEST_CASE(captures_are_invalidated_by_other_threads) {
     BOOST_TEST(!p.gpu.end_capture(p.user));
 }
 
-BOOST_AUTO_TEST_CASE(faults_on_demand) {
+BOOST_AUTO_TEST_CASE(faults_occur_on_demand) {
     program p;
     p.gpu.fail_call(2);
     fake_cuda::event e{};

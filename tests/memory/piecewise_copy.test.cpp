@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(large_arrays_are_cut_at_multiples) {
     BOOST_TEST(piecewise_copy(from, to, 0).pieces() == 1'000'000'000u);
 }
 
-BOOST_AUTO_TEST_CASE(streamed_copies_of_any_alignment) {
+BOOST_AUTO_TEST_CASE(streamed_copies_may_have_any_alignment) {
     std::mt19937 random(3);
     std::vector<std::byte> from(300'000), to;
     for (auto& b : from) b = static_cast<std::byte>(random());
@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(threads_share_the_pieces) {
             BOOST_TEST_REQUIRE(to[i * 1000 + j] == from[j * 1000 + i]);
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_copied) {
+BOOST_AUTO_TEST_CASE(what_cannot_be_copied_is_refused) {
     float a[4] = {}, b[4] = {};
     tensor_view const to(dtype::f32, index_vector{2, 2}, b);
     auto const is = [](errc c) { return [c](const error& e) { return e.code() == c; }; };

@@ -52,7 +52,7 @@ struct oracle {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(agrees_with_the_definition) {
+BOOST_AUTO_TEST_CASE(the_allocator_agrees_with_the_definition) {
     for (unsigned seed = 1; seed <= 300; ++seed) {
         std::mt19937 random(seed);
         auto const pick = [&](std::size_t least, std::size_t most) {

@@ -25,7 +25,7 @@ void check_kept(S&& s) {
     for (auto const& f : cairn::testing::stager_suite(s)) BOOST_ERROR(f);
 }
 
-BOOST_AUTO_TEST_CASE(the_librarys_keep_their_promises) {
+BOOST_AUTO_TEST_CASE(stagers_of_the_library_keep_their_promises) {
     check_kept(cairn::staging_arena({.budget = 8 << 20, .slab_bytes = 1 << 20}));
     check_kept(cairn::staging_arena({.persist = false}));
     check_kept(cairn::frozen_tensors());
@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(the_suite_finds_what_is_broken) {
 }
 
 /// All tensors of the frozen stager, and those that are not.
-BOOST_AUTO_TEST_CASE(what_is_frozen) {
+BOOST_AUTO_TEST_CASE(frozen_tensors_are_all_or_those_that_a_function_chooses) {
     BOOST_TEST(!cairn::frozen_tensors().copies("anything"));
     cairn::frozen_tensors const some([](std::string_view fqn) { return fqn == "a"; });
     BOOST_TEST(!some.copies("a"));
