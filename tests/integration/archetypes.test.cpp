@@ -210,7 +210,7 @@ BOOST_AUTO_TEST_CASE(a_data_plane_goes_with_every_part_of_a_load) {
     BOOST_TEST(combinations == 24);
 }
 
-BOOST_AUTO_TEST_CASE(a_stateful_alone_and_parts_without_a_communicator) {
+BOOST_AUTO_TEST_CASE(a_stateful_alone_is_saved_and_loaded_by_parts_without_a_communicator) {
     auto const shelf = std::make_shared<arch::shelf>();
     arch::stateful app({1, 2, 3});
     app.step = 7;

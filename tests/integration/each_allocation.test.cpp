@@ -204,17 +204,17 @@ void say(int tried, const char* in) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(of_a_save) {
+BOOST_AUTO_TEST_CASE(each_allocation_of_a_save_may_fail) {
     for (int const ranks : {1, 2})
         say(fail_saves(ranks), ranks == 1 ? "saves of one rank" : "saves of two ranks");
 }
 
-BOOST_AUTO_TEST_CASE(of_a_save_with_kept_plans) {
+BOOST_AUTO_TEST_CASE(each_allocation_of_a_save_with_kept_plans_may_fail) {
     say(fail_saves_with_kept_plans(2, true), "saves of two ranks that reuse a plan");
     say(fail_saves_with_kept_plans(2, false), "saves of two ranks that keep their plan");
 }
 
-BOOST_AUTO_TEST_CASE(of_a_load) {
+BOOST_AUTO_TEST_CASE(each_allocation_of_a_load_may_fail) {
     for (int const ranks : {1, 2})
         say(fail_loads(ranks), ranks == 1 ? "loads of one rank" : "loads of two ranks");
 }

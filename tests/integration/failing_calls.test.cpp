@@ -113,14 +113,14 @@ int fail_saves(int ranks, bool again, int stride) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(of_a_save) {
+BOOST_AUTO_TEST_CASE(each_system_call_of_a_save_may_fail) {
     int const tried = fail_saves(1, true, 1) + fail_saves(1, false, 1) + fail_saves(3, true, 3) +
                       fail_saves(3, false, 5);
     std::cout << "faults: " << tried << " system calls, in saves\n";
     BOOST_TEST(tried > 500 / stride_of_calls);
 }
 
-BOOST_AUTO_TEST_CASE(of_a_load) {
+BOOST_AUTO_TEST_CASE(each_system_call_of_a_load_may_fail) {
     int tried = 0;
     for (int ranks : {1, 3}) {
         support::scratch scratch;

@@ -221,7 +221,7 @@ BOOST_AUTO_TEST_CASE(a_child_holds_no_file_of_the_parents) {
 }
 
 /// Whatever the other threads of the parent are at.
-BOOST_AUTO_TEST_CASE(children_of_a_process_whose_threads_open_files) {
+BOOST_AUTO_TEST_CASE(children_hold_no_file_that_a_thread_of_their_parent_opens) {
     support::scratch s;
     std::vector<std::jthread> threads;
     for (int k = 0; k < 3; ++k)
@@ -465,7 +465,7 @@ BOOST_AUTO_TEST_CASE(a_program_that_was_executed_anew_is_another_process) {
         auto const child = ::fork();
         if (child == 0) {
             ::setenv("CAIRN_TEST_SAYS_ID", std::to_string(ends[1]).c_str(), 1);
-            ::execl("/proc/self/exe", "self", "--run_test=forks/says_its_id", nullptr);
+            ::execl("/proc/self/exe", "self", "--run_test=forks/this_program_says_its_id", nullptr);
             ::_exit(1);
         }
         ::close(ends[1]);
@@ -482,7 +482,7 @@ BOOST_AUTO_TEST_CASE(a_program_that_was_executed_anew_is_another_process) {
     BOOST_TEST(a != execution_id());
     BOOST_TEST(execution_id() == me.run.substr(0, 16));
 }
-BOOST_AUTO_TEST_CASE(says_its_id) {
+BOOST_AUTO_TEST_CASE(this_program_says_its_id) {
     auto const* const to = std::getenv("CAIRN_TEST_SAYS_ID");
     if (to == nullptr) return;
     auto const id = cairn::detail::execution_id();

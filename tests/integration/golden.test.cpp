@@ -67,11 +67,11 @@ std::vector<fs::path> cases() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(are_all_there) {
+BOOST_AUTO_TEST_CASE(all_samples_are_there) {
     BOOST_TEST(cases().size() >= 12u);
 }
 
-BOOST_AUTO_TEST_CASE(load_whole_as_pytorch_says) {
+BOOST_AUTO_TEST_CASE(samples_load_whole_as_pytorch_says) {
     for (auto const& dir : cases()) {
         BOOST_TEST_CONTEXT(dir) {
             auto const w = support::load_whole(cairn::file_store(), (dir / "checkpoint").string());
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(load_whole_as_pytorch_says) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(load_by_rows_on_other_numbers_of_ranks) {
+BOOST_AUTO_TEST_CASE(samples_load_by_rows_on_other_numbers_of_ranks) {
     for (auto const& dir : cases()) {
         auto const id = (dir / "checkpoint").string();
         auto const w = support::load_whole(cairn::file_store(), id);

@@ -150,7 +150,7 @@ void say(int tried, const char* in) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(of_a_save) {
+BOOST_AUTO_TEST_CASE(each_call_of_the_group_of_a_save_may_fail) {
     say(fail_saves([](fault_group& me, int rank, cairn::memory_store store) {
             support::rank_state s(saved, rank, ranks);
             support::save_as(support::verb::blocking, s, me, store);
@@ -159,7 +159,7 @@ BOOST_AUTO_TEST_CASE(of_a_save) {
         "saves");
 }
 
-BOOST_AUTO_TEST_CASE(of_a_save_in_the_background) {
+BOOST_AUTO_TEST_CASE(each_call_of_the_group_of_a_save_in_the_background_may_fail) {
     say(fail_saves([](fault_group& me, int rank, cairn::memory_store store) {
             support::rank_state s(saved, rank, ranks);
             support::save_as(support::verb::background, s, me, store);
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(of_a_save_in_the_background) {
         "saves in the background");
 }
 
-BOOST_AUTO_TEST_CASE(of_a_load) {
+BOOST_AUTO_TEST_CASE(each_call_of_the_group_of_a_load_may_fail) {
     say(fail_loads([](fault_group& me, int rank, cairn::memory_store store) {
             support::rank_state s(0, rank, ranks);
             (void)cairn::load(s.dict, "c", support::patient_load(), me, store);
@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(of_a_load) {
         "loads without a state");
 }
 
-BOOST_AUTO_TEST_CASE(of_a_load_in_the_background) {
+BOOST_AUTO_TEST_CASE(each_call_of_the_group_of_a_load_in_the_background_may_fail) {
     say(fail_loads([](fault_group& me, int rank, cairn::memory_store store) {
             support::rank_state s(0, rank, ranks);
             (void)cairn::async_load(s.dict, "c", support::patient_load(), me, store,
@@ -195,7 +195,7 @@ BOOST_AUTO_TEST_CASE(of_a_load_in_the_background) {
 
 /// All that a checkpointer does together: the save, its end, the search for the newest, the load.
 /// Every third call fails, each time one further on.
-BOOST_AUTO_TEST_CASE(of_a_checkpointer) {
+BOOST_AUTO_TEST_CASE(each_call_of_the_group_of_a_checkpointer_may_fail) {
     auto const train = [](fault_group& me, int rank, cairn::memory_store store) {
         cairn::checkpointer_options o{.every = cairn::steps(1)};
         o.arena.slab_bytes = std::size_t{1} << 20;
@@ -225,7 +225,7 @@ BOOST_AUTO_TEST_CASE(of_a_checkpointer) {
 
 /// Wherever its group has failed it, and whatever that call had done: with another group all ranks
 /// save and load again. Ranks that could not construct one do it then.
-BOOST_AUTO_TEST_CASE(of_a_checkpointer_that_goes_on_with_another_group) {
+BOOST_AUTO_TEST_CASE(a_checkpointer_whose_group_has_failed_goes_on_with_another) {
     std::unique_ptr<cairn::thread_group> next;
     auto const train = [&](fault_group& me, int rank, cairn::memory_store store) {
         cairn::checkpointer_options o{.every = cairn::steps(1), .overlap = true};

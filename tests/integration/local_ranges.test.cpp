@@ -89,7 +89,7 @@ public:
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(from_any_layout_to_any_other) {
+BOOST_AUTO_TEST_CASE(any_layout_of_ranges_loads_into_any_other) {
     std::mt19937 random(2027);
     for (int round = 0; round < 60; ++round) {
         auto const shape = oracle::some_shape(random, oracle::pick(random, 0, 3), 5);

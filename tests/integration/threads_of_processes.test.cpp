@@ -77,7 +77,7 @@ void run_process(const std::filesystem::path& dir, int process) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(save_and_load_as_one_group) {
+BOOST_AUTO_TEST_CASE(threads_of_several_processes_save_and_load_as_one_group) {
     support::scratch const at;
     auto const first = [&] {
         auto const other = ::fork();

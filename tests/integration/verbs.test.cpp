@@ -76,7 +76,7 @@ auto code_is(errc e) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(move_only_parts_in_any_order) {
+BOOST_AUTO_TEST_CASE(verbs_take_move_only_parts_in_any_order) {
     cairn::memory_store store;
     std::vector<float> w{1, 2};
     cairn::state_dict sd{{"w", w}};
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(move_only_parts_in_any_order) {
     check("f");
 }
 
-BOOST_AUTO_TEST_CASE(any_completion_token) {
+BOOST_AUTO_TEST_CASE(verbs_take_any_completion_token) {
     cairn::memory_store store;
     std::vector<float> w{1, 2};
     cairn::state_dict sd{{"w", w}};
