@@ -46,7 +46,7 @@ BOOST_AUTO_TEST_SUITE(environment)
 
 using cairn::detail::noted_environment;
 
-BOOST_AUTO_TEST_CASE(is_as_the_latest_call_has_found_it) {
+BOOST_AUTO_TEST_CASE(the_environment_is_as_the_latest_call_has_found_it) {
     support::set_variable const at_first("CAIRN_TEST_VARIABLE", "a");
     support::set_variable const empty("CAIRN_TEST_EMPTY", "");
     auto const read = [] { return noted_environment::read("CAIRN_TEST_VARIABLE").value_or("-"); };
@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(is_as_the_latest_call_has_found_it) {
     BOOST_TEST(read() == "a");
 }
 
-BOOST_AUTO_TEST_CASE(is_read_by_no_thread_of_cairns) {
+BOOST_AUTO_TEST_CASE(no_thread_of_cairns_reads_the_environment) {
     support::scratch s;
     std::vector<float> w(1000);
     cairn::state_dict sd{{"w", w}};
@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(is_read_by_no_thread_of_cairns) {
     BOOST_TEST(elsewhere == 0);
 }
 
-BOOST_AUTO_TEST_CASE(tells_a_save_of_which_attempt_of_a_job_it_is) {
+BOOST_AUTO_TEST_CASE(the_environment_tells_a_save_of_which_attempt_of_a_job_it_is) {
     auto const g = std::make_shared<background_ranks::gate>();
     support::scratch s;
     std::vector<float> w(1000);

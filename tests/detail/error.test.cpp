@@ -9,7 +9,7 @@
 BOOST_AUTO_TEST_SUITE(errors)
 
 /// Who has only an empty list to throw throws an error nevertheless.
-BOOST_AUTO_TEST_CASE(an_error_without_failures) {
+BOOST_AUTO_TEST_CASE(an_error_without_failures_is_an_error_nevertheless) {
     for (bool const modified : {false, true}) {
         cairn::error const e(std::vector<cairn::rank_failure>{}, modified);
         BOOST_TEST(e.code() == make_error_code(cairn::errc::rank_failed));

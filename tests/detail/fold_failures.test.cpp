@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(what_many_say_of_one_rank_is_said_once) {
     BOOST_TEST(all[0].count() == 1u);
 }
 
-BOOST_AUTO_TEST_CASE(of_very_many_kinds_the_first_are_listed) {
+BOOST_AUTO_TEST_CASE(the_first_of_very_many_kinds_of_failures_are_listed) {
     failure_folder f;
     for (int r = 0; r < 500; ++r) f.add(failure(r, "key" + std::to_string(r)));
     f.add(failure(600, "key7"));  // a known kind still counts to its own
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(of_very_many_kinds_the_first_are_listed) {
     BOOST_TEST((again.take().back().ranks == ranges{{64, 499}}));
 }
 
-BOOST_AUTO_TEST_CASE(long_ones_are_cut_and_fewer_are_listed) {
+BOOST_AUTO_TEST_CASE(long_failures_are_cut_and_fewer_are_listed) {
     std::vector<cairn::detail::outcome> all;
     for (int r = 0; r < 100; ++r) {
         std::string const name(100'000, static_cast<char>('a' + r % 26));
@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE(a_text_ends_with_a_whole_character) {
     BOOST_TEST(e.context().fqn == umlauts);
 }
 
-BOOST_AUTO_TEST_CASE(travel_with_their_ranks) {
+BOOST_AUTO_TEST_CASE(failures_travel_with_their_ranks) {
     failure_folder f;
     for (int r : {0, 1, 2, 9}) f.add(failure(r, "a"));
     auto const sent = f.take();
@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE(what_no_rank_sends_is_refused_or_is_a_failure) {
 
 /// A key that is mistyped everywhere: what the coordinator says grows with the ranks, not with
 /// their square, and every rank says one thing.
-BOOST_AUTO_TEST_CASE(of_all_ranks_of_a_load_are_said_once) {
+BOOST_AUTO_TEST_CASE(failures_of_all_ranks_of_a_load_are_said_once) {
     auto const [few, bytes_of_few] = mistyped(8, [](int) { return "v"; });
     auto const [many, bytes_of_many] = mistyped(96, [](int) { return "v"; });
     for (auto const& e : many) {
@@ -240,7 +240,7 @@ BOOST_AUTO_TEST_CASE(of_all_ranks_of_a_load_are_said_once) {
     BOOST_TEST(bytes_of_many < bytes_of_few + 88 * 100);
 }
 
-BOOST_AUTO_TEST_CASE(of_ranks_of_which_each_fails_in_its_own_way_are_bounded) {
+BOOST_AUTO_TEST_CASE(ranks_that_each_fail_in_their_own_way_are_listed_up_to_a_bound) {
     auto const [many, bytes] = mistyped(96, [](int r) { return "v" + std::to_string(r); });
     for (auto const& e : many) {
         BOOST_TEST(e.failures().size() == failure_folder::most + 1);
@@ -252,7 +252,7 @@ BOOST_AUTO_TEST_CASE(of_ranks_of_which_each_fails_in_its_own_way_are_bounded) {
 }
 
 /// A save's too.
-BOOST_AUTO_TEST_CASE(of_all_ranks_of_a_save_are_said_once) {
+BOOST_AUTO_TEST_CASE(failures_of_all_ranks_of_a_save_are_said_once) {
     cairn::memory_store store;
     std::atomic<int> good{0};
     cairn::run_ranks(20, [&](cairn::thread_group::member& me) {

@@ -64,7 +64,7 @@ ending open(
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(is_opened_where_the_duplicate_is_made) {
+BOOST_AUTO_TEST_CASE(a_lane_is_opened_where_the_duplicate_is_made) {
     auto const e = open([](auto done) { done(group{}); });
     BOOST_TEST((e.opened && e.cancelled == 0));
     std::optional<cairn::completion<group>> kept;
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(is_opened_where_the_duplicate_is_made) {
 }
 
 /// A result stands: the other ranks have theirs.
-BOOST_AUTO_TEST_CASE(is_opened_where_it_throws_after_the_duplicate_was_made) {
+BOOST_AUTO_TEST_CASE(a_lane_is_opened_where_the_call_throws_after_the_duplicate_was_made) {
     auto const e = open([](auto done) {
         done(group{});
         throw std::runtime_error("too late");
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(is_opened_where_it_throws_after_the_duplicate_was_made) {
     BOOST_TEST((e.opened && e.cancelled == 0));
 }
 
-BOOST_AUTO_TEST_CASE(of_a_group_that_fails_inside_the_call_cancels_it) {
+BOOST_AUTO_TEST_CASE(a_group_that_fails_inside_the_call_is_cancelled) {
     auto const failure = std::make_exception_ptr(std::runtime_error("no duplicate"));
     for (auto const& e : {open([&](auto) { std::rethrow_exception(failure); }),
                           open([&](auto done) { done.fail(failure); }), open([&](auto done) {
@@ -95,7 +95,7 @@ BOOST_AUTO_TEST_CASE(of_a_group_that_fails_inside_the_call_cancels_it) {
 }
 
 /// The other ranks may have theirs, and would wait in it.
-BOOST_AUTO_TEST_CASE(of_a_group_that_throws_before_the_duplicate_is_made_cancels_both) {
+BOOST_AUTO_TEST_CASE(a_group_that_throws_too_early_is_cancelled_with_its_late_duplicate) {
     int late = 0;
     std::optional<cairn::completion<group>> kept;
     auto const e = open(
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(of_a_group_that_throws_before_the_duplicate_is_made_cancels
 }
 
 /// What was lent may have ended by then.
-BOOST_AUTO_TEST_CASE(of_a_group_that_fails_later_leaves_it_alone) {
+BOOST_AUTO_TEST_CASE(a_group_that_fails_later_is_left_alone) {
     auto const failure = std::make_exception_ptr(std::runtime_error("no duplicate"));
     std::optional<cairn::completion<group>> kept;
     auto const e = open([&](auto done) { kept.emplace(std::move(done)); },

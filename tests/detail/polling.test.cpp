@@ -52,7 +52,7 @@ struct asking {
 }  // namespace
 
 /// What is copied uses memory of the caller's: the end is not told before it is over.
-BOOST_AUTO_TEST_CASE(goes_on_without_memory_for_a_timer) {
+BOOST_AUTO_TEST_CASE(polling_goes_on_without_memory_for_a_timer) {
     asking a;
     a.run(0, 3);
     BOOST_TEST(a.asked == 3);
@@ -60,7 +60,7 @@ BOOST_AUTO_TEST_CASE(goes_on_without_memory_for_a_timer) {
     BOOST_TEST(a.missed);
     BOOST_TEST(!a.failure);
 }
-BOOST_AUTO_TEST_CASE(uses_a_timer_again_when_there_is_memory) {
+BOOST_AUTO_TEST_CASE(polling_uses_a_timer_again_when_there_is_memory) {
     asking a;
     a.run(2, 4);
     BOOST_TEST(a.asked == 2);
@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(uses_a_timer_again_when_there_is_memory) {
     BOOST_TEST(a.missed);
     BOOST_TEST(!a.failure);
 }
-BOOST_AUTO_TEST_CASE(tells_what_was_thrown_without_memory) {
+BOOST_AUTO_TEST_CASE(polling_tells_what_was_thrown_without_memory) {
     asking a;
     a.run(3, 3, true);
     BOOST_TEST(a.asked == 3);
@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(tells_what_was_thrown_without_memory) {
 }
 
 /// The process stood still (a suspended job), or the host is slow: the former does not count.
-BOOST_AUTO_TEST_CASE(does_not_count_the_time_of_a_stop) {
+BOOST_AUTO_TEST_CASE(polling_does_not_count_the_time_of_a_stop) {
     for (bool const stops : {false, true}) {
         boost::asio::io_context io{1};
         auto now = std::chrono::steady_clock::now();

@@ -151,7 +151,7 @@ void check_told(asio::io_context& save, asio::io_context& io, history& h,
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(that_cannot_be_posted_is_never_called_empty) {
+BOOST_AUTO_TEST_CASE(a_handler_that_cannot_be_posted_is_never_called_empty) {
     using stored = cairn::detail::stored_handler<std::exception_ptr, int>;
     asio::io_context io;
     with_failing_handlers(io, [&](history& h, auto handler) {
@@ -171,7 +171,7 @@ BOOST_AUTO_TEST_CASE(that_cannot_be_posted_is_never_called_empty) {
 }
 
 /// A slot may be touched only where the handler runs: whoever emits orders himself with that.
-BOOST_AUTO_TEST_CASE(keeps_its_slot_until_it_runs) {
+BOOST_AUTO_TEST_CASE(a_handler_keeps_its_slot_until_it_runs) {
     using stored = cairn::detail::stored_handler<std::exception_ptr>;
     asio::io_context io;
     asio::cancellation_signal signal;
@@ -191,7 +191,7 @@ BOOST_AUTO_TEST_CASE(keeps_its_slot_until_it_runs) {
 }
 
 /// The thread of the operation does not end for it, and somebody is told.
-BOOST_AUTO_TEST_CASE(of_a_save_that_cannot_be_posted) {
+BOOST_AUTO_TEST_CASE(a_save_whose_handler_cannot_be_posted_tells_somebody) {
     std::vector<float> w(16, 1.0f);
     cairn::state_dict sd{{"w", w}};
     for (bool const refused : {false, true}) {
@@ -207,7 +207,7 @@ BOOST_AUTO_TEST_CASE(of_a_save_that_cannot_be_posted) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(of_a_cancelled_save_that_cannot_be_posted) {
+BOOST_AUTO_TEST_CASE(a_cancelled_save_whose_handler_cannot_be_posted_tells_somebody) {
     std::vector<float> w(16, 1.0f);
     cairn::state_dict sd{{"w", w}};
     asio::io_context io, on;
@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(of_a_cancelled_save_that_cannot_be_posted) {
     });
 }
 
-BOOST_AUTO_TEST_CASE(of_a_load_that_cannot_be_posted) {
+BOOST_AUTO_TEST_CASE(a_load_whose_handler_cannot_be_posted_calls_it_at_most_once) {
     std::vector<float> w(16, 1.0f);
     cairn::state_dict sd{{"w", w}};
     cairn::memory_store store;

@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE(a_part_of_a_cpu_is_one) {
     BOOST_TEST(*cpus_of({{self, "0::/\n"}, {v2 + max, "150000 100000\n"}}) == 2u);
 }
 
-BOOST_AUTO_TEST_CASE(version_1_has_two_files) {
+BOOST_AUTO_TEST_CASE(a_quota_of_version_1_is_in_two_files) {
     std::string const lines = "5:memory:/x\n4:cpu,cpuacct:/a/b\n0::/\n";
     for (std::string const mount : {"cpu", "cpu,cpuacct"}) {
         auto const at = v2 + mount + "/a/";
