@@ -25,7 +25,7 @@ void keeps_its_promises(const S& sink) {
     for (auto const& failure : cairn::testing::event_sink_suite(sink)) BOOST_ERROR(failure);
 }
 
-BOOST_AUTO_TEST_CASE(models_conform) {
+BOOST_AUTO_TEST_CASE(sinks_of_the_library_keep_their_promises) {
     support::scratch const at;
     for (int columns : {0, 1, 2, 40, 1000})
         keeps_its_promises(cairn::progress_line(

@@ -39,7 +39,7 @@ std::string drawn(const std::string& text) {
     return "\r" + text + "\x1b[K";
 }
 
-BOOST_AUTO_TEST_CASE(names_phase_rate_and_what_remains) {
+BOOST_AUTO_TEST_CASE(a_line_names_phase_rate_and_what_remains) {
     screen s;
     made_events e(s.line(), 1);
     e.begin(0);
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(the_rate_follows_a_storage_that_slows_down) {
                drawn("save ckpt/step_1: write 57%, 11.5 GB of 20.0 GB, 100 MB/s, 1 min 25 s left"));
 }
 
-BOOST_AUTO_TEST_CASE(redraws_at_most_five_times_a_second) {
+BOOST_AUTO_TEST_CASE(a_line_is_drawn_at_most_five_times_a_second) {
     screen s;
     made_events e(s.line({.after = std::chrono::milliseconds(0)}), 1);
     e.begin(0);
@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_CASE(a_line_fits_and_holds_no_control_characters) {
     BOOST_TEST(s.last() == drawn("save ...somewhere/checkpoints/run_17/step_100: write, 0.0 s"));
 }
 
-BOOST_AUTO_TEST_CASE(units) {
+BOOST_AUTO_TEST_CASE(units_suit_the_size_of_a_number) {
     using namespace std::chrono;
     using cairn::detail::bytes_text;
     using cairn::detail::time_text;

@@ -58,7 +58,7 @@ std::string content(const std::filesystem::path& p) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
-BOOST_AUTO_TEST_CASE(counts_verbs_phases_and_bytes) {
+BOOST_AUTO_TEST_CASE(metrics_count_verbs_phases_and_bytes) {
     cairn::prometheus_metrics const m;
     BOOST_TEST(parse(m.text()).empty());
     for (std::uint64_t n = 0; n < 2; ++n) {

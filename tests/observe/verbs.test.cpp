@@ -69,7 +69,7 @@ struct sharded {
     std::uint64_t bytes_of_rank() const { return memory[0].size() * sizeof(float); }
 };
 
-BOOST_AUTO_TEST_CASE(a_save_and_a_load_of_several_ranks) {
+BOOST_AUTO_TEST_CASE(a_save_and_a_load_of_several_ranks_tell_of_each_phase_of_each_rank) {
     cairn::memory_store store;
     recorder saved, loaded;
     {
@@ -191,7 +191,7 @@ BOOST_AUTO_TEST_CASE(a_load_that_reads_once_tells_of_its_broadcasts) {
 }
 
 /// A writer of a user's own that reports nothing: its bytes are counted when it has written them.
-BOOST_AUTO_TEST_CASE(a_writer_that_reports_no_bytes) {
+BOOST_AUTO_TEST_CASE(what_a_writer_does_not_report_is_counted_when_it_is_written) {
     recorder r;
     sharded s(1);
     auto const shelf = std::make_shared<cairn::archetype::shelf>();
