@@ -72,7 +72,7 @@ using newest = DLManagedTensor;
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(looks_at_foreign_memory) {
+BOOST_AUTO_TEST_CASE(a_view_looks_at_foreign_memory) {
     foreign f;
     const tensor_view v = view_of(f.t);
     BOOST_TEST((v.shape == index_vector{2, 3}));
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(looks_at_foreign_memory) {
         std::is_same_v<decltype(view_of(std::declval<const DLTensor&>())), const_tensor_view>);
 }
 
-BOOST_AUTO_TEST_CASE(dtypes) {
+BOOST_AUTO_TEST_CASE(each_dtype_has_its_counterpart) {
     const auto is = [](std::uint8_t code, std::uint8_t bits, dtype t) {
         foreign f;
         f.t.dtype = {code, bits, 1};
@@ -191,7 +191,7 @@ BOOST_AUTO_TEST_CASE(the_owner_lives_until_the_deleter) {
     BOOST_TEST(view_of(none).empty());
 }
 
-BOOST_AUTO_TEST_CASE(saved_and_loaded) {
+BOOST_AUTO_TEST_CASE(a_foreign_tensor_is_saved_and_loaded) {
     memory_store store;
     foreign from;
     save(state_dict{{"t", from.t}}, "ckpt", store);

@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(vectors_have_one_dimension) {
     BOOST_TEST(elements<float>(column) == (std::vector<float>{1, 4}));
 }
 
-BOOST_AUTO_TEST_CASE(blocks_transposes_and_strided_maps) {
+BOOST_AUTO_TEST_CASE(blocks_transposes_and_strided_maps_have_views) {
     Eigen::MatrixXf m(3, 4);
     m << 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11;
     auto block = m.block(1, 1, 2, 2);
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(blocks_transposes_and_strided_maps) {
     BOOST_TEST(static_cast<void*>(view_of(ref).data) == m.data());
 }
 
-BOOST_AUTO_TEST_CASE(element_types_and_empty_ones) {
+BOOST_AUTO_TEST_CASE(element_types_are_told_and_empty_matrices_have_views) {
     Eigen::Matrix<Eigen::bfloat16, 2, 2> b;
     BOOST_TEST((view_of(b).type == dtype::bfloat16));
     Eigen::Array<Eigen::half, Eigen::Dynamic, 1> h(3);
@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(element_types_and_empty_ones) {
     BOOST_TEST(view_of(none).empty());
 }
 
-BOOST_AUTO_TEST_CASE(saved_column_major_loaded_row_major) {
+BOOST_AUTO_TEST_CASE(what_is_saved_column_major_is_loaded_row_major) {
     memory_store store;
     Eigen::MatrixXf columns(2, 3);
     columns << 0, 1, 2, 3, 4, 5;

@@ -92,7 +92,7 @@ auto refused(errc why, const std::string& name = {}) {
 
 BOOST_AUTO_TEST_SUITE(libtorch)
 
-BOOST_AUTO_TEST_CASE(every_dtype) {
+BOOST_AUTO_TEST_CASE(every_dtype_has_its_counterpart) {
     const std::pair<at::ScalarType, dtype> all[] = {{at::kDouble, dtype::float64},
                                                     {at::kFloat, dtype::float32},
                                                     {at::kHalf, dtype::float16},
@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(every_dtype) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(strides_scalars_and_gradients) {
+BOOST_AUTO_TEST_CASE(views_tell_strides_scalars_and_gradients) {
     auto const t = at::arange(24, at::kFloat).reshape({2, 3, 4});
     auto const part = t.transpose(0, 2).slice(0, 1, 4, 2);
     tensor_view const v = traits::view(part);
@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(a_state_dict_keeps_a_tensor_alive) {
     BOOST_TEST(t.equal(at::arange(6, at::kInt).reshape({2, 3}).t()));
 }
 
-BOOST_AUTO_TEST_CASE(dlpack_both_ways) {
+BOOST_AUTO_TEST_CASE(tensors_pass_through_dlpack_both_ways) {
     auto const t = at::arange(6, at::kBFloat16).reshape({2, 3}).t();
     cairn::dlpack_owner<DLManagedTensorVersioned> const in(at::toDLPackVersioned(t));
     auto const v = cairn::tensor_traits<DLManagedTensorVersioned>::view(*in);
@@ -279,7 +279,7 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_without_decoupled_weight_decay_loads) {
     BOOST_CHECK_NO_THROW(cairn::set_optimizer_state_dict(model, decoupled, given));
 }
 
-BOOST_AUTO_TEST_CASE(state_that_was_not_filled_in_place) {
+BOOST_AUTO_TEST_CASE(state_that_was_not_filled_in_place_can_be_set) {
     toy trained(1), other(2);
     torch::optim::Adam from(trained.parameters(), options());
     torch::optim::Adam to(other.parameters(), options());

@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(extents_and_strides_are_taken_over) {
     BOOST_TEST((tensor_traits<least<float>>::view(l).shape == index_vector{5}));
 }
 
-BOOST_AUTO_TEST_CASE(no_dimensions) {
+BOOST_AUTO_TEST_CASE(a_view_of_no_dimensions_has_one_element) {
     double x = 7;
     const mdspan<double, 0> m{&x, {}, {}};  // its stride() cannot be called
     const least<double> l{{}, &x};
@@ -126,7 +126,7 @@ BOOST_AUTO_TEST_CASE(a_layout_without_strides_is_refused) {
                           [](const error& e) { return e.code() == errc::invalid_state; });
 }
 
-BOOST_AUTO_TEST_CASE(saved_from_const_elements_loaded_into_another_layout) {
+BOOST_AUTO_TEST_CASE(what_is_saved_from_const_elements_loads_into_another_layout) {
     memory_store store;
     std::vector<float> from(6);
     std::iota(from.begin(), from.end(), 0.F);
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(saved_from_const_elements_loaded_into_another_layout) {
 }
 
 #ifdef __cpp_lib_mdspan
-BOOST_AUTO_TEST_CASE(the_standard_one) {
+BOOST_AUTO_TEST_CASE(the_mdspan_of_the_standard_has_a_view) {
     std::vector<float> memory(6);
     std::mdspan<float, std::dextents<int, 2>, std::layout_left> m(memory.data(), 2, 3);
     BOOST_TEST((tensor_traits<decltype(m)>::view(m).strides == index_vector{1, 2}));
