@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(attention_is_causal) {
 }
 
 /// A step goes against the gradient by the rate at first, and decay alone shrinks.
-BOOST_AUTO_TEST_CASE(adamw_steps) {
+BOOST_AUTO_TEST_CASE(adamw_steps_against_the_gradient_and_decays) {
     double w = 1, m = 0, v = 0, g = 3;
     adamw<double>(&w, &m, &v, &g, 0.1, 0, 1)(0);
     BOOST_TEST(std::abs(w - 0.9) < 1e-6);
