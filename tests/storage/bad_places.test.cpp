@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(a_disk_that_fills_at_any_byte_keeps_the_old_checkpoint) {
     BOOST_TEST(refused > 50 / stride);
 }
 
-BOOST_AUTO_TEST_CASE(a_real_disk_that_is_full) {
+BOOST_AUTO_TEST_CASE(a_full_disk_is_named_in_the_error_and_loses_nothing) {
     open_scratch const dir;
     auto const mounted = dir / "disk";
     auto const code = with_small_disk(mounted, "size=1m", [&] {
@@ -239,7 +239,7 @@ BOOST_AUTO_TEST_CASE(a_disk_that_a_killed_save_has_filled_to_the_last_byte_or_in
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_directory_without_permission) {
+BOOST_AUTO_TEST_CASE(missing_permissions_are_named_in_the_error) {
     open_scratch const dir;
     auto const locked = dir / "locked", old = dir / "old";
     fs::create_directory(locked);
@@ -280,7 +280,7 @@ BOOST_AUTO_TEST_CASE(a_directory_without_permission) {
 }
 
 /// A place below a file, below a link to nowhere, or where the system makes no directories.
-BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_made) {
+BOOST_AUTO_TEST_CASE(what_is_in_the_way_of_a_directory_is_named) {
     open_scratch const dir;
     auto const file = dir / "file", link = dir / "link", nowhere = dir / "nowhere";
     std::ofstream(file) << "not a directory";

@@ -58,7 +58,7 @@ std::size_t enlarge(cairn::memory_store& store) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(are_those_that_the_metadata_names) {
+BOOST_AUTO_TEST_CASE(the_files_are_those_that_the_metadata_names) {
     cairn::memory_store store;
     save(1, store);
     counted watched(store);
@@ -78,7 +78,7 @@ BOOST_AUTO_TEST_CASE(are_those_that_the_metadata_names) {
     BOOST_TEST(opened == 2);  // each of them once
 }
 
-BOOST_AUTO_TEST_CASE(are_all_that_a_save_reads_of_what_it_replaces) {
+BOOST_AUTO_TEST_CASE(a_save_reads_only_the_file_names_of_what_it_replaces) {
     cairn::memory_store store;
     save(1, store);
     auto const size = enlarge(store);
@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(are_all_that_a_save_reads_of_what_it_replaces) {
 }
 
 /// The files of a checkpoint whose chunks are damaged are known, and removed with it.
-BOOST_AUTO_TEST_CASE(are_known_where_only_the_root_is_whole) {
+BOOST_AUTO_TEST_CASE(a_whole_root_suffices_to_know_the_files) {
     cairn::memory_store store;
     save(1, store);
     support::crafted c(store, "c");
@@ -124,7 +124,7 @@ std::vector<std::byte> with_root(std::span<const std::byte> heading) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(of_a_hostile_root_take_memory_in_proportion) {
+BOOST_AUTO_TEST_CASE(a_hostile_root_takes_memory_in_proportion) {
     auto const read = [](std::uint64_t announced, std::size_t there) {
         cairn::detail::wire_writer heading;
         heading.string("a save");
@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(of_a_hostile_root_take_memory_in_proportion) {
     BOOST_TEST(support::contains(read(99'999, 100'000), {"bytes after the heading"}));
 }
 
-BOOST_AUTO_TEST_CASE(that_were_listed_with_their_sizes_are_not_opened) {
+BOOST_AUTO_TEST_CASE(files_that_were_listed_with_their_sizes_are_not_opened) {
     cairn::memory_store store;
     counted watched(store);
     std::multiset<std::string> opened;
@@ -205,7 +205,7 @@ private:
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(are_opened_where_the_list_says_something_else) {
+BOOST_AUTO_TEST_CASE(files_are_opened_where_the_list_says_something_else) {
     using enum lying::about;
     for (auto const lie : {nothing, size, presence, failure}) {
         cairn::memory_store base;

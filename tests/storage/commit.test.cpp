@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(each_operation_failed_in_turn_on_each_rank_harms_nothing) {
     BOOST_TEST(tried > 8);
 }
 
-BOOST_AUTO_TEST_CASE(overwrite_off_refuses) {
+BOOST_AUTO_TEST_CASE(a_save_without_overwrite_refuses_a_place_that_is_taken) {
     cairn::memory_store store;
     save_value(store, 1);
     std::vector<float> w(2);

@@ -37,19 +37,19 @@ struct torch_place {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(torch_format_in_memory) {
+BOOST_AUTO_TEST_CASE(the_torch_format_keeps_its_word_in_memory) {
     cairn::conformance::check_storage(
         [] { return torch_place<cairn::memory_store>{cairn::memory_store()}; });
 }
 
-BOOST_AUTO_TEST_CASE(torch_format_in_files) {
+BOOST_AUTO_TEST_CASE(the_torch_format_keeps_its_word_in_files) {
     cairn::conformance::check_storage([] {
         auto const dir = std::make_shared<support::scratch>();
         return torch_place<cairn::file_store>{cairn::file_store(dir->dir), {}, dir};
     });
 }
 
-BOOST_AUTO_TEST_CASE(torch_format_with_a_file_per_item_and_own_names) {
+BOOST_AUTO_TEST_CASE(the_torch_format_keeps_its_word_with_a_file_per_item_and_own_names) {
     cairn::conformance::check_storage([] {
         cairn::torch_writer_options o;
         o.single_file_per_rank = false;

@@ -101,7 +101,7 @@ tally flip_all(cairn::memory_store store, const support::whole& good, bool trunc
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(of_our_own_checkpoints_is_detected_or_harmless) {
+BOOST_AUTO_TEST_CASE(corruption_of_our_own_checkpoints_is_detected_or_harmless) {
     auto store = small_checkpoint(1);
     auto const good = support::load_whole(store, "c");
     auto const t = flip_all(store, good, true);
@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(of_our_own_checkpoints_is_detected_or_harmless) {
     BOOST_TEST((support::load_whole(store, "c") == good));
 }
 
-BOOST_AUTO_TEST_CASE(of_pytorchs_checkpoints_is_detected_where_a_checksum_or_rule_can) {
+BOOST_AUTO_TEST_CASE(corruption_of_pytorchs_is_detected_where_a_checksum_or_rule_can) {
     cairn::memory_store store;
     std::filesystem::path const dir =
         std::filesystem::path(CAIRN_GOLDEN) / "torch-2.14.1/fsdp1_linear_2_ranks/checkpoint";

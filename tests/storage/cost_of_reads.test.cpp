@@ -33,7 +33,7 @@ std::uint64_t data_bytes(cairn::memory_store at) {
 
 /// However many tensors and chunks are read from a file, its footer is read once, and before that
 /// its end, which says how long it is.
-BOOST_AUTO_TEST_CASE(of_a_footer_is_one) {
+BOOST_AUTO_TEST_CASE(a_footer_is_read_once) {
     constexpr std::size_t rows = 100, tensors = 100;
     std::vector<float> w(rows * 2, 1.0f);
     std::vector<std::vector<float>> small(tensors, std::vector<float>(3, 2.0f));
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(of_a_footer_is_one) {
 }
 
 /// What is stored as another dtype is converted slab by slab.
-BOOST_AUTO_TEST_CASE(of_a_conversion_is_a_slab) {
+BOOST_AUTO_TEST_CASE(a_conversion_takes_the_memory_of_a_slab) {
     constexpr std::size_t n = 6 * mib;
     cairn::memory_store store;
     {
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(of_a_conversion_is_a_slab) {
 }
 
 /// Memory with gaps is gathered and scattered through one buffer for each file.
-BOOST_AUTO_TEST_CASE(of_tensors_with_gaps_is_one_buffer) {
+BOOST_AUTO_TEST_CASE(tensors_with_gaps_share_one_buffer) {
     constexpr std::size_t tensors = 100, side = 256;
     std::vector<std::vector<float>> memory(tensors, std::vector<float>(2 * side * side, 3.0f));
     cairn::state_dict sd;

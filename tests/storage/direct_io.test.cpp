@@ -29,7 +29,7 @@
 BOOST_AUTO_TEST_SUITE(direct_io)
 
 /// Whole blocks, each written once and in a row; what is left of the last one as usual.
-BOOST_AUTO_TEST_CASE(writes_whole_blocks) {
+BOOST_AUTO_TEST_CASE(a_store_writes_whole_blocks_directly) {
     constexpr std::uint64_t block = support::written_file::block;
     constexpr std::uint64_t slab = cairn::detail::direct_writes::usual_slab_bytes;
     support::scratch dir;
@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(writes_whole_blocks) {
 }
 
 /// As the mark of a save, which shows whose an unfinished file is.
-BOOST_AUTO_TEST_CASE(leaves_out_the_blocks_that_were_written_ahead) {
+BOOST_AUTO_TEST_CASE(blocks_that_were_written_ahead_are_left_out) {
     constexpr std::uint64_t slab = cairn::detail::direct_writes::usual_slab_bytes;
     support::scratch dir;
     if (support::lacks_direct_io(dir.dir)) return;
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(leaves_out_the_blocks_that_were_written_ahead) {
 }
 
 /// On a disk of this host, and what will be synced.
-BOOST_AUTO_TEST_CASE(writes_directly_unless_told_otherwise) {
+BOOST_AUTO_TEST_CASE(a_store_writes_directly_unless_told_otherwise) {
     support::scratch dir;
     if (support::lacks_direct_io(dir.dir)) return;
     auto const bytes = support::some_bytes(cairn::detail::direct_writes::usual_slab_bytes);
@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE(writes_directly_unless_told_otherwise) {
     BOOST_TEST(is_direct(true, EXT4_SUPER_MAGIC, false));
 }
 
-BOOST_AUTO_TEST_CASE(writes_what_is_saved) {
+BOOST_AUTO_TEST_CASE(a_save_writes_directly) {
     constexpr std::uint64_t slab = cairn::detail::direct_writes::usual_slab_bytes;
     support::scratch dir;
     if (support::lacks_direct_io(dir.dir)) return;
@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(writes_what_is_saved) {
 }
 
 /// In memory the page cache has everything: nothing is opened a second time, or asked.
-BOOST_AUTO_TEST_CASE(reads_directly_where_the_page_cache_may_lack_something) {
+BOOST_AUTO_TEST_CASE(a_store_reads_directly_where_the_page_cache_may_lack_something) {
     support::scratch dir;
     if (support::lacks_direct_reads(dir.dir)) return;
     auto const bytes = support::some_bytes(4096);
@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE(reads_directly_where_the_page_cache_may_lack_something) {
     BOOST_TEST(opened_on(TMPFS_MAGIC) == 1);
 }
 
-BOOST_AUTO_TEST_CASE(reads_what_is_loaded) {
+BOOST_AUTO_TEST_CASE(a_load_reads_directly) {
     constexpr std::uint64_t piece = cairn::detail::read_slabs::piece_bytes;
     constexpr std::uint64_t usual = cairn::detail::usual_read_size;
     support::scratch dir;

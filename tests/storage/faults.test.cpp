@@ -104,7 +104,7 @@ int fail_reads(int ranks, int faulty, const reading& read) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(each_operation_of_a_save_by_one_process) {
+BOOST_AUTO_TEST_CASE(each_operation_of_a_save_by_one_process_may_fail) {
     int tried = 0;
     for (auto const how : {verb::blocking, verb::background})
         tried += fail_saves(1, 0, before, how) + fail_saves(1, 0, 0, how);
@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(each_operation_of_a_save_by_one_process) {
     BOOST_TEST(tried > 200 / stride_of_operations);
 }
 
-BOOST_AUTO_TEST_CASE(each_operation_of_a_save_by_three_ranks) {
+BOOST_AUTO_TEST_CASE(each_operation_of_a_save_by_three_ranks_may_fail) {
     int tried = 0;
     for (auto const how : {verb::blocking, verb::background}) {
         for (int faulty : {0, 2}) tried += fail_saves(3, faulty, before, how);
@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(each_operation_of_a_save_by_three_ranks) {
     BOOST_TEST(tried > 400 / stride_of_operations);
 }
 
-BOOST_AUTO_TEST_CASE(each_operation_of_a_load) {
+BOOST_AUTO_TEST_CASE(each_operation_of_a_load_may_fail) {
     int tried = 0;
     for (int ranks : {1, 3}) {
         auto const load = [&](auto& me, int rank, faulty_store store) {
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(each_operation_of_a_load) {
 }
 
 /// Storage that fails is not a checkpoint that is damaged.
-BOOST_AUTO_TEST_CASE(each_operation_of_a_verification) {
+BOOST_AUTO_TEST_CASE(an_operation_of_a_verification_that_fails_is_no_damage) {
     cairn::memory_store base;
     save(base, before, 1);
     cairn::detail::erased_store place(base.at("c"));

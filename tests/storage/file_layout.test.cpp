@@ -30,7 +30,7 @@ std::size_t allocated() {
 
 /// Payloads at page boundaries have a page of padding before them; a plan of many items keeps none
 /// of it.
-BOOST_AUTO_TEST_CASE(of_many_items_takes_little_memory) {
+BOOST_AUTO_TEST_CASE(a_layout_of_many_items_takes_little_memory) {
     constexpr std::uint32_t n = 4000;
     std::vector<float> const memory(1024);
     cairn::save_plan plan;
@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(of_many_items_takes_little_memory) {
 }
 
 /// Where nobody says how many: a file for each thread, unless the files would be small.
-BOOST_AUTO_TEST_CASE(has_a_file_for_each_thread_that_is_worth_one) {
+BOOST_AUTO_TEST_CASE(each_thread_has_a_file_if_it_is_worth_one) {
     auto const count = [](std::size_t items, std::uint64_t mib, int threads) {
         auto const each = items == 0 ? 0 : (mib << 20) / items;
         return cairn::detail::file_count({items, mib << 20, each}, {}, threads);

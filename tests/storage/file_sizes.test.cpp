@@ -36,7 +36,7 @@ float first_of(const cairn::state_dict& tree) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(of_pytorchs_files_are_as_they_are_found) {
+BOOST_AUTO_TEST_CASE(the_sizes_of_pytorchs_files_are_as_they_are_found) {
     cairn::memory_store s;
     put(s, "a", 100);
     put(s, "sub/b", 200);
@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(of_pytorchs_files_are_as_they_are_found) {
 }
 
 /// On a network file system a host may see an old list.
-BOOST_AUTO_TEST_CASE(that_a_list_omits_or_understates_are_looked_at) {
+BOOST_AUTO_TEST_CASE(sizes_that_a_list_omits_or_understates_are_looked_at) {
     struct behind : cairn::memory_store {
         std::vector<cairn::object_info> list() {
             auto all = cairn::memory_store::list();
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(that_a_list_omits_or_understates_are_looked_at) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(that_are_recorded_stay_unless_they_mislead) {
+BOOST_AUTO_TEST_CASE(recorded_sizes_stay_unless_they_mislead) {
     cairn::memory_store s;
     put(s, "same", 100);
     put(s, "short", 60);
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(that_are_recorded_stay_unless_they_mislead) {
 }
 
 /// Between the metadata and the list a save replaces both: the new ones are read.
-BOOST_AUTO_TEST_CASE(of_a_checkpoint_that_is_being_replaced_belong_to_the_new_one) {
+BOOST_AUTO_TEST_CASE(the_sizes_of_a_checkpoint_that_is_being_replaced_are_of_the_new_one) {
     cairn::memory_store memory;
     auto const save = [&](float x) {
         std::vector<float> w(8, x);
@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE(of_a_checkpoint_that_is_being_replaced_belong_to_the_new_on
     BOOST_TEST(lists <= 64);
 }
 
-BOOST_AUTO_TEST_CASE(of_a_store_that_cannot_list_are_an_error) {
+BOOST_AUTO_TEST_CASE(a_store_that_cannot_list_is_an_error) {
     cairn::memory_store memory;
     std::vector<float> w(8, 1.0f);
     cairn::save(cairn::state_dict{{"w", w}}, "c", memory);

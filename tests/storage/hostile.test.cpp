@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(items_stay_in_their_files) {
 }
 
 /// The same, agreed upon by index and footer.
-BOOST_AUTO_TEST_CASE(footers_cannot_vouch_for_it) {
+BOOST_AUTO_TEST_CASE(footers_cannot_vouch_for_an_index_that_leaves_its_bounds) {
     auto c = small_checkpoint();
     auto m = c.metadata();
     auto at = tensor(m).chunks.location(0);

@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(a_failure_leaves_out_what_has_not_begun) {
     BOOST_TEST(!told);
 }
 
-BOOST_AUTO_TEST_CASE(so_many_threads_run_jobs_at_once) {
+BOOST_AUTO_TEST_CASE(all_threads_run_jobs_at_once) {
     constexpr std::ptrdiff_t threads = 3;
     cairn::detail::job_pool pool(threads);
     std::latch all_run(threads);
@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(so_many_threads_run_jobs_at_once) {
 }
 
 /// Boost's thread_pool waits forever for the threads that it has made if it cannot make the next.
-BOOST_AUTO_TEST_CASE(goes_on_with_the_threads_that_the_system_makes) {
+BOOST_AUTO_TEST_CASE(a_pool_goes_on_with_the_threads_that_the_system_makes) {
     constexpr int jobs = 6;
     bool fewer = false, hit = true;
     for (std::uint64_t nth = 0; hit; ++nth) {
@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE(goes_on_with_the_threads_that_the_system_makes) {
 }
 
 /// As a reader does that is released where there is no memory left to end it elsewhere.
-BOOST_AUTO_TEST_CASE(may_end_on_a_thread_of_its_own) {
+BOOST_AUTO_TEST_CASE(a_pool_may_end_on_a_thread_of_its_own) {
     for (int const threads : {1, 3}) {
         auto pool = std::make_shared<cairn::detail::job_pool>(threads);
         std::promise<void> let_go;

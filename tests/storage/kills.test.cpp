@@ -102,7 +102,7 @@ int kill_saves(support::failure_points& steps, int ranks, const cairn::save_opti
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(leave_nothing_that_the_next_save_does_not_collect) {
+BOOST_AUTO_TEST_CASE(the_next_save_collects_what_a_killed_one_has_left) {
     support::failure_points steps(3);
     int killed = 0;
     for (int ranks : {1, 3})
@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(leave_nothing_that_the_next_save_does_not_collect) {
     BOOST_TEST(killed > 100 / steps.stride());
 }
 
-BOOST_AUTO_TEST_CASE(leave_nothing_under_names_of_the_users_own) {
+BOOST_AUTO_TEST_CASE(the_next_save_collects_what_is_left_under_names_of_the_users_own) {
     cairn::save_options o;
     o.storage.file_name = [](int rank, int n) {
         return "shards/part-" + std::to_string(rank) + "-" + std::to_string(n) + ".bin";

@@ -35,7 +35,7 @@ BOOST_AUTO_TEST_SUITE(leftovers)
 
 using namespace interrupted;
 
-BOOST_AUTO_TEST_CASE(of_the_save_that_is_replaced_are_collected_at_once) {
+BOOST_AUTO_TEST_CASE(leftovers_of_the_save_that_is_replaced_are_collected_at_once) {
     // It was published, and its process killed before it swept: on another host, just now.
     place p;
     auto i = intent_of(p.standing_id);
@@ -64,7 +64,7 @@ BOOST_AUTO_TEST_CASE(what_a_dead_save_was_to_replace_goes_too) {
     BOOST_TEST(p.count() == 2u);
 }
 
-BOOST_AUTO_TEST_CASE(that_may_still_be_needed_stay) {
+BOOST_AUTO_TEST_CASE(files_that_may_still_be_needed_stay) {
     // Two intents list one file: one of a save that runs, one of a dead one.
     place p;
     auto const shared = std::string("__9_0.distcp");
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(that_may_still_be_needed_stay) {
     BOOST_TEST(!p.has(".saving." + id_b));
 }
 
-BOOST_AUTO_TEST_CASE(that_standing_metadata_names_stay) {
+BOOST_AUTO_TEST_CASE(files_that_standing_metadata_names_stay) {
     cairn::memory_store store;
     std::set<std::string> const standing{"__0_0.distcp"};
     store.publish("__0_0.distcp", {}, std::nullopt);
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_seemed_absent_is_looked_for_again) {
     BOOST_TEST(!p.has("__9_0.distcp"));
 }
 
-BOOST_AUTO_TEST_CASE(of_what_is_no_intent) {
+BOOST_AUTO_TEST_CASE(what_is_no_intent_goes_with_what_is_its_own) {
     auto const data = "__0_0." + id_a + ".distcp";
     auto const intent = ".saving." + id_a;
     auto bytes = intent_of(id_a).encode();
@@ -205,7 +205,7 @@ struct noting_store : cairn::file_store {
 
 /// With the checkpoint that stands, and the one that is being written, they would take the space of
 /// a third.
-BOOST_AUTO_TEST_CASE(are_collected_before_anything_is_written) {
+BOOST_AUTO_TEST_CASE(leftovers_are_collected_before_anything_is_written) {
     place p;
     noting_store store(p.at);
     // The save that published what stands was killed before it swept, and so was the one after it
@@ -276,7 +276,7 @@ struct full_disk : cairn::file_store {
 }  // namespace
 
 /// Adopting an intent needs space.
-BOOST_AUTO_TEST_CASE(that_fill_the_disk_are_removed_although_nothing_can_be_written) {
+BOOST_AUTO_TEST_CASE(leftovers_that_fill_the_disk_go_although_nothing_can_be_written) {
     std::vector<float> w(4, 2);
     cairn::state_dict sd{{"w", w}};
     auto const dead = intent_of(id_a);
@@ -301,7 +301,7 @@ BOOST_AUTO_TEST_CASE(that_fill_the_disk_are_removed_although_nothing_can_be_writ
 
 /// While a save runs, another in the same place may commit, and must not touch the first one's
 /// files; the first one then finds that it is too late.
-BOOST_AUTO_TEST_CASE(of_a_save_that_runs_are_not_touched) {
+BOOST_AUTO_TEST_CASE(files_of_a_save_that_runs_are_not_touched) {
     place p;
     cairn::file_store store(p.at);
     cairn::detail::claim<cairn::file_store> mine;

@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(an_error_of_a_sync_that_does_not_exist_names_the_option) {
 
 /// What a save without syncing has left, `cairn gc` finds, and `latest` puts aside; a reader's
 /// notice need not survive a crash.
-BOOST_AUTO_TEST_CASE(where_nothing_can_be_synced_garbage_is_collected_and_loads_are_announced) {
+BOOST_AUTO_TEST_CASE(garbage_goes_and_loads_are_announced_where_nothing_can_be_synced) {
     support::scratch dir;
     auto const root = dir.dir / "runs";
     cairn::file_store unsynced(root, {.sync_files = false});
@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(directories_that_are_removed_as_they_are_made_are_made_agai
 }
 
 /// As one that belongs to the administrator, of mode 0711 or 0333.
-BOOST_AUTO_TEST_CASE(above_a_directory_that_may_not_be_read_the_file_system_is_synced) {
+BOOST_AUTO_TEST_CASE(the_file_system_is_synced_where_a_parent_may_not_be_read) {
     for (int const e : {0, EIO}) {
         support::scratch dir;
         auto const parent = (dir.dir / "others").string(), id = parent + "/c";

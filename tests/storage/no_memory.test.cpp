@@ -82,7 +82,7 @@ void save(cairn::memory_store base, float v) {
 
 /// Each allocation in turn, from the first after the file was created; sampled under sanitizers. A
 /// later save finds nothing of it, or removes it.
-BOOST_AUTO_TEST_CASE(leaves_no_file_that_nobody_knows) {
+BOOST_AUTO_TEST_CASE(a_lack_of_memory_leaves_no_file_that_nobody_knows) {
     support::failure_points allocations(2);
     for (bool const replaces : {false, true}) {
         auto nth = static_cast<std::uint64_t>(allocations.first());

@@ -35,7 +35,7 @@ cairn::error refusal(const std::vector<std::string>& names) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(are_named_instead_of_a_missing_checkpoint) {
+BOOST_AUTO_TEST_CASE(other_formats_are_named_instead_of_a_missing_checkpoint) {
     struct one {
         std::vector<std::string> names;
         std::string found;
@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(are_named_instead_of_a_missing_checkpoint) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(are_not_seen_where_there_are_none) {
+BOOST_AUTO_TEST_CASE(no_other_format_is_seen_where_there_is_none) {
     for (auto const& names : std::vector<std::vector<std::string>>{
              {}, {"__0_0.distcp"}, {"notes.txt"}, {"__.metadata"}, {"__x.metadata"}}) {
         auto const e = refusal(names);
@@ -64,7 +64,7 @@ BOOST_AUTO_TEST_CASE(are_not_seen_where_there_are_none) {
 }
 
 /// Each rank has its own metadata, and is loaded alone.
-BOOST_AUTO_TEST_CASE(of_single_ranks_load_rank_by_rank) {
+BOOST_AUTO_TEST_CASE(checkpoints_of_single_ranks_load_rank_by_rank) {
     cairn::memory_store store;
     for (int rank = 0; rank < 2; ++rank) {
         cairn::memory_store one;

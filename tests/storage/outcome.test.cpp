@@ -95,7 +95,7 @@ bool is(const std::optional<cairn::error>& e, cairn::errc code) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(is_success_where_the_metadata_names_this_save) {
+BOOST_AUTO_TEST_CASE(a_save_that_the_metadata_names_has_succeeded) {
     for (int rank : {0, 1, 2}) {
         BOOST_TEST_CONTEXT("rank " << rank) {
             cairn::memory_store store;
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(is_success_where_the_metadata_names_this_save) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(is_unknown_where_it_does_not_and_files_stay) {
+BOOST_AUTO_TEST_CASE(the_outcome_is_unknown_where_another_stands_and_files_stay) {
     // Find the coordinator's publish of the metadata: the last operation whose failure says so.
     int publish = -1;
     for (int k = 0; k < 30; ++k) {
@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(is_unknown_where_it_does_not_and_files_stay) {
 }
 
 /// What nobody can read can be overwritten; whoever has not begun to is not in doubt.
-BOOST_AUTO_TEST_CASE(is_known_where_a_broken_checkpoint_stands) {
+BOOST_AUTO_TEST_CASE(the_outcome_is_known_where_a_broken_checkpoint_stands) {
     int failed = 0;
     bool published = false;
     for (int at = 0;; ++at) {

@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(the_writers_threads_and_no_others_are_polite) {
     BOOST_TEST(seen.cpus == before.cpus);
 }
 
-BOOST_AUTO_TEST_CASE(what_cannot_be_had_is_an_error) {
+BOOST_AUTO_TEST_CASE(a_politeness_that_cannot_be_had_is_an_error) {
     one_tensor state;
     auto const refused = [&](cairn::politeness p, std::string_view option) {
         cairn::save_options o;

@@ -85,7 +85,7 @@ void swaps(const T (&numbers)[N], std::size_t word) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(each_block_of_cairns_is_checked) {
+BOOST_AUTO_TEST_CASE(each_block_of_cairns_payloads_is_checked) {
     for (auto const n : {block / 2, block, block + 4, 2 * block + 100, 3 * block}) {
         auto const stored = some_bytes(static_cast<std::size_t>(n));
         auto p = payload(stored, cairn::dtype::f32, {static_cast<std::int64_t>(n) / 4});
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(each_block_of_cairns_is_checked) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(the_whole_of_pytorchs_is_checked_whatever_its_strides) {
+BOOST_AUTO_TEST_CASE(the_whole_of_a_payload_of_pytorchs_is_checked_whatever_its_strides) {
     auto const stored = some_bytes(48);
     std::vector<std::size_t> all(stored.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;

@@ -67,7 +67,7 @@ static_assert(cairn::ReadSizeStore<preferring_store>);
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(is_what_the_store_prefers) {
+BOOST_AUTO_TEST_CASE(reads_are_of_the_size_that_the_store_prefers) {
     std::vector<float> w(20 * mib / sizeof(float));
     for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 1'000'003);
     cairn::memory_store memory;

@@ -133,7 +133,7 @@ struct counting_planner : cairn::default_planner {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(have_every_byte_once) {
+BOOST_AUTO_TEST_CASE(slices_have_every_byte_once) {
     std::mt19937_64 chance(1);
     for (int round = 0; round < 200; ++round) {
         auto const n = chance() % (round % 2 == 0 ? 40 * block : 5 * block);
@@ -152,7 +152,7 @@ BOOST_AUTO_TEST_CASE(have_every_byte_once) {
     BOOST_TEST((last.second == UINT64_MAX - block && last.first < last.second));
 }
 
-BOOST_AUTO_TEST_CASE(fill_what_is_wanted_of_a_payload) {
+BOOST_AUTO_TEST_CASE(slices_fill_what_is_wanted_of_a_payload) {
     constexpr std::int64_t rows = 301, columns = 1000;
     std::vector<float> numbers(rows * columns);
     std::iota(numbers.begin(), numbers.end(), 1.0f);
@@ -203,7 +203,7 @@ BOOST_AUTO_TEST_CASE(fill_what_is_wanted_of_a_payload) {
     BOOST_TEST((std::count(counts.begin(), counts.end(), 1) == std::ptrdiff_t(stored.size())));
 }
 
-BOOST_AUTO_TEST_CASE(are_read_at_once_into_one_window) {
+BOOST_AUTO_TEST_CASE(slices_are_read_at_once_into_one_window) {
     constexpr std::size_t threads = 3;
     std::vector<float> w(26 * (std::size_t{1} << 20) / sizeof(float)), small(100, 7.0f);
     for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 1'000'003);

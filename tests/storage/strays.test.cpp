@@ -72,7 +72,7 @@ struct turns : place {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(are_removed_by_a_save_when_nothing_of_them_has_changed_for_a_day) {
+BOOST_AUTO_TEST_CASE(a_save_removes_strays_that_have_not_changed_for_a_day) {
     for (auto const& [modified, changed] : {std::pair(25, 25), {25, 23}, {23, 25}, {0, 0}}) {
         turns t;
         t.save_over(t.store(hours(modified), hours(changed)));
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(are_removed_by_a_save_when_nothing_of_them_has_changed_for_
     }
 }
 
-BOOST_AUTO_TEST_CASE(are_garbage_beside_what_pytorch_has_saved) {
+BOOST_AUTO_TEST_CASE(strays_are_garbage_beside_what_pytorch_has_saved) {
     turns t;
     BOOST_TEST(!t.is_garbage(t.store(hours(25), hours(23))));
     BOOST_TEST(!t.is_garbage(t.store(hours(23), hours(25))));
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(are_garbage_beside_what_pytorch_has_saved) {
     BOOST_TEST(support::load_whole(cairn::file_store(), t.at.string()).tensors.size() == 1u);
 }
 
-BOOST_AUTO_TEST_CASE(are_only_files_that_nothing_names_and_that_nobody_else_calls_so) {
+BOOST_AUTO_TEST_CASE(strays_are_files_that_nothing_names_and_that_nobody_else_calls_so) {
     auto const stays = [](auto&& prepare) {
         turns t;
         prepare(t);
@@ -126,7 +126,7 @@ BOOST_AUTO_TEST_CASE(are_only_files_that_nothing_names_and_that_nobody_else_call
 }
 
 /// What the report says is so.
-BOOST_AUTO_TEST_CASE(are_none_of_a_replaced_checkpoint_whose_metadata_cannot_be_read) {
+BOOST_AUTO_TEST_CASE(files_of_a_replaced_checkpoint_that_cannot_be_read_are_no_strays) {
     turns t;
     t.write(".metadata", "damaged");
     std::vector<float> w(4, 2);
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(are_none_of_a_replaced_checkpoint_whose_metadata_cannot_be_
 }
 
 /// Somebody may be copying a checkpoint, whose metadata comes last.
-BOOST_AUTO_TEST_CASE(are_none_without_a_checkpoint) {
+BOOST_AUTO_TEST_CASE(files_without_a_checkpoint_are_no_strays) {
     turns t;
     fs::remove(t.at / ".metadata");
     auto there = t.store();

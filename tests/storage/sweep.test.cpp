@@ -157,7 +157,7 @@ struct strangers {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(removes_nothing_that_a_replaced_index_merely_names) {
+BOOST_AUTO_TEST_CASE(what_a_replaced_index_merely_names_stays) {
     strangers s;
     auto names = s.names;
     names.push_back("__0_0.distcp");
@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(removes_nothing_that_a_replaced_index_merely_names) {
     s.check(3);
 }
 
-BOOST_AUTO_TEST_CASE(removes_nothing_that_a_replaced_pickle_merely_names) {
+BOOST_AUTO_TEST_CASE(what_a_replaced_pickle_merely_names_stays) {
     strangers s;
     auto names = s.names;
     names.push_back("__0_0.distcp");
@@ -194,7 +194,7 @@ BOOST_AUTO_TEST_CASE(removes_nothing_that_a_replaced_pickle_merely_names) {
         BOOST_TEST(mentions(warnings, what), what);
 }
 
-BOOST_AUTO_TEST_CASE(removes_nothing_that_an_old_intent_merely_names) {
+BOOST_AUTO_TEST_CASE(what_an_old_intent_merely_names_stays) {
     strangers s;
     cairn::detail::save_intent i;
     i.save_id = id_a;
@@ -217,7 +217,7 @@ BOOST_AUTO_TEST_CASE(removes_nothing_that_an_old_intent_merely_names) {
     s.check(3);
 }
 
-BOOST_AUTO_TEST_CASE(removes_files_under_names_of_the_users_own) {
+BOOST_AUTO_TEST_CASE(files_under_names_of_the_users_own_are_removed) {
     support::scratch dir;
     auto const id = (dir.dir / "c").string();
     cairn::save_options o;

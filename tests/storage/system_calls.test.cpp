@@ -200,7 +200,7 @@ BOOST_AUTO_TEST_CASE(a_slow_disk_is_work_that_goes_on) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(without_sync_files_the_system_writes_back_when_it_likes) {
+BOOST_AUTO_TEST_CASE(the_system_writes_back_when_it_likes_without_sync_files) {
     support::scratch dir;
     watching const w(dir.dir.string());
     w.s.all_is = EXT4_SUPER_MAGIC;

@@ -74,7 +74,7 @@ int ranks_here(int world_size, std::map<std::string, std::string> variables) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(read_the_parts_of_a_file_which_is_opened_once) {
+BOOST_AUTO_TEST_CASE(threads_read_the_parts_of_a_file_which_is_opened_once) {
     std::vector<std::vector<std::size_t>> const shapes{
         {}, {0}, {1}, {1000, 1000, 1000, 1000, 1000, 1000}, {100'000, 1, 1, 1}, {1, 1, 1, 100'000}};
     for (auto const& lengths : shapes) {
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(read_the_parts_of_a_file_which_is_opened_once) {
 }
 
 /// The coordinator's cores decide, and other hosts may have more or fewer.
-BOOST_AUTO_TEST_CASE(write_as_many_files_as_are_named) {
+BOOST_AUTO_TEST_CASE(a_writer_writes_as_many_files_as_are_named) {
     some_state s({100, 100, 100, 100});
     s.fill();
     cairn::save_plan plan;
@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(write_as_many_files_as_are_named) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(decide_how_many_files_a_large_rank_writes) {
+BOOST_AUTO_TEST_CASE(threads_decide_how_many_files_a_large_rank_writes) {
     constexpr std::uint64_t gib = std::uint64_t{1} << 30;
     auto const files_of = [](std::vector<cairn::stored_amount> const& stored,
                              const cairn::torch_writer_options& o = {},
@@ -191,7 +191,7 @@ private:
 };
 
 /// Also by a writer whose first save has one file, and needs one thread.
-BOOST_AUTO_TEST_CASE(write_several_files_at_once) {
+BOOST_AUTO_TEST_CASE(threads_write_several_files_at_once) {
     if (cairn::detail::threads_per_rank(1) < 2) {
         std::cout << "threads: skipped: one core\n";
         return;
@@ -256,7 +256,7 @@ private:
     std::shared_ptr<events> events_;
 };
 
-BOOST_AUTO_TEST_CASE(do_not_write_on_when_one_has_failed) {
+BOOST_AUTO_TEST_CASE(threads_do_not_write_on_when_one_has_failed) {
     constexpr std::size_t tensors = 400, length = (64 << 10) / sizeof(float);
     some_state s(std::vector<std::size_t>(tensors, length));
     cairn::save_plan plan;
@@ -280,7 +280,7 @@ BOOST_AUTO_TEST_CASE(do_not_write_on_when_one_has_failed) {
 }
 
 /// What is damaged is an error whichever thread reads it, and however many others read on.
-BOOST_AUTO_TEST_CASE(find_what_is_damaged_in_any_part) {
+BOOST_AUTO_TEST_CASE(damage_is_found_in_any_part) {
     constexpr std::size_t tensors = 8, length = 5000;
     some_state s(std::vector<std::size_t>(tensors, length));
     s.fill();
@@ -308,7 +308,7 @@ BOOST_AUTO_TEST_CASE(find_what_is_damaged_in_any_part) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(are_divided_by_the_ranks_of_this_host_if_the_launcher_tells) {
+BOOST_AUTO_TEST_CASE(threads_are_divided_by_the_ranks_of_this_host_if_the_launcher_tells) {
     BOOST_TEST(ranks_here(4, {}) == 4);
     BOOST_TEST(ranks_here(4, {{"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}}) == 2);
     BOOST_TEST(
@@ -319,7 +319,7 @@ BOOST_AUTO_TEST_CASE(are_divided_by_the_ranks_of_this_host_if_the_launcher_tells
     BOOST_TEST(cairn::detail::threads_per_rank(1) >= 1);
 }
 
-BOOST_AUTO_TEST_CASE(are_not_divided_where_each_rank_has_cpus_of_its_own) {
+BOOST_AUTO_TEST_CASE(threads_are_not_divided_where_each_rank_has_cpus_of_its_own) {
     auto const here = [](int ranks, unsigned cpus, bool whole_host) {
         return cairn::detail::threads_per_rank(ranks, {cpus, whole_host},
                                                [](const char*) { return std::nullopt; });

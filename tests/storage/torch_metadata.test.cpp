@@ -39,7 +39,7 @@ struct saved {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(is_there_by_default) {
+BOOST_AUTO_TEST_CASE(the_pickle_is_there_by_default) {
     BOOST_TEST(cairn::torch_writer_options().torch_metadata);
     saved const s(true);
     auto const bytes = metadata_bytes(s.store);
@@ -47,7 +47,7 @@ BOOST_AUTO_TEST_CASE(is_there_by_default) {
     BOOST_TEST(cairn::format::torch::parse_metadata_pickle(bytes).entries.size() == 2u);
 }
 
-BOOST_AUTO_TEST_CASE(off_leaves_the_pickle_out_and_cairn_loads_the_same) {
+BOOST_AUTO_TEST_CASE(cairn_loads_the_same_without_the_pickle) {
     saved const with(true), without(false);
     auto const bytes = metadata_bytes(without.store);
     BOOST_TEST(bytes.size() < metadata_bytes(with.store).size());
@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(a_cut_index_is_noticed) {
         BOOST_CHECK_THROW((void)native::parse_metadata_file(bytes), cairn::error);
 }
 
-BOOST_AUTO_TEST_CASE(off_is_no_pickle_of_pytorchs) {
+BOOST_AUTO_TEST_CASE(metadata_without_the_pickle_is_none_of_pytorchs) {
     saved const s(false);
     BOOST_CHECK_THROW((void)cairn::format::torch::parse_metadata_pickle(metadata_bytes(s.store)),
                       cairn::error);

@@ -112,7 +112,7 @@ struct saved {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(are_large_and_aligned_whatever_they_are_for) {
+BOOST_AUTO_TEST_CASE(uncached_reads_are_large_and_aligned_whatever_they_are_for) {
     saved s(9 * mib + 300 * kib);
     for (bool const converted : {false, true}) {
         auto const a = std::make_shared<asked>();
@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(are_large_and_aligned_whatever_they_are_for) {
                 std::vector<std::size_t>{piece + block, piece + block, mib + 300 * kib + block}));
 }
 
-BOOST_AUTO_TEST_CASE(are_not_of_what_is_small) {
+BOOST_AUTO_TEST_CASE(what_is_small_is_read_as_usual) {
     for (auto const& [bytes, reads] : {std::pair{256 * kib, 0u}, {256 * kib + 4, 1u}}) {
         saved s(bytes);
         auto const a = std::make_shared<asked>();
@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(are_not_of_what_is_small) {
 }
 
 /// Whatever a store answers, every element arrives, and what it has not read is read as usual.
-BOOST_AUTO_TEST_CASE(may_read_less_or_nothing) {
+BOOST_AUTO_TEST_CASE(uncached_reads_may_read_less_or_nothing) {
     saved s(11 * mib + 40 * kib);
     std::uint64_t const all = s.w.size() * sizeof(float);
     std::size_t times = 0;
@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE(may_read_less_or_nothing) {
     BOOST_TEST(a->sizes.size() == 3u);
 }
 
-BOOST_AUTO_TEST_CASE(of_many_threads_take_a_few_slabs) {
+BOOST_AUTO_TEST_CASE(many_threads_take_a_few_slabs) {
     saved s(100 * mib);
     auto const a = std::make_shared<asked>();
     auto o = one_thread();
@@ -187,7 +187,7 @@ BOOST_AUTO_TEST_CASE(of_many_threads_take_a_few_slabs) {
 }
 
 /// What the ranks of a host read several times should be in its page cache.
-BOOST_AUTO_TEST_CASE(are_not_of_what_other_ranks_read) {
+BOOST_AUTO_TEST_CASE(what_other_ranks_read_too_is_read_as_usual) {
     constexpr std::int64_t n = 2048;  // 16 MiB
     auto const w = some_numbers(n * n * sizeof(float));
     cairn::memory_store memory;
@@ -221,7 +221,7 @@ BOOST_AUTO_TEST_CASE(are_not_of_what_other_ranks_read) {
     BOOST_TEST(uncached([](int r) { return cairn::box({0, r * n / 8}, {n, n / 8}); }) == 0u);
 }
 
-BOOST_AUTO_TEST_CASE(are_checked) {
+BOOST_AUTO_TEST_CASE(uncached_reads_are_checked) {
     saved s(9 * mib);
     auto const name = support::data_file(s.memory, "c/__0_0");
     cairn::byte_vector bytes;

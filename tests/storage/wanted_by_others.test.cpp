@@ -42,7 +42,7 @@ bool has(const cairn::load_plan& p, std::int64_t rows, int world_size) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(if_the_ranks_read_a_tensor_twice) {
+BOOST_AUTO_TEST_CASE(a_tensor_that_the_ranks_read_twice_is_wanted_by_others) {
     cairn::load_plan whole, half, quarter, columns;
     whole.items = {item(0, 400), item(1, 400)};
     half.items = {item(1, 400)};
@@ -55,14 +55,14 @@ BOOST_AUTO_TEST_CASE(if_the_ranks_read_a_tensor_twice) {
 }
 
 /// Shares of five rows: 2, 1, 1, 1.
-BOOST_AUTO_TEST_CASE(not_if_one_has_a_larger_share) {
+BOOST_AUTO_TEST_CASE(a_share_that_is_merely_larger_is_not_wanted_by_others) {
     cairn::load_plan p;
     p.items = {item(0, 2)};
     BOOST_TEST(!has(p, 5, 4));
 }
 
 /// Then it is read by way of the page cache.
-BOOST_AUTO_TEST_CASE(if_nothing_is_known_of_a_tensor) {
+BOOST_AUTO_TEST_CASE(a_tensor_of_which_nothing_is_known_is_wanted_by_others) {
     auto const m = stored(800);
     cairn::load_plan p;
     auto value = item(0, 1);

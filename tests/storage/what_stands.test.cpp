@@ -46,7 +46,7 @@ BOOST_AUTO_TEST_CASE(what_another_save_has_committed_meanwhile_stays) {
     BOOST_TEST(stands(p) == 2.0f);
 }
 
-BOOST_AUTO_TEST_CASE(beside_metadata_that_cannot_be_read_everything_stays) {
+BOOST_AUTO_TEST_CASE(everything_beside_metadata_that_cannot_be_read_stays) {
     place p;
     auto const dead = intent_of(id_a);
     p.write(".saving." + id_a, dead.encode());
@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(beside_metadata_that_cannot_be_read_everything_stays) {
     BOOST_TEST(l.take_warnings().size() == 1u);
 }
 
-BOOST_AUTO_TEST_CASE(of_an_adopted_intent_nothing_is_swept_by_its_first_owner) {
+BOOST_AUTO_TEST_CASE(an_adopted_intent_is_not_swept_by_its_first_owner) {
     place p;
     cairn::file_store store(p.at);
     cairn::detail::claim<cairn::file_store> mine;

@@ -71,7 +71,7 @@ static_assert(cairn::ObjectStore<adopting_store>);
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(of_this_process_are_collected_unless_their_save_still_runs) {
+BOOST_AUTO_TEST_CASE(leftovers_of_this_process_go_unless_their_save_still_runs) {
     auto const i = intent_of(id_a);
     BOOST_TEST(is_collected(i));
     {
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(of_this_process_are_collected_unless_their_save_still_runs)
     BOOST_TEST(is_collected(i));
 }
 
-BOOST_AUTO_TEST_CASE(of_another_process_on_this_host_are_collected_when_it_has_ended) {
+BOOST_AUTO_TEST_CASE(leftovers_of_another_process_on_this_host_go_when_it_has_ended) {
     std::optional<support::paused_process> child(std::in_place,
                                                  [](auto park) { park(intent_of(id_a).encode()); });
     auto const i = save_intent::decode(child->said());
@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(of_another_process_on_this_host_are_collected_when_it_has_e
     BOOST_TEST(!is_collected(another), "perhaps a process that cannot be seen from here");
 }
 
-BOOST_AUTO_TEST_CASE(of_another_host_are_collected_a_day_after_their_last_sign_of_life) {
+BOOST_AUTO_TEST_CASE(leftovers_of_another_host_go_a_day_after_their_last_sign_of_life) {
     auto i = of_another_host(id_a);
     BOOST_TEST(!is_collected(i));
     BOOST_TEST(!is_collected(i, hours(23)));
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(no_clock_of_a_host_decides) {
     BOOST_TEST(p.has(".saving." + id_a));
 }
 
-BOOST_AUTO_TEST_CASE(of_an_earlier_attempt_of_the_job_are_collected_at_once) {
+BOOST_AUTO_TEST_CASE(leftovers_of_an_earlier_attempt_of_the_job_go_at_once) {
     struct variables {
         explicit variables(const char* attempt) {
             ::setenv("CAIRN_JOB_ID", "17", 1);
