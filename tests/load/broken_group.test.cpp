@@ -63,7 +63,7 @@ static_assert(cairn::StorageReader<odd_reader>);
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_message_that_one_rank_cannot_read) {
+BOOST_AUTO_TEST_CASE(a_message_that_one_rank_cannot_read_fails_all_ranks) {
     cairn::memory_store store;
     save(store, 1);
     int tried = 0;
@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(a_message_that_one_rank_cannot_read) {
     std::cout << "broken group: " << tried << " messages of a load that could not be read\n";
 }
 
-BOOST_AUTO_TEST_CASE(a_look_for_a_newer_checkpoint_that_throws_anything) {
+BOOST_AUTO_TEST_CASE(a_look_for_a_newer_checkpoint_may_throw_anything) {
     auto const throwing = std::vector<std::pair<const char*, std::function<void()>>>{
         {"runtime_error", [] { throw std::runtime_error("no answer"); }},
         {"bad_alloc", [] { throw std::bad_alloc(); }},

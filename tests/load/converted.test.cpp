@@ -99,7 +99,7 @@ void check(dtype from, dtype to, const index_vector& extents, const std::vector<
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(any_dtype_into_any_other_that_takes_it) {
+BOOST_AUTO_TEST_CASE(any_dtype_loads_into_any_other_that_takes_it) {
     for (int f = 0; f < cairn::dtype_count; ++f) {
         for (int t = 0; t < cairn::dtype_count; ++t) {
             auto const from = static_cast<dtype>(f), to = static_cast<dtype>(t);
@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(any_dtype_into_any_other_that_takes_it) {
 }
 
 /// Across the slabs of a few MiB in which a payload is read, in any layout on both sides.
-BOOST_AUTO_TEST_CASE(of_any_layout_and_size) {
+BOOST_AUTO_TEST_CASE(tensors_of_any_layout_and_size_are_converted) {
     std::vector<std::vector<std::size_t>> const orders{{0, 1}, {1, 0}};
     for (auto const& order : orders) {
         for (auto const& target : orders) {
@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(of_any_layout_and_size) {
 }
 
 /// PyTorch's files are read whole, against one checksum.
-BOOST_AUTO_TEST_CASE(of_pytorchs_files) {
+BOOST_AUTO_TEST_CASE(pytorchs_files_are_converted) {
     namespace fs = std::filesystem;
     for (std::string const name : {"crafted/A_min", "torch-2.14.1/kinds/checkpoint"}) {
         auto const id = (fs::path(CAIRN_GOLDEN) / name).string();
@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(of_pytorchs_files) {
 }
 
 /// What one rank reads for all travels as it is stored, and is converted where it arrives.
-BOOST_AUTO_TEST_CASE(of_what_is_read_once) {
+BOOST_AUTO_TEST_CASE(what_is_read_once_is_converted_where_it_arrives) {
     cairn::memory_store store;
     std::vector<float> w(300'000);
     std::iota(w.begin(), w.end(), 0.0f);
@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE(of_what_is_read_once) {
 }
 
 /// A planner that is derived from the default one and gives other windows is asked for them.
-BOOST_AUTO_TEST_CASE(into_the_windows_of_a_derived_planner) {
+BOOST_AUTO_TEST_CASE(the_windows_of_a_derived_planner_are_filled) {
     struct elsewhere : cairn::default_planner {
         std::vector<double> w = std::vector<double>(4);
         tensor_view resolve_tensor(const cairn::read_item& i) {

@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(other_dtypes_are_converted_on_the_host) {
 }
 
 /// A tied weight that is stored twice, as PyTorch does: the checksums are compared.
-BOOST_AUTO_TEST_CASE(tied_weights_that_are_stored_twice) {
+BOOST_AUTO_TEST_CASE(tied_weights_that_are_stored_twice_are_compared) {
     for (bool const differs : {false, true}) {
         auto v = numbers(500, 1), second = v;
         second[123] += differs ? 1.0f : 0.0f;
@@ -203,7 +203,7 @@ BOOST_AUTO_TEST_CASE(a_late_kernel_holds_up_no_thread) {
 }
 
 /// Each call of the device's API fails in turn: an error or the content, and never a race.
-BOOST_AUTO_TEST_CASE(failures_of_the_device) {
+BOOST_AUTO_TEST_CASE(a_failure_of_the_device_is_an_error_or_harmless) {
     auto v = numbers(600, 1), u = numbers(300, 9);
     auto store = store_with({{"u", u}, {"w", v}});
     for (bool const after : {false, true}) {
@@ -236,7 +236,7 @@ BOOST_AUTO_TEST_CASE(failures_of_the_device) {
 
 /// A device that never ends does not hold up the load for ever, and what it may still read is not
 /// used again.
-BOOST_AUTO_TEST_CASE(a_device_that_does_not_end) {
+BOOST_AUTO_TEST_CASE(a_device_that_does_not_end_does_not_hold_up_the_load) {
     auto v = numbers(5000, 1);
     auto store = store_with({{"w", v}});
     for (std::uint64_t pinnable : {UINT64_MAX, std::uint64_t{0}}) {

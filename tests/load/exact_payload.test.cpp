@@ -55,12 +55,12 @@ std::string load(cairn::memory_store store) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(as_it_was_saved_it_loads) {
+BOOST_AUTO_TEST_CASE(a_payload_loads_as_it_was_saved) {
     BOOST_TEST(load(changed([](auto&) {})) == "");
 }
 
 /// What a planner that splits a shard made of one before it was refused: each half has all of it.
-BOOST_AUTO_TEST_CASE(of_more_than_its_box_is_corrupt) {
+BOOST_AUTO_TEST_CASE(a_payload_of_more_than_its_box_is_corrupt) {
     auto const what = load(changed([](cairn::metadata& m) {
         auto& w = std::get<cairn::tensor_metadata>(m.entries.at("w"));
         auto second = chunks_of(m, "v").front();
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(of_more_than_its_box_is_corrupt) {
     BOOST_TEST(what.find("found 96") != what.npos);
 }
 
-BOOST_AUTO_TEST_CASE(of_less_than_its_box_is_corrupt) {
+BOOST_AUTO_TEST_CASE(a_payload_of_less_than_its_box_is_corrupt) {
     auto const of_length = [](std::uint64_t n) {
         return load(changed([n](auto& m) {
             chunks_of(m, "w").edit(0, [n](auto& c) { c.at.layout->payload_length = n; });
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(of_less_than_its_box_is_corrupt) {
         BOOST_TEST(of_length(n).find("96 bytes") != std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(laid_out_with_holes_or_overlaps_is_corrupt) {
+BOOST_AUTO_TEST_CASE(a_payload_with_holes_or_overlaps_is_corrupt) {
     for (cairn::index_vector const& strides : std::vector<cairn::index_vector>{
              {0, 1}, {12, 2}, {5, 1}, {-6, 1}, {6, -1}, {1}, {1, 6, 24}, {}, {1, 1}})
         BOOST_TEST(load(changed([&](auto& m) {

@@ -112,13 +112,13 @@ constexpr std::size_t few = 100;
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(cairns_own_parts_need_none) {
+BOOST_AUTO_TEST_CASE(cairns_own_parts_need_no_plans_of_others) {
     auto memory = saved();
     auto const n = largest_plan([&](int, auto load) { load(memory); });
     BOOST_TEST(n <= few, n << " bytes");
 }
 
-BOOST_AUTO_TEST_CASE(a_planner_on_the_coordinator_gets_all) {
+BOOST_AUTO_TEST_CASE(a_planner_on_the_coordinator_gets_all_plans) {
     auto memory = saved();
     std::size_t seen = 0;
     (void)largest_plan([&](int r, auto load) {
@@ -130,7 +130,7 @@ BOOST_AUTO_TEST_CASE(a_planner_on_the_coordinator_gets_all) {
     BOOST_TEST(seen == std::size_t{ranks} * tensors);
 }
 
-BOOST_AUTO_TEST_CASE(a_reader_on_the_coordinator_gets_all) {
+BOOST_AUTO_TEST_CASE(a_reader_on_the_coordinator_gets_all_plans) {
     auto memory = saved();
     std::size_t seen = 0;
     (void)largest_plan([&](int r, auto load) {

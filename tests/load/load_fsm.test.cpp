@@ -14,7 +14,7 @@ using fsm = cairn::detail::load_fsm;
 using step = fsm::step;
 using event = fsm::event;
 
-BOOST_AUTO_TEST_CASE(takes_the_steps_in_order) {
+BOOST_AUTO_TEST_CASE(a_load_takes_the_steps_in_order) {
     using enum cairn::detail::load_fsm::step;
     fsm f(true);
     std::vector<step> taken;

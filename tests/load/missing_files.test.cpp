@@ -95,7 +95,7 @@ void fails(cairn::memory_store& store, errc code, const std::vector<std::string>
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_missing_one_is_no_missing_checkpoint_and_leaves_memory_as_it_was) {
+BOOST_AUTO_TEST_CASE(a_missing_file_is_no_missing_checkpoint_and_leaves_memory_as_it_was) {
     for (std::string const stem : {"__0_0", "__1_0"}) {
         cairn::memory_store store;
         save(store, 100);
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(a_missing_one_is_no_missing_checkpoint_and_leaves_memory_as
     fails(store, errc::not_found, {"there is no checkpoint"});
 }
 
-BOOST_AUTO_TEST_CASE(one_of_another_size_is_named_and_leaves_memory_as_it_was) {
+BOOST_AUTO_TEST_CASE(a_file_of_another_size_is_named_and_leaves_memory_as_it_was) {
     for (std::string const stem : {"__0_0", "__1_0"}) {
         cairn::memory_store store;
         save(store, 100);
@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(one_of_another_size_is_named_and_leaves_memory_as_it_was) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(of_pytorchs_too) {
+BOOST_AUTO_TEST_CASE(a_missing_or_cut_file_of_pytorchs_is_named) {
     std::filesystem::path const dir =
         std::filesystem::path(CAIRN_GOLDEN) / "torch-2.14.1/fsdp1_linear_2_ranks/checkpoint";
     for (bool cut : {false, true}) {
@@ -159,7 +159,7 @@ BOOST_AUTO_TEST_CASE(of_pytorchs_too) {
 }
 
 /// Only what is wanted is looked for.
-BOOST_AUTO_TEST_CASE(that_nobody_wants_are_nobodys_business) {
+BOOST_AUTO_TEST_CASE(files_that_nobody_wants_may_be_missing) {
     cairn::memory_store store;
     save(store, 100);
     store.remove(support::data_file(store, "c/__1_0"));
@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(that_nobody_wants_are_nobodys_business) {
 }
 
 /// Whenever it happens, from the first look at the metadata to the last read.
-BOOST_AUTO_TEST_CASE(of_a_checkpoint_that_is_replaced_are_looked_for_anew) {
+BOOST_AUTO_TEST_CASE(files_of_a_checkpoint_that_is_replaced_are_looked_for_anew) {
     int at = 0, opened = 0, loaded_new = 0;
     do {
         cairn::memory_store memory;
@@ -202,7 +202,7 @@ BOOST_AUTO_TEST_CASE(of_a_checkpoint_that_is_replaced_are_looked_for_anew) {
 }
 
 /// PyTorch's have no save id: another one has other metadata.
-BOOST_AUTO_TEST_CASE(of_one_of_pytorchs_that_is_replaced_are_looked_for_anew) {
+BOOST_AUTO_TEST_CASE(files_of_one_of_pytorchs_that_is_replaced_are_looked_for_anew) {
     auto const as_pytorch_saves = [](float v, const std::string& file) {
         cairn::memory_store memory;
         std::vector<float> w(8, v);
@@ -237,7 +237,7 @@ BOOST_AUTO_TEST_CASE(of_one_of_pytorchs_that_is_replaced_are_looked_for_anew) {
 }
 
 /// Somebody saves faster than this load plans: it gives up, and says why.
-BOOST_AUTO_TEST_CASE(are_looked_for_a_bounded_number_of_times) {
+BOOST_AUTO_TEST_CASE(missing_files_are_looked_for_a_bounded_number_of_times) {
     cairn::memory_store memory;
     save(memory, 100);
     support::counting_store<cairn::memory_store> store(memory);

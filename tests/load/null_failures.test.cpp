@@ -63,7 +63,7 @@ static_assert(cairn::DataPlane<null_plane<cairn::communicator_data_plane<member>
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(of_a_reader) {
+BOOST_AUTO_TEST_CASE(a_null_failure_of_a_reader_is_an_error) {
     cairn::memory_store store;
     std::vector<float> w(4, 5.0f);
     cairn::state_dict sd{{"w", w}};
@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE(of_a_reader) {
     BOOST_CHECK_EXCEPTION((void)cairn::load(sd, "c", reader), cairn::error, is_abandoned);
 }
 
-BOOST_AUTO_TEST_CASE(of_a_data_plane) {
+BOOST_AUTO_TEST_CASE(a_null_failure_of_a_data_plane_is_an_error) {
     cairn::memory_store store;
     stored from;
     (void)cairn::save(from.dict(), "c", store);

@@ -34,7 +34,7 @@ bool is(const cairn::error& e, errc code) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(stored_as_tensors_are_loaded_into_values) {
+BOOST_AUTO_TEST_CASE(numbers_stored_as_tensors_are_loaded_into_values) {
     cairn::memory_store store;
     float lr = 0.5f, step = 1000, half = 2.5f;
     std::int64_t count = -7;
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(stored_as_tensors_are_loaded_into_values) {
     BOOST_TEST(steps == 1000);
 }
 
-BOOST_AUTO_TEST_CASE(stored_as_values_are_loaded_into_tensors) {
+BOOST_AUTO_TEST_CASE(numbers_stored_as_values_are_loaded_into_tensors) {
     cairn::memory_store store;
     cairn::save(state_dict{{"lr", 0.5}, {"step", 1000}, {"count", 300}, {"flag", true}, {"s", "x"}},
                 "c", store);
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(stored_as_values_are_loaded_into_tensors) {
 }
 
 /// A load that is restarted begins with the state's own kinds again.
-BOOST_AUTO_TEST_CASE(of_a_checkpoint_that_is_replaced_are_planned_anew) {
+BOOST_AUTO_TEST_CASE(numbers_of_a_checkpoint_that_is_replaced_are_planned_anew) {
     float lr = 0.5f;
     std::vector<float> w(4, 1);
     auto const restarted = [&](state_dict to, const state_dict& before, const state_dict& after) {
@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(of_a_checkpoint_that_is_replaced_are_planned_anew) {
     BOOST_TEST(rate == 0);
 }
 
-BOOST_AUTO_TEST_CASE(that_a_planner_drops_stay_as_they_are) {
+BOOST_AUTO_TEST_CASE(numbers_that_a_planner_drops_stay_as_they_are) {
     cairn::memory_store store;
     float lr = 0.5f;
     cairn::save(state_dict{{"lr", one(dtype::float32, lr)}}, "c", store);
@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(that_a_planner_drops_stay_as_they_are) {
 }
 
 /// Nothing becomes infinite, NaN, or the largest that there is.
-BOOST_AUTO_TEST_CASE(that_a_narrow_tensor_does_not_hold_are_refused) {
+BOOST_AUTO_TEST_CASE(numbers_that_a_narrow_tensor_does_not_hold_are_refused) {
     cairn::memory_store store;
     cairn::save(state_dict{{"f16", 65536.0},
                            {"f32", 1e39},

@@ -66,7 +66,7 @@ bool is(const cairn::error& e, cairn::errc code) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(fill_the_leaves_they_stand_for) {
+BOOST_AUTO_TEST_CASE(older_keys_fill_the_leaves_they_stand_for) {
     training t;
     auto const report = cairn::load(t, golden);
     BOOST_TEST(t.filled());
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(fill_the_leaves_they_stand_for) {
     BOOST_TEST(report.unexpected.empty());
 }
 
-BOOST_AUTO_TEST_CASE(also_when_strict_and_on_several_ranks) {
+BOOST_AUTO_TEST_CASE(strict_accepts_older_keys_on_several_ranks) {
     cairn::load_options o;
     o.planner.strict = true;
     std::atomic<int> filled{0};
@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(also_when_strict_and_on_several_ranks) {
     BOOST_TEST(filled == 3);
 }
 
-BOOST_AUTO_TEST_CASE(are_not_what_is_saved) {
+BOOST_AUTO_TEST_CASE(a_save_writes_todays_keys) {
     training t;
     cairn::load(t, golden);
     cairn::memory_store store;
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(are_not_what_is_saved) {
     BOOST_TEST(again.filled());
 }
 
-BOOST_AUTO_TEST_CASE(fill_values_that_are_trees) {
+BOOST_AUTO_TEST_CASE(older_keys_fill_values_that_are_trees) {
     value groups = value::list({value::dict({{"lr", 0.0}}), value::dict({{"lr", 0.0}})});
     value run = value::dict({{"epoch", 0}, {"data", value::dict({{"position", 0}})}});
     cairn::state_dict sd{{"optim", cairn::state_dict{{"param_groups", std::ref(groups)}}},
@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(fill_values_that_are_trees) {
                 report.unexpected.end()));
 }
 
-BOOST_AUTO_TEST_CASE(with_another_shape_are_refused) {
+BOOST_AUTO_TEST_CASE(older_keys_with_another_shape_are_refused) {
     double lr = 0;
     cairn::state_dict one{{"lr", std::ref(lr)}};
     cairn::state_dict sd{{"optim", cairn::state_dict{{"param_groups", cairn::state_list{one}}}}};
@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(with_another_shape_are_refused) {
                           [](const auto& e) { return is(e, cairn::errc::missing_key); });
 }
 
-BOOST_AUTO_TEST_CASE(with_partial_may_lack_what_the_state_has) {
+BOOST_AUTO_TEST_CASE(older_keys_may_lack_what_the_state_has_with_partial) {
     cairn::load_options partial;
     partial.planner.partial = true;
     std::int64_t epoch = 0, other = 7, position = 0, seed = 8;
@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE(with_partial_may_lack_what_the_state_has) {
 }
 
 /// Keys of both ages for one place: nothing is filled twice, no memory that is gone is written.
-BOOST_AUTO_TEST_CASE(beside_todays_are_not_taken) {
+BOOST_AUTO_TEST_CASE(older_keys_beside_todays_are_not_taken) {
     cairn::memory_store store;
     cairn::state_dict both{{"run.epoch", 4},
                            {"run", value::tuple({1, 2})},
@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(beside_todays_are_not_taken) {
     BOOST_TEST((tree == value::dict({{"a", value::dict({{"b", 5}, {"c", 0}})}})));
 }
 
-BOOST_AUTO_TEST_CASE(of_the_outermost_container_are_taken_once) {
+BOOST_AUTO_TEST_CASE(older_keys_of_the_outermost_container_are_taken_once) {
     cairn::memory_store store;
     cairn::state_dict nested{{"x", value::tuple({})}, {"x.y", value::tuple({})}};
     cairn::save(nested, "c", store);
@@ -208,7 +208,7 @@ BOOST_AUTO_TEST_CASE(of_the_outermost_container_are_taken_once) {
     BOOST_TEST((report.unexpected == std::vector<std::string>{"x.y"}));
 }
 
-BOOST_AUTO_TEST_CASE(are_not_loaded_into_constants) {
+BOOST_AUTO_TEST_CASE(older_keys_are_not_loaded_into_constants) {
     double const lr = 5;
     double epoch = 4;
     cairn::state_dict sd{

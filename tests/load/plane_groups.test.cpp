@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE(each_plane_reads_what_its_ranks_want) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(planes_of_other_sizes_and_a_rank_alone) {
+BOOST_AUTO_TEST_CASE(planes_may_differ_in_size_and_a_rank_may_be_alone) {
     cairn::memory_store memory;
     stored from;
     cairn::save(from.dict(), "c", memory);

@@ -131,7 +131,7 @@ struct stored {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(the_suite_holds_for_the_plane_of_these_tests) {
+BOOST_AUTO_TEST_CASE(the_plane_of_these_tests_keeps_a_data_planes_word) {
     fake_gpu gpu({3, 4});
     counts n;
     BOOST_CHECK_NO_THROW(cairn::run_ranks(3, [&](member& me) {
@@ -230,7 +230,7 @@ BOOST_AUTO_TEST_CASE(a_tensor_that_is_still_produced_is_staged) {
 }
 
 /// A broadcast that fails ends the load on all ranks, wherever the memory was.
-BOOST_AUTO_TEST_CASE(a_broadcast_in_place_that_fails) {
+BOOST_AUTO_TEST_CASE(a_broadcast_in_place_that_fails_ends_the_load_on_all_ranks) {
     stored from;
     for (int at = 0; at < 3; ++at) {
         fake_gpu gpu({2, 6});

@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(a_part_that_a_rank_wants_twice_reaches_both_places) {
     });
 }
 
-BOOST_AUTO_TEST_CASE(in_the_background_too) {
+BOOST_AUTO_TEST_CASE(a_load_in_the_background_reads_once_too) {
     cairn::memory_store memory;
     stored from;
     cairn::save(from.dict(), "c", memory);
@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(in_the_background_too) {
 }
 
 /// The trainer's NCCL moves the tensors, threads (or TCP) the plans.
-BOOST_AUTO_TEST_CASE(over_nccl) {
+BOOST_AUTO_TEST_CASE(a_plane_of_nccl_moves_what_is_read_once) {
     cairn::memory_store memory;
     stored from;
     cairn::save(from.dict(), "c", memory);

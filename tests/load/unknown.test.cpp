@@ -84,7 +84,7 @@ std::string verified(const std::string& checkpoint) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(values_are_given_as_they_are_stored) {
+BOOST_AUTO_TEST_CASE(unknown_values_are_given_as_they_are_stored) {
     auto const tree = cairn::load_tree(values, {}, cairn::file_store());
     auto const& extra = tree.at("extra").as_dict();
     auto const items = items_of(cairn::file_store(values));
@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(values_are_given_as_they_are_stored) {
     BOOST_TEST(tree.at("step").as_value().as<int>() == 7);
 }
 
-BOOST_AUTO_TEST_CASE(values_are_saved_again_unchanged) {
+BOOST_AUTO_TEST_CASE(unknown_values_are_saved_again_unchanged) {
     cairn::memory_store store;
     for (int round = 0; round < 2; ++round) {
         auto tree = round == 0 ? cairn::load_tree(values, {}, cairn::file_store())
@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(values_are_saved_again_unchanged) {
                       cairn::error);
 }
 
-BOOST_AUTO_TEST_CASE(values_do_not_load_into_a_type_and_keep_nobody_from_the_rest) {
+BOOST_AUTO_TEST_CASE(unknown_values_load_into_no_type_and_keep_nobody_from_the_rest) {
     std::vector<float> w(6);
     int step = 0, number = 0;
     auto const load_with = [&](const std::string& key, cairn::node n) {
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(values_do_not_load_into_a_type_and_keep_nobody_from_the_res
     is_unsupported("", "class datetime.timedelta", [&] { (void)kept.as<int>(); });
 }
 
-BOOST_AUTO_TEST_CASE(values_are_no_findings) {
+BOOST_AUTO_TEST_CASE(unknown_values_are_no_findings) {
     auto const said = verified(values);
     for (auto const& [key, what] : opaque)
         BOOST_TEST(said.find(std::string("not checked: 'extra.") + key + "': " + what) !=
@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE(dtypes_that_are_not_known_keep_nobody_from_the_rest) {
 }
 
 /// Paths and places of what is not there, and tensor properties of six members or as a dict.
-BOOST_AUTO_TEST_CASE(forms_of_metadata_that_no_load_depends_on_are_ignored) {
+BOOST_AUTO_TEST_CASE(unknown_metadata_that_no_load_depends_on_is_ignored) {
     auto const forms = std::string(CAIRN_GOLDEN) + "/other_forms";
     auto const tree = cairn::load_tree(forms, {}, cairn::file_store());
     BOOST_TEST(tree.size() == 2u);
@@ -245,7 +245,7 @@ BOOST_AUTO_TEST_CASE(forms_of_metadata_that_no_load_depends_on_are_ignored) {
 }
 
 /// The checkpoint is compared with what the ranks were told of it, which is less than was read.
-BOOST_AUTO_TEST_CASE(forms_of_metadata_do_not_make_damage_a_replacement) {
+BOOST_AUTO_TEST_CASE(unknown_forms_of_metadata_do_not_make_damage_a_replacement) {
     cairn::file_store golden(std::string(CAIRN_GOLDEN) + "/other_forms");
     cairn::memory_store memory;
     auto place = memory.at("c");
@@ -301,7 +301,7 @@ BOOST_AUTO_TEST_CASE(shards_that_were_not_saved_keep_nobody_from_those_that_were
 }
 
 /// One that does not parse, or is no metadata at all, is damaged.
-BOOST_AUTO_TEST_CASE(classes_in_metadata_are_no_damage) {
+BOOST_AUTO_TEST_CASE(unknown_classes_in_metadata_are_no_damage) {
     auto const code_of = [](std::string_view pickle) {
         try {
             (void)cairn::format::torch::parse_metadata_pickle(

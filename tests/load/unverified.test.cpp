@@ -35,7 +35,7 @@ bool any_contains(const std::vector<std::string>& lines, const std::string& what
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(is_none_where_cairn_wrote) {
+BOOST_AUTO_TEST_CASE(nothing_that_cairn_wrote_is_unverified) {
     cairn::memory_store store;
     std::vector<float> w(9, 1);
     cairn::state_dict sd{{"w", w}, {"step", 7}};
@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(is_none_where_cairn_wrote) {
     BOOST_TEST(unverified(store, "c").empty());
 }
 
-BOOST_AUTO_TEST_CASE(is_metadata_and_kinship_where_pytorch_wrote) {
+BOOST_AUTO_TEST_CASE(pytorchs_metadata_and_kinship_are_unverified) {
     auto const lines =
         unverified(cairn::file_store(), (golden / "torch-2.14.1/kinds/checkpoint").string());
     BOOST_TEST(lines.size() == 2u);
@@ -51,7 +51,7 @@ BOOST_AUTO_TEST_CASE(is_metadata_and_kinship_where_pytorch_wrote) {
     BOOST_TEST(any_contains(lines, "data files"));
 }
 
-BOOST_AUTO_TEST_CASE(is_every_item_that_pytorch_wrote_without_checksums) {
+BOOST_AUTO_TEST_CASE(items_that_pytorch_wrote_without_checksums_are_unverified) {
     auto const id = (golden / "crafted/L_nocrc").string();
     auto const lines = unverified(cairn::file_store(), id);
     BOOST_TEST(lines.size() == 3u);
@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(is_every_item_that_pytorch_wrote_without_checksums) {
 }
 
 /// One checksum of an item cleared is damage, not an item without checksums.
-BOOST_AUTO_TEST_CASE(is_not_a_checksum_that_was_cleared) {
+BOOST_AUTO_TEST_CASE(a_checksum_that_was_cleared_is_damage) {
     auto const dir = golden / "crafted/A_min";
     cairn::memory_store store;
     for (auto const& e : fs::directory_iterator(dir)) {

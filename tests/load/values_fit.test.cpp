@@ -132,7 +132,7 @@ void refused(value v, Target before, std::vector<std::string> says,
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(what_as_says) {
+BOOST_AUTO_TEST_CASE(as_says_why_a_value_does_not_fit) {
     auto const huge = cairn::big_int(std::vector<std::uint8_t>{0, 0, 0, 0, 0, 0, 0, 0, 1});
     BOOST_TEST(misfit<std::int8_t>(300) ==
                "the stored value does not fit; expected an integer from -128 to 127 (int8), found "
@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(what_as_says) {
     BOOST_TEST(value(7).as<double>() == 7.0);
 }
 
-BOOST_AUTO_TEST_CASE(or_nothing_changes_on_any_rank) {
+BOOST_AUTO_TEST_CASE(a_value_that_does_not_fit_changes_nothing_on_any_rank) {
     refused<std::int8_t>(300, 5, {"from -128 to 127 (int8)", "found 300", "a type that holds it"});
     refused<unsigned>(-1, 5, {"(uint32)", "found -1"});
     refused<int>(2.5, 5, {"(int32)", "found 2.5 (float)"});
@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(or_nothing_changes_on_any_rank) {
     refused<std::string>(7, "x", {"str", "found 7"}, errc::kind_mismatch);
 }
 
-BOOST_AUTO_TEST_CASE(or_a_conversion_of_the_users_says_no) {
+BOOST_AUTO_TEST_CASE(a_conversion_of_the_users_may_say_no) {
     auto store = saved(7);
     even target{4};
     auto const o = load_into(store, target);
@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(or_a_conversion_of_the_users_says_no) {
     BOOST_TEST((!o.state_modified && !o.tensors_changed && !o.values_changed));
 }
 
-BOOST_AUTO_TEST_CASE(in_lists_too) {
+BOOST_AUTO_TEST_CASE(a_value_in_a_list_fits_or_nothing_changes) {
     auto store = saved(value::list({1, 300}));
     int first = -1;
     std::int8_t second = -1;
@@ -204,7 +204,7 @@ BOOST_AUTO_TEST_CASE(in_lists_too) {
 }
 
 /// One object of PyTorch 2.3 for several values: all or none of them.
-BOOST_AUTO_TEST_CASE(of_older_checkpoints_too) {
+BOOST_AUTO_TEST_CASE(a_value_of_an_older_checkpoint_fits_or_nothing_changes) {
     cairn::memory_store store;
     {
         // As PyTorch 2.3 named it: the dict is one object.
@@ -237,7 +237,7 @@ BOOST_AUTO_TEST_CASE(of_older_checkpoints_too) {
 }
 
 /// What cannot be tried on a copy fails late, and the error says that something has changed.
-BOOST_AUTO_TEST_CASE(of_types_that_cannot_be_copied_is_known_late) {
+BOOST_AUTO_TEST_CASE(a_misfit_of_a_type_that_cannot_be_copied_is_known_late) {
     auto store = saved(300);
     one_and_only target;
     auto const o = load_into(store, target);
@@ -247,7 +247,7 @@ BOOST_AUTO_TEST_CASE(of_types_that_cannot_be_copied_is_known_late) {
     BOOST_TEST(o.state_modified);
 }
 
-BOOST_AUTO_TEST_CASE(is_known_late_to_planners_that_cannot_tell) {
+BOOST_AUTO_TEST_CASE(a_misfit_is_known_late_to_planners_that_cannot_tell) {
     auto store = saved(300);
     std::int8_t target = 5;
     auto const o = load_into(store, target, [] { return cairn::archetype::load_planner(); });
@@ -285,7 +285,7 @@ struct odd_reader {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(and_every_value_is_handed_on_once) {
+BOOST_AUTO_TEST_CASE(every_value_is_handed_on_once) {
     auto store = saved(7);
     for (int times : {0, 1, 2}) {
         std::vector<float> w(4, -1);

@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(a_mapping_loses_what_is_not_stored) {
     BOOST_CHECK(loaded(filled, dict({{"a", 5}, {"gone", 7}})) == filled);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_mapping_takes_one) {
+BOOST_AUTO_TEST_CASE(a_value_that_is_no_mapping_takes_one) {
     for (auto const& into : {value(), value(3), value("text"), value::list({1})})
         BOOST_CHECK(loaded(filled, into) == filled);
 }
