@@ -12,7 +12,7 @@ BOOST_AUTO_TEST_SUITE(block_cyclic)
 
 using namespace cairn;
 
-BOOST_AUTO_TEST_CASE(agrees_with_scalapacks_index_formulas) {
+BOOST_AUTO_TEST_CASE(boxes_agree_with_scalapacks_index_formulas) {
     std::mt19937 random(2);
     for (int round = 0; round < 400; ++round) {
         index_vector global;
@@ -61,13 +61,13 @@ BOOST_AUTO_TEST_CASE(an_idle_process_has_none) {
     BOOST_TEST((part.local_extents == index_vector{0}));
 }
 
-BOOST_AUTO_TEST_CASE(numbers_near_the_end_of_the_range) {
+BOOST_AUTO_TEST_CASE(numbers_near_the_end_of_the_range_do_not_overflow) {
     const auto part = boxes_of_block_cyclic({INT64_MAX}, {INT64_MAX - 1}, {INT64_MAX}, {1});
     BOOST_TEST_REQUIRE(part.boxes.size() == 1U);
     BOOST_TEST((part.boxes[0].region == box(index_vector{INT64_MAX - 1}, index_vector{1})));
 }
 
-BOOST_AUTO_TEST_CASE(refuses_nonsense) {
+BOOST_AUTO_TEST_CASE(nonsense_is_refused) {
     BOOST_CHECK_THROW(boxes_of_block_cyclic({3}, {0}, {1}, {0}), error);
     BOOST_CHECK_THROW(boxes_of_block_cyclic({3}, {1}, {0}, {0}), error);
     BOOST_CHECK_THROW(boxes_of_block_cyclic({3}, {1}, {2}, {2}), error);

@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(zero_dimensions_hold_one_element) {
     BOOST_TEST(to_string(b) == "[]");
 }
 
-BOOST_AUTO_TEST_CASE(prints_ranges) {
+BOOST_AUTO_TEST_CASE(a_box_prints_ranges) {
     BOOST_TEST(to_string(box(index_vector{0, 2}, index_vector{4, 4})) == "[0:4, 2:6]");
 }
 

@@ -51,7 +51,7 @@ void check(T& t, const void* data, std::int64_t n, dtype type) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(one_dimension_in_place) {
+BOOST_AUTO_TEST_CASE(a_container_is_a_tensor_of_one_dimension_in_place) {
     std::vector<float> v(3);
     check(v, v.data(), 3, dtype::float32);
     check(std::as_const(v), v.data(), 3, dtype::float32);
@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(one_dimension_in_place) {
     check(b, b.data(), 2, dtype::boolean);
 }
 
-BOOST_AUTO_TEST_CASE(empty) {
+BOOST_AUTO_TEST_CASE(an_empty_container_is_a_tensor_without_elements) {
     std::vector<double> v;
     check(v, v.data(), 0, dtype::float64);
     std::array<double, 0> a{};

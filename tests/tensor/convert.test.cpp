@@ -62,7 +62,7 @@ std::vector<To> converted(const std::vector<From>& values) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(every_code_of_every_format) {
+BOOST_AUTO_TEST_CASE(every_code_of_every_format_survives) {
     check_all_codes<float16_codec>(65536, 0x7bff);
     check_all_codes<bfloat16_codec>(65536, 0x7f7f);
     check_all_codes<float8_e4m3fn_codec>(256, 0x7e);
@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(every_code_of_every_format) {
     check_all_codes<float8_e5m2fnuz_codec>(256, 0x7f);
 }
 
-BOOST_AUTO_TEST_CASE(values_as_pytorch_has_them) {
+BOOST_AUTO_TEST_CASE(values_are_encoded_as_pytorch_does) {
     BOOST_TEST(float16_codec::encode(1.0F) == 0x3c00);
     BOOST_TEST(float16_codec::encode(-2.0F) == 0xc000);
     BOOST_TEST(float16_codec::encode(65504.0F) == 0x7bff);
@@ -130,7 +130,7 @@ BOOST_AUTO_TEST_CASE(integers_wrap_and_floats_truncate) {
     BOOST_TEST(converted<float>(std::vector<std::int64_t>{above})[0] == 0x1.000002p60F);
 }
 
-BOOST_AUTO_TEST_CASE(bool_is_not_zero) {
+BOOST_AUTO_TEST_CASE(a_bool_is_true_unless_it_is_zero) {
     using bytes = std::vector<std::uint8_t>;
     const std::vector<float> values{0.0F, -0.0F, 0.25F, std::nanf(""), infinity};
     BOOST_TEST(
@@ -232,7 +232,7 @@ BOOST_AUTO_TEST_CASE(strides_and_alignment_are_free) {
         }
 }
 
-BOOST_AUTO_TEST_CASE(repeated_source_and_zero_dimensions) {
+BOOST_AUTO_TEST_CASE(sources_may_be_repeated_or_have_zero_dimensions) {
     const double x = 2.5;
     float y[3] = {};
     convert_elements({dtype::f64, index_vector{3}, index_vector{0}, &x},

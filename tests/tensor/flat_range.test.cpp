@@ -69,7 +69,7 @@ void check_all_ranges(const index_vector& extents) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(fewest_boxes_in_order) {
+BOOST_AUTO_TEST_CASE(a_range_has_the_fewest_boxes_in_order) {
     for (const index_vector& extents :
          {index_vector{}, index_vector{1}, index_vector{7}, index_vector{3, 4}, index_vector{4, 1},
           index_vector{1, 5}, index_vector{2, 3, 4}, index_vector{3, 1, 3}, index_vector{1, 1, 1},
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(fewest_boxes_in_order) {
         check_all_ranges(extents);
 }
 
-BOOST_AUTO_TEST_CASE(an_example) {
+BOOST_AUTO_TEST_CASE(a_range_across_rows_has_three_boxes) {
     const auto boxes = boxes_of_flat_range(index_vector{4, 6}, 4, 20);
     BOOST_TEST_REQUIRE(boxes.size() == 3U);
     BOOST_TEST(to_string(boxes[0]) == "[0:1, 4:6]");
@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(empty_tensors_have_an_empty_range_only) {
     BOOST_CHECK_THROW(boxes_of_flat_range(index_vector{3, 0}, 0, 1), error);
 }
 
-BOOST_AUTO_TEST_CASE(refuses_ranges_outside) {
+BOOST_AUTO_TEST_CASE(ranges_outside_are_refused) {
     BOOST_CHECK_THROW(boxes_of_flat_range(index_vector{3}, -1, 2), error);
     BOOST_CHECK_THROW(boxes_of_flat_range(index_vector{3}, 2, 1), error);
     BOOST_CHECK_THROW(boxes_of_flat_range(index_vector{3}, 0, 4), error);

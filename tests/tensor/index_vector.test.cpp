@@ -15,7 +15,7 @@ BOOST_AUTO_TEST_SUITE(sizes_and_dtypes)
 
 using namespace cairn;
 
-BOOST_AUTO_TEST_CASE(from_any_range_of_integers) {
+BOOST_AUTO_TEST_CASE(an_index_vector_is_made_from_any_range_of_integers) {
     const std::vector<int> v{2, 3};
     const std::array<std::size_t, 2> a{2, 3};
     const long c[] = {2, 3};
@@ -30,7 +30,7 @@ BOOST_AUTO_TEST_CASE(from_any_range_of_integers) {
     BOOST_TEST(to_string(index_vector{}) == "[]");
 }
 
-BOOST_AUTO_TEST_CASE(row_major_strides_as_pytorch) {
+BOOST_AUTO_TEST_CASE(strides_are_row_major_as_pytorchs) {
     BOOST_TEST((row_major_strides({}) == index_vector{}));
     BOOST_TEST((row_major_strides({2, 3, 4}) == index_vector{12, 4, 1}));
     BOOST_TEST((row_major_strides({5, 0, 4}) == index_vector{4, 4, 1}));

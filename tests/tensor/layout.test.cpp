@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(copies_agree_with_the_oracle) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(large_transpose_crosses_tile_edges) {
+BOOST_AUTO_TEST_CASE(a_large_transpose_crosses_tile_edges) {
     constexpr std::int64_t rows = 77;
     constexpr std::int64_t columns = 131;
     std::vector<std::int32_t> from(rows * columns);
@@ -171,7 +171,7 @@ BOOST_AUTO_TEST_CASE(copies_refuse_what_they_cannot_do) {
     BOOST_TEST((b == std::vector<float>(4)));
 }
 
-BOOST_AUTO_TEST_CASE(subview_shows_the_elements_of_its_box) {
+BOOST_AUTO_TEST_CASE(a_subview_shows_the_elements_of_its_box) {
     std::vector<std::int16_t> memory(60);
     std::iota(memory.begin(), memory.end(), std::int16_t{0});
     const const_tensor_view v(dtype::i16, {3, 4, 5}, {5, 15, 1}, memory.data());
@@ -200,12 +200,12 @@ BOOST_AUTO_TEST_CASE(devices_have_names) {
     BOOST_TEST((!is_host(memory_kind::cuda) && !is_host(own_memory_kind(0))));
 }
 
-BOOST_AUTO_TEST_CASE(empty_subview_of_nothing) {
+BOOST_AUTO_TEST_CASE(an_empty_subview_of_nothing_is_nothing) {
     const tensor_view v(dtype::f32, index_vector{0, 6}, nullptr);
     BOOST_TEST(subview(v, box(index_vector{0, 2}, index_vector{0, 4})).data == nullptr);
 }
 
-BOOST_AUTO_TEST_CASE(subview_keeps_device_and_gradient) {
+BOOST_AUTO_TEST_CASE(a_subview_keeps_device_and_gradient) {
     float x[4] = {};
     tensor_view v(dtype::f32, index_vector{4}, x, device_id{memory_kind::cuda, 3});
     v.requires_grad = true;

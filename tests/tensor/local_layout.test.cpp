@@ -36,7 +36,7 @@ auto refuses(std::vector<std::string> words) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(every_element_once_and_where_it_belongs) {
+BOOST_AUTO_TEST_CASE(every_element_is_there_once_and_where_it_belongs) {
     std::mt19937 random(31);
     for (int round = 0; round < 2000; ++round) {
         auto const shape = oracle::some_shape(random, oracle::pick(random, 0, 4), 6);
@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(every_element_once_and_where_it_belongs) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(zero_inside_tensor_parallelism) {
+BOOST_AUTO_TEST_CASE(zero_splits_what_tensor_parallelism_has_left) {
     // Rank 1 of 2 has columns 3 to 5 of [4, 6]; ZeRO gives it elements 4 to 9 of its [4, 3].
     auto const layout =
         packed_layout({4, 6}, boxes_of({4, 6}, device_mesh::line(2), {shard_along{1}}, 1));
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(zero_inside_tensor_parallelism) {
     BOOST_TEST(s.shards[2].target == reinterpret_cast<std::byte*>(memory + 5));
 }
 
-BOOST_AUTO_TEST_CASE(a_stored_transpose) {
+BOOST_AUTO_TEST_CASE(a_transpose_may_be_stored) {
     // The whole is [out 3, in 4]; memory has [in, out].
     auto const layout = packed_layout({3, 4}, {box::whole({3, 4})}, {1, 0});
     std::int64_t memory[12] = {};
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(a_stored_transpose) {
     BOOST_TEST(memory[3] == 1);  // row 0, column 1
 }
 
-BOOST_AUTO_TEST_CASE(fused_projections) {
+BOOST_AUTO_TEST_CASE(fused_projections_are_apart_in_the_whole) {
     // Gate and up are one local array of [4, 2]; in the whole of [8, 2] they are apart.
     auto const layout = packed_layout({8, 2}, {box({2, 0}, {2, 2}), box({6, 0}, {2, 2})});
     BOOST_TEST((layout.local_shape == index_vector{4, 2}));

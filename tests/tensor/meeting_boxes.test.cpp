@@ -42,7 +42,7 @@ pairs compared(const std::vector<box>& a, const std::vector<box>& b) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(each_pair_that_shares_elements_once) {
+BOOST_AUTO_TEST_CASE(each_pair_that_shares_elements_is_found_once) {
     std::mt19937 random(5);
     for (int round = 0; round < 500; ++round) {
         auto const rank = static_cast<std::size_t>(oracle::pick(random, 0, 3));

@@ -52,7 +52,7 @@ std::string text(const std::vector<box>& boxes) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(coordinates) {
+BOOST_AUTO_TEST_CASE(ranks_have_coordinates) {
     const auto grid = device_mesh::grid({2, 3});
     BOOST_TEST((grid.coordinate(4) == index_vector{1, 1}));
     BOOST_TEST(!grid.coordinate(6));
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(malformed_meshes_are_refused) {
     BOOST_CHECK_THROW(device_mesh::line(0), error);
 }
 
-BOOST_AUTO_TEST_CASE(short_and_empty_shards_as_dtensor_reports_them) {
+BOOST_AUTO_TEST_CASE(short_and_empty_shards_are_as_dtensor_reports_them) {
     const auto mesh = device_mesh::line(4);
     const index_vector global{5, 6};
     const std::vector<placement> rows{shard_along{0}};
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(later_placements_split_what_is_left) {
     for (int r = 0; r < 4; ++r) BOOST_TEST(text(boxes_of({2, 5}, mesh, p, r)) == expected[r]);
 }
 
-BOOST_AUTO_TEST_CASE(fsdp_over_tensor_parallel) {
+BOOST_AUTO_TEST_CASE(fsdp_splits_what_tensor_parallelism_has_left) {
     // the table in the documentation of _StridedShard
     const auto mesh = device_mesh::grid({2, 2});
     const std::vector<placement> p{strided_shard_along{0, 2}, shard_along{0}};
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(fsdp_over_tensor_parallel) {
     for (int r = 0; r < 4; ++r) BOOST_TEST(text(boxes_of({8, 8}, mesh, p, r)) == expected[r]);
 }
 
-BOOST_AUTO_TEST_CASE(strided_shard_alone_has_several_boxes) {
+BOOST_AUTO_TEST_CASE(a_strided_shard_alone_has_several_boxes) {
     const std::vector<placement> p{strided_shard_along{0, 2}};
     BOOST_TEST(text(boxes_of({8}, device_mesh::line(2), p, 0)) == "[0:2][4:6]");
     BOOST_TEST(text(boxes_of({8}, device_mesh::line(2), p, 1)) == "[2:4][6:8]");
@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(strided_shard_alone_has_several_boxes) {
     BOOST_TEST(text(boxes_of({8}, device_mesh::line(2), huge, 0)) == "[0:8]");
 }
 
-BOOST_AUTO_TEST_CASE(agrees_with_lists_of_indices) {
+BOOST_AUTO_TEST_CASE(boxes_agree_with_lists_of_indices) {
     std::mt19937 random(11);
     int several = 0;
     for (int round = 0; round < 1500; ++round) {

@@ -14,7 +14,7 @@ BOOST_AUTO_TEST_SUITE(padding)
 
 using namespace cairn;
 
-BOOST_AUTO_TEST_CASE(a_padded_vocabulary_over_ranks) {
+BOOST_AUTO_TEST_CASE(a_padded_vocabulary_is_sharded_over_ranks) {
     // 5 rows, padded to 8, over 4 ranks.
     std::vector<int> shards;
     for (int rank = 0; rank < 4; ++rank) {
@@ -34,7 +34,7 @@ BOOST_AUTO_TEST_CASE(a_padded_vocabulary_over_ranks) {
     BOOST_TEST((shards == std::vector<int>{1, 1, 1, 0}));
 }
 
-BOOST_AUTO_TEST_CASE(true_elements_once_and_padding_never) {
+BOOST_AUTO_TEST_CASE(shards_have_true_elements_once_and_padding_never) {
     std::mt19937 random(77);
     for (int round = 0; round < 1000; ++round) {
         auto const shape = oracle::some_shape(random, oracle::pick(random, 0, 3), 5);
@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(true_elements_once_and_padding_never) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(what_a_shard_is_stays) {
+BOOST_AUTO_TEST_CASE(a_clipped_shard_stays_what_it_is) {
     std::vector<float> const memory(8);
     const_tensor_view v(dtype::f32, {4, 2}, memory.data());
     v.requires_grad = true;

@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(a_strided_shard_is_concatenated_in_local_memory) {
     BOOST_TEST((local == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 12, 13, 14, 15, 16, 17}));
 }
 
-BOOST_AUTO_TEST_CASE(from_any_mesh_to_any_other) {
+BOOST_AUTO_TEST_CASE(elements_go_from_any_mesh_to_any_other) {
     std::mt19937 random(23);
     for (int round = 0; round < 300; ++round) {
         index_vector global;
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(a_local_tensor_of_another_size_is_refused_with_the_rank) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(zero_dimensional_and_read_only) {
+BOOST_AUTO_TEST_CASE(a_tensor_may_be_zero_dimensional_and_read_only) {
     const double x = 3;
     const auto s = shard_by_mesh(const_tensor_view(dtype::f64, index_vector{}, &x), {},
                                  device_mesh::line(2), {replicate{}}, 1);
@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(flat_ranges_lie_one_after_the_other_in_memory) {
     for (const shard& s : read_only.shards) BOOST_TEST(!s.writable);
 }
 
-BOOST_AUTO_TEST_CASE(block_cyclic_in_column_major_memory) {
+BOOST_AUTO_TEST_CASE(block_cyclic_shards_may_lie_in_column_major_memory) {
     const index_vector global{7, 5};
     const auto whole = numbered(global);
     std::vector<std::int64_t> back(whole.size(), -1);
@@ -176,7 +176,7 @@ BOOST_AUTO_TEST_CASE(block_cyclic_in_column_major_memory) {
     BOOST_TEST((back == whole));
 }
 
-BOOST_AUTO_TEST_CASE(experts_in_the_order_of_the_local_array) {
+BOOST_AUTO_TEST_CASE(experts_are_in_the_order_of_the_local_array) {
     const index_vector global{6, 2};
     const auto whole = numbered(global);
     std::vector<std::int64_t> local(6, -1);
