@@ -102,7 +102,7 @@ box at(index_vector offsets, index_vector lengths) {
 }  // namespace
 
 /// One rank has no rows, and says so where another's begin.
-BOOST_AUTO_TEST_CASE(beside_a_real_one_are_left_out) {
+BOOST_AUTO_TEST_CASE(empty_boxes_beside_a_real_one_are_left_out) {
     for (bool other_way : {false, true}) {
         tensor t{{4, 2}, {{at({0, 0}, {4, 2})}, {at({0, 0}, {0, 2})}}};
         if (other_way) std::swap(t.boxes[0], t.boxes[1]);
@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(beside_a_real_one_are_left_out) {
 }
 
 /// A tensor without elements has one chunk: all of it, whichever ranks hold shards of it.
-BOOST_AUTO_TEST_CASE(of_a_tensor_without_elements_leave_one) {
+BOOST_AUTO_TEST_CASE(a_tensor_without_elements_has_one_empty_box) {
     tensors const all{{"none", {{0, 6}, {{}, {}, {}}}},
                       {"one", {{0, 6}, {{}, {at({0, 0}, {0, 3})}, {}}, dtype::int32}},
                       {"two", {{0, 6}, {{at({0, 0}, {0, 3})}, {}, {at({0, 3}, {0, 3})}}}},
@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(of_a_tensor_without_elements_leave_one) {
     BOOST_TEST(loads(all, 3, store));
 }
 
-BOOST_AUTO_TEST_CASE(alone_do_not_make_a_tensor) {
+BOOST_AUTO_TEST_CASE(empty_boxes_alone_do_not_make_a_tensor) {
     for (auto const& boxes : std::vector<std::vector<std::vector<box>>>{
              {{at({0, 0}, {0, 2})}, {at({4, 0}, {0, 2})}}, {{}, {}}, {{at({0, 0}, {0, 2})}, {}}}) {
         cairn::memory_store store;
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(alone_do_not_make_a_tensor) {
     });
 }
 
-BOOST_AUTO_TEST_CASE(still_contradict_other_ranks) {
+BOOST_AUTO_TEST_CASE(empty_boxes_still_contradict_other_ranks) {
     cairn::memory_store store;
     cairn::write_item rows, empty;
     rows.fqn = empty.fqn = "w";
@@ -184,7 +184,7 @@ BOOST_AUTO_TEST_CASE(still_contradict_other_ranks) {
                           code_is(errc::invalid_plan));
 }
 
-BOOST_AUTO_TEST_CASE(are_left_out_whoever_dedups) {
+BOOST_AUTO_TEST_CASE(empty_boxes_are_left_out_whoever_dedups) {
     tensors const all{{"w", {{4, 2}, {{at({0, 0}, {4, 2})}, {at({0, 0}, {0, 2})}}}},
                       {"none", {{0, 6}, {{at({0, 0}, {0, 3})}, {}}}}};
     cairn::save_options o;
@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(are_left_out_whoever_dedups) {
 }
 
 /// What replaces the deduplication may leave ranks that contradict each other.
-BOOST_AUTO_TEST_CASE(or_others_may_not_contradict_each_other_whoever_dedups) {
+BOOST_AUTO_TEST_CASE(boxes_may_not_contradict_each_other_whoever_dedups) {
     cairn::save_options o;
     o.planner.dedup = [](std::vector<cairn::save_plan> p) { return p; };
     for (bool kind : {false, true}) {
@@ -260,7 +260,7 @@ struct own_global {
 }  // namespace
 
 /// What no reader could take is refused before it is written, whoever planned it.
-BOOST_AUTO_TEST_CASE(that_clash_are_refused_whoever_planned) {
+BOOST_AUTO_TEST_CASE(boxes_that_clash_are_refused_whoever_planned) {
     std::vector<float> w(8);
     cairn::state_dict sd{{"w", cairn::tensor_view(dtype::float32, {4, 2}, w.data())}};
     auto const save = [&](std::vector<box> boxes) {
@@ -287,7 +287,7 @@ BOOST_AUTO_TEST_CASE(that_clash_are_refused_whoever_planned) {
 }
 
 /// As cairn saved before it left them out: it can be read, though not by PyTorch.
-BOOST_AUTO_TEST_CASE(of_older_checkpoints_can_be_read) {
+BOOST_AUTO_TEST_CASE(empty_boxes_of_older_checkpoints_can_be_read) {
     cairn::file_store store;
     std::string const id = std::string(CAIRN_GOLDEN) + "/cairn_empty_chunks";
     cairn::torch_reader reader(store);

@@ -32,7 +32,7 @@ bool has(const std::string& s, const std::string& part) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(say_what_was_probably_meant) {
+BOOST_AUTO_TEST_CASE(problems_say_what_was_probably_meant) {
     auto const m = keys(3);
     cairn::detail::load_problems p;
     p.add_missing("layers.1.weight", 0, m);
@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(say_what_was_probably_meant) {
 }
 
 /// As many as there are: what is said of them is as long as what is said of five.
-BOOST_AUTO_TEST_CASE(are_said_in_few_words) {
+BOOST_AUTO_TEST_CASE(many_problems_are_said_in_few_words) {
     auto const m = keys(100'000);
     cairn::detail::load_problems p;
     for (std::size_t i = 0; i < 100'000; ++i)
@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(are_said_in_few_words) {
     BOOST_TEST(what.size() < 1000u);
 }
 
-BOOST_AUTO_TEST_CASE(of_a_whole_load_are_all_in_the_report) {
+BOOST_AUTO_TEST_CASE(all_problems_of_a_load_are_in_the_report) {
     constexpr int n = 2000;
     cairn::memory_store store;
     std::vector<int> numbers(n);
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(of_a_whole_load_are_all_in_the_report) {
     BOOST_TEST(report.unexpected.size() == 2000u);
 }
 
-BOOST_AUTO_TEST_CASE(are_told_in_one_sentence_where_the_first_has_no_remedy) {
+BOOST_AUTO_TEST_CASE(problems_are_told_in_one_sentence_where_the_first_has_no_remedy) {
     cairn::detail::load_problems p;
     p.add(cairn::errc::shape_mismatch, {.fqn = "a", .expected = "[2]", .found = "[3]"});
     for (auto const* fqn : {"b", "c", "d", "e"})

@@ -64,7 +64,7 @@ void save(int ranks, cairn::memory_store& store) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(comes_back_by_rank) {
+BOOST_AUTO_TEST_CASE(what_is_a_ranks_own_comes_back_by_rank) {
     cairn::memory_store store;
     save(3, store);
     std::atomic<int> good{0};
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(comes_back_by_rank) {
     BOOST_TEST(good == 3);
 }
 
-BOOST_AUTO_TEST_CASE(others_see_ordinary_entries) {
+BOOST_AUTO_TEST_CASE(other_readers_see_ordinary_entries) {
     cairn::memory_store store;
     save(2, store);
     auto const tree = cairn::load_tree("c", {}, store);
@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(others_see_ordinary_entries) {
     BOOST_TEST(to_string(tree.at("position").as_dict().at("1").as_tensor().global_shape) == "[]");
 }
 
-BOOST_AUTO_TEST_CASE(another_number_of_ranks_says_whose) {
+BOOST_AUTO_TEST_CASE(another_number_of_ranks_says_whose_state_it_takes) {
     cairn::memory_store store;
     save(4, store);
     cairn::load_options options;
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(another_number_of_ranks_says_whose) {
 }
 
 /// An elastic job has fewer ranks than it had; what those had of their own is not unexpected.
-BOOST_AUTO_TEST_CASE(of_ranks_that_are_gone_is_no_reason_for_strict_to_refuse) {
+BOOST_AUTO_TEST_CASE(strict_accepts_what_ranks_that_are_gone_had_of_their_own) {
     cairn::memory_store store;
     save(4, store);
     cairn::load_options options;
@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(of_ranks_that_are_gone_is_no_reason_for_strict_to_refuse) {
     BOOST_TEST(refused == 2);
 }
 
-BOOST_AUTO_TEST_CASE(an_error_says_how_many_there_are) {
+BOOST_AUTO_TEST_CASE(an_error_says_how_many_ranks_have_saved) {
     cairn::memory_store store;
     save(2, store);
     std::atomic<int> told{0};
@@ -187,7 +187,7 @@ BOOST_AUTO_TEST_CASE(keys_below_a_name_are_no_ranks) {
     BOOST_TEST(mine == 1);
 }
 
-BOOST_AUTO_TEST_CASE(dicts_and_shards_are_refused) {
+BOOST_AUTO_TEST_CASE(a_dict_is_refused_as_a_ranks_own) {
     BOOST_CHECK_THROW((state_dict{{"d", cairn::per_rank(state_dict{})}}), cairn::error);
 }
 

@@ -43,7 +43,7 @@ cairn::save_plan plan_of(std::size_t items) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(arrives_as_it_was_sent) {
+BOOST_AUTO_TEST_CASE(a_selection_arrives_as_it_was_sent) {
     std::mt19937 random(7);
     for (std::size_t const items : {0U, 1U, 2U, 9U, 300U, 70'000U}) {
         auto const local = plan_of(items);
@@ -69,12 +69,12 @@ BOOST_AUTO_TEST_CASE(arrives_as_it_was_sent) {
 }
 
 /// The usual answer, of any size of plan: a state that is sharded over all ranks.
-BOOST_AUTO_TEST_CASE(of_everything_is_two_bytes) {
+BOOST_AUTO_TEST_CASE(a_selection_of_everything_is_two_bytes) {
     BOOST_TEST(sent({}).size() == 2u);
     BOOST_TEST((impl::selected(plan_of(3), {}) == plan_of(3)));
 }
 
-BOOST_AUTO_TEST_CASE(does_not_go_beyond_the_plan) {
+BOOST_AUTO_TEST_CASE(a_selection_does_not_go_beyond_the_plan) {
     auto const refuses = [](const std::vector<std::byte>& message, std::size_t items) {
         impl::wire_reader r(message);
         BOOST_CHECK_EXCEPTION((void)impl::get_selection(r, items), cairn::error,

@@ -222,7 +222,7 @@ std::vector<save_plan> usual(const std::function<void(int, save_plan&)>& more) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(joins_as_the_functions_do) {
+BOOST_AUTO_TEST_CASE(the_table_joins_as_the_functions_do) {
     std::mt19937 random(11);
     int taken = 0;
     constexpr int jobs = 3000;
@@ -236,7 +236,7 @@ BOOST_AUTO_TEST_CASE(joins_as_the_functions_do) {
     BOOST_TEST(taken < jobs);
 }
 
-BOOST_AUTO_TEST_CASE(leaves_the_unusual_to_the_functions) {
+BOOST_AUTO_TEST_CASE(the_table_leaves_the_unusual_to_the_functions) {
     BOOST_TEST(compare(usual([](int, save_plan&) {})));
     using change = std::function<void(int, save_plan&)>;
     std::vector<change> const unusual{

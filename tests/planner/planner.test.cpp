@@ -65,7 +65,7 @@ auto code_is(errc e) {
 }  // namespace
 
 // DCP's test_planner: 16 elements in chunks of 8 and 8, wanted [4, 15).
-BOOST_AUTO_TEST_CASE(read_items_of_a_box_across_two_chunks) {
+BOOST_AUTO_TEST_CASE(a_box_across_two_chunks_has_two_read_items) {
     auto const stored = chunks_1d({8, 8});
     std::vector<box> const wanted{box({4}, {7})};
     auto const items = cairn::create_read_items("w", 0, stored, wanted);
@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(holes_and_bounds_are_refused) {
         cairn::error, code_is(errc::invalid_plan));
 }
 
-BOOST_AUTO_TEST_CASE(load_reports_what_differs) {
+BOOST_AUTO_TEST_CASE(a_load_reports_what_differs) {
     cairn::memory_store store;
     std::vector<float> w(4, 1), extra(2, 2);
     cairn::state_dict saved{{"w", w}, {"extra", extra}, {"o", 1}};

@@ -102,7 +102,7 @@ void refused(decltype(wrong_data::change) change, const std::string& expected,
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(hold_their_own_part_of_the_shard) {
+BOOST_AUTO_TEST_CASE(split_items_hold_their_own_part_of_the_shard) {
     for (std::size_t dim : {0u, 1u}) {
         for (int ranks : {1, 2}) {
             cairn::memory_store store;
@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(hold_their_own_part_of_the_shard) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(of_a_tied_weight_are_stored_once) {
+BOOST_AUTO_TEST_CASE(split_items_of_a_tied_weight_are_stored_once) {
     auto const bytes = [](bool tied) {
         cairn::memory_store store;
         auto w = counted(6000), other = counted(6000);
@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(of_a_tied_weight_are_stored_once) {
     BOOST_TEST(bytes(true) + 24000 <= bytes(false));
 }
 
-BOOST_AUTO_TEST_CASE(must_be_parts_of_their_leaf) {
+BOOST_AUTO_TEST_CASE(items_must_be_parts_of_their_leaf) {
     auto const refuse = [](std::function<void(cairn::write_item&)> change, const char* says) {
         cairn::memory_store store;
         auto memory = counted(48);
@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(must_be_parts_of_their_leaf) {
 }
 
 /// What the user leaves out of an item of his own is the leaf's.
-BOOST_AUTO_TEST_CASE(are_of_their_leaf_whatever_numbers_they_bear) {
+BOOST_AUTO_TEST_CASE(items_are_of_their_leaf_whatever_numbers_they_bear) {
     cairn::memory_store store;
     auto other = counted(48), saved = counted(48);
     for (auto& x : saved) x += 100;
@@ -238,7 +238,7 @@ BOOST_AUTO_TEST_CASE(data_that_is_not_the_items_is_refused_on_all_ranks) {
 }
 
 /// The writer itself, whoever calls it.
-BOOST_AUTO_TEST_CASE(the_writer_refuses_them_too) {
+BOOST_AUTO_TEST_CASE(the_writer_refuses_data_that_is_not_the_items) {
     cairn::memory_store store;
     cairn::torch_writer writer(store);
     writer.reset("c");

@@ -24,7 +24,7 @@ std::string text(const wire_writer& w) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(are_told_in_a_few_bytes) {
+BOOST_AUTO_TEST_CASE(unexpected_keys_are_told_in_a_few_bytes) {
     std::mt19937_64 random(1);
     for (int round = 0; round < 200; ++round) {
         cairn::metadata m;
@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(are_told_in_a_few_bytes) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(from_elsewhere_are_checked) {
+BOOST_AUTO_TEST_CASE(unexpected_keys_from_elsewhere_are_checked) {
     cairn::metadata m;
     for (auto const* key : {"a", "b", "c"}) m.entries[key] = cairn::value_metadata{};
     for (auto const& runs : std::vector<std::vector<std::uint64_t>>{
@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(from_elsewhere_are_checked) {
 }
 
 /// Stages of a pipeline: each wants its own keys, and is told only of those that nobody wants.
-BOOST_AUTO_TEST_CASE(are_those_that_no_rank_wants) {
+BOOST_AUTO_TEST_CASE(unexpected_keys_are_those_that_no_rank_wants) {
     cairn::memory_store store;
     {
         std::vector<float> w{1, 2}, empty;
@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(are_those_that_no_rank_wants) {
 
 /// A plan of another planner says by its items what its rank wants; one of the default planner also
 /// if it is sent without them.
-BOOST_AUTO_TEST_CASE(are_found_from_items_and_without_them) {
+BOOST_AUTO_TEST_CASE(unexpected_keys_are_found_from_items_and_without_them) {
     cairn::metadata m;
     for (auto const* key : {"a", "b", "c", "d"}) m.entries[key] = cairn::value_metadata{};
     names const all{"a", "b", "c", "d"};
@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(are_found_from_items_and_without_them) {
     BOOST_TEST((told == names{"a"}));
 }
 
-BOOST_AUTO_TEST_CASE(are_counted_where_they_are_refused) {
+BOOST_AUTO_TEST_CASE(unexpected_keys_are_counted_where_they_are_refused) {
     cairn::memory_store store;
     cairn::save(cairn::state_dict{{"a", 1}, {"b", 2}, {"c", 3}}, "c", store);
     int a = 0;

@@ -64,7 +64,7 @@ void refused_value(value v, const std::string& found) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(is_told_from_what_is_not_as_unicode_says) {
+BOOST_AUTO_TEST_CASE(utf8_is_told_from_what_is_not_as_unicode_says) {
     // Every character there is; surrogates are none.
     for (std::uint32_t c = 0; c <= 0x110000; c += c < 0x900 ? 1 : 7) {
         bool const is_one = c <= 0x10ffff && (c < 0xd800 || c > 0xdfff);
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(is_told_from_what_is_not_as_unicode_says) {
 }
 
 /// Python writes lone surrogates, and reads them.
-BOOST_AUTO_TEST_CASE(with_lone_surrogates_is_a_str) {
+BOOST_AUTO_TEST_CASE(utf8_with_lone_surrogates_is_a_str) {
     using cairn::detail::find_not_str;
     for (std::uint32_t c = 0xd800; c <= 0xdfff; ++c)
         if (find_not_str("ab" + encoded(c) + encoded(c) + "cd") != fine)
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(with_lone_surrogates_is_a_str) {
     BOOST_TEST(loaded == text);
 }
 
-BOOST_AUTO_TEST_CASE(is_escaped_where_it_is_printed) {
+BOOST_AUTO_TEST_CASE(what_is_not_plain_text_is_escaped_where_it_is_printed) {
     using cairn::detail::json_string;
     using cairn::detail::terminal_text;
     BOOST_TEST(terminal_text("h\xc3\xa9\xff.\xed\xa0\x80\xed\xbf\xbf") ==
@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(is_escaped_where_it_is_printed) {
     BOOST_TEST(e.context().fqn == "a\x1b[2J");  // programs get it as it is
 }
 
-BOOST_AUTO_TEST_CASE(is_wanted_of_every_name) {
+BOOST_AUTO_TEST_CASE(every_name_must_be_utf8) {
     std::string const bad = "caf\xe9";
     std::vector<std::string> const says{"0xe9", "offset 3", "caf\\xe9"};
     auto const inner = [&] {
@@ -167,7 +167,7 @@ BOOST_AUTO_TEST_CASE(is_wanted_of_every_name) {
     refused([&](auto& sd) { sd["x"] = 7; }, "caf\\xe9", says, o);
 }
 
-BOOST_AUTO_TEST_CASE(is_wanted_of_every_str_in_a_value) {
+BOOST_AUTO_TEST_CASE(every_str_in_a_value_must_be_utf8) {
     std::string const bad = "ab\xff", overlong = "ab\xc0\x80";
     refused_value(bad, "byte 0xff at offset 2");
     refused_value(overlong, "byte 0xc0 at offset 2");
@@ -181,7 +181,7 @@ BOOST_AUTO_TEST_CASE(is_wanted_of_every_str_in_a_value) {
     refused([&](auto& sd) { sd["name"] = cairn::per_rank(value(bad)); }, "name.1", {"offset 2"});
 }
 
-BOOST_AUTO_TEST_CASE(is_not_wanted_of_bytes) {
+BOOST_AUTO_TEST_CASE(bytes_need_not_be_utf8) {
     cairn::memory_store store;
     value::bytes_t const raw{std::byte{0xff}, std::byte{0xc0}};
     cairn::state_dict sd{{"h\xc3\xa9llo", 1}, {"raw", raw}, {"text", "h\xc3\xa9\xf0\x9f\x98\x80"}};
@@ -227,7 +227,7 @@ struct own_names {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(is_wanted_whoever_plans) {
+BOOST_AUTO_TEST_CASE(names_and_values_must_be_utf8_whoever_plans) {
     auto const save = [](own_names planner) {
         cairn::memory_store store;
         cairn::state_dict sd{{"x", 7}};
@@ -247,7 +247,7 @@ BOOST_AUTO_TEST_CASE(is_wanted_whoever_plans) {
     save(std::move(bad_value));
 }
 
-BOOST_AUTO_TEST_CASE(is_wanted_of_the_names_of_files) {
+BOOST_AUTO_TEST_CASE(the_names_of_files_must_be_utf8) {
     cairn::memory_store store;
     cairn::state_dict sd{{"x", 7}};
     cairn::save_options o;
