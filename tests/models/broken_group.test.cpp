@@ -66,7 +66,7 @@ std::map<std::string, verb<Group>> verbs() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_message_that_one_rank_cannot_read) {
+BOOST_AUTO_TEST_CASE(a_message_that_one_rank_cannot_read_fails_all_ranks) {
     using group = support::meddling_group;
     auto const well_formed = [](std::size_t n) {
         return cairn::detail::encode_outcome({}, std::vector<std::byte>(n, std::byte{0xff}));
@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(a_message_that_one_rank_cannot_read) {
 }
 
 /// The others, who may have heard all that was sent, do not wait for it.
-BOOST_AUTO_TEST_CASE(an_exchange_that_throws_on_one_rank) {
+BOOST_AUTO_TEST_CASE(an_exchange_that_throws_on_one_rank_fails_all_ranks) {
     using group = support::meddling_group;
     int tried = 0;
     for (auto const& [name, run] : verbs<group>()) {

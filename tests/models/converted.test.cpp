@@ -140,7 +140,7 @@ void expect_fresh(const net& m, const adam& o) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(come_back_from_a_checkpoint) {
+BOOST_AUTO_TEST_CASE(converted_numbers_come_back_from_a_checkpoint) {
     for (bool const flat : {false, true}) {
         cairn::state_dict_options const options{.flatten_optimizer_state_dict = flat};
         cairn::memory_store store;
@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(come_back_from_a_checkpoint) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_dict_is_a_window_on_them) {
+BOOST_AUTO_TEST_CASE(a_dict_is_a_window_on_converted_numbers) {
     cairn::memory_store store;
     net m;
     adam o(m);
@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(a_dict_is_a_window_on_them) {
     BOOST_TEST(m.batches == 6);
 }
 
-BOOST_AUTO_TEST_CASE(copies_hold_them_as_they_were) {
+BOOST_AUTO_TEST_CASE(copies_hold_numbers_as_they_were) {
     trained t;
     auto const [ms, os] = cairn::get_state_dict(t.model, t.optimizer, {.cpu_offload = true});
     t.optimizer.slots[0].step = 1;
@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE(copies_hold_them_as_they_were) {
     BOOST_TEST(t.model.batches == 77);
 }
 
-BOOST_AUTO_TEST_CASE(one_counter_for_all_parameters) {
+BOOST_AUTO_TEST_CASE(one_counter_serves_all_parameters) {
     cairn::memory_store store;
     trained t(shown::shared);
     cairn::save(both(t.model, t.optimizer), "c", store);
@@ -260,7 +260,7 @@ BOOST_AUTO_TEST_CASE(a_number_that_a_visit_overwrites_is_refused) {
     BOOST_TEST(o.lr == 0.1);
 }
 
-BOOST_AUTO_TEST_CASE(all_or_none) {
+BOOST_AUTO_TEST_CASE(numbers_are_set_all_or_none) {
     trained t;
     auto const good = cairn::get_optimizer_state_dict(t.model, t.optimizer, {.cpu_offload = true});
     auto const with = [&](const char* parameter, float step) {
@@ -305,7 +305,7 @@ BOOST_AUTO_TEST_CASE(all_or_none) {
     BOOST_TEST(own.slots[1].step == 9);
 }
 
-BOOST_AUTO_TEST_CASE(a_model_and_its_optimizer_or_neither) {
+BOOST_AUTO_TEST_CASE(a_model_and_its_optimizer_are_set_both_or_neither) {
     for (bool const broadcast : {false, true}) {
         trained t;
         auto const whole = cairn::state_dict_options{.cpu_offload = true};
@@ -386,7 +386,7 @@ BOOST_AUTO_TEST_CASE(a_loaded_number_that_does_not_fit_fails_all_ranks) {
     BOOST_TEST(told == 2);
 }
 
-BOOST_AUTO_TEST_CASE(whole_models_show_them_too) {
+BOOST_AUTO_TEST_CASE(whole_models_show_converted_numbers_too) {
     std::atomic<int> good{0};
     cairn::run_ranks(2, [&](auto& me) {
         trained t;

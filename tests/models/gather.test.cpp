@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(what_does_not_make_a_whole_is_refused_on_all) {
     expect([](int r) { return held({r == 1 ? 6 : 7}, {box({r * 2}, {2})}); }, "rank 1");
 }
 
-BOOST_AUTO_TEST_CASE(whole_parameters_while_a_scope_lives) {
+BOOST_AUTO_TEST_CASE(parameters_are_whole_while_a_scope_lives) {
     toy::model alone;
     std::atomic<int> good{0};
     cairn::run_ranks(5, [&](auto& me) {

@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE(wrappers_are_stripped) {
     BOOST_TEST(cairn::canonical_fqn("a.mine.b", rules) == "x.a.b");
 }
 
-BOOST_AUTO_TEST_CASE(a_model_by_name) {
+BOOST_AUTO_TEST_CASE(a_model_is_seen_by_name) {
     small::model m;
     auto const d = cairn::get_model_state_dict(m);
     BOOST_TEST(small::keys(d) ==
@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(named_tensors_are_a_model) {
     BOOST_TEST(small::keys(cairn::get_model_state_dict(m)) == (names{"a", "b"}));
 }
 
-BOOST_AUTO_TEST_CASE(an_optimizer_in_both_shapes) {
+BOOST_AUTO_TEST_CASE(an_optimizer_has_both_shapes) {
     small::model m;
     auto o = optimizer_of(m);
     auto const before = m.embedding;
@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(an_optimizer_in_both_shapes) {
                "state.bias.momentum_buffer", "state.embed.weight.momentum_buffer"}));
 }
 
-BOOST_AUTO_TEST_CASE(several_optimizers_and_strangers) {
+BOOST_AUTO_TEST_CASE(several_optimizers_make_one_dict_and_strangers_are_refused) {
     small::model m;
     small::sgd a, b;
     a.groups.push_back({{{&m.embedding}}});
@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(several_optimizers_and_strangers) {
                           fails_with(errc::invalid_state, {"parameter 1 of group 0", "[3]"}));
 }
 
-BOOST_AUTO_TEST_CASE(saved_and_loaded_into_fresh_ones) {
+BOOST_AUTO_TEST_CASE(what_is_saved_loads_into_fresh_ones) {
     for (bool const flat : {false, true}) {
         cairn::state_dict_options const options{.flatten_optimizer_state_dict = flat};
         cairn::memory_store store;
@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(a_copy_may_be_taken_aside) {
     BOOST_TEST(m.embedding == (small::tensor{1, 2, 3, 4}));
 }
 
-BOOST_AUTO_TEST_CASE(strict_names_keys_and_remedy) {
+BOOST_AUTO_TEST_CASE(strict_tells_the_keys_and_the_remedy) {
     small::model m;
     auto d = cairn::get_model_state_dict(m, {.cpu_offload = true});
     d["stage2.weight"] = cairn::node(small::tensor{1});  // another rank's
@@ -195,7 +195,7 @@ BOOST_AUTO_TEST_CASE(tied_weights_must_agree) {
     BOOST_TEST(m.embedding == small::tensor(4, 3.0f));
 }
 
-BOOST_AUTO_TEST_CASE(optimizer_state_that_does_not_fit) {
+BOOST_AUTO_TEST_CASE(optimizer_state_that_does_not_fit_is_refused) {
     small::model m;
     auto o = optimizer_of(m);
     auto d = cairn::get_optimizer_state_dict(m, o, {.cpu_offload = true});
@@ -257,7 +257,7 @@ BOOST_AUTO_TEST_CASE(groups_are_found_by_their_members) {
                           fails_with(errc::invalid_state, {"param_groups.0", "frozen.weight"}));
 }
 
-BOOST_AUTO_TEST_CASE(of_given_groups_with_one_parameter_the_first_by_number_counts) {
+BOOST_AUTO_TEST_CASE(the_first_of_the_given_groups_with_one_parameter_counts) {
     small::model m;
     auto o = optimizer_of(m);
     auto const own = cairn::get_optimizer_state_dict(m, o);

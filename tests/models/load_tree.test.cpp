@@ -35,7 +35,7 @@ BOOST_AUTO_TEST_CASE(a_tree_with_empty_mappings_is_saved_again) {
     BOOST_TEST(cairn::load_tree("e", {}, store).at("list").as_list().size() == 4u);
 }
 
-BOOST_AUTO_TEST_CASE(a_tree_as_it_was_saved) {
+BOOST_AUTO_TEST_CASE(a_tree_is_loaded_as_it_was_saved) {
     cairn::memory_store store;
     std::vector<float> w{1, 2, 3};
     state_dict const saved{
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(optimizer_state_lies_as_the_parameters_do) {
     BOOST_TEST(looked > 3 * 10);
 }
 
-BOOST_AUTO_TEST_CASE(memory_of_the_user_s_own) {
+BOOST_AUTO_TEST_CASE(memory_may_be_the_user_s_own) {
     cairn::memory_store store;
     std::vector<double> w{1, 2, 3};
     cairn::save(state_dict{{"w", w}}, "c", store);

@@ -65,7 +65,7 @@ struct cairn::optimizer_traits<padded::optimizer> {
 
 BOOST_AUTO_TEST_SUITE(padded_vocabularies)
 
-BOOST_AUTO_TEST_CASE(other_ranks_pad_otherwise) {
+BOOST_AUTO_TEST_CASE(other_ranks_may_pad_otherwise) {
     cairn::memory_store store;
     auto const run = [&](int ranks, auto body) {
         cairn::run_ranks(ranks, [&](auto& me) {

@@ -70,7 +70,7 @@ bool names_both(const std::vector<std::string>& warnings, const char* read, cons
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(stored_once_under_both_names) {
+BOOST_AUTO_TEST_CASE(a_tied_weight_is_stored_once_under_both_names) {
     for (bool const one_file : {true, false}) {
         for (int const ranks : {1, 4}) {
             cairn::memory_store store;

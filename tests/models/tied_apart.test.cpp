@@ -153,7 +153,7 @@ void save_apart(cairn::memory_store& store, const std::function<void(model&, ada
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(saved_together_has_the_keys_of_pytorch) {
+BOOST_AUTO_TEST_CASE(what_is_saved_together_has_the_keys_of_pytorch) {
     cairn::memory_store store;
     save_together(store, true);
     auto const names = names_in(store);
@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(saved_together_has_the_keys_of_pytorch) {
     BOOST_TEST(!has(names, "optim.param_groups.head.weight.lr"));
 }
 
-BOOST_AUTO_TEST_CASE(saved_together_loads_apart) {
+BOOST_AUTO_TEST_CASE(what_is_saved_together_loads_apart) {
     for (bool const planes : {false, true}) {
         cairn::memory_store store;
         save_together(store, true);
@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(saved_together_loads_apart) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(one_process_without_the_tie) {
+BOOST_AUTO_TEST_CASE(one_process_loads_what_was_tied_without_the_tie) {
     for (bool const flat : {false, true}) {
         cairn::memory_store store;
         save_together(store, flat);
@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_CASE(one_process_without_the_tie) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(without_a_word_the_key_is_missing) {
+BOOST_AUTO_TEST_CASE(a_key_is_missing_where_nobody_says_that_weights_are_tied) {
     cairn::memory_store store;
     save_together(store, true);
     model m(where::one_process_untied, 0);
@@ -217,7 +217,7 @@ BOOST_AUTO_TEST_CASE(without_a_word_the_key_is_missing) {
     });
 }
 
-BOOST_AUTO_TEST_CASE(saved_apart_loads_together_and_apart) {
+BOOST_AUTO_TEST_CASE(what_is_saved_apart_loads_together_and_apart) {
     cairn::memory_store store;
     // Each stage has its own moments, and the copies' own are kept.
     save_apart(store, [](model&, adam& o) { o.slots[0].m = {8, 9}; });
@@ -281,7 +281,7 @@ BOOST_AUTO_TEST_CASE(one_name_on_both_stages_is_a_replica) {
     BOOST_TEST(m.embed == (tensor{10, 20}));
 }
 
-BOOST_AUTO_TEST_CASE(given_whole_by_rank_0) {
+BOOST_AUTO_TEST_CASE(rank_0_gives_the_whole_to_both_stages) {
     for (auto const from : {where::together, where::one_process_untied}) {
         std::atomic<int> good{0};
         cairn::run_ranks(2, [&](auto& me) {
