@@ -33,7 +33,7 @@ cairn::commit_record some_record() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(survives_in_the_metadata_with_and_without_a_pickle) {
+BOOST_AUTO_TEST_CASE(a_record_survives_in_the_metadata_with_and_without_a_pickle) {
     cairn::metadata m;
     m.save_id = std::string(32, 'b');
     for (bool torch : {true, false}) {
@@ -130,7 +130,7 @@ BOOST_AUTO_TEST_CASE(numbers_go_on_from_run_to_run_and_when_steps_go_back) {
     BOOST_TEST(all == "step_100:1 step_300:3 step_110:4 step_120:5 step_200:6 ");
 }
 
-BOOST_AUTO_TEST_CASE(those_of_others_come_first_by_their_numbers) {
+BOOST_AUTO_TEST_CASE(checkpoints_of_others_come_first_by_their_numbers) {
     cairn::memory_store store;
     std::vector<float> w(8, 1.0f);
     cairn::state_dict state{{"w", w}};
@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(those_of_others_come_first_by_their_numbers) {
     BOOST_TEST((is_before_by_number("a01", "a1") != is_before_by_number("a1", "a01")));
 }
 
-BOOST_AUTO_TEST_CASE(a_listing_says_what_each_is) {
+BOOST_AUTO_TEST_CASE(a_listing_says_what_each_checkpoint_is) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2, 3, 4});
     auto const removed = p.data(2);

@@ -63,7 +63,7 @@ bool says(const cairn::garbage_report& r, const std::string& what) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(of_an_ended_save_is_removed) {
+BOOST_AUTO_TEST_CASE(garbage_of_an_ended_save_is_removed) {
     interrupted p;
     auto const before = p.names();
     auto const would = cairn::collect_garbage(p.dir.string(), true);
@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(of_an_ended_save_is_removed) {
 }
 
 /// It is told to have gone only if it has.
-BOOST_AUTO_TEST_CASE(beside_directories_of_somebodys_leaves_the_place) {
+BOOST_AUTO_TEST_CASE(a_place_with_directories_of_somebodys_stays) {
     interrupted p;
     fs::create_directories(p.at(2) / "mine");
     for (std::size_t const files : {2u, 0u}) {
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(beside_directories_of_somebodys_leaves_the_place) {
 }
 
 /// A save was killed when it had made the directory of a file, and not the file.
-BOOST_AUTO_TEST_CASE(goes_with_directories_of_files_that_are_not_there) {
+BOOST_AUTO_TEST_CASE(garbage_goes_with_directories_of_files_that_are_not_there) {
     interrupted p;
     p.intent.names.push_back("deep/er/__0_1." + id_a + ".distcp");
     p.write();
@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(goes_with_directories_of_files_that_are_not_there) {
     BOOST_TEST(!p.is_left());
 }
 
-BOOST_AUTO_TEST_CASE(of_a_running_save_stays) {
+BOOST_AUTO_TEST_CASE(files_of_a_running_save_stay) {
     interrupted p;
     cairn::detail::running_save const running(id_a);
     auto const r = cairn::collect_garbage(p.dir.string());
@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(of_a_running_save_stays) {
     BOOST_TEST(p.is_left());
 }
 
-BOOST_AUTO_TEST_CASE(of_another_host_stays_for_a_day) {
+BOOST_AUTO_TEST_CASE(garbage_of_another_host_stays_for_a_day) {
     interrupted p;
     p.intent.owner.process.boot = "another";
     p.intent.owner.process.run = std::string(32, 'c');
@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(of_another_host_stays_for_a_day) {
     BOOST_TEST(!p.is_left());
 }
 
-BOOST_AUTO_TEST_CASE(beside_metadata_that_cannot_be_read_stays) {
+BOOST_AUTO_TEST_CASE(garbage_beside_metadata_that_cannot_be_read_stays) {
     interrupted p;
     std::ofstream(p.at(2) / ".metadata") << "damaged";
     auto const r = cairn::collect_garbage(p.dir.string());
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(beside_metadata_that_cannot_be_read_stays) {
 }
 
 /// Where a network file system has lost a file's content.
-BOOST_AUTO_TEST_CASE(of_unknown_size_is_removed_too) {
+BOOST_AUTO_TEST_CASE(garbage_of_unknown_size_is_removed_too) {
     interrupted p;
     support::meddling_store store(
         cairn::file_store(p.dir),
@@ -159,7 +159,7 @@ BOOST_AUTO_TEST_CASE(of_unknown_size_is_removed_too) {
 }
 
 /// Names and errors may hold what a terminal would obey.
-BOOST_AUTO_TEST_CASE(is_told_in_harmless_characters) {
+BOOST_AUTO_TEST_CASE(garbage_is_told_in_harmless_characters) {
     interrupted p;
     p.intent.names.push_back("file\x1b[2J");
     p.write();
@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE(is_told_in_harmless_characters) {
 }
 
 /// PyTorch has saved over a checkpoint, and cairn over that: nothing names the first one's files.
-BOOST_AUTO_TEST_CASE(that_nothing_named_goes_with_a_checkpoint_that_is_removed_or_a_day_later) {
+BOOST_AUTO_TEST_CASE(strays_go_with_a_checkpoint_that_is_removed_or_a_day_later) {
     for (bool const old : {true, false}) {
         place p;
         save_steps(cairn::file_store(p.dir), {1, 2});
@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(that_nothing_named_goes_with_a_checkpoint_that_is_removed_o
     }
 }
 
-BOOST_AUTO_TEST_CASE(of_a_reader_on_another_host_goes_after_a_day) {
+BOOST_AUTO_TEST_CASE(the_notice_of_a_reader_on_another_host_goes_after_a_day) {
     place p;
     save_steps(cairn::file_store(p.dir), {1});
     cairn::detail::read_notice n{1, cairn::detail::record_owner::this_one()};

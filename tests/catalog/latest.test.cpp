@@ -29,7 +29,7 @@ struct asked {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(is_the_one_committed_last) {
+BOOST_AUTO_TEST_CASE(the_latest_is_the_one_committed_last) {
     place p;
     BOOST_TEST(!cairn::latest(p.dir.string()).has_value());
     save_steps(cairn::file_store(p.dir), {100, 300});
@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(what_is_damaged_is_skipped_as_far_as_it_is_looked_at) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_damaged_one_is_put_aside_on_request) {
+BOOST_AUTO_TEST_CASE(a_damaged_checkpoint_is_put_aside_on_request) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});
     fs::remove(p.at(2) / p.data(2));
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(a_damaged_one_is_put_aside_on_request) {
 }
 
 /// A save that was killed in its place lists its files: whoever collects them knows nothing of it.
-BOOST_AUTO_TEST_CASE(a_damaged_one_beside_what_may_run_stays) {
+BOOST_AUTO_TEST_CASE(a_damaged_checkpoint_beside_what_may_run_stays) {
     for (bool const ended : {false, true}) {
         place p;
         save_steps(cairn::file_store(p.dir), {1, 2});
@@ -124,7 +124,7 @@ struct keeps_intents : support::forwarding_store<cairn::file_store> {
         store_.remove(n);
     }
 };
-BOOST_AUTO_TEST_CASE(why_one_is_not_put_aside_is_said) {
+BOOST_AUTO_TEST_CASE(why_a_checkpoint_is_not_put_aside_is_said) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});
     cairn::detail::save_intent intent;
@@ -272,7 +272,7 @@ BOOST_AUTO_TEST_CASE(a_second_look_shows_progress) {
 }
 
 /// Otherwise a training would begin anew, and nobody would notice.
-BOOST_AUTO_TEST_CASE(if_none_is_whole_is_an_error) {
+BOOST_AUTO_TEST_CASE(a_search_that_finds_none_whole_is_an_error) {
     for (bool const quarantine : {false, true}) {
         place p;
         save_steps(cairn::file_store(p.dir), {1, 2});

@@ -43,7 +43,7 @@ std::string joined(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(is_finished_after_a_kill_at_any_step) {
+BOOST_AUTO_TEST_CASE(a_removal_is_finished_after_a_kill_at_any_step) {
     support::failure_points steps(3);
     int killed = 0;
     for (bool by_gc : {false, true}) {
@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(is_finished_after_a_kill_at_any_step) {
     BOOST_TEST(killed > 20 / steps.stride());
 }
 
-BOOST_AUTO_TEST_CASE(waits_while_this_process_reads) {
+BOOST_AUTO_TEST_CASE(a_removal_waits_while_this_process_reads) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});
     {
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(waits_while_this_process_reads) {
     BOOST_TEST((p.names() == p.names_of({2})));
 }
 
-BOOST_AUTO_TEST_CASE(waits_while_another_process_has_announced_that_it_reads) {
+BOOST_AUTO_TEST_CASE(a_removal_waits_for_another_process_that_has_announced_to_read) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});
     auto const id = p.at(1).string();
@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(waits_while_another_process_has_announced_that_it_reads) {
     BOOST_TEST((p.names() == p.names_of({2})));
 }
 
-BOOST_AUTO_TEST_CASE(waits_for_readers_of_other_hosts_and_of_newer_versions) {
+BOOST_AUTO_TEST_CASE(a_removal_waits_for_readers_of_other_hosts_and_of_newer_versions) {
     for (int const version : {2, 3}) {
         place p;
         save_steps(cairn::file_store(p.dir), {1, 2});
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(waits_for_readers_of_other_hosts_and_of_newer_versions) {
 }
 
 /// A job on another host, which may commit a checkpoint that replaces it.
-BOOST_AUTO_TEST_CASE(waits_while_another_job_saves_in_its_place) {
+BOOST_AUTO_TEST_CASE(a_removal_waits_while_another_job_saves_in_its_place) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});
     cairn::detail::save_intent intent;
@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(waits_while_another_job_saves_in_its_place) {
     BOOST_TEST((p.names() == p.names_of({2})));
 }
 
-BOOST_AUTO_TEST_CASE(leaves_the_checkpoint_of_the_save_that_asks) {
+BOOST_AUTO_TEST_CASE(the_checkpoint_of_the_save_that_asks_stays) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});
     auto first = p.store().at("step_1");
@@ -172,7 +172,7 @@ BOOST_AUTO_TEST_CASE(leaves_the_checkpoint_of_the_save_that_asks) {
     BOOST_TEST((p.stands(1) && p.stands(2)));
 }
 
-BOOST_AUTO_TEST_CASE(leaves_copies_and_what_was_renamed) {
+BOOST_AUTO_TEST_CASE(copies_and_what_was_renamed_stay) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2, 3});
     fs::copy(p.at(3), p.dir / "best_so_far", fs::copy_options::recursive);
@@ -183,7 +183,7 @@ BOOST_AUTO_TEST_CASE(leaves_copies_and_what_was_renamed) {
     BOOST_TEST((!p.stands(2) && p.stands(3)));
 }
 
-BOOST_AUTO_TEST_CASE(leaves_what_no_checkpointer_has_saved) {
+BOOST_AUTO_TEST_CASE(what_no_checkpointer_has_saved_stays) {
     place p;
     std::vector<float> w(8, 7.0f);
     cairn::state_dict state{{"w", w}};
@@ -199,7 +199,7 @@ BOOST_AUTO_TEST_CASE(leaves_what_no_checkpointer_has_saved) {
 }
 
 /// It may be alive on a host that was cut off, and publish just before the metadata is removed.
-BOOST_AUTO_TEST_CASE(adopts_the_intent_of_a_save_that_is_presumed_dead) {
+BOOST_AUTO_TEST_CASE(a_removal_adopts_the_intent_of_a_save_that_is_presumed_dead) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});
     cairn::detail::save_intent i;
@@ -230,7 +230,7 @@ BOOST_AUTO_TEST_CASE(adopts_the_intent_of_a_save_that_is_presumed_dead) {
 }
 
 /// As when its process stands still for a day, before or after it has looked at the place.
-BOOST_AUTO_TEST_CASE(that_another_process_presumed_dead_removes_nothing) {
+BOOST_AUTO_TEST_CASE(a_process_that_another_presumed_dead_removes_nothing) {
     for (bool const at_once : {true, false})
         for (bool const forgotten : {true, false}) {
             place p;
@@ -272,7 +272,7 @@ BOOST_AUTO_TEST_CASE(that_another_process_presumed_dead_removes_nothing) {
         }
 }
 
-BOOST_AUTO_TEST_CASE(says_what_it_cannot_judge) {
+BOOST_AUTO_TEST_CASE(a_removal_says_what_it_cannot_judge) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});
     std::ofstream(p.at(1) / ".metadata") << "damaged";
@@ -280,7 +280,7 @@ BOOST_AUTO_TEST_CASE(says_what_it_cannot_judge) {
     BOOST_TEST(said.find("'step_1' stays") != std::string::npos, said);
 }
 
-BOOST_AUTO_TEST_CASE(leaves_a_checkpoint_that_has_replaced_it) {
+BOOST_AUTO_TEST_CASE(a_checkpoint_that_has_replaced_the_expected_one_stays) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});
     std::vector<std::string> warnings;
@@ -291,7 +291,7 @@ BOOST_AUTO_TEST_CASE(leaves_a_checkpoint_that_has_replaced_it) {
 }
 
 /// It was examined, and was replaced before its removal was announced.
-BOOST_AUTO_TEST_CASE(leaves_a_checkpoint_that_replaces_it_meanwhile) {
+BOOST_AUTO_TEST_CASE(a_checkpoint_that_replaces_the_expected_one_meanwhile_stays) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});
     auto first = p.store().at("step_1");

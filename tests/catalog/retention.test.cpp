@@ -158,14 +158,14 @@ BOOST_AUTO_TEST_CASE(what_any_rule_keeps_is_kept_and_nothing_else) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(order_is_that_of_commits_not_of_steps) {
+BOOST_AUTO_TEST_CASE(the_order_is_that_of_commits_not_of_steps) {
     // The run went back from step 300 to 100.
     std::vector<kept_or_not> const all{one(1, 100), one(2, 200), one(3, 300), one(4, 110),
                                        one(5, 120)};
     BOOST_TEST(ids(not_kept(cairn::last(2), all, now)) == "step_100 step_200 step_300");
 }
 
-BOOST_AUTO_TEST_CASE(by_default_all_are_kept) {
+BOOST_AUTO_TEST_CASE(all_are_kept_by_default) {
     std::vector<kept_or_not> const all{one(1, 1), one(2, 2)};
     BOOST_TEST(not_kept({}, all, now).empty());
     BOOST_TEST(not_kept(cairn::last(1) | retention(), all, now).empty());
@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(by_default_all_are_kept) {
 }
 
 /// A run that has diverged goes back to an older one.
-BOOST_AUTO_TEST_CASE(the_one_that_was_read_last_is_kept) {
+BOOST_AUTO_TEST_CASE(the_checkpoint_that_was_read_last_is_kept) {
     std::vector<kept_or_not> all{one(1, 1), one(2, 2), one(3, 3), one(4, 4)};
     all[0].read = 1;
     all[1].read = 2;
