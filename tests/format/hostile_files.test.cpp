@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(footers_find_their_items) {
 }
 
 // From front to back this takes an hour.
-BOOST_AUTO_TEST_CASE(a_footer_is_searched) {
+BOOST_AUTO_TEST_CASE(a_footer_is_not_searched_from_front_to_back) {
     format::native::file_footer f;
     for (std::uint64_t i = 0; i < 1'000'000; ++i) f.items.push_back({i * 1000, 900, 0, 0, {}});
     std::size_t found = 0;

@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(a_long_file_name_of_many_chunks_is_refused) {
 }
 
 /// What cannot be read again is not written.
-BOOST_AUTO_TEST_CASE(nor_can_it_be_saved) {
+BOOST_AUTO_TEST_CASE(a_long_file_name_of_many_chunks_is_not_saved) {
     auto const m = row_of_chunks("w", 20'000, std::string(4000, 'f'));
     BOOST_CHECK_EXCEPTION((void)format::native::make_metadata_file(m), cairn::error,
                           [](const cairn::error& e) {

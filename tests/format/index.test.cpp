@@ -157,7 +157,7 @@ void must_not_be_read(const bytes& file) {
 }  // namespace
 
 /// The files below are as cairn once wrote them; they never change.
-BOOST_AUTO_TEST_CASE(of_a_checkpoint_says_what_its_pickle_says) {
+BOOST_AUTO_TEST_CASE(the_index_of_a_checkpoint_says_what_its_pickle_says) {
     auto const file = slurp(golden / ".metadata");
     auto const f = native::parse_metadata_file(file);
     BOOST_TEST(f.has_index);
@@ -171,7 +171,7 @@ BOOST_AUTO_TEST_CASE(of_a_checkpoint_says_what_its_pickle_says) {
                 loaded(fs::path(CAIRN_GOLDEN) / "torch-2.14.1" / "kinds" / "checkpoint")));
 }
 
-BOOST_AUTO_TEST_CASE(is_written_as_ever) {
+BOOST_AUTO_TEST_CASE(an_index_is_written_as_ever) {
     auto const kinds = slurp(golden / ".metadata");
     BOOST_TEST((native::make_metadata_file(native::parse_metadata_file(kinds).meta) == kinds));
     auto const all = slurp(golden / "varied.metadata");
@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(is_written_as_ever) {
     BOOST_TEST((native::make_metadata_file(varied(), false) == all));
 }
 
-BOOST_AUTO_TEST_CASE(says_what_was_written) {
+BOOST_AUTO_TEST_CASE(an_index_says_what_was_written) {
     std::size_t chunks = 0;
     for (unsigned seed = 0; seed < 600; ++seed) {
         auto const m = invented(seed)();
@@ -200,7 +200,7 @@ BOOST_AUTO_TEST_CASE(says_what_was_written) {
     BOOST_TEST(chunks > 5000u);
 }
 
-BOOST_AUTO_TEST_CASE(whose_bytes_have_changed_is_refused) {
+BOOST_AUTO_TEST_CASE(an_index_whose_bytes_have_changed_is_refused) {
     cairn::commit_record const record{7, 1'700'000'000'000, 100, {{"loss", 0.5}}, {}};
     auto const file = native::make_metadata_file(varied(), false, &record);
     auto const tail = native::find_index(file, file.size());
@@ -221,7 +221,7 @@ BOOST_AUTO_TEST_CASE(whose_bytes_have_changed_is_refused) {
         must_not_be_read({file.begin(), file.begin() + static_cast<std::ptrdiff_t>(n)});
 }
 
-BOOST_AUTO_TEST_CASE(of_a_checkpoint_whose_bytes_have_changed_is_refused) {
+BOOST_AUTO_TEST_CASE(the_metadata_of_a_checkpoint_whose_bytes_have_changed_is_refused) {
     auto const file = slurp(golden / ".metadata");
     for (std::size_t i = 0; i < file.size(); i += i + 100 < file.size() ? 7 : 1) {
         BOOST_TEST_CONTEXT("byte " << i << " of " << file.size()) {
@@ -233,7 +233,7 @@ BOOST_AUTO_TEST_CASE(of_a_checkpoint_whose_bytes_have_changed_is_refused) {
 }
 
 /// A key that many chunks share has room, however few bytes they take.
-BOOST_AUTO_TEST_CASE(has_room_for_the_long_name_of_many_chunks) {
+BOOST_AUTO_TEST_CASE(an_index_has_room_for_the_long_name_of_many_chunks) {
     cairn::metadata m;
     cairn::tensor_metadata t;
     t.shape = {30'000};
@@ -249,7 +249,7 @@ BOOST_AUTO_TEST_CASE(has_room_for_the_long_name_of_many_chunks) {
 }
 
 /// Two blocks that changed places have the same bytes in sum.
-BOOST_AUTO_TEST_CASE(whose_blocks_have_changed_places_is_refused) {
+BOOST_AUTO_TEST_CASE(an_index_whose_blocks_have_changed_places_is_refused) {
     auto file = native::make_metadata_file(varied(), false);
     auto const tail = native::find_index(file, file.size());
     auto const block = static_cast<std::ptrdiff_t>(native::index_tail::block);
@@ -259,7 +259,7 @@ BOOST_AUTO_TEST_CASE(whose_blocks_have_changed_places_is_refused) {
 }
 
 /// What a save wants to know of the checkpoint that it replaces.
-BOOST_AUTO_TEST_CASE(has_a_root_that_is_read_alone) {
+BOOST_AUTO_TEST_CASE(the_root_of_an_index_is_read_alone) {
     auto const m = varied();
     auto const file = native::make_metadata_file(m);
     BOOST_TEST(file.size() > 5 * native::index_tail::block);
@@ -275,7 +275,7 @@ BOOST_AUTO_TEST_CASE(has_a_root_that_is_read_alone) {
     BOOST_TEST((files.at("empty") == 0));
 }
 
-BOOST_AUTO_TEST_CASE(may_have_more_files_than_one_read_holds) {
+BOOST_AUTO_TEST_CASE(an_index_may_have_more_files_than_one_read_holds) {
     cairn::metadata m;
     m.save_id = std::string(32, 'b');
     for (int i = 0; i < 10'000; ++i) m.file_sizes["__" + std::to_string(i) + "_0.distcp"] = 1;
@@ -287,7 +287,7 @@ BOOST_AUTO_TEST_CASE(may_have_more_files_than_one_read_holds) {
     BOOST_TEST((native::parse_metadata_file(file).meta == m));
 }
 
-BOOST_AUTO_TEST_CASE(has_no_root_in_pytorchs_files) {
+BOOST_AUTO_TEST_CASE(pytorchs_files_have_no_root) {
     for (auto const& file :
          {cairn::format::torch::write_metadata_pickle(varied()), bytes(), bytes(3)}) {
         counted_file opened{file};
@@ -295,7 +295,7 @@ BOOST_AUTO_TEST_CASE(has_no_root_in_pytorchs_files) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(of_a_later_version_is_not_taken_for_damage) {
+BOOST_AUTO_TEST_CASE(an_index_of_a_later_version_is_not_taken_for_damage) {
     auto file = native::make_metadata_file(varied(), false);
     file.back() = std::byte{'!'};
     BOOST_CHECK_EXCEPTION(
@@ -395,7 +395,7 @@ BOOST_AUTO_TEST_CASE(columns_that_cairn_does_not_write_are_refused) {
     is_refused(huge.size(), [&] { decode(huge); });
 }
 
-BOOST_AUTO_TEST_CASE(files_have_different_names) {
+BOOST_AUTO_TEST_CASE(the_files_of_an_index_have_different_names) {
     cairn::detail::wire_writer w;
     w.u8(3);
     w.varint(0);

@@ -74,7 +74,7 @@ void refuse(const bytes& b) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(are_byte_identical_to_pytorch_2_14) {
+BOOST_AUTO_TEST_CASE(items_are_byte_identical_to_those_of_pytorch_2_14) {
     std::size_t items = 0, same = 0;
     for (auto const& e : fs::directory_iterator(fs::path(CAIRN_GOLDEN) / "torch-2.14.1")) {
         auto const dir = e.path() / "checkpoint";

@@ -65,7 +65,7 @@ void are_items_of(std::initializer_list<long_container> cases, Make&& make) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(atoms) {
+BOOST_AUTO_TEST_CASE(atoms_are_pickled_as_python_does) {
     is_pickled_as({}, "80024e2e");
     is_pickled_as(true, "8002882e");
     is_pickled_as(-1, "80024affffffff2e");
@@ -78,7 +78,7 @@ BOOST_AUTO_TEST_CASE(atoms) {
                   "68c3a96c6c6f71002e");
 }
 
-BOOST_AUTO_TEST_CASE(containers) {
+BOOST_AUTO_TEST_CASE(containers_are_pickled_as_python_does) {
     is_pickled_as(value::list({}), "80025d71002e");
     is_pickled_as(value::list({7}), "80025d71004b07612e");
     is_pickled_as(value::tuple({}), "8002292e");
