@@ -68,7 +68,7 @@ struct cold_file {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(keep_a_stores_word) {
+BOOST_AUTO_TEST_CASE(a_store_that_reads_directly_keeps_its_word) {
     support::scratch s;
     int n = 0;
     for (bool const direct : {true, false})
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(keep_a_stores_word) {
         });
 }
 
-BOOST_AUTO_TEST_CASE(are_of_any_blocks) {
+BOOST_AUTO_TEST_CASE(any_blocks_are_read_directly) {
     for (auto const size : {block, mib + 1, 3 * mib + block, 3 * mib + 12'345}) {
         cold_file f(size);
         if (support::lacks_direct_reads(f.dir.dir)) return;
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(are_of_any_blocks) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(leave_what_the_page_cache_has_and_what_is_turned_off) {
+BOOST_AUTO_TEST_CASE(what_the_page_cache_has_and_what_is_turned_off_is_left) {
     cold_file f(7 * mib);
     if (support::lacks_direct_reads(f.dir.dir)) return;
     auto off = cairn::file_store(f.dir.dir, {.direct_reads = false}).open("o");
@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(leave_what_the_page_cache_has_and_what_is_turned_off) {
     BOOST_TEST(f.reads(h, 0, 7 * mib) == 7 * mib);
 }
 
-BOOST_AUTO_TEST_CASE(of_several_threads_do_not_mix) {
+BOOST_AUTO_TEST_CASE(reads_of_several_threads_do_not_mix) {
     cold_file f(8 * mib);
     if (support::lacks_direct_reads(f.dir.dir)) return;
     auto h = f.store.open("o");
@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE(of_several_threads_do_not_mix) {
     for (auto const n : right) BOOST_TEST(n == 8);
 }
 
-BOOST_AUTO_TEST_CASE(go_on_in_a_child) {
+BOOST_AUTO_TEST_CASE(direct_reads_go_on_in_a_child) {
     cold_file f(mib);
     if (support::lacks_direct_reads(f.dir.dir)) return;
     auto h = f.store.open("o");
@@ -152,7 +152,7 @@ std::size_t resident_pages(std::span<std::byte> memory) {
 }
 
 /// A load of many threads takes no more memory than one of six.
-BOOST_AUTO_TEST_CASE(take_a_few_slabs_which_are_given_back) {
+BOOST_AUTO_TEST_CASE(direct_reads_take_a_few_slabs_which_are_given_back) {
     using cairn::detail::lent_slab;
     using cairn::detail::read_slabs;
     std::byte* kept = nullptr;
@@ -183,7 +183,7 @@ BOOST_AUTO_TEST_CASE(take_a_few_slabs_which_are_given_back) {
     BOOST_TEST(lent_slab(nullptr).memory().empty());
 }
 
-BOOST_AUTO_TEST_CASE(are_told_what_the_page_cache_has) {
+BOOST_AUTO_TEST_CASE(the_kernel_tells_what_the_page_cache_has) {
     using cairn::detail::count_cached_pages;
     using cairn::detail::count_mapped_pages;
     using cairn::detail::page_cache_may_have;
@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE(are_told_what_the_page_cache_has) {
 }
 
 /// A name may lead to another file by the time it is opened a second time.
-BOOST_AUTO_TEST_CASE(are_of_the_file_that_was_opened) {
+BOOST_AUTO_TEST_CASE(direct_reads_are_of_the_file_that_was_opened) {
     cold_file f(2 * mib);
     if (support::lacks_direct_reads(f.dir.dir)) return;
     for (auto const* another : {"", "another one"}) {

@@ -56,14 +56,14 @@ bool holds(cairn::file_store& store, const cairn::byte_vector& bytes,
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(keep_a_stores_word) {
+BOOST_AUTO_TEST_CASE(a_store_that_writes_directly_keeps_its_word) {
     support::scratch s;
     int n = 0;
     cairn::conformance::check_object_store(
         [&] { return cairn::file_store(s.dir / std::to_string(n++), {.direct_writes = true}); });
 }
 
-BOOST_AUTO_TEST_CASE(write_what_comes_in_a_row) {
+BOOST_AUTO_TEST_CASE(what_comes_in_a_row_is_written) {
     support::scratch s;
     (void)support::lacks_direct_io(s.dir);  // then all is written as usual
     auto store = cairn::file_store(s.dir, {.direct_writes = true}).at("c");
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(write_what_comes_in_a_row) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(write_what_comes_in_any_order) {
+BOOST_AUTO_TEST_CASE(what_comes_in_any_order_is_written) {
     support::scratch s;
     cairn::file_store store(s.dir, {.direct_writes = true});
     auto const bytes = support::some_bytes(2 * slab + 12'345);
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(write_what_comes_in_any_order) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(of_several_threads_do_not_mix) {
+BOOST_AUTO_TEST_CASE(writes_of_several_threads_do_not_mix) {
     support::scratch s;
     cairn::file_store store(s.dir, {.direct_writes = true});
     auto const bytes = support::some_bytes(3 * slab + 77);
@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(of_several_threads_do_not_mix) {
 }
 
 /// The rest of a file that is not written whole is zeros, as it was reserved.
-BOOST_AUTO_TEST_CASE(leave_the_size_as_it_was_asked_for) {
+BOOST_AUTO_TEST_CASE(a_file_keeps_the_size_that_was_asked_for) {
     support::scratch s;
     cairn::file_store store(s.dir, {.direct_writes = true});
     auto bytes = support::some_bytes(slab + 5);
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(leave_the_size_as_it_was_asked_for) {
 }
 
 /// A trainer may fork while it saves: the child has none of what the parent writes.
-BOOST_AUTO_TEST_CASE(are_the_parents_alone) {
+BOOST_AUTO_TEST_CASE(direct_writes_are_the_parents_alone) {
     support::scratch s;
     (void)support::lacks_direct_io(s.dir);  // then all is written as usual
     cairn::file_store store(s.dir, {.direct_writes = true});

@@ -39,12 +39,12 @@ struct scratch : support::scratch {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(memory_store_keeps_its_word) {
+BOOST_AUTO_TEST_CASE(the_memory_store_keeps_its_word) {
     cairn::conformance::check_object_store([] { return cairn::memory_store(); });
     cairn::conformance::check_object_store([] { return cairn::memory_store().at("a").at("b"); });
 }
 
-BOOST_AUTO_TEST_CASE(file_store_keeps_its_word) {
+BOOST_AUTO_TEST_CASE(the_file_store_keeps_its_word) {
     scratch s;
     cairn::conformance::check_object_store([&] { return cairn::file_store(s.next()); });
 }

@@ -93,7 +93,7 @@ struct place {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(is_given_back_after_the_name) {
+BOOST_AUTO_TEST_CASE(space_is_given_back_after_the_name) {
     place p;
     if (p.holds_nothing()) return;
     for (auto const* name : {"a", "sub/b"}) {
@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(is_given_back_after_the_name) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(is_given_back_without_anyone_who_waits) {
+BOOST_AUTO_TEST_CASE(space_is_given_back_without_anyone_who_waits) {
     place p;
     spaces::of_process().set_pause(std::chrono::milliseconds(1));
     p.make("a", large);
@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(is_given_back_without_anyone_who_waits) {
     BOOST_TEST(p.held() == 0);
 }
 
-BOOST_AUTO_TEST_CASE(is_given_back_at_once_if_it_is_small_or_not_given_back_at_all) {
+BOOST_AUTO_TEST_CASE(space_that_is_small_or_not_given_back_at_all_is_not_held) {
     place p;
     p.make("small", large - 4096);
     p.store.remove("small");
@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(is_given_back_at_once_if_it_is_small_or_not_given_back_at_a
 }
 
 /// Otherwise a data loader's worker would keep it for as long as it lives.
-BOOST_AUTO_TEST_CASE(is_not_kept_by_a_child) {
+BOOST_AUTO_TEST_CASE(space_is_not_kept_by_a_child) {
     place p;
     if (p.holds_nothing()) return;
     p.make("a", large);
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(is_not_kept_by_a_child) {
 }
 
 /// At whatever moment of a removal the fork comes: one thread forks, one removes.
-BOOST_AUTO_TEST_CASE(is_given_back_while_others_fork) {
+BOOST_AUTO_TEST_CASE(space_is_given_back_while_others_fork) {
     place p;
     for (int round = 0; round < 50; ++round) {
         p.make("a", large);
@@ -191,7 +191,7 @@ BOOST_AUTO_TEST_CASE(is_given_back_while_others_fork) {
 }
 
 /// Who waits skips the pause, however many do, and whatever is removed meanwhile.
-BOOST_AUTO_TEST_CASE(is_waited_for_by_many) {
+BOOST_AUTO_TEST_CASE(many_may_wait_for_space) {
     place p;
     std::vector<std::thread> ranks;
     for (int rank = 0; rank < 4; ++rank)
@@ -207,7 +207,7 @@ BOOST_AUTO_TEST_CASE(is_waited_for_by_many) {
     BOOST_TEST(p.held() == 0);
 }
 
-BOOST_AUTO_TEST_CASE(tells_who_waits_of_each_file) {
+BOOST_AUTO_TEST_CASE(whoever_waits_is_told_of_each_file) {
     place p;
     if (p.holds_nothing()) return;
     for (auto const* name : {"a", "b", "c"}) {
@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(tells_who_waits_of_each_file) {
     BOOST_TEST(p.held() == 0);
 }
 
-BOOST_AUTO_TEST_CASE(takes_few_descriptors) {
+BOOST_AUTO_TEST_CASE(removed_space_takes_few_descriptors) {
     place p;
     constexpr int files = 80;
     for (int i = 0; i < files; ++i) p.make(std::to_string(i), large);
@@ -233,7 +233,7 @@ BOOST_AUTO_TEST_CASE(takes_few_descriptors) {
 }
 
 /// A network file system would keep the file under another name, and with it the directory.
-BOOST_AUTO_TEST_CASE(is_held_on_file_systems_of_this_host_only) {
+BOOST_AUTO_TEST_CASE(space_is_held_on_file_systems_of_this_host_only) {
     place p;
     struct ::stat s {};
     BOOST_REQUIRE(::stat("/proc/self/status", &s) == 0);
