@@ -89,7 +89,7 @@ static_assert(!plain_bytes<std::complex<float>> && !plain_bytes<too_many>);
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(bytes_out_and_in) {
+BOOST_AUTO_TEST_CASE(bytes_go_out_and_come_back) {
     random_state r{{1, 2, 3, 4}};
     cairn::state_dict d{{"rng", cairn::as_bytes(r)}};
     auto f = cairn::flatten(d);

@@ -150,7 +150,7 @@ BOOST_AUTO_TEST_CASE(const_numbers_are_read_only) {
     BOOST_TEST(f.leaves[2].tensor()->writable);
 }
 
-BOOST_AUTO_TEST_CASE(through_functions) {
+BOOST_AUTO_TEST_CASE(a_number_may_be_converted_through_functions) {
     struct counter {
         int n = 3, sets = 0;
     } c;

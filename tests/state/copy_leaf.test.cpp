@@ -33,7 +33,7 @@ std::vector<std::int32_t> numbered(std::size_t n) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(from_one_layout_to_another) {
+BOOST_AUTO_TEST_CASE(a_leaf_is_copied_from_one_layout_to_another) {
     auto whole = numbered(12);
     std::vector<std::int32_t> columns(12, -1);
     auto const from = leaf_of({3, 4}, {box({0, 0}, {1, 4}), box({1, 0}, {2, 4})}, whole.data());
@@ -46,7 +46,7 @@ BOOST_AUTO_TEST_CASE(from_one_layout_to_another) {
 }
 
 // Pair by pair, this takes minutes.
-BOOST_AUTO_TEST_CASE(many_boxes_on_both_sides) {
+BOOST_AUTO_TEST_CASE(many_boxes_on_both_sides_are_not_compared_pair_by_pair) {
     std::vector<box> singles, pairs;
     for (std::int64_t i = 0; i < 40000; ++i) singles.push_back(box({i}, {1}));
     for (std::int64_t i = 0; i < 20000; ++i) pairs.push_back(box({2 * i}, {2}));

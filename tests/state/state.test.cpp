@@ -45,7 +45,7 @@ struct cairn::tensor_traits<move_only> {
 
 BOOST_AUTO_TEST_SUITE(state)
 
-BOOST_AUTO_TEST_CASE(flattens_by_dcps_rules) {
+BOOST_AUTO_TEST_CASE(a_state_is_flattened_by_dcps_rules) {
     std::vector<float> t(2);
     cairn::state_dict sd{
         {"t", t},
