@@ -55,7 +55,7 @@ void refuses(F&& f, cairn::errc wanted, bool names_tensor = true) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(are_told_from_possible_ones) {
+BOOST_AUTO_TEST_CASE(impossible_shapes_are_told_from_possible_ones) {
     for (auto const& s : impossible) BOOST_TEST(!cairn::is_possible(s), cairn::to_string(s));
     for (auto const& s : std::vector<index_vector>{
              {}, {0}, {cairn::most_elements}, {0, 7}, {1, 1, 5}, {cairn::most_elements, 0, 1}})
@@ -64,7 +64,7 @@ BOOST_AUTO_TEST_CASE(are_told_from_possible_ones) {
     BOOST_TEST(!cairn::is_possible({0, -1}));
 }
 
-BOOST_AUTO_TEST_CASE(in_metadata_are_corrupt) {
+BOOST_AUTO_TEST_CASE(impossible_shapes_in_metadata_are_corrupt) {
     for (auto const& s : impossible) {
         BOOST_TEST_CONTEXT(cairn::to_string(s)) {
             auto const m = one_tensor(s, cairn::box::whole(s));
@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(in_metadata_are_corrupt) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(in_a_pickle_or_an_index_are_corrupt) {
+BOOST_AUTO_TEST_CASE(impossible_shapes_in_a_pickle_or_an_index_are_corrupt) {
     for (auto const& s : impossible) {
         BOOST_TEST_CONTEXT(cairn::to_string(s)) {
             auto const m = one_tensor(s, cairn::box::whole(s));
@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(in_a_pickle_or_an_index_are_corrupt) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(of_chunks_are_refused_too) {
+BOOST_AUTO_TEST_CASE(impossible_shapes_of_chunks_are_refused_too) {
     for (auto const& b : std::vector<cairn::box>{{{huge}, {huge}},
                                                  {{1}, {INT64_MAX}},
                                                  {{INT64_MAX}, {1}},
@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(coverage_is_not_fooled_by_a_product_that_wraps_to_zero) {
         cairn::errc::corrupt);
 }
 
-BOOST_AUTO_TEST_CASE(of_a_user_are_refused_before_anything_is_written_or_read) {
+BOOST_AUTO_TEST_CASE(impossible_shapes_of_a_user_are_refused_before_any_write_or_read) {
     float one = 1;
     cairn::memory_store store;
     for (auto const& s : impossible) {
@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(of_a_user_are_refused_before_anything_is_written_or_read) {
 }
 
 /// The second of two tensors: one that is split as the first is not looked at twice.
-BOOST_AUTO_TEST_CASE(of_the_second_tensor_are_looked_at_too) {
+BOOST_AUTO_TEST_CASE(the_chunks_of_a_second_tensor_are_looked_at_too) {
     using boxes = std::vector<cairn::box>;
     // Of cairn's; in PyTorch's there may be gaps.
     std::string save_id(32, 'a');

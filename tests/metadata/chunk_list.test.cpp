@@ -85,7 +85,7 @@ bool same(const chunk_list& list, const sequence& all) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(are_the_sequences_that_were_put_into_them) {
+BOOST_AUTO_TEST_CASE(a_list_is_the_sequence_that_was_put_into_it) {
     for (unsigned seed = 0; seed < 300; ++seed) {
         maker make(seed);
         chunk_list list;
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(are_the_sequences_that_were_put_into_them) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(differ_where_one_member_differs) {
+BOOST_AUTO_TEST_CASE(lists_differ_where_one_member_differs) {
     chunk const one{{{0, 2}, {4, 6}}, {"a", 8, 100, {}, cairn::item_layout{64, 24, 1, 2, {6, 1}}}};
     chunk_list const whole{one, one};
     auto const differs = [&](auto change) {
@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(differ_where_one_member_differs) {
     BOOST_TEST((late == whole));
 }
 
-BOOST_AUTO_TEST_CASE(with_the_same_boxes_are_known) {
+BOOST_AUTO_TEST_CASE(lists_with_the_same_boxes_are_known) {
     chunk const a{{{0}, {4}}, {}}, b{{{4}, {4}}, {}};
     chunk_list const ab{a, b};
     auto elsewhere = ab;
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(with_the_same_boxes_are_known) {
 }
 
 /// A list that is filled with others sees their names, and keeps its own.
-BOOST_AUTO_TEST_CASE(that_are_filled_together_have_each_name_once) {
+BOOST_AUTO_TEST_CASE(lists_that_are_filled_together_have_each_name_once) {
     auto const names = std::make_shared<cairn::file_names>();
     chunk const a{{{0}, {4}}, {"first", 1, 2, {}, {}}};
     std::vector<chunk_list> lists(3, chunk_list{a, a});
@@ -195,7 +195,7 @@ BOOST_AUTO_TEST_CASE(that_are_filled_together_have_each_name_once) {
     BOOST_TEST(looked_up == 2);
 }
 
-BOOST_AUTO_TEST_CASE(are_as_before_where_there_is_no_memory_for_another_chunk) {
+BOOST_AUTO_TEST_CASE(a_list_is_as_before_where_there_is_no_memory_for_another_chunk) {
     maker make(1);
     sequence all;
     // @return whether an allocation of `f(list)` failed; the list is then as before, and works
@@ -238,7 +238,7 @@ BOOST_AUTO_TEST_CASE(are_as_before_where_there_is_no_memory_for_another_chunk) {
 }
 
 /// The reason for the table.
-BOOST_AUTO_TEST_CASE(take_little_memory) {
+BOOST_AUTO_TEST_CASE(a_list_takes_little_memory) {
     constexpr std::size_t n = 10'000;
     support::allocations const count(n * 90 + 10'000);
     chunk_list list(std::make_shared<cairn::file_names>(), 2);

@@ -32,14 +32,14 @@ void require_same(const cairn::metadata& m, entry_cursor& c, const std::string& 
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(find_nothing_where_nothing_is) {
+BOOST_AUTO_TEST_CASE(a_cursor_finds_nothing_where_nothing_is) {
     cairn::metadata const m;
     entry_cursor c(m);
     BOOST_TEST((c.find("a") == c.end()));
     BOOST_TEST(c.tensor("") == nullptr);
 }
 
-BOOST_AUTO_TEST_CASE(find_all_in_their_order) {
+BOOST_AUTO_TEST_CASE(a_cursor_finds_all_in_their_order) {
     auto const m = every_third(60);
     for (int const times : {1, 2, 3}) {
         entry_cursor c(m);
@@ -48,7 +48,7 @@ BOOST_AUTO_TEST_CASE(find_all_in_their_order) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(find_all_in_any_order) {
+BOOST_AUTO_TEST_CASE(a_cursor_finds_all_in_any_order) {
     auto const m = every_third(30);
     std::mt19937 chance(7);
     entry_cursor c(m);

@@ -47,7 +47,7 @@ cairn::metadata with_payload(std::uint64_t offset, std::uint64_t bytes) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(are_refused_unless_they_are_a_tied_weight_of_cairns) {
+BOOST_AUTO_TEST_CASE(shared_bytes_are_refused_unless_they_are_a_tied_weight_of_cairns) {
     std::string const cairns(32, 'a');
     for (auto const& save_id : {std::string(), cairns}) {
         BOOST_CHECK_NO_THROW(cairn::check_metadata(two_tensors(100, save_id)));
@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(are_refused_unless_they_are_a_tied_weight_of_cairns) {
 }
 
 /// The payload of an item lies within it: the next bytes are another item's.
-BOOST_AUTO_TEST_CASE(are_not_those_of_a_payload_that_leaves_its_item) {
+BOOST_AUTO_TEST_CASE(a_payload_that_leaves_its_item_shares_no_bytes) {
     auto const with_payload_at = [](std::uint64_t offset) {
         return with_payload(offset, payload_bytes);
     };
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(are_not_those_of_a_payload_that_leaves_its_item) {
 }
 
 /// Nor may a payload be longer or shorter than what its box has.
-BOOST_AUTO_TEST_CASE(are_not_those_of_a_payload_of_another_length) {
+BOOST_AUTO_TEST_CASE(a_payload_of_another_length_shares_no_bytes) {
     BOOST_CHECK_NO_THROW(cairn::check_metadata(with_payload(0, payload_bytes)));
     for (auto const bytes :
          {payload_bytes - 4, payload_bytes - 1, payload_bytes + 1, payload_bytes + 4})
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(are_not_those_of_a_payload_of_another_length) {
 }
 
 /// Whatever the order in which equal ranges are looked at, which takes more than a few to change.
-BOOST_AUTO_TEST_CASE(are_not_shared_by_two_chunks_of_one_tensor) {
+BOOST_AUTO_TEST_CASE(two_chunks_of_one_tensor_share_no_bytes) {
     constexpr int names = 40;
     for (int twice = -1; twice < names; ++twice) {
         cairn::metadata m;

@@ -68,7 +68,7 @@ std::vector<box> staircase(std::int64_t n) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(agrees_with_counting) {
+BOOST_AUTO_TEST_CASE(tiling_agrees_with_counting) {
     engine e(7);
     int exact = 0, wrong = 0;
     for (int round = 0; round < 400; ++round) {
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(agrees_with_counting) {
     BOOST_TEST(wrong > 100);
 }
 
-BOOST_AUTO_TEST_CASE(of_extreme_shapes) {
+BOOST_AUTO_TEST_CASE(tilings_of_extreme_shapes_are_judged_right) {
     using cairn::detail::tiling;
     BOOST_TEST(tiling::is_exact({}, std::vector<box>{{{}, {}}}));
     BOOST_TEST(!tiling::is_exact({}, std::vector<box>{}));
@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(of_extreme_shapes) {
 }
 
 /// Each box meets half of the others in either dimension: comparing them takes minutes.
-BOOST_AUTO_TEST_CASE(is_what_coverage_falls_back_to) {
+BOOST_AUTO_TEST_CASE(coverage_falls_back_to_tiling) {
     std::int64_t const n = 100'000;
     auto boxes = staircase(n);
     BOOST_CHECK_NO_THROW(cairn::check_coverage("w", {n, n}, boxes));
