@@ -145,8 +145,8 @@ int reshard(const std::string& from, const std::string& to, int ranks, int dim) 
     for (auto const& name : m.unknown_members)
         std::cout << "not copied: member '" << cairn::detail::terminal_text(name)
                   << "' of .metadata\n";
-    auto copied = cairn::detail::files_of(m);
-    for (auto const& name : m.spare_files) copied.erase(name);
+    std::set<std::string> copied;
+    cairn::detail::for_each_file(m, [&](const std::string& name) { copied.insert(name); });
     std::filesystem::path place(from);
     if (!is_directory(place)) {  // a rank's metadata within it
         copied.insert(place.filename().string());

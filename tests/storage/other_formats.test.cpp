@@ -92,6 +92,13 @@ BOOST_AUTO_TEST_CASE(checkpoints_of_single_ranks_load_rank_by_rank) {
     int loaded = 9;
     cairn::load(cairn::state_dict{{"rank", std::ref(loaded)}}, "__1.metadata", place);
     BOOST_TEST(loaded == 1);
+    // A reader that is used again looks where the second id says.
+    cairn::torch_reader reader(store);
+    cairn::load(cairn::state_dict{{"rank", std::ref(loaded)}}, "step_7/__0.metadata", reader);
+    BOOST_CHECK_EXCEPTION(
+        cairn::load(cairn::state_dict{{"rank", std::ref(loaded)}}, "__0.metadata", reader),
+        cairn::error,
+        [](const cairn::error& e) { return e.code() == make_error_code(cairn::errc::not_found); });
     // Nobody goes back behind it, or begins anew.
     auto const refuses = [&] {
         BOOST_CHECK_EXCEPTION((void)cairn::latest(store), cairn::error, [](const cairn::error& e) {

@@ -171,10 +171,11 @@ BOOST_AUTO_TEST_CASE(what_a_replaced_index_merely_names_stays) {
     write(s.place / ".metadata", cairn::format::native::make_metadata_file(naming(names, id_a)));
     auto const warnings = save(s.place.string(), 2);
     s.check(2);
-    for (auto const* what :
-         {"train.py", "empty.txt", ".hidden", "sub/.metadata", "sub/__0_0.distcp",
-          "sub/deep/__1_0.distcp", "../other", "linked.distcp", "__5_0.distcp", "__6_0.",
-          "__7_0.distcp", "link/__0_0.distcp"})
+    // Of another save's file by its name there is nothing to say: it goes once it has expired.
+    BOOST_TEST(!mentions(warnings, "__6_0."));
+    for (auto const* what : {"train.py", "empty.txt", ".hidden", "sub/.metadata",
+                             "sub/__0_0.distcp", "sub/deep/__1_0.distcp", "../other",
+                             "linked.distcp", "__5_0.distcp", "__7_0.distcp", "link/__0_0.distcp"})
         BOOST_TEST(mentions(warnings, what), what);
     BOOST_TEST(save(s.place.string(), 3).empty());
     s.check(3);

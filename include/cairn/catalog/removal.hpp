@@ -35,7 +35,8 @@ CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
 
 /// Removes what ended saves and removals have left in a place, and the place if it is then empty.
 /// Whatever a checkpoint or a running save needs stays.
-CAIRN_DECL void collect_place(erased_store root, const checkpoint_id& id,
+/// @return Whether there is nothing left that a later call may remove.
+CAIRN_DECL bool collect_place(erased_store root, const checkpoint_id& id,
                               std::vector<std::string>& warnings,
                               cairn::activity* activity = nullptr);
 

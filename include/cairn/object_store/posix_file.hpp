@@ -51,8 +51,7 @@ int with_space(F&& f) {
     int const e = f();
     if (e != ENOSPC && e != EDQUOT) return e;
     removed_space::of_process().wait();
-    int const again = f();
-    return again == EEXIST ? e : again;  // what exists now, the first call has made
+    return f();
 }
 
 /// Makes a file so. @return 0, or an errno.

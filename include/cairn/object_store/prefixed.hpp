@@ -67,7 +67,8 @@ public:
     std::vector<object_info> list() {
         if constexpr (RelocatableStore<Store>) {  // which lists its own place only
             if (prefix_.empty()) return base_->list();
-            auto within = base_->at(prefix_.substr(0, prefix_.size() - 1));
+            auto const id = place();
+            auto within = base_->at(id);
             return within.list();
         }
         std::vector<object_info> mine;
@@ -85,7 +86,8 @@ public:
         std::vector<std::string> out;
         if constexpr (BrowsableStore<Store>) {
             if (prefix_.empty()) return base_->places();
-            auto within = base_->at(prefix_.substr(0, prefix_.size() - 1));
+            auto const id = place();
+            auto within = base_->at(id);
             return within.places();
         } else {
             for (auto const& info : list())
@@ -102,7 +104,8 @@ public:
         }
     {
         if (prefix_.empty()) return base_->all_places();
-        auto within = base_->at(prefix_.substr(0, prefix_.size() - 1));
+        auto const id = place();
+        auto within = base_->at(id);
         return within.all_places();
     }
     std::string place_id(const std::string& id) const
@@ -111,7 +114,8 @@ public:
         }
     {
         if (prefix_.empty()) return base_->place_id(id);
-        return base_->at(prefix_.substr(0, prefix_.size() - 1)).place_id(id);
+        auto const within = place();
+        return base_->at(within).place_id(id);
     }
     void remove_place([[maybe_unused]] const std::string& id)
         requires(BrowsableStore<Store> || !RelocatableStore<Store>)
@@ -124,6 +128,7 @@ public:
 
 private:
     std::string full(std::string_view name) const { return prefix_ + std::string(name); }
+    std::string place() const { return prefix_.substr(0, prefix_.size() - 1); }
 
     std::shared_ptr<Store> base_;  ///< Borrowed, or that of `without_sync`.
     std::string prefix_{};

@@ -91,8 +91,10 @@ public:
         if (!attempt([&] { store_.sync(); }) || !attempt([&] { look_at_what_stands(); }) ||
             !had_checkpoint())
             return;
-        for (auto const& name : strays(now_))
-            if (remove({name}, std::string(id_in(name)), false)) gone_.insert(name);
+        std::map<std::string, std::vector<std::string>> by_id;
+        for (auto& name : strays(now_)) by_id[std::string(id_in(name))].push_back(std::move(name));
+        for (auto const& [id, names] : by_id)
+            if (remove(names, id, false)) gone_.insert(names.begin(), names.end());
     }
     /// Ends a removal of this process, after `remove_replaced`: its intent stays as long as there
     /// are strays, since nothing else shows then that they are some.
@@ -125,6 +127,8 @@ public:
 
     /// Others have removed files too: an intent is forgotten only once that is durable.
     void note_removals() noexcept { removed_ = true; }
+    /// Whether this has removed files.
+    bool has_removed() const noexcept { return has_removed_; }
     /// Makes the removals durable. @return Whether that succeeded.
     bool sync() {
         if (removed_ && attempt([&] { store_.sync(); })) removed_ = false;
@@ -267,6 +271,7 @@ private:
         for (auto& one : all) {
             gone = gone && !one.failure;
             removed_ = removed_ || one.touched;
+            has_removed_ = has_removed_ || one.touched;
             if (one.failure) warn(text_of(one.failure));
             if (!one.warning.empty()) warn(std::move(one.warning));
         }
@@ -294,7 +299,7 @@ private:
                 one.warning = e.what();  // a link, which will never be removed
             }
         } else if (whose_it_is == ownership::unproven ||
-                   (whose_it_is == ownership::anothers && must_be_its_own)) {
+                   (must_be_its_own && id_in(name).empty())) {  // otherwise a stray
             one.warning = "'" + store_.describe(name) +
                           "' stays: nothing shows that it is a data file of the checkpoint or save "
                           "that named it; remove it by hand if it is not needed";
@@ -316,7 +321,8 @@ private:
     bool all_known_ = false;          ///< Whether all that is named there is known.
     std::vector<std::string> warnings_{};
     std::size_t unsaid_ = 0;
-    bool removed_ = false;
+    bool removed_ = false;  ///< And not synced since.
+    bool has_removed_ = false;
     bool unsure_ = false;
     bool removed_here_ = false;  ///< An intent shows that a checkpoint was removed.
 };

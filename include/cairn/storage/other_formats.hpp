@@ -35,7 +35,8 @@ inline metadata_place metadata_of(const std::string& id) {
     auto const slash = id.rfind('/');
     auto const last = id.substr(slash + 1);
     if (!is_rank_metadata_name(last)) return {id};
-    return {slash == id.npos ? std::string() : id.substr(0, slash), last};
+    if (slash == id.npos) return {std::string(), last};
+    return {slash == 0 ? "/" : id.substr(0, slash), last};
 }
 
 /// Says which other checkpoint stands in a place without `.metadata`, by the names in it. Nothing

@@ -12,7 +12,10 @@
 #include <cairn/storage/found_intent.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -41,11 +44,15 @@ public:
         std::erase_if(all, [&](auto const& i) { return removed_.count(i.name) != 0; });
         return all;
     }
+    std::size_t requests_in_flight() const { return place_.requests_in_flight(); }
+    /// Threads: several.
     void remove(std::string_view name) {
+        std::unique_lock lock(*m_);
         if (own_.erase(std::string(name)) != 0) {
             if (!dry_run_) place_.remove(name);
             return;
         }
+        lock.unlock();
         std::optional<std::uint64_t> size;
         try {
             size = place_.open(name).size();
@@ -56,6 +63,7 @@ public:
             }
         }
         if (!dry_run_) place_.remove(name);
+        lock.lock();
         removed_.emplace(name);
         ++report_->files;
         report_->bytes += size.value_or(0);
@@ -74,6 +82,7 @@ private:
     bool dry_run_;
     garbage_report* report_;
     std::set<std::string> removed_{}, own_{};
+    std::unique_ptr<std::mutex> m_ = std::make_unique<std::mutex>();
 };
 
 /// What is to be said of an intent, in words.
@@ -138,9 +147,17 @@ CAIRN_DECL garbage_report collect_garbage(erased_store root, bool dry_run) {
     for (auto const& id : root.places()) collect_garbage_of(root, id, dry_run, report, emptied);
     if (emptied.empty()) return report;
     // One stays that has directories or links of somebody's.
-    auto const left = dry_run ? std::vector<std::string>() : root.places();
+    std::set<std::string> left;
+    try {
+        if (!dry_run)
+            for (auto& id : root.places()) left.insert(std::move(id));
+    } catch (...) {
+        ++report.problems;
+        report.lines.push_back(terminal_text(text_of(std::current_exception())));
+        return report;
+    }
     for (auto const& id : emptied) {
-        if (std::find(left.begin(), left.end(), id) != left.end()) continue;
+        if (left.count(id) != 0) continue;
         ++report.directories;
         report.lines.push_back((dry_run ? "would remove " : "removed ") + terminal_text(id) +
                                "/ without files");

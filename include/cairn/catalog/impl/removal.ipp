@@ -35,6 +35,7 @@ inline bool is_being_saved(erased_store& place, const std::string& own) {
         if (!is_intent_name(info.name) || info.name == own) continue;
         auto i = read_intent(place, info);
         if (!i) continue;
+        if (i->readable && i->removes()) continue;  // which commits nothing
         i->judge_age(times, times.of(own));
         if (i->runs()) return true;
         if (i->readable && !i->ended && !adopt(place, *i)) return true;
@@ -99,12 +100,17 @@ CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
     return removal::removed;
 }
 
-CAIRN_DECL void collect_place(erased_store root, const checkpoint_id& id,
+CAIRN_DECL bool collect_place(erased_store root, const checkpoint_id& id,
                               std::vector<std::string>& warnings, cairn::activity* activity) {
     auto place = root.at(id);
-    bool const had_objects = !place.list().empty();
+    auto const has_intent = [](const auto& objects) {
+        return std::any_of(objects.begin(), objects.end(),
+                           [](auto const& o) { return is_intent_name(o.name); });
+    };
+    auto const before = place.list();
     collect_leftovers(place, warnings, activity);
-    if (is_left_empty(place, id, had_objects)) root.remove_place(id);
+    if (is_left_empty(place, id, !before.empty())) root.remove_place(id);
+    return !has_intent(before) || !has_intent(place.list());
 }
 
 CAIRN_DECL retention with_place_ids(const erased_store& root, const retention& keep,
@@ -203,14 +209,16 @@ CAIRN_DECL std::vector<std::string> retain(erased_store root, const retention& k
                 [&](auto& said) {
                     (void)remove_checkpoint(root, c.id, c.record.save_id, said, activity);
                     run.known.erase(c.id);
+                    run.left.insert(c.id);  // its intent may stand for what is too young
                 });
     }
     for (auto const& at : found.others)
         if (!at.linked && (!run.collected || run.left.count(at.id) != 0)) {
-            bool const all = attempt("leftovers in '" + at.id + "'", [&](auto& said) {
-                collect_place(root, at.id, said, activity);
+            bool all = false;
+            bool const silent = attempt("leftovers in '" + at.id + "'", [&](auto& said) {
+                all = collect_place(root, at.id, said, activity);
             });
-            if (all)
+            if (all && silent)
                 run.left.erase(at.id);
             else
                 run.left.insert(at.id);

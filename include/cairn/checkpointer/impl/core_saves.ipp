@@ -59,7 +59,9 @@ CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(
     untold_ = tolerated;
     if (!tolerated) {
         auto const n = static_cast<std::ptrdiff_t>(std::min(earlier, tolerated_.size()));
-        told.failures.insert(told.failures.end(), tolerated_.end() - n, tolerated_.end());
+        auto const first = tolerated_.end() - n;
+        told.failures.insert(told.failures.end(), first, tolerated_.end());
+        tolerated_.erase(first, tolerated_.end());
         throw error(std::move(told.failures), false);
     }
     tolerate(step, told.failures);

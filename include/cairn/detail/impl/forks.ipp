@@ -32,8 +32,9 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 inline void before_fork() noexcept {
     auto& s = fork_states;
     ++s.forking;
-    // What takes longer hangs in a file system; or this is a handler that has interrupted it.
-    for (int ms = 0; s.changing != 0 && ms < 100; ++ms) ::poll(nullptr, 0, 1);
+    // What takes longer hangs in a file system, or frees a large file, whose descriptor is closed
+    // by then; or this is a handler that has interrupted it.
+    for (int ms = 0; s.changing != 0 && ms < 10; ++ms) ::poll(nullptr, 0, 1);
 }
 inline void after_fork() noexcept {
     --fork_states.forking;

@@ -128,7 +128,7 @@ struct torch_reader::state {
     void reset(const checkpoint_id& id) {
         auto const at = detail::metadata_of(id);
         metadata_file = at.name;
-        if (!at.place.empty()) placed = base.at(at.place);
+        if (!id.empty()) placed = at.place.empty() ? base : base.at(at.place);
         meta = nullptr;
         running.reset();
         unverified.reset();
