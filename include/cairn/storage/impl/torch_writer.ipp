@@ -106,7 +106,7 @@ struct torch_writer::state {
         hold.take(placed, me.save_id, names, options.overwrite, me.activity.get());
         // Other processes of this host are about to write, on a disk that may have been full.
         if (hold.has_removed())
-            detail::removed_space::of_process().wait([this] { me.activity->advance(); });
+            detail::removed_space::of_process().wait([a = me.activity] { a->advance(); });
         std::vector<std::string> encoded;
         auto next = names.begin();
         for (auto const count : counts) {
