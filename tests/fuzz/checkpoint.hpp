@@ -113,7 +113,10 @@ inline void checkpoint(bytes b) {
             cairn::load(views, "c", reader_of(store));
             loaded = true;
         } catch (const cairn::error& e) {
-            if (fine && v.checked_all())
+            // A process that PyTorch saved alone may have had some shards only.
+            bool const gaps =
+                m->save_id.empty() && e.code() == make_error_code(cairn::errc::missing_key);
+            if (fine && v.checked_all() && !gaps)
                 throw support::finding(std::string("verify finds nothing, and load: ") + e.what());
         }
         if (loaded) support::naive_reader(c, *m).compare(all);

@@ -69,6 +69,8 @@ inline void metadata_pickle(bytes b) {
     cairn::check_metadata(m);
     support::check_promises(m);
     m.unsupported.clear();  // never written
+    m.unknown_members.clear();
+    m.spare_files.clear();
     auto const written = torch::write_metadata_pickle(m);
     if (!(torch::parse_metadata_pickle(written) == m))
         throw support::finding("PyTorch's metadata changes when it is written again");
