@@ -102,7 +102,11 @@ public:
         s.world.after(
             world::duration(1), first_, [this] { load(); }, chance_world::lane::executor);
     }
-    ~outside_reader() override { stop(); }
+    ~outside_reader() override {
+        // First: it may be in the middle of a call of the reader, which is the job's.
+        s_.world.drop(first_, first_ + 1);
+        stop();
+    }
 
     /// What another process reads is not in the registry of the one that removes.
     static void forget_in_this_process(const std::string& save_id) {
