@@ -2,11 +2,11 @@
 // A removed file's name is gone at once and its space soon, whoever forks meanwhile.
 #include "support/scratch.hpp"
 
+#include <cairn/detail/unique_fd.hpp>
 #include <cairn/object_store/exists.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/file_system.hpp>
 #include <cairn/object_store/removed_space.hpp>
-#include <cairn/object_store/unique_fd.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -3,9 +3,9 @@
 #define CAIRN_OBJECT_STORE_POSIX_FILE_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/detail/unique_fd.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/removed_space.hpp>
-#include <cairn/object_store/unique_fd.hpp>
 
 #include <sys/stat.h>
 

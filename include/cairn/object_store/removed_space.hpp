@@ -4,7 +4,7 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/detail/forks.hpp>
-#include <cairn/object_store/unique_fd.hpp>
+#include <cairn/detail/unique_fd.hpp>
 
 #include <sys/stat.h>
 

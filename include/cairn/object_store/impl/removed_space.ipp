@@ -5,8 +5,8 @@
 #include <cairn/object_store/removed_space.hpp>
 
 #include <cairn/detail/blocked_signals.hpp>
+#include <cairn/detail/unique_fd.hpp>
 #include <cairn/object_store/file_system.hpp>
-#include <cairn/object_store/unique_fd.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_OBJECT_STORE_UNIQUE_FD_HPP
-#define CAIRN_OBJECT_STORE_UNIQUE_FD_HPP
+#ifndef CAIRN_DETAIL_UNIQUE_FD_HPP
+#define CAIRN_DETAIL_UNIQUE_FD_HPP
 
 #include <cairn/detail/forks.hpp>
 
