@@ -75,6 +75,10 @@ struct torch_writer::state {
         running.emplace(me.save_id);
         // No rank creates a file before all have planned: this save finds the space that the
         // last one has given up.
+        await_space();
+    }
+    /// Returns when what this process has removed takes no space any more.
+    void await_space() const {
         detail::removed_space::of_process().wait([this] {
             if (me.activity) me.activity->advance();
         });
@@ -105,8 +109,7 @@ struct torch_writer::state {
         names = detail::data_names(names, me.save_id);
         hold.take(placed, me.save_id, names, options.overwrite, me.activity.get());
         // Other processes of this host are about to write, on a disk that may have been full.
-        if (hold.has_removed())
-            detail::removed_space::of_process().wait([a = me.activity] { a->advance(); });
+        if (hold.has_removed()) await_space();
         std::vector<std::string> encoded;
         auto next = names.begin();
         for (auto const count : counts) {
