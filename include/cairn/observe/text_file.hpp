@@ -3,7 +3,7 @@
 #define CAIRN_OBSERVE_TEXT_FILE_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/detail/forks.hpp>
+#include <cairn/detail/unique_fd.hpp>
 
 #include <cstdint>
 #include <string>
@@ -18,7 +18,6 @@ public:
     /// Creates it, or empties it.
     CAIRN_DECL explicit text_file(std::string path);
     text_file(text_file&&) = delete;
-    CAIRN_DECL ~text_file();
 
     /// Writes at `at` with one call of the operating system.
     CAIRN_DECL void write(std::uint64_t at, std::string_view text);
@@ -27,8 +26,7 @@ public:
 
 private:
     std::string path_;
-    int fd_ = -1;
-    kept_from_children kept_{};
+    unique_fd fd_;
 };
 
 /// Replaces a file by one with this content: a reader sees the one or the other.

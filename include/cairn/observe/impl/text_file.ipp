@@ -26,28 +26,22 @@ namespace cairn::detail {
                            "written to, and has space"});
 }
 
-CAIRN_DECL text_file::text_file(std::string path) : path_(std::move(path)) {
-    descriptor_change const opening;
-    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd_ < 0) fail_text(errno, path_, "cannot create it");
-    kept_ = kept_from_children(fd_);
-}
-CAIRN_DECL text_file::~text_file() {
-    if (!kept_.is_here()) return;
-    descriptor_change const closing;
-    kept_.end();
-    ::close(fd_);
+CAIRN_DECL text_file::text_file(std::string path)
+    : path_(std::move(path)), fd_([this] {
+          return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+      }) {
+    if (fd_.get() < 0) fail_text(errno, path_, "cannot create it");
 }
 
 CAIRN_DECL void text_file::write(std::uint64_t at, std::string_view text) {
-    if (!kept_.is_here())
+    if (fd_.get() < 0)
         throw error(errc::io, {.file = path_,
                                .expected = "a sink of this process",
                                .found = "one made before fork()",
                                .remedy = "give the child sinks of its own, or none"});
     while (!text.empty()) {
         auto const n = detail::without_sigxfsz(
-            [&] { return ::pwrite(fd_, text.data(), text.size(), static_cast<off_t>(at)); });
+            [&] { return ::pwrite(fd_.get(), text.data(), text.size(), static_cast<off_t>(at)); });
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) fail_text(n < 0 ? errno : ENOSPC, path_, "cannot write it");
         text.remove_prefix(static_cast<std::size_t>(n));
@@ -55,9 +49,9 @@ CAIRN_DECL void text_file::write(std::uint64_t at, std::string_view text) {
     }
 }
 CAIRN_DECL void text_file::cut(std::uint64_t size) noexcept {
-    if (!kept_.is_here()) return;
+    if (fd_.get() < 0) return;
     [[maybe_unused]] auto const failed =
-        without_sigxfsz([&] { return ::ftruncate(fd_, static_cast<off_t>(size)); });
+        without_sigxfsz([&] { return ::ftruncate(fd_.get(), static_cast<off_t>(size)); });
 }
 
 CAIRN_DECL void replace_text(const std::string& path, std::string_view text) {
