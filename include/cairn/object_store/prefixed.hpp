@@ -67,9 +67,8 @@ public:
     std::vector<object_info> list() {
         if constexpr (RelocatableStore<Store>) {  // which lists its own place only
             if (prefix_.empty()) return base_->list();
-            auto const id = place();
-            auto within = base_->at(id);
-            return within.list();
+            auto there = within();
+            return there.list();
         }
         std::vector<object_info> mine;
         for (auto& info : base_->list()) {
@@ -86,9 +85,8 @@ public:
         std::vector<std::string> out;
         if constexpr (BrowsableStore<Store>) {
             if (prefix_.empty()) return base_->places();
-            auto const id = place();
-            auto within = base_->at(id);
-            return within.places();
+            auto there = within();
+            return there.places();
         } else {
             for (auto const& info : list())
                 if (auto const slash = info.name.find('/'); slash != info.name.npos)
@@ -104,9 +102,8 @@ public:
         }
     {
         if (prefix_.empty()) return base_->all_places();
-        auto const id = place();
-        auto within = base_->at(id);
-        return within.all_places();
+        auto there = within();
+        return there.all_places();
     }
     std::string place_id(const std::string& id) const
         requires BrowsableStore<Store> && requires(const Store& s, const std::string& i) {
@@ -114,8 +111,8 @@ public:
         }
     {
         if (prefix_.empty()) return base_->place_id(id);
-        auto const within = place();
-        return base_->at(within).place_id(id);
+        auto const there = within();
+        return there.place_id(id);
     }
     void remove_place([[maybe_unused]] const std::string& id)
         requires(BrowsableStore<Store> || !RelocatableStore<Store>)
@@ -128,7 +125,13 @@ public:
 
 private:
     std::string full(std::string_view name) const { return prefix_ + std::string(name); }
-    std::string place() const { return prefix_.substr(0, prefix_.size() - 1); }
+    /// The store that the base has of this place, which is not the base's own.
+    Store within() const
+        requires RelocatableStore<Store>
+    {
+        auto const id = prefix_.substr(0, prefix_.size() - 1);
+        return std::as_const(*base_).at(id);
+    }
 
     std::shared_ptr<Store> base_;  ///< Borrowed, or that of `without_sync`.
     std::string prefix_{};
