@@ -53,14 +53,14 @@ inline void set_number(dtype type, std::byte* to, const value& v) {
     if (info(type).kind == dtype_class::boolean) {
         element[0] = std::byte{v.as<bool>()};
     } else if (info(type).kind == dtype_class::floating) {
+        auto const as_kept = [&](double n) {
+            put(n, dtype::float64);
+            return element_as<double>(type, element, dtype::float64);
+        };
         auto const number = v.as<double>();
-        put(number, dtype::float64);
         // Conversion makes what is too large infinite or NaN, or the largest, as it makes infinity.
-        auto const at = [&] { return element_as<double>(type, element, dtype::float64); };
-        auto const kept = at();
-        put(std::numeric_limits<double>::infinity(), dtype::float64);
-        auto const most = at();
-        put(number, dtype::float64);
+        auto const most = as_kept(std::numeric_limits<double>::infinity());
+        auto const kept = as_kept(number);
         if (std::isfinite(number) &&
             (!std::isfinite(kept) || (std::isfinite(most) && std::abs(number) > most) ||
              (number < 0 && kept > 0)))
