@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What interrupted saves have left is found, and removed only where it is certain.
 #include "saved.hpp"
+#include "support/aged_store.hpp"
 #include "support/meddling_store.hpp"
 
 #include <cairn/catalog/garbage.hpp>
@@ -40,21 +41,6 @@ struct interrupted : place {
         cairn::file_store(at(2)).publish(".saving." + id_a, intent.encode(), std::nullopt);
     }
     bool is_left() const { return fs::exists(at(2)); }
-};
-/// Data files seem so much older than they are.
-struct aged_store : cairn::file_store {
-    aged_store(cairn::file_store s, std::chrono::hours a) : file_store(std::move(s)), age(a) {}
-    aged_store at(const std::string& id) const { return {file_store::at(id), age}; }
-    std::vector<cairn::object_info> list() {
-        auto all = file_store::list();
-        for (auto& o : all) {
-            if (o.name.front() == '.') continue;
-            o.modified -= std::chrono::nanoseconds(age).count();
-            o.changed -= std::chrono::nanoseconds(age).count();
-        }
-        return all;
-    }
-    std::chrono::hours age;
 };
 bool says(const cairn::garbage_report& r, const std::string& what) {
     return std::any_of(r.lines.begin(), r.lines.end(),
@@ -176,8 +162,11 @@ BOOST_AUTO_TEST_CASE(strays_go_with_a_checkpoint_that_is_removed_or_a_day_later)
         save_steps(cairn::file_store(p.dir), {1, 2});
         auto const stray = p.at(1) / ("__0_0." + id_a + ".distcp");
         std::ofstream(stray) << "x";
-        aged_store now(cairn::file_store(p.dir), std::chrono::hours(old ? 25 : 23)),
-            later(cairn::file_store(p.dir), std::chrono::hours(25));
+        auto const aged = [&](std::chrono::hours by) {
+            return support::aged_store(cairn::file_store(p.dir), by, by);
+        };
+        auto now = aged(std::chrono::hours(old ? 25 : 23));
+        auto later = aged(std::chrono::hours(25));
         cairn::detail::run_memory run;
         cairn::detail::erased_store const root(now);
         BOOST_TEST(cairn::detail::retain(root, cairn::last(1), run, {}).empty());

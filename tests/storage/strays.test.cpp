@@ -2,6 +2,7 @@
 // PyTorch saves over a checkpoint of cairn's and removes nothing: what nothing names any more is
 // collected once it has not changed for a day.
 #include "interrupted.hpp"
+#include "support/aged_store.hpp"
 #include "support/data_files.hpp"
 #include "support/whole.hpp"
 
@@ -20,25 +21,9 @@
 BOOST_AUTO_TEST_SUITE(strays)
 
 using namespace interrupted;
+using support::aged_store;
 
 namespace {
-
-/// Data files seem older than they are.
-struct aged_store : cairn::file_store {
-    aged_store(cairn::file_store s, hours m, hours c)
-        : file_store(std::move(s)), modified(m), changed(c) {}
-    aged_store at(const std::string& id) const { return {file_store::at(id), modified, changed}; }
-    std::vector<cairn::object_info> list() {
-        auto all = file_store::list();
-        for (auto& o : all) {
-            if (o.name.front() == '.') continue;
-            o.modified -= std::chrono::nanoseconds(modified).count();
-            o.changed -= std::chrono::nanoseconds(changed).count();
-        }
-        return all;
-    }
-    hours modified, changed;
-};
 
 /// A checkpoint of PyTorch's over one of cairn's.
 struct turns : place {
