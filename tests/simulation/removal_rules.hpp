@@ -33,7 +33,7 @@ public:
 
     /// A process that removes what these do not keep.
     void add_coordinator(int process, const kept_rules& keep) {
-        coordinators_[process] = {keep, 0, {}, {}};
+        coordinators_[process] = {keep, 0, {}, {}, {}};
     }
     /// It has read the checkpoint of this save, from the first byte to the last.
     void note_read(int process, const std::string& save_id) {
@@ -50,10 +50,12 @@ public:
         auto const own = std::count_if(all.begin(), all.end(), [&](auto const& c) {
             return run.saves.count(c.record.save_id) != 0;
         });
+        // It may have counted them just before.
+        auto const since = static_cast<std::size_t>(own) + run.lost.size();
         for (auto& c : all) {
             auto const read = run.read.find(c.record.save_id);
             c.read = read == run.read.end() ? 0 : read->second;
-            c.since = static_cast<std::size_t>(own);
+            c.since = since;
         }
     }
 
@@ -78,7 +80,11 @@ public:
                           "the notice of a process that reads is removed: " + it->first);
         readers_.erase(it);
     }
-    void published(const std::string& place) { published_[place] = ++tick_; }
+    /// @param before  What stood there until then; may be null.
+    void published(const std::string& place, const watched_save* before, int by) {
+        published_[place] = ++tick_;
+        if (before != nullptr) ended(before->id, by);
+    }
 
     /// @param all  What stands, before it.
     void metadata_removed(const std::string& place, const save_rules& rules, int by,
@@ -104,9 +110,15 @@ public:
         auto const kept = it->second.keep.kept(std::move(all));
         findings_.require(kept.count(place.substr(0, place.size() - 1)) == 0,
                           who + " is removed, but it is to be kept");
+        ended(save->id, by);
     }
 
 private:
+    void ended(const std::string& save_id, int by) {
+        for (auto& [process, run] : coordinators_)
+            if (process != by && run.saves.count(save_id) != 0) run.lost.insert(save_id);
+    }
+
     struct reader {
         int by = -1;
         std::uint64_t since = 0;
@@ -117,6 +129,7 @@ private:
         std::size_t reads = 0;
         std::map<std::string, std::size_t> read{};  ///< The how-many-th it was, from 1.
         std::set<std::string> saves{};
+        std::set<std::string> lost{};  ///< Of these: what another run has replaced or removed.
     };
     struct removal {
         std::string save_id{};

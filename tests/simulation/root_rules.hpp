@@ -75,7 +75,8 @@ public:
     void placed(const std::string& name, const stored& file, int by) override {
         require_busy(name, by);
         auto const p = parts(name);
-        if (p.rest == cairn::detail::metadata_name) removals.published(p.place);
+        if (p.rest == cairn::detail::metadata_name)
+            removals.published(p.place, place(p.id).standing(), by);
         removals.placed(p.place, p.rest, file, by);
         if (on_notice && file.finished && cairn::detail::is_reading_name(p.rest))
             on_notice(place(p.id).standing());
