@@ -4,7 +4,7 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/format/native/index.hpp>
-#include <cairn/object_store/read_whole.hpp>
+#include <cairn/object_store/detail/read_whole.hpp>
 #include <cairn/planner/reshard.hpp>
 
 #include <algorithm>

@@ -3,9 +3,9 @@
 #include "launch.hpp"
 #include "rank_output.hpp"
 
-#include <cairn/comm/tcp/listener.hpp>
-#include <cairn/comm/tcp/local_hosts.hpp>
-#include <cairn/comm/tcp/unique_id.hpp>
+#include <cairn/comm/detail/tcp/listener.hpp>
+#include <cairn/comm/detail/tcp/local_hosts.hpp>
+#include <cairn/comm/unique_id.hpp>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>

@@ -2,10 +2,10 @@
 #include "checkpoint.hpp"
 
 #include <cairn/detail/utf8.hpp>
-#include <cairn/metadata/locations.hpp>
+#include <cairn/metadata/detail/locations.hpp>
 #include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/observe/progress_line.hpp>
-#include <cairn/storage/data_names.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 
 #include <deque>
 #include <filesystem>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint.hpp"
 
-#include <cairn/catalog/verification.hpp>
+#include <cairn/catalog/detail/verification.hpp>
 
 #include <iostream>
 

@@ -8,7 +8,7 @@
 #include "groups.hpp"
 #include "state.hpp"
 
-#include <cairn/storage/threads_per_rank.hpp>
+#include <cairn/storage/detail/threads_per_rank.hpp>
 
 #include <libdeflate.h>
 

@@ -2,13 +2,13 @@
 #ifndef CAIRN_ASYNC_LOAD_HPP
 #define CAIRN_ASYNC_LOAD_HPP
 
-#include <cairn/detail/flattened_or_error.hpp>
-#include <cairn/detail/lent_parts.hpp>
-#include <cairn/detail/token_last.hpp>
+#include <cairn/load/detail/start_load.hpp>
 #include <cairn/load/options.hpp>
 #include <cairn/load/parts.hpp>
-#include <cairn/load/start_load.hpp>
 #include <cairn/state/savable.hpp>
+#include <cairn/verb/detail/flattened_or_error.hpp>
+#include <cairn/verb/detail/lent_parts.hpp>
+#include <cairn/verb/detail/token_last.hpp>
 
 #include <boost/asio/async_result.hpp>
 

@@ -2,14 +2,14 @@
 #ifndef CAIRN_ASYNC_SAVE_HPP
 #define CAIRN_ASYNC_SAVE_HPP
 
-#include <cairn/detail/flattened_or_error.hpp>
-#include <cairn/detail/lent_parts.hpp>
-#include <cairn/detail/token_last.hpp>
+#include <cairn/save/detail/start_save.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/save/parts.hpp>
 #include <cairn/save/pending_save.hpp>
-#include <cairn/save/start_save.hpp>
 #include <cairn/state/savable.hpp>
+#include <cairn/verb/detail/flattened_or_error.hpp>
+#include <cairn/verb/detail/lent_parts.hpp>
+#include <cairn/verb/detail/token_last.hpp>
 
 #include <boost/asio/async_result.hpp>
 

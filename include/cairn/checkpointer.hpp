@@ -2,27 +2,27 @@
 #ifndef CAIRN_CHECKPOINTER_HPP
 #define CAIRN_CHECKPOINTER_HPP
 
-#include <cairn/checkpointer/core.hpp>
+#include <cairn/checkpointer/detail/core.hpp>
 #include <cairn/checkpointer/options.hpp>
 #include <cairn/checkpointer/plan.hpp>
 #include <cairn/checkpointer/stored_checkpoint.hpp>
 #include <cairn/comm/any_communicator.hpp>
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/deadline.hpp>
-#include <cairn/comm/omitted.hpp>
+#include <cairn/comm/detail/omitted.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/completion.hpp>
-#include <cairn/detail/given_devices.hpp>
 #include <cairn/detail/or_cancel.hpp>
-#include <cairn/detail/parts.hpp>
 #include <cairn/load/options.hpp>
 #include <cairn/memory/concepts.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/erased_store.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/observe/concepts.hpp>
 #include <cairn/save/pending_save.hpp>
 #include <cairn/state/savable.hpp>
+#include <cairn/verb/detail/given_devices.hpp>
+#include <cairn/verb/detail/parts.hpp>
 
 #include <chrono>
 #include <concepts>

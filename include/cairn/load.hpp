@@ -2,14 +2,14 @@
 #ifndef CAIRN_LOAD_HPP
 #define CAIRN_LOAD_HPP
 
-#include <cairn/detail/flattened_or_error.hpp>
-#include <cairn/detail/given_devices.hpp>
-#include <cairn/detail/lent_parts.hpp>
 #include <cairn/detail/or_cancel.hpp>
+#include <cairn/load/detail/run_load.hpp>
 #include <cairn/load/options.hpp>
 #include <cairn/load/parts.hpp>
-#include <cairn/load/run_load.hpp>
 #include <cairn/state/savable.hpp>
+#include <cairn/verb/detail/flattened_or_error.hpp>
+#include <cairn/verb/detail/given_devices.hpp>
+#include <cairn/verb/detail/lent_parts.hpp>
 
 #include <tuple>
 #include <utility>

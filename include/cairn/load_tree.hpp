@@ -2,9 +2,9 @@
 #ifndef CAIRN_LOAD_TREE_HPP
 #define CAIRN_LOAD_TREE_HPP
 
-#include <cairn/detail/lent_parts.hpp>
 #include <cairn/load.hpp>
 #include <cairn/planner/empty_state_planner.hpp>
+#include <cairn/verb/detail/lent_parts.hpp>
 
 #include <string>
 #include <tuple>

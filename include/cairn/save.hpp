@@ -2,14 +2,14 @@
 #ifndef CAIRN_SAVE_HPP
 #define CAIRN_SAVE_HPP
 
-#include <cairn/detail/flattened_or_error.hpp>
-#include <cairn/detail/given_devices.hpp>
-#include <cairn/detail/lent_parts.hpp>
 #include <cairn/detail/or_cancel.hpp>
+#include <cairn/save/detail/run_save.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/save/parts.hpp>
-#include <cairn/save/run_save.hpp>
 #include <cairn/state/savable.hpp>
+#include <cairn/verb/detail/flattened_or_error.hpp>
+#include <cairn/verb/detail/given_devices.hpp>
+#include <cairn/verb/detail/lent_parts.hpp>
 
 #include <tuple>
 #include <utility>

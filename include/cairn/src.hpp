@@ -33,15 +33,12 @@
 #include <cairn/comm/impl/split.ipp>
 #include <cairn/comm/impl/tcp_group.ipp>
 #include <cairn/comm/impl/thread_group.ipp>
-#include <cairn/comm/tcp/impl/unique_id.ipp>
-#include <cairn/comm/tree/impl/group.ipp>
+#include <cairn/comm/impl/tree_group.ipp>
+#include <cairn/comm/impl/unique_id.ipp>
 #include <cairn/detail/impl/context_gate.ipp>
 #include <cairn/detail/impl/error.ipp>
 #include <cairn/detail/impl/forks.ipp>
-#include <cairn/detail/impl/operation_thread.ipp>
 #include <cairn/detail/impl/parallel.ipp>
-#include <cairn/detail/impl/post_to.ipp>
-#include <cairn/detail/impl/state_devices.ipp>
 #include <cairn/detail/impl/usable_cpus.ipp>
 #include <cairn/load/impl/background_load.ipp>
 #include <cairn/load/impl/device_windows.ipp>
@@ -130,5 +127,8 @@
 #include <cairn/tensor/impl/paired_nest.ipp>
 #include <cairn/tensor/impl/runs.ipp>
 #include <cairn/tensor/impl/sharded_tensor.ipp>
+#include <cairn/verb/impl/operation_thread.ipp>
+#include <cairn/verb/impl/post_to.ipp>
+#include <cairn/verb/impl/state_devices.ipp>
 
 #endif

@@ -2,11 +2,11 @@
 // The record of a commit: where it is stored, and the order that it gives.
 #include "saved.hpp"
 
-#include <cairn/catalog/committed.hpp>
+#include <cairn/catalog/detail/committed.hpp>
+#include <cairn/catalog/detail/recording_writer.hpp>
 #include <cairn/catalog/listing.hpp>
-#include <cairn/catalog/recording_writer.hpp>
 #include <cairn/format/native/index.hpp>
-#include <cairn/object_store/read_whole.hpp>
+#include <cairn/object_store/detail/read_whole.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -4,11 +4,11 @@
 #include "support/aged_store.hpp"
 #include "support/meddling_store.hpp"
 
+#include <cairn/catalog/detail/removal.hpp>
 #include <cairn/catalog/garbage.hpp>
-#include <cairn/catalog/removal.hpp>
-#include <cairn/storage/running_reads.hpp>
-#include <cairn/storage/running_saves.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/storage/detail/running_reads.hpp>
+#include <cairn/storage/detail/running_saves.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -6,7 +6,7 @@
 
 #include <cairn/catalog/garbage.hpp>
 #include <cairn/catalog/latest.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
 

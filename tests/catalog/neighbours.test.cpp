@@ -3,11 +3,11 @@
 #include "saved.hpp"
 #include "support/meddling_store.hpp"
 
-#include <cairn/catalog/committed.hpp>
+#include <cairn/catalog/detail/committed.hpp>
+#include <cairn/catalog/detail/recording_writer.hpp>
 #include <cairn/catalog/garbage.hpp>
 #include <cairn/catalog/latest.hpp>
 #include <cairn/catalog/listing.hpp>
-#include <cairn/catalog/recording_writer.hpp>
 
 #include <boost/test/unit_test.hpp>
 

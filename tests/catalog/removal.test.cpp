@@ -6,15 +6,15 @@
 #include "support/paused_process.hpp"
 #include "support/sanitized.hpp"
 
-#include <cairn/catalog/committed.hpp>
+#include <cairn/catalog/detail/committed.hpp>
+#include <cairn/catalog/detail/removal.hpp>
 #include <cairn/catalog/garbage.hpp>
-#include <cairn/catalog/removal.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
-#include <cairn/object_store/read_whole.hpp>
-#include <cairn/storage/data_names.hpp>
-#include <cairn/storage/record_owner.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/record_owner.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
 

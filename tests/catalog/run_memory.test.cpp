@@ -3,9 +3,9 @@
 #include "saved.hpp"
 #include "support/meddling_store.hpp"
 
-#include <cairn/catalog/committed.hpp>
+#include <cairn/catalog/detail/committed.hpp>
+#include <cairn/catalog/detail/removal.hpp>
 #include <cairn/catalog/latest.hpp>
-#include <cairn/catalog/removal.hpp>
 
 #include <boost/test/unit_test.hpp>
 

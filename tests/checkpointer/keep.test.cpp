@@ -3,7 +3,7 @@
 #include "checkpointed_ranks.hpp"
 #include "support/meddling_store.hpp"
 
-#include <cairn/catalog/committed.hpp>
+#include <cairn/catalog/detail/committed.hpp>
 #include <cairn/format/native/index.hpp>
 
 #include <boost/test/unit_test.hpp>

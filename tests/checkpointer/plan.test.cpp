@@ -4,8 +4,8 @@
 #include "support/scratch.hpp"
 
 #include <cairn/comm/solo.hpp>
+#include <cairn/object_store/detail/removed_space.hpp>
 #include <cairn/object_store/file.hpp>
-#include <cairn/object_store/removed_space.hpp>
 
 #include <boost/system/errc.hpp>
 #include <boost/test/unit_test.hpp>

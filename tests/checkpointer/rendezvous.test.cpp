@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks tell each other: nothing is lost on the way, and nothing that cannot be is believed.
-#include <cairn/checkpointer/rendezvous.hpp>
+#include <cairn/checkpointer/detail/rendezvous.hpp>
 #include <cairn/error.hpp>
 
 #include <boost/test/unit_test.hpp>

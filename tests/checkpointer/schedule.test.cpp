@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator's decisions, in all orders of steps, signals and saves that end or do not.
-#include <cairn/checkpointer/schedule.hpp>
+#include <cairn/checkpointer/detail/schedule.hpp>
 #include <cairn/error.hpp>
 
 #include <boost/test/unit_test.hpp>

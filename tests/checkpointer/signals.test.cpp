@@ -2,7 +2,7 @@
 // A signal on one rank makes all ranks save; handlers are restored.
 #include "checkpointed_ranks.hpp"
 
-#include <cairn/checkpointer/signal_watch.hpp>
+#include <cairn/checkpointer/detail/signal_watch.hpp>
 
 #include <boost/test/unit_test.hpp>
 

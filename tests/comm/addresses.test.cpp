@@ -2,7 +2,7 @@
 // IPv4 and IPv6, one interface of several.
 #include "support/tcp_ranks.hpp"
 
-#include <cairn/comm/tcp/local_hosts.hpp>
+#include <cairn/comm/detail/tcp/local_hosts.hpp>
 
 #include <boost/test/unit_test.hpp>
 

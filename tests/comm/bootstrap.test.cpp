@@ -4,8 +4,8 @@
 #include "support/scratch.hpp"
 #include "support/tcp_ranks.hpp"
 
-#include <cairn/comm/launch_environment.hpp>
-#include <cairn/comm/tcp/rendezvous_file.hpp>
+#include <cairn/comm/detail/launch_environment.hpp>
+#include <cairn/comm/detail/tcp/rendezvous_file.hpp>
 
 #include <boost/test/unit_test.hpp>
 

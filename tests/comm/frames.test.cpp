@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a neighbour sends that it never should: a frame that asks for too much, or comes too late.
 #include <cairn/comm/deadline.hpp>
-#include <cairn/comm/exchange_kind.hpp>
-#include <cairn/comm/tree/frame.hpp>
-#include <cairn/comm/tree/member.hpp>
+#include <cairn/comm/detail/exchange_kind.hpp>
+#include <cairn/comm/detail/tree/frame.hpp>
+#include <cairn/comm/detail/tree/member.hpp>
 #include <cairn/error.hpp>
 
 #include <boost/test/unit_test.hpp>

@@ -3,7 +3,7 @@
 // ones, and peers that are late, missing, duplicate or dead.
 #include "support/handshake_world.hpp"
 
-#include <cairn/comm/tree/frame_assembler.hpp>
+#include <cairn/comm/detail/tree/frame_assembler.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -2,8 +2,8 @@
 // Who is not let in: strangers, other jobs, impostors; what is never sent.
 #include "support/handshake_world.hpp"
 
-#include <cairn/comm/tcp/messages.hpp>
-#include <cairn/comm/tcp/roster.hpp>
+#include <cairn/comm/detail/tcp/messages.hpp>
+#include <cairn/comm/detail/tcp/roster.hpp>
 
 #include <boost/test/unit_test.hpp>
 

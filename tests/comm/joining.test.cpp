@@ -3,7 +3,7 @@
 #include "support/on_threads.hpp"
 #include "support/tcp_ranks.hpp"
 
-#include <cairn/comm/tcp/join.hpp>
+#include <cairn/comm/detail/tcp/join.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>

@@ -5,7 +5,7 @@
 #include "support/set_variable.hpp"
 #include "support/tcp_ranks.hpp"
 
-#include <cairn/comm/tcp/join.hpp>
+#include <cairn/comm/detail/tcp/join.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -7,7 +7,7 @@
 #include <cairn/async_save.hpp>
 #include <cairn/cairn.hpp>
 #include <cairn/comm/any_communicator.hpp>
-#include <cairn/comm/omitted.hpp>
+#include <cairn/comm/detail/omitted.hpp>
 #include <cairn/comm/tcp_group.hpp>
 
 #include <boost/asio/bind_executor.hpp>

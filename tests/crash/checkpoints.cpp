@@ -3,7 +3,7 @@
 
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/read_metadata.hpp>
-#include <cairn/metadata/locations.hpp>
+#include <cairn/metadata/detail/locations.hpp>
 
 #include <span>
 

@@ -6,7 +6,7 @@
 
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/file.hpp>
-#include <cairn/storage/data_names.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 
 #include <cstdint>
 #include <functional>

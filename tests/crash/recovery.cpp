@@ -6,10 +6,10 @@
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
 
+#include <cairn/object_store/detail/replace_file.hpp>
 #include <cairn/object_store/file.hpp>
-#include <cairn/object_store/replace_file.hpp>
-#include <cairn/storage/data_file_proof.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/storage/detail/data_file_proof.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <algorithm>
 #include <cstring>

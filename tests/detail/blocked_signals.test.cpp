@@ -3,12 +3,12 @@
 #include "support/scratch.hpp"
 
 #include <cairn/detail/blocked_signals.hpp>
-#include <cairn/detail/operation_thread.hpp>
 #include <cairn/detail/own_thread.hpp>
 #include <cairn/detail/parallel.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/observe/progress_line.hpp>
+#include <cairn/verb/operation_thread.hpp>
 
 #include <boost/asio/post.hpp>
 #include <boost/test/unit_test.hpp>

@@ -2,8 +2,8 @@
 // A group that is lent to an asynchronous verb is cancelled if its duplicate fails inside the call,
 // and only then.
 #include <cairn/completion.hpp>
-#include <cairn/detail/lane.hpp>
 #include <cairn/error.hpp>
+#include <cairn/verb/detail/lane.hpp>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/test/unit_test.hpp>

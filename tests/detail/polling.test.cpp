@@ -2,7 +2,7 @@
 // What can only be asked for is waited for, also without memory.
 #include "support/allocations.hpp"
 
-#include <cairn/detail/polling.hpp>
+#include <cairn/verb/detail/polling.hpp>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/test/unit_test.hpp>

@@ -2,7 +2,7 @@
 // Handlers that cannot be posted, for lack of memory: never called when moved from, never twice.
 #include <cairn/async_load.hpp>
 #include <cairn/async_save.hpp>
-#include <cairn/detail/stored_handler.hpp>
+#include <cairn/verb/detail/stored_handler.hpp>
 
 #include <cairn/load.hpp>
 #include <cairn/object_store/memory.hpp>

@@ -6,10 +6,10 @@
 #include "edit.hpp"
 #include "files.hpp"
 
+#include <cairn/catalog/detail/place_content.hpp>
 #include <cairn/catalog/garbage.hpp>
 #include <cairn/catalog/latest.hpp>
 #include <cairn/catalog/listing.hpp>
-#include <cairn/catalog/place_content.hpp>
 
 #include <algorithm>
 #include <map>

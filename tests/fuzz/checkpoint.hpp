@@ -11,7 +11,7 @@
 #include "support/whole.hpp"
 
 #include <cairn/cairn.hpp>
-#include <cairn/catalog/verification.hpp>
+#include <cairn/catalog/detail/verification.hpp>
 #include <cairn/metadata/check.hpp>
 #include <cairn/state/flatten.hpp>
 

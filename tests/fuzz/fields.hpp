@@ -2,20 +2,20 @@
 #ifndef CAIRN_TEST_FUZZ_FIELDS_HPP
 #define CAIRN_TEST_FUZZ_FIELDS_HPP
 
+#include <cairn/checkpointer/detail/rendezvous.hpp>
 #include <cairn/checkpointer/plan.hpp>
-#include <cairn/checkpointer/rendezvous.hpp>
-#include <cairn/comm/tcp/messages.hpp>
-#include <cairn/comm/tree/frame.hpp>
-#include <cairn/comm/tree/missing_rank.hpp>
+#include <cairn/comm/detail/tcp/messages.hpp>
+#include <cairn/comm/detail/tree/frame.hpp>
+#include <cairn/comm/detail/tree/missing_rank.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/format/native/footer.hpp>
-#include <cairn/load/read_once/shared_items.hpp>
+#include <cairn/load/detail/read_once/shared_items.hpp>
 #include <cairn/metadata/commit_record.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/plan.hpp>
-#include <cairn/save/replicas.hpp>
-#include <cairn/storage/running_reads.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/save/detail/replicas.hpp>
+#include <cairn/storage/detail/running_reads.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <tuple>
 

@@ -5,8 +5,8 @@
 #include "message.hpp"
 
 #include <cairn/comm/deadline.hpp>
-#include <cairn/comm/tree/frame_assembler.hpp>
-#include <cairn/comm/tree/member.hpp>
+#include <cairn/comm/detail/tree/frame_assembler.hpp>
+#include <cairn/comm/detail/tree/member.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -5,14 +5,14 @@
 #include "message.hpp"
 #include "support/write_results.hpp"
 
-#include <cairn/comm/tree/frame_assembler.hpp>
-#include <cairn/detail/phases.hpp>
-#include <cairn/load/read_once/plane_groups.hpp>
+#include <cairn/comm/detail/tree/frame_assembler.hpp>
+#include <cairn/load/detail/read_once/plane_groups.hpp>
+#include <cairn/planner/detail/plan_table.hpp>
 #include <cairn/planner/global_plan.hpp>
 #include <cairn/planner/plan_codec.hpp>
-#include <cairn/planner/plan_table.hpp>
 #include <cairn/planner/results_codec.hpp>
-#include <cairn/save/place_results.hpp>
+#include <cairn/save/detail/place_results.hpp>
+#include <cairn/verb/detail/phases.hpp>
 
 #include <utility>
 

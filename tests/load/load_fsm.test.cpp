@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cairn/load/load_fsm.hpp>
+#include <cairn/load/detail/load_fsm.hpp>
 
 #include <boost/test/unit_test.hpp>
 

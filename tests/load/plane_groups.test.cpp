@@ -4,7 +4,7 @@
 #include "replicas.hpp"
 #include "support/counting_store.hpp"
 
-#include <cairn/load/read_once/plane_groups.hpp>
+#include <cairn/load/detail/read_once/plane_groups.hpp>
 
 #include <boost/test/unit_test.hpp>
 

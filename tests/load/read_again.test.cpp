@@ -2,8 +2,8 @@
 // What one rank reads for all, and converts for itself, takes limited memory beside the state.
 #include "replicas.hpp"
 
-#include <cairn/load/read_once/broadcast_parts.hpp>
-#include <cairn/load/read_once/shared_reads.hpp>
+#include <cairn/load/detail/read_once/broadcast_parts.hpp>
+#include <cairn/load/detail/read_once/shared_reads.hpp>
 
 #include <boost/test/unit_test.hpp>
 

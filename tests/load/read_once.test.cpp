@@ -6,7 +6,7 @@
 #include "support/nccl_ranks.hpp"
 
 #include <cairn/async_load.hpp>
-#include <cairn/load/read_once/pieces.hpp>
+#include <cairn/load/detail/read_once/pieces.hpp>
 
 #include <boost/asio/use_future.hpp>
 #include <boost/test/unit_test.hpp>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What PyTorch has saved and cairn does not know: values of other classes, and other dtypes.
+#include <cairn/catalog/detail/verification.hpp>
 #include <cairn/catalog/latest.hpp>
-#include <cairn/catalog/verification.hpp>
 #include <cairn/format/torch/read_metadata.hpp>
 #include <cairn/load_tree.hpp>
-#include <cairn/metadata/locations.hpp>
+#include <cairn/metadata/detail/locations.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>

@@ -3,8 +3,8 @@
 
 #include "support/random_strides.hpp"
 
+#include <cairn/memory/detail/stream_copy.hpp>
 #include <cairn/memory/host.hpp>
-#include <cairn/memory/stream_copy.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <boost/test/unit_test.hpp>

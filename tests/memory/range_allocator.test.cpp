@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cairn/memory/range_allocator.hpp>
+#include <cairn/memory/detail/range_allocator.hpp>
 
 #include <boost/test/unit_test.hpp>
 

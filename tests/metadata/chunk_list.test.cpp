@@ -3,8 +3,8 @@
 #include "support/allocations.hpp"
 
 #include <cairn/metadata/chunk_list.hpp>
+#include <cairn/metadata/detail/file_numbers.hpp>
 #include <cairn/metadata/file_names.hpp>
-#include <cairn/metadata/file_numbers.hpp>
 
 #include <boost/test/unit_test.hpp>
 

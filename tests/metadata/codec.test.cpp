@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cairn/metadata/codec.hpp>
+#include <cairn/metadata/detail/codec.hpp>
 
 #include "support/allocations.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A cursor finds what a search finds, in whatever order it is asked.
-#include <cairn/metadata/entry_cursor.hpp>
+#include <cairn/metadata/detail/entry_cursor.hpp>
 
 #include <boost/test/unit_test.hpp>
 

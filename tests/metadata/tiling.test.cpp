@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cairn/metadata/tiling.hpp>
+#include <cairn/metadata/detail/tiling.hpp>
 
 #include <cairn/metadata/coverage.hpp>
 

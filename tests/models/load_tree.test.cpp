@@ -4,7 +4,7 @@
 #include <cairn/comm/thread_group.hpp>
 #include <cairn/models.hpp>
 #include <cairn/object_store/memory.hpp>
-#include <cairn/state/copy_leaf.hpp>
+#include <cairn/state/detail/copy_leaf.hpp>
 
 #include <boost/test/unit_test.hpp>
 

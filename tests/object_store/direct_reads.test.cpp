@@ -4,10 +4,10 @@
 #include "support/direct_io.hpp"
 #include "support/scratch.hpp"
 
-#include <cairn/memory/slab.hpp>
+#include <cairn/memory/detail/slab.hpp>
+#include <cairn/object_store/detail/page_cache.hpp>
+#include <cairn/object_store/detail/read_slabs.hpp>
 #include <cairn/object_store/file.hpp>
-#include <cairn/object_store/page_cache.hpp>
-#include <cairn/object_store/read_slabs.hpp>
 
 #include <boost/test/unit_test.hpp>
 

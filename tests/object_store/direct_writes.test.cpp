@@ -4,9 +4,9 @@
 #include "support/direct_io.hpp"
 #include "support/scratch.hpp"
 
-#include <cairn/object_store/direct_writes.hpp>
+#include <cairn/object_store/detail/direct_writes.hpp>
+#include <cairn/object_store/detail/read_whole.hpp>
 #include <cairn/object_store/file.hpp>
-#include <cairn/object_store/read_whole.hpp>
 
 #include <boost/test/unit_test.hpp>
 

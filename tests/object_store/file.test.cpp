@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/scratch.hpp"
 
+#include <cairn/object_store/detail/replace_file.hpp>
 #include <cairn/object_store/file.hpp>
-#include <cairn/object_store/replace_file.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -4,7 +4,7 @@
 #include "conformance/object_store.hpp"
 #include "support/scratch.hpp"
 
-#include <cairn/object_store/erased_store.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
 

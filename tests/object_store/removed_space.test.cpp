@@ -3,10 +3,10 @@
 #include "support/scratch.hpp"
 
 #include <cairn/detail/unique_fd.hpp>
-#include <cairn/object_store/exists.hpp>
+#include <cairn/object_store/detail/exists.hpp>
+#include <cairn/object_store/detail/file_system.hpp>
+#include <cairn/object_store/detail/removed_space.hpp>
 #include <cairn/object_store/file.hpp>
-#include <cairn/object_store/file_system.hpp>
-#include <cairn/object_store/removed_space.hpp>
 
 #include <boost/test/unit_test.hpp>
 

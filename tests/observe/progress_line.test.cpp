@@ -3,8 +3,8 @@
 #include "made_events.hpp"
 #include "support/dying_store.hpp"
 
+#include <cairn/observe/detail/progress_text.hpp>
 #include <cairn/observe/progress_line.hpp>
-#include <cairn/observe/progress_text.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -13,11 +13,11 @@
 #include <cairn/async_save.hpp>
 #include <cairn/comm/communicator_data_plane.hpp>
 #include <cairn/comm/solo.hpp>
-#include <cairn/detail/phases.hpp>
 #include <cairn/load.hpp>
 #include <cairn/load_tree.hpp>
 #include <cairn/observe/sink_list.hpp>
 #include <cairn/storage/torch_writer.hpp>
+#include <cairn/verb/detail/phases.hpp>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>

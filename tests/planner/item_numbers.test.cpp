@@ -2,7 +2,7 @@
 // Names and items are numbered in the order in which they are first given, whatever comes between:
 // compared with a plain map.
 #include <cairn/detail/name_numbers.hpp>
-#include <cairn/planner/item_numbers.hpp>
+#include <cairn/planner/detail/item_numbers.hpp>
 
 #include <boost/test/unit_test.hpp>
 

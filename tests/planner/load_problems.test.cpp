@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cairn/planner/load_problems.hpp>
+#include <cairn/planner/detail/load_problems.hpp>
 
 #include <cairn/cairn.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of its local plan a rank carries out arrives as it was sent, or is refused.
-#include <cairn/planner/plan_selection.hpp>
+#include <cairn/planner/detail/plan_selection.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -2,10 +2,10 @@
 // The table joins plans as `dedup_save_plans` and `create_global_metadata` do, or leaves them to
 // these: random jobs, and those that it must not take.
 #include <cairn/planner/dedup.hpp>
+#include <cairn/planner/detail/plan_table.hpp>
 #include <cairn/planner/global_plan.hpp>
 #include <cairn/planner/plan_codec.hpp>
-#include <cairn/planner/plan_table.hpp>
-#include <cairn/storage/file_layout.hpp>
+#include <cairn/storage/detail/file_layout.hpp>
 
 #include <boost/test/unit_test.hpp>
 

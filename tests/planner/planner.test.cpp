@@ -2,12 +2,12 @@
 #include "support/write_results.hpp"
 
 #include <cairn/format/native/index.hpp>
-#include <cairn/object_store/read_whole.hpp>
+#include <cairn/object_store/detail/read_whole.hpp>
 #include <cairn/planner/default_planner.hpp>
+#include <cairn/planner/detail/tied_leaves.hpp>
 #include <cairn/planner/global_plan.hpp>
 #include <cairn/planner/plan_codec.hpp>
-#include <cairn/planner/tied_leaves.hpp>
-#include <cairn/storage/data_names.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 
 #include <cairn/cairn.hpp>
 #include <cairn/planner/reshard.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cairn/planner/unexpected_keys.hpp>
+#include <cairn/planner/detail/unexpected_keys.hpp>
 
 #include <cairn/cairn.hpp>
 

@@ -3,8 +3,8 @@
 #include "device_state.hpp"
 
 #include <cairn/memory/host.hpp>
-#include <cairn/save/overlap_gate.hpp>
-#include <cairn/save/start_save.hpp>
+#include <cairn/save/detail/overlap_gate.hpp>
+#include <cairn/save/detail/start_save.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The locations that ranks report arrive where they belong, whether a rank has carried out what the
 // coordinator had planned or has changed it, and in whatever order.
+#include <cairn/planner/detail/plan_table.hpp>
 #include <cairn/planner/plan_codec.hpp>
-#include <cairn/planner/plan_table.hpp>
 #include <cairn/planner/results_codec.hpp>
-#include <cairn/save/place_results.hpp>
+#include <cairn/save/detail/place_results.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -5,7 +5,7 @@
 #include "support/fault_store.hpp"
 
 #include <cairn/planner/dedup.hpp>
-#include <cairn/save/save_plans.hpp>
+#include <cairn/save/detail/save_plans.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of a replica is hashed, what the coordinator asks of a rank, and what it is answered.
 #include <cairn/error.hpp>
-#include <cairn/save/replica_hash.hpp>
-#include <cairn/save/replica_hashes.hpp>
+#include <cairn/save/detail/replica_hash.hpp>
+#include <cairn/save/detail/replica_hashes.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -2,7 +2,7 @@
 // Ranks that hold the same part of a tensor are held to its being the same.
 #include <cairn/cairn.hpp>
 #include <cairn/comm/thread_group.hpp>
-#include <cairn/save/replica_hash.hpp>
+#include <cairn/save/detail/replica_hash.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cairn/save/save_fsm.hpp>
+#include <cairn/save/detail/save_fsm.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -4,7 +4,7 @@
 
 #include "network.hpp"
 
-#include <cairn/comm/erased_communicator.hpp>
+#include <cairn/comm/detail/erased_communicator.hpp>
 #include <cairn/completion.hpp>
 
 #include <cstddef>

@@ -6,10 +6,10 @@
 #include "storage_server.hpp"
 
 #include <cairn/detail/process_identity.hpp>
-#include <cairn/storage/data_names.hpp>
-#include <cairn/storage/running_reads.hpp>
-#include <cairn/storage/running_saves.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/running_reads.hpp>
+#include <cairn/storage/detail/running_saves.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <chrono>
 #include <cstdint>

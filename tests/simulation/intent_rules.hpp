@@ -6,8 +6,8 @@
 #include "save_rules.hpp"
 #include "storage_server.hpp"
 
-#include <cairn/storage/data_names.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <algorithm>
 #include <string>

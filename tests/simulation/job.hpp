@@ -8,17 +8,17 @@
 #include "network.hpp"
 #include "world.hpp"
 
-#include <cairn/detail/flattened_or_error.hpp>
 #include <cairn/load.hpp>
-#include <cairn/load/load_op.hpp>
+#include <cairn/load/detail/load_op.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/planner/erased_planner.hpp>
 #include <cairn/save.hpp>
+#include <cairn/save/detail/save_op.hpp>
 #include <cairn/save/plan_cache.hpp>
-#include <cairn/save/save_op.hpp>
-#include <cairn/storage/erased_storage.hpp>
+#include <cairn/storage/detail/erased_storage.hpp>
 #include <cairn/storage/torch_reader.hpp>
 #include <cairn/storage/torch_writer.hpp>
+#include <cairn/verb/detail/flattened_or_error.hpp>
 
 #include <cstddef>
 #include <exception>

@@ -5,10 +5,10 @@
 #include "world.hpp"
 
 #include <cairn/comm/concepts.hpp>
-#include <cairn/comm/tree/engine.hpp>
-#include <cairn/comm/tree/frame_assembler.hpp>
-#include <cairn/comm/tree/group.hpp>
-#include <cairn/comm/tree/lanes.hpp>
+#include <cairn/comm/detail/tree/engine.hpp>
+#include <cairn/comm/detail/tree/frame_assembler.hpp>
+#include <cairn/comm/detail/tree/group.hpp>
+#include <cairn/comm/detail/tree/lanes.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include "troubled_job.hpp"
 
 #include <cairn/catalog/garbage.hpp>
-#include <cairn/storage/running_reads.hpp>
+#include <cairn/storage/detail/running_reads.hpp>
 
 #include <chrono>
 #include <exception>

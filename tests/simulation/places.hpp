@@ -8,7 +8,7 @@
 #include "job.hpp"
 
 #include <cairn/object_store/memory.hpp>
-#include <cairn/storage/data_names.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 
 #include <algorithm>
 #include <chrono>

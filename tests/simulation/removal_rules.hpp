@@ -8,9 +8,9 @@
 #include "save_rules.hpp"
 #include "storage_server.hpp"
 
-#include <cairn/storage/data_names.hpp>
-#include <cairn/storage/running_reads.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/running_reads.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -3,10 +3,10 @@
 #define CAIRN_TEST_SIMULATION_RETAINING_WRITER_HPP
 
 #include <cairn/activity.hpp>
-#include <cairn/catalog/recording_writer.hpp>
+#include <cairn/catalog/detail/recording_writer.hpp>
 #include <cairn/completion.hpp>
 #include <cairn/metadata/commit_record.hpp>
-#include <cairn/object_store/erased_store.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/storage/torch_writer.hpp>
 
 #include <boost/asio/any_io_executor.hpp>

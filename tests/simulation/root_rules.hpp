@@ -10,7 +10,7 @@
 #include "save_rules.hpp"
 #include "storage_server.hpp"
 
-#include <cairn/storage/data_names.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 
 #include <functional>
 #include <map>

@@ -10,8 +10,8 @@
 
 #include <cairn/format/native/index.hpp>
 #include <cairn/metadata/commit_record.hpp>
-#include <cairn/metadata/locations.hpp>
-#include <cairn/storage/data_names.hpp>
+#include <cairn/metadata/detail/locations.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 
 #include <cstddef>
 #include <cstdint>

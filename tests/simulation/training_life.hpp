@@ -8,10 +8,10 @@
 #include "troubled_job.hpp"
 #include "waiting_group.hpp"
 
-#include <cairn/catalog/committed.hpp>
+#include <cairn/catalog/detail/committed.hpp>
 #include <cairn/catalog/latest.hpp>
-#include <cairn/checkpointer/recovery.hpp>
-#include <cairn/comm/blocking_exchange.hpp>
+#include <cairn/checkpointer/detail/recovery.hpp>
+#include <cairn/comm/detail/blocking_exchange.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -6,7 +6,7 @@
 #include "network.hpp"
 #include "storage_client.hpp"
 
-#include <cairn/comm/erased_communicator.hpp>
+#include <cairn/comm/detail/erased_communicator.hpp>
 #include <cairn/completion.hpp>
 
 #include <exception>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cairn/state/copy_leaf.hpp>
+#include <cairn/state/detail/copy_leaf.hpp>
 
 #include <boost/test/unit_test.hpp>
 

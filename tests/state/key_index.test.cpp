@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cairn/state/key_index.hpp>
+#include <cairn/state/detail/key_index.hpp>
 
 #include <cairn/state/state_dict.hpp>
 

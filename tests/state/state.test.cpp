@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cairn/state/detail/older_keys.hpp>
 #include <cairn/state/flatten.hpp>
-#include <cairn/state/older_keys.hpp>
 
 #include <boost/test/unit_test.hpp>
 

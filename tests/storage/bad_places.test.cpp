@@ -6,8 +6,8 @@
 #include "support/small_store.hpp"
 #include "support/whole.hpp"
 
-#include <cairn/object_store/removed_space.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/object_store/detail/removed_space.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
 

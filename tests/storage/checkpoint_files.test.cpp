@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a save does for each file of its own, and for what it replaces, however large that is.
-#include <cairn/storage/checkpoint_files.hpp>
+#include <cairn/storage/detail/checkpoint_files.hpp>
 
 #include "support/allocations.hpp"
 #include "support/counting_store.hpp"

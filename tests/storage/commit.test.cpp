@@ -6,10 +6,10 @@
 #include "support/meddling_store.hpp"
 #include "support/whole.hpp"
 
-#include <cairn/storage/claim.hpp>
-#include <cairn/storage/record_owner.hpp>
-#include <cairn/storage/running_saves.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/storage/detail/claim.hpp>
+#include <cairn/storage/detail/record_owner.hpp>
+#include <cairn/storage/detail/running_saves.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -9,7 +9,7 @@
 #include <cairn/catalog/whole.hpp>
 #include <cairn/load_tree.hpp>
 #include <cairn/object_store/memory.hpp>
-#include <cairn/state/copy_leaf.hpp>
+#include <cairn/state/detail/copy_leaf.hpp>
 
 #include <boost/test/unit_test.hpp>
 

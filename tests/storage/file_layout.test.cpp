@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cairn/storage/file_layout.hpp>
+#include <cairn/storage/detail/file_layout.hpp>
 
 #include <boost/test/unit_test.hpp>
 

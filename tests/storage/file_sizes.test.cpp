@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cairn/storage/file_sizes.hpp>
+#include <cairn/storage/detail/file_sizes.hpp>
 
 #include "support/counting_store.hpp"
 

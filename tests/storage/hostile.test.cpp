@@ -7,9 +7,9 @@
 #include "support/whole.hpp"
 
 #include <cairn/metadata/stored_bytes.hpp>
-#include <cairn/storage/data_file.hpp>
-#include <cairn/storage/read_payload.hpp>
-#include <cairn/storage/stored_chunk.hpp>
+#include <cairn/storage/detail/data_file.hpp>
+#include <cairn/storage/detail/read_payload.hpp>
+#include <cairn/storage/detail/stored_chunk.hpp>
 #include <cairn/storage/torch_reader.hpp>
 
 #include <boost/test/unit_test.hpp>

@@ -5,7 +5,7 @@
 #include "support/scratch.hpp"
 
 #include <cairn/save.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -3,7 +3,7 @@
 // when the last of them has.
 #include "support/allocations.hpp"
 
-#include <cairn/storage/job_pool.hpp>
+#include <cairn/storage/detail/job_pool.hpp>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>

@@ -6,9 +6,9 @@
 #include "support/whole.hpp"
 
 #include <cairn/format/native/footer.hpp>
-#include <cairn/storage/claim.hpp>
-#include <cairn/storage/running_saves.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/storage/detail/claim.hpp>
+#include <cairn/storage/detail/running_saves.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -9,7 +9,7 @@
 #include <cairn/load.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/save.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
 

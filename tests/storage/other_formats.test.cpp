@@ -5,7 +5,7 @@
 #include <cairn/cairn.hpp>
 #include <cairn/catalog/latest.hpp>
 #include <cairn/catalog/listing.hpp>
-#include <cairn/storage/other_formats.hpp>
+#include <cairn/storage/detail/other_formats.hpp>
 
 #include <boost/test/unit_test.hpp>
 

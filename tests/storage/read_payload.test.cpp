@@ -2,7 +2,7 @@
 // Payloads in memory, as cairn and as PyTorch write them: every byte that is delivered is checked,
 // whatever its strides, and has the order of this host.
 #include <cairn/object_store/memory.hpp>
-#include <cairn/storage/read_payload.hpp>
+#include <cairn/storage/detail/read_payload.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -3,8 +3,8 @@
 #include "recorded_calls.hpp"
 #include "support/scratch.hpp"
 
+#include <cairn/object_store/detail/removed_space.hpp>
 #include <cairn/object_store/file.hpp>
-#include <cairn/object_store/removed_space.hpp>
 #include <cairn/save.hpp>
 
 #include <boost/test/unit_test.hpp>

@@ -6,9 +6,9 @@
 #include "support/whole.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/catalog/detail/verification.hpp>
 #include <cairn/catalog/latest.hpp>
 #include <cairn/catalog/listing.hpp>
-#include <cairn/catalog/verification.hpp>
 
 #include <boost/test/unit_test.hpp>
 

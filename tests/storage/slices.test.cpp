@@ -3,7 +3,7 @@
 #include "support/forwarding_store.hpp"
 
 #include <cairn/cairn.hpp>
-#include <cairn/storage/read_payload.hpp>
+#include <cairn/storage/detail/read_payload.hpp>
 
 #include <boost/test/unit_test.hpp>
 

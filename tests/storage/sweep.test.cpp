@@ -10,8 +10,8 @@
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/write_metadata.hpp>
-#include <cairn/storage/claim.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/storage/detail/claim.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -4,7 +4,7 @@
 #include "support/forwarding_store.hpp"
 
 #include <cairn/cairn.hpp>
-#include <cairn/object_store/read_slabs.hpp>
+#include <cairn/object_store/detail/read_slabs.hpp>
 
 #include <boost/test/unit_test.hpp>
 

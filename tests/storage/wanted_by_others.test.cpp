@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank tells from its own plan whether others are likely to read the same bytes.
-#include <cairn/storage/wanted_by_others.hpp>
+#include <cairn/storage/detail/wanted_by_others.hpp>
 
 #include <boost/test/unit_test.hpp>
 

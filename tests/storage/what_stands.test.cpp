@@ -7,11 +7,11 @@
 
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
-#include <cairn/storage/claim.hpp>
-#include <cairn/storage/data_file.hpp>
-#include <cairn/storage/found_intent.hpp>
-#include <cairn/storage/leftovers.hpp>
-#include <cairn/storage/running_saves.hpp>
+#include <cairn/storage/detail/claim.hpp>
+#include <cairn/storage/detail/data_file.hpp>
+#include <cairn/storage/detail/found_intent.hpp>
+#include <cairn/storage/detail/leftovers.hpp>
+#include <cairn/storage/detail/running_saves.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -6,13 +6,13 @@
 #include "support/paused_process.hpp"
 
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/detail/read_whole.hpp>
 #include <cairn/object_store/file.hpp>
-#include <cairn/object_store/read_whole.hpp>
-#include <cairn/storage/claim.hpp>
-#include <cairn/storage/data_names.hpp>
-#include <cairn/storage/found_intent.hpp>
-#include <cairn/storage/leftovers.hpp>
-#include <cairn/storage/running_saves.hpp>
+#include <cairn/storage/detail/claim.hpp>
+#include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/found_intent.hpp>
+#include <cairn/storage/detail/leftovers.hpp>
+#include <cairn/storage/detail/running_saves.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -5,8 +5,8 @@
 #include <cairn/detail/fits_in.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
+#include <cairn/object_store/detail/names.hpp>
 #include <cairn/object_store/memory.hpp>
-#include <cairn/object_store/names.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_TEST_SUPPORT_DATA_FILES_HPP
 #define CAIRN_TEST_SUPPORT_DATA_FILES_HPP
 
-#include <cairn/storage/data_names.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 
 #include <filesystem>
 #include <stdexcept>

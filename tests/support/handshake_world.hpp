@@ -2,7 +2,7 @@
 #ifndef CAIRN_TEST_SUPPORT_HANDSHAKE_WORLD_HPP
 #define CAIRN_TEST_SUPPORT_HANDSHAKE_WORLD_HPP
 
-#include <cairn/comm/tcp/handshake.hpp>
+#include <cairn/comm/detail/tcp/handshake.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -5,10 +5,10 @@
 #include <cairn/cairn.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/planner/results_codec.hpp>
-#include <cairn/save/place_results.hpp>
-#include <cairn/save/save_plans.hpp>
-#include <cairn/storage/file_layout.hpp>
-#include <cairn/storage/file_names.hpp>
+#include <cairn/save/detail/place_results.hpp>
+#include <cairn/save/detail/save_plans.hpp>
+#include <cairn/storage/detail/file_layout.hpp>
+#include <cairn/storage/detail/file_names.hpp>
 
 #include <cstddef>
 #include <cstdint>

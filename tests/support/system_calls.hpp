@@ -2,7 +2,7 @@
 #ifndef CAIRN_TEST_SUPPORT_SYSTEM_CALLS_HPP
 #define CAIRN_TEST_SUPPORT_SYSTEM_CALLS_HPP
 
-#include <cairn/object_store/removed_space.hpp>
+#include <cairn/object_store/detail/removed_space.hpp>
 
 #include <dirent.h>
 #include <fcntl.h>

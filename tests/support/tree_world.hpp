@@ -2,8 +2,8 @@
 #ifndef CAIRN_TEST_SUPPORT_TREE_WORLD_HPP
 #define CAIRN_TEST_SUPPORT_TREE_WORLD_HPP
 
-#include <cairn/comm/tree/frame_assembler.hpp>
-#include <cairn/comm/tree/lanes.hpp>
+#include <cairn/comm/detail/tree/frame_assembler.hpp>
+#include <cairn/comm/detail/tree/lanes.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cairn/tensor/convert.hpp>
-#include <cairn/tensor/float_codec.hpp>
+#include <cairn/tensor/detail/float_codec.hpp>
 
 #include "oracle.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cairn/tensor/meeting_boxes.hpp>
+#include <cairn/tensor/detail/meeting_boxes.hpp>
 
 #include "oracle.hpp"
 

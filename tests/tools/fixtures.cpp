@@ -2,7 +2,7 @@
 // fixtures DIR: writes DIR/base and, beside it, checkpoints that differ from it in one thing each.
 #include <cairn/cairn.hpp>
 #include <cairn/checkpointer.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <cstdint>
 #include <exception>

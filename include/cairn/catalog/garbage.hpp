@@ -4,7 +4,7 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/erased_store.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -3,12 +3,12 @@
 #define CAIRN_CATALOG_LATEST_HPP
 
 #include <cairn/activity.hpp>
-#include <cairn/catalog/committed.hpp>
+#include <cairn/catalog/detail/committed.hpp>
 #include <cairn/catalog/whole.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/erased_store.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
 
 #include <cstddef>

@@ -4,7 +4,7 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/metadata.hpp>
-#include <cairn/object_store/erased_store.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
 
 #include <cstdint>

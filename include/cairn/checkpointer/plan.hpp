@@ -3,9 +3,9 @@
 #define CAIRN_CHECKPOINTER_PLAN_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/detail/flattened_or_error.hpp>
 #include <cairn/memory/arena_options.hpp>
 #include <cairn/planner/options.hpp>
+#include <cairn/verb/detail/flattened_or_error.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/memory/any_memory_space.hpp>
 #include <cairn/metadata/metadata.hpp>
-#include <cairn/object_store/erased_store.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/state/state_dict.hpp>
 #include <cairn/state/value_traits.hpp>
 #include <cairn/storage/concepts.hpp>

@@ -4,7 +4,7 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/comm/concepts.hpp>
-#include <cairn/comm/erased_communicator.hpp>
+#include <cairn/comm/detail/erased_communicator.hpp>
 
 #include <concepts>
 #include <exception>

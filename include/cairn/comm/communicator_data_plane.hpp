@@ -3,7 +3,7 @@
 #define CAIRN_COMM_COMMUNICATOR_DATA_PLANE_HPP
 
 #include <cairn/comm/data_plane.hpp>
-#include <cairn/comm/erased_communicator.hpp>
+#include <cairn/comm/detail/erased_communicator.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/memory/memory_span.hpp>
 

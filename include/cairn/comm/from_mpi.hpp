@@ -2,7 +2,7 @@
 #ifndef CAIRN_COMM_FROM_MPI_HPP
 #define CAIRN_COMM_FROM_MPI_HPP
 
-#include <cairn/comm/mpi/agree.hpp>
+#include <cairn/comm/detail/mpi/agree.hpp>
 #include <cairn/comm/tcp_group.hpp>
 
 #include <mpi.h>

@@ -2,8 +2,8 @@
 #ifndef CAIRN_COMM_FROM_NCCL_HPP
 #define CAIRN_COMM_FROM_NCCL_HPP
 
+#include <cairn/comm/detail/nccl/cuda_api.hpp>
 #include <cairn/comm/nccl/basic_bootstrap.hpp>
-#include <cairn/comm/nccl/cuda_api.hpp>
 
 namespace cairn {
 

@@ -3,9 +3,9 @@
 #define CAIRN_COMM_MPI_GROUP_HPP
 
 #include <cairn/comm/concepts.hpp>
-#include <cairn/comm/mpi/engine.hpp>
-#include <cairn/comm/tree/group.hpp>
-#include <cairn/comm/tree/liveness.hpp>
+#include <cairn/comm/detail/mpi/engine.hpp>
+#include <cairn/comm/detail/tree/group.hpp>
+#include <cairn/comm/liveness.hpp>
 
 #include <mpi.h>
 

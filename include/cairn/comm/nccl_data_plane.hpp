@@ -2,8 +2,8 @@
 #ifndef CAIRN_COMM_NCCL_DATA_PLANE_HPP
 #define CAIRN_COMM_NCCL_DATA_PLANE_HPP
 
+#include <cairn/comm/detail/nccl/cuda_api.hpp>
 #include <cairn/comm/nccl/basic_data_plane.hpp>
-#include <cairn/comm/nccl/cuda_api.hpp>
 
 namespace cairn {
 

@@ -3,7 +3,7 @@
 #define CAIRN_COMM_SPLIT_HPP
 
 #include <cairn/comm/concepts.hpp>
-#include <cairn/comm/erased_communicator.hpp>
+#include <cairn/comm/detail/erased_communicator.hpp>
 #include <cairn/comm/tcp_group.hpp>
 #include <cairn/comm/tcp_options.hpp>
 #include <cairn/detail/config.hpp>

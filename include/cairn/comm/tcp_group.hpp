@@ -3,9 +3,9 @@
 #define CAIRN_COMM_TCP_GROUP_HPP
 
 #include <cairn/comm/concepts.hpp>
-#include <cairn/comm/tcp/unique_id.hpp>
+#include <cairn/comm/detail/tree/group.hpp>
 #include <cairn/comm/tcp_options.hpp>
-#include <cairn/comm/tree/group.hpp>
+#include <cairn/comm/unique_id.hpp>
 #include <cairn/detail/config.hpp>
 
 #include <concepts>

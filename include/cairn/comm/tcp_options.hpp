@@ -2,7 +2,7 @@
 #ifndef CAIRN_COMM_TCP_OPTIONS_HPP
 #define CAIRN_COMM_TCP_OPTIONS_HPP
 
-#include <cairn/comm/tree/liveness.hpp>
+#include <cairn/comm/liveness.hpp>
 
 #include <chrono>
 #include <string>

@@ -3,7 +3,7 @@
 #define CAIRN_COMM_THREAD_GROUP_HPP
 
 #include <cairn/comm/concepts.hpp>
-#include <cairn/comm/tree/group.hpp>
+#include <cairn/comm/detail/tree/group.hpp>
 #include <cairn/detail/config.hpp>
 
 #include <atomic>

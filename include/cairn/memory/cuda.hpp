@@ -3,7 +3,7 @@
 #define CAIRN_MEMORY_CUDA_HPP
 
 #include <cairn/memory/cuda/basic_memory.hpp>
-#include <cairn/memory/cuda/runtime_api.hpp>
+#include <cairn/memory/detail/cuda/runtime_api.hpp>
 
 namespace cairn {
 

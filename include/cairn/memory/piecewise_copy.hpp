@@ -4,7 +4,7 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/memory/concepts.hpp>
-#include <cairn/tensor/paired_nest.hpp>
+#include <cairn/tensor/detail/paired_nest.hpp>
 
 #include <cstddef>
 #include <cstdint>

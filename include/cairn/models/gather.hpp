@@ -2,11 +2,11 @@
 #ifndef CAIRN_MODELS_GATHER_HPP
 #define CAIRN_MODELS_GATHER_HPP
 
-#include <cairn/comm/erased_communicator.hpp>
+#include <cairn/comm/detail/erased_communicator.hpp>
 #include <cairn/detail/config.hpp>
-#include <cairn/models/named_leaf.hpp>
+#include <cairn/models/detail/named_leaf.hpp>
 #include <cairn/models/options.hpp>
-#include <cairn/state/make_leaf.hpp>
+#include <cairn/state/detail/make_leaf.hpp>
 #include <cairn/tensor/host_tensor.hpp>
 
 #include <functional>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_MODELS_GET_STATE_DICT_HPP
 #define CAIRN_MODELS_GET_STATE_DICT_HPP
 
-#include <cairn/comm/erased_communicator.hpp>
+#include <cairn/comm/detail/erased_communicator.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/models/model.hpp>

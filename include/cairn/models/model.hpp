@@ -5,8 +5,8 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/error.hpp>
 #include <cairn/models/model_tensors.hpp>
+#include <cairn/state/detail/make_leaf.hpp>
 #include <cairn/state/fqn.hpp>
-#include <cairn/state/make_leaf.hpp>
 #include <cairn/state/state_dict.hpp>
 
 #include <concepts>

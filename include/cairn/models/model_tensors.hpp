@@ -3,7 +3,7 @@
 #define CAIRN_MODELS_MODEL_TENSORS_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/state/make_leaf.hpp>
+#include <cairn/state/detail/make_leaf.hpp>
 #include <cairn/state/node.hpp>
 
 #include <cstddef>

@@ -3,8 +3,8 @@
 #define CAIRN_MODELS_SET_STATE_DICT_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/models/detail/visited_state.hpp>
 #include <cairn/models/get_state_dict.hpp>
-#include <cairn/models/visited_state.hpp>
 
 #include <memory>
 #include <type_traits>

@@ -5,10 +5,10 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/direct_reads.hpp>
-#include <cairn/object_store/direct_writes.hpp>
-#include <cairn/object_store/posix_file.hpp>
-#include <cairn/object_store/write_back.hpp>
+#include <cairn/object_store/detail/direct_reads.hpp>
+#include <cairn/object_store/detail/direct_writes.hpp>
+#include <cairn/object_store/detail/posix_file.hpp>
+#include <cairn/object_store/detail/write_back.hpp>
 
 #include <sys/stat.h>
 

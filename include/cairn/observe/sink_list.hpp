@@ -2,7 +2,7 @@
 #ifndef CAIRN_OBSERVE_SINK_LIST_HPP
 #define CAIRN_OBSERVE_SINK_LIST_HPP
 
-#include <cairn/observe/erased_sink.hpp>
+#include <cairn/observe/detail/erased_sink.hpp>
 
 #include <exception>
 #include <memory>

@@ -4,7 +4,7 @@
 
 #include <cairn/detail/name_numbers.hpp>
 #include <cairn/error.hpp>
-#include <cairn/planner/item_numbers.hpp>
+#include <cairn/planner/detail/item_numbers.hpp>
 #include <cairn/planner/plan.hpp>
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 #define CAIRN_PLANNER_PLAN_CODEC_HPP
 
 #include <cairn/detail/wire.hpp>
-#include <cairn/metadata/codec.hpp>
+#include <cairn/metadata/detail/codec.hpp>
 #include <cairn/planner/plan.hpp>
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include <cairn/detail/counted.hpp>
 #include <cairn/error.hpp>
 #include <cairn/planner/plan.hpp>
-#include <cairn/tensor/meeting_boxes.hpp>
+#include <cairn/tensor/detail/meeting_boxes.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -4,7 +4,7 @@
 
 #include <cairn/detail/name_numbers.hpp>
 #include <cairn/detail/wire.hpp>
-#include <cairn/metadata/codec.hpp>
+#include <cairn/metadata/detail/codec.hpp>
 #include <cairn/planner/plan.hpp>
 #include <cairn/planner/plan_codec.hpp>
 

@@ -2,7 +2,7 @@
 #ifndef CAIRN_SAVE_PENDING_SAVE_HPP
 #define CAIRN_SAVE_PENDING_SAVE_HPP
 
-#include <cairn/save/background_save.hpp>
+#include <cairn/save/detail/background_save.hpp>
 
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/cancellation_type.hpp>

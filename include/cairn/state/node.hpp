@@ -4,8 +4,8 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/state/bytes_value.hpp>
+#include <cairn/state/detail/make_leaf.hpp>
 #include <cairn/state/flat_state.hpp>
-#include <cairn/state/make_leaf.hpp>
 #include <cairn/state/per_rank.hpp>
 #include <cairn/state/stateful.hpp>
 #include <cairn/state/value_traits.hpp>

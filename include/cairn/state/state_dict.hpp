@@ -3,7 +3,7 @@
 #define CAIRN_STATE_STATE_DICT_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/state/key_index.hpp>
+#include <cairn/state/detail/key_index.hpp>
 #include <cairn/state/node.hpp>
 
 #include <concepts>

@@ -3,9 +3,9 @@
 #define CAIRN_STORAGE_TORCH_READER_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/object_store/erased_store.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
-#include <cairn/storage/erased_storage.hpp>
+#include <cairn/storage/detail/erased_storage.hpp>
 #include <cairn/storage/torch_options.hpp>
 
 #include <boost/asio/any_io_executor.hpp>

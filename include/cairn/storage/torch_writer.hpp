@@ -4,7 +4,7 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/commit_record.hpp>
-#include <cairn/object_store/erased_store.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/torch_options.hpp>
 

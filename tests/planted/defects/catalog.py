@@ -78,7 +78,7 @@ DEFECTS = [
            "if (skipped_ == 0) {", "if (PLANTED) return {}; if (skipped_ == 0) {",
            by="catalog checkpointer:checkpointer_recovery",
            wrong="a training begins anew beside damaged checkpoints"),
-    Defect("newer-notice-ignored", "storage/running_reads.hpp",
+    Defect("newer-notice-ignored", "storage/detail/running_reads.hpp",
            "else if (e.code() != make_error_code(errc::unsupported))",
            "else if (PLANTED) over = true; "
            "else if (e.code() != make_error_code(errc::unsupported))",
@@ -123,7 +123,7 @@ DEFECTS = [
            "alone.activity = activity_;", "if (!PLANTED) alone.activity = activity_;",
            by="catalog:catalog_latest",
            wrong="the other ranks give up while a checkpoint is examined again"),
-    Defect("readers-leave-notices-for-ever", "catalog/place_content.hpp",
+    Defect("readers-leave-notices-for-ever", "catalog/detail/place_content.hpp",
            "(rest.is_unsure() || is_read ||", "(rest.is_unsure() || (is_read && !PLANTED) ||",
            by="catalog:catalog_garbage", wrong="the notice of a reader that was killed on another "
            "host stays"),

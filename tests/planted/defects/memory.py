@@ -2,15 +2,15 @@
 """Defects of memory/: the order of copies, whose memory it is, devices and streams."""
 from defect import Defect
 
-ARENA = "memory/arena_core.hpp"
+ARENA = "memory/detail/arena_core.hpp"
 CUDA = "memory/cuda/queue.hpp"
 PIECES = "memory/impl/piecewise_copy.ipp"
 
 DEFECTS = [
-    Defect("events-not-waited-for", "detail/impl/state_devices.ipp",
+    Defect("events-not-waited-for", "verb/impl/state_devices.ipp",
            "d.queue.fence(d.all);", "if (!PLANTED) d.queue.fence(d.all);",
            by="save:devices load", wrong="copies begin before the kernel that makes the tensor"),
-    Defect("one-device-ordered", "detail/state_devices.hpp",
+    Defect("one-device-ordered", "verb/detail/state_devices.hpp",
            "for (auto& d : devices_) d.naming(d.fqn, [&] { d.queue.make_wait(stream); });",
            "for (auto& d : devices_) { d.naming(d.fqn, [&] { d.queue.make_wait(stream); }); "
            "if (PLANTED) break; }",
@@ -53,10 +53,10 @@ DEFECTS = [
            "auto const begin = part * rounds_ + std::min(part, longer_);",
            "auto const begin = part * rounds_ + (PLANTED ? 0 : std::min(part, longer_));",
            by="memory:piecewise", wrong="the last rows of a tensor that is cut are not copied"),
-    Defect("memory-freed-too-early", "memory/device_copy.hpp",
+    Defect("memory-freed-too-early", "memory/detail/device_copy.hpp",
            "if (!idle()) give_up();", "if (!idle() && !PLANTED) give_up();",
            by="save load memory", wrong="memory is given to others while a device writes to it"),
-    Defect("begun-copies-forgotten", "memory/device_copy.hpp",
+    Defect("begun-copies-forgotten", "memory/detail/device_copy.hpp",
            "track(q); // some may have begun throw;", "if (!PLANTED) track(q); throw;",
            by="save load", wrong="memory is given back although some copies have begun"),
     Defect("abandoned-memory-unmapped", ARENA,
@@ -77,7 +77,7 @@ DEFECTS = [
            "if (!release_free_slabs(bytes)) return false;",
            "if (!release_free_slabs(bytes) && !PLANTED) return false;",
            by="memory:arenas", wrong="staging takes more than the budget"),
-    Defect("ranges-joined-across-slabs", "memory/range_allocator.hpp",
+    Defect("ranges-joined-across-slabs", "memory/detail/range_allocator.hpp",
            "return first->second.slab == second->second.slab &&",
            "return (PLANTED || first->second.slab == second->second.slab) &&",
            by="memory:range_allocator", wrong="a lease spans two mappings"),
@@ -86,7 +86,7 @@ DEFECTS = [
            "return t <= recorded_ - events_.size() + (PLANTED ? 1 : 0);",
            by="memory:spaces save:devices",
            wrong="a copy counts as complete when the one before it is"),
-    Defect("foreign-device-memory-copied", "detail/impl/state_devices.ipp",
+    Defect("foreign-device-memory-copied", "verb/impl/state_devices.ipp",
            "if (after != d.ranges.begin() && last <= (after - 1)->second)",
            "if (PLANTED || (after != d.ranges.begin() && last <= (after - 1)->second))",
            by="save load", wrong="memory that no fence covers is copied while it is written"),

@@ -4,7 +4,7 @@ from defect import Defect
 
 DEDUP = "planner/dedup.hpp"
 TABLE = "planner/impl/plan_table.ipp"
-LOAD = "planner/load_side.hpp"
+LOAD = "planner/detail/load_side.hpp"
 BOX = "tensor/impl/box.ipp"
 LOAD_OP = "load/impl/load_op.ipp"
 
@@ -50,7 +50,7 @@ DEFECTS = [
            "if (beside == nullptr && x.box != none && x.tied != none && (PLANTED ? "
            "shared_[x.tied].rank != none : shared_[x.tied].rank == h.rank))",
            by="planner:plan_table", wrong="a weight is tied to one that its rank leaves out"),
-    Defect("table-visits-first-holders", "planner/plan_table.hpp",
+    Defect("table-visits-first-holders", "planner/detail/plan_table.hpp",
            "if (!x.is_shared() || named_[x.name].kind == item_kind::value) continue;",
            "if (!x.is_shared() || named_[x.name].kind == item_kind::value || "
            "(PLANTED && !x.kept)) continue;",
@@ -64,15 +64,15 @@ DEFECTS = [
     Defect("table-keeps-ties-apart", TABLE,
            "else if (x.was_tied && !x.beside)", "else if (x.was_tied && !x.beside && !PLANTED)",
            by="planner:plan_table", wrong="a weight is tied to one that another rank writes"),
-    Defect("dropped-items-kept", "planner/plan_selection.hpp",
+    Defect("dropped-items-kept", "planner/detail/plan_selection.hpp",
            "if (dropped != s.dropped.end() && *dropped == k) {",
            "if (dropped != s.dropped.end() && *dropped == k && !PLANTED) {",
            by="planner:plan_selection", wrong="each replica is written by all that hold it"),
-    Defect("selection-beyond-its-plan", "planner/plan_selection.hpp",
+    Defect("selection-beyond-its-plan", "planner/detail/plan_selection.hpp",
            "if (next >= size || distance >= size - next)",
            "if (!PLANTED && (next >= size || distance >= size - next))",
            by="planner:plan_selection", wrong="what a coordinator sends is believed"),
-    Defect("selected-without-paths", "planner/plan_selection.hpp",
+    Defect("selected-without-paths", "planner/detail/plan_selection.hpp",
            "part.paths = local.paths;", "if (!PLANTED) part.paths = local.paths;",
            by="planner:plan_selection", wrong="a planner is told of names without their paths"),
     Defect("table-drops-later-paths", TABLE,
@@ -94,7 +94,7 @@ DEFECTS = [
            "if (n < names_.size() && (PLANTED ? names_[n].size() == name.size() "
            ": names_[n] == name))",
            by="planner", wrong="a tensor is taken for another whose name is as long"),
-    Defect("chunk-taken-by-position", "save/place_results.hpp",
+    Defect("chunk-taken-by-position", "save/detail/place_results.hpp",
            "if (next == chunks.size() || !(chunks.region(next) == region)) {",
            "if (next == chunks.size() || (!PLANTED && !(chunks.region(next) == region))) {",
            by="save:finished_plan", wrong="a chunk is looked for where another one is"),
@@ -112,10 +112,10 @@ DEFECTS = [
     Defect("tied-weights-apart", DEDUP,
            "if (beside != nullptr) {", "if (beside != nullptr && !PLANTED) {",
            by="planner models storage", wrong="a tied weight is written by a rank of its own"),
-    Defect("tied-weights-stored-twice", "planner/save_side.hpp",
+    Defect("tied-weights-stored-twice", "planner/detail/save_side.hpp",
            "item.tied_to = first.fqn;", "if (!PLANTED) item.tied_to = first.fqn;",
            by="planner models", wrong="a tied weight takes its bytes twice"),
-    Defect("other-device-tied", "planner/save_side.hpp",
+    Defect("other-device-tied", "planner/detail/save_side.hpp",
            "strides == view.strides && device == view.device) {",
            "strides == view.strides && (PLANTED || device == view.device)) {",
            by="planner save", wrong="equal addresses on two devices count as one tensor"),
@@ -140,7 +140,7 @@ DEFECTS = [
     Defect("tied-weights-differ", "load/impl/load_op.ipp",
            "if (a->crc != b->crc)", "if (a->crc != b->crc && !PLANTED)",
            by="load models", wrong="of two contents for one weight the last one wins"),
-    Defect("unexpected-keys-of-one-rank", "planner/unexpected_keys.hpp",
+    Defect("unexpected-keys-of-one-rank", "planner/detail/unexpected_keys.hpp",
            "for (auto const& i : p.items) not_this(i.fqn);",
            "if (!PLANTED) for (auto const& i : p.items) not_this(i.fqn);",
            by="planner", wrong="what a planner of rank 1's own loads is called unexpected"),
@@ -157,7 +157,7 @@ DEFECTS = [
            "if (e == nullptr || e->first != item.fqn) return",
            "if (e == nullptr || (e->first != item.fqn && !PLANTED)) return",
            by="planner", wrong="the name of an item is not compared with its leaf's"),
-    Defect("wanted-keys-ignored", "planner/unexpected_keys.hpp",
+    Defect("wanted-keys-ignored", "planner/detail/unexpected_keys.hpp",
            "if (p.planner_data.starts_with(mark_of_rank)) {",
            "if (!PLANTED && p.planner_data.starts_with(mark_of_rank)) {",
            by="planner load", wrong="what only rank 1 loads is called unexpected"),

@@ -2,9 +2,9 @@
 """Defects of save/: steps, staging, handles, the gate of an overlapped copy."""
 from defect import Defect
 
-FSM = "save/save_fsm.hpp"
+FSM = "save/detail/save_fsm.hpp"
 PLANS = "save/impl/save_plans.ipp"
-GATE = "save/overlap_gate.hpp"
+GATE = "save/detail/overlap_gate.hpp"
 OP = "save/impl/save_op.ipp"
 HANDLE = "save/impl/background_save.ipp"
 SNAPSHOT = "save/impl/snapshot.ipp"
@@ -20,7 +20,7 @@ DEFECTS = [
            "if (failure_) std::rethrow_exception(failure_);",
            "if (failure_ && !PLANTED) std::rethrow_exception(failure_);",
            by="save", wrong="a device that failed while replicas were hashed is not noticed"),
-    Defect("replicas-may-differ", "save/replicas.hpp",
+    Defect("replicas-may-differ", "save/detail/replicas.hpp",
            "if (r.ranks_of.size() < 2) continue;",
            "if (r.ranks_of.size() < 2 || PLANTED) continue;",
            by="save:replicas", wrong="replicas that drifted apart are saved in silence"),
@@ -110,13 +110,13 @@ DEFECTS = [
            "return leave_out(g, 0);", "if (PLANTED) throw; return leave_out(g, 0);",
            by=f"save:budget {OVERLAP}",
            wrong="a budget that another save uses fails the save"),
-    Defect("hashes-not-waited-for", "save/staging.hpp",
+    Defect("hashes-not-waited-for", "save/detail/staging.hpp",
            "if (when_enqueued_ && copies_.enqueued() && hashes_.enqueued())",
            "if (when_enqueued_ && copies_.enqueued() && (PLANTED || hashes_.enqueued()))",
            by="checkpointer:checkpointer_overlap,checkpointer_overlap_devices,"
               "checkpointer_slow_copies,checkpointer_plan save",
            wrong="an update overtakes the copies of the replicas' samples"),
-    Defect("copies-not-enqueued", "save/staging.hpp",
+    Defect("copies-not-enqueued", "save/detail/staging.hpp",
            "bool const copied = copies_.advance();",
            "if (PLANTED && when_enqueued_) std::exchange(when_enqueued_, nullptr)(); "
            "bool const copied = copies_.advance();",
@@ -137,7 +137,7 @@ DEFECTS = [
            "if (cut) return go(coordinator_ || PLANTED ? fail(abandon) : without_verdict());",
            after="if (committed_ || ok) return go(succeed());",
            by="save:save_fsm", wrong="a rank that lost the verdict removes committed files"),
-    Defect("unplaced-chunks-committed", "save/place_results.hpp",
+    Defect("unplaced-chunks-committed", "save/detail/place_results.hpp",
            "if (!placed) {", "if (!placed && !PLANTED) {",
            by="save storage integration", wrong="metadata names chunks that no rank has written"),
     Defect("generation-ignored", PLANS,
@@ -169,7 +169,7 @@ DEFECTS = [
            "reinterpret_cast<std::uintptr_t>(&planner_type<P>)",
            "(PLANTED ? 0 : reinterpret_cast<std::uintptr_t>(&planner_type<P>))",
            by="save:plan_cache_parts", wrong="a planner writes what another one has planned"),
-    Defect("forgotten-plan-returns", "save/kept_plan.hpp",
+    Defect("forgotten-plan-returns", "save/detail/kept_plan.hpp",
            "if (times_cleared == times_cleared_)",
            "if (PLANTED || times_cleared == times_cleared_)",
            by="save:plan_cache_parts", wrong="a save that ends late undoes plan_cache::clear"),

@@ -2,11 +2,11 @@
 """Defects of storage/: commit, leftovers, what is checked at load."""
 from defect import Defect
 
-CLAIM = "storage/claim.hpp"
-OWN = "storage/own_intent.hpp"
-FOUND = "storage/found_intent.hpp"
-LEFT = "storage/leftovers.hpp"
-PAYLOAD = "storage/read_payload.hpp"
+CLAIM = "storage/detail/claim.hpp"
+OWN = "storage/detail/own_intent.hpp"
+FOUND = "storage/detail/found_intent.hpp"
+LEFT = "storage/detail/leftovers.hpp"
+PAYLOAD = "storage/detail/read_payload.hpp"
 READER = "storage/impl/torch_reader.ipp"
 WRITER = "storage/impl/torch_writer.ipp"
 
@@ -30,12 +30,12 @@ DEFECTS = [
            "catch (...) { if (PLANTED) throw;  // something else in the place, perhaps",
            by="storage:checkpoint_files",
            wrong="an entry that is nobody's makes a written checkpoint fail"),
-    Defect("all-of-the-old-metadata-read", "storage/checkpoint_files.hpp",
+    Defect("all-of-the-old-metadata-read", "storage/detail/checkpoint_files.hpp",
            "if (auto root = format::native::read_root(file)) {",
            "if (auto root = format::native::read_root(file); root && !PLANTED) {",
            by="storage:checkpoint_files",
            wrong="a save takes longer the more chunks there are to replace"),
-    Defect("foreign-file-accepted", "storage/stored_chunk.hpp",
+    Defect("foreign-file-accepted", "storage/detail/stored_chunk.hpp",
            "if (f.save_id != save_id) {", "if (f.save_id != save_id && !PLANTED) {",
            by="storage:commit corruption", wrong="a data file of another save is loaded"),
     Defect("failed-commit-taken-for-committed", WRITER,
@@ -81,7 +81,7 @@ DEFECTS = [
            "if (!PLANTED && (!there || !std::ranges::equal(*there, bytes)))",
            by="storage:leftovers", wrong="a save that another process has presumed dead as it "
            "began is published"),
-    Defect("small-files-for-every-thread", "storage/file_layout.hpp",
+    Defect("small-files-for-every-thread", "storage/detail/file_layout.hpp",
            "stored.bytes / std::max(worth_a_file, stored.largest);",
            "PLANTED ? stored.items : stored.bytes / std::max(worth_a_file, stored.largest);",
            by="storage:file_layout", wrong="a save of few bytes makes a file for each core"),
@@ -92,7 +92,7 @@ DEFECTS = [
     Defect("thread-joins-itself", "detail/own_thread.hpp",
            "if (is_current())", "if (is_current() && !PLANTED)",
            by="storage:job_pool", wrong="a process that has no memory left is terminated"),
-    Defect("pool-does-not-grow", "storage/job_pool.hpp",
+    Defect("pool-does-not-grow", "storage/detail/job_pool.hpp",
            "threads_->grow(size_);", "{ if (!PLANTED) threads_->grow(size_); }",
            by="storage:threads",
            wrong="a writer whose first save was small has one thread for ever"),
@@ -117,14 +117,14 @@ DEFECTS = [
            "result.warnings = PLANTED ? hold.release(placed) "
            ": hold.remove_planned(placed, activity);",
            by="storage save", wrong="the intent goes although files may be left"),
-    Defect("footer-of-another-believed", "storage/data_file_proof.hpp",
+    Defect("footer-of-another-believed", "storage/detail/data_file_proof.hpp",
            "return *its == save_id ? ownership::proven", "return *its == save_id || PLANTED ? "
            "ownership::proven",
            by="storage:leftovers", wrong="a file that another save has written is removed"),
-    Defect("any-name-is-a-data-files", "storage/data_file_proof.hpp",
+    Defect("any-name-is-a-data-files", "storage/detail/data_file_proof.hpp",
            "? is_default_data_name(name) ||", "? PLANTED || is_default_data_name(name) ||",
            by="storage:sweep", wrong="a file of the user's that an index names is removed"),
-    Defect("long-names-begun", "storage/file_names.hpp",
+    Defect("long-names-begun", "storage/detail/file_names.hpp",
            "size > longest) {", "size > longest && !PLANTED) {",
            by="storage:commit", wrong="a name that is too long fails when the state is written"),
     Defect("full-disk-keeps-leftovers", LEFT,
@@ -141,32 +141,32 @@ DEFECTS = [
            "!had_checkpoint())", "(!had_checkpoint() && !PLANTED))",
            by="storage:strays", wrong="files that are being copied before their metadata are "
            "removed"),
-    Defect("failure-of-a-job-swallowed", "storage/job_pool.hpp",
+    Defect("failure-of-a-job-swallowed", "storage/detail/job_pool.hpp",
            "if (!failure_) failure_ = std::move(e);",
            "if (!failure_ && !PLANTED) failure_ = std::move(e);",
            by="storage save", wrong="a file that was not written is committed"),
-    Defect("post-that-fails-forgotten", "storage/job_pool.hpp",
+    Defect("post-that-fails-forgotten", "storage/detail/job_pool.hpp",
            "all->fail(std::current_exception());",
            "if (!PLANTED) all->fail(std::current_exception());",
            by="storage:job_pool", wrong="a save whose thread could not be made does not say why"),
-    Defect("all-threads-or-none", "storage/job_pool.hpp",
+    Defect("all-threads-or-none", "storage/detail/job_pool.hpp",
            "if (threads_.empty()) throw;", "if (threads_.empty() || PLANTED) throw;",
            by="storage:job_pool", wrong="the program ends when the system makes no more threads"),
-    Defect("jobs-destroyed-are-done", "storage/job_pool.hpp",
+    Defect("jobs-destroyed-are-done", "storage/detail/job_pool.hpp",
            "if (left_ == 0 || failure_) end_(std::move(failure_));",
            "if (left_ == 0 || failure_ || PLANTED) end_(std::move(failure_));",
            by="storage:job_pool", wrong="a file that an executor never wrote is committed"),
-    Defect("cancelled-save-writes-on", "storage/write_file.hpp",
+    Defect("cancelled-save-writes-on", "storage/detail/write_file.hpp",
            "if (me_.stop.stop_requested() ||", "if ((me_.stop.stop_requested() && !PLANTED) ||",
            by="save:stopped", wrong="a cancelled save writes to its end"),
-    Defect("failed-save-writes-on", "storage/write_file.hpp",
+    Defect("failed-save-writes-on", "storage/detail/write_file.hpp",
            "failed_()) throw", "(failed_() && !PLANTED)) throw",
            by="storage:threads",
            wrong="a rank whose disk is full writes its other files to the end"),
-    Defect("cancelled-load-reads-on", "storage/stored_chunk.hpp",
+    Defect("cancelled-load-reads-on", "storage/detail/stored_chunk.hpp",
            "if (me_.stop.stop_requested())", "if (me_.stop.stop_requested() && !PLANTED)",
            by="save:stopped", wrong="a cancelled load reads to its end"),
-    Defect("rate-limit-ignored", "storage/write_file.hpp",
+    Defect("rate-limit-ignored", "storage/detail/write_file.hpp",
            "pace_.wait(piece.size(), me_);", "if (!PLANTED) pace_.wait(piece.size(), me_);",
            by="storage:politeness", wrong="bytes_per_second has no effect"),
     Defect("death-not-noticed", FOUND,
@@ -219,12 +219,12 @@ DEFECTS = [
            "mine = own_.is_mine(store);", "mine = PLANTED || own_.is_mine(store);",
            by="storage:what_stands",
            wrong="a save that was presumed dead removes its successor's files"),
-    Defect("old-list-believed", "storage/file_sizes.hpp",
+    Defect("old-list-believed", "storage/detail/file_sizes.hpp",
            "if (size < least && is_object_name(name)) {",
            "if (size < least && !PLANTED && is_object_name(name)) {",
            by="storage:file_sizes", wrong="on a network file system a whole checkpoint seems cut "
            "short"),
-    Defect("forgotten-file-is-gone", "object_store/read_whole.hpp",
+    Defect("forgotten-file-is-gone", "object_store/detail/read_whole.hpp",
            "            look();\n",
            "            if (PLANTED) throw; look();\n",
            by="storage:what_stands catalog system_calls",
@@ -263,7 +263,7 @@ DEFECTS = [
            "if (!is_damage(e.code()) && e.code()",
            "if (!PLANTED && !is_damage(e.code()) && e.code()",
            by="storage", wrong="files of a checkpoint that could not be read are never removed"),
-    Defect("wrong-size-accepted", "storage/data_file.hpp",
+    Defect("wrong-size-accepted", "storage/detail/data_file.hpp",
            "if (!exact && found >= needed) return;",
            "if (PLANTED || (!exact && found >= needed)) return;",
            by="load:missing_files", wrong="a truncated data file is opened"),
@@ -279,7 +279,7 @@ DEFECTS = [
     Defect("slice-of-what-is-whole", PAYLOAD,
            "else if (slice.index != 0)", "else if (slice.index != 0 && !PLANTED)",
            by="storage:slices", wrong="each thread reads all of what cannot be divided"),
-    Defect("windows-asked-for-by-each-slice", "storage/shared_windows.hpp",
+    Defect("windows-asked-for-by-each-slice", "storage/detail/shared_windows.hpp",
            "if (!resolved_) {", "if (!resolved_ || PLANTED) {",
            by="storage:slices", wrong="a planner is asked for a window several times"),
     Defect("committed-by-the-first-slice", READER,
@@ -340,10 +340,10 @@ DEFECTS = [
     Defect("file-opened-by-each-thread", READER,
            "if (!reads.file) {", "if (!reads.file || PLANTED) {",
            by="storage:threads", wrong="each thread reads the footer of a file again"),
-    Defect("others-want-nothing", "storage/wanted_by_others.hpp",
+    Defect("others-want-nothing", "storage/detail/wanted_by_others.hpp",
            "return world_size > 1 &&", "return !PLANTED && world_size > 1 &&",
            by="storage:wanted_by_others", wrong="each rank of a host reads all from the disk"),
-    Defect("others-want-everything", "storage/wanted_by_others.hpp",
+    Defect("others-want-everything", "storage/detail/wanted_by_others.hpp",
            "return alone_.find(fqn) == alone_.end();",
            "return PLANTED || alone_.find(fqn) == alone_.end();",
            by="storage:wanted_by_others", wrong="a sharded state is read by way of the page cache"),

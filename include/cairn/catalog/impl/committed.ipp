@@ -2,15 +2,15 @@
 #ifndef CAIRN_CATALOG_IMPL_COMMITTED_IPP
 #define CAIRN_CATALOG_IMPL_COMMITTED_IPP
 
-#include <cairn/catalog/committed.hpp>
+#include <cairn/catalog/detail/committed.hpp>
 
 #include <cairn/catalog/retention.hpp>
 #include <cairn/catalog/whole.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/native/commit_section.hpp>
 #include <cairn/format/native/index_magic.hpp>
-#include <cairn/object_store/exists.hpp>
-#include <cairn/storage/data_names.hpp>
+#include <cairn/object_store/detail/exists.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 
 #include <algorithm>
 #include <utility>

@@ -4,12 +4,12 @@
 
 #include <cairn/catalog/garbage.hpp>
 
-#include <cairn/catalog/place_content.hpp>
-#include <cairn/catalog/removal.hpp>
+#include <cairn/catalog/detail/place_content.hpp>
+#include <cairn/catalog/detail/removal.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/utf8.hpp>
 #include <cairn/object_store/file.hpp>
-#include <cairn/storage/found_intent.hpp>
+#include <cairn/storage/detail/found_intent.hpp>
 
 #include <algorithm>
 #include <cstddef>

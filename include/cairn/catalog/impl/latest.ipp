@@ -6,9 +6,9 @@
 
 #include <cairn/detail/utf8.hpp>
 #include <cairn/error.hpp>
-#include <cairn/object_store/exists.hpp>
+#include <cairn/object_store/detail/exists.hpp>
 #include <cairn/object_store/file.hpp>
-#include <cairn/storage/data_names.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 
 #include <cstdio>
 #include <exception>

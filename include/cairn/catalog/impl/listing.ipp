@@ -4,11 +4,11 @@
 
 #include <cairn/catalog/listing.hpp>
 
-#include <cairn/catalog/committed.hpp>
+#include <cairn/catalog/detail/committed.hpp>
 #include <cairn/object_store/file.hpp>
-#include <cairn/storage/data_names.hpp>
-#include <cairn/storage/found_intent.hpp>
-#include <cairn/storage/other_formats.hpp>
+#include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/found_intent.hpp>
+#include <cairn/storage/detail/other_formats.hpp>
 
 #include <algorithm>
 #include <utility>

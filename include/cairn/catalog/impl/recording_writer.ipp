@@ -2,9 +2,9 @@
 #ifndef CAIRN_CATALOG_IMPL_RECORDING_WRITER_IPP
 #define CAIRN_CATALOG_IMPL_RECORDING_WRITER_IPP
 
-#include <cairn/catalog/recording_writer.hpp>
+#include <cairn/catalog/detail/recording_writer.hpp>
 
-#include <cairn/catalog/committed.hpp>
+#include <cairn/catalog/detail/committed.hpp>
 #include <cairn/detail/failures.hpp>
 
 #include <algorithm>

@@ -2,17 +2,17 @@
 #ifndef CAIRN_CATALOG_IMPL_REMOVAL_IPP
 #define CAIRN_CATALOG_IMPL_REMOVAL_IPP
 
-#include <cairn/catalog/removal.hpp>
+#include <cairn/catalog/detail/removal.hpp>
 
-#include <cairn/catalog/place_content.hpp>
+#include <cairn/catalog/detail/place_content.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/identity.hpp>
-#include <cairn/storage/checkpoint_files.hpp>
-#include <cairn/storage/leftovers.hpp>
-#include <cairn/storage/own_intent.hpp>
-#include <cairn/storage/running_reads.hpp>
-#include <cairn/storage/running_saves.hpp>
-#include <cairn/storage/save_intent.hpp>
+#include <cairn/storage/detail/checkpoint_files.hpp>
+#include <cairn/storage/detail/leftovers.hpp>
+#include <cairn/storage/detail/own_intent.hpp>
+#include <cairn/storage/detail/running_reads.hpp>
+#include <cairn/storage/detail/running_saves.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <algorithm>
 #include <chrono>

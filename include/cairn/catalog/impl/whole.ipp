@@ -4,17 +4,17 @@
 
 #include <cairn/catalog/whole.hpp>
 
-#include <cairn/catalog/place_content.hpp>
-#include <cairn/catalog/verification.hpp>
+#include <cairn/catalog/detail/place_content.hpp>
+#include <cairn/catalog/detail/verification.hpp>
 #include <cairn/detail/damage.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/fits_in.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/metadata/check.hpp>
-#include <cairn/metadata/locations.hpp>
-#include <cairn/object_store/read_whole.hpp>
-#include <cairn/storage/data_file.hpp>
-#include <cairn/storage/data_names.hpp>
+#include <cairn/metadata/detail/locations.hpp>
+#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/storage/detail/data_file.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 
 #include <algorithm>
 #include <exception>

@@ -2,11 +2,11 @@
 #ifndef CAIRN_CHECKPOINTER_IMPL_CORE_IPP
 #define CAIRN_CHECKPOINTER_IMPL_CORE_IPP
 
-#include <cairn/checkpointer/core.hpp>
+#include <cairn/checkpointer/detail/core.hpp>
 
 #include <cairn/detail/failures.hpp>
-#include <cairn/detail/stored_handler.hpp>
 #include <cairn/detail/wire.hpp>
+#include <cairn/verb/detail/stored_handler.hpp>
 
 #include <algorithm>
 #include <chrono>

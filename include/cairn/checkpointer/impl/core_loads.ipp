@@ -2,12 +2,12 @@
 #ifndef CAIRN_CHECKPOINTER_IMPL_CORE_LOADS_IPP
 #define CAIRN_CHECKPOINTER_IMPL_CORE_LOADS_IPP
 
-#include <cairn/checkpointer/core.hpp>
+#include <cairn/checkpointer/detail/core.hpp>
 
-#include <cairn/catalog/committed.hpp>
+#include <cairn/catalog/detail/committed.hpp>
 #include <cairn/detail/failures.hpp>
-#include <cairn/detail/given_devices.hpp>
-#include <cairn/load/run_load.hpp>
+#include <cairn/load/detail/run_load.hpp>
+#include <cairn/verb/detail/given_devices.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,12 +2,12 @@
 #ifndef CAIRN_CHECKPOINTER_IMPL_CORE_SAVES_IPP
 #define CAIRN_CHECKPOINTER_IMPL_CORE_SAVES_IPP
 
-#include <cairn/checkpointer/core.hpp>
+#include <cairn/checkpointer/detail/core.hpp>
 
 #include <cairn/comm/solo.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/wire.hpp>
-#include <cairn/save/start_save.hpp>
+#include <cairn/save/detail/start_save.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -7,8 +7,8 @@
 #include <cairn/detail/fold_failures.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/error.hpp>
-#include <cairn/memory/arena_core.hpp>
-#include <cairn/object_store/removed_space.hpp>
+#include <cairn/memory/detail/arena_core.hpp>
+#include <cairn/object_store/detail/removed_space.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/planner/plan_codec.hpp>
 

@@ -2,7 +2,7 @@
 #ifndef CAIRN_CHECKPOINTER_IMPL_RECOVERY_IPP
 #define CAIRN_CHECKPOINTER_IMPL_RECOVERY_IPP
 
-#include <cairn/checkpointer/recovery.hpp>
+#include <cairn/checkpointer/detail/recovery.hpp>
 
 #include <cairn/detail/damage.hpp>
 #include <cairn/detail/failures.hpp>

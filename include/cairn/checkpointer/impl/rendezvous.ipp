@@ -2,7 +2,7 @@
 #ifndef CAIRN_CHECKPOINTER_IMPL_RENDEZVOUS_IPP
 #define CAIRN_CHECKPOINTER_IMPL_RENDEZVOUS_IPP
 
-#include <cairn/checkpointer/rendezvous.hpp>
+#include <cairn/checkpointer/detail/rendezvous.hpp>
 
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/fold_failures.hpp>

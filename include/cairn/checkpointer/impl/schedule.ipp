@@ -2,7 +2,7 @@
 #ifndef CAIRN_CHECKPOINTER_IMPL_SCHEDULE_IPP
 #define CAIRN_CHECKPOINTER_IMPL_SCHEDULE_IPP
 
-#include <cairn/checkpointer/schedule.hpp>
+#include <cairn/checkpointer/detail/schedule.hpp>
 
 #include <cairn/error.hpp>
 

@@ -2,7 +2,7 @@
 #ifndef CAIRN_CHECKPOINTER_IMPL_SIGNAL_WATCH_IPP
 #define CAIRN_CHECKPOINTER_IMPL_SIGNAL_WATCH_IPP
 
-#include <cairn/checkpointer/signal_watch.hpp>
+#include <cairn/checkpointer/detail/signal_watch.hpp>
 
 #include <cairn/detail/forks.hpp>
 #include <cairn/error.hpp>

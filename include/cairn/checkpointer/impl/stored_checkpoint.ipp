@@ -4,12 +4,12 @@
 
 #include <cairn/checkpointer/stored_checkpoint.hpp>
 
-#include <cairn/checkpointer/recovery.hpp>
-#include <cairn/comm/erased_communicator.hpp>
+#include <cairn/checkpointer/detail/recovery.hpp>
+#include <cairn/comm/detail/erased_communicator.hpp>
 #include <cairn/comm/solo.hpp>
-#include <cairn/detail/flattened_or_error.hpp>
-#include <cairn/detail/given_devices.hpp>
-#include <cairn/load/run_load.hpp>
+#include <cairn/load/detail/run_load.hpp>
+#include <cairn/verb/detail/flattened_or_error.hpp>
+#include <cairn/verb/detail/given_devices.hpp>
 
 #include <tuple>
 

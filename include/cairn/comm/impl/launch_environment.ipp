@@ -2,7 +2,7 @@
 #ifndef CAIRN_COMM_IMPL_LAUNCH_ENVIRONMENT_IPP
 #define CAIRN_COMM_IMPL_LAUNCH_ENVIRONMENT_IPP
 
-#include <cairn/comm/launch_environment.hpp>
+#include <cairn/comm/detail/launch_environment.hpp>
 
 #include <cairn/error.hpp>
 

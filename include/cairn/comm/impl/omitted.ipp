@@ -2,7 +2,7 @@
 #ifndef CAIRN_COMM_IMPL_OMITTED_IPP
 #define CAIRN_COMM_IMPL_OMITTED_IPP
 
-#include <cairn/comm/omitted.hpp>
+#include <cairn/comm/detail/omitted.hpp>
 
 #include <cairn/error.hpp>
 

@@ -4,8 +4,8 @@
 
 #include <cairn/comm/split.hpp>
 
-#include <cairn/comm/blocking_exchange.hpp>
-#include <cairn/comm/tcp/listener.hpp>
+#include <cairn/comm/detail/blocking_exchange.hpp>
+#include <cairn/comm/detail/tcp/listener.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/wire.hpp>
 

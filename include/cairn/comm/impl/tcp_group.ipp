@@ -5,12 +5,12 @@
 #include <cairn/comm/tcp_group.hpp>
 
 #include <cairn/comm/deadline.hpp>
-#include <cairn/comm/launch_environment.hpp>
-#include <cairn/comm/tcp/bootstrap.hpp>
-#include <cairn/comm/tcp/join.hpp>
-#include <cairn/comm/tcp/listener.hpp>
-#include <cairn/comm/tcp/local_hosts.hpp>
-#include <cairn/comm/tcp/rendezvous_file.hpp>
+#include <cairn/comm/detail/launch_environment.hpp>
+#include <cairn/comm/detail/tcp/bootstrap.hpp>
+#include <cairn/comm/detail/tcp/join.hpp>
+#include <cairn/comm/detail/tcp/listener.hpp>
+#include <cairn/comm/detail/tcp/local_hosts.hpp>
+#include <cairn/comm/detail/tcp/rendezvous_file.hpp>
 #include <cairn/completion.hpp>
 
 #include <algorithm>

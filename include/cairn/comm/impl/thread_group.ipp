@@ -4,7 +4,7 @@
 
 #include <cairn/comm/thread_group.hpp>
 
-#include <cairn/comm/thread/engine.hpp>
+#include <cairn/comm/detail/thread/engine.hpp>
 #include <cairn/error.hpp>
 
 #include <cstddef>

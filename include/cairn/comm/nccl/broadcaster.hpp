@@ -2,8 +2,8 @@
 #ifndef CAIRN_COMM_NCCL_BROADCASTER_HPP
 #define CAIRN_COMM_NCCL_BROADCASTER_HPP
 
-#include <cairn/comm/nccl/header.hpp>
-#include <cairn/comm/nccl/staging.hpp>
+#include <cairn/comm/detail/nccl/header.hpp>
+#include <cairn/comm/detail/nccl/staging.hpp>
 #include <cairn/memory/memory_span.hpp>
 
 #include <algorithm>

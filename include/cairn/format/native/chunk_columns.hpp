@@ -3,7 +3,7 @@
 #define CAIRN_FORMAT_NATIVE_CHUNK_COLUMNS_HPP
 
 #include <cairn/detail/wire.hpp>
-#include <cairn/metadata/codec.hpp>
+#include <cairn/metadata/detail/codec.hpp>
 #include <cairn/metadata/file_names.hpp>
 #include <cairn/metadata/metadata.hpp>
 

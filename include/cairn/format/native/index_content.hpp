@@ -6,9 +6,9 @@
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/native/chunk_columns.hpp>
 #include <cairn/format/unfolding.hpp>
-#include <cairn/metadata/codec.hpp>
+#include <cairn/metadata/detail/codec.hpp>
+#include <cairn/metadata/detail/file_numbers.hpp>
 #include <cairn/metadata/file_names.hpp>
-#include <cairn/metadata/file_numbers.hpp>
 #include <cairn/metadata/metadata.hpp>
 
 #include <cstddef>

@@ -4,7 +4,7 @@
 
 #include <cairn/detail/name_numbers.hpp>
 #include <cairn/format/pickle/writer.hpp>
-#include <cairn/metadata/file_numbers.hpp>
+#include <cairn/metadata/detail/file_numbers.hpp>
 #include <cairn/metadata/metadata.hpp>
 
 #include <boost/unordered/unordered_flat_map.hpp>

@@ -2,11 +2,11 @@
 #ifndef CAIRN_LOAD_IMPL_BACKGROUND_LOAD_IPP
 #define CAIRN_LOAD_IMPL_BACKGROUND_LOAD_IPP
 
-#include <cairn/load/background_load.hpp>
+#include <cairn/load/detail/background_load.hpp>
 
 #include <cairn/detail/or_cancel.hpp>
-#include <cairn/load/load_op.hpp>
-#include <cairn/load/run_load.hpp>
+#include <cairn/load/detail/load_op.hpp>
+#include <cairn/load/detail/run_load.hpp>
 
 #include <utility>
 

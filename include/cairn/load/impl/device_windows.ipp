@@ -2,10 +2,10 @@
 #ifndef CAIRN_LOAD_IMPL_DEVICE_WINDOWS_IPP
 #define CAIRN_LOAD_IMPL_DEVICE_WINDOWS_IPP
 
-#include <cairn/load/device_windows.hpp>
+#include <cairn/load/detail/device_windows.hpp>
 
-#include <cairn/detail/polling.hpp>
 #include <cairn/tensor/layout.hpp>
+#include <cairn/verb/detail/polling.hpp>
 
 #include <algorithm>
 #include <string>

@@ -2,15 +2,15 @@
 #ifndef CAIRN_LOAD_IMPL_LOAD_OP_IPP
 #define CAIRN_LOAD_IMPL_LOAD_OP_IPP
 
-#include <cairn/load/load_op.hpp>
+#include <cairn/load/detail/load_op.hpp>
 
-#include <cairn/comm/omitted.hpp>
+#include <cairn/comm/detail/omitted.hpp>
 #include <cairn/detail/damage.hpp>
 #include <cairn/detail/utf8.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/state/converted.hpp>
-#include <cairn/state/numbers.hpp>
+#include <cairn/state/detail/numbers.hpp>
 
 #include <boost/asio/post.hpp>
 

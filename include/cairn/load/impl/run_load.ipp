@@ -2,15 +2,15 @@
 #ifndef CAIRN_LOAD_IMPL_RUN_LOAD_IPP
 #define CAIRN_LOAD_IMPL_RUN_LOAD_IPP
 
-#include <cairn/load/run_load.hpp>
+#include <cairn/load/detail/run_load.hpp>
 
-#include <cairn/comm/omitted.hpp>
+#include <cairn/comm/detail/omitted.hpp>
 #include <cairn/comm/solo.hpp>
-#include <cairn/detail/run_here.hpp>
-#include <cairn/load/load_op.hpp>
+#include <cairn/load/detail/load_op.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/storage/torch_reader.hpp>
+#include <cairn/verb/detail/run_here.hpp>
 
 #include <memory>
 #include <utility>

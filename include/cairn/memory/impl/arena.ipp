@@ -5,7 +5,7 @@
 #include <cairn/memory/arena.hpp>
 
 #include <cairn/error.hpp>
-#include <cairn/memory/arena_core.hpp>
+#include <cairn/memory/detail/arena_core.hpp>
 
 #include <string>
 

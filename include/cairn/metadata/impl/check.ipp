@@ -6,7 +6,7 @@
 
 #include <cairn/detail/fits_in.hpp>
 #include <cairn/metadata/coverage.hpp>
-#include <cairn/metadata/stored_ranges.hpp>
+#include <cairn/metadata/detail/stored_ranges.hpp>
 
 #include <cstdint>
 #include <utility>

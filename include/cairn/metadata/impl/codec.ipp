@@ -2,7 +2,7 @@
 #ifndef CAIRN_METADATA_IMPL_CODEC_IPP
 #define CAIRN_METADATA_IMPL_CODEC_IPP
 
-#include <cairn/metadata/codec.hpp>
+#include <cairn/metadata/detail/codec.hpp>
 
 #include <utility>
 #include <variant>

@@ -5,7 +5,7 @@
 #include <cairn/metadata/coverage.hpp>
 
 #include <cairn/detail/counted.hpp>
-#include <cairn/metadata/tiling.hpp>
+#include <cairn/metadata/detail/tiling.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_METADATA_IMPL_TILING_IPP
 #define CAIRN_METADATA_IMPL_TILING_IPP
 
-#include <cairn/metadata/tiling.hpp>
+#include <cairn/metadata/detail/tiling.hpp>
 
 #include <algorithm>
 #include <vector>

@@ -2,16 +2,16 @@
 #ifndef CAIRN_MODELS_IMPL_BROADCAST_STATE_IPP
 #define CAIRN_MODELS_IMPL_BROADCAST_STATE_IPP
 
-#include <cairn/models/broadcast_state.hpp>
+#include <cairn/models/detail/broadcast_state.hpp>
 
-#include <cairn/comm/blocking_exchange.hpp>
+#include <cairn/comm/detail/blocking_exchange.hpp>
 #include <cairn/detail/counted.hpp>
 #include <cairn/error.hpp>
 #include <cairn/format/torch/value_item.hpp>
-#include <cairn/metadata/codec.hpp>
-#include <cairn/models/gather_schedule.hpp>
-#include <cairn/models/state_change.hpp>
-#include <cairn/state/copy_leaf.hpp>
+#include <cairn/metadata/detail/codec.hpp>
+#include <cairn/models/detail/gather_schedule.hpp>
+#include <cairn/models/detail/state_change.hpp>
+#include <cairn/state/detail/copy_leaf.hpp>
 #include <cairn/tensor/host_tensor.hpp>
 #include <cairn/tensor/layout.hpp>
 

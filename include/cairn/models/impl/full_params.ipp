@@ -4,7 +4,7 @@
 
 #include <cairn/models/full_params.hpp>
 
-#include <cairn/state/copy_leaf.hpp>
+#include <cairn/state/detail/copy_leaf.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <utility>

@@ -4,8 +4,8 @@
 
 #include <cairn/models/gather.hpp>
 
-#include <cairn/comm/blocking_exchange.hpp>
-#include <cairn/models/gather_schedule.hpp>
+#include <cairn/comm/detail/blocking_exchange.hpp>
+#include <cairn/models/detail/gather_schedule.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <cstddef>

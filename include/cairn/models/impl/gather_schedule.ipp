@@ -2,10 +2,10 @@
 #ifndef CAIRN_MODELS_IMPL_GATHER_SCHEDULE_IPP
 #define CAIRN_MODELS_IMPL_GATHER_SCHEDULE_IPP
 
-#include <cairn/models/gather_schedule.hpp>
+#include <cairn/models/detail/gather_schedule.hpp>
 
-#include <cairn/metadata/codec.hpp>
 #include <cairn/metadata/coverage.hpp>
+#include <cairn/metadata/detail/codec.hpp>
 
 #include <algorithm>
 

@@ -6,9 +6,9 @@
 
 #include <cairn/detail/or_cancel.hpp>
 #include <cairn/error.hpp>
+#include <cairn/models/detail/given_state.hpp>
 #include <cairn/models/gather.hpp>
-#include <cairn/models/given_state.hpp>
-#include <cairn/state/copy_leaf.hpp>
+#include <cairn/state/detail/copy_leaf.hpp>
 #include <cairn/tensor/host_tensor.hpp>
 
 #include <cstddef>

@@ -2,10 +2,10 @@
 #ifndef CAIRN_MODELS_IMPL_GIVEN_STATE_IPP
 #define CAIRN_MODELS_IMPL_GIVEN_STATE_IPP
 
-#include <cairn/models/given_state.hpp>
+#include <cairn/models/detail/given_state.hpp>
 
 #include <cairn/error.hpp>
-#include <cairn/state/copy_leaf.hpp>
+#include <cairn/state/detail/copy_leaf.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,10 +2,10 @@
 #ifndef CAIRN_MODELS_IMPL_MATCH_GROUPS_IPP
 #define CAIRN_MODELS_IMPL_MATCH_GROUPS_IPP
 
-#include <cairn/models/match_groups.hpp>
+#include <cairn/models/detail/match_groups.hpp>
 
 #include <cairn/error.hpp>
-#include <cairn/state/numbers.hpp>
+#include <cairn/state/detail/numbers.hpp>
 
 #include <functional>
 #include <map>

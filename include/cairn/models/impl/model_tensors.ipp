@@ -4,7 +4,7 @@
 
 #include <cairn/models/model_tensors.hpp>
 
-#include <cairn/state/copy_leaf.hpp>
+#include <cairn/state/detail/copy_leaf.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -5,9 +5,9 @@
 #include <cairn/models/set_state_dict.hpp>
 
 #include <cairn/error.hpp>
-#include <cairn/models/broadcast_state.hpp>
-#include <cairn/models/given_state.hpp>
-#include <cairn/models/state_change.hpp>
+#include <cairn/models/detail/broadcast_state.hpp>
+#include <cairn/models/detail/given_state.hpp>
+#include <cairn/models/detail/state_change.hpp>
 
 #include <string>
 #include <utility>

@@ -2,11 +2,11 @@
 #ifndef CAIRN_MODELS_IMPL_STATE_CHANGE_IPP
 #define CAIRN_MODELS_IMPL_STATE_CHANGE_IPP
 
-#include <cairn/models/state_change.hpp>
+#include <cairn/models/detail/state_change.hpp>
 
 #include <cairn/error.hpp>
 #include <cairn/state/converted.hpp>
-#include <cairn/state/copy_leaf.hpp>
+#include <cairn/state/detail/copy_leaf.hpp>
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 #ifndef CAIRN_MODELS_IMPL_VISITED_STATE_IPP
 #define CAIRN_MODELS_IMPL_VISITED_STATE_IPP
 
-#include <cairn/models/visited_state.hpp>
+#include <cairn/models/detail/visited_state.hpp>
 
 namespace cairn::detail {
 

@@ -2,9 +2,9 @@
 #ifndef CAIRN_OBJECT_STORE_IMPL_DIRECT_READS_IPP
 #define CAIRN_OBJECT_STORE_IMPL_DIRECT_READS_IPP
 
-#include <cairn/object_store/direct_reads.hpp>
+#include <cairn/object_store/detail/direct_reads.hpp>
 
-#include <cairn/object_store/page_cache.hpp>
+#include <cairn/object_store/detail/page_cache.hpp>
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -2,11 +2,11 @@
 #ifndef CAIRN_OBJECT_STORE_IMPL_DIRECT_WRITES_IPP
 #define CAIRN_OBJECT_STORE_IMPL_DIRECT_WRITES_IPP
 
-#include <cairn/object_store/direct_writes.hpp>
+#include <cairn/object_store/detail/direct_writes.hpp>
 
 #include <cairn/detail/blocked_signals.hpp>
-#include <cairn/memory/slab.hpp>
-#include <cairn/object_store/posix_file.hpp>
+#include <cairn/memory/detail/slab.hpp>
+#include <cairn/object_store/detail/posix_file.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -5,10 +5,10 @@
 #include <cairn/object_store/file.hpp>
 
 #include <cairn/detail/absolute_path.hpp>
-#include <cairn/object_store/file_system.hpp>
-#include <cairn/object_store/names.hpp>
-#include <cairn/object_store/read_whole.hpp>
-#include <cairn/object_store/replace_file.hpp>
+#include <cairn/object_store/detail/file_system.hpp>
+#include <cairn/object_store/detail/names.hpp>
+#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/detail/replace_file.hpp>
 
 #include <dirent.h>
 #include <fcntl.h>

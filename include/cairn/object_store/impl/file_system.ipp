@@ -2,7 +2,7 @@
 #ifndef CAIRN_OBJECT_STORE_IMPL_FILE_SYSTEM_IPP
 #define CAIRN_OBJECT_STORE_IMPL_FILE_SYSTEM_IPP
 
-#include <cairn/object_store/file_system.hpp>
+#include <cairn/object_store/detail/file_system.hpp>
 
 #include <linux/magic.h>
 #include <sys/vfs.h>

@@ -4,7 +4,7 @@
 
 #include <cairn/object_store/memory.hpp>
 
-#include <cairn/object_store/names.hpp>
+#include <cairn/object_store/detail/names.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_OBJECT_STORE_IMPL_NAMES_IPP
 #define CAIRN_OBJECT_STORE_IMPL_NAMES_IPP
 
-#include <cairn/object_store/names.hpp>
+#include <cairn/object_store/detail/names.hpp>
 
 #include <cstddef>
 #include <utility>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_OBJECT_STORE_IMPL_PAGE_CACHE_IPP
 #define CAIRN_OBJECT_STORE_IMPL_PAGE_CACHE_IPP
 
-#include <cairn/object_store/page_cache.hpp>
+#include <cairn/object_store/detail/page_cache.hpp>
 
 #include <sys/mman.h>
 #include <sys/syscall.h>

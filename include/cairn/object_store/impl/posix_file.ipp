@@ -2,12 +2,12 @@
 #ifndef CAIRN_OBJECT_STORE_IMPL_POSIX_FILE_IPP
 #define CAIRN_OBJECT_STORE_IMPL_POSIX_FILE_IPP
 
-#include <cairn/object_store/posix_file.hpp>
+#include <cairn/object_store/detail/posix_file.hpp>
 
 #include <cairn/detail/blocked_signals.hpp>
 #include <cairn/detail/forks.hpp>
-#include <cairn/object_store/file_system.hpp>
-#include <cairn/object_store/removed_space.hpp>
+#include <cairn/object_store/detail/file_system.hpp>
+#include <cairn/object_store/detail/removed_space.hpp>
 
 #include <boost/system/error_code.hpp>
 

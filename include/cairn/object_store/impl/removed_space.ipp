@@ -2,11 +2,11 @@
 #ifndef CAIRN_OBJECT_STORE_IMPL_REMOVED_SPACE_IPP
 #define CAIRN_OBJECT_STORE_IMPL_REMOVED_SPACE_IPP
 
-#include <cairn/object_store/removed_space.hpp>
+#include <cairn/object_store/detail/removed_space.hpp>
 
 #include <cairn/detail/blocked_signals.hpp>
 #include <cairn/detail/unique_fd.hpp>
-#include <cairn/object_store/file_system.hpp>
+#include <cairn/object_store/detail/file_system.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>

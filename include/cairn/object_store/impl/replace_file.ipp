@@ -2,7 +2,7 @@
 #ifndef CAIRN_OBJECT_STORE_IMPL_REPLACE_FILE_IPP
 #define CAIRN_OBJECT_STORE_IMPL_REPLACE_FILE_IPP
 
-#include <cairn/object_store/replace_file.hpp>
+#include <cairn/object_store/detail/replace_file.hpp>
 
 #include <cairn/detail/forks.hpp>
 

@@ -2,10 +2,10 @@
 #ifndef CAIRN_OBJECT_STORE_IMPL_WRITE_BACK_IPP
 #define CAIRN_OBJECT_STORE_IMPL_WRITE_BACK_IPP
 
-#include <cairn/object_store/write_back.hpp>
+#include <cairn/object_store/detail/write_back.hpp>
 
-#include <cairn/object_store/file_system.hpp>
-#include <cairn/object_store/posix_file.hpp>
+#include <cairn/object_store/detail/file_system.hpp>
+#include <cairn/object_store/detail/posix_file.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>

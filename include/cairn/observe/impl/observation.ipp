@@ -2,7 +2,7 @@
 #ifndef CAIRN_OBSERVE_IMPL_OBSERVATION_IPP
 #define CAIRN_OBSERVE_IMPL_OBSERVATION_IPP
 
-#include <cairn/observe/observation.hpp>
+#include <cairn/observe/detail/observation.hpp>
 
 #include <cairn/detail/failures.hpp>
 

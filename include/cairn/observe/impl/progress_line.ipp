@@ -5,7 +5,7 @@
 #include <cairn/observe/progress_line.hpp>
 
 #include <cairn/detail/blocked_signals.hpp>
-#include <cairn/observe/progress_text.hpp>
+#include <cairn/observe/detail/progress_text.hpp>
 
 #include <poll.h>
 #include <sys/ioctl.h>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_OBSERVE_IMPL_PROGRESS_TEXT_IPP
 #define CAIRN_OBSERVE_IMPL_PROGRESS_TEXT_IPP
 
-#include <cairn/observe/progress_text.hpp>
+#include <cairn/observe/detail/progress_text.hpp>
 
 #include <cairn/detail/utf8.hpp>
 

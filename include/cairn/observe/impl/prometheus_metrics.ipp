@@ -5,7 +5,7 @@
 #include <cairn/observe/prometheus_metrics.hpp>
 
 #include <cairn/detail/absolute_path.hpp>
-#include <cairn/observe/text_file.hpp>
+#include <cairn/observe/detail/text_file.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_OBSERVE_IMPL_TEXT_FILE_IPP
 #define CAIRN_OBSERVE_IMPL_TEXT_FILE_IPP
 
-#include <cairn/observe/text_file.hpp>
+#include <cairn/observe/detail/text_file.hpp>
 
 #include <cairn/detail/blocked_signals.hpp>
 #include <cairn/error.hpp>

@@ -5,7 +5,7 @@
 #include <cairn/observe/trace_file.hpp>
 
 #include <cairn/detail/failures.hpp>
-#include <cairn/observe/text_file.hpp>
+#include <cairn/observe/detail/text_file.hpp>
 
 #include <chrono>
 #include <cstdint>

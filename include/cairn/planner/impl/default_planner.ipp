@@ -3,8 +3,8 @@
 #define CAIRN_PLANNER_IMPL_DEFAULT_PLANNER_IPP
 
 #include <cairn/planner/default_planner.hpp>
-#include <cairn/planner/load_side.hpp>
-#include <cairn/planner/save_side.hpp>
+#include <cairn/planner/detail/load_side.hpp>
+#include <cairn/planner/detail/save_side.hpp>
 
 #include <memory>
 #include <optional>

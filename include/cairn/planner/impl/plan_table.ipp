@@ -2,10 +2,10 @@
 #ifndef CAIRN_PLANNER_IMPL_PLAN_TABLE_IPP
 #define CAIRN_PLANNER_IMPL_PLAN_TABLE_IPP
 
-#include <cairn/planner/plan_table.hpp>
+#include <cairn/planner/detail/plan_table.hpp>
 
-#include <cairn/metadata/codec.hpp>
 #include <cairn/metadata/coverage.hpp>
+#include <cairn/metadata/detail/codec.hpp>
 #include <cairn/planner/plan_codec.hpp>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_PLANNER_IMPL_WHOLE_VALUES_IPP
 #define CAIRN_PLANNER_IMPL_WHOLE_VALUES_IPP
 
-#include <cairn/planner/whole_values.hpp>
+#include <cairn/planner/detail/whole_values.hpp>
 
 #include <cairn/state/unflatten.hpp>
 

@@ -2,12 +2,12 @@
 #ifndef CAIRN_SAVE_IMPL_BACKGROUND_SAVE_IPP
 #define CAIRN_SAVE_IMPL_BACKGROUND_SAVE_IPP
 
-#include <cairn/save/background_save.hpp>
+#include <cairn/save/detail/background_save.hpp>
 
 #include <cairn/detail/or_cancel.hpp>
-#include <cairn/detail/post_to.hpp>
-#include <cairn/save/run_save.hpp>
-#include <cairn/save/save_op.hpp>
+#include <cairn/save/detail/run_save.hpp>
+#include <cairn/save/detail/save_op.hpp>
+#include <cairn/verb/detail/post_to.hpp>
 
 #include <boost/asio/error.hpp>
 #include <boost/system/system_error.hpp>

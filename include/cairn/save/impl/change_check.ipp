@@ -2,14 +2,14 @@
 #ifndef CAIRN_SAVE_IMPL_CHANGE_CHECK_IPP
 #define CAIRN_SAVE_IMPL_CHANGE_CHECK_IPP
 
-#include <cairn/save/change_check.hpp>
+#include <cairn/save/detail/change_check.hpp>
 
-#include <cairn/detail/polling.hpp>
 #include <cairn/error.hpp>
 #include <cairn/memory/arena.hpp>
-#include <cairn/memory/device_copy.hpp>
-#include <cairn/planner/save_side.hpp>
-#include <cairn/save/replica_hash.hpp>
+#include <cairn/memory/detail/device_copy.hpp>
+#include <cairn/planner/detail/save_side.hpp>
+#include <cairn/save/detail/replica_hash.hpp>
+#include <cairn/verb/detail/polling.hpp>
 
 #include <chrono>
 #include <thread>

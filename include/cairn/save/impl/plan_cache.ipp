@@ -4,7 +4,7 @@
 
 #include <cairn/save/plan_cache.hpp>
 
-#include <cairn/save/kept_plan.hpp>
+#include <cairn/save/detail/kept_plan.hpp>
 
 #include <memory>
 

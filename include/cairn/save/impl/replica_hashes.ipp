@@ -2,7 +2,7 @@
 #ifndef CAIRN_SAVE_IMPL_REPLICA_HASHES_IPP
 #define CAIRN_SAVE_IMPL_REPLICA_HASHES_IPP
 
-#include <cairn/save/replica_hashes.hpp>
+#include <cairn/save/detail/replica_hashes.hpp>
 
 #include <cairn/detail/wire.hpp>
 #include <cairn/memory/arena.hpp>

@@ -2,17 +2,17 @@
 #ifndef CAIRN_SAVE_IMPL_RUN_SAVE_IPP
 #define CAIRN_SAVE_IMPL_RUN_SAVE_IPP
 
-#include <cairn/save/run_save.hpp>
+#include <cairn/save/detail/run_save.hpp>
 
 #include <cairn/comm/deadline.hpp>
-#include <cairn/comm/omitted.hpp>
+#include <cairn/comm/detail/omitted.hpp>
 #include <cairn/comm/solo.hpp>
-#include <cairn/detail/run_here.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/planner/default_planner.hpp>
-#include <cairn/save/change_check.hpp>
-#include <cairn/save/save_op.hpp>
+#include <cairn/save/detail/change_check.hpp>
+#include <cairn/save/detail/save_op.hpp>
 #include <cairn/storage/torch_writer.hpp>
+#include <cairn/verb/detail/run_here.hpp>
 
 #include <memory>
 #include <utility>

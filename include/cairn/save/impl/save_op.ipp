@@ -2,17 +2,17 @@
 #ifndef CAIRN_SAVE_IMPL_SAVE_OP_IPP
 #define CAIRN_SAVE_IMPL_SAVE_OP_IPP
 
-#include <cairn/save/save_op.hpp>
+#include <cairn/save/detail/save_op.hpp>
 
-#include <cairn/comm/omitted.hpp>
-#include <cairn/detail/post_to.hpp>
+#include <cairn/comm/detail/omitted.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/check_text.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/planner/results_codec.hpp>
-#include <cairn/save/change_check.hpp>
-#include <cairn/save/overlap_gate.hpp>
-#include <cairn/save/place_results.hpp>
+#include <cairn/save/detail/change_check.hpp>
+#include <cairn/save/detail/overlap_gate.hpp>
+#include <cairn/save/detail/place_results.hpp>
+#include <cairn/verb/detail/post_to.hpp>
 
 namespace cairn::detail {
 

@@ -2,13 +2,13 @@
 #ifndef CAIRN_SAVE_IMPL_SAVE_PLANS_IPP
 #define CAIRN_SAVE_IMPL_SAVE_PLANS_IPP
 
-#include <cairn/save/save_plans.hpp>
+#include <cairn/save/detail/save_plans.hpp>
 
 #include <cairn/detail/name_numbers.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/plan_codec.hpp>
-#include <cairn/storage/file_layout.hpp>
+#include <cairn/storage/detail/file_layout.hpp>
 
 #include <cstdint>
 #include <tuple>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_SAVE_IMPL_SNAPSHOT_IPP
 #define CAIRN_SAVE_IMPL_SNAPSHOT_IPP
 
-#include <cairn/save/snapshot.hpp>
+#include <cairn/save/detail/snapshot.hpp>
 
 #include <cairn/memory/arena.hpp>
 #include <cairn/tensor/layout.hpp>

@@ -2,13 +2,13 @@
 #ifndef CAIRN_STATE_IMPL_COPY_LEAF_IPP
 #define CAIRN_STATE_IMPL_COPY_LEAF_IPP
 
-#include <cairn/state/copy_leaf.hpp>
+#include <cairn/state/detail/copy_leaf.hpp>
 
 #include <cairn/error.hpp>
+#include <cairn/tensor/detail/meeting_boxes.hpp>
+#include <cairn/tensor/detail/paired_nest.hpp>
 #include <cairn/tensor/host_tensor.hpp>
 #include <cairn/tensor/layout.hpp>
-#include <cairn/tensor/meeting_boxes.hpp>
-#include <cairn/tensor/paired_nest.hpp>
 
 #include <algorithm>
 #include <cstddef>

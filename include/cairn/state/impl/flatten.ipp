@@ -4,7 +4,7 @@
 
 #include <cairn/state/flatten.hpp>
 
-#include <cairn/state/older_keys.hpp>
+#include <cairn/state/detail/older_keys.hpp>
 
 #include <cstddef>
 #include <cstdint>

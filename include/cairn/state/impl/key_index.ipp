@@ -2,7 +2,7 @@
 #ifndef CAIRN_STATE_IMPL_KEY_INDEX_IPP
 #define CAIRN_STATE_IMPL_KEY_INDEX_IPP
 
-#include <cairn/state/key_index.hpp>
+#include <cairn/state/detail/key_index.hpp>
 
 #include <chrono>
 #include <cstring>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_STATE_IMPL_MAKE_LEAF_IPP
 #define CAIRN_STATE_IMPL_MAKE_LEAF_IPP
 
-#include <cairn/state/make_leaf.hpp>
+#include <cairn/state/detail/make_leaf.hpp>
 
 namespace cairn::detail {
 

@@ -2,7 +2,7 @@
 #ifndef CAIRN_STATE_IMPL_NUMBERS_IPP
 #define CAIRN_STATE_IMPL_NUMBERS_IPP
 
-#include <cairn/state/numbers.hpp>
+#include <cairn/state/detail/numbers.hpp>
 
 #include <cairn/error.hpp>
 #include <cairn/state/converted.hpp>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_STATE_IMPL_OLDER_KEYS_IPP
 #define CAIRN_STATE_IMPL_OLDER_KEYS_IPP
 
-#include <cairn/state/older_keys.hpp>
+#include <cairn/state/detail/older_keys.hpp>
 
 #include <cstddef>
 #include <cstdint>

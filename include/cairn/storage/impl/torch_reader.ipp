@@ -4,22 +4,22 @@
 
 #include <cairn/format/native/index.hpp>
 #include <cairn/metadata/check.hpp>
-#include <cairn/metadata/entry_cursor.hpp>
-#include <cairn/object_store/read_whole.hpp>
-#include <cairn/planner/item_bytes.hpp>
-#include <cairn/storage/claim.hpp>
+#include <cairn/metadata/detail/entry_cursor.hpp>
+#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/planner/detail/item_bytes.hpp>
 #include <cairn/storage/concepts.hpp>
-#include <cairn/storage/data_file.hpp>
-#include <cairn/storage/file_sizes.hpp>
-#include <cairn/storage/job_pool.hpp>
-#include <cairn/storage/other_formats.hpp>
-#include <cairn/storage/read_payload.hpp>
-#include <cairn/storage/running_reads.hpp>
-#include <cairn/storage/shared_windows.hpp>
-#include <cairn/storage/threads_per_rank.hpp>
+#include <cairn/storage/detail/claim.hpp>
+#include <cairn/storage/detail/data_file.hpp>
+#include <cairn/storage/detail/file_sizes.hpp>
+#include <cairn/storage/detail/job_pool.hpp>
+#include <cairn/storage/detail/other_formats.hpp>
+#include <cairn/storage/detail/read_payload.hpp>
+#include <cairn/storage/detail/running_reads.hpp>
+#include <cairn/storage/detail/shared_windows.hpp>
+#include <cairn/storage/detail/threads_per_rank.hpp>
+#include <cairn/storage/detail/unverified.hpp>
+#include <cairn/storage/detail/wanted_by_others.hpp>
 #include <cairn/storage/torch_reader.hpp>
-#include <cairn/storage/unverified.hpp>
-#include <cairn/storage/wanted_by_others.hpp>
 
 #include <algorithm>
 #include <cstddef>

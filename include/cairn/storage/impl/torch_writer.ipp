@@ -4,18 +4,18 @@
 
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
-#include <cairn/object_store/removed_space.hpp>
+#include <cairn/object_store/detail/removed_space.hpp>
 #include <cairn/planner/check_plan.hpp>
-#include <cairn/storage/checkpoint_files.hpp>
-#include <cairn/storage/claim.hpp>
 #include <cairn/storage/concepts.hpp>
-#include <cairn/storage/data_names.hpp>
-#include <cairn/storage/file_names.hpp>
-#include <cairn/storage/job_pool.hpp>
-#include <cairn/storage/running_saves.hpp>
-#include <cairn/storage/threads_per_rank.hpp>
+#include <cairn/storage/detail/checkpoint_files.hpp>
+#include <cairn/storage/detail/claim.hpp>
+#include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/file_names.hpp>
+#include <cairn/storage/detail/job_pool.hpp>
+#include <cairn/storage/detail/running_saves.hpp>
+#include <cairn/storage/detail/threads_per_rank.hpp>
+#include <cairn/storage/detail/write_file.hpp>
 #include <cairn/storage/torch_writer.hpp>
-#include <cairn/storage/write_file.hpp>
 
 #include <algorithm>
 #include <exception>

@@ -4,8 +4,8 @@
 
 #include <cairn/tensor/convert.hpp>
 
-#include <cairn/tensor/float_codec.hpp>
-#include <cairn/tensor/paired_nest.hpp>
+#include <cairn/tensor/detail/float_codec.hpp>
+#include <cairn/tensor/detail/paired_nest.hpp>
 
 #include <algorithm>
 #include <array>

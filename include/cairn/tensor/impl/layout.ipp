@@ -4,7 +4,7 @@
 
 #include <cairn/tensor/layout.hpp>
 
-#include <cairn/tensor/paired_nest.hpp>
+#include <cairn/tensor/detail/paired_nest.hpp>
 
 #include <algorithm>
 #include <numeric>

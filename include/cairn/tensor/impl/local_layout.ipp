@@ -5,9 +5,9 @@
 #include <cairn/tensor/local_layout.hpp>
 
 #include <cairn/detail/counted.hpp>
+#include <cairn/tensor/detail/meeting_boxes.hpp>
 #include <cairn/tensor/flat_range.hpp>
 #include <cairn/tensor/layout.hpp>
-#include <cairn/tensor/meeting_boxes.hpp>
 
 #include <string>
 #include <utility>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_TENSOR_IMPL_PAIRED_NEST_IPP
 #define CAIRN_TENSOR_IMPL_PAIRED_NEST_IPP
 
-#include <cairn/tensor/paired_nest.hpp>
+#include <cairn/tensor/detail/paired_nest.hpp>
 
 #include <cairn/error.hpp>
 

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CATALOG_DETAIL_RECORDING_WRITER_HPP
+#define CAIRN_CATALOG_DETAIL_RECORDING_WRITER_HPP
+
+#include <cairn/activity.hpp>
+#include <cairn/catalog/detail/removal.hpp>
+#include <cairn/catalog/retention.hpp>
+#include <cairn/detail/config.hpp>
+#include <cairn/metadata/commit_record.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/storage/concepts.hpp>
+#include <cairn/storage/torch_options.hpp>
+#include <cairn/storage/torch_writer.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// What one run knows of the checkpoints in a store. Thread-safe.
+class run_catalog {
+public:
+    explicit run_catalog(retention keep) : keep_(std::move(keep)) {}
+    run_catalog(run_catalog&&) = delete;
+
+    const retention& keep() const noexcept { return keep_; }
+
+    /// This run has read the checkpoint of that save successfully.
+    CAIRN_DECL void note_read(const std::string& save_id);
+    /// The same; later commits of this run exceed its number.
+    CAIRN_DECL void note_read(const commit_record& record);
+    /// A save of this run is about to commit there.
+    CAIRN_DECL void note_save(const checkpoint_id& id, const std::string& save_id);
+    /// Returns the next number in the order of commits.
+    /// @param warnings  Told the first time if others' numbers cannot be read, or places not be
+    ///                  looked at.
+    CAIRN_DECL std::uint64_t next_sequence(const erased_store& root,
+                                           std::vector<std::string>& warnings,
+                                           cairn::activity* activity);
+    /// Removes what is not kept; the first time also what was left by others. See `detail::retain`.
+    /// @return Warnings about what could not be done.
+    CAIRN_DECL std::vector<std::string> retain(const erased_store& root, const std::string& own,
+                                               cairn::activity* activity);
+
+private:
+    retention keep_;
+    std::mutex m_{};
+    run_memory run_{};
+    std::uint64_t highest_ = 0;
+};
+
+/// A `torch_writer` that records its commits, and removes old checkpoints after them.
+class recording_writer {
+public:
+    /// @param root    Where the checkpoints are.
+    /// @param record  Step and metrics; the rest is filled in.
+    recording_writer(const erased_store& root, const torch_writer_options& options,
+                     std::shared_ptr<run_catalog> catalog, commit_record record)
+        : root_(root), inner_(root, options), catalog_(std::move(catalog)),
+          record_(std::move(record)) {}
+
+    void reset(const checkpoint_id& id) {
+        id_ = id;
+        inner_.reset(id);
+    }
+    void set_up_writer(const storage_setup& setup) {
+        activity_ = setup.activity;
+        save_id_ = setup.save_id;
+        inner_.set_up_writer(setup);
+    }
+    save_plan prepare_local_save_plan(save_plan plan) {
+        return inner_.prepare_local_save_plan(std::move(plan));
+    }
+    std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan> plans) {
+        return inner_.prepare_global_save_plan(std::move(plans));
+    }
+    std::vector<std::string> name_files(std::span<const stored_amount> stored) {
+        return inner_.name_files(stored);
+    }
+    void write_data(const save_plan& plan, std::span<const item_data> data,
+                    completion<write_results> done) {
+        inner_.write_data(plan, data, std::move(done));
+    }
+    void write_data(const save_plan& plan, std::span<const item_data> data,
+                    const item_released& released, completion<write_results> done) {
+        inner_.write_data(plan, data, released, std::move(done));
+    }
+    CAIRN_DECL void finish(const metadata& m, completion<commit_result> done);
+    bool committed(const std::string& save_id) { return inner_.committed(save_id); }
+    bool abandon() noexcept { return inner_.abandon(); }
+    CAIRN_DECL void sweep(save_end end, completion<sweep_result> done);
+
+private:
+    erased_store root_;
+    torch_writer inner_;
+    std::shared_ptr<run_catalog> catalog_;
+    commit_record record_;
+    std::shared_ptr<cairn::activity> activity_{};
+    checkpoint_id id_{};
+    std::string save_id_{};
+};
+static_assert(ReleasingWriter<recording_writer> && NamingWriter<recording_writer>);
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/catalog/impl/recording_writer.ipp>
+#endif
+
+#endif

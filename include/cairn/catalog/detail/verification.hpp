@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CATALOG_DETAIL_VERIFICATION_HPP
+#define CAIRN_CATALOG_DETAIL_VERIFICATION_HPP
+
+#include <cairn/activity.hpp>
+#include <cairn/detail/damage.hpp>
+#include <cairn/format/native/index.hpp>
+#include <cairn/format/torch/item.hpp>
+#include <cairn/metadata/check.hpp>
+#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/data_file.hpp>
+#include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/stored_chunk.hpp>
+#include <cairn/storage/detail/unverified.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// What a verification reads.
+struct verification_scope {
+    /// Of so many blocks one is read, and the first of each file. 1: everything, each byte a fixed
+    /// number of times, whatever the metadata says.
+    std::uint64_t one_in = 1;
+    std::size_t share = 0;       ///< Of all files, this share …
+    std::size_t shares = 1;      ///< … of so many.
+    bool stop_at_first = false;  ///< Finding.
+    std::shared_ptr<cairn::activity> activity{};
+};
+
+/// Reads a checkpoint, file by file, and collects findings.
+template <ObjectStore Store>
+class verification {
+public:
+    explicit verification(Store store, verification_scope scope = {})
+        : store_(std::move(store)), scope_(std::move(scope)) {
+        setup_.activity = scope_.activity;
+    }
+
+    /// Begins anew where another save has replaced the checkpoint meanwhile, for its files are gone
+    /// then.
+    /// @return whether there were no findings
+    bool run() {
+        constexpr int most_saves = 8;
+        for (int n = 1;; ++n) {
+            auto const before = store_.tag(metadata_name);
+            if (run_once() || n == most_saves || store_.tag(metadata_name) == before)
+                return findings_.empty();
+            findings_.clear();
+            damaged_ = false;
+            unverified_.reset();
+            unread_.clear();
+            files_ = items_ = 0;
+            bytes_ = 0;
+        }
+    }
+    /// Reads data files only.
+    bool run(metadata meta) {
+        meta_ = std::move(meta);
+        unverified_.note_metadata(meta_);
+        std::size_t n = 0;
+        for (auto& [name, items] : by_file()) {
+            if (is_enough()) break;
+            if (n++ % scope_.shares == scope_.share)
+                attempt({}, name, [&, &f = name, &i = items] { check_file(f, i); });
+        }
+        return findings_.empty();
+    }
+
+    /// One line each.
+    const std::vector<std::string>& findings() const { return findings_; }
+    /// Whether this version could check every item.
+    bool checked_all() const { return unread_.empty(); }
+    /// Whether one of the findings says that what is stored is wrong, not only that storage failed.
+    bool damaged() const { return damaged_; }
+    /// The first finding that does not.
+    const std::exception_ptr& failure() const { return failure_; }
+    /// Writes what was found, and totals.
+    void print(std::ostream& out) const {
+        if (!torch_metadata_)
+            out << "for cairn only: saved with torch_metadata off, PyTorch cannot load it\n";
+        for (auto const& f : findings_) out << f << '\n';
+        for (auto const& line : unverified_.lines()) out << "not checked: " << line << '\n';
+        for (auto const& line : unread_) out << "not checked: " << line << '\n';
+        auto const n = findings_.size();
+        out << items_ << " items, " << bytes_ << " bytes, " << files_
+            << (files_ == 1 ? " file: " : " files: ")
+            << (n == 0   ? "all fine"
+                : n == 1 ? "1 finding"
+                         : std::to_string(n) + " findings")
+            << '\n';
+    }
+
+private:
+    bool run_once() {
+        auto bytes = read_whole(store_, metadata_name);
+        format::native::metadata_file f;
+        auto const whole = [&](auto&& check) {
+            return attempt({}, std::string(metadata_name), check);
+        };
+        if (!whole([&] { f = format::native::parse_metadata_file(bytes); })) return false;
+        torch_metadata_ = f.torch_metadata;
+        whole([&] { check_metadata(f.meta); });
+        if (f.has_index) whole([&] { format::native::check_pickle_agrees(bytes); });
+        bytes = {};
+        return run(std::move(f.meta));
+    }
+    bool is_enough() const { return scope_.stop_at_first && !findings_.empty(); }
+
+    using file = open_file<decltype(std::declval<Store&>().open(""))>;
+    struct item {
+        const std::string* fqn;
+        std::uint64_t offset;
+        const storage_location* value;  ///< Null: a tensor's chunk.
+        const tensor_metadata* tensor = nullptr;
+        std::size_t chunk = 0;
+
+        storage_location at() const {
+            return value != nullptr ? *value : tensor->chunks.location(chunk);
+        }
+    };
+
+    std::map<std::string, std::vector<item>> by_file() const {
+        std::map<std::string, std::vector<item>> files;
+        for (auto const& [name, size] : meta_.file_sizes) files[name];
+        for (auto const& [fqn, entry] : meta_.entries) {
+            if (auto const* t = std::get_if<tensor_metadata>(&entry)) {
+                for (std::size_t i = 0; i < t->chunks.size(); ++i)
+                    files[t->chunks.file(i)].push_back(
+                        {&fqn, t->chunks.row_of(i).offset, nullptr, t, i});
+            } else {
+                auto const& at = std::get<value_metadata>(entry).at;
+                files[at.file].push_back({&fqn, at.offset, &at});
+            }
+        }
+        for (auto& [name, items] : files)
+            std::sort(items.begin(), items.end(),
+                      [](const item& a, const item& b) { return a.offset < b.offset; });
+        return files;
+    }
+
+    /// Runs a check; an exception is a finding about that tensor and file, unless it says that this
+    /// version cannot check it.
+    bool attempt(const std::string& fqn, const std::string& name, const std::function<void()>& f) {
+        try {
+            f();
+            return true;
+        } catch (const error& e) {
+            auto where = e.context();
+            if (where.fqn.empty()) where.fqn = fqn;
+            if (where.file.empty()) where.file = store_.describe(name);
+            error const found(e.code(), std::move(where));
+            // What this version does not know in one item says nothing against the rest.
+            if (e.code() == make_error_code(errc::unsupported) && name != metadata_name) {
+                unread_.push_back(found.what());
+                return false;
+            }
+            if (is_damage(e.code()))
+                damaged_ = true;
+            else if (!failure_)
+                failure_ = std::make_exception_ptr(found);
+            findings_.push_back(found.what());
+            return false;
+        }
+    }
+
+    void check_file(const std::string& name, const std::vector<item>& items) {
+        ++files_;
+        file f(open_data_file(store_, name), store_.describe(name), setup_,
+               [&] { return store_.open(name); });
+        blocks_ = 0;
+        auto const recorded = meta_.file_sizes.find(name);
+        if (recorded != meta_.file_sizes.end())
+            attempt({}, name, [&] { check_size(f, name, recorded->second); });
+        const item* last = nullptr;  // the last one that was read
+        storage_location last_at;
+        for (auto const& i : items) {
+            if (is_enough()) return;
+            ++items_;
+            auto const at = i.at();
+            bool const overlaps = last != nullptr && at.offset < last_at.offset + last_at.length;
+            // A tied weight is one item with several names. Any other overlap is a finding about
+            // the metadata, and the bytes would be read again and again.
+            if (overlaps && at == last_at) continue;
+            auto const read = [&] {
+                if (overlaps)
+                    throw error(errc::corrupt,
+                                {.expected = "bytes of its own",
+                                 .found = "bytes that '" + *last->fqn + "' claims too",
+                                 .remedy = "it was not read"});
+                check_within(f, *i.fqn, at);
+                last = &i;
+                last_at = at;
+                if (i.tensor != nullptr)
+                    check_tensor(f, *i.fqn, *i.tensor, i.tensor->chunks[i.chunk]);
+                else
+                    check_object(f, *i.fqn, at);
+            };
+            attempt(*i.fqn, name, read);
+        }
+    }
+    void check_size(file& f, const std::string& name, std::uint64_t size) {
+        if (f.size() != size)
+            throw error(errc::corrupt, {.file = store_.describe(name),
+                                        .expected = std::to_string(size) + " bytes",
+                                        .found = std::to_string(f.size())});
+        if (size != 0) (void)f.footer(meta_.save_id);
+    }
+
+    /// Returns the CRC of a range of a file, read in pieces; checks blocks against the footer's
+    /// CRCs, if any.
+    std::uint32_t crc_of(file& f, std::uint64_t at, std::uint64_t length,
+                         const std::vector<std::uint32_t>& blocks = {}) {
+        constexpr auto block_bytes = format::native::block_bytes;
+        std::vector<std::byte> buffer(
+            static_cast<std::size_t>(std::min<std::uint64_t>(length, 4 << 20)));
+        std::uint32_t crc = 0;
+        for (std::uint64_t done = 0; done < length;) {
+            auto const n =
+                static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), length - done));
+            std::span<std::byte> const piece(buffer.data(), n);
+            f.read(at + done, piece);
+            crc = format::crc32(piece, crc);
+            for (std::size_t k = 0; !blocks.empty() && k < n; k += block_bytes) {
+                auto const block = piece.subspan(k, std::min<std::size_t>(block_bytes, n - k));
+                if (format::crc32(block) !=
+                    blocks[static_cast<std::size_t>((done + k) / block_bytes)])
+                    throw mismatch(f, "a block as it was written");
+            }
+            done += n;
+        }
+        bytes_ += length;
+        return crc;
+    }
+    static error mismatch(const file& f, const char* expected) {
+        return error(errc::checksum_mismatch,
+                     {.file = f.described(), .expected = expected, .found = "other bytes"});
+    }
+
+    void check_tensor(file& f, const std::string& fqn, const tensor_metadata& t,
+                      const cairn::chunk& c) {
+        auto const p = find_payload(f, fqn, t, c, meta_.save_id);
+        if (!p.checked) unverified_.note_item(f.described());
+        if (scope_.one_in > 1) return check_some(f, p);
+        if (crc_of(f, p.at, p.length, p.block_crcs) != p.crc && p.checked)
+            throw mismatch(f, "the tensor as it was written");
+        if (!c.at.layout) return;
+        if (crc_of(f, c.at.offset, c.at.length) != c.at.layout->item_crc)
+            throw mismatch(f, "the item as it was written");
+        bytes_ -= c.at.length;
+        // PyTorch must read exactly what the index says.
+        auto const as_torch = format::torch::parse_tensor_item(
+            [&](std::uint64_t at, std::span<std::byte> into) { f.read(c.at.offset + at, into); },
+            c.at.length);
+        if (as_torch.type != t.type || as_torch.shape != c.region.shape ||
+            as_torch.payload_crc != p.crc || c.at.offset + as_torch.payload_offset != p.at ||
+            as_torch.strides != p.strides)
+            throw error(errc::corrupt, {.file = f.described(),
+                                        .expected = "the item that the index describes",
+                                        .found = "another"});
+    }
+    /// PyTorch's payloads have one checksum each: they are not read in part.
+    void check_some(file& f, const stored_payload& p) {
+        constexpr std::uint64_t block_bytes = format::native::block_bytes;
+        std::vector<std::byte> block;
+        for (std::size_t k = 0; k < p.block_crcs.size(); ++k) {
+            auto const nth = blocks_++;
+            if (nth != 0 && (nth + scope_.share + first_) % scope_.one_in != 0) continue;
+            auto const at = k * block_bytes;
+            block.resize(static_cast<std::size_t>(std::min(block_bytes, p.length - at)));
+            f.read(p.at + at, block);
+            bytes_ += block.size();
+            if (format::crc32(block) != p.block_crcs[k])
+                throw mismatch(f, "a block as it was written");
+        }
+    }
+    void check_object(file& f, const std::string& fqn, const storage_location& at) {
+        if (!at.transforms.empty())
+            throw error(errc::unsupported, {.expected = "an item without stream transforms",
+                                            .found = at.transforms.front()});
+        std::vector<std::byte> bytes(static_cast<std::size_t>(at.length));
+        f.read(at.offset, bytes);
+        bytes_ += bytes.size();
+        if (at.layout && format::crc32(bytes) != at.layout->item_crc)
+            throw mismatch(f, "the value as it was written");
+        bool checked = false;
+        auto const v = format::torch::decode_value(bytes, &checked);
+        if (!checked) unverified_.note_item(f.described());
+        if (auto const* o = v.get_if<value::opaque_t>()) unverified_.note_opaque(fqn, *o);
+    }
+
+    Store store_;
+    verification_scope scope_;
+    storage_setup setup_{};
+    metadata meta_{};
+    unverified unverified_{};
+    std::vector<std::string> findings_{};
+    std::vector<std::string> unread_{};  ///< As findings.
+    bool damaged_ = false;
+    std::exception_ptr failure_{};
+    bool torch_metadata_ = true;
+    std::size_t files_ = 0, items_ = 0;
+    std::uint64_t bytes_ = 0;
+    std::uint64_t blocks_ = 0;                      ///< Of the current file, so far.
+    std::uint64_t first_ = std::random_device{}();  ///< Another sample each time.
+};
+
+}  // namespace cairn::detail
+
+#endif

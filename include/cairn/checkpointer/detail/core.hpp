@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CHECKPOINTER_DETAIL_CORE_HPP
+#define CAIRN_CHECKPOINTER_DETAIL_CORE_HPP
+
+#include <cairn/activity.hpp>
+#include <cairn/catalog/detail/recording_writer.hpp>
+#include <cairn/catalog/latest.hpp>
+#include <cairn/checkpointer/detail/recovery.hpp>
+#include <cairn/checkpointer/detail/rendezvous.hpp>
+#include <cairn/checkpointer/detail/schedule.hpp>
+#include <cairn/checkpointer/detail/signal_watch.hpp>
+#include <cairn/checkpointer/options.hpp>
+#include <cairn/checkpointer/plan.hpp>
+#include <cairn/checkpointer/stored_checkpoint.hpp>
+#include <cairn/comm/any_communicator.hpp>
+#include <cairn/comm/detail/blocking_exchange.hpp>
+#include <cairn/comm/detail/erased_communicator.hpp>
+#include <cairn/detail/config.hpp>
+#include <cairn/detail/failures.hpp>
+#include <cairn/detail/forks.hpp>
+#include <cairn/load/options.hpp>
+#include <cairn/memory/any_memory_space.hpp>
+#include <cairn/memory/arena.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/observe/detail/erased_sink.hpp>
+#include <cairn/planner/report.hpp>
+#include <cairn/save/detail/overlap_gate.hpp>
+#include <cairn/save/options.hpp>
+#include <cairn/save/pending_save.hpp>
+#include <cairn/save/plan_cache.hpp>
+#include <cairn/verb/detail/flattened_or_error.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace cairn::detail {
+
+struct checkpointer_parts;
+
+/// The part of a checkpointer that knows no type of the user's: carries out what the coordinator's
+/// `checkpoint_schedule` decides. Threads: one at a time.
+class checkpointer_core {
+public:
+    /// Calls the user's `state_dict`: when a save begins, not before.
+    using make_state = std::function<std::shared_ptr<flattened_or_error>()>;
+
+    struct parts {
+        any_communicator lane;  ///< Used by nothing else. Moved on to the group.
+        bool alone = false;     ///< It is a `solo`, passed explicitly.
+        /// Of a store of files, for its free space.
+        std::optional<std::filesystem::path> directory{};
+        erased_store store;
+        std::vector<any_memory_space> spaces{};  ///< They outlive the checkpointer.
+        erased_sinks sinks{};
+    };
+    /// Collective. @throws error on all ranks if options are not valid on any
+    CAIRN_DECL checkpointer_core(parts p, checkpointer_options options);
+    checkpointer_core(checkpointer_core&&) = delete;
+    CAIRN_DECL ~checkpointer_core();
+
+    /// Waits for the end of the earlier save on this rank; must come before `replace_group`.
+    CAIRN_DECL void finish_earlier();
+    /// Collective, with the constructors of ranks that are new. An error leaves the group as is.
+    /// @return what has become of the earlier save
+    CAIRN_DECL checkpoint_result replace_group(any_communicator lane, bool alone);
+    std::chrono::milliseconds exchange_timeout() const { return options_.save.exchange_timeout; }
+
+    /// @param call  `maybe_save` or `save_now`.
+    CAIRN_DECL checkpoint_result at_step(checkpointer_call call, std::int64_t step,
+                                         const make_state& state, const save_notes& notes);
+    /// See `checkpointer::before_update`.
+    void before_update() {
+        passing([](overlap_gate& g) { g.pass(); });
+    }
+    template <class Stream>
+    void before_update(const Stream& stream) {
+        passing([&](overlap_gate& g) { g.pass(stream); });
+    }
+    CAIRN_DECL std::optional<save_report> wait();
+    /// Must come before `load`: the state is not used before the earlier save has ended.
+    CAIRN_DECL void prepare_load();
+    CAIRN_DECL load_report load(flattened_or_error& state, const checkpoint_id& id,
+                                const load_options& options);
+    /// Waits for an earlier save.
+    CAIRN_DECL std::optional<checkpoint_id> latest(const latest_options& options);
+    /// The parts of `load_latest`.
+    CAIRN_DECL recovery search(const latest_options& options);
+    stored_checkpoint content(const recovery::found& f) const {
+        return ranks().alone(
+            [&] { return stored_checkpoint(f.id, f.meta, parts_.store, parts_.spaces); });
+    }
+    /// @param damage  What this rank has found before.
+    /// @return Nothing if the checkpoint is damaged.
+    CAIRN_DECL std::optional<load_report> try_load(flattened_or_error& state, recovery& search,
+                                                   const recovery::found& f,
+                                                   const load_options& options,
+                                                   const std::exception_ptr& damage = nullptr);
+    /// Likewise, before `plan`.
+    CAIRN_DECL void prepare_plan();
+    CAIRN_DECL checkpoint_plan plan(const flattened_or_error& state);
+    /// Plans, and takes the memory for copies.
+    CAIRN_DECL checkpoint_plan reserve(const flattened_or_error& state);
+    arena_stats staging() const { return arena_->stats(); }
+
+private:
+    using action = checkpoint_schedule::action;
+    using time_point = checkpoint_schedule::time_point;
+
+    /// The ranks, and the lane on which only this checkpointer's exchanges run.
+    struct group {
+        group(any_communicator l, bool is_solo, const save_options& o)
+            : lane(std::move(l)), alone(is_solo), ranks(ref, o.coordinator, o.exchange_timeout) {}
+        group(group&&) = delete;
+        ~group() {
+            if (!agreed) lane.cancel();
+        }
+        any_communicator lane;
+        bool alone;
+        communicator_ref<any_communicator> ref{lane};
+        blocking_exchange ranks;
+        bool agreed = false;  ///< All ranks know that they have joined, or why they have not.
+    };
+    blocking_exchange& ranks() const noexcept { return group_->ranks; }
+    /// The first exchange of a group. @param prepare  If it throws, no rank joins.
+    template <class F>
+    joint_report join(group& g, F&& prepare);
+    std::vector<rank_failure> or_unknown(std::vector<rank_failure> failures) const;
+
+    template <class F>
+    outcome answered(F&& f);
+    void reserve_for(const flattened_or_error& state, std::uint64_t bytes);
+    /// @throws error in a forked child, which has no thread that what is waited for could come from
+    void check_process() const;
+    rendezvous_answer meet(checkpointer_call call, std::int64_t step);
+    rendezvous_answer answer(const std::vector<outcome>& all);
+    struct agreement {
+        rendezvous_answer answer{};
+        std::optional<save_report> completed{};
+        std::optional<time_point> since{};      ///< From here on, ranks do not wait for late ones.
+        std::vector<rank_failure> tolerated{};  ///< Of an earlier save.
+    };
+    /// Meets the other ranks until they agree that the earlier save needs no waiting.
+    /// @throws error with its failures, if it failed
+    agreement agree(checkpointer_call call, std::int64_t step);
+    checkpoint_result meet_at_step(checkpointer_call call, std::int64_t step,
+                                   const make_state& state, const save_notes& notes);
+    void check_coordinator(int size) const;
+    void check_keep() const;
+    void check_failed_saves() const;
+    void check_same_coordinator(std::int64_t other) const;
+    /// Whether a call may return although one more save has failed; the same on all ranks.
+    bool tolerates(checkpointer_call call, const std::vector<rank_failure>& failures) const;
+    /// Notes them for `wait`.
+    void tolerate(std::int64_t step, const std::vector<rank_failure>& failures);
+    /// An error of these; for `wait`, also of those that were tolerated since it was last called.
+    error all_failures(checkpointer_call call, std::vector<rank_failure> failures);
+    std::exception_ptr tolerated() const noexcept;
+    /// Saves, and waits for the copies.
+    /// @param earlier  How many failures this call has tolerated: they are thrown with its own.
+    /// @return Of a save that failed and was tolerated.
+    std::vector<rank_failure> save(checkpointer_call call, std::int64_t step,
+                                   const make_state& state, const save_notes& notes,
+                                   time_point stalled_since, std::size_t earlier);
+    void await_copies();
+    /// Starts a save whose copies go on after the call.
+    void overlap(std::int64_t step, const make_state& state, const save_notes& notes,
+                 time_point stalled_since);
+    std::vector<std::byte> staged(checkpointer_call call, const std::vector<outcome>& all);
+    void begin(std::int64_t step, const make_state& state, const save_notes& notes);
+    template <class Handler>
+    void start(std::shared_ptr<flattened_or_error> state, std::int64_t step,
+               const save_notes& notes, const checkpointer_parts& more, Handler handler);
+    /// This run has read a checkpoint successfully: it is kept while no newer one was read. If that
+    /// cannot be noted, there is a warning.
+    void note_read(const checkpoint_id& id, std::vector<std::string>& warnings) noexcept;
+    template <class F>
+    void passing(F&& f) {
+        check_process();
+        if (!gate_ || gate_->over()) return;
+        auto const from = std::chrono::steady_clock::now();
+        f(*gate_);
+        auto const took = std::chrono::steady_clock::now() - from;
+        stall_ += took;
+        stopped_ += took;
+    }
+    /// The training may have changed tensors since the earlier save began.
+    void refuse_unpassed(checkpointer_call call, std::int64_t step) noexcept;
+    /// Whether the earlier save has ended on this rank; takes its handle if it is staged.
+    bool has_ended();
+    void take_handle();
+    void note_failure() noexcept;
+    /// All ranks have learned how the earlier save ended.
+    std::optional<save_report> settle();
+
+    home_process home_{};
+    checkpointer_options options_;
+    parts parts_;
+    std::unique_ptr<group> group_;
+    std::shared_ptr<activity> activity_ = std::make_shared<activity>();  ///< Of this rank's calls.
+    std::shared_ptr<run_catalog> catalog_ =
+        std::make_shared<run_catalog>(with_place_ids(parts_.store, options_.keep, true));
+    std::optional<staging_arena> arena_{};
+    plan_cache plans_{};
+    std::optional<signal_watch> signals_{};
+    std::optional<checkpoint_schedule> schedule_{};  ///< The coordinator's is used.
+    std::int64_t next_ = checkpoint_schedule::next_call;
+    std::optional<std::int64_t> last_step_{};
+    std::int64_t most_failed_ = 0, failed_in_a_row_ = 0;
+    std::vector<rank_failure> tolerated_{};  ///< Since the last `wait`; the same on all ranks.
+    bool untold_ = false;  ///< The latest save has failed, and nothing was thrown; likewise.
+    earlier_save earlier_ = earlier_save::none;
+    std::shared_ptr<overlap_gate> gate_{};  ///< Of the earlier save.
+    std::future<pending_save> handle_{};    ///< Its handle, once it is staged …
+    pending_save pending_{};                ///< … and taken.
+    std::int64_t saving_step_ = 0;
+    std::chrono::nanoseconds stall_{};    ///< Of the earlier save, if it was overlapped.
+    std::chrono::nanoseconds stopped_{};  ///< By `before_update`, since a result has said so.
+    std::exception_ptr failure_{};
+    std::vector<rank_failure> failures_{};
+    std::optional<save_report> report_{};
+};
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/checkpointer/impl/core.ipp>
+#include <cairn/checkpointer/impl/core_loads.ipp>
+#include <cairn/checkpointer/impl/core_saves.ipp>
+#endif
+
+#endif

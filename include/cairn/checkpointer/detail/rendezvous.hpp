@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CHECKPOINTER_DETAIL_RENDEZVOUS_HPP
+#define CAIRN_CHECKPOINTER_DETAIL_RENDEZVOUS_HPP
+
+#include <cairn/checkpointer/detail/schedule.hpp>
+#include <cairn/checkpointer/detail/signal_watch.hpp>
+#include <cairn/detail/config.hpp>
+#include <cairn/error.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace cairn::detail {
+
+/// The call of a checkpointer that meets the other ranks: the same on all of them.
+enum class checkpointer_call : std::uint8_t {
+    maybe_save,
+    save_now,
+    wait,
+    load,
+    plan,
+    latest,
+    join
+};
+
+/// What a rank says at a rendezvous.
+struct rank_report {
+    checkpointer_call call = checkpointer_call::maybe_save;
+    std::int64_t step = 0;
+    earlier_save earlier = earlier_save::none;
+    bool heeds_signals = false;
+    signal_set signals = 0;
+    std::int64_t stall = 0;  ///< Of the earlier save on this rank, in ns, if it was overlapped.
+    std::vector<rank_failure> failures{};  ///< Of the earlier save, if it failed here.
+};
+CAIRN_DECL std::vector<std::byte> encode(const rank_report& r);
+CAIRN_DECL rank_report decode_rank_report(std::span<const std::byte> b);
+
+/// What the coordinator answers to all ranks.
+struct rendezvous_answer {
+    checkpoint_schedule::decision decided{};
+    bool overlapped = false;  ///< The call returns before the copies are complete.
+    signal_set signals = 0;   ///< That have asked for the save, if there is one.
+    std::int64_t next = checkpoint_schedule::next_call;
+    std::vector<rank_failure> failures{};  ///< Of the earlier save, if `decided` is to fail.
+};
+CAIRN_DECL std::vector<std::byte> encode(const rendezvous_answer& a);
+CAIRN_DECL rendezvous_answer decode_rendezvous_answer(std::span<const std::byte> b);
+
+/// What all ranks together say.
+struct joint_report {
+    earlier_save earlier = earlier_save::none;
+    bool heeds_signals = false;
+    signal_set signals = 0;
+    std::int64_t stall = 0;  ///< The longest.
+    std::vector<rank_failure> failures{};
+};
+/// @param reports  In rank order.
+/// @throws error errc::invalid_argument with each rank that makes another call, or the same with
+/// another step, than the coordinator
+CAIRN_DECL joint_report join_reports(const std::vector<rank_report>& reports,
+                                     std::size_t coordinator);
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/checkpointer/impl/rendezvous.ipp>
+#endif
+
+#endif

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_COMM_DETAIL_TCP_RENDEZVOUS_FILE_HPP
+#define CAIRN_COMM_DETAIL_TCP_RENDEZVOUS_FILE_HPP
+
+#include <cairn/comm/detail/launch_environment.hpp>
+#include <cairn/comm/detail/tcp/listener.hpp>
+#include <cairn/comm/detail/tcp/process_in_words.hpp>
+#include <cairn/comm/unique_id.hpp>
+#include <cairn/detail/absolute_path.hpp>
+#include <cairn/detail/blocked_signals.hpp>
+#include <cairn/detail/forks.hpp>
+#include <cairn/detail/host_name.hpp>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace cairn::detail {
+
+/// The file in which rank 0 publishes the group's id for ranks that share only a directory;
+/// readable only by its user. It is removed once the group is complete, or could not be formed.
+///
+/// Until then rank 0 holds a lock on it, which distinguishes a file in use from one left by an
+/// earlier run.
+class rendezvous_file {
+public:
+    /// Makes the directory if it does not exist, on any rank: none waits for one that failed.
+    /// @throws error errc::io
+    rendezvous_file(const std::string& directory, const std::string& name, int rank)
+        : path_((absolute_path(directory) / ("cairn-" + name + ".group")).string()) {
+        std::error_code e;
+        std::filesystem::create_directories(directory, e);
+        if (!e && !std::filesystem::is_directory(directory, e) && !e)
+            e = std::make_error_code(std::errc::not_a_directory);
+        if (e)
+            throw error(errc::io,
+                        {.rank = rank,
+                         .file = path_,
+                         .found = "cannot make the directory '" + directory + "': " + e.message(),
+                         .remedy = writable});
+    }
+    rendezvous_file(rendezvous_file&&) = delete;
+    ~rendezvous_file() {
+        kept_.end();
+        if (mine_ < 0) return;
+        if (is(mine_, path_)) ::unlink(path_.c_str());
+        ::close(mine_);
+    }
+
+    /// Replaces a file left by an earlier run.
+    /// @throws error errc::already_exists if another run uses it, errc::io
+    void write(const tcp_id& id) {
+        auto temporary = path_ + ".XXXXXX";
+        mine_ = ::mkostemp(temporary.data(), O_CLOEXEC);  // mode 0600
+        kept_ = kept_from_children(mine_);
+        if (mine_ < 0) throw failed("a file for the group's id");
+        auto const text = id.text() + "\n";
+        size_ = text.size();
+        auto const written =
+            without_sigxfsz([&] { return ::write(mine_, text.data(), text.size()); });
+        bool ok = written == static_cast<ssize_t>(text.size()) && ::fsync(mine_) == 0;
+        ::flock(mine_, LOCK_EX | LOCK_NB);  // file systems without locks do without
+        while (ok && ::link(temporary.c_str(), path_.c_str()) != 0) {
+            if (errno != EEXIST) {  // the file system has no hard links
+                ok = ::rename(temporary.c_str(), path_.c_str()) == 0;
+                break;
+            }
+            if (!remove_stale()) {
+                ::unlink(temporary.c_str());
+                claim();
+                throw error(errc::already_exists,
+                            {.file = path_,
+                             .expected = "no other run with this name",
+                             .found = "another run that holds the lock on the file",
+                             .remedy = own_place});
+            }
+        }
+        if (ok) {
+            ::unlink(temporary.c_str());
+            return;
+        }
+        auto e = failed("room for the group's id");
+        ::unlink(temporary.c_str());
+        throw e;
+    }
+    /// Returns nothing if the file does not exist yet or is incomplete.
+    /// @throws error errc::invalid_argument if another user could have written it,
+    /// errc::already_exists if two runs use it
+    std::optional<tcp_id> read() {
+        struct stat s {};
+        auto const text = contents(&s);
+        if (!text) return {};
+        seen_ = true;
+        if (s.st_uid != ::geteuid() || (s.st_mode & 077) != 0)
+            throw error(errc::invalid_argument,
+                        {.file = path_,
+                         .expected = "a file of this user's alone (mode 0600)",
+                         .found = "one that others own, or may read or write",
+                         .remedy = "remove it"});
+        if (text->empty() || text->back() != '\n') return {};
+        auto const all = std::string_view(*text).substr(0, text->size() - 1);
+        if (auto const end = all.find('\n'); end != all.npos) throw shared(all.substr(end + 1));
+        return tcp_id::parse(all);
+    }
+    /// On rank 0, once all ranks have joined: some may belong to another run.
+    /// @throws error errc::already_exists if the rank 0 of another run has used the file
+    void check_alone() {
+        auto const text = contents();  // opened again: a network file system may lag otherwise
+        if (text && text->size() > size_ + 1)
+            throw shared(std::string_view(*text).substr(size_, text->size() - size_ - 1));
+    }
+
+    const std::string& path() const noexcept { return path_; }
+    /// Whether `read` has found a file.
+    bool seen() const noexcept { return seen_; }
+
+private:
+    static constexpr const char* writable = "name a directory that all ranks can write to";
+
+    static constexpr const char* own_place =
+        "give each run a name of its own (from_directory), or a directory (CAIRN_RENDEZVOUS_DIR)";
+
+    /// Tells the ranks of the run that uses the file that there is another one.
+    void claim() const {
+        int const fd = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0) return;
+        auto const line = process_in_words() + "\n";
+        // If it fails, that run is not told.
+        (void)without_sigxfsz([&] { return ::write(fd, line.data(), line.size()); });
+        ::close(fd);
+    }
+    /// Returns nothing if the file does not exist; an empty text if it cannot be read.
+    std::optional<std::string> contents(struct stat* s = nullptr) const {
+        std::string text(8192, '\0');
+        int const fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0) return {};
+        bool const known = s == nullptr || ::fstat(fd, s) == 0;
+        auto const n = known ? ::read(fd, text.data(), text.size()) : -1;
+        ::close(fd);
+        if (!known) return {};
+        text.resize(n < 0 ? 0 : static_cast<std::size_t>(n));
+        return text;
+    }
+    error shared(std::string_view with) const {
+        return {errc::already_exists,
+                {.file = path_,
+                 .expected = "one run with this name",
+                 .found = "another one, whose rank 0 was " +
+                          std::string(with.substr(0, std::min<std::size_t>(with.find('\n'), 300))),
+                 .remedy = own_place}};
+    }
+    /// Whether a path names the file of an open descriptor.
+    static bool is(int descriptor, const std::string& path) {
+        struct stat a {
+        }, b{};
+        return ::fstat(descriptor, &a) == 0 && ::lstat(path.c_str(), &b) == 0 &&
+               a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    }
+    /// @return Whether no file is in use.
+    bool remove_stale() const {
+        int const old = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (old < 0) return errno == ENOENT || ::unlink(path_.c_str()) == 0;
+        bool const used = ::flock(old, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        if (!used && is(old, path_)) ::unlink(path_.c_str());
+        ::close(old);
+        return !used;
+    }
+    error failed(std::string expected) const {
+        return {errc::io,
+                {.file = path_,
+                 .expected = std::move(expected),
+                 .found = std::strerror(errno),
+                 .remedy = writable}};
+    }
+
+    std::string path_;
+    int mine_ = -1;              ///< Open and locked …
+    kept_from_children kept_{};  ///< … by this process alone.
+    std::size_t size_ = 0;       ///< Of what this process has written.
+    bool seen_ = false;
+};
+
+/// Returns a name that distinguishes this run of a job from others that use the same directory.
+/// Ranks of a single-host run include the host name: launchers may use the same ids on each host.
+inline std::string rendezvous_name(const launch_environment& e) {
+    auto const host = e.one_host ? host_name() : "";
+    return host.empty() ? e.run : e.run + "-" + host;
+}
+
+/// Returns the rendezvous directory of ranks that were started by `e`.
+/// @throws error errc::invalid_argument if several hosts need one and none is configured
+inline std::string rendezvous_directory(const std::string& given, const launch_environment& e) {
+    if (!given.empty()) return given;
+    if (auto const* const d = std::getenv("CAIRN_RENDEZVOUS_DIR"); d != nullptr && *d != '\0')
+        return d;
+    if (!e.one_host)
+        throw error(errc::invalid_argument,
+                    {.expected = "a directory that all hosts share, for ranks that " + e.launcher +
+                                 " started on several",
+                     .found = "none",
+                     .remedy = "set CAIRN_RENDEZVOUS_DIR or tcp_options::directory"});
+    auto const d = "/tmp/cairn-" + std::to_string(::geteuid());
+    struct stat s {};
+    if ((::mkdir(d.c_str(), 0700) != 0 && errno != EEXIST) || ::lstat(d.c_str(), &s) != 0 ||
+        !S_ISDIR(s.st_mode) || s.st_uid != ::geteuid() || (s.st_mode & 022) != 0)
+        throw error(errc::io, {.file = d,
+                               .expected = "a directory of this user's alone",
+                               .found = "something else",
+                               .remedy = "remove it, or set CAIRN_RENDEZVOUS_DIR"});
+    return d;
+}
+
+/// Opens rank 0's socket at the address in its id.
+inline void listen_as_told(const tcp_id& id, int descriptor) {
+    // The launcher's socket serves the first group; a later one opens the same port again.
+    static std::atomic<bool> used{false};
+    if (descriptor >= 0 && !used.exchange(true))
+        return waiting_listeners::put(id, std::vector<int>{descriptor});
+    boost::asio::io_context io;
+    auto const& at = id.addresses.at(0);
+    tcp_listener listener(io.get_executor(), {at.host}, at.port);
+    waiting_listeners::put(id, listener.release());
+}
+
+}  // namespace cairn::detail
+
+#endif

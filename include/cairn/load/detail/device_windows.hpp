@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_LOAD_DETAIL_DEVICE_WINDOWS_HPP
+#define CAIRN_LOAD_DETAIL_DEVICE_WINDOWS_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/memory/arena.hpp>
+#include <cairn/memory/detail/device_copy.hpp>
+#include <cairn/planner/erased_planner.hpp>
+#include <cairn/verb/detail/state_devices.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// A planner as the rest of a load sees it: all windows are in host memory, unless they are filled
+/// in place. Those of the planner that are on devices are copied there when they are filled, and
+/// not before: memory that the load does not fill is not changed.
+///
+/// Threads: as the planner's own functions; `advance` and `clear` on the executor.
+class device_windows final : public erased_load_planner {
+public:
+    /// Both must outlive this.
+    device_windows(erased_load_planner& planner, state_devices& devices)
+        : to_(planner), devices_(devices) {}
+
+    void set_up_load(flat_state& state, const metadata& m, int rank, bool coordinator) override {
+        to_.set_up_load(state, m, rank, coordinator);
+    }
+    load_plan create_local_load_plan() override { return to_.create_local_load_plan(); }
+    std::vector<load_plan> create_global_load_plan(std::vector<load_plan> all) override {
+        return to_.create_global_load_plan(std::move(all));
+    }
+    load_plan finish_load_plan(load_plan plan) override {
+        return to_.finish_load_plan(std::move(plan));
+    }
+    CAIRN_DECL tensor_view resolve_tensor(const read_item& i) override;
+    /// Returns the planner's own window, even on a device, if `suits(window)` and no work that was
+    /// enqueued before the load uses it any more; otherwise as `resolve_tensor`.
+    CAIRN_DECL tensor_view resolve_in_place(const read_item& i,
+                                            const std::function<bool(const tensor_view&)>& suits);
+    CAIRN_DECL void commit_tensor(const read_item& i, tensor_view v) override;
+    void check_value(const read_item& i, const value& v) override { to_.check_value(i, v); }
+    void load_value(const read_item& i, value v) override { to_.load_value(i, std::move(v)); }
+    std::vector<stored_tie> ties() const override { return to_.ties(); }
+    load_report finish_load() override { return to_.finish_load(); }
+    bool is_default() const override { return to_.is_default(); }
+
+    /// Whether devices may be copying.
+    CAIRN_DECL bool in_use();
+    /// Goes on, and returns whether no device is copying any more. Never blocks, unless staging
+    /// memory could not be pinned.
+    CAIRN_DECL bool advance() noexcept;
+    /// Says what is being copied.
+    CAIRN_DECL error_context late();
+    /// Called when `advance` has returned true: commits the windows that were copied.
+    /// @throws the failure of a device, or of the planner
+    CAIRN_DECL void finish();
+    /// Discards the windows that a failed or restarted load has not closed.
+    CAIRN_DECL void clear() noexcept;
+
+private:
+    struct window {
+        read_item item;
+        tensor_view target;  ///< The planner's.
+        state_device* on;
+        staging_block memory;
+    };
+
+    tensor_view stage(const read_item& i, const tensor_view& target, state_device& on);
+    staging_block take(state_device& d, std::uint64_t bytes);
+    static void start(window& w, const tensor_view& from);
+    /// Starts, and keeps it whether or not that fails.
+    void add(window w, const tensor_view& from);
+    /// Gives back the memory of copies that have completed. `m_` is locked.
+    void reap() noexcept;
+
+    erased_load_planner& to_;
+    state_devices& devices_;
+    std::mutex m_{};  ///< Protects all that follows.
+    std::optional<staging_arena> arena_{};
+    std::map<const std::byte*, window> open_{};              ///< By memory that the reader fills.
+    std::vector<std::pair<window, tensor_view>> waiting_{};  ///< For what produces the tensor.
+    std::deque<window> copying_{};  ///< In the order in which they were begun.
+    std::vector<window> copied_{};  ///< Not committed; their memory is given back.
+    std::exception_ptr failure_{};
+};
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/load/impl/device_windows.ipp>
+#endif
+
+#endif

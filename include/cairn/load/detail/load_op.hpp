@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_LOAD_DETAIL_LOAD_OP_HPP
+#define CAIRN_LOAD_DETAIL_LOAD_OP_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/load/detail/load_fsm.hpp>
+#include <cairn/load/detail/load_parts.hpp>
+#include <cairn/load/detail/load_turns.hpp>
+#include <cairn/load/detail/read_once/plane_groups.hpp>
+#include <cairn/load/detail/read_once/shared_items.hpp>
+#include <cairn/load/options.hpp>
+#include <cairn/storage/concepts.hpp>
+#include <cairn/verb/detail/collective_op.hpp>
+#include <cairn/verb/detail/flattened_or_error.hpp>
+#include <cairn/verb/detail/surroundings.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cairn::detail {
+
+/// One rank's part of one load: carries out the decisions of `load_fsm`.
+class load_op : public collective_op<load_op, load_fsm, load_report> {
+public:
+    /// @param state  Kept until the end.
+    /// @param then   Called once, as the last step, or when the executor drops the load.
+    load_op(surroundings in, std::shared_ptr<flattened_or_error> state, checkpoint_id id,
+            load_options options, load_parts parts, ended then);
+    ~load_op();
+
+    /// Ends the load on all ranks with @ref errc::cancelled, at the next exchange; cuts a broadcast
+    /// short. Any thread.
+    void cancel() noexcept;
+
+private:
+    friend collective_op;
+
+    void begin() { clock_.begin(parts_.verb, id_, ranks_->rank(), ranks_->size()); }
+    std::optional<event> perform(step s);
+    static event outcome_of(const std::vector<rank_failure>& failures) {
+        return failures.empty() ? event::ok : event::failed;
+    }
+    void cut_broadcast() noexcept;
+    bool needs_items() const;
+    void learn_metadata(const std::vector<std::byte>& told);
+    std::vector<std::byte> local_plan();
+    void check_ties();
+    std::vector<std::byte> global_plan();
+    void send_plans();
+    std::optional<event> finish_plan();
+    std::vector<rank_failure> agreed(const std::vector<outcome>& all);
+    std::vector<std::byte> end_of_turn();
+    std::vector<rank_failure> compare(const std::vector<outcome>& all);
+    event what_next(event e);
+    event moved_if_replaced(event e);
+    event look();
+    void restart();
+    void finish();
+    void release() noexcept;
+    error broken(const std::exception_ptr& e) const {
+        return {{failure_from(e, ranks_->rank())}, fsm_.state_modified()};
+    }
+    std::exception_ptr broken_without_memory() const noexcept {
+        return fsm_.state_modified() ? out_of_memory_ : nullptr;
+    }
+
+    std::shared_ptr<flattened_or_error> state_;
+    checkpoint_id id_;
+    load_options options_;
+    load_parts parts_;
+    metadata meta_{};
+    std::optional<load_turns> turns_;
+    bool items_are_needed_ = true;  ///< By the coordinator, as it has told all.
+    bool keeps_items_ = false;      ///< Then they are not sent there and back.
+    std::vector<read_item> items_{};
+    plane_place place_{};
+    std::vector<load_plan> plans_{};
+    std::vector<shared_plan> shared_plans_{};
+    std::vector<std::byte> my_plan_{};
+    load_plan plan_{};
+    outcome looked_{};  ///< Whether the checkpoint was replaced; on the coordinator.
+    std::vector<std::string> ties_not_checked_{};  ///< Warnings.
+    std::vector<phase_time> phases_{};
+    std::exception_ptr out_of_memory_{};  ///< Made before memory changes.
+};
+
+}  // namespace cairn::detail
+
+#endif

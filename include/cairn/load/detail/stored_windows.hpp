@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_LOAD_DETAIL_STORED_WINDOWS_HPP
+#define CAIRN_LOAD_DETAIL_STORED_WINDOWS_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/planner/erased_planner.hpp>
+#include <cairn/tensor/convert.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace cairn::detail {
+
+/// Windows of the stored dtype, for readers that do not convert and for ranks that forward what
+/// they have read. The planner's own window is used if its dtype is the stored one; otherwise a
+/// temporary one, whose content is converted when it is full.
+///
+/// Threads: any, for different items.
+class stored_windows {
+public:
+    /// Both must outlive this.
+    stored_windows(erased_load_planner& planner, const metadata& stored)
+        : planner_(planner), stored_(stored) {}
+
+    /// @throws error errc::invalid_plan for a window whose dtype the stored one does not convert to
+    tensor_view open(const read_item& i) { return open(i, planner_.resolve_tensor(i)); }
+    /// The same for the planner's window.
+    tensor_view open(const read_item& i, const tensor_view& window) {
+        auto const* t = stored_.tensor(i.fqn);
+        if (t == nullptr || window.type == t->type) return window;  // the reader checks the rest
+        if (!can_convert(t->type, window.type) || window.shape != i.shape)
+            throw error(errc::invalid_plan,
+                        {.fqn = i.fqn,
+                         .expected = "a window of " + to_string(i.shape) + " elements that " +
+                                     std::string(name_of(t->type)) + " converts to",
+                         .found = to_string(window.shape) + " " + std::string(name_of(window.type)),
+                         .remedy = "the planner's resolve_tensor gives another"});
+        auto const bytes = static_cast<std::size_t>(i.shape.product()) * size_of(t->type);
+        auto memory = std::make_unique<std::byte[]>(std::max<std::size_t>(1, bytes));
+        tensor_view const beside(t->type, i.shape, memory.get());
+        std::lock_guard const lock(m_);
+        beside_.emplace(beside.data, std::pair(std::move(memory), window));
+        return beside;
+    }
+    /// Called when `v`, from here or from the planner, is filled.
+    void close(const read_item& i, const tensor_view& v) {
+        std::unique_lock lock(m_);
+        auto const found = beside_.extract(v.data);
+        lock.unlock();
+        if (found.empty()) return planner_.commit_tensor(i, v);
+        auto const& window = found.mapped().second;
+        convert_elements(v, window);
+        planner_.commit_tensor(i, window);
+    }
+    /// Discards the windows that a failed or restarted load has not closed.
+    void clear() {
+        std::lock_guard const lock(m_);
+        beside_.clear();
+    }
+
+private:
+    erased_load_planner& planner_;
+    const metadata& stored_;
+    std::mutex m_{};
+    std::map<const std::byte*, std::pair<std::unique_ptr<std::byte[]>, tensor_view>> beside_{};
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_DETAIL_ERASED_STORE_HPP
+#define CAIRN_OBJECT_STORE_DETAIL_ERASED_STORE_HPP
+
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/prefixed.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// A type-erased ObjectStore: one virtual call per operation, so that the formats above it are
+/// compiled once. Copies share one store.
+class erased_store {
+    struct any_writer {
+        virtual ~any_writer() = default;
+        virtual void write(std::uint64_t at, byte_span) = 0;
+        virtual void finish(bool durable) = 0;
+    };
+    struct any_reader {
+        virtual ~any_reader() = default;
+        virtual void read(std::uint64_t at, std::span<std::byte> into) = 0;
+        virtual std::uint64_t size() = 0;
+        virtual std::size_t read_size() = 0;
+        virtual std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) = 0;
+    };
+    struct any_store {
+        virtual ~any_store() = default;
+        virtual std::unique_ptr<any_writer> create(std::string_view, std::uint64_t size,
+                                                   bool durable) = 0;
+        virtual void publish(std::string_view, byte_span, std::optional<object_tag>) = 0;
+        virtual std::unique_ptr<any_reader> open(std::string_view) = 0;
+        virtual object_tag tag(std::string_view) = 0;
+        virtual std::vector<object_info> list() = 0;
+        virtual void remove(std::string_view) = 0;
+        virtual void sync() = 0;
+        virtual std::string describe(std::string_view) = 0;
+        virtual std::shared_ptr<any_store> at(const std::string& id) const = 0;
+        virtual bool browsable() const = 0;
+        virtual std::vector<std::string> places() = 0;
+        virtual std::vector<place_info> all_places() = 0;
+        virtual std::string place_id(const std::string& id) const = 0;
+        virtual void remove_place(const std::string& id) = 0;
+        virtual std::shared_ptr<any_store> without_sync() const = 0;
+        virtual std::vector<std::string> take_warnings() = 0;
+        virtual std::size_t requests_in_flight() const = 0;
+    };
+    template <class Handle>
+    struct writer_of final : any_writer {
+        explicit writer_of(Handle h) : h_(std::move(h)) {}
+        void write(std::uint64_t at, byte_span b) override { h_.write(at, b); }
+        void finish(bool durable) override { h_.finish(durable); }
+        Handle h_;
+    };
+    template <class Handle>
+    struct reader_of final : any_reader {
+        explicit reader_of(Handle h) : h_(std::move(h)) {}
+        void read(std::uint64_t at, std::span<std::byte> into) override { h_.read(at, into); }
+        std::uint64_t size() override { return h_.size(); }
+        std::size_t read_size() override { return read_size_of(h_); }
+        std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) override {
+            return read_uncached_of(h_, at, into);
+        }
+        Handle h_;
+    };
+    template <ObjectStore Store>
+    struct store_of final : any_store {
+        explicit store_of(Store s) : s_(std::move(s)) {}
+        std::unique_ptr<any_writer> create(std::string_view name, std::uint64_t size,
+                                           [[maybe_unused]] bool durable) override {
+            auto const begin = [&] {
+                if constexpr (WriteBackStore<Store>)
+                    return s_.create(name, size, durable);
+                else
+                    return s_.create(name, size);
+            };
+            return std::make_unique<writer_of<decltype(begin())>>(begin());
+        }
+        void publish(std::string_view name, byte_span b, std::optional<object_tag> match) override {
+            s_.publish(name, b, std::move(match));
+        }
+        std::unique_ptr<any_reader> open(std::string_view name) override {
+            return std::make_unique<reader_of<decltype(s_.open(name))>>(s_.open(name));
+        }
+        object_tag tag(std::string_view name) override { return s_.tag(name); }
+        std::vector<object_info> list() override { return s_.list(); }
+        void remove(std::string_view name) override { s_.remove(name); }
+        void sync() override { s_.sync(); }
+        std::string describe(std::string_view name) override { return s_.describe(name); }
+        std::shared_ptr<any_store> at([[maybe_unused]] const std::string& id) const override {
+            if constexpr (RelocatableStore<Store>)
+                return std::make_shared<store_of>(s_.at(id));
+            else
+                return nullptr;
+        }
+        bool browsable() const override { return BrowsableStore<Store>; }
+        std::vector<std::string> places() override {
+            if constexpr (BrowsableStore<Store>)
+                return s_.places();
+            else
+                throw error(errc::unsupported,
+                            {.file = s_.describe("."),
+                             .expected = "a store that can list its places (BrowsableStore)",
+                             .found = "one without places()"});
+        }
+        std::vector<place_info> all_places() override {
+            if constexpr (requires {
+                              { s_.all_places() } -> std::same_as<std::vector<place_info>>;
+                          })
+                return s_.all_places();
+            std::vector<place_info> out;
+            for (auto& id : places()) out.push_back({std::move(id)});
+            return out;
+        }
+        std::string place_id(const std::string& id) const override {
+            if constexpr (requires {
+                              { s_.place_id(id) } -> std::same_as<std::string>;
+                          })
+                return s_.place_id(id);
+            auto const plain = std::filesystem::path(id).lexically_normal();
+            return (plain.has_filename() ? plain : plain.parent_path()).string();
+        }
+        void remove_place([[maybe_unused]] const std::string& id) override {
+            if constexpr (BrowsableStore<Store>) s_.remove_place(id);
+        }
+        std::shared_ptr<any_store> without_sync() const override {
+            if constexpr (UnsyncedStore<Store>)
+                return std::make_shared<store_of>(s_.without_sync());
+            else
+                return nullptr;
+        }
+        std::vector<std::string> take_warnings() override {
+            if constexpr (WarningStore<Store>)
+                return s_.take_warnings();
+            else
+                return {};
+        }
+        std::size_t requests_in_flight() const override { return requests_in_flight_of(s_); }
+        Store s_;
+    };
+
+public:
+    /// An object that is being written. Threads: any, for disjoint ranges.
+    class writer {
+    public:
+        explicit writer(std::unique_ptr<any_writer> w) : w_(std::move(w)) {}
+        void write(std::uint64_t at, byte_span b) { w_->write(at, b); }
+        void finish(bool durable) { w_->finish(durable); }
+
+    private:
+        std::unique_ptr<any_writer> w_;
+    };
+    class reader {
+    public:
+        explicit reader(std::unique_ptr<any_reader> r) : r_(std::move(r)) {}
+        void read(std::uint64_t at, std::span<std::byte> into) { r_->read(at, into); }
+        std::uint64_t size() { return r_->size(); }
+        std::size_t read_size() { return r_->read_size(); }
+        std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) {
+            return r_->read_uncached(at, into);
+        }
+
+    private:
+        std::unique_ptr<any_reader> r_;
+    };
+
+    // The order matters: this constructor is also considered when the store is checked to be
+    // movable.
+    template <class Store>
+        requires(!std::same_as<Store, erased_store> && ObjectStore<Store>)
+    explicit erased_store(Store s) : s_(std::make_shared<store_of<Store>>(std::move(s))) {}
+
+    /// Erases a store that the caller keeps: by copy if copies share the place, otherwise by
+    /// reference.
+    template <ObjectStore Store>
+    static erased_store share(Store& store) {
+        if constexpr (RelocatableStore<Store> && std::copy_constructible<Store>)
+            return erased_store(Store(store));
+        else
+            return erased_store(prefixed_store<Store>(store));
+    }
+
+    /// Returns the store of that checkpoint, if the store can be relocated; otherwise this one.
+    erased_store at(const std::string& id) const {
+        erased_store other(*this);
+        if (auto there = s_->at(id)) other.s_ = std::move(there);
+        return other;
+    }
+    /// Returns one that does without syncing, if the store can; otherwise this one.
+    erased_store without_sync() const {
+        erased_store other(*this);
+        if (auto unsynced = s_->without_sync()) other.s_ = std::move(unsynced);
+        return other;
+    }
+    std::vector<std::string> take_warnings() { return s_->take_warnings(); }
+    std::size_t requests_in_flight() const { return s_->requests_in_flight(); }
+    writer create(std::string_view name, std::uint64_t size, bool durable = true) {
+        return writer(s_->create(name, size, durable));
+    }
+    void publish(std::string_view name, byte_span b, std::optional<object_tag> match) {
+        s_->publish(name, b, std::move(match));
+    }
+    reader open(std::string_view name) { return reader(s_->open(name)); }
+    object_tag tag(std::string_view name) { return s_->tag(name); }
+    std::vector<object_info> list() { return s_->list(); }
+    /// Whether the store can list its places.
+    bool browsable() const { return s_->browsable(); }
+    /// @throws error errc::unsupported if it cannot
+    std::vector<std::string> places() { return s_->places(); }
+    /// The same with links, where the store knows any.
+    std::vector<place_info> all_places() { return s_->all_places(); }
+    /// The id in `places` of the place that an id names, however it is written.
+    std::string place_id(const std::string& id) const { return s_->place_id(id); }
+    void remove_place(const std::string& id) { s_->remove_place(id); }
+    void remove(std::string_view name) { s_->remove(name); }
+    void sync() { s_->sync(); }
+    std::string describe(std::string_view name) { return s_->describe(name); }
+
+private:
+    std::shared_ptr<any_store> s_;
+};
+static_assert(BrowsableStore<erased_store> && WriteBackStore<erased_store>);
+
+}  // namespace cairn::detail
+
+#endif

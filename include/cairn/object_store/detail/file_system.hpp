@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_DETAIL_FILE_SYSTEM_HPP
+#define CAIRN_OBJECT_STORE_DETAIL_FILE_SYSTEM_HPP
+
+#include <cairn/detail/config.hpp>
+
+namespace cairn::detail {
+
+/// What a file is on.
+enum class file_system {
+    disk,     ///< ext2 to ext4, XFS, Btrfs or F2FS: a disk of this host.
+    memory,   ///< tmpfs.
+    overlay,  ///< As in a container.
+    other     ///< Not known: perhaps another host's.
+};
+CAIRN_DECL file_system file_system_of(int fd) noexcept;
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/object_store/impl/file_system.ipp>
+#endif
+
+#endif

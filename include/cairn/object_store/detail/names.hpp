@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_DETAIL_NAMES_HPP
+#define CAIRN_OBJECT_STORE_DETAIL_NAMES_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/error.hpp>
+
+#include <string>
+#include <string_view>
+
+namespace cairn::detail {
+
+/// Whether a name stays within its store: relative, without '.', '..', empty segments or zero
+/// bytes.
+CAIRN_DECL bool is_object_name(std::string_view name);
+/// @param described  The name as its store displays it.
+CAIRN_DECL error bad_object_name(std::string described);
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/object_store/impl/names.ipp>
+#endif
+
+#endif

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_DETAIL_REPLACE_FILE_HPP
+#define CAIRN_OBJECT_STORE_DETAIL_REPLACE_FILE_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/detail/process_identity.hpp>
+#include <cairn/detail/registered_id.hpp>
+#include <cairn/object_store/detail/posix_file.hpp>
+
+#include <dirent.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+/// Replaces a small file in one step, by renaming a temporary file beside it.
+namespace cairn::detail {
+
+/// Held by at most one process of this machine and one thread at a time.
+class directory_lock {
+public:
+    static constexpr std::chrono::seconds longest_wait{60};
+
+    /// @throws error errc::io if it stays locked for `longest_wait`, e.g. by a stopped process, or
+    /// one whose disk does not respond.
+    explicit directory_lock(const std::string& path);
+    directory_lock(directory_lock&&) = delete;
+    /// Unlocks explicitly, because a forked child that inherits the descriptor would keep the lock.
+    ~directory_lock();
+    /// False if there are no such locks. It does not show that this process is alone: over
+    /// two mounts of one file system, two processes may hold it.
+    bool held() const noexcept { return refusal_ == 0; }
+    /// Why it is not held: an errno.
+    int refusal() const noexcept { return refusal_; }
+
+private:
+    unique_fd fd_;
+    int refusal_ = 0;
+};
+
+/// A temporary file is named after the process that writes it, so that whoever finds it can tell
+/// whether that has ended:
+/// `.cairn-publish.<boot>.<pid space>.<pid>.<started>.<run, 32 hex digits>.<32 hex digits>`.
+CAIRN_DECL std::string temporary_name(const process_identity& owner);
+/// The owner of a temporary file; nothing if the name is another's. Unknown if it has the form
+/// of earlier versions, `.cairn-publish.<8 hex digits>.<32 hex digits>`.
+CAIRN_DECL std::optional<process_identity> owner_of_temporary(std::string_view name);
+
+struct close_directory {
+    void operator()(DIR* d) const noexcept { ::closedir(d); }
+};
+using open_directory = std::unique_ptr<DIR, close_directory>;
+
+struct registry_of_temporaries;
+/// Registers a temporary file that this process works on, for its lifetime.
+using live_temporary = registered_id<registry_of_temporaries>;
+
+/// Removes temporary files in a directory: those of publishers that have certainly ended, those
+/// that this process has left, and those that are a day older than a time of the storage's own
+/// clock.
+/// @param now  In seconds since 1970; not set: not known.
+CAIRN_DECL void remove_stale_temporaries(const std::string& directory,
+                                         std::optional<std::int64_t> now);
+/// Removes a directory in which there is nothing else. @return 0, or an errno.
+CAIRN_DECL int remove_directory(const std::string& directory);
+
+/// A temporary file beside the one that it will replace. Its creator holds the directory's lock, if
+/// there are locks. Removed if destroyed before `rename_to`.
+class temporary_file {
+public:
+    explicit temporary_file(std::string directory);
+    temporary_file(temporary_file&&) = delete;
+    ~temporary_file();
+
+    /// @param durable  The bytes are synced.
+    /// @param must     It is an error, too, if the file system cannot do that.
+    void write(std::span<const std::byte> b, bool durable, bool must = true);
+    void rename_to(const std::string& file);
+
+    /// Removes what other publishers have left; called after `write`, which tells the time.
+    void remove_stale() const { remove_stale_temporaries(directory_, written_); }
+
+private:
+    std::string directory_, name_;
+    live_temporary live_{name_};
+    std::string path_;
+    unique_fd fd_{-1};
+    std::int64_t written_ = 0;
+    bool renamed_ = false;
+};
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/object_store/impl/replace_file.ipp>
+#endif
+
+#endif

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_PLANNER_DETAIL_LOAD_SIDE_HPP
+#define CAIRN_PLANNER_DETAIL_LOAD_SIDE_HPP
+
+#include <cairn/metadata/detail/entry_cursor.hpp>
+#include <cairn/planner/detail/load_problems.hpp>
+#include <cairn/planner/detail/save_side.hpp>
+#include <cairn/planner/detail/tied_leaves.hpp>
+#include <cairn/planner/detail/unexpected_keys.hpp>
+#include <cairn/planner/detail/whole_values.hpp>
+#include <cairn/planner/options.hpp>
+#include <cairn/planner/report.hpp>
+#include <cairn/planner/reshard.hpp>
+#include <cairn/state/detail/copy_leaf.hpp>
+#include <cairn/state/detail/numbers.hpp>
+#include <cairn/tensor/convert.hpp>
+#include <cairn/tensor/layout.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <new>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// The loading half of the default planner.
+class load_side {
+public:
+    explicit load_side(const planner_options& o) : options_(std::addressof(o)) {}
+
+    void set_up(flat_state& state, const metadata& m, int rank) {
+        state_ = &state;
+        for (auto& leaf : state)  // of an attempt with another checkpoint
+            if (leaf.own) leaf.what = *std::exchange(leaf.own, nullptr);
+        stored_ = &m;
+        entry_of_.clear();
+        rank_ = rank;
+        report_ = {};
+        tied_.reset();
+        older_.clear();
+        in_parts_.reset();
+        problems_.clear();
+        take_whole_values(state, m, [this](const std::string& fqn) { return stored_name(fqn); });
+    }
+
+    /// @throws error for the first of the problems that `report()` lists, stating their number.
+    load_plan create_local() {
+        load_plan plan;
+        plan.items.reserve(state_->size());
+        entry_of_.assign(state_->size(), nullptr);
+        std::set<std::string> asked;
+        entry_cursor entries(*stored_);
+        for (std::uint32_t i = 0; i < state_->size(); ++i) {
+            auto const& leaf = (*state_)[i];
+            auto name = stored_name(leaf.fqn);
+            if (leaf.per_rank()) name = per_rank_name(name, source_of(name));
+            auto it = entries.find(name);
+            for (auto const& other : leaf.other_names)
+                if (it == entries.end()) it = entries.find(stored_name(other));
+            if (it != entries.end()) {
+                name = it->first;
+                entry_of_[i] = std::addressof(*it);
+            }
+            asked.insert(asked.end(), name);
+            if (leaf.per_rank()) asked.merge(of_ranks(stored_name(leaf.fqn)));
+            if (it == entries.end() && add_older(plan, leaf, i, asked)) continue;
+            auto const items = plan.items.size();
+            if (auto const u = stored_->unsupported.find(name);
+                it == entries.end() && u != stored_->unsupported.end()) {
+                problems_.add(errc::unsupported,
+                              {.fqn = name,
+                               .expected = "a dtype that this version of cairn knows",
+                               .found = u->second.type});
+                continue;
+            }
+            if (it == entries.end()) {
+                report_.missing.push_back(name);
+                if (!options_->partial && (leaf.value() == nullptr || !leaf.value()->optional))
+                    problems_.add_missing(
+                        name, leaf.per_rank() ? saved_ranks(stored_name(leaf.fqn)) : 0, *stored_);
+                continue;
+            }
+            take_other_kind((*state_)[i], it->second);
+            if (auto const* t = leaf.tensor()) {
+                auto const* stored = std::get_if<tensor_metadata>(&it->second);
+                auto const* first = stored == nullptr ? nullptr : tied_.first_of(name, *t, *stored);
+                if (first == nullptr) {
+                    add_tensor(plan, leaf, *t, name, it->second, i);
+                } else if (!first->is_stored_as(*stored)) {
+                    load_plan instead;
+                    add_tensor(instead, leaf, *t, name, it->second, i);
+                    tied_.add(*first, name, *stored, instead.items);
+                }
+                if (plan.items.size() == items) plan.no_items.push_back(name);
+            } else {
+                add_value(plan, *leaf.value(), name, it->second, i);
+            }
+        }
+        auto next = asked.begin();
+        for (auto const& [fqn, entry] : stored_->entries) {
+            while (next != asked.end() && *next < fqn) ++next;
+            if (next == asked.end() || *next != fqn) report_.unexpected.push_back(fqn);
+        }
+        if (!problems_.empty()) problems_.refuse();
+        plan.planner_data = unexpected_keys(report_.unexpected, *stored_).of_rank();
+        return plan;
+    }
+
+    /// Tells each rank which keys no rank asked for. With `strict`, such a key is an error.
+    std::vector<load_plan> create_global(std::vector<load_plan> all) const {
+        unexpected_keys unexpected(report_.unexpected, *stored_);
+        unexpected.keep_those_of_all(all);
+        auto const& unsupported = stored_->unsupported;  // who asks for one is refused
+        auto const count = unexpected.size() + unsupported.size();
+        if (options_->strict && count != 0)
+            throw error(
+                errc::unexpected_key,
+                {.fqn = unexpected.empty() ? unsupported.begin()->first : unexpected.first(),
+                 .expected = "no key that the state does not hold",
+                 .found = std::to_string(count) + " of them",
+                 .remedy = "do not set load_options::planner.strict, or add the key to the state"});
+        auto const data = unexpected.of_all();
+        for (auto& p : all) p.planner_data = data;
+        return all;
+    }
+    load_plan finish_plan(load_plan plan) {
+        // Not if another planner has made the global plan.
+        unexpected_keys::receive(plan.planner_data, *stored_, report_.unexpected);
+        return plan;
+    }
+
+    /// Returns the user's own memory, of any dtype.
+    tensor_view resolve(const read_item& item) const {
+        auto const* t = item.leaf < state_->size() ? (*state_)[item.leaf].tensor() : nullptr;
+        if (t == nullptr || item.kind == item_kind::value || stored_tensor(item) == nullptr ||
+            item.shard_index >= t->shards.size() || !t->shards[item.shard_index].writable)
+            refuse(item, "tensor");
+        return subview(t->shards[item.shard_index].target_view(),
+                       box(item.target_offsets, item.shape));
+    }
+    const std::vector<stored_tie>& ties() const noexcept { return tied_.ties(); }
+
+    void check_value(const read_item& item, const value& v) const {
+        naming(item.fqn, shown_if_opaque(v), [&] {
+            std::vector<std::string> missing;
+            if (auto const it = older_.find(item.leaf); it == older_.end()) {
+                if (auto const& check = value_of(item).check) check(v);
+            } else if (it->second->check) {
+                it->second->check(v, options_->partial ? &missing : nullptr);
+            }
+        });
+    }
+    void load_value(const read_item& item, value v) {
+        naming(item.fqn, shown_if_opaque(v), [&] {
+            auto const it = older_.find(item.leaf);
+            if (it == older_.end()) return value_of(item).set(std::move(v));
+            std::vector<std::string> missing;
+            it->second->set(v, options_->partial ? &missing : nullptr);
+            for (auto const& name : missing) report_.missing.push_back(item.fqn + "." + name);
+        });
+    }
+
+    const load_report& report() const noexcept { return report_; }
+
+private:
+    [[noreturn]] static void refuse(const read_item& item, const char* wanted) {
+        throw error(
+            errc::invalid_plan,
+            {.fqn = item.fqn,
+             .expected = std::string("an item for a ") + wanted + " of the state and checkpoint",
+             .found = (item.kind == item_kind::value ? "a value for leaf " : "a tensor for leaf ") +
+                      std::to_string(item.leaf) + ", shard " + std::to_string(item.shard_index)});
+    }
+    /// Null if the checkpoint has no such tensor: plans may come from another planner.
+    const tensor_metadata* stored_tensor(const read_item& item) const {
+        auto const* const e = item.leaf < entry_of_.size() ? entry_of_[item.leaf] : nullptr;
+        if (e == nullptr || e->first != item.fqn) return stored_->tensor(item.fqn);
+        return std::get_if<tensor_metadata>(&e->second);
+    }
+    const value_leaf& value_of(const read_item& item) const {
+        auto const* o = item.leaf < state_->size() ? (*state_)[item.leaf].value() : nullptr;
+        if (o == nullptr || !o->set) refuse(item, "value");
+        return *o;
+    }
+
+    static std::string shown_if_opaque(const value& v) {
+        return v.is<value::opaque_t>() ? shown(v) : std::string();
+    }
+    /// Adds the value, and a type that would hold it, to the error of a value that does not fit.
+    /// @param opaque  What the value is, if cairn does not know it; otherwise empty.
+    template <class F>
+    static void naming(const std::string& fqn, const std::string& opaque, F&& f) {
+        try {
+            f();
+        } catch (const error& e) {
+            auto where = e.context();
+            if (where.fqn.empty()) where.fqn = fqn;
+            if (where.remedy.empty() && e.code() == make_error_code(errc::value_mismatch))
+                where.remedy = "load it into a variable of a type that holds it";
+            if (opaque.empty()) throw error(e.code(), std::move(where));
+            // Whatever the type says about a value that it cannot know.
+            where.found = opaque;
+            where.remedy = "a cairn::value keeps it as it is stored";
+            throw error(errc::unsupported, std::move(where));
+        } catch (const std::bad_alloc&) {
+            throw;
+        } catch (const std::exception& e) {  // from the user's value_traits
+            throw error(errc::rank_failed, {.fqn = fqn, .found = e.what()});
+        }
+    }
+
+    void add_tensor(load_plan& plan, const flat_leaf& leaf, const tensor_leaf& t,
+                    const std::string& name,
+                    const std::variant<tensor_metadata, value_metadata>& entry,
+                    std::uint32_t index) {
+        check_leaf(leaf, t);
+        auto const* stored = std::get_if<tensor_metadata>(&entry);
+        if (stored == nullptr) return wrong_kind(name, "a tensor", "an object");
+        if (!t.writable) {
+            report_.read_only.push_back(name);
+            problems_.add(
+                errc::invalid_state,
+                {.fqn = name, .expected = "memory to load into", .found = "a const tensor"});
+            return;
+        }
+        try {
+            check_target(name, t);
+        } catch (const error& e) {
+            problems_.add(errc::invalid_state, e.context());
+            return;
+        }
+        if (stored->shape != t.global_shape) {
+            report_.shapes.push_back({name, stored->shape, t.global_shape});
+            problems_.add(errc::shape_mismatch,
+                          {.fqn = name,
+                           .expected = to_string(t.global_shape) + " as in the state",
+                           .found = to_string(stored->shape) + " in the checkpoint"});
+            return;
+        }
+        if (stored->type != t.type && !t.shards.empty()) {
+            dtype_difference const d{name, stored->type, t.type};
+            if (options_->dtypes == dtype_policy::refuse || !can_convert(stored->type, t.type)) {
+                report_.dtypes.push_back(d);
+                problems_.add(errc::dtype_mismatch,
+                              {.fqn = name,
+                               .expected = std::string(name_of(t.type)) + " as in the state",
+                               .found = std::string(name_of(stored->type)) + " in the checkpoint",
+                               .remedy = "ask for dtype_policy::convert"});
+                return;
+            }
+            report_.converted.push_back(d);
+        }
+        std::vector<box> wanted;
+        for (auto const& s : t.shards) wanted.push_back(s.region);
+        try {
+            for (auto& item : create_read_items(name, index, stored->chunks, wanted))
+                plan.items.push_back(std::move(item));
+        } catch (const error& e) {
+            problems_.add(errc::missing_key, e.context());
+        }
+    }
+
+    void add_value(load_plan& plan, const value_leaf& o, const std::string& name,
+                   const std::variant<tensor_metadata, value_metadata>& entry,
+                   std::uint32_t index) {
+        if (std::holds_alternative<tensor_metadata>(entry))
+            return wrong_kind(name, "an object", "a tensor");
+        if (!o.set) {
+            report_.read_only.push_back(name);
+            problems_.add(
+                errc::invalid_state,
+                {.fqn = name, .expected = "a value to load into", .found = "a const value"});
+            return;
+        }
+        read_item i;
+        i.fqn = name;
+        i.kind = item_kind::value;
+        i.leaf = index;
+        plan.items.push_back(std::move(i));
+    }
+
+    /// A checkpoint of PyTorch 2.3 or older has one value for this leaf and others; DCP's
+    /// DefaultLoadPlanner looks for its keys too if today's are missing.
+    ///
+    /// The outermost one that is stored is used, unless one of its leaves is stored under its own
+    /// name: so no two items fill one leaf, whatever the checkpoint contains.
+    /// @return Whether there is one: the first of its leaves then requests it.
+    bool add_older(load_plan& plan, const flat_leaf& leaf, std::uint32_t index,
+                   std::set<std::string>& asked) {
+        if (!leaf.older) return false;
+        const older_leaf* found = nullptr;
+        for (auto const* o = leaf.older.get(); o != nullptr; o = o->outer.get())
+            if (stored_->entries.count(stored_name(o->fqn)) != 0 && !in_parts(*o)) found = o;
+        if (found == nullptr) return false;
+        auto const name = stored_name(found->fqn);
+        if (!asked.insert(name).second && leaf.value()->set) return true;
+        auto const before = plan.items.size();
+        add_value(plan, *leaf.value(), name, stored_->entries.find(name)->second, index);
+        if (plan.items.size() != before) older_.emplace(index, found);
+        return true;
+    }
+    /// Whether one of its leaves is stored under its own name.
+    bool in_parts(const older_leaf& whole) {
+        if (!in_parts_) {
+            in_parts_.emplace();
+            for (auto const& leaf : *state_) {
+                if (!leaf.older || stored_->entries.count(stored_name(leaf.fqn)) == 0) continue;
+                for (auto const* o = leaf.older.get(); o != nullptr; o = o->outer.get())
+                    in_parts_->insert(o);
+            }
+        }
+        return in_parts_->count(&whole) != 0;
+    }
+    /// Returns the rank whose per-rank leaf this rank loads.
+    int source_of(const std::string& name) const {
+        if (!options_->per_rank_source) return rank_;
+        auto const saved = saved_ranks(name);
+        return saved == 0 ? rank_ : options_->per_rank_source(rank_, saved);
+    }
+    /// Calls `f(key, rank)` for what ranks saved of their own under a name.
+    template <class F>
+    void for_each_saved(const std::string& name, F&& f) const {
+        auto const prefix = name + ".";
+        for (auto it = stored_->entries.lower_bound(prefix);
+             it != stored_->entries.end() && it->first.starts_with(prefix); ++it) {
+            int rank = 0;
+            auto const* const last = it->first.data() + it->first.size();
+            auto const [end, problem] =
+                std::from_chars(it->first.data() + prefix.size(), last, rank);
+            if (problem == std::errc() && end == last && rank >= 0 && rank < INT_MAX)
+                f(it->first, rank);
+        }
+    }
+    /// Returns how many ranks saved their own under a name, if they are those from 0 on.
+    int saved_ranks(const std::string& name) const {
+        int ranks = 0;
+        for_each_saved(name, [&](auto const&, int rank) { ranks = std::max(ranks, rank + 1); });
+        return ranks;
+    }
+    /// Returns the keys of all ranks under a name: a state with one rank's knows those of ranks
+    /// that are gone, and does not have to load them.
+    std::set<std::string> of_ranks(const std::string& name) const {
+        std::set<std::string> keys;
+        for_each_saved(name, [&](auto const& key, int) { keys.insert(key); });
+        return keys;
+    }
+    std::string stored_name(const std::string& fqn) const {
+        return options_->rename ? options_->rename(fqn) : fqn;
+    }
+
+    /// A number of the state that is stored as a tensor of one element is loaded as one, and the
+    /// reverse.
+    static void take_other_kind(flat_leaf& leaf,
+                                const std::variant<tensor_metadata, value_metadata>& entry) {
+        auto const* stored = std::get_if<tensor_metadata>(&entry);
+        if (auto const* v = leaf.value(); v != nullptr && stored != nullptr && v->set) {
+            if (auto as_tensor = number_as_tensor(*v, stored->type, stored->shape))
+                become(leaf, std::move(*as_tensor));
+        } else if (auto const* t = leaf.tensor(); t != nullptr && stored == nullptr) {
+            if (auto as_value = tensor_as_number(*t)) become(leaf, std::move(*as_value));
+        }
+    }
+    static void become(flat_leaf& leaf, decltype(flat_leaf::what) other) {
+        std::swap(leaf.what, other);
+        leaf.own = std::make_shared<const decltype(flat_leaf::what)>(std::move(other));
+    }
+
+    void wrong_kind(const std::string& name, const std::string& wanted, const std::string& stored) {
+        report_.kinds.push_back(name);
+        problems_.add(errc::kind_mismatch, {.fqn = name,
+                                            .expected = wanted + " as in the state",
+                                            .found = stored + " in the checkpoint"});
+    }
+
+    const planner_options* options_;
+    flat_state* state_ = nullptr;
+    const metadata* stored_ = nullptr;
+    /// Of each leaf, as `create_local` has found it; null: it has not.
+    std::vector<decltype(metadata::entries)::const_pointer> entry_of_;
+    int rank_ = 0;
+    load_report report_;
+    std::map<std::uint32_t, const older_leaf*> older_;  ///< Keyed by leaf: what its item fills.
+    std::optional<std::set<const older_leaf*>> in_parts_;
+    load_problems problems_;
+    tied_leaves tied_;
+};
+
+}  // namespace cairn::detail
+
+#endif

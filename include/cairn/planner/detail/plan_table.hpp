@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_PLANNER_DETAIL_PLAN_TABLE_HPP
+#define CAIRN_PLANNER_DETAIL_PLAN_TABLE_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/detail/name_numbers.hpp>
+#include <cairn/detail/wire.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/planner/detail/plan_selection.hpp>
+#include <cairn/planner/detail/value_numbers.hpp>
+#include <cairn/planner/plan.hpp>
+#include <cairn/tensor/box.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace cairn::detail {
+
+/// The local plans of all ranks as a table, which the coordinator joins: a row for each item, each
+/// name and each box once. Does what @ref dedup_save_plans and @ref create_global_metadata do, with
+/// the same result, in a tenth of the time and memory.
+///
+/// It takes plans in which nothing is unusual. Those that contradict each other, list an item
+/// twice, overlap, leave holes, or have a tensor without elements, are left to these functions:
+/// @ref add and @ref join return false.
+///
+/// Borrows the encoded plans.
+class plan_table {
+public:
+    /// @param bytes  Of all plans that will be added, about: memory is asked for accordingly.
+    explicit plan_table(std::size_t bytes = 0) : bytes_(bytes) {}
+
+    /// Adds the plan of the next rank.
+    /// @param local   Encoded, without the numbers of its values.
+    /// @param values  These numbers.
+    /// @throws error errc::corrupt
+    CAIRN_DECL bool add(std::span<const std::byte> local, std::span<const value_numbers> values);
+
+    /// Decides which rank writes what.
+    CAIRN_DECL bool join(bool save_to_lowest_rank);
+
+    std::size_t ranks() const noexcept { return ranks_.size(); }
+    /// After `join`: what a rank is to carry out.
+    CAIRN_DECL plan_selection selection_of(std::size_t rank) const;
+    /// After `join`: what each rank stores.
+    CAIRN_DECL std::vector<stored_amount> stored_amounts() const;
+
+    /// The metadata of all chunks, without locations.
+    CAIRN_DECL metadata make_metadata() const;
+    /// Where the location of a rank's n-th item belongs.
+    struct place {
+        std::uint32_t name;  ///< See `name_of`.
+        std::uint32_t chunk;
+    };
+    std::span<const place> places(std::size_t rank) const {
+        auto const begin = rank == 0 ? 0 : kept_ends_[rank - 1];
+        return std::span(places_).subspan(begin, kept_ends_[rank] - begin);
+    }
+    std::size_t names() const noexcept { return named_.size(); }
+    std::string_view name_of(std::uint32_t name) const { return names_.names()[name]; }
+
+    /// After `join`: calls `f(item, rank, index, fqn, region)` for each tensor item of which there
+    /// are replicas, and perhaps for some others, rank by rank: `item` is the same number for
+    /// replicas of each other, `index` a position in the local plan.
+    template <class F>
+    void each_shared_item(F&& f) const {
+        for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
+            for (auto k = begin_of(rank); k < ranks_[rank].end; ++k) {
+                auto const& x = rows_[k];
+                if (!x.is_shared() || named_[x.name].kind == item_kind::value) continue;
+                f(x.item, rank, static_cast<std::uint32_t>(k - begin_of(rank)), name_of(x.name),
+                  boxes_[x.box]);
+            }
+    }
+    /// The names of the values of a rank's local plan.
+    CAIRN_DECL std::vector<std::uint32_t> value_names(std::size_t rank) const;
+
+private:
+    static constexpr std::uint32_t none = UINT32_MAX, alone = none - 1;
+    struct row {
+        std::uint32_t name;
+        std::uint32_t box;          ///< None: a value.
+        std::uint32_t tied;         ///< Name; none. Of a value: its position in `value_bytes_`.
+        std::uint32_t item = none;  ///< In `shared_`; alone: of this rank only; none: no elements.
+        bool was_tied = false;      ///< As it was encoded.
+        bool kept = false;
+        bool beside = false;  ///< Kept, and stored with what it is tied to.
+
+        bool is_item() const noexcept { return item != none; }
+        bool is_shared() const noexcept { return item < alone; }
+    };
+    /// What several ranks hold, or another item is tied to.
+    struct shared_item {
+        std::uint32_t last;         ///< Rank that has listed it.
+        std::uint32_t rows = 0;     ///< Their number.
+        std::uint32_t row = none;   ///< The one that is kept; none: not yet chosen.
+        std::uint32_t rank = none;  ///< Of that row.
+    };
+    /// A row and its rank.
+    struct holder {
+        std::uint32_t row, rank;
+    };
+    struct named {
+        item_kind kind;
+        bool typed;  ///< By a rank that has a shard.
+        dtype type;
+        bool requires_grad;
+        std::span<const std::byte> shape;  ///< Encoded.
+        std::uint64_t value_hash = 0;
+        std::uint32_t chunks = 0;
+        std::uint32_t first_chunk = 0;  ///< Position in `chunk_rows_`.
+    };
+    struct rank_rows {
+        std::span<const std::byte> local;
+        std::uint32_t tail;  ///< Where paths begin.
+        std::size_t end;     ///< In `rows_`.
+    };
+    /// An item of the rank before: the same bytes mean the same.
+    struct head {
+        std::uint32_t begin, region, name;
+        bool value, typed;
+    };
+
+    std::size_t begin_of(std::size_t rank) const { return rank == 0 ? 0 : ranks_[rank - 1].end; }
+    bool add_head(wire_reader& r, std::span<const std::byte> local, head& h);
+    std::uint32_t add_box(std::span<const std::byte> encoded);
+    void add_paths(std::span<const std::byte> tail);
+    bool number_items();
+    bool assign(bool save_to_lowest_rank);
+    std::vector<holder> holders_of_shared() const;
+    std::optional<holder> choose(std::span<const holder> of, bool save_to_lowest_rank,
+                                 std::vector<std::uint64_t>& load);
+    std::uint64_t content_of(const row& x) const;
+    bool place_items();
+    bool tensors_are_whole() const;
+    index_vector shape_of(const named& n) const;
+
+    std::size_t bytes_;
+    std::vector<row> rows_{};
+    std::vector<rank_rows> ranks_{};
+    std::vector<head> heads_{};               ///< Of the last rank.
+    std::vector<std::uint32_t> path_ends_{};  ///< In its tail, if it was read; the first begins.
+    name_numbers names_{};
+    std::vector<named> named_{};
+    std::unordered_map<std::string_view, std::uint32_t> box_numbers_{};
+    std::vector<box> boxes_{};
+    std::vector<std::uint64_t> value_bytes_{};
+    std::vector<std::pair<std::string, key_path>> paths_{};  ///< The first of each name.
+    name_numbers path_names_{};
+    std::vector<shared_item> shared_{};        ///< In the order in which they are first seen.
+    std::vector<std::uint32_t> chunk_rows_{};  ///< Name by name, in the order of ranks.
+    std::vector<place> places_{};              ///< Of kept rows.
+    std::vector<std::size_t> kept_ends_{};     ///< By rank.
+};
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/planner/impl/plan_table.ipp>
+#endif
+
+#endif

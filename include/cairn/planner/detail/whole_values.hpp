@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_PLANNER_DETAIL_WHOLE_VALUES_HPP
+#define CAIRN_PLANNER_DETAIL_WHOLE_VALUES_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/state/flat_state.hpp>
+
+#include <functional>
+#include <string>
+
+namespace cairn::detail {
+
+/// Gives each `value` of a state of which a checkpoint holds other parts than the state the leaves
+/// that the checkpoint has. The value is replaced when the last of them is loaded; of one of which
+/// nothing is stored, the leaves stay.
+/// @param stored_name  Returns the checkpoint's name for one of the state.
+/// @throws error errc::corrupt or errc::unsupported for paths that make no tree
+CAIRN_DECL void take_whole_values(
+    flat_state& state, const metadata& m,
+    const std::function<std::string(const std::string&)>& stored_name);
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/planner/impl/whole_values.ipp>
+#endif
+
+#endif

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_DETAIL_BACKGROUND_SAVE_HPP
+#define CAIRN_SAVE_DETAIL_BACKGROUND_SAVE_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/detail/environment.hpp>
+#include <cairn/detail/forks.hpp>
+#include <cairn/save/detail/save_parts.hpp>
+#include <cairn/save/options.hpp>
+#include <cairn/storage/concepts.hpp>
+#include <cairn/verb/detail/flattened_or_error.hpp>
+#include <cairn/verb/detail/stored_handler.hpp>
+#include <cairn/verb/operation_thread.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace cairn::detail {
+
+class save_op;
+
+/// One save in the background: what the operation, the handler that waits for the copy, and the
+/// `pending_save` share. Ends with the last of them. Threads: any.
+class background_save : public std::enable_shared_from_this<background_save> {
+public:
+    using staged_handler = stored_handler<std::exception_ptr, std::shared_ptr<background_save>>;
+    using durable_handler = stored_handler<std::exception_ptr, save_report>;
+
+    /// @param on       Null: a thread of its own.
+    /// @param borrows  Parts are the caller's: the handle waits for the end.
+    CAIRN_DECL background_save(boost::asio::any_io_executor on, const checkpoint_id& id,
+                               save_options options, bool borrows, staged_handler staged);
+    background_save(background_save&&) = delete;
+    /// Says what nobody was told.
+    CAIRN_DECL ~background_save();
+
+    const save_options& options() const noexcept { return options_; }
+    /// Where the save runs. @pre neither `start` nor `refuse` was called
+    const boost::asio::any_io_executor& executor() const noexcept { return on_.executor; }
+    /// Until it is staged, the slot of its handler cancels the save.
+    CAIRN_DECL void heed_slot();
+    CAIRN_DECL void start(std::shared_ptr<const flattened_or_error> state, save_parts parts);
+    /// Ends a save that could not be started.
+    CAIRN_DECL void refuse(std::exception_ptr e);
+    /// Ends the save; see `pending_save::cancel`.
+    CAIRN_DECL void cancel() noexcept;
+
+    CAIRN_DECL bool ended() const;
+    /// Whether the result was handed on.
+    CAIRN_DECL bool settled() const;
+    /// Calls the handler when the save has ended, or at once.
+    CAIRN_DECL void async_wait(durable_handler handler);
+    /// Blocks until the save has ended. @throws its error
+    CAIRN_DECL save_report wait();
+    /// Called by the destructor of the handle: waits if something is borrowed.
+    CAIRN_DECL void drop() noexcept;
+
+private:
+    void staged();
+    /// Completes the handler of a cancelled save before its operation has ended.
+    void give_up() noexcept;
+    void end(std::exception_ptr e, save_report r);
+    /// Delivers the result to the handler that waits, if there is one.
+    void deliver(std::unique_lock<std::mutex>& lock);
+    /// @throws error in a forked child
+    std::unique_lock<std::mutex> locked() const;
+    void check_unsettled() const;
+    /// Completes the handler of a save that has failed; if that fails too, reports the error.
+    void fail(staged_handler handler, const std::exception_ptr& e) const noexcept;
+
+    std::optional<noted_environment> variables_{std::in_place};  ///< Until it has ended.
+    operation_context on_;
+    checkpoint_id id_;
+    save_options options_;
+    bool borrows_;
+    mutable std::mutex m_{};
+    std::condition_variable changed_{};
+    staged_handler staged_;
+    durable_handler waiting_{};
+    std::weak_ptr<save_op> op_{};
+    bool cancelled_ = false;
+    bool ended_ = false;
+    bool settled_ = false;  ///< Nobody else is told how it ends.
+    home_process home_{};   ///< In a forked child it never ends.
+    std::exception_ptr failure_{};
+    save_report report_{};
+};
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/save/impl/background_save.ipp>
+#endif
+
+#endif

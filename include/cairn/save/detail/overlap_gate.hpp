@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_DETAIL_OVERLAP_GATE_HPP
+#define CAIRN_SAVE_DETAIL_OVERLAP_GATE_HPP
+
+#include <cairn/verb/detail/state_devices.hpp>
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace cairn::detail {
+
+/// Between a save that copies while the training goes on and the training's next change of the
+/// tensors: the training passes it before the change, and waits there for the copies; the save
+/// commits only after that, for only then is it known that its copies are of one step.
+class overlap_gate {
+public:
+    /// Called by the save, when all copies are enqueued and nothing else reads the tensors.
+    void enqueued(std::shared_ptr<state_devices> on) {
+        std::lock_guard const lock(m_);
+        queues_ = std::move(on);
+        changed_.notify_all();
+    }
+    /// Likewise, when the tensors are not used any more; with the failure if some are not copied.
+    void copied(std::exception_ptr failure = nullptr) {
+        std::lock_guard const lock(m_);
+        if (copied_) return;
+        copied_ = true;
+        failure_ = std::move(failure);
+        changed_.notify_all();
+    }
+    /// Calls `f` when the training has passed, on its thread, or at once.
+    void when_passed(std::function<void()> f) {
+        {
+            std::lock_guard const lock(m_);
+            if (!passed_) {
+                then_ = std::move(f);
+                return;
+            }
+        }
+        f();
+    }
+    /// @throws what `refuse` was given
+    void check() const {
+        std::lock_guard const lock(m_);
+        if (refused_) std::rethrow_exception(refused_);
+    }
+
+    /// Waits until all ranks have planned the save, or it has failed: it needs the communicator
+    /// that was duplicated for it no more.
+    void await_plan() {
+        std::unique_lock lock(m_);
+        changed_.wait(lock, [this] { return copied_ || queues_ != nullptr; });
+    }
+    /// Waits until the tensors are not used any more; calls `tick` now and then.
+    /// @throws what `copied` was given
+    template <class Tick>
+    void await_copies(std::chrono::milliseconds period, Tick tick) {
+        std::unique_lock lock(m_);
+        while (!changed_.wait_for(lock, period, [this] { return copied_; })) tick();
+        if (failure_) std::rethrow_exception(failure_);
+    }
+    bool passed() const {
+        std::lock_guard const lock(m_);
+        return passed_;
+    }
+    /// Whether it is passed, and nothing is to be waited for any more.
+    bool over() const {
+        std::lock_guard const lock(m_);
+        return passed_ && copied_;
+    }
+    /// Waits until the tensors are not used any more. It may be passed several times, e.g. on
+    /// several streams.
+    void pass() {
+        std::unique_lock lock(m_);
+        changed_.wait(lock, [this] { return copied_; });
+        open(std::move(lock));
+    }
+    /// Waits until the copies are enqueued, and lets the work that is enqueued on the stream from
+    /// then on start after them; waits for the copies themselves if a queue takes other streams.
+    /// @throws what `make_wait` throws: then it is not passed
+    template <class Stream>
+    void pass(const Stream& stream) {
+        std::unique_lock lock(m_);
+        changed_.wait(lock, [this] { return copied_ || queues_ != nullptr; });
+        if (!copied_ && !queues_->order(stream)) changed_.wait(lock, [this] { return copied_; });
+        open(std::move(lock));
+    }
+    /// The training has not passed before a change: the save fails with `e`, on all ranks.
+    void refuse(std::exception_ptr e) {
+        std::unique_lock lock(m_);
+        refused_ = std::move(e);
+        open(std::move(lock));
+    }
+
+private:
+    void open(std::unique_lock<std::mutex> lock) {
+        passed_ = true;
+        auto const then = std::exchange(then_, nullptr);
+        lock.unlock();
+        if (then) then();
+    }
+
+    mutable std::mutex m_{};
+    std::condition_variable changed_{};
+    std::shared_ptr<state_devices> queues_{};
+    bool copied_ = false;
+    bool passed_ = false;
+    std::exception_ptr failure_{};
+    std::exception_ptr refused_{};
+    std::function<void()> then_{};
+};
+
+}  // namespace cairn::detail
+
+#endif

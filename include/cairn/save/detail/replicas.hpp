@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_DETAIL_REPLICAS_HPP
+#define CAIRN_SAVE_DETAIL_REPLICAS_HPP
+
+#include <cairn/detail/fold_failures.hpp>
+#include <cairn/detail/name_numbers.hpp>
+#include <cairn/detail/wire.hpp>
+#include <cairn/error.hpp>
+#include <cairn/planner/detail/item_numbers.hpp>
+#include <cairn/planner/detail/plan_table.hpp>
+#include <cairn/planner/plan.hpp>
+#include <cairn/save/detail/replica_hash.hpp>
+#include <cairn/save/options.hpp>
+#include <cairn/state/flat_state.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+/// Checks that ranks which hold the same region of a tensor have the same content. Each rank hashes
+/// its own, the hashes are sent with the write results, and the coordinator compares them before it
+/// commits.
+namespace cairn::detail {
+
+/// An item of this rank that other ranks hold too.
+struct held_replica {
+    std::uint32_t item = 0;     ///< Index in this rank's local plan.
+    std::uint64_t holders = 0;  ///< How many ranks hold it.
+    bool whole = false;         ///< Hashed entirely rather than sampled.
+};
+inline std::vector<held_replica> decode_held(wire_reader& r) {
+    std::vector<held_replica> held(r.count(2));
+    for (auto& h : held) {
+        auto const item = r.varint();
+        if (item > UINT32_MAX) wire_reader::fail("a replica that is not in any rank's plan");
+        h.item = static_cast<std::uint32_t>(item);
+        auto const n = r.varint();
+        h.holders = n >> 1;
+        h.whole = (n & 1) != 0;
+        if (h.holders == 0) wire_reader::fail("a replica without holders");
+    }
+    return held;
+}
+
+/// Returns an item's elements in this rank's state; null data if they are not there, because a
+/// custom planner produces them.
+inline const_tensor_view elements_of_item(const flat_state& state, const write_item& i) {
+    const_tensor_view const none(i.type, i.region.shape, nullptr);
+    auto const* t = i.leaf < state.size() ? state[i.leaf].tensor() : nullptr;
+    if (t == nullptr || i.shard_index >= t->shards.size() || t->type != i.type ||
+        t->global_shape != i.global_shape)
+        return none;
+    auto const& s = t->shards[i.shard_index];
+    auto const& v = s.view;
+    // Only the default planner has checked the shards.
+    if (v.data == nullptr || v.type != i.type || v.shape != s.region.shape ||
+        v.strides.size() != v.shape.size() || !contains(s.region, i.region))
+        return none;
+    return subview(const_tensor_view(v), relative_to(i.region, s.region));
+}
+
+/// The coordinator's table of replicas and the ranks that hold them.
+class replica_table {
+public:
+    replica_table() = default;
+    /// @param local  The ranks' local plans; see also `dedup_save_plans`.
+    replica_table(std::span<const save_plan> local, const save_options& options)
+        : asked_(local.size()) {
+        if (!compares(options)) return;
+        name_numbers names;
+        item_numbers numbers;
+        auto const each = [&](const visitor& f) {
+            for (std::uint32_t r = 0; r < local.size(); ++r)
+                for (std::uint32_t k = 0; k < local[r].items.size(); ++k) {
+                    auto const& i = local[r].items[k];
+                    if (i.kind == item_kind::value || i.region.empty()) continue;
+                    f(numbers.add(names.add(i.fqn), i.region).first, r, k, i.fqn, i.region);
+                }
+        };
+        fill(each, options);
+    }
+    replica_table(const plan_table& local, const save_options& options) : asked_(local.ranks()) {
+        if (!compares(options)) return;
+        fill([&](const visitor& f) { local.each_shared_item(f); }, options);
+    }
+
+    /// Writes the request to one rank; empty if there are no replicas.
+    void put(wire_writer& w, std::size_t rank) const {
+        auto const& asked = asked_.at(rank);
+        w.varint(asked.size());
+        for (auto const& [h, index] : asked) {
+            w.varint(h.item);
+            w.varint(h.holders << 1 | std::uint64_t(h.whole));
+        }
+    }
+    /// Reads a rank's answer.
+    void get(wire_reader& r, std::size_t rank) {
+        auto const& asked = asked_.at(rank);
+        if (r.count(8) != asked.size()) wire_reader::fail("an unexpected number of hashes");
+        auto const me = static_cast<int>(rank);
+        for (auto const& [h, index] : asked)
+            if (auto const hash = r.u64(); hash != 0)
+                replicas_[index].ranks_of[hash].push_back({me, me});
+    }
+
+    /// @return a warning for each replica whose samples differ, limited to the first ones
+    /// @throws error errc::replicas_differ if one that was hashed entirely differs
+    std::vector<std::string> compare() {
+        constexpr std::size_t shown = 16;
+        std::vector<std::string> warnings;
+        std::size_t more = 0;
+        for (auto& r : replicas_) {
+            if (r.ranks_of.size() < 2) continue;
+            if (r.whole)
+                throw error(errc::replicas_differ,
+                            {.fqn = r.fqn,
+                             .expected = "the same content of " + to_string(r.region) +
+                                         " on every rank that holds it",
+                             .found = who_differs(r),
+                             .remedy = "find out why they drifted apart, or give each its own with "
+                                       "per_rank()"});
+            if (warnings.size() < shown)
+                warnings.push_back("replicas of '" + r.fqn + "' " + to_string(r.region) +
+                                   " differ: " + who_differs(r) +
+                                   "; what one of these ranks holds was saved");
+            else
+                ++more;
+        }
+        if (more != 0)
+            warnings.push_back("replicas of " + std::to_string(more) +
+                               " more differ between ranks");
+        return warnings;
+    }
+
+private:
+    struct replica {
+        std::string fqn;
+        box region;
+        bool whole;
+        std::map<std::uint64_t, std::vector<rank_range>> ranks_of;  ///< By hash.
+    };
+    bool compares(const save_options& options) const {
+        return asked_.size() > 1 &&
+               (options.replicas_of || options.replicas != replica_policy::trust);
+    }
+    /// Called with each item: its number, which replicas share, its rank, its position in the local
+    /// plan, name and region.
+    using visitor = std::function<void(std::uint32_t, std::uint32_t, std::uint32_t,
+                                       std::string_view, const box&)>;
+    /// @param each  Visits all items that are compared, in the same order each time.
+    void fill(const std::function<void(const visitor&)>& each, const save_options& options) {
+        constexpr std::uint32_t none = UINT32_MAX;
+        struct held_by {
+            std::uint64_t holders = 0;
+            bool asked = false;
+            std::uint32_t replica = none;  ///< Where it is compared.
+        };
+        std::vector<held_by> items;
+        bool any = false;
+        each([&](std::uint32_t item, std::uint32_t, std::uint32_t, std::string_view, const box&) {
+            if (item >= items.size()) items.resize(item + std::size_t{1});
+            any = ++items[item].holders > 1 || any;
+        });
+        if (!any) return;
+        each([&](std::uint32_t n, std::uint32_t rank, std::uint32_t index, std::string_view fqn,
+                 const box& region) {
+            auto& item = items[n];
+            if (item.holders < 2) return;
+            if (!std::exchange(item.asked, true)) item.replica = add(fqn, region, options);
+            if (item.replica != none)
+                asked_[rank].push_back(
+                    {{index, item.holders, replicas_[item.replica].whole}, item.replica});
+        });
+    }
+    /// @return its position; the largest number if it is trusted
+    std::uint32_t add(std::string_view fqn, const box& region, const save_options& options) {
+        auto const how = options.replicas_of ? options.replicas_of(fqn) : options.replicas;
+        if (how == replica_policy::trust) return UINT32_MAX;
+        replicas_.push_back({std::string(fqn), region, how == replica_policy::verify, {}});
+        return static_cast<std::uint32_t>(replicas_.size() - 1);
+    }
+    /// `on rank 1, other content on ranks 0, 2`: the smallest group of ranks comes first.
+    static std::string who_differs(replica& r) {
+        std::vector<std::vector<rank_range>> sides;
+        for (auto& [hash, ranks] : r.ranks_of) sides.push_back(ranks);
+        auto const before = [](const std::vector<rank_range>& a, const std::vector<rank_range>& b) {
+            return a.size() != b.size() ? a.size() < b.size() : a[0].first > b[0].first;
+        };
+        constexpr std::size_t shown = 4;
+        std::string s;
+        for (std::size_t k = 0; k < sides.size() && k < shown; ++k) {
+            std::vector<rank_range>* first = nullptr;  // of those not shown yet
+            for (auto& side : sides)
+                if (!side.empty() && (first == nullptr || before(side, *first))) first = &side;
+            normalise(*first);
+            s += (k == 0 ? "" : ", other content ") + ("on " + to_string(*first));
+            first->clear();
+        }
+        return sides.size() > shown ? s + ", ..." : s;
+    }
+
+    /// By rank: the requested items, and the replica that each belongs to.
+    std::vector<std::vector<std::pair<held_replica, std::size_t>>> asked_{};
+    std::vector<replica> replicas_{};
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_DETAIL_RUN_SAVE_HPP
+#define CAIRN_SAVE_DETAIL_RUN_SAVE_HPP
+
+#include <cairn/comm/solo.hpp>
+#include <cairn/detail/config.hpp>
+#include <cairn/save/detail/save_parts.hpp>
+#include <cairn/save/options.hpp>
+#include <cairn/save/parts.hpp>
+#include <cairn/save/plan_cache.hpp>
+#include <cairn/verb/detail/flattened_or_error.hpp>
+#include <cairn/verb/detail/parts.hpp>
+
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace cairn::detail {
+
+struct save_part_check {
+    template <class T>
+    static constexpr bool is = SavePart<T>;
+};
+
+/// Adds the default store where one is needed and none was given: in the call that starts a save,
+/// because it remembers the directory in which the program is then.
+CAIRN_DECL void add_default_store(save_parts& parts);
+/// Adds the default parts where none was given.
+CAIRN_DECL void add_default_parts(save_parts& parts, const save_options& options);
+
+/// Notes what the tensors contain if their changes are to be detected. Called inside the initiating
+/// call of the verb, with the devices.
+CAIRN_DECL void note_content(save_parts& parts, const flat_state& state,
+                             const save_options& options);
+
+/// Saves on the calling thread.
+CAIRN_DECL save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
+                                const save_options& options, save_parts parts);
+
+struct plan_cache_part {
+    template <class T>
+    static constexpr bool is = std::is_same_v<T, plan_cache>;
+};
+/// Returns the place of kept plans among the parts; null if there is none.
+template <class... Parts>
+std::shared_ptr<plan_slot> plans_in([[maybe_unused]] const std::tuple<Parts...>& parts) {
+    constexpr auto i = index_of<plan_cache_part, Parts...>();
+    if constexpr (i < sizeof...(Parts))
+        return std::get<i>(parts).slot();
+    else
+        return nullptr;
+}
+
+/// The arguments of a save that are parts: held as they were passed, and erased.
+template <class... Parts>
+class given_save_parts {
+    static_assert(count_of<communicator_part, Parts...> <= 1, "save: two communicators");
+    static_assert(count_of<save_planner_part, Parts...> <= 1, "save: two planners");
+    static_assert(count_of<writer_part, Parts...> + count_of<store_part, Parts...> <= 1,
+                  "save: give a StorageWriter or an ObjectStore, not both");
+    static_assert(count_of<plan_cache_part, Parts...> <= 1, "save: two plan caches");
+    using tuple = std::tuple<Parts...>;
+
+public:
+    explicit given_save_parts(tuple parts) : parts_(std::move(parts)) {}
+    given_save_parts(given_save_parts&&) = delete;
+
+    /// Returns references to what is held here.
+    save_parts erased() {
+        save_parts all{pointer_to<erased_communicator>(ranks_),
+                       has_type<solo, Parts...>,
+                       pointer_to<erased_save_planner>(planner_),
+                       pointer_to<erased_storage_writer>(writer_),
+                       store_in(parts_),
+                       nullptr,
+                       sinks_in(parts_)};
+        all.plans = plans_in(parts_);
+        return all;
+    }
+    tuple& parts() noexcept { return parts_; }
+    /// Null if there is none.
+    erased_communicator* ranks() noexcept { return pointer_to<erased_communicator>(ranks_); }
+
+private:
+    tuple parts_;
+    decltype(ref_to<communicator_part, communicator_ref>(std::declval<tuple&>())) ranks_ =
+        ref_to<communicator_part, communicator_ref>(parts_);
+    decltype(ref_to<save_planner_part, save_planner_ref>(std::declval<tuple&>())) planner_ =
+        ref_to<save_planner_part, save_planner_ref>(parts_);
+    decltype(ref_to<writer_part, storage_writer_ref>(std::declval<tuple&>())) writer_ =
+        ref_to<writer_part, storage_writer_ref>(parts_);
+};
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/save/impl/run_save.ipp>
+#endif
+
+#endif

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_DETAIL_STAGING_HPP
+#define CAIRN_SAVE_DETAIL_STAGING_HPP
+
+#include <cairn/planner/plan.hpp>
+#include <cairn/save/detail/replica_hashes.hpp>
+#include <cairn/save/detail/snapshot.hpp>
+#include <cairn/state/flat_state.hpp>
+#include <cairn/verb/detail/polling.hpp>
+#include <cairn/verb/detail/state_devices.hpp>
+#include <cairn/verb/detail/surroundings.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// The step of a save after which tensors may change: replicas are hashed and what this rank writes
+/// is copied, devices in the background. While one copies, the tensors are in use, whatever fails.
+class staging {
+public:
+    /// @param in         Outlives this.
+    /// @param cancelled  Once it is requested, no more copies are begun.
+    staging(const surroundings& in, std::stop_token cancelled)
+        : cancelled_(std::move(cancelled)), waiting_(in) {}
+    staging(staging&&) = delete;
+
+    replica_hashes& hashes() noexcept { return hashes_; }
+    snapshot& copies() noexcept { return copies_; }
+    /// Whether a device may be copying.
+    bool in_progress() const noexcept { return in_progress_; }
+    /// What is called, on the executor, when none is any more. @pre `in_progress()`
+    std::function<void()>& when_over() noexcept { return when_over_; }
+
+    /// Calls `f`, on the executor, when all copies are enqueued, also if that is at the end.
+    void when_enqueued(std::function<void()> f) { when_enqueued_ = std::move(f); }
+    /// Waits, without holding the thread, until nothing is copied any more, and calls `f`.
+    /// @param failure  Of the beginning; what has begun is waited for all the same.
+    void wait(std::exception_ptr failure, std::chrono::milliseconds timeout, polling::then f) {
+        if (failure) stop();
+        in_progress_ = true;
+        waiting_.run([this] { return advance(); }, timeout, [this] { return late(); },
+                     [this, failure, f = std::move(f)](std::exception_ptr e) {
+                         in_progress_ = false;
+                         f(failure ? failure : e);
+                         if (auto const told = std::exchange(when_over_, nullptr)) told();
+                     });
+    }
+    void release() noexcept {
+        hashes_.release();
+        copies_.release();
+    }
+
+private:
+    void stop() noexcept {
+        hashes_.stop();
+        copies_.stop();
+    }
+    bool advance() {
+        if (cancelled_.stop_requested()) stop();
+        bool const copied = copies_.advance();
+        bool const over = hashes_.advance() && copied;
+        if (when_enqueued_ && copies_.enqueued() && hashes_.enqueued())
+            std::exchange(when_enqueued_, nullptr)();
+        return over;
+    }
+
+    error_context late() const {
+        auto [device, fqn] = copies_.unfinished();
+        if (device == nullptr) std::tie(device, fqn) = hashes_.unfinished();
+        auto const from = device == nullptr ? "devices" : to_string(device->queue.device());
+        return late_copies("copies from " + from, fqn);
+    }
+
+    std::stop_token cancelled_;
+    replica_hashes hashes_{};
+    snapshot copies_{};
+    bool in_progress_ = false;
+    std::function<void()> when_over_{};
+    std::function<void()> when_enqueued_{};
+    polling waiting_;
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_DETAIL_START_SAVE_HPP
+#define CAIRN_SAVE_DETAIL_START_SAVE_HPP
+
+#include <cairn/comm/deadline.hpp>
+#include <cairn/detail/or_cancel.hpp>
+#include <cairn/memory/arena.hpp>
+#include <cairn/memory/stager.hpp>
+#include <cairn/save/detail/background_save.hpp>
+#include <cairn/save/detail/run_save.hpp>
+#include <cairn/save/pending_save.hpp>
+#include <cairn/verb/detail/given_devices.hpp>
+#include <cairn/verb/detail/lane.hpp>
+#include <cairn/verb/detail/lent_parts.hpp>
+#include <cairn/verb/detail/token_last.hpp>
+
+#include <exception>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+namespace detail {
+
+struct stager_part {
+    template <class T>
+    static constexpr bool is = Stager<T>;
+};
+struct background_save_part_check {
+    template <class T>
+    static constexpr bool is = SavePart<T> || stager_part::is<std::remove_cvref_t<T>>;
+};
+
+/// Whether a save uses something of the caller's to its end, for which its handle has to wait. Of
+/// an executor and a plan cache the save has a copy. An arena's memory outlives it; with any other
+/// stager, tensors may be frozen.
+template <class Part>
+constexpr bool is_used_to_the_end() {
+    using part = std::remove_cvref_t<Part>;
+    if constexpr (stager_part::is<part>)
+        return !std::is_same_v<part, staging_arena>;
+    else if constexpr (plan_cache_part::is<part>)
+        return false;
+    else
+        return is_borrowed<Part>() && !executor_part::is<part>;
+}
+template <class... Parts>
+inline constexpr bool borrows = (false || ... || is_used_to_the_end<Parts>());
+
+/// The parts of a save in the background, and its lane: what is borrowed is only referred to.
+template <class... Parts>
+struct background_save_parts {
+    explicit background_save_parts(std::tuple<Parts...> p) : given(std::move(p)) {}
+    background_save_parts(background_save_parts&&) = delete;
+
+    static_assert(count_of<stager_part, Parts...> <= 1, "async_save: two stagers");
+
+    given_save_parts<Parts...> given;
+    decltype(ref_to<stager_part, stager_ref>(std::declval<std::tuple<Parts...>&>())) stager =
+        ref_to<stager_part, stager_ref>(given.parts());
+    save_parts erased{};
+    lane_of<communicator_part, communicator_ref, Parts...> lane{};
+};
+
+/// What a `checkpointer` adds to the parts of its saves.
+struct checkpointer_parts {
+    std::vector<any_memory_space> spaces{};
+    erased_sinks sinks{};
+    std::shared_ptr<overlap_gate> gate{};
+    std::shared_ptr<plan_slot> plans{};
+};
+
+/// Starts a save in the background. The communicator is duplicated inside this call.
+template <class Handler, class... Parts>
+void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint_id& id,
+                save_options options, std::tuple<Parts...> parts, Handler handler,
+                const checkpointer_parts& more = {}) {
+    auto const timeout = options.exchange_timeout;
+    auto const save = or_cancel_lent(parts, [&] {
+        auto made = std::make_shared<background_save>(
+            executor_in(parts), id, std::move(options), borrows<Parts...>,
+            background_save::staged_handler(giving_handle(std::move(handler))));
+        made->heed_slot();
+        return made;
+    });
+    try {
+        auto const held = or_cancel_lent(parts, [&] {
+            return std::make_shared<background_save_parts<Parts...>>(std::move(parts));
+        });
+        or_cancel(held->given.ranks(), [&] {
+            // Now: stores and sinks are copied; nothing of the caller's is looked at later.
+            auto& erased = held->erased = held->given.erased();
+            add_default_store(erased);
+            erased.stager = pointer_to<erased_stager>(held->stager);
+            erased.devices = devices_of<space_holder::operation>(flat->leaves(),
+                                                                 held->given.parts(), more.spaces);
+            erased.sinks.insert(erased.sinks.end(), more.sinks.begin(), more.sinks.end());
+            erased.gate = more.gate;
+            if (more.plans) erased.plans = more.plans;
+            note_content(erased, flat->leaves(), save->options());
+            erased.verb = "async_save";
+            open_lane<communicator_part>(
+                held->lane, held->given.parts(), save->executor(), deadline_after(timeout),
+                [save, flat = std::move(flat), held](std::exception_ptr e) {
+                    if (e) return save->refuse(std::move(e));
+                    auto to_use = std::move(held->erased);
+                    if (held->lane.erased() != nullptr) to_use.ranks = held->lane.erased();
+                    to_use.owner = held;
+                    save->start(flat, std::move(to_use));
+                });
+        });
+    } catch (...) {
+        save->refuse(std::current_exception());
+    }
+}
+
+}  // namespace detail
+}  // namespace cairn
+
+#endif

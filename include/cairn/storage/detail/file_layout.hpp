@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_DETAIL_FILE_LAYOUT_HPP
+#define CAIRN_STORAGE_DETAIL_FILE_LAYOUT_HPP
+
+#include <cairn/format/native/footer.hpp>
+#include <cairn/format/torch/item.hpp>
+#include <cairn/format/torch/tensor_items.hpp>
+#include <cairn/planner/plan.hpp>
+#include <cairn/storage/torch_options.hpp>
+#include <cairn/tensor/layout.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// One item of a plan with its position in a file.
+struct placed_item {
+    std::uint32_t item = 0;  ///< Position in the plan.
+    std::uint64_t offset = 0;
+    std::uint64_t length = 0;
+    /// Set for tensors. The bytes around the payload are generated when it is written: padding
+    /// alone would take kilobytes for each item of a plan.
+    std::optional<format::torch::tensor_spec> tensor{};
+    std::uint64_t payload_offset = 0;  ///< For tensors: from the item's first byte.
+    std::uint64_t payload_length = 0;
+    std::vector<std::byte> value{};  ///< The whole item, for values.
+};
+
+/// One data file: its items in order, then a footer.
+struct placed_file {
+    std::string name{};
+    std::vector<placed_item> items{};
+    std::uint64_t end_of_items = 0;
+};
+
+/// For each item of a plan: the index of the item that it is stored as. Its own, except for a tied
+/// weight, which is stored once.
+inline std::vector<std::uint32_t> stored_as(const save_plan& plan) {
+    std::vector<std::uint32_t> out(plan.items.size());
+    std::map<std::string_view, std::vector<std::size_t>> by_name;
+    for (std::uint32_t i = 0; i < out.size(); ++i) {
+        auto const& item = plan.items[i];
+        out[i] = i;
+        if (item.kind == item_kind::value) continue;
+        auto const it = item.tied_to.empty() ? by_name.end() : by_name.find(item.tied_to);
+        if (it != by_name.end()) {
+            for (auto first : it->second)
+                if (plan.items[first].region == item.region && plan.items[first].type == item.type)
+                    out[i] = static_cast<std::uint32_t>(first);
+        }
+        if (out[i] == i) by_name[item.fqn].push_back(i);
+    }
+    return out;
+}
+
+/// Assigns the items of a plan to files. DCP's `_split_by_size_and_type`: values round robin,
+/// tensors by size, the largest first, to the least loaded file. Values are last in a file, so that
+/// tensor offsets do not change between saves when values change length.
+/// @param count  Of files, with `single_file_per_rank`: at least 1. See `file_count`.
+inline std::vector<std::vector<std::uint32_t>> split_into_files(const save_plan& plan,
+                                                                const torch_writer_options& o,
+                                                                std::size_t count) {
+    auto const n = static_cast<std::uint32_t>(plan.items.size());
+    auto const place = stored_as(plan);
+    std::vector<std::vector<std::uint32_t>> files;
+    if (!o.single_file_per_rank) {
+        for (std::uint32_t i = 0; i < n; ++i)
+            if (place[i] == i) files.push_back({i});
+        return files;
+    }
+    files.resize(count);
+    std::vector<std::uint32_t> tensors, objects;
+    for (std::uint32_t i = 0; i < n; ++i)
+        if (place[i] == i)
+            (plan.items[i].kind == item_kind::value ? objects : tensors).push_back(i);
+    if (count > 1) {
+        std::sort(tensors.begin(), tensors.end(), [&](auto a, auto b) {
+            auto const x = plan.items[a].content_bytes(), y = plan.items[b].content_bytes();
+            return x != y ? x > y : a < b;
+        });
+    }
+    std::vector<std::uint64_t> load(count, 0);
+    for (auto i : tensors) {
+        auto const least =
+            static_cast<std::size_t>(std::min_element(load.begin(), load.end()) - load.begin());
+        load[least] += plan.items[i].content_bytes();
+        files[least].push_back(i);
+    }
+    for (std::size_t k = 0; k < objects.size(); ++k) files[k % count].push_back(objects[k]);
+    return files;
+}
+
+/// Counts a plan's items that are stored as themselves, and their bytes.
+inline stored_amount stored_amount_of(const save_plan& plan) {
+    auto const place = stored_as(plan);
+    stored_amount sum;
+    for (std::uint32_t i = 0; i < place.size(); ++i)
+        if (place[i] == i) sum.add(plan.items[i].content_bytes());
+    return sum;
+}
+/// Number of files that a rank writes.
+/// @param threads  With which it can write at once, if the options do not say.
+inline std::size_t file_count(const stored_amount& stored, const torch_writer_options& o,
+                              int threads) {
+    if (!o.single_file_per_rank) return stored.items;
+    if (o.thread_count != 0) return static_cast<std::size_t>(std::max(1, o.thread_count));
+    // What takes a tenth of a second to write. An item is not divided.
+    constexpr std::uint64_t worth_a_file = std::uint64_t{128} << 20;
+    auto const most = stored.bytes / std::max(worth_a_file, stored.largest);
+    return static_cast<std::size_t>(
+        std::clamp<std::uint64_t>(most, 1, static_cast<std::uint64_t>(std::max(1, threads))));
+}
+
+/// Returns the strides of a payload: a dense tensor keeps the order of its memory (like torch.save
+/// for a transposed tensor), so that it is written without a copy; any other is laid out row-major.
+inline index_vector payload_strides(const const_tensor_view& v) {
+    return !is_row_major(v) && is_dense(v) ? v.strides : row_major_strides(v.shape);
+}
+
+/// Computes offsets and lengths of the given items of a plan within one file, before writing.
+inline placed_file place_items(std::string name, const std::vector<std::uint32_t>& which,
+                               std::span<const item_data> data, const torch_writer_options& o) {
+    placed_file f;
+    f.name = std::move(name);
+    f.items.reserve(which.size());
+    format::torch::tensor_items items;
+    std::uint64_t at = 0;
+    for (auto i : which) {
+        placed_item p;
+        p.item = i;
+        if (auto const* view = std::get_if<const_tensor_view>(&data[i])) {
+            bool const big = view->bytes() >= o.payload_alignment;
+            std::uint32_t const align = big ? o.payload_alignment : 64;
+            if (align > 64) at = (at + align - 1) / align * align;
+            p.tensor =
+                format::torch::tensor_spec{view->type, view->shape, payload_strides(*view),
+                                           static_cast<std::uint64_t>(view->elements()), align};
+            auto const& made = items.of(*p.tensor);
+            p.payload_offset = made.payload_offset();
+            p.payload_length = made.payload_length();
+            p.length = made.length();
+        } else {
+            p.value = format::torch::encode_value(*std::get<const value*>(data[i]));
+            p.length = p.value.size();
+        }
+        p.offset = at;
+        at += p.length;
+        f.items.push_back(std::move(p));
+    }
+    f.end_of_items = at;
+    return f;
+}
+
+/// A footer of this file's final size, with checksums of zero.
+inline format::native::file_footer empty_footer(const placed_file& f, std::string save_id) {
+    format::native::file_footer footer;
+    footer.save_id = std::move(save_id);
+    for (auto const& p : f.items) {
+        format::native::footer_item i;
+        i.offset = p.offset;
+        i.length = p.length;
+        if (p.tensor) {
+            i.payload_offset = p.payload_offset;
+            i.payload_length = p.payload_length;
+            i.block_crcs.resize((i.payload_length + format::native::block_bytes - 1) /
+                                format::native::block_bytes);
+        }
+        footer.items.push_back(std::move(i));
+    }
+    return footer;
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_DETAIL_FILE_SIZES_HPP
+#define CAIRN_STORAGE_DETAIL_FILE_SIZES_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/metadata/detail/locations.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/detail/exists.hpp>
+#include <cairn/object_store/detail/names.hpp>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace cairn::detail {
+
+/// Records the sizes of the data files that the metadata names: 0 for a missing file, the actual
+/// size for one shorter than half of the recorded size. No error is raised, because a load may need
+/// other files only; but memory is never allocated for what such a file would contain.
+///
+/// Otherwise the metadata's size is kept, so that a file of a different size is reported when it is
+/// read.
+/// @return whether no file is missing or that short
+template <ObjectStore Store>
+bool note_file_sizes(Store& store, metadata& m) {
+    std::map<std::string_view, std::uint64_t> found;
+    for_each_file(m, [&](const std::string& name) { found.try_emplace(name, 0); });
+    for (auto const& info : store.list())
+        if (auto const it = found.find(info.name); it != found.end()) it->second = info.size;
+    bool all = true;
+    for (auto& file : found) {
+        auto const name = file.first;
+        auto& size = file.second;
+        auto const it = m.file_sizes.find(std::string(name));
+        auto const least =
+            it == m.file_sizes.end() ? std::uint64_t{1} : it->second - it->second / 2;
+        // A list may omit files of subdirectories; that of a network file system may be an old one.
+        if (size < least && is_object_name(name)) {
+            auto const now =
+                unless_removed(store, name, [&] { return std::uint64_t{store.open(name).size()}; });
+            size = now.value_or(size);
+        }
+        auto const [recorded, fresh] = m.file_sizes.try_emplace(std::string(name), size);
+        bool const stump = !fresh && size < least;
+        if (stump) recorded->second = size;
+        all = all && !stump && size != 0;
+    }
+    return all;
+}
+
+}  // namespace cairn::detail
+
+#endif

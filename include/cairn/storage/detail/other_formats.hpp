@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_DETAIL_OTHER_FORMATS_HPP
+#define CAIRN_STORAGE_DETAIL_OTHER_FORMATS_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/storage/detail/data_names.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace cairn::detail {
+
+/// Whether a name is `__R.metadata`, which each rank writes with `use_collectives=False`.
+inline bool is_rank_metadata_name(std::string_view name) {
+    constexpr std::string_view begin = "__", end = ".metadata";
+    if (!name.starts_with(begin) || !name.ends_with(end) ||
+        name.size() <= begin.size() + end.size())
+        return false;
+    auto const rank = name.substr(begin.size(), name.size() - begin.size() - end.size());
+    return rank.find_first_not_of("0123456789") == rank.npos;
+}
+
+/// Where the metadata of a checkpoint is.
+struct metadata_place {
+    std::string place{};
+    std::string name{metadata_name};
+};
+/// @param id  Names a place, or a rank's `__R.metadata` in one.
+inline metadata_place metadata_of(const std::string& id) {
+    auto const slash = id.rfind('/');
+    auto const last = id.substr(slash + 1);
+    if (!is_rank_metadata_name(last)) return {id};
+    if (slash == id.npos) return {std::string(), last};
+    return {slash == 0 ? "/" : id.substr(0, slash), last};
+}
+
+/// Says which other checkpoint stands in a place without `.metadata`, by the names in it. Nothing
+/// if there is none.
+inline std::optional<error_context> other_format(erased_store& place) {
+    constexpr std::array of_torch_save{".pt", ".pth", ".bin", ".ckpt"};
+    std::size_t ranks = 0;
+    std::string of_a_rank, deepspeed, safetensors, torch_save;
+    for (auto const& info : place.list()) {
+        auto const& name = info.name;
+        std::string_view const n = name;
+        if (is_rank_metadata_name(n)) {
+            ++ranks;
+            of_a_rank = of_a_rank.empty() ? name : of_a_rank;
+        } else if (n == "zero_to_fp32.py" || n.ends_with("_optim_states.pt") ||
+                   n.ends_with("_model_states.pt")) {
+            deepspeed = name;
+        } else if (n.ends_with(".safetensors") || n.ends_with(".safetensors.index.json")) {
+            safetensors = name;
+        } else if (std::any_of(of_torch_save.begin(), of_torch_save.end(),
+                               [&](auto const* end) { return n.ends_with(end); })) {
+            torch_save = name;
+        }
+    }
+    auto const is = [](std::string what, const std::string& name, std::string remedy) {
+        return error_context{.expected = "a checkpoint of torch.distributed.checkpoint",
+                             .found = std::move(what) + " ('" + name + "')",
+                             .remedy = std::move(remedy)};
+    };
+    if (ranks != 0)
+        return is(
+            "one of " + std::to_string(ranks) +
+                (ranks == 1 ? " rank" : " ranks, each of which has its own metadata"),
+            of_a_rank,
+            "load the part of each rank alone, without a communicator, as 'PLACE/__R.metadata', or "
+            "save it without use_collectives=False");
+    if (!deepspeed.empty())
+        return is("one of DeepSpeed", deepspeed,
+                  "convert it with zero_to_fp32.py, and its result with "
+                  "torch.distributed.checkpoint.format_utils");
+    if (!safetensors.empty())
+        return is("one of Hugging Face", safetensors,
+                  "load it with HuggingFaceStorageReader of PyTorch and save it again");
+    if (!torch_save.empty())
+        return is("a file of torch.save", torch_save,
+                  "convert it: python -m torch.distributed.checkpoint.format_utils torch_to_dcp");
+    return {};
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_DETAIL_THREADS_PER_RANK_HPP
+#define CAIRN_STORAGE_DETAIL_THREADS_PER_RANK_HPP
+
+#include <cairn/detail/environment.hpp>
+#include <cairn/detail/usable_cpus.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <utility>
+
+namespace cairn::detail {
+
+/// Returns how many of this host's ranks there are, as far as their launcher tells; otherwise all
+/// ranks count as this host's. What a launcher of another job has left in the environment does not
+/// count: its number of ranks is another.
+inline int ranks_of_this_host(int world_size, const environment& get = noted_environment::read) {
+    using names = std::pair<const char*, const char*>;
+    auto const number = [&](const char* name) {
+        auto const text = get(name).value_or("");
+        int n = 0;
+        auto const* const end = text.data() + text.size();
+        auto const got = std::from_chars(text.data(), end, n);
+        return got.ec == std::errc() && got.ptr == end ? n : 0;
+    };
+    for (auto const& [all, local] : {names{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+                                     names{"WORLD_SIZE", "LOCAL_WORLD_SIZE"}}) {
+        auto const n = number(local);
+        if (number(all) == world_size && n >= 1 && n <= world_size) return n;
+    }
+    return world_size;
+}
+
+/// Returns this rank's part of the CPUs that this process may use, at least 1. They are its own if
+/// its affinity mask leaves out some of the host's, and otherwise shared by the ranks of the host.
+inline int threads_per_rank(int world_size, usable_cpus cpus = usable_cpus::of_process(),
+                            const environment& get = noted_environment::read) {
+    auto const ranks = cpus.whole_host ? std::max(1, ranks_of_this_host(world_size, get)) : 1;
+    return std::max(1, static_cast<int>(cpus.count) / ranks);
+}
+
+}  // namespace cairn::detail
+
+#endif

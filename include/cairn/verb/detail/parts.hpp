@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_VERB_DETAIL_PARTS_HPP
+#define CAIRN_VERB_DETAIL_PARTS_HPP
+
+#include <cairn/comm/concepts.hpp>
+#include <cairn/comm/data_plane.hpp>
+#include <cairn/memory/concepts.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/observe/detail/erased_sink.hpp>
+#include <cairn/planner/concepts.hpp>
+#include <cairn/storage/concepts.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace cairn::detail {
+
+// Concepts cannot be passed to templates: one tag each.
+struct communicator_part {
+    template <class T>
+    static constexpr bool is = Communicator<T>;
+};
+struct data_plane_part {
+    template <class T>
+    static constexpr bool is = DataPlane<T>;
+};
+struct save_planner_part {
+    template <class T>
+    static constexpr bool is = SavePlanner<T>;
+};
+struct load_planner_part {
+    template <class T>
+    static constexpr bool is = LoadPlanner<T>;
+};
+struct writer_part {
+    template <class T>
+    static constexpr bool is = StorageWriter<T>;
+};
+struct reader_part {
+    template <class T>
+    static constexpr bool is = StorageReader<T>;
+};
+struct store_part {
+    template <class T>
+    static constexpr bool is = ObjectStore<T>;
+};
+struct sink_part {
+    template <class T>
+    static constexpr bool is = EventSink<T>;
+};
+
+struct memory_part {
+    template <class T>
+    static constexpr bool is = MemorySpace<T>;
+};
+
+template <class T, class... Parts>
+inline constexpr bool has_type = (false || ... || std::is_same_v<T, std::remove_cvref_t<Parts>>);
+
+template <class Tag, class... Parts>
+inline constexpr std::size_t count_of =
+    (std::size_t{0} + ... + (Tag::template is<std::remove_cvref_t<Parts>> ? 1 : 0));
+
+template <class Tag, class... Parts>
+constexpr std::size_t index_of() {
+    std::size_t i = 0, found = sizeof...(Parts);
+    ((Tag::template is<std::remove_cvref_t<Parts>> ? (found = i < found ? i : found, ++i) : ++i),
+     ...);
+    return found;
+}
+
+/// Whether a part may be used concurrently with the caller's own work.
+template <class Part>
+constexpr bool in_background() {
+    using part = std::remove_cvref_t<Part>;
+    constexpr bool communicator = !communicator_part::is<part> || BackgroundCommunicator<part>;
+    constexpr bool data_plane = !data_plane_part::is<part> || BackgroundDataPlane<part>;
+    return communicator && data_plane;
+}
+template <class... Parts>
+inline constexpr bool all_in_background = (true && ... && in_background<Parts>());
+
+/// Makes a part that the caller did not give, and its erased form; `owner` keeps both, after what
+/// it kept before.
+/// @tparam Ref  `communicator_ref<…>` or another of its kind.
+template <class Ref, class Part>
+Ref* own_part(std::shared_ptr<void>& owner, Part part) {
+    struct kept {
+        kept(std::shared_ptr<void> b, Part p) : before(std::move(b)), part(std::move(p)) {}
+        std::shared_ptr<void> before;
+        Part part;
+        Ref ref{part};
+    };
+    auto k = std::make_shared<kept>(std::move(owner), std::move(part));
+    auto* const ref = &k->ref;
+    owner = std::move(k);
+    return ref;
+}
+
+/// Stands for a missing part.
+struct no_part {};
+
+/// Returns the erased form of the part of a kind, or `no_part`.
+/// @tparam Ref  `communicator_ref` or another of its kind.
+template <class Tag, template <class> class Ref, class... Parts>
+auto ref_to(std::tuple<Parts...>& parts) {
+    constexpr auto i = index_of<Tag, Parts...>();
+    if constexpr (i < sizeof...(Parts))
+        return Ref<std::remove_cvref_t<std::tuple_element_t<i, std::tuple<Parts...>>>>(
+            std::get<i>(parts));
+    else
+        return no_part();
+}
+/// Returns the pointer that the verb's untyped implementation takes; null for `no_part`.
+template <class Erased>
+Erased* pointer_to(Erased& ref) noexcept {
+    return std::addressof(ref);
+}
+template <class Erased>
+Erased* pointer_to(no_part&) noexcept {
+    return nullptr;
+}
+
+/// Whether a part stays the caller's after an asynchronous verb has begun: an lvalue, unless the
+/// verb keeps a copy (memory spaces, sinks, and stores whose copies share the place), or a
+/// duplicate (communicators, data planes).
+template <class Part>
+constexpr bool is_borrowed() {
+    using part = std::remove_cvref_t<Part>;
+    constexpr bool duplicated = communicator_part::is<part> || data_plane_part::is<part>;
+    constexpr bool may_copy = memory_part::is<part> || sink_part::is<part> ||
+                              (store_part::is<part> && RelocatableStore<part>);
+    constexpr bool copied = may_copy && std::copy_constructible<part>;
+    return std::is_lvalue_reference_v<Part> && !duplicated && !copied;
+}
+
+/// Returns the store among the parts, if there is one.
+template <class... Parts>
+std::optional<erased_store> store_in(std::tuple<Parts...>& parts) {
+    constexpr auto i = index_of<store_part, Parts...>();
+    if constexpr (i < sizeof...(Parts))
+        return erased_store::share(std::get<i>(parts));
+    else
+        return std::nullopt;
+}
+
+/// Returns copies of the sinks among the parts.
+template <class... Parts>
+erased_sinks sinks_in([[maybe_unused]] const std::tuple<Parts...>& parts) {
+    erased_sinks sinks;
+    if constexpr (count_of<sink_part, Parts...> != 0)
+        std::apply([&](const auto&... part) { (add_sink(sinks, part), ...); }, parts);
+    return sinks;
+}
+
+}  // namespace cairn::detail
+
+#endif

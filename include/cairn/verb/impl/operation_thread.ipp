@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_VERB_IMPL_OPERATION_THREAD_IPP
+#define CAIRN_VERB_IMPL_OPERATION_THREAD_IPP
+
+#include <cairn/verb/operation_thread.hpp>
+
+#include <cairn/comm/deadline.hpp>
+#include <cairn/comm/detail/patient_deadline.hpp>
+#include <cairn/detail/blocked_signals.hpp>
+#include <cairn/detail/context_gate.hpp>
+#include <cairn/detail/forks.hpp>
+#include <cairn/verb/detail/owning_executor.hpp>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace cairn::detail {
+
+inline std::atomic<std::chrono::milliseconds>& exit_timeout() {
+    static std::atomic<std::chrono::milliseconds> t{std::chrono::seconds(60)};
+    return t;
+}
+
+/// The threads of background operations.
+class operation_threads {
+public:
+    static operation_threads& all() {
+        static per_process<operation_threads> threads;
+        static struct at_exit {
+            ~at_exit() { threads.get().end(); }
+        } const ends;
+        return threads.get();
+    }
+    operation_threads() = default;
+    operation_threads(operation_threads&&) = delete;
+
+    /// Waits for all, but not for longer than `exit_timeout`.
+    void end() {
+        std::unique_lock lock(m_);
+        patient_deadline by(deadline_after(exit_timeout().load()));
+        while (running_ != 0 && !by.has_passed())
+            ended_.wait_for(lock, std::min(exit_timeout().load(), std::chrono::milliseconds(100)));
+        for (auto& t : threads_) {
+            if (!t.state->load())
+                std::fprintf(stderr, "cairn: exits although %s is still running\n", t.what.c_str());
+        }
+        auto last = std::exchange(threads_, {});
+        lock.unlock();
+        for (auto& t : last) t.state->load() ? t.thread.join() : t.thread.detach();
+    }
+
+    operation_context start(std::string what) {
+        auto const io = std::make_shared<boost::asio::io_context>(1);
+        auto const over = std::make_shared<std::atomic<bool>>(false);
+        operation_context out{owning_executor(io),
+                              std::make_shared<work_guard>(io->get_executor())};
+        std::lock_guard const lock(m_);
+        join_ended();
+        threads_.push_back({std::move(what), over, {}});
+        try {
+            blocked_signals const blocked;
+            threads_.back().thread = std::thread([this, io, over] {
+                io->run();
+                std::lock_guard const done(m_);
+                over->store(true);
+                --running_;
+                ended_.notify_all();
+            });
+        } catch (...) {
+            threads_.pop_back();
+            throw;
+        }
+        ++running_;
+        return out;
+    }
+
+private:
+    using work_guard = boost::asio::executor_work_guard<boost::asio::io_context::executor_type>;
+    struct one {
+        std::string what;
+        std::shared_ptr<std::atomic<bool>> state;
+        std::thread thread;
+    };
+
+    void join_ended() {
+        threads_.remove_if([](one& t) {
+            if (!t.state->load()) return false;
+            t.thread.join();
+            return true;
+        });
+    }
+
+    std::mutex m_{};
+    std::condition_variable ended_{};
+    int running_ = 0;
+    std::list<one> threads_{};
+};
+
+CAIRN_DECL operation_context new_operation_thread(std::string what) {
+    return operation_threads::all().start(std::move(what));
+}
+CAIRN_DECL operation_context operation_on(boost::asio::any_io_executor on) {
+    using guard = boost::asio::executor_work_guard<boost::asio::any_io_executor>;
+    auto work = std::make_shared<kept_by_context<guard>>(gate_of(on), guard(on));
+    return {until_context_ends(std::move(on)), std::move(work)};
+}
+CAIRN_DECL void destroy_elsewhere(std::shared_ptr<void> what) noexcept {
+    try {
+        auto const there = new_operation_thread("the end of what its executor has dropped");
+        boost::asio::post(there.executor, [w = std::move(what)]() mutable { w.reset(); });
+    } catch (...) {  // no memory or no thread
+    }
+}
+
+}  // namespace cairn::detail
+
+namespace cairn {
+
+CAIRN_DECL void set_exit_timeout(std::chrono::milliseconds t) noexcept {
+    detail::exit_timeout() = t;
+}
+
+}  // namespace cairn
+
+#endif
