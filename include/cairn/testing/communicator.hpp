@@ -3,8 +3,8 @@
 #define CAIRN_TESTING_COMMUNICATOR_HPP
 
 #include <cairn/comm/concepts.hpp>
-#include <cairn/testing/ranks.hpp>
-#include <cairn/testing/run_check.hpp>
+#include <cairn/testing/detail/ranks.hpp>
+#include <cairn/testing/detail/run_check.hpp>
 
 #include <chrono>
 #include <cstddef>

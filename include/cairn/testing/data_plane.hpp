@@ -3,8 +3,8 @@
 #define CAIRN_TESTING_DATA_PLANE_HPP
 
 #include <cairn/comm/data_plane.hpp>
-#include <cairn/testing/ranks.hpp>
-#include <cairn/testing/run_check.hpp>
+#include <cairn/testing/detail/ranks.hpp>
+#include <cairn/testing/detail/run_check.hpp>
 
 #include <algorithm>
 #include <cstddef>

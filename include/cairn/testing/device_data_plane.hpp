@@ -5,8 +5,8 @@
 #include <cairn/comm/data_plane.hpp>
 #include <cairn/memory/memory_span.hpp>
 #include <cairn/testing/data_plane.hpp>
+#include <cairn/testing/detail/ranks.hpp>
 #include <cairn/testing/memory_space.hpp>
-#include <cairn/testing/ranks.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -3,7 +3,7 @@
 #define CAIRN_TESTING_EVENT_SINK_HPP
 
 #include <cairn/observe/concepts.hpp>
-#include <cairn/testing/run_check.hpp>
+#include <cairn/testing/detail/run_check.hpp>
 
 #include <chrono>
 #include <cstdint>

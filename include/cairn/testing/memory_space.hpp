@@ -3,7 +3,7 @@
 #define CAIRN_TESTING_MEMORY_SPACE_HPP
 
 #include <cairn/memory/concepts.hpp>
-#include <cairn/testing/run_check.hpp>
+#include <cairn/testing/detail/run_check.hpp>
 
 #include <algorithm>
 #include <chrono>

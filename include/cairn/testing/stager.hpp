@@ -3,7 +3,7 @@
 #define CAIRN_TESTING_STAGER_HPP
 
 #include <cairn/memory/stager.hpp>
-#include <cairn/testing/run_check.hpp>
+#include <cairn/testing/detail/run_check.hpp>
 
 #include <algorithm>
 #include <atomic>

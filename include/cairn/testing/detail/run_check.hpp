@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_TESTING_RUN_CHECK_HPP
-#define CAIRN_TESTING_RUN_CHECK_HPP
+#ifndef CAIRN_TESTING_DETAIL_RUN_CHECK_HPP
+#define CAIRN_TESTING_DETAIL_RUN_CHECK_HPP
 
 #include <cairn/detail/cxx20.hpp>
 

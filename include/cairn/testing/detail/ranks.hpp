@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_TESTING_RANKS_HPP
-#define CAIRN_TESTING_RANKS_HPP
+#ifndef CAIRN_TESTING_DETAIL_RANKS_HPP
+#define CAIRN_TESTING_DETAIL_RANKS_HPP
 
 #include <cairn/comm/concepts.hpp>
 
