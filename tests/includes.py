@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that what a header of cairn names is declared by what it includes itself.
 
-Compiling each header alone shows more, and takes minutes: tests/headers does that to those that
-users include, and with -Dall_headers=true to all. Here a name counts if it has an underscore, is
+Compiling each header alone shows more, and takes minutes: tests/compile_fail/alone.py does that, in
+each run to those that users include. Here a name counts if it has an underscore, is
 declared at the scope of a namespace and, unless it is a type, is nobody's member or local variable;
 and of `std` and POSIX, what STD and POSIX have.
 

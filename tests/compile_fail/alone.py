@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles each header alone: it includes what it needs.
+
+What cairn includes of others is compiled once for all, or each would take seconds more; what a
+header forgets of that is for tests/includes.py to see.
+
+Usage: alone.py INCLUDE_DIR HEADER... -- CLANG...
+"""
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def others(include_dir: pathlib.Path) -> str:
+    """What any file of cairn includes of others, where it is there."""
+    names = set()
+    for file in (include_dir / "cairn").rglob("*.[hi]pp"):
+        names.update(re.findall(r"^ *# *include *<((?!cairn/)[^>]+)>", file.read_text(),
+                                re.MULTILINE))
+    # MPI's and CUDA's need arguments of their own.
+    names = [n for n in sorted(names) if not re.search(r"mpi\.h|cuda|nccl|ATen|c10|Eigen", n)]
+    return "".join(f"#if __has_include(<{n}>)\n#include <{n}>\n#endif\n" for n in names)
+
+
+def main() -> int:
+    dashes = sys.argv.index("--")
+    include_dir, headers, command = sys.argv[1], sys.argv[2:dashes], sys.argv[dashes + 1 :]
+    with tempfile.TemporaryDirectory() as tmp:
+        first = pathlib.Path(tmp) / "others.hpp"
+        first.write_text(others(pathlib.Path(include_dir)))
+        command += ["-x", "c++-header"]
+        subprocess.run([*command, first, "-o", f"{first}.pch"], check=True)
+        command += ["-include-pch", f"{first}.pch", "-fsyntax-only"]
+
+        def problem(header: str) -> str:
+            text = f"#include <{header}>\n#include <{header}>\n"
+            run = subprocess.run([*command, "-"], input=text, capture_output=True, text=True)
+            return "" if run.returncode == 0 else f"{header}:\n{run.stderr[:2000]}"
+
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            found = list(filter(None, pool.map(problem, headers)))
+    print("\n".join(found) or f"{len(headers)} headers")
+    return 1 if found or not headers else 0
+
+
+sys.exit(main())

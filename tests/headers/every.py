@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a translation unit that includes every header of cairn.
+
+`poisoned`: among hostile macros. What cairn itself includes comes first, so that only names in
+cairn's own text are caught. `backwards`: the last header first, and each twice.
+
+Usage: every.py poisoned|backwards INCLUDE_DIR OUTPUT HEADER...
+"""
+import pathlib
+import re
+import sys
+
+# Names that headers of systems define (complex.h, termios.h, sys/sysmacros.h, Windows, X11) or
+# that users do.
+NAMES = """I B0 B50 B110 _L _N _U _X major minor unix linux small near far interface IN OUT OPTIONAL
+CONST VOID ERROR DELETE STRICT None Bool Status Success Always True False""".split()
+
+
+def poison(include_dir: pathlib.Path, files: list[str]) -> list[str]:
+    external = set()
+    for file in files:
+        text = (include_dir / file).read_text()
+        external.update(re.findall(r"^\s*#\s*include\s*<((?!cairn/)[^>]+)>", text, re.MULTILINE))
+    return [f"#include <{name}>" for name in sorted(external)] + [
+        f"#undef {name}\n#define {name} *poison*" for name in NAMES]
+
+
+def main() -> None:
+    way, include_dir, output = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
+    files = sys.argv[4:]
+    headers = [f for f in files if f.endswith(".hpp")]
+    if way == "poisoned":
+        lines = poison(include_dir, files) + [f"#include <{h}>" for h in headers]
+    else:
+        lines = [f"#include <{h}>" for h in headers[::-1] for _ in range(2)]
+    pathlib.Path(output).write_text("\n".join(lines) + "\n")
+
+
+main()
