@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // An object store of your own: one class, which works with every format and every function of
-// cairn. This one is in the memory of a process, so the ranks are its threads.
+// cairn, and cairn's test suite for such classes. This one is in the memory of a process, so the
+// ranks are its threads.
 #include "own_object_store.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/testing/object_store.hpp>
 
 #include <atomic>
 #include <cstdio>
 #include <vector>
 
 int main() {
+    // Tests the semantics of the concept, each time in a store of an empty place; no test framework
+    // is needed.
+    auto const failures = cairn::testing::object_store_suite([] { return my_store(); });
+    for (auto const& f : failures) std::printf("%s\n", f.c_str());
+
     my_store store;
     std::atomic<int> wrong{0};
     auto const run = [&](cairn::thread_group::member& ranks, bool save) {
@@ -29,5 +36,5 @@ int main() {
     cairn::run_ranks(3, [&](auto& ranks) { run(ranks, false); });
     std::printf("own object store: %zu objects, %d ranks wrong\n", store.list().size(),
                 wrong.load());
-    return wrong != 0;
+    return !failures.empty() || wrong != 0;
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A planner of your own that omits some entries of the state, and a load under other names.
+// A planner of your own that omits some entries of the state, cairn's test suite for planners, and
+// a load under other names.
 #include <cairn/cairn.hpp>
 #include <cairn/comm/launched_ranks.hpp>
+#include <cairn/testing/planner.hpp>
 
 #include <atomic>
 #include <cstdio>
@@ -31,6 +33,10 @@ private:
 static_assert(cairn::SavePlanner<without_frozen>);
 
 int main() {
+    // The states of this suite have no frozen parameters: all of them must be saved.
+    auto const failures = cairn::testing::save_planner_suite([] { return without_frozen(); });
+    for (auto const& f : failures) std::printf("%s\n", f.c_str());
+
     std::atomic<int> wrong{0};
     cairn::run_launched_ranks(2, [&](cairn::any_communicator& ranks) {
         std::vector<float> head{1, 2}, base{3, 4};
@@ -53,5 +59,5 @@ int main() {
     });
     std::printf("own planner: %s\n",
                 wrong == 0 ? "head loaded, frozen left alone" : "something differs");
-    return wrong != 0;
+    return !failures.empty() || wrong != 0;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "../examples/own_object_store.hpp"
 #include "archetype/object_store.hpp"
-#include "conformance/object_store.hpp"
+#include "support/no_failures.hpp"
 #include "support/scratch.hpp"
 
 #include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
+#include <cairn/testing/object_store.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -32,6 +32,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
+using cairn::testing::browsable_store_suite;
+using cairn::testing::object_store_suite;
+using support::no_failures;
+
 struct scratch : support::scratch {
     int n = 0;
     fs::path next() { return dir / ("place" + std::to_string(n++)); }
@@ -40,29 +44,29 @@ struct scratch : support::scratch {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_memory_store_keeps_its_word) {
-    cairn::conformance::check_object_store([] { return cairn::memory_store(); });
-    cairn::conformance::check_object_store([] { return cairn::memory_store().at("a").at("b"); });
+    no_failures(object_store_suite([] { return cairn::memory_store(); }));
+    no_failures(object_store_suite([] { return cairn::memory_store().at("a").at("b"); }));
 }
 
 BOOST_AUTO_TEST_CASE(the_file_store_keeps_its_word) {
     scratch s;
-    cairn::conformance::check_object_store([&] { return cairn::file_store(s.next()); });
+    no_failures(object_store_suite([&] { return cairn::file_store(s.next()); }));
 }
 
 BOOST_AUTO_TEST_CASE(the_archetypes_keep_their_word) {
     namespace arch = cairn::archetype;
-    cairn::conformance::check_object_store([] { return arch::object_store({}); });
-    cairn::conformance::check_object_store([] { return arch::relocatable_store({}); });
+    no_failures(object_store_suite([] { return arch::object_store({}); }));
+    no_failures(object_store_suite([] { return arch::relocatable_store({}); }));
 }
 
 BOOST_AUTO_TEST_CASE(places_can_be_listed) {
-    using cairn::conformance::check_browsable_store;
-    check_browsable_store([] { return cairn::memory_store(); });
-    check_browsable_store([] { return cairn::memory_store().at("a").at("b"); });
+    no_failures(browsable_store_suite([] { return cairn::memory_store(); }));
+    no_failures(browsable_store_suite([] { return cairn::memory_store().at("a").at("b"); }));
     scratch s;
-    check_browsable_store([&] { return cairn::file_store(s.next()); });
-    check_browsable_store([] { return cairn::archetype::browsable_store({}); });
-    check_browsable_store([] { return cairn::detail::erased_store(cairn::memory_store()); });
+    no_failures(browsable_store_suite([&] { return cairn::file_store(s.next()); }));
+    no_failures(browsable_store_suite([] { return cairn::archetype::browsable_store({}); }));
+    no_failures(
+        browsable_store_suite([] { return cairn::detail::erased_store(cairn::memory_store()); }));
 }
 
 /// Whatever a store can do, its places can.
@@ -75,10 +79,11 @@ BOOST_AUTO_TEST_CASE(a_prefixed_store_keeps_the_word_of_its_store) {
     scratch s;
     std::list<cairn::file_store> files;
     auto const make = [&] { return over_files(files.emplace_back(s.next())); };
-    cairn::conformance::check_object_store(make);
-    cairn::conformance::check_object_store([&] { return make().at("p"); });
-    cairn::conformance::check_browsable_store(make);
-    cairn::conformance::check_browsable_store([&] { return make().at("p"); });
+    auto const within = [&] { return make().at("p"); };
+    no_failures(object_store_suite(make));
+    no_failures(object_store_suite(within));
+    no_failures(browsable_store_suite(make));
+    no_failures(browsable_store_suite(within));
     auto store = make();
     (void)store.at("p").at("a").create("o", 0);
     fs::create_directory_symlink(s.dir, files.back().directory() / "link");
@@ -131,10 +136,6 @@ BOOST_AUTO_TEST_CASE(a_place_that_is_removed_as_it_is_used_comes_back) {
     done = true;
     remover.join();
     BOOST_TEST(said == "");
-}
-
-BOOST_AUTO_TEST_CASE(an_examples_own_store_keeps_its_word) {
-    cairn::conformance::check_object_store([] { return my_store(); });
 }
 
 BOOST_AUTO_TEST_CASE(names_stay_in_their_place) {

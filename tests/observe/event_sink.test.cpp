@@ -2,6 +2,7 @@
 // What every sink promises: each of the library's, and what a list makes of several.
 #include "archetype/event_sink.hpp"
 #include "recorder.hpp"
+#include "support/no_failures.hpp"
 #include "support/scratch.hpp"
 
 #include <cairn/observe/progress_line.hpp>
@@ -22,7 +23,7 @@ BOOST_AUTO_TEST_SUITE(event_sink)
 
 template <class S>
 void keeps_its_promises(const S& sink) {
-    for (auto const& failure : cairn::testing::event_sink_suite(sink)) BOOST_ERROR(failure);
+    support::no_failures(cairn::testing::event_sink_suite(sink));
 }
 
 BOOST_AUTO_TEST_CASE(sinks_of_the_library_keep_their_promises) {

@@ -3,11 +3,11 @@
 // stays and is a success, what was not is gone, and in doubt nothing is removed.
 #include "archetype/storage_reader.hpp"
 #include "archetype/storage_writer.hpp"
-#include "conformance/probe.hpp"
 #include "support/fault_store.hpp"
 #include "support/meddling_group.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/testing/detail/probe.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -28,8 +28,8 @@ BOOST_AUTO_TEST_SUITE(own_writer)
 namespace {
 
 namespace arch = cairn::archetype;
-using cairn::conformance::call;
-using cairn::conformance::watcher;
+using cairn::testing::detail::call;
+using cairn::testing::detail::watcher;
 using support::told;
 
 constexpr int ranks = 3;
@@ -50,7 +50,7 @@ ended save(const std::shared_ptr<arch::shelf>& at, float v, watcher& w) {
                                        {cairn::shard_along{0}}, rank)}};
         cairn::save_options o;
         o.exchange_timeout = hang;
-        cairn::conformance::probed_writer writer(arch::storage_writer(at), rank, w);
+        cairn::testing::detail::probed_writer writer(arch::storage_writer(at), rank, w);
         auto report = cairn::save(sd, "c", o, me, writer);
         if (rank == 0) out.warnings = std::move(report.warnings);
     });

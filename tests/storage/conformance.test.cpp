@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The suite for formats, on PyTorch's format over both stores.
-#include "conformance/storage.hpp"
+#include "support/no_failures.hpp"
 #include "support/scratch.hpp"
 
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/storage/torch_reader.hpp>
 #include <cairn/storage/torch_writer.hpp>
+#include <cairn/testing/storage.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -38,19 +39,19 @@ struct torch_place {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_torch_format_keeps_its_word_in_memory) {
-    cairn::conformance::check_storage(
-        [] { return torch_place<cairn::memory_store>{cairn::memory_store()}; });
+    support::no_failures(cairn::testing::storage_suite(
+        [] { return torch_place<cairn::memory_store>{cairn::memory_store()}; }));
 }
 
 BOOST_AUTO_TEST_CASE(the_torch_format_keeps_its_word_in_files) {
-    cairn::conformance::check_storage([] {
+    support::no_failures(cairn::testing::storage_suite([] {
         auto const dir = std::make_shared<support::scratch>();
         return torch_place<cairn::file_store>{cairn::file_store(dir->dir), {}, dir};
-    });
+    }));
 }
 
 BOOST_AUTO_TEST_CASE(the_torch_format_keeps_its_word_with_a_file_per_item_and_own_names) {
-    cairn::conformance::check_storage([] {
+    support::no_failures(cairn::testing::storage_suite([] {
         cairn::torch_writer_options o;
         o.single_file_per_rank = false;
         o.thread_count = 3;
@@ -58,7 +59,7 @@ BOOST_AUTO_TEST_CASE(the_torch_format_keeps_its_word_with_a_file_per_item_and_ow
             return "part-" + std::to_string(rank) + "-" + std::to_string(n) + ".bin";
         };
         return torch_place<cairn::memory_store>{cairn::memory_store(), o};
-    });
+    }));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

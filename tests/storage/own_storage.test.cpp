@@ -2,13 +2,14 @@
 // The suite for formats, on formats that are not ours: the example's and the archetypes'.
 #include "archetype/storage_reader.hpp"
 #include "archetype/storage_writer.hpp"
-#include "conformance/storage.hpp"
+#include "support/no_failures.hpp"
 #include "support/scratch.hpp"
 
 #include "../examples/own_storage.hpp"
 
 #include <cairn/comm/thread_group.hpp>
 #include <cairn/save.hpp>
+#include <cairn/testing/storage.hpp>
 
 #include <boost/json/src.hpp>
 #include <boost/test/unit_test.hpp>
@@ -92,12 +93,12 @@ BOOST_AUTO_TEST_CASE(warnings_of_the_stores_of_all_ranks_are_in_the_report) {
 }
 
 BOOST_AUTO_TEST_CASE(an_examples_own_format_keeps_its_word) {
-    cairn::conformance::check_storage([] { return raw_place(); },
-                                      {.reshard = false, .strided = false});
+    support::no_failures(cairn::testing::storage_suite([] { return raw_place(); },
+                                                       {.reshard = false, .strided = false}));
 }
 
 BOOST_AUTO_TEST_CASE(the_archetypes_keep_their_word) {
-    cairn::conformance::check_storage([] { return shelf_place(); });
+    support::no_failures(cairn::testing::storage_suite([] { return shelf_place(); }));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -83,6 +83,7 @@ struct object_info {
 ///
 /// Not guaranteed: directories, partial overwrite, append.
 /// **Models**: `file_store`, `memory_store`. **Archetype**: `archetype::object_store`.
+/// **Conformance**: `cairn/testing/object_store.hpp`.
 template <class S>
 concept ObjectStore = std::movable<S> && requires(S& s, std::string_view name, byte_span bytes,
                                                   std::span<std::byte> into, std::uint64_t n,

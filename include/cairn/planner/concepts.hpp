@@ -40,7 +40,8 @@ namespace cairn {
 /// - *Errors*: throw @ref error. An exception on any rank ends the save on all ranks, before any
 ///   byte is written.
 ///
-/// **Models**: `default_planner`. **Archetype**: `archetype::save_planner`.
+/// **Models**: `default_planner`. **Archetype**: `archetype::save_planner`. **Conformance**:
+/// `cairn/testing/planner.hpp`.
 template <class P>
 concept SavePlanner =
     std::movable<P> && requires(P& p, const flat_state& state, std::vector<save_plan> all,
@@ -102,7 +103,8 @@ concept KeyedSavePlanner = SavePlanner<P> && requires(P& p) {
 /// @ref CheckingLoadPlanner. If a load has a `DataPlane`, some items' bytes come from another rank,
 /// and windows that this rank has read for others are committed once it needs them no more.
 ///
-/// **Models**: `default_planner`. **Archetype**: `archetype::load_planner`.
+/// **Models**: `default_planner`. **Archetype**: `archetype::load_planner`. **Conformance**:
+/// `cairn/testing/planner.hpp`.
 template <class P>
 concept LoadPlanner =
     std::movable<P> &&

@@ -108,6 +108,7 @@ enum class save_end {
 ///
 /// Not guaranteed: that ranks share the writer, or that `write_data` runs on the thread of `reset`.
 /// **Models**: `torch_writer` over any ObjectStore. **Archetype**: `archetype::storage_writer`.
+/// **Conformance**: `cairn/testing/storage.hpp`.
 template <class W>
 concept StorageWriter =
     std::movable<W> &&
@@ -213,6 +214,7 @@ struct read_target {
 ///   receives is in no call.
 ///
 /// **Models**: `torch_reader` over any ObjectStore. **Archetype**: `archetype::storage_reader`.
+/// **Conformance**: `cairn/testing/storage.hpp`.
 template <class R>
 concept StorageReader =
     std::movable<R> && requires(R& r, const checkpoint_id& id, const storage_setup& s,

@@ -264,9 +264,6 @@ private:
     using queue = typename M::queue;
     using event = typename queue::event;
 
-    static void expect(bool ok, const std::string& what) {
-        if (!ok) throw std::runtime_error(what);
-    }
     static bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
         return std::equal(a.begin(), a.end(), b.begin(), b.end());
     }

@@ -9,8 +9,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -89,28 +87,18 @@ public:
         l.end_operation();
     }
     void threads_may_take() {
-        std::vector<std::exception_ptr> failures(4);
-        std::vector<std::thread> threads;
-        for (std::size_t t = 0; t < failures.size(); ++t)
-            threads.emplace_back([&, t] {
-                try {
-                    for (int i = 0; i < 50; ++i) {
-                        auto l = take(500 + t);
-                        auto const mark = static_cast<std::byte>(t + 1);
-                        // Atomic, for memory that is shared by mistake is a data race otherwise.
-                        for (auto& b : l.bytes()) atomic(b).store(mark, relaxed);
-                        std::this_thread::yield();
-                        for (auto& b : l.bytes())
-                            expect(atomic(b).load(relaxed) == mark, "two threads share memory");
-                        l.end_operation();
-                    }
-                } catch (...) {
-                    failures[t] = std::current_exception();
-                }
-            });
-        for (auto& t : threads) t.join();
-        for (auto const& f : failures)
-            if (f) std::rethrow_exception(f);
+        on_threads(4, [&](std::size_t t) {
+            for (int i = 0; i < 50; ++i) {
+                auto l = take(500 + t);
+                auto const mark = static_cast<std::byte>(t + 1);
+                // Atomic, for memory that is shared by mistake is a data race otherwise.
+                for (auto& b : l.bytes()) atomic(b).store(mark, relaxed);
+                std::this_thread::yield();
+                for (auto& b : l.bytes())
+                    expect(atomic(b).load(relaxed) == mark, "two threads share memory");
+                l.end_operation();
+            }
+        });
     }
     void names_are_judged_alike() {
         for (auto const* fqn : {"", "layers.0.weight", "a"})
@@ -122,9 +110,6 @@ private:
     using atomic = std::atomic_ref<std::byte>;
     static constexpr auto relaxed = std::memory_order_relaxed;
 
-    static void expect(bool ok, const std::string& what) {
-        if (!ok) throw std::runtime_error(what);
-    }
     static bool all_are(const lease& l, std::byte value) {
         auto const b = l.bytes();
         return std::all_of(b.begin(), b.end(), [&](auto x) { return x == value; });

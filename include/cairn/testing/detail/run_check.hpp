@@ -2,10 +2,13 @@
 #ifndef CAIRN_TESTING_DETAIL_RUN_CHECK_HPP
 #define CAIRN_TESTING_DETAIL_RUN_CHECK_HPP
 
-#include <cairn/detail/cxx20.hpp>
+#include <cairn/error.hpp>
 
+#include <cstddef>
 #include <exception>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -29,6 +32,45 @@ template <class F>
 void run_check(std::vector<std::string>& failures, const std::string& name, F&& check) {
     if (auto const why = why_not(std::forward<F>(check)); !why.empty())
         failures.push_back(name + ": " + why);
+}
+
+inline void expect(bool ok, const std::string& what) {
+    if (!ok) throw std::runtime_error(what);
+}
+
+/// Expects `f` to throw an @ref error with this code.
+/// @param what  Says so, in words.
+template <class F>
+void expect_error(errc code, const std::string& what, F&& f) {
+    auto const thrown = why_not([&] {
+        try {
+            f();
+        } catch (const error& e) {
+            if (e.code() != make_error_code(code)) throw;
+            return;
+        }
+        throw std::runtime_error("it throws nothing");
+    });
+    expect(thrown.empty(), what + ": " + thrown);
+}
+
+/// Calls `f(i)` for each i below `n`, each on a thread of its own.
+/// @throws what the first of them has thrown, once all have ended
+template <class F>
+void on_threads(std::size_t n, F&& f) {
+    std::vector<std::exception_ptr> failures(n);
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < n; ++i)
+        threads.emplace_back([&, i] {
+            try {
+                f(i);
+            } catch (...) {
+                failures[i] = std::current_exception();
+            }
+        });
+    for (auto& t : threads) t.join();
+    for (auto const& failure : failures)
+        if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace cairn::testing::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_TEST_CONFORMANCE_SAMPLE_STATE_HPP
-#define CAIRN_TEST_CONFORMANCE_SAMPLE_STATE_HPP
+#ifndef CAIRN_TESTING_DETAIL_SAMPLE_STATE_HPP
+#define CAIRN_TESTING_DETAIL_SAMPLE_STATE_HPP
 
 #include <cairn/state/state_dict.hpp>
 #include <cairn/tensor/mesh.hpp>
@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-namespace cairn::conformance {
+namespace cairn::testing::detail {
 
 /// One rank's part of a state whose every byte follows from a seed: several dtypes and ranks, 0-d
 /// and empty tensors, whole ones that all ranks hold and ones split along their rows (unevenly;
-/// on many ranks some hold nothing), one in transposed memory, and objects.
+/// on many ranks some hold nothing), one in transposed memory, and values.
 class sample_state {
 public:
     /// @param strided  False leaves out the tensor in transposed memory.
@@ -33,11 +33,11 @@ public:
         add("flags", dtype::boolean, {5}, false, seed);
         add("odd", dtype::uint8, {3}, false, seed);
         if (strided) add("transposed", dtype::float32, {3, 4}, false, seed, true);
-        objects_["step"] = objects(seed);
-        objects_["name"] = "run " + std::to_string(seed);
-        objects_["nothing"] = value();
-        objects_["lr"] = 0.5 * seed;
-        objects_["list"] = value::list_t{value(seed), value("two"), value(3.0)};
+        values_["step"] = number(seed);
+        values_["name"] = "run " + std::to_string(seed);
+        values_["nothing"] = value();
+        values_["lr"] = 0.5 * seed;
+        values_["list"] = value::list_t{value(seed), value("two"), value(3.0)};
     }
 
     /// Views and references to what this object holds.
@@ -51,21 +51,21 @@ public:
             else
                 d[p.fqn] = v;
         }
-        for (auto& [fqn, v] : objects_) d[fqn] = std::ref(v);
+        for (auto& [fqn, v] : values_) d[fqn] = std::ref(v);
         return d;
     }
     void load_state_dict(const cairn::state_dict&) {}
 
-    /// Overwrites every byte and object, to see what a load fills.
+    /// Overwrites every byte and value, to see what a load fills.
     void wipe() {
         for (auto& p : parts_) p.bytes.assign(p.bytes.size(), std::byte{0xee});
-        for (auto& [fqn, v] : objects_) v = "wiped";
+        for (auto& [fqn, v] : values_) v = "wiped";
     }
     bool wiped() const {
         for (auto const& p : parts_)
             for (auto b : p.bytes)
                 if (b != std::byte{0xee}) return false;
-        for (auto const& [fqn, v] : objects_)
+        for (auto const& [fqn, v] : values_)
             if (!(v == value("wiped"))) return false;
         return true;
     }
@@ -75,8 +75,8 @@ public:
         std::string names;
         for (std::size_t i = 0; i < parts_.size(); ++i)
             if (parts_[i].bytes != want.parts_[i].bytes) names += parts_[i].fqn + " ";
-        for (auto const& [fqn, v] : objects_)
-            if (!(v == want.objects_.at(fqn))) names += fqn + " ";
+        for (auto const& [fqn, v] : values_)
+            if (!(v == want.values_.at(fqn))) names += fqn + " ";
         return names;
     }
 
@@ -91,7 +91,7 @@ private:
         std::vector<std::byte> bytes{};
     };
 
-    static value objects(int seed) { return value(std::int64_t{1} << 40 | seed); }
+    static value number(int seed) { return value(std::int64_t{1} << 40 | seed); }
 
     void add(std::string fqn, dtype type, index_vector global, bool sharded, int seed,
              bool transposed = false) {
@@ -116,9 +116,9 @@ private:
     int rank_;
     int ranks_;
     std::vector<part> parts_;
-    std::map<std::string, value> objects_;
+    std::map<std::string, value> values_;
 };
 
-}  // namespace cairn::conformance
+}  // namespace cairn::testing::detail
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_TEST_CONFORMANCE_PROBE_HPP
-#define CAIRN_TEST_CONFORMANCE_PROBE_HPP
+#ifndef CAIRN_TESTING_DETAIL_PROBE_HPP
+#define CAIRN_TESTING_DETAIL_PROBE_HPP
 
 #include <cairn/storage/concepts.hpp>
 
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace cairn::conformance {
+namespace cairn::testing::detail {
 
 /// One call of the storage protocol, in the order of a save and of a load.
 enum class call {
@@ -46,8 +46,6 @@ struct watcher {
     std::atomic<int> dropped{0};
 };
 
-namespace detail {
-
 /// `done`, seen through: what `then` throws when the operation succeeded is its failure.
 template <class T, class Then>
 completion<T> watched(completion<T> done, watcher& w, Then then) {
@@ -67,8 +65,6 @@ completion<T> watched(completion<T> done, watcher& w, Then then) {
             done(std::move(*r));
         });
 }
-
-}  // namespace detail
 
 /// A StorageWriter, watched.
 template <StorageWriter Writer>
@@ -94,14 +90,12 @@ public:
     void write_data(const save_plan& plan, const std::span<const item_data>& data,
                     completion<write_results> done) {
         w_->before(call::write, rank_);
-        auto seen =
-            detail::watched(std::move(done), *w_, [this] { w_->after(call::write, rank_); });
+        auto seen = watched(std::move(done), *w_, [this] { w_->after(call::write, rank_); });
         inner_.write_data(plan, data, std::move(seen));
     }
     void finish(const metadata& m, completion<commit_result> done) {
         w_->before(call::finish, rank_);
-        auto seen =
-            detail::watched(std::move(done), *w_, [this] { w_->after(call::finish, rank_); });
+        auto seen = watched(std::move(done), *w_, [this] { w_->after(call::finish, rank_); });
         inner_.finish(m, std::move(seen));
     }
     bool committed(const std::string& save_id) {
@@ -124,8 +118,7 @@ public:
     }
     void sweep(save_end end, completion<sweep_result> done) {
         w_->before(call::sweep, rank_);
-        auto seen =
-            detail::watched(std::move(done), *w_, [this] { w_->after(call::sweep, rank_); });
+        auto seen = watched(std::move(done), *w_, [this] { w_->after(call::sweep, rank_); });
         inner_.sweep(end, std::move(seen));
     }
 
@@ -171,7 +164,7 @@ public:
         bool const values = !plan.items.empty() && plan.items.front().kind == item_kind::value;
         auto const what = values ? call::read_values : call::read;
         w_->before(what, rank_);
-        auto seen = detail::watched(std::move(done), *w_, [this, what] { w_->after(what, rank_); });
+        auto seen = watched(std::move(done), *w_, [this, what] { w_->after(what, rank_); });
         inner_.read_data(plan, target, std::move(seen));
     }
 
@@ -187,6 +180,6 @@ private:
     watcher* w_;
 };
 
-}  // namespace cairn::conformance
+}  // namespace cairn::testing::detail
 
 #endif

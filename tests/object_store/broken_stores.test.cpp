@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the suites for stores find: each store here breaks one promise.
+#include <cairn/object_store/memory.hpp>
+#include <cairn/testing/object_store.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(broken_stores)
+
+namespace {
+
+struct broken_store {
+    enum kind {
+        fine,
+        publish_overwrites,
+        publish_writes_in_place,
+        create_overwrites,
+        unfinished_objects_stay,
+        list_forgets,
+        reads_are_short,
+        reads_go_beyond_the_end,
+        reads_ignore_the_offset,
+        tags_do_not_change,
+        absent_objects_are_empty,
+        removed_objects_stay,
+        names_lose_their_folder,
+        times_go_back,
+        nothing_is_described,
+        kinds
+    };
+    struct writer {
+        cairn::memory_store::writer inner;
+        kind is;
+        bool finished = false;
+        writer(cairn::memory_store::writer w, kind k) : inner(std::move(w)), is(k) {}
+        writer(writer&& other) noexcept
+            : inner(std::move(other.inner)), is(other.is),
+              finished(std::exchange(other.finished, true)) {}
+        ~writer() {
+            if (!finished && is == unfinished_objects_stay) inner.finish(true);
+        }
+        void write(std::uint64_t at, cairn::byte_span b) { inner.write(at, b); }
+        void finish(bool durable) {
+            inner.finish(durable);
+            finished = true;
+        }
+    };
+    struct reader {
+        std::optional<cairn::memory_store::reader> inner;
+        kind is;
+        std::uint64_t size() const { return inner ? inner->size() : 0; }
+        void read(std::uint64_t at, std::span<std::byte> into) const {
+            if (!inner) return;
+            if (is == reads_go_beyond_the_end && at <= size())
+                into = into.first(std::min<std::size_t>(into.size(), size() - at));
+            if (is == reads_are_short) into = into.first(into.size() / 2);
+            inner->read(is == reads_ignore_the_offset ? 0 : at, into);
+        }
+    };
+
+    writer create(std::string_view n, std::uint64_t size) {
+        if (is == create_overwrites) inner.remove(named(n));
+        return {inner.create(named(n), size), is};
+    }
+    void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> match) {
+        if (is == publish_writes_in_place && b.size() > 1000) {
+            auto half = cairn::byte_vector(b.size());
+            std::copy_n(b.begin(), b.size() / 2, half.begin());
+            inner.publish(named(n), half, match);
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            match.reset();
+        }
+        inner.publish(named(n), b, is == publish_overwrites ? std::nullopt : std::move(match));
+    }
+    reader open(std::string_view n) {
+        if (is == absent_objects_are_empty && inner.tag(named(n)).text.empty())
+            return {std::nullopt, is};
+        return {inner.open(named(n)), is};
+    }
+    cairn::object_tag tag(std::string_view n) {
+        auto t = inner.tag(named(n));
+        if (is == tags_do_not_change && !t.text.empty()) t.text = "there";
+        return t;
+    }
+    std::vector<cairn::object_info> list() {
+        auto all = inner.list();
+        for (auto& info : all) {
+            std::replace(info.name.begin(), info.name.end(), '|', '/');
+            info.modified = is == times_go_back ? --clock : 0;
+        }
+        if (is == list_forgets && all.size() > 1) all.pop_back();
+        return all;
+    }
+    void remove(std::string_view n) {
+        if (is != removed_objects_stay) inner.remove(named(n));
+    }
+    void sync() {}
+    std::string describe(std::string_view n) {
+        return is == nothing_is_described ? "" : inner.describe(n);
+    }
+
+    std::string named(std::string_view n) const {
+        std::string name(n);
+        std::replace(name.begin(), name.end(), '/', '|');
+        return is == names_lose_their_folder ? name.substr(name.find('|') + 1) : name;
+    }
+    kind is = fine;
+    cairn::memory_store inner{};
+    std::int64_t clock = 1000;
+};
+static_assert(cairn::ObjectStore<broken_store>);
+
+struct broken_places : cairn::memory_store {
+    enum kind { fine, any_order, places_deeper, places_forgotten, removes_objects, kinds };
+    broken_places(kind k, cairn::memory_store s) : cairn::memory_store(std::move(s)), is(k) {}
+    broken_places at(const std::string& id) const { return {is, cairn::memory_store::at(id)}; }
+    std::vector<std::string> places() {
+        auto all = cairn::memory_store::places();
+        if (is == any_order) std::reverse(all.begin(), all.end());
+        if (is == places_forgotten && !all.empty()) all.pop_back();
+        if (is == places_deeper)
+            for (auto const& id : cairn::memory_store::places())
+                for (auto const& within : at(id).cairn::memory_store::places())
+                    all.push_back(id + "/" + within);
+        return all;
+    }
+    void remove_place(const std::string& id) {
+        if (is != removes_objects) return;
+        auto place = at(id);
+        for (auto const& info : place.list()) place.remove(info.name);
+    }
+    kind is;
+};
+static_assert(cairn::BrowsableStore<broken_places>);
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_suite_finds_what_a_store_breaks) {
+    for (int k = 0; k < broken_store::kinds; ++k) {
+        auto const is = static_cast<broken_store::kind>(k);
+        auto const found = cairn::testing::object_store_suite([&] { return broken_store{is}; });
+        BOOST_TEST(found.empty() == (is == broken_store::fine), "kind " << k);
+        for (auto const& failure : found) BOOST_TEST_MESSAGE(k << ": " << failure);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(the_suite_finds_what_places_of_a_store_break) {
+    for (int k = 0; k < broken_places::kinds; ++k) {
+        auto const is = static_cast<broken_places::kind>(k);
+        auto const found = cairn::testing::browsable_store_suite(
+            [&] { return broken_places(is, cairn::memory_store()); });
+        BOOST_TEST(found.empty() == (is == broken_places::fine), "kind " << k);
+        for (auto const& failure : found) BOOST_TEST_MESSAGE(k << ": " << failure);
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
