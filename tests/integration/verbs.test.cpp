@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verbs with move-only parts of a user in every combination, any completion token, bad input.
 #include "support/data_files.hpp"
+#include "support/error_codes.hpp"
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
 
@@ -70,9 +71,7 @@ using my_reader = cairn::torch_reader;
 static_assert(!std::copy_constructible<my_planner> && !std::copy_constructible<my_writer>);
 static_assert(!std::copy_constructible<my_ranks> && cairn::Communicator<my_ranks>);
 
-auto code_is(errc e) {
-    return [e](const cairn::error& x) { return x.code() == cairn::make_error_code(e); };
-}
+using support::is;
 
 }  // namespace
 
@@ -233,7 +232,7 @@ BOOST_AUTO_TEST_CASE(ranks_with_different_ids_are_told) {
                 }
             });
         };
-        BOOST_CHECK_EXCEPTION(run(), cairn::error, code_is(errc::invalid_argument));
+        BOOST_CHECK_EXCEPTION(run(), cairn::error, is(errc::invalid_argument));
         auto const* const who = other == 0 ? "ranks 1-2" : "rank 2";  // not the coordinator
         for (auto const& t : told)
             for (auto const* word : {who, "'a'", "'b'", "the same id"})
@@ -247,10 +246,10 @@ BOOST_AUTO_TEST_CASE(bad_places_are_clear_errors) {
     std::vector<float> w(2);
     cairn::state_dict sd{{"w", w}};
     BOOST_CHECK_EXCEPTION(cairn::load(sd, (s.dir / "none").string()), cairn::error,
-                          code_is(errc::not_found));
+                          is(errc::not_found));
     fs::create_directory(s.dir / "empty");
     BOOST_CHECK_EXCEPTION(cairn::load(sd, (s.dir / "empty").string()), cairn::error,
-                          code_is(errc::not_found));
+                          is(errc::not_found));
     std::ofstream(s.dir / "file") << "x";
     BOOST_CHECK_THROW(cairn::save(sd, (s.dir / "file" / "x").string()), cairn::error);
     auto const id = (s.dir / "ok").string();

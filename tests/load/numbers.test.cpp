@@ -2,6 +2,7 @@
 // A number may be stored as a value or as a tensor of one element, and be either in the state.
 #include "odd_planner.hpp"
 #include "support/counting_store.hpp"
+#include "support/error_codes.hpp"
 
 #include <cairn/cairn.hpp>
 
@@ -28,9 +29,7 @@ template <class T>
 cairn::tensor_view one(dtype type, T& x, const cairn::index_vector& shape = {}) {
     return cairn::tensor_view(type, shape, &x);
 }
-bool is(const cairn::error& e, errc code) {
-    return e.code() == cairn::make_error_code(code);
-}
+using support::is;
 
 }  // namespace
 

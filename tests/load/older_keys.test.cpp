@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints of PyTorch 2.3 and older, which have one object where there are several leaves today.
+#include "support/error_codes.hpp"
+
 #include <cairn/cairn.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -60,9 +62,7 @@ struct training {
     }
 };
 
-bool is(const cairn::error& e, cairn::errc code) {
-    return e.code() == cairn::make_error_code(code);
-}
+using support::is;
 
 }  // namespace
 

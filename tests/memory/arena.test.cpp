@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "support/error_codes.hpp"
+
 #include <cairn/memory/arena.hpp>
 
 #include <cairn/memory/page_faults.hpp>
@@ -40,9 +42,7 @@ using namespace cairn;
 
 constexpr std::size_t kib = 1024, mib = 1024 * kib;
 
-auto is(errc c) {
-    return [c](const error& e) { return e.code() == c; };
-}
+using support::is;
 arena_options budget_of(std::uint64_t bytes) {
     return arena_options{.budget = bytes, .alignment = 4096};
 }

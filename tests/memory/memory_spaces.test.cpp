@@ -2,6 +2,7 @@
 #include <cairn/memory/memory_spaces.hpp>
 
 #include "archetype/memory_space.hpp"
+#include "support/error_codes.hpp"
 
 #include <cairn/memory/arena.hpp>
 #include <cairn/memory/host.hpp>
@@ -27,9 +28,7 @@ namespace {
 using namespace cairn;
 using archetype::memory_space;
 
-auto is(errc c) {
-    return [c](const error& e) { return e.code() == c; };
-}
+using support::is;
 
 /// A queue whose events are reached one by one, when the test says so.
 struct scripted {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cairn/memory/piecewise_copy.hpp>
 
+#include "support/error_codes.hpp"
 #include "support/random_strides.hpp"
 
 #include <cairn/memory/detail/stream_copy.hpp>
@@ -199,7 +200,7 @@ BOOST_AUTO_TEST_CASE(threads_share_the_pieces) {
 BOOST_AUTO_TEST_CASE(what_cannot_be_copied_is_refused) {
     float a[4] = {}, b[4] = {};
     tensor_view const to(dtype::f32, index_vector{2, 2}, b);
-    auto const is = [](errc c) { return [c](const error& e) { return e.code() == c; }; };
+    using support::is;
     auto const attempt = [](const const_tensor_view& from, const tensor_view& target) {
         return [=] { (void)piecewise_copy(from, target, 100); };
     };

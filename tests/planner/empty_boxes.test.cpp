@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Boxes without elements: PyTorch tells the chunks of a tensor apart by their offsets alone.
+#include "support/error_codes.hpp"
+
 #include <cairn/format/native/index.hpp>
 #include <cairn/planner/dedup.hpp>
 
@@ -32,9 +34,7 @@ struct tensor {
 };
 using tensors = std::map<std::string, tensor>;
 
-auto code_is(errc e) {
-    return [e](const cairn::error& x) { return x.code() == cairn::make_error_code(e); };
-}
+using support::is;
 
 /// One rank's part of it all, every element a function of its place.
 struct holder {
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(empty_boxes_alone_do_not_make_a_tensor) {
     // A 0-d tensor of which nobody holds the element.
     cairn::memory_store store;
     BOOST_CHECK_EXCEPTION(save({{"s", {{}, {{}, {}}}}}, 2, store), cairn::error,
-                          code_is(errc::invalid_plan));
+                          is(errc::invalid_plan));
     // One of which somebody does, and one that a planner leaves out.
     std::vector<float> one{1};
     cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
@@ -181,7 +181,7 @@ BOOST_AUTO_TEST_CASE(empty_boxes_still_contradict_other_ranks) {
     a.items = {rows};
     b.items = {empty};
     BOOST_CHECK_EXCEPTION((void)cairn::dedup_save_plans({a, b}), cairn::error,
-                          code_is(errc::invalid_plan));
+                          is(errc::invalid_plan));
 }
 
 BOOST_AUTO_TEST_CASE(empty_boxes_are_left_out_whoever_dedups) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "support/error_codes.hpp"
 #include "support/write_results.hpp"
 
 #include <cairn/format/native/index.hpp>
@@ -58,9 +59,7 @@ cairn::save_plan plan(std::vector<cairn::write_item> items) {
     p.items = std::move(items);
     return p;
 }
-auto code_is(errc e) {
-    return [e](const cairn::error& x) { return x.code() == cairn::make_error_code(e); };
-}
+using support::is;
 
 }  // namespace
 
@@ -154,7 +153,7 @@ BOOST_AUTO_TEST_CASE(holes_and_bounds_are_refused) {
         });
     BOOST_CHECK_EXCEPTION(
         cairn::create_global_metadata(std::vector{plan({item("w", box({4}, {8}), {8})})}),
-        cairn::error, code_is(errc::invalid_plan));
+        cairn::error, is(errc::invalid_plan));
 }
 
 BOOST_AUTO_TEST_CASE(a_load_reports_what_differs) {
@@ -167,19 +166,14 @@ BOOST_AUTO_TEST_CASE(a_load_reports_what_differs) {
     std::vector<double> wide(4);
     cairn::state_dict shape{{"w", other}}, dtype{{"w", wide}}, missing{{"v", w}}, kind{{"o", w}},
         ok{{"w", w}};
-    BOOST_CHECK_EXCEPTION(cairn::load(shape, "c", store), cairn::error,
-                          code_is(errc::shape_mismatch));
-    BOOST_CHECK_EXCEPTION(cairn::load(dtype, "c", store), cairn::error,
-                          code_is(errc::dtype_mismatch));
-    BOOST_CHECK_EXCEPTION(cairn::load(missing, "c", store), cairn::error,
-                          code_is(errc::missing_key));
-    BOOST_CHECK_EXCEPTION(cairn::load(kind, "c", store), cairn::error,
-                          code_is(errc::kind_mismatch));
+    BOOST_CHECK_EXCEPTION(cairn::load(shape, "c", store), cairn::error, is(errc::shape_mismatch));
+    BOOST_CHECK_EXCEPTION(cairn::load(dtype, "c", store), cairn::error, is(errc::dtype_mismatch));
+    BOOST_CHECK_EXCEPTION(cairn::load(missing, "c", store), cairn::error, is(errc::missing_key));
+    BOOST_CHECK_EXCEPTION(cairn::load(kind, "c", store), cairn::error, is(errc::kind_mismatch));
     BOOST_TEST(cairn::load(ok, "c", store).unexpected.size() == 2u);
     cairn::load_options o;
     o.planner.strict = true;
-    BOOST_CHECK_EXCEPTION(cairn::load(ok, "c", o, store), cairn::error,
-                          code_is(errc::unexpected_key));
+    BOOST_CHECK_EXCEPTION(cairn::load(ok, "c", o, store), cairn::error, is(errc::unexpected_key));
     o.planner.strict = false;
     o.planner.dtypes = cairn::dtype_policy::convert;
     BOOST_TEST(cairn::load(dtype, "c", o, store).converted.size() == 1u);
@@ -187,7 +181,7 @@ BOOST_AUTO_TEST_CASE(a_load_reports_what_differs) {
     std::vector<float> const constant(4);
     cairn::state_dict read_only{{"w", constant}};
     BOOST_CHECK_EXCEPTION(cairn::load(read_only, "c", store), cairn::error,
-                          code_is(errc::invalid_state));
+                          is(errc::invalid_state));
 }
 
 /// In another order and one by one, which took minutes.
@@ -224,7 +218,7 @@ BOOST_AUTO_TEST_CASE(problems_of_a_load_are_told_together) {
         {"w", cairn::tensor_view(cairn::dtype::f32, {4}, cairn::index_vector{0}, w.data())},
         {"x", w}};
     BOOST_CHECK_EXCEPTION(cairn::load(sd, "c", store), cairn::error, [](const cairn::error& e) {
-        return code_is(errc::invalid_state)(e) && e.context().fqn == "w" &&
+        return is(errc::invalid_state)(e) && e.context().fqn == "w" &&
                std::string(e.what()).find("'x'") != std::string::npos;
     });
 }
@@ -252,7 +246,7 @@ BOOST_AUTO_TEST_CASE(only_items_of_writable_shards_have_windows) {
         auto other = item;
         change(other);
         BOOST_CHECK_EXCEPTION((void)planner.resolve_tensor(other), cairn::error,
-                              code_is(errc::invalid_plan));
+                              is(errc::invalid_plan));
     };
     auto const refuse_all = [&] {
         refuse([](auto& i) { i.kind = cairn::item_kind::value; });
@@ -266,7 +260,7 @@ BOOST_AUTO_TEST_CASE(only_items_of_writable_shards_have_windows) {
     refuse_all();
     // It then knows what belongs to each leaf.
     BOOST_CHECK_EXCEPTION((void)planner.create_local_load_plan(), cairn::error,
-                          code_is(errc::invalid_state));  // of the const one
+                          is(errc::invalid_state));  // of the const one
     BOOST_TEST((planner.resolve_tensor(item).data == reinterpret_cast<std::byte*>(&w[1])));
     refuse_all();
 }
@@ -279,7 +273,7 @@ BOOST_AUTO_TEST_CASE(memory_that_the_cpu_cannot_read_is_refused) {
             {"w", cairn::tensor_view(cairn::dtype::f32, {4}, w.data(), cairn::device_id{kind, 2})}};
         BOOST_CHECK_EXCEPTION(
             cairn::save(state, "c", store), cairn::error, [&](const cairn::error& e) {
-                return code_is(errc::unsupported)(e) &&
+                return is(errc::unsupported)(e) &&
                        e.context().expected.find(to_string(cairn::device_id{kind, 2})) !=
                            std::string::npos;
             });
@@ -303,7 +297,7 @@ BOOST_AUTO_TEST_CASE(per_rank_values_come_back_by_rank) {
     };
     run(2, true, {});
     BOOST_TEST((run(2, false, {}) == std::vector<int>{100, 101}));
-    BOOST_CHECK_EXCEPTION(run(3, false, {}), cairn::error, code_is(errc::missing_key));
+    BOOST_CHECK_EXCEPTION(run(3, false, {}), cairn::error, is(errc::missing_key));
     cairn::load_options o;
     o.planner.per_rank_source = [](int rank, int saved) { return rank % saved; };
     BOOST_TEST((run(3, false, o) == std::vector<int>{100, 101, 100}));
@@ -353,7 +347,7 @@ BOOST_AUTO_TEST_CASE(plans_survive_the_wire_and_damage_never_crashes) {
                         e.code() == cairn::make_error_code(errc::unsupported)));
         }
         BOOST_CHECK_EXCEPTION(cairn::decode_save_plan(std::span(bytes).first(i)), cairn::error,
-                              code_is(errc::corrupt));
+                              is(errc::corrupt));
     }
 }
 
@@ -380,7 +374,7 @@ BOOST_AUTO_TEST_CASE(results_survive_the_wire_and_damage_never_crashes) {
             BOOST_TEST((e.code() == cairn::make_error_code(errc::corrupt)));
         }
         BOOST_CHECK_EXCEPTION(support::decode_write_results(std::span(bytes).first(i)),
-                              cairn::error, code_is(errc::corrupt));
+                              cairn::error, is(errc::corrupt));
     }
 }
 
@@ -418,7 +412,7 @@ BOOST_AUTO_TEST_CASE(results_for_no_item_or_in_no_file_are_refused) {
             continue;
         }
         BOOST_CHECK_EXCEPTION((void)support::decode_write_results(b), cairn::error,
-                              code_is(errc::corrupt));
+                              is(errc::corrupt));
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a distributed file system does to who reads a file that another host replaces: it says that
 // the file handle is stale, or that there is no such file, for a while.
+#include "support/error_codes.hpp"
 #include "support/replaced_files.hpp"
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
@@ -41,9 +42,7 @@ float loaded(const std::string& id) {
     BOOST_TEST(text == "t");
     return w[0];
 }
-auto is(cairn::errc code) {
-    return [code](const cairn::error& e) { return e.code() == make_error_code(code); };
-}
+using support::is;
 
 }  // namespace
 

@@ -9,6 +9,13 @@ namespace support {
 inline bool is(cairn::error_code c, cairn::errc e) {
     return c == cairn::make_error_code(e);
 }
+inline bool is(const cairn::error& e, cairn::errc code) {
+    return is(e.code(), code);
+}
+/// For BOOST_CHECK_EXCEPTION.
+inline auto is(cairn::errc code) {
+    return [code](const cairn::error& e) { return is(e, code); };
+}
 
 /// Whether an error is about what was read. Bytes alone cannot cause any other: not a failure of
 /// storage, of another rank or of a device, and no lack of memory or time.

@@ -2,6 +2,7 @@
 #ifndef CAIRN_TEST_SUPPORT_NCCL_CHECKS_HPP
 #define CAIRN_TEST_SUPPORT_NCCL_CHECKS_HPP
 
+#include "support/error_codes.hpp"
 #include "support/fake_nccl.hpp"
 
 #include <cairn/comm/nccl/broadcaster.hpp>
@@ -38,9 +39,7 @@ inline cairn::error error_of(const std::exception_ptr& e) {
     }
     return {cairn::error_code(), {}};
 }
-inline bool is(const cairn::error& e, cairn::errc code) {
-    return e.code() == cairn::make_error_code(code);
-}
+using support::is;
 inline bool contains(const cairn::error& e, const std::string& part) {
     return std::string(e.what()).find(part) != std::string::npos;
 }

@@ -2,6 +2,7 @@
 #ifndef CAIRN_TEST_SUPPORT_FAKE_GPU_CHECKS_HPP
 #define CAIRN_TEST_SUPPORT_FAKE_GPU_CHECKS_HPP
 
+#include "support/error_codes.hpp"
 #include "support/fake_gpu/cuda.hpp"
 
 #include <cairn/error.hpp>
@@ -14,10 +15,6 @@
 
 /// What tests over the fake GPU share.
 namespace support {
-
-inline auto is(cairn::errc c) {
-    return [c](const cairn::error& e) { return e.code() == c; };
-}
 
 /// No rule of CUDA's was broken, and no more handles are left than that.
 inline void check_clean(const fake_gpu& gpu, std::size_t in_use = 0) {
