@@ -93,6 +93,32 @@ BOOST_AUTO_TEST_CASE(a_protected_id_that_names_nothing_is_told_once) {
     BOOST_TEST(p.stands(4));
 }
 
+/// A run that was thought dead and goes on would otherwise remove the newest of the one that has
+/// taken its place, to keep what it has once read.
+BOOST_AUTO_TEST_CASE(a_save_that_another_run_has_removed_counts) {
+    place p;
+    run_memory run;
+    auto const save_id = [&](std::int64_t step) {
+        for (auto const& c : cairn::detail::find_places(p.store()).committed)
+            if (c.record->step == step) return c.record->save_id;
+        return std::string();
+    };
+    auto const own = [&](std::int64_t step) {
+        save_steps(cairn::file_store(p.dir), {step});
+        run.saves.push_back({save_id(step)});
+        (void)retain(p.store(), cairn::last(2), run, save_id(step));
+    };
+    save_steps(cairn::file_store(p.dir), {1});
+    run.read[save_id(1)] = {++run.reads, run.saves.size()};
+    own(2);
+    own(3);
+    for (auto const s : {2, 3}) fs::remove_all(p.at(s));
+    save_steps(cairn::file_store(p.dir), {8, 9});
+    own(4);
+    BOOST_TEST(p.stands(9));
+    BOOST_TEST(p.stands(4));
+}
+
 /// By the time of its directory; otherwise what another job has saved, or put aside, would count as
 /// what stood there before.
 BOOST_AUTO_TEST_CASE(a_place_that_others_have_changed_is_read_again) {

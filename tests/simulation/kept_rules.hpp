@@ -48,7 +48,7 @@ struct kept_rules {
         std::string id;
         cairn::commit_record record;
         std::size_t read = 0;  ///< Successfully, as the how-many-th by the run that asks; 0: not …
-        std::size_t since = 0;  ///< … of which so many later saves stand.
+        std::size_t since = 0;  ///< … of which so many later saves have stood.
     };
     static bool is_older(const checkpoint& a, const checkpoint& b) {
         return std::tie(a.record.sequence, a.record.committed, a.record.save_id) <

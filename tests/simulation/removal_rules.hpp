@@ -45,17 +45,16 @@ public:
         coordinators_.at(process).saves.insert(save_id);
     }
     /// Says of what stands what it has read.
-    void judge(int process, std::vector<kept_rules::checkpoint>& all) const {
+    /// @param seen  Whether it has seen its own saves that others, or itself, have since replaced.
+    void judge(int process, bool seen, std::vector<kept_rules::checkpoint>& all) const {
         auto const& run = coordinators_.at(process);
-        auto const own = std::count_if(all.begin(), all.end(), [&](auto const& c) {
+        auto const standing = std::count_if(all.begin(), all.end(), [&](auto const& c) {
             return run.saves.count(c.record.save_id) != 0;
         });
-        // It may have counted them just before.
-        auto const since = static_cast<std::size_t>(own) + run.lost.size();
         for (auto& c : all) {
             auto const read = run.read.find(c.record.save_id);
             c.read = read == run.read.end() ? 0 : read->second;
-            c.since = since;
+            c.since = static_cast<std::size_t>(standing) + (seen ? run.ended.size() : 0);
         }
     }
 
@@ -81,9 +80,9 @@ public:
         readers_.erase(it);
     }
     /// @param before  What stood there until then; may be null.
-    void published(const std::string& place, const watched_save* before, int by) {
+    void published(const std::string& place, const watched_save* before) {
         published_[place] = ++tick_;
-        if (before != nullptr) ended(before->id, by);
+        if (before != nullptr) ended(before->id);
     }
 
     /// @param all  What stands, before it.
@@ -106,17 +105,18 @@ public:
             if (name.starts_with(place) && r.since < begun->second.since)
                 findings_.require(!runs(r), who + " is removed, but process " +
                                                 std::to_string(r.by) + " reads it");
-        judge(by, all);
-        auto const kept = it->second.keep.kept(std::move(all));
-        findings_.require(kept.count(place.substr(0, place.size() - 1)) == 0,
-                          who + " is removed, but it is to be kept");
-        ended(save->id, by);
+        auto const kept = [&](bool seen) {
+            judge(by, seen, all);
+            return it->second.keep.kept(all).count(place.substr(0, place.size() - 1)) != 0;
+        };
+        findings_.require(!kept(true) || !kept(false), who + " is removed, but it is to be kept");
+        ended(save->id);
     }
 
 private:
-    void ended(const std::string& save_id, int by) {
+    void ended(const std::string& save_id) {
         for (auto& [process, run] : coordinators_)
-            if (process != by && run.saves.count(save_id) != 0) run.lost.insert(save_id);
+            if (run.saves.count(save_id) != 0) run.ended.insert(save_id);
     }
 
     struct reader {
@@ -129,7 +129,7 @@ private:
         std::size_t reads = 0;
         std::map<std::string, std::size_t> read{};  ///< The how-many-th it was, from 1.
         std::set<std::string> saves{};
-        std::set<std::string> lost{};  ///< Of these: what another run has replaced or removed.
+        std::set<std::string> ended{};  ///< Of these: what was replaced or removed.
     };
     struct removal {
         std::string save_id{};

@@ -76,7 +76,7 @@ public:
         require_busy(name, by);
         auto const p = parts(name);
         if (p.rest == cairn::detail::metadata_name)
-            removals.published(p.place, place(p.id).standing(), by);
+            removals.published(p.place, place(p.id).standing());
         removals.placed(p.place, p.rest, file, by);
         if (on_notice && file.finished && cairn::detail::is_reading_name(p.rest))
             on_notice(place(p.id).standing());

@@ -272,8 +272,11 @@ private:
                     "left over: " + name);
         }
         auto all = rules_.all();
-        rules_.removals.judge(process, all);
-        auto const kept = keep_.kept(all);
+        std::set<std::string> kept;
+        for (bool const seen : {false, true}) {
+            rules_.removals.judge(process, seen, all);
+            kept.merge(keep_.kept(all));
+        }
         for (auto const& c : all) require(kept.count(c.id) != 0, "it is not removed: " + c.id);
     }
 

@@ -43,8 +43,12 @@ CAIRN_DECL bool collect_place(erased_store root, const checkpoint_id& id,
 /// What a run knows of the checkpoints in a store, from save to save.
 struct run_memory {
     known_records known{};
+    struct own_save {
+        std::string id{};
+        bool stood = false;  ///< It was seen committed.
+    };
     /// Saves of this run that may have committed, in their order.
-    std::vector<std::string> saves{};
+    std::vector<own_save> saves{};
     struct read_one {
         std::size_t number = 0;        ///< The how-many-th it was, from 1.
         std::size_t saves_before = 0;  ///< Of this run.

@@ -126,7 +126,7 @@ CAIRN_DECL retention with_place_ids(const erased_store& root, const retention& k
 }
 
 /// What rules say of the checkpoints that a run may remove.
-inline std::vector<kept_or_not> not_kept(const retention& keep, const run_memory& run,
+inline std::vector<kept_or_not> not_kept(const retention& keep, run_memory& run,
                                          const found_places& found, const std::string& own) {
     std::vector<kept_or_not> all;
     std::set<std::string> standing;
@@ -135,12 +135,14 @@ inline std::vector<kept_or_not> not_kept(const retention& keep, const run_memory
         all.push_back({c.id, *c.record, 0, 0, c.record->save_id == own});
         standing.insert(c.record->save_id);
     }
+    // Another run that saves here may since have removed some.
+    for (auto& s : run.saves) s.stood = s.stood || standing.count(s.id) != 0;
     for (auto& c : all) {
         auto const read = run.read.find(c.record.save_id);
         if (read == run.read.end()) continue;
         c.read = read->second.number;
         for (auto i = read->second.saves_before; i < run.saves.size(); ++i)
-            c.since += standing.count(run.saves[i]);
+            if (run.saves[i].stood) ++c.since;
     }
     auto const now = std::chrono::duration_cast<std::chrono::milliseconds>(
                          std::chrono::system_clock::now().time_since_epoch())
