@@ -162,6 +162,21 @@ struct reader_always_has_checksum : storage_reader {
 static_assert(!ChecksumReader<storage_reader> && !ChecksumReader<reader_checksum_of_all> &&
               !ChecksumReader<reader_always_has_checksum>);
 
+/// The least that `LocalReader` asks for beyond `StorageReader`, and near misses.
+class local_reader : public storage_reader {
+public:
+    using storage_reader::storage_reader;
+    bool items_stay_local() { return true; }
+};
+static_assert(LocalReader<local_reader>);
+
+struct reader_items_stay_perhaps : storage_reader {
+    std::optional<bool> items_stay_local();
+};
+struct reader_inherits_items : local_reader {};
+static_assert(!LocalReader<storage_reader> && !LocalReader<reader_items_stay_perhaps> &&
+              !LocalReader<reader_inherits_items>);
+
 }  // namespace cairn::archetype
 
 #endif

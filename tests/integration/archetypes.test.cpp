@@ -9,6 +9,7 @@
 #include "archetype/stateful.hpp"
 #include "archetype/storage_reader.hpp"
 #include "archetype/storage_writer.hpp"
+#include "archetype/telling_planner.hpp"
 #include "archetype/tensor.hpp"
 
 #include <cairn/async_load.hpp>

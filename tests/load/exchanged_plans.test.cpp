@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The items of a plan are exchanged only where the coordinator's parts look at them.
 #include "support/meddling_group.hpp"
+#include "support/wrapping_planner.hpp"
 
 #include <cairn/cairn.hpp>
 
@@ -116,6 +117,32 @@ BOOST_AUTO_TEST_CASE(cairns_own_parts_need_no_plans_of_others) {
     auto memory = saved();
     auto const n = largest_plan([&](int, auto load) { load(memory); });
     BOOST_TEST(n <= few, n << " bytes");
+}
+
+BOOST_AUTO_TEST_CASE(a_planner_that_wraps_the_default_one_needs_no_plans_of_others) {
+    auto memory = saved();
+    auto const n = largest_plan([&](int, auto load) {
+        support::wrapping_planner planner;
+        load(memory, planner);
+        if (planner.items != 0) throw std::runtime_error("items were sent");
+    });
+    BOOST_TEST(n <= few, n << " bytes");
+}
+
+BOOST_AUTO_TEST_CASE(a_planner_that_wraps_the_default_one_has_its_tied_weights_compared) {
+    cairn::memory_store memory;
+    std::vector<float> a(4, 1), b(4, 2);
+    auto const view = [](std::vector<float>& v) {
+        return cairn::tensor_view(cairn::dtype::float32, {4}, v.data());
+    };
+    cairn::save(cairn::state_dict{{"a", view(a)}, {"b", view(b)}}, "c", memory);
+    cairn::state_dict tied{{"a", view(a)}, {"b", view(a)}};
+    support::wrapping_planner planner;
+    BOOST_CHECK_EXCEPTION(
+        (void)cairn::load(tied, "c", memory, planner), cairn::error, [](auto const& e) {
+            return e.failures().front().code == make_error_code(cairn::errc::invalid_state) &&
+                   std::string(e.what()).find("the same weight in the state") != std::string::npos;
+        });
 }
 
 BOOST_AUTO_TEST_CASE(a_planner_on_the_coordinator_gets_all_plans) {

@@ -5,6 +5,7 @@
 #include "archetype/naming_writer.hpp"
 #include "archetype/storage_reader.hpp"
 #include "planned_states.hpp"
+#include "support/wrapping_planner.hpp"
 
 #include <cairn/async_save.hpp>
 #include <cairn/checkpointer.hpp>
@@ -17,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,6 +91,24 @@ BOOST_AUTO_TEST_CASE(a_planner_of_the_users_says_what_its_plans_depend_on) {
     BOOST_TEST(!save(6, std::nullopt));
     BOOST_TEST(global == 4);
     BOOST_TEST(save(7, "two"));  // as it was kept
+}
+
+BOOST_AUTO_TEST_CASE(a_planner_that_wraps_the_default_one_joins_tables_and_keeps_plans) {
+    cairn::memory_store store;
+    std::vector<cairn::plan_cache> caches(2);
+    for (int step = 1; step < 4; ++step) {
+        auto const all =
+            support::on_ranks_that_stay(2, [&](cairn::thread_group::member& me, int rank) {
+                rank_memory const mine(usual(2), rank, step);
+                support::wrapping_planner planner;
+                auto const r = cairn::save(mine.state, "c", me, planner, store,
+                                           caches[static_cast<std::size_t>(rank)]);
+                if (r.plan_reused != (step != 1)) throw std::runtime_error("another plan");
+                if (planner.global != 0) throw std::runtime_error("a plan for all was asked for");
+            });
+        for (auto const& t : all) BOOST_TEST(t.ok(), support::words(all));
+        check_stored(store, "c", usual(2), step);
+    }
 }
 
 /// Of a planner and a writer, each must say that its plans may serve again.

@@ -77,6 +77,24 @@ concept KeyedSavePlanner = SavePlanner<P> && requires(P& p) {
     { detail::declaring_class(&P::plan_key) } -> std::same_as<std::type_identity<P>>;
 };
 
+/// A SavePlanner whose global plan is that of `default_planner`.
+///
+/// | Expression  | Type                            |
+/// |-------------|---------------------------------|
+/// | `p.joins()` | `std::optional<replica_writer>` |
+///
+/// **Semantics**: called on the coordinator. If it returns who writes replicas, cairn joins the
+/// local plans itself, as `default_planner` does, without decoding them, and does not call
+/// `create_global_save_plan`. Nothing: it calls it. An inherited `joins` does not count, as an
+/// inherited `plan_key` does not.
+///
+/// **Models**: `default_planner`. **Archetype**: `archetype::joining_planner`.
+template <class P>
+concept JoiningSavePlanner = SavePlanner<P> && requires(P& p) {
+    { p.joins() } -> std::same_as<std::optional<replica_writer>>;
+    { detail::declaring_class(&P::joins) } -> std::same_as<std::type_identity<P>>;
+};
+
 /// Decides which rank reads what. The protocol is DCP's `LoadPlanner`.
 ///
 /// Given `p` of type `P&`, `state` a `flat_state&`, `m` a `const metadata&`:
@@ -136,6 +154,61 @@ concept CheckingLoadPlanner =
     LoadPlanner<P> && requires(P& p, const read_item& item, const value& v) {
         { p.check_value(item, v) } -> std::same_as<void>;
     };
+
+/// A LoadPlanner that knows weights which are tied in the state and stored under two names: it
+/// reads them under one.
+///
+/// | Expression | Type                             |
+/// |------------|----------------------------------|
+/// | `p.ties()` | `const std::vector<stored_tie>&` |
+///
+/// **Semantics**: called on every rank after `create_local_load_plan`. The load compares the
+/// checksums of the two, if the reader is a `ChecksumReader`: a difference fails the load, what
+/// cannot be compared is a warning. An inherited `ties` does not count.
+///
+/// **Models**: `default_planner`. **Archetype**: `archetype::tying_planner`.
+template <class P>
+concept TyingLoadPlanner = LoadPlanner<P> && requires(P& p) {
+    { p.ties() } -> std::same_as<const std::vector<stored_tie>&>;
+    { detail::declaring_class(&P::ties) } -> std::same_as<std::type_identity<P>>;
+};
+
+/// A LoadPlanner whose global plan does not depend on the items of the local plans.
+///
+/// | Expression             | Type   |
+/// |------------------------|--------|
+/// | `p.items_stay_local()` | `bool` |
+///
+/// **Semantics**: called on every rank. True: `create_global_load_plan` neither looks at `items`
+/// and `no_items` nor changes them. If the same holds for the reader (@ref LocalReader), and there
+/// is no `DataPlane`, they stay on their rank: the coordinator's planner receives plans without
+/// them, and `finish_load_plan` receives this rank's. An inherited `items_stay_local` does not
+/// count.
+///
+/// **Models**: `default_planner`. **Archetype**: `archetype::local_planner`.
+template <class P>
+concept LocalLoadPlanner = LoadPlanner<P> && requires(P& p) {
+    { p.items_stay_local() } -> std::same_as<bool>;
+    { detail::declaring_class(&P::items_stay_local) } -> std::same_as<std::type_identity<P>>;
+};
+
+/// A planner that says whether it uses the memory of the state as it is.
+///
+/// | Expression                | Type   |
+/// |---------------------------|--------|
+/// | `p.needs_memory_spaces()` | `bool` |
+///
+/// **Semantics**: called on every rank before anything is planned. True: a save or load of a state
+/// on a device for which no `MemorySpace` was passed is refused then. Otherwise it is refused when
+/// the planner returns memory of that device: a planner may stage tensors itself. An inherited
+/// `needs_memory_spaces` does not count.
+///
+/// **Models**: `default_planner`. **Archetype**: `archetype::joining_planner`.
+template <class P>
+concept StateMemoryPlanner = (SavePlanner<P> || LoadPlanner<P>)&&requires(P& p) {
+    { p.needs_memory_spaces() } -> std::same_as<bool>;
+    { detail::declaring_class(&P::needs_memory_spaces) } -> std::same_as<std::type_identity<P>>;
+};
 
 /// A planner for both directions.
 template <class P>

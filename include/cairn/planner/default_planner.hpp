@@ -34,6 +34,9 @@ public:
     CAIRN_DECL item_data resolve_data(const write_item& item);
     /// @return Nothing if `planner_options::dedup` is set.
     CAIRN_DECL std::optional<std::string> plan_key() const;
+    /// @return Nothing if `planner_options::dedup` is set.
+    CAIRN_DECL std::optional<replica_writer> joins() const;
+    bool needs_memory_spaces() const noexcept { return true; }
 
     CAIRN_DECL void set_up_load(flat_state& state, const metadata& m, int rank, bool coordinator);
     CAIRN_DECL load_plan create_local_load_plan();
@@ -46,6 +49,8 @@ public:
     /// Returns the weights that are stored under two names and read under one, after
     /// `create_local_load_plan`. A load compares their checksums.
     CAIRN_DECL const std::vector<stored_tie>& ties() const noexcept;
+    /// True: a local plan has in `planner_data` which keys it does not want.
+    bool items_stay_local() const noexcept { return true; }
     CAIRN_DECL load_report finish_load();
 
     /// Returns how state and checkpoint differ, after `create_local_load_plan`, also if that threw.
@@ -56,8 +61,10 @@ private:
     struct sides;
     std::unique_ptr<sides> sides_;
 };
-static_assert(Planner<default_planner> && KeyedSavePlanner<default_planner>);
-static_assert(CheckingLoadPlanner<default_planner>);
+static_assert(Planner<default_planner> && StateMemoryPlanner<default_planner>);
+static_assert(KeyedSavePlanner<default_planner> && JoiningSavePlanner<default_planner>);
+static_assert(CheckingLoadPlanner<default_planner> && TyingLoadPlanner<default_planner> &&
+              LocalLoadPlanner<default_planner>);
 
 }  // namespace cairn
 

@@ -64,6 +64,7 @@ public:
         inner_.commit_tensor(item, v);
     }
     void load_value(const read_item& item, value v) { inner_.load_value(item, std::move(v)); }
+    bool items_stay_local() const noexcept { return inner_.items_stay_local(); }
     load_report finish_load() { return inner_.finish_load(); }
 
     /// Returns the tree, nested as it was saved.
@@ -79,7 +80,7 @@ private:
     default_planner inner_;
     state_dict tree_;
 };
-static_assert(LoadPlanner<empty_state_planner>);
+static_assert(LoadPlanner<empty_state_planner> && LocalLoadPlanner<empty_state_planner>);
 
 namespace detail {
 

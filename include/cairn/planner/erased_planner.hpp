@@ -3,19 +3,14 @@
 #define CAIRN_PLANNER_ERASED_PLANNER_HPP
 
 #include <cairn/planner/concepts.hpp>
-#include <cairn/planner/options.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace cairn {
-
-class default_planner;
 
 namespace detail {
 
@@ -33,10 +28,10 @@ public:
     virtual item_data resolve_data(const write_item&) = 0;
     /// Nothing if the planner is no `KeyedSavePlanner`. Those of two types differ, in one process.
     virtual std::optional<std::string> plan_key() = 0;
-    /// Then its metadata needs no check: it has checked it, and can name the ranks.
-    virtual bool is_default() const = 0;
-    /// Of a default planner whose plans a `plan_table` can join; null otherwise.
-    virtual const planner_options* table_options() const = 0;
+    /// Nothing if the planner is no `JoiningSavePlanner`.
+    virtual std::optional<replica_writer> joins() = 0;
+    /// False if the planner is no `StateMemoryPlanner`.
+    virtual bool needs_memory_spaces() = 0;
 
 protected:
     ~erased_save_planner() = default;
@@ -55,10 +50,13 @@ public:
     /// Does nothing if the planner is not a `CheckingLoadPlanner`.
     virtual void check_value(const read_item&, const value&) = 0;
     virtual void load_value(const read_item&, value) = 0;
-    /// A planner other than the default one has none.
-    virtual std::vector<stored_tie> ties() const = 0;
+    /// None if the planner is no `TyingLoadPlanner`.
+    virtual std::vector<stored_tie> ties() = 0;
+    /// False if the planner is no `LocalLoadPlanner`.
+    virtual bool items_stay_local() = 0;
     virtual load_report finish_load() = 0;
-    virtual bool is_default() const = 0;
+    /// False if the planner is no `StateMemoryPlanner`.
+    virtual bool needs_memory_spaces() = 0;
 
 protected:
     ~erased_load_planner() = default;
@@ -93,12 +91,13 @@ public:
         }
         return {};
     }
-    bool is_default() const override { return std::is_same_v<P, default_planner>; }
-    const planner_options* table_options() const override {
-        if constexpr (std::is_same_v<P, default_planner>)
-            return to_.options().dedup ? nullptr : std::addressof(to_.options());
-        else
-            return nullptr;
+    std::optional<replica_writer> joins() override {
+        if constexpr (JoiningSavePlanner<P>) return to_.joins();
+        return {};
+    }
+    bool needs_memory_spaces() override {
+        if constexpr (StateMemoryPlanner<P>) return to_.needs_memory_spaces();
+        return false;
     }
 
 private:
@@ -127,14 +126,19 @@ public:
         if constexpr (CheckingLoadPlanner<P>) to_.check_value(item, v);
     }
     void load_value(const read_item& item, value v) override { to_.load_value(item, std::move(v)); }
-    std::vector<stored_tie> ties() const override {
-        if constexpr (std::is_same_v<P, default_planner>)
-            return to_.ties();
-        else
-            return {};
+    std::vector<stored_tie> ties() override {
+        if constexpr (TyingLoadPlanner<P>) return to_.ties();
+        return {};
+    }
+    bool items_stay_local() override {
+        if constexpr (LocalLoadPlanner<P>) return to_.items_stay_local();
+        return false;
     }
     load_report finish_load() override { return to_.finish_load(); }
-    bool is_default() const override { return std::is_same_v<P, default_planner>; }
+    bool needs_memory_spaces() override {
+        if constexpr (StateMemoryPlanner<P>) return to_.needs_memory_spaces();
+        return false;
+    }
 
 private:
     P& to_;

@@ -106,6 +106,12 @@ struct stored_tie {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> chunks{};
 };
 
+/// Which of the ranks that hold an item writes it.
+enum class replica_writer : std::uint8_t {
+    least_loaded,  ///< The lowest of them on a tie.
+    lowest_rank
+};
+
 /// What a StorageWriter receives for one item: elements to read, or a plain value to encode. Both
 /// are borrowed until the write completes.
 using item_data = std::variant<const_tensor_view, const value*>;

@@ -256,6 +256,24 @@ concept ChecksumReader =
         { r.checksum(fqn, chunk) } -> std::same_as<std::optional<chunk_checksum>>;
     };
 
+/// A StorageReader whose global step does not depend on the items of the local plans.
+///
+/// | Expression             | Who | Type   |
+/// |------------------------|-----|--------|
+/// | `r.items_stay_local()` | all | `bool` |
+///
+/// **Semantics**: true: `prepare_global_load_plan` neither looks at `items` and `no_items` nor
+/// changes them. If the same holds for the planner (@ref LocalLoadPlanner), and there is no
+/// `DataPlane`, they stay on their rank. An inherited `items_stay_local` does not count: a derived
+/// class may have a global step of its own.
+///
+/// **Models**: `torch_reader`. **Archetype**: `archetype::local_reader`.
+template <class R>
+concept LocalReader = StorageReader<R> && requires(R& r) {
+    { r.items_stay_local() } -> std::same_as<bool>;
+    { detail::declaring_class(&R::items_stay_local) } -> std::same_as<std::type_identity<R>>;
+};
+
 }  // namespace cairn
 
 #endif

@@ -54,6 +54,7 @@ public:
     /// modified.
     CAIRN_DECL load_plan prepare_local_load_plan(load_plan plan);
     CAIRN_DECL std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan> plans);
+    bool items_stay_local() const noexcept { return true; }
 
     /// From the index; otherwise from small reads of the item.
     CAIRN_DECL std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk);
@@ -65,9 +66,8 @@ private:
     struct state;
     std::unique_ptr<state> s_;
 };
-static_assert(StorageReader<torch_reader> && ChecksumReader<torch_reader>);
-template <>
-inline constexpr bool detail::keeps_load_plans<torch_reader> = true;
+static_assert(StorageReader<torch_reader> && ChecksumReader<torch_reader> &&
+              LocalReader<torch_reader>);
 
 }  // namespace cairn
 

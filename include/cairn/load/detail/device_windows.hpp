@@ -50,9 +50,10 @@ public:
     CAIRN_DECL void commit_tensor(const read_item& i, tensor_view v) override;
     void check_value(const read_item& i, const value& v) override { to_.check_value(i, v); }
     void load_value(const read_item& i, value v) override { to_.load_value(i, std::move(v)); }
-    std::vector<stored_tie> ties() const override { return to_.ties(); }
+    std::vector<stored_tie> ties() override { return to_.ties(); }
+    bool items_stay_local() override { return to_.items_stay_local(); }
     load_report finish_load() override { return to_.finish_load(); }
-    bool is_default() const override { return to_.is_default(); }
+    bool needs_memory_spaces() override { return to_.needs_memory_spaces(); }
 
     /// Whether devices may be copying.
     CAIRN_DECL bool in_use();

@@ -117,10 +117,9 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
     return event::failed;
 }
 
-/// Whether this coordinator looks at the items of the others' plans. cairn's own parts do so only
-/// if there is a data plane: the default planner says in a few bytes which keys it does not want.
+/// Whether this coordinator looks at the items of the others' plans.
 CAIRN_DECL bool load_op::needs_items() const {
-    return !parts_.planner->is_default() || !parts_.reader->keeps_load_plans() ||
+    return !parts_.planner->items_stay_local() || !parts_.reader->items_stay_local() ||
            parts_.plane != nullptr;
 }
 CAIRN_DECL void load_op::learn_metadata(const std::vector<std::byte>& told) {
@@ -131,7 +130,7 @@ CAIRN_DECL void load_op::learn_metadata(const std::vector<std::byte>& told) {
 
 CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     if (state_->refused) std::rethrow_exception(state_->refused);
-    parts_.devices->check(parts_.planner->is_default());
+    parts_.devices->check(parts_.planner->needs_memory_spaces());
     if (!ranks_->coordinator()) parts_.reader->reset(id_);
     parts_.planner->set_up_load(state_->leaves(), std::as_const(meta_), ranks_->rank(),
                                 ranks_->coordinator());
@@ -144,8 +143,8 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     auto plan = parts_.reader->prepare_local_load_plan(parts_.planner->create_local_load_plan());
     check_ties();
     // What another reader has made of the plan need not say which keys this rank wants.
-    keeps_items_ =
-        !items_are_needed_ && parts_.planner->is_default() && parts_.reader->keeps_load_plans();
+    keeps_items_ = !items_are_needed_ && parts_.planner->items_stay_local() &&
+                   parts_.reader->items_stay_local();
     if (keeps_items_) {
         items_ = std::exchange(plan.items, {});
         plan.no_items.clear();

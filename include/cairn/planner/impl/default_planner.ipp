@@ -53,6 +53,11 @@ CAIRN_DECL std::optional<std::string> default_planner::plan_key() const {
     if (o.dedup) return {};
     return o.dedup_save_to_lowest_rank ? "lowest" : "balanced";
 }
+CAIRN_DECL std::optional<replica_writer> default_planner::joins() const {
+    auto const& o = sides_->options;
+    if (o.dedup) return {};
+    return o.dedup_save_to_lowest_rank ? replica_writer::lowest_rank : replica_writer::least_loaded;
+}
 
 CAIRN_DECL void default_planner::set_up_load(flat_state& state, const metadata& m, int rank, bool) {
     sides_->load.set_up(state, m, rank);

@@ -91,7 +91,7 @@ private:
     void plan_anew(std::vector<local_message> locals, const values_by_rank& values,
                    erased_save_planner& planner, erased_storage_writer& writer,
                    const save_options& options);
-    bool join_tables(const values_by_rank& values, joint_plan& to, const planner_options& planner,
+    bool join_tables(const values_by_rank& values, joint_plan& to, replica_writer by,
                      const save_options& options) const;
     void join_plans(const values_by_rank& values, joint_plan& to, erased_save_planner& planner,
                     erased_storage_writer& writer, const save_options& options) const;

@@ -95,7 +95,7 @@ CAIRN_DECL void save_op::open() {
 
 CAIRN_DECL std::vector<std::byte> save_op::local_plan() {
     if (state_->refused) std::rethrow_exception(state_->refused);
-    parts_.devices->check(parts_.planner->is_default());
+    parts_.devices->check(parts_.planner->needs_memory_spaces());
     if (id_ != coordinators_id_) {
         throw error(errc::invalid_argument,
                     {.expected = "the coordinator's checkpoint id '" + coordinators_id_ + "'",

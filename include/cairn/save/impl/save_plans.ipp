@@ -120,10 +120,10 @@ CAIRN_DECL void save_plans::plan_anew(std::vector<local_message> locals,
         locals[rank] = {{kept.begin(), kept.end()}, 0};
     }
     auto const made = std::make_shared<joint_plan>();
-    auto const* const simple = writer.names_files() ? planner.table_options() : nullptr;
+    auto const by = writer.names_files() ? planner.joins() : std::nullopt;
     keeps_ = slot_ && key_ && writer.names_files();
     made->locals = std::move(locals);
-    if (simple == nullptr || !join_tables(values, *made, *simple, options)) {
+    if (!by || !join_tables(values, *made, *by, options)) {
         join_plans(values, *made, planner, writer, options);
         if (!keeps_) made->locals = {};
     }
@@ -132,14 +132,13 @@ CAIRN_DECL void save_plans::plan_anew(std::vector<local_message> locals,
 }
 /// Joins what is as usual. @return false if something is not
 CAIRN_DECL bool save_plans::join_tables(const values_by_rank& values, joint_plan& to,
-                                        const planner_options& planner,
-                                        const save_options& options) const {
+                                        replica_writer by, const save_options& options) const {
     std::size_t bytes = 0;
     for (auto const& local : to.locals) bytes += local.plan().size();
     plan_table t(bytes);
     for (std::size_t rank = 0; rank < values.size(); ++rank)
         if (!t.add(to.locals[rank].plan(), values[rank])) return false;
-    if (!t.join(planner.dedup_save_to_lowest_rank)) return false;
+    if (!t.join(by == replica_writer::lowest_rank)) return false;
     to.replicas = replica_table(t, options);
     if (keeps_)
         for (std::size_t rank = 0; rank < values.size(); ++rank)
@@ -165,7 +164,7 @@ CAIRN_DECL void save_plans::join_plans(const values_by_rank& values, joint_plan&
         }
     to.replicas = replica_table(plans, options);
     std::tie(to.plans, to.meta) = planner.create_global_save_plan(std::move(plans));
-    if (!planner.is_default()) check_planned_metadata(to.meta);
+    if (!planner.joins()) check_planned_metadata(to.meta);
     if (!writer.names_files()) to.plans = writer.prepare_global_save_plan(std::move(to.plans));
     check_one_per_rank(to.plans.size(), values.size(), "plans", "planner or writer");
 }

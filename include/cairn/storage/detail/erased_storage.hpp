@@ -51,8 +51,8 @@ public:
     virtual void set_up_reader(const metadata&, const storage_setup&) = 0;
     virtual load_plan prepare_local_load_plan(load_plan) = 0;
     virtual std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan>) = 0;
-    /// Whether that returns what it is given.
-    virtual bool keeps_load_plans() const noexcept = 0;
+    /// False if the reader is no `LocalReader`.
+    virtual bool items_stay_local() = 0;
     /// Nothing if the reader is no `ChecksumReader`.
     virtual std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk) = 0;
     virtual void read_data(const load_plan&, const read_target&, completion<read_result>) = 0;
@@ -60,10 +60,6 @@ public:
 protected:
     ~erased_storage_reader() = default;
 };
-
-/// Whether `prepare_global_load_plan` of a reader of cairn's returns what it is given.
-template <class R>
-inline constexpr bool keeps_load_plans = false;
 
 /// The type-erased form of a writer or reader, valid while a verb runs.
 template <StorageWriter W>
@@ -126,7 +122,10 @@ public:
     std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan> plans) override {
         return to_.prepare_global_load_plan(std::move(plans));
     }
-    bool keeps_load_plans() const noexcept override { return detail::keeps_load_plans<R>; }
+    bool items_stay_local() override {
+        if constexpr (LocalReader<R>) return to_.items_stay_local();
+        return false;
+    }
     std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk) override {
         if constexpr (ChecksumReader<R>)
             return to_.checksum(fqn, chunk);
