@@ -89,6 +89,7 @@
 #include <cairn/observe/impl/trace_file.ipp>
 #include <cairn/planner/impl/default_planner.ipp>
 #include <cairn/planner/impl/empty_state_planner.ipp>
+#include <cairn/planner/impl/global_plan.ipp>
 #include <cairn/planner/impl/plan_table.ipp>
 #include <cairn/planner/impl/whole_values.ipp>
 #include <cairn/save/impl/background_save.ipp>

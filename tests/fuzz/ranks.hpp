@@ -7,13 +7,14 @@
 
 #include <cairn/comm/detail/tree/frame_assembler.hpp>
 #include <cairn/load/detail/read_once/plane_groups.hpp>
-#include <cairn/planner/detail/plan_table.hpp>
+#include <cairn/planner/detail/tabled_plans.hpp>
 #include <cairn/planner/global_plan.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/planner/results_codec.hpp>
 #include <cairn/save/detail/place_results.hpp>
 #include <cairn/verb/detail/phases.hpp>
 
+#include <array>
 #include <utility>
 
 /// What processes send to each other: plans and results, frames of the groups, greetings, failures.
@@ -26,17 +27,18 @@ inline void plan(bytes b) {
     reread<fidelity::exact, cairn::decode_save_plan, cairn::encode_save_plan>(b);
     auto p = cairn::decode_save_plan(b);
     for (int ranks : {1, 2}) {
-        auto copy = p;
-        auto const values = impl::take_value_numbers(copy);
+        auto const values = impl::value_numbers_of(p);
         impl::plan_table t;
-        bool taken = true;
-        for (int r = 0; r < ranks; ++r) taken = taken && t.add(b, values);
+        for (int r = 0; r < ranks; ++r) t.add(b, values);
+        t.number_items();
         try {
-            if (!taken || !t.join(false)) continue;
+            t.assign(cairn::replica_writer::least_loaded);
+            t.check();
             (void)t.make_metadata();
+            (void)t.stored_amounts();
             for (int r = 0; r < ranks; ++r)
                 (void)impl::selected(p, t.selection_of(static_cast<std::size_t>(r)));
-        } catch (const cairn::error&) {  // holes, overlaps
+        } catch (const cairn::error&) {  // contradictions, holes, overlaps
         }
     }
     (void)cairn::create_global_metadata(std::vector<cairn::save_plan>{p});
@@ -88,10 +90,10 @@ inline void results(bytes b) {
         placer.place(plan, b, 0);
         placer.check_all_placed();
         // As ranks have carried out a plan that was joined as a table, or changed it.
-        auto const values = impl::take_value_numbers(plan);
-        auto const encoded = cairn::encode_save_plan(plan);
-        impl::plan_table t;
-        if (!t.add(encoded, values) || !t.join(false)) continue;
+        impl::tabled_plans all(std::array{plan});
+        auto& t = all.table;
+        t.assign(cairn::replica_writer::least_loaded);
+        t.check();
         for (int changed = 0; changed < 3; ++changed) {
             auto meta = t.make_metadata();
             impl::result_placer both(meta);

@@ -3,7 +3,6 @@
 #include "support/error_codes.hpp"
 
 #include <cairn/format/native/index.hpp>
-#include <cairn/planner/dedup.hpp>
 
 #include <cairn/cairn.hpp>
 #include <cairn/planner/global_plan.hpp>

@@ -4,7 +4,7 @@
 #include "planned_states.hpp"
 #include "support/fault_store.hpp"
 
-#include <cairn/planner/dedup.hpp>
+#include <cairn/planner/global_plan.hpp>
 #include <cairn/save/detail/save_plans.hpp>
 
 #include <boost/test/unit_test.hpp>

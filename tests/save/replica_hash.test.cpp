@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of a replica is hashed, what the coordinator asks of a rank, and what it is answered.
 #include <cairn/error.hpp>
+#include <cairn/planner/detail/tabled_plans.hpp>
 #include <cairn/save/detail/replica_hash.hpp>
 #include <cairn/save/detail/replica_hashes.hpp>
 
@@ -182,7 +183,8 @@ BOOST_AUTO_TEST_CASE(hashes_are_asked_of_those_who_hold_the_same_box) {
                : fqn == "three" ? cairn::replica_policy::verify
                                 : cairn::replica_policy::sampled;
     };
-    cairn::detail::replica_table const t(plans, o);
+    cairn::detail::tabled_plans const all(plans);
+    cairn::detail::replica_table const t(all.table, o);
     for (std::size_t r = 0; r < 4; ++r) {
         auto const held = asked(t, r);
         BOOST_TEST_REQUIRE(held.size() == (r == 2 ? 1u : 2u));
@@ -195,7 +197,7 @@ BOOST_AUTO_TEST_CASE(hashes_are_asked_of_those_who_hold_the_same_box) {
         BOOST_TEST(held[1].whole);
     }
     o.replicas_of = {};
-    cairn::detail::replica_table const none(plans, o);
+    cairn::detail::replica_table const none(all.table, o);
     for (std::size_t r = 0; r < 4; ++r) BOOST_TEST(asked(none, r).empty());
 }
 

@@ -2,103 +2,45 @@
 #ifndef CAIRN_PLANNER_GLOBAL_PLAN_HPP
 #define CAIRN_PLANNER_GLOBAL_PLAN_HPP
 
-#include <cairn/detail/name_numbers.hpp>
-#include <cairn/metadata/coverage.hpp>
-#include <cairn/planner/dedup.hpp>
+#include <cairn/detail/config.hpp>
+#include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/plan.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <span>
-#include <string>
-#include <utility>
-#include <variant>
 #include <vector>
 
+/// The global step of the default planner, for planners that have plans: cairn itself joins the
+/// encoded plans of all ranks as a table, and these functions make such a table of theirs.
 namespace cairn {
 
-namespace detail {
+/// Drops items without elements, except for one of a tensor that has no elements at all: PyTorch
+/// identifies the chunks of a tensor by their offsets, where an empty one may clash with another.
+///
+/// One is also kept of a tensor that has no other items: its elements are then missing, which the
+/// global plan refuses.
+CAIRN_DECL void drop_empty_items(std::vector<save_plan>& plans);
 
-/// Does the same as @ref create_global_metadata.
-/// @pre No two ranks contradict each other.
-inline metadata metadata_of(std::span<const save_plan> plans) {
-    metadata m;
-    struct named {
-        const std::string* fqn;
-        tensor_metadata* tensor;              ///< Null for a value.
-        std::vector<std::uint32_t> owners{};  ///< Rank of each chunk.
-        std::size_t items = 0;
-        bool has_path = false;
-    };
-    name_numbers names;
-    std::vector<named> entries;
-    std::vector<std::uint32_t> name_of;  // of each item
-    for (auto const& plan : plans) {
-        for (auto const& item : plan.items) {
-            auto const name = names.add(item.fqn);
-            name_of.push_back(name);
-            if (name == entries.size()) {
-                auto const it = m.entries.try_emplace(item.fqn).first;
-                entries.push_back({&it->first, nullptr});
-                if (item.kind == item_kind::value) {
-                    it->second = value_metadata{};
-                } else {
-                    auto& t = std::get<tensor_metadata>(it->second);
-                    t.type = item.type;
-                    t.shape = item.global_shape;
-                    t.requires_grad = item.requires_grad;
-                    entries.back().tensor = &t;
-                }
-            }
-            ++entries[name].items;
-        }
-    }
-    for (auto& e : entries) {
-        if (e.tensor == nullptr) continue;
-        e.tensor->chunks.reserve(e.items);
-        e.owners.reserve(e.items);
-    }
-    auto name = name_of.begin();
-    for (std::size_t r = 0; r < plans.size(); ++r) {
-        for (auto const& item : plans[r].items) {
-            auto& e = entries[*name++];
-            if (e.tensor == nullptr || item.kind == item_kind::value) continue;
-            e.tensor->chunks.push_back({item.region, {}});
-            e.owners.push_back(static_cast<std::uint32_t>(r));
-        }
-    }
-    std::vector<box> boxes;
-    for (auto const& e : entries) {
-        if (e.tensor == nullptr) continue;
-        boxes.clear();
-        auto const& chunks = e.tensor->chunks;
-        for (std::size_t i = 0; i < chunks.size(); ++i) boxes.push_back(chunks.region(i));
-        auto const who = [&](std::size_t i) { return rank_name(e.owners[i]); };
-        check_coverage(*e.fqn, e.tensor->shape, boxes, who);
-        check_offsets(*e.fqn, boxes, who);
-    }
-    for (auto const& plan : plans) {
-        for (auto const& [fqn, steps] : plan.paths) {
-            auto const n = names.find(fqn);
-            if (!n || std::exchange(entries[*n].has_path, true)) continue;
-            m.paths.try_emplace(fqn, steps);
-        }
-    }
-    return m;
-}
-
-}  // namespace detail
+/// Keeps one copy of each item that several ranks list; DCP's `dedup_save_plans`.
+///
+/// Items are the same if name and box are. In the order in which they are first seen, rank by rank,
+/// each is assigned to the least loaded of the ranks that have it, the lowest on a tie. Load counts
+/// the bytes that a rank actually writes, where DCP counts the full tensor for every shard. Items
+/// without elements are dropped, see @ref drop_empty_items. O(total items) except for hashing.
+/// @throws error errc::invalid_plan naming both ranks if they contradict each other.
+CAIRN_DECL std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
+                                                   bool save_to_lowest_rank = false);
 
 /// Creates the metadata of plans that hold every item once; DCP's `create_default_global_save_plan`
 /// and `_validate_global_plan`. Locations are left empty: the write results fill them.
 /// @throws error errc::invalid_plan for ranks that contradict each other, for chunks that are out
 /// of bounds, overlap, begin at the same offsets (both ranks are named), or do not cover their
 /// tensor.
-inline metadata create_global_metadata(std::span<const save_plan> plans) {
-    detail::check_claims(plans);
-    return detail::metadata_of(plans);
-}
+CAIRN_DECL metadata create_global_metadata(std::span<const save_plan> plans);
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/planner/impl/global_plan.ipp>
+#endif
 
 #endif

@@ -23,12 +23,7 @@
 namespace cairn::detail {
 
 /// The local plans of all ranks as a table, which the coordinator joins: a row for each item, each
-/// name and each box once. Does what @ref dedup_save_plans and @ref create_global_metadata do, with
-/// the same result, in a tenth of the time and memory.
-///
-/// It takes plans in which nothing is unusual. Those that contradict each other, list an item
-/// twice, overlap, leave holes, or have a tensor without elements, are left to these functions:
-/// @ref add and @ref join return false.
+/// name and each box once.
 ///
 /// Borrows the encoded plans.
 class plan_table {
@@ -40,18 +35,30 @@ public:
     /// @param local   Encoded, without the numbers of its values.
     /// @param values  These numbers.
     /// @throws error errc::corrupt
-    CAIRN_DECL bool add(std::span<const std::byte> local, std::span<const value_numbers> values);
+    CAIRN_DECL void add(std::span<const std::byte> local, std::span<const value_numbers> values);
+    /// Gives replicas of each other the same number. Called once, when all plans are added.
+    CAIRN_DECL void number_items();
 
-    /// Decides which rank writes what.
-    CAIRN_DECL bool join(bool save_to_lowest_rank);
+    /// Decides which rank writes what: items are dealt with in the order in which they are first
+    /// seen, rank by rank; see `dedup_save_plans`.
+    /// @throws error errc::invalid_plan naming both ranks if two contradict each other, or the rank
+    /// that lists an item twice
+    CAIRN_DECL void assign(replica_writer by);
+    /// Instead of `assign`: each rank writes what it lists.
+    /// @param empty  Also items without elements, of tensors that have others.
+    CAIRN_DECL void keep_all(bool empty);
+    /// After either: makes the chunks.
+    /// @throws error errc::invalid_plan for ranks that contradict each other, and for chunks that
+    /// overlap, are out of bounds, or do not cover their tensor
+    CAIRN_DECL void check();
 
     std::size_t ranks() const noexcept { return ranks_.size(); }
-    /// After `join`: what a rank is to carry out.
+    /// After `assign` or `keep_all`: what a rank is to carry out.
     CAIRN_DECL plan_selection selection_of(std::size_t rank) const;
-    /// After `join`: what each rank stores.
+    /// After `assign`: what each rank stores.
     CAIRN_DECL std::vector<stored_amount> stored_amounts() const;
 
-    /// The metadata of all chunks, without locations.
+    /// After `check`: the metadata of all chunks, without locations.
     CAIRN_DECL metadata make_metadata() const;
     /// Where the location of a rank's n-th item belongs.
     struct place {
@@ -65,15 +72,15 @@ public:
     std::size_t names() const noexcept { return named_.size(); }
     std::string_view name_of(std::uint32_t name) const { return names_.names()[name]; }
 
-    /// After `join`: calls `f(item, rank, index, fqn, region)` for each tensor item of which there
-    /// are replicas, and perhaps for some others, rank by rank: `item` is the same number for
+    /// After `number_items`: calls `f(item, rank, index, fqn, region)` for each tensor item that
+    /// has replicas, and perhaps for some others, rank by rank: `item` is the same number for
     /// replicas of each other, `index` a position in the local plan.
     template <class F>
     void each_shared_item(F&& f) const {
         for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
             for (auto k = begin_of(rank); k < ranks_[rank].end; ++k) {
                 auto const& x = rows_[k];
-                if (!x.is_shared() || named_[x.name].kind == item_kind::value) continue;
+                if (!x.is_shared() || x.box == none || empty_[x.box]) continue;
                 f(x.item, rank, static_cast<std::uint32_t>(k - begin_of(rank)), name_of(x.name),
                   boxes_[x.box]);
             }
@@ -86,11 +93,15 @@ private:
     struct row {
         std::uint32_t name;
         std::uint32_t box;          ///< None: a value.
-        std::uint32_t tied;         ///< Name; none. Of a value: its position in `value_bytes_`.
-        std::uint32_t item = none;  ///< In `shared_`; alone: of this rank only; none: no elements.
-        bool was_tied = false;      ///< As it was encoded.
-        bool kept = false;
-        bool beside = false;  ///< Kept, and stored with what it is tied to.
+        std::uint32_t tied;         ///< Name, then item; none. Of a value: in `value_bytes_`.
+        std::uint32_t item = none;  ///< In `shared_`; alone: of this rank only; none: left out.
+        dtype type = dtype::float32;
+        bool requires_grad : 1 = false;
+        bool typed : 1 = false;     ///< By a rank that has a shard.
+        bool was_tied : 1 = false;  ///< As it was encoded.
+        bool kept : 1 = false;
+        bool beside : 1 = false;  ///< Kept, and by the rank that writes what it is tied to.
+        bool stored : 1 = false;  ///< Kept, and not stored with what it is tied to.
 
         bool is_item() const noexcept { return item != none; }
         bool is_shared() const noexcept { return item < alone; }
@@ -106,50 +117,58 @@ private:
     struct holder {
         std::uint32_t row, rank;
     };
+    /// What is said of a name.
     struct named {
-        item_kind kind;
+        std::uint32_t rank;  ///< Who says so.
+        bool is_value;
         bool typed;  ///< By a rank that has a shard.
         dtype type;
-        bool requires_grad;
         std::span<const std::byte> shape;  ///< Encoded.
-        std::uint64_t value_hash = 0;
+        std::uint64_t value_hash;
         std::uint32_t chunks = 0;
         std::uint32_t first_chunk = 0;  ///< Position in `chunk_rows_`.
     };
     struct rank_rows {
         std::span<const std::byte> local;
-        std::uint32_t tail;  ///< Where paths begin.
-        std::size_t end;     ///< In `rows_`.
+        std::size_t tail;  ///< Where paths begin.
+        std::size_t end;   ///< In `rows_`.
     };
-    /// An item of the rank before: the same bytes mean the same.
+    /// An item up to its region; those of the rank before: the same bytes mean the same.
     struct head {
-        std::uint32_t begin, region, name;
-        bool value, typed;
+        std::size_t begin = 0, region = 0;   ///< In the plan.
+        std::span<const std::byte> shape{};  ///< Encoded.
+        std::uint32_t name = 0;
+        dtype type = dtype::float32;
+        bool requires_grad = false, typed = false, is_value = false;
     };
 
     std::size_t begin_of(std::size_t rank) const { return rank == 0 ? 0 : ranks_[rank - 1].end; }
-    bool add_head(wire_reader& r, std::span<const std::byte> local, head& h);
+    head read_head(wire_reader& r, std::span<const std::byte> local);
+    void claim(const head& h, std::uint32_t rank, std::uint64_t value_hash);
     std::uint32_t add_box(std::span<const std::byte> encoded);
     void add_paths(std::span<const std::byte> tail);
-    bool number_items();
-    bool assign(bool save_to_lowest_rank);
+    void leave_out_empty();
     std::vector<holder> holders_of_shared() const;
-    std::optional<holder> choose(std::span<const holder> of, bool save_to_lowest_rank,
-                                 std::vector<std::uint64_t>& load);
+    holder choose(std::span<const holder> of, replica_writer by, std::vector<std::uint64_t>& load);
     std::uint64_t content_of(const row& x) const;
-    bool place_items();
-    bool tensors_are_whole() const;
-    index_vector shape_of(const named& n) const;
+    void place_items();
+    void check_tensors() const;
+    box box_of(const row& x) const { return x.box == none ? box() : boxes_[x.box]; }
+    std::span<const std::uint32_t> chunks_of(const named& n) const {
+        return std::span(chunk_rows_).subspan(n.first_chunk, n.chunks);
+    }
+    static index_vector shape_of(const named& n);
 
     std::size_t bytes_;
     std::vector<row> rows_{};
     std::vector<rank_rows> ranks_{};
-    std::vector<head> heads_{};               ///< Of the last rank.
-    std::vector<std::uint32_t> path_ends_{};  ///< In its tail, if it was read; the first begins.
+    std::vector<head> heads_{};             ///< Of the last rank.
+    std::vector<std::size_t> path_ends_{};  ///< In its tail, if it was read; the first begins.
     name_numbers names_{};
     std::vector<named> named_{};
     std::unordered_map<std::string_view, std::uint32_t> box_numbers_{};
     std::vector<box> boxes_{};
+    std::vector<bool> empty_{};  ///< By box.
     std::vector<std::uint64_t> value_bytes_{};
     std::vector<std::pair<std::string, key_path>> paths_{};  ///< The first of each name.
     name_numbers path_names_{};
@@ -157,6 +176,8 @@ private:
     std::vector<std::uint32_t> chunk_rows_{};  ///< Name by name, in the order of ranks.
     std::vector<place> places_{};              ///< Of kept rows.
     std::vector<std::size_t> kept_ends_{};     ///< By rank.
+    std::optional<error> contradiction_{};     ///< The first between two ranks.
+    std::optional<error> twice_{};             ///< The first item that a rank lists twice.
 };
 
 }  // namespace cairn::detail

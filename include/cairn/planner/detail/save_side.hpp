@@ -99,15 +99,13 @@ public:
     }
 
     std::pair<std::vector<save_plan>, metadata> create_global(std::vector<save_plan> all) const {
-        metadata m;
         if (options_->dedup) {
             all = options_->dedup(std::move(all));
             drop_empty_items(all);
-            m = create_global_metadata(all);
         } else {
             all = dedup_save_plans(std::move(all), options_->dedup_save_to_lowest_rank);
-            m = metadata_of(all);
         }
+        auto m = create_global_metadata(all);
         return {std::move(all), std::move(m)};
     }
 

@@ -20,12 +20,17 @@ struct value_numbers {
     friend bool operator==(const value_numbers&, const value_numbers&) = default;
 };
 
-/// Returns those of a plan's values, in the order of its items, which have zeros then.
-inline std::vector<value_numbers> take_value_numbers(save_plan& p) {
+/// Returns those of a plan's values, in the order of its items.
+inline std::vector<value_numbers> value_numbers_of(const save_plan& p) {
     std::vector<value_numbers> all;
-    for (auto& i : p.items)
-        if (i.kind == item_kind::value)
-            all.push_back({std::exchange(i.value_bytes, 0), std::exchange(i.value_hash, 0)});
+    for (auto const& i : p.items)
+        if (i.kind == item_kind::value) all.push_back({i.value_bytes, i.value_hash});
+    return all;
+}
+/// As `value_numbers_of`; the items have zeros then.
+inline std::vector<value_numbers> take_value_numbers(save_plan& p) {
+    auto all = value_numbers_of(p);
+    for (auto& i : p.items) i.value_bytes = i.value_hash = 0;
     return all;
 }
 /// The inverse. @throws error errc::corrupt unless there is one for each value

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -23,17 +23,24 @@ inline bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> 
 inline std::string_view as_text(std::span<const std::byte> b) {
     return {reinterpret_cast<const char*>(b.data()), b.size()};
 }
+inline std::string rank_name(std::size_t rank) {
+    return "rank " + std::to_string(rank);
+}
 /// Reads past so many numbers.
 inline void skip_numbers(wire_reader& r) {
     for (auto n = r.count(); n > 0; --n) (void)r.varint();
 }
 
-CAIRN_DECL bool plan_table::add(std::span<const std::byte> local,
+CAIRN_DECL void plan_table::add(std::span<const std::byte> local,
                                 std::span<const value_numbers> values) {
-    if (local.size() >= none) return false;
+    auto const rank = static_cast<std::uint32_t>(ranks_.size());
     wire_reader r(local);
     begin(r);
     auto const count = r.count(4);
+    if (count >= alone - rows_.size())
+        throw error(errc::unsupported, {.rank = static_cast<int>(rank),
+                                        .expected = "fewer than 2^32 items of all ranks",
+                                        .found = std::to_string(count) + " more of this rank"});
     auto const before = ranks_.empty() ? std::span<const std::byte>() : ranks_.back().local;
     std::vector<head> heads;
     heads.reserve(count);
@@ -41,31 +48,31 @@ CAIRN_DECL bool plan_table::add(std::span<const std::byte> local,
     std::uint32_t last_box = none;
     std::size_t value = 0;
     for (std::size_t k = 0; k < count; ++k) {
-        head h{static_cast<std::uint32_t>(r.position()), 0, 0, false, false};
+        head h;
         auto const* const old = k < heads_.size() ? &heads_[k] : nullptr;
         auto const length = old == nullptr ? 0 : old->region - old->begin;
-        if (old != nullptr && length <= r.left() &&
-            same_bytes(before.subspan(old->begin, length), local.subspan(h.begin, length))) {
+        auto const at = r.position();
+        bool const same = old != nullptr && length <= r.left() &&
+                          same_bytes(before.subspan(old->begin, length), local.subspan(at, length));
+        if (same) {
             (void)r.raw(length);
-            h.name = old->name;
-            h.value = old->value;
-            h.typed = old->typed;
-        } else if (!add_head(r, local, h)) {
-            return false;
+            h = *old;
+        } else {
+            h = read_head(r, local);
         }
-        h.region = static_cast<std::uint32_t>(r.position());
+        h.begin = at;
+        h.region = r.position();
         heads.push_back(h);
         row x{h.name, none, none};
-        if (h.value) {
+        x.type = h.type;
+        x.requires_grad = h.requires_grad;
+        x.typed = h.typed;
+        std::uint64_t hash = 0;
+        if (h.is_value) {
             if (value == values.size()) wire_reader::fail("a value without its size");
-            auto const& v = values[value++];
-            auto& n = named_[h.name];
-            if (value_bytes_.size() == none) return false;
+            hash = values[value].hash;
             x.tied = static_cast<std::uint32_t>(value_bytes_.size());
-            value_bytes_.push_back(v.bytes);
-            if (n.chunks == 0) n.value_hash = v.hash;
-            if (n.value_hash != v.hash) return false;
-            n.chunks = 1;
+            value_bytes_.push_back(values[value++].bytes);
         } else {
             auto const left = local.subspan(h.region);
             if (!last_region.empty() && last_region.size() <= left.size() &&
@@ -78,18 +85,17 @@ CAIRN_DECL bool plan_table::add(std::span<const std::byte> local,
                 last_box = add_box(last_region);
             }
             x.box = last_box;
-            if (!h.typed && !boxes_[x.box].empty()) return false;
             if (auto const tied = as_text(r.bytes()); !tied.empty()) {
-                auto const name = names_.find(tied);
-                if (!name || named_[*name].kind == item_kind::value) return false;
-                x.tied = *name;
+                x.tied = names_.find(tied).value_or(none);  // to what follows nothing is tied
                 x.was_tied = true;
             }
         }
+        // A tensor that is described as by the rank before contradicts nobody.
+        if (!same || h.is_value || !h.typed) claim(h, rank, hash);
         rows_.push_back(x);
     }
     if (value != values.size()) wire_reader::fail("the size of no value");
-    auto const tail = static_cast<std::uint32_t>(r.position());
+    auto const tail = r.position();
     if (ranks_.empty() || !same_bytes(before.subspan(ranks_.back().tail), local.subspan(tail)))
         add_paths(local.subspan(tail));
     ranks_.push_back({local, tail, rows_.size()});
@@ -98,42 +104,56 @@ CAIRN_DECL bool plan_table::add(std::span<const std::byte> local,
     if (ranks_.size() == 1 && !local.empty())
         rows_.reserve(std::min<std::size_t>(bytes_ / local.size() + 1, alone / (count + 1)) *
                       count);
-    return rows_.size() < alone;
 }
 /// Reads an item up to its region.
-CAIRN_DECL bool plan_table::add_head(wire_reader& r, std::span<const std::byte> local, head& h) {
-    auto const kind = get_kind(r);
+CAIRN_DECL plan_table::head plan_table::read_head(wire_reader& r,
+                                                  std::span<const std::byte> local) {
+    head h;
+    h.is_value = get_kind(r) == item_kind::value;
     auto const fqn = as_text(r.bytes());
     (void)r.varint();  // leaf
-    bool const typed = r.varint() != write_item::no_shard;
-    named n{kind, typed, dtype::float32, false, {}};
-    if (kind == item_kind::value) {
+    h.typed = r.varint() != write_item::no_shard;
+    if (h.is_value) {
         (void)r.varint();
         (void)r.u64();
     } else {
-        n.type = get_dtype(r);
-        n.requires_grad = r.u8() != 0;
+        h.type = get_dtype(r);
+        h.requires_grad = r.u8() != 0;
         auto const at = r.position();
         skip_numbers(r);
-        n.shape = local.subspan(at, r.position() - at);
+        h.shape = local.subspan(at, r.position() - at);
     }
-    h.value = kind == item_kind::value;
-    h.typed = typed;
     h.name = names_.add(fqn);
-    if (h.name == named_.size()) {
-        named_.push_back(n);
-        return true;
-    }
-    auto& known = named_[h.name];
-    if (h.value != (known.kind == item_kind::value) || !same_bytes(n.shape, known.shape))
-        return false;
-    if (h.value || !typed) return true;
-    if (!known.typed) {
-        known.typed = true;
-        known.type = n.type;
-        known.requires_grad = n.requires_grad;
-    }
-    return known.type == n.type && known.requires_grad == n.requires_grad;
+    return h;
+}
+/// Compares what a rank says of a name with what was said first, by a rank that knows the dtype if
+/// there is one.
+CAIRN_DECL void plan_table::claim(const head& h, std::uint32_t rank, std::uint64_t value_hash) {
+    named const claimed{rank, h.is_value, h.typed, h.type, h.shape, value_hash};
+    if (h.name == named_.size()) return named_.push_back(claimed);
+    auto& first = named_[h.name];
+    auto const conflict = [&](const std::string& of_first, const std::string& of_other,
+                              std::string remedy = {}) {
+        if (contradiction_) return;
+        contradiction_ =
+            error(errc::invalid_plan, {.fqn = std::string(name_of(h.name)),
+                                       .expected = of_first + " as on " + rank_name(first.rank),
+                                       .found = of_other + " on " + rank_name(rank),
+                                       .remedy = std::move(remedy)});
+    };
+    auto const kind = [](bool is_value) { return is_value ? "an object" : "a tensor"; };
+    auto const type = [](dtype t) { return "dtype " + std::string(cairn::name_of(t)); };
+    auto const shape = [](const named& n) { return "shape " + to_string(shape_of(n)); };
+    if (first.is_value != h.is_value)
+        conflict(kind(first.is_value), kind(h.is_value));
+    else if (first.value_hash != value_hash)
+        conflict("the value", "another value",
+                 "wrap a value that differs between ranks in per_rank()");
+    else if (first.typed && h.typed && first.type != h.type)
+        conflict(type(first.type), type(h.type));
+    else if (!same_bytes(first.shape, h.shape))
+        conflict(shape(first), shape(claimed));
+    if (!first.typed) first = claimed;
 }
 CAIRN_DECL std::uint32_t plan_table::add_box(std::span<const std::byte> encoded) {
     auto const next = static_cast<std::uint32_t>(boxes_.size());
@@ -141,6 +161,7 @@ CAIRN_DECL std::uint32_t plan_table::add_box(std::span<const std::byte> encoded)
     if (fresh) {
         wire_reader r(encoded);
         boxes_.push_back(get_box(r));
+        empty_.push_back(boxes_.back().empty());
     }
     return it->second;
 }
@@ -150,13 +171,13 @@ CAIRN_DECL void plan_table::add_paths(std::span<const std::byte> tail) {
         ranks_.empty() ? tail.first(0) : ranks_.back().local.subspan(ranks_.back().tail);
     wire_reader r(tail);
     auto const count = r.count(2);
-    std::vector<std::uint32_t> ends{static_cast<std::uint32_t>(r.position())};
+    std::vector<std::size_t> ends{r.position()};
     for (std::size_t k = 0; k < count; ++k) {
         if (k + 1 < path_ends_.size()) {
             auto const old = before.subspan(path_ends_[k], path_ends_[k + 1] - path_ends_[k]);
             if (old.size() <= r.left() && same_bytes(old, tail.subspan(ends.back(), old.size()))) {
                 (void)r.raw(old.size());
-                ends.push_back(static_cast<std::uint32_t>(r.position()));
+                ends.push_back(r.position());
                 continue;
             }
         }
@@ -164,23 +185,13 @@ CAIRN_DECL void plan_table::add_paths(std::span<const std::byte> tail) {
         auto steps = get_path(r);
         if (path_names_.add(fqn) == paths_.size())
             paths_.emplace_back(std::string(fqn), std::move(steps));
-        ends.push_back(static_cast<std::uint32_t>(r.position()));
+        ends.push_back(r.position());
     }
     (void)r.bytes();  // storage_data
     end(r);
     path_ends_ = std::move(ends);
 }
 
-CAIRN_DECL bool plan_table::join(bool save_to_lowest_rank) {
-    if (!number_items() || !assign(save_to_lowest_rank) || !place_items() || !tensors_are_whole())
-        return false;
-    heads_ = {};
-    shared_ = {};
-    path_ends_ = {};
-    box_numbers_ = {};
-    path_names_ = {};
-    return true;
-}
 /// A set of items, a bit for each pair of a name and a box; nothing if that would be too large.
 class item_bits {
 public:
@@ -207,48 +218,65 @@ private:
     std::vector<bool> bits_{};
 };
 
-/// Gives replicas of each other the same number.
-///
+/// Decides which rows are items: those with elements and, of a tensor of which no rank has any,
+/// one, of a rank that knows its dtype if there is one.
+CAIRN_DECL void plan_table::leave_out_empty() {
+    std::vector<std::uint32_t> stands_for;  // the row; by name
+    std::vector<bool> has_elements(named_.size());
+    if (std::find(empty_.begin(), empty_.end(), true) != empty_.end())
+        stands_for.resize(named_.size(), none);
+    for (std::uint32_t k = 0; k < rows_.size(); ++k) {
+        auto& x = rows_[k];
+        bool const empty = x.box != none && empty_[x.box];
+        x.item = empty ? none : alone;
+        if (stands_for.empty()) continue;
+        if (!empty)
+            has_elements[x.name] = true;
+        else if (auto& one = stands_for[x.name]; one == none || !rows_[one].typed)
+            one = k;
+    }
+    for (std::size_t name = 0; name < stands_for.size(); ++name)
+        if (stands_for[name] != none && !has_elements[name]) rows_[stands_for[name]].item = alone;
+}
 /// Most items are no replicas: a bit for each says so, which stays in the cache where a map of all
 /// would not.
-CAIRN_DECL bool plan_table::number_items() {
+CAIRN_DECL void plan_table::number_items() {
+    leave_out_empty();
     item_bits seen(named_.size(), boxes_.size(), rows_.size());
     item_bits sought(named_.size(), boxes_.size(), rows_.size());
-    auto const has_elements = [&](const row& x) { return x.box == none || !boxes_[x.box].empty(); };
     for (auto const& x : rows_) {
-        if (!has_elements(x)) continue;
+        if (!x.is_item()) continue;
         if (seen.add(x.name, x.box)) (void)sought.add(x.name, x.box);
-        if (x.was_tied) (void)sought.add(x.tied, x.box);
+        if (x.was_tied && x.tied != none) (void)sought.add(x.tied, x.box);
     }
     std::unordered_map<std::uint64_t, std::uint32_t> numbers;
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
         for (auto k = begin_of(rank); k < ranks_[rank].end; ++k) {
             auto& x = rows_[k];
-            if (!has_elements(x)) continue;
-            x.item = alone;
-            if (!sought.has(x.name, x.box)) continue;
+            if (!x.is_item() || !sought.has(x.name, x.box)) continue;
             auto const key = std::uint64_t{x.name} << 32 | x.box;
             auto const next = static_cast<std::uint32_t>(shared_.size());
             auto const [it, fresh] = numbers.try_emplace(key, next);
             x.item = it->second;
             if (fresh)
                 shared_.push_back({rank});
-            else if (std::exchange(shared_[x.item].last, rank) == rank)
-                return false;
+            else if (std::exchange(shared_[x.item].last, rank) == rank && !twice_)
+                twice_ = error(errc::invalid_plan, {.rank = static_cast<int>(rank),
+                                                    .fqn = std::string(name_of(x.name)),
+                                                    .expected = "each box once",
+                                                    .found = to_string(box_of(x)) + " twice"});
             ++shared_[x.item].rows;
         }
     // Of what an item is tied to, the box is the same.
     for (auto& x : rows_) {
-        if (!x.was_tied || !x.is_item()) continue;
+        if (!x.was_tied || !x.is_item() || x.tied == none) continue;
         auto const it = numbers.find(std::uint64_t{x.tied} << 32 | x.box);
         x.tied = it == numbers.end() ? none : it->second;
     }
-    return true;
 }
 CAIRN_DECL std::uint64_t plan_table::content_of(const row& x) const {
-    auto const& n = named_[x.name];
-    if (n.kind == item_kind::value) return value_bytes_[x.tied];
-    std::uint64_t bytes = size_of(n.type);
+    if (x.box == none) return value_bytes_[x.tied];
+    std::uint64_t bytes = size_of(x.type);
     for (auto const e : boxes_[x.box].shape) bytes *= static_cast<std::uint64_t>(e);  // unchecked
     return bytes;
 }
@@ -264,8 +292,9 @@ CAIRN_DECL std::vector<plan_table::holder> plan_table::holders_of_shared() const
             if (rows_[k].is_shared()) holders[next[rows_[k].item]++] = {k, rank};
     return holders;
 }
-/// As `dedup_save_plans`: items are dealt with in the order in which they are first seen.
-CAIRN_DECL bool plan_table::assign(bool save_to_lowest_rank) {
+CAIRN_DECL void plan_table::assign(replica_writer by) {
+    if (contradiction_) throw error(*contradiction_);
+    if (twice_) throw error(*twice_);
     auto const holders = holders_of_shared();
     std::span<const holder> rest = holders;
     std::vector<std::uint64_t> load(ranks_.size(), 0);
@@ -275,50 +304,60 @@ CAIRN_DECL bool plan_table::assign(bool save_to_lowest_rank) {
             if (!x.is_item()) continue;
             if (!x.is_shared()) {
                 holder const only{k, rank};
-                if (!choose({&only, 1}, save_to_lowest_rank, load)) return false;
+                (void)choose({&only, 1}, by, load);
                 continue;
             }
             auto& item = shared_[x.item];
             if (item.row != none) continue;
-            auto const chosen = choose(rest.first(item.rows), save_to_lowest_rank, load);
+            auto const chosen = choose(rest.first(item.rows), by, load);
             rest = rest.subspan(item.rows);
-            if (!chosen) return false;
-            item.row = chosen->row;
-            item.rank = chosen->rank;
+            item.row = chosen.row;
+            item.rank = chosen.rank;
         }
-    return true;
+    // A writer stores only what follows its like with it, and makes no chains: see `stored_as`.
+    for (std::uint32_t k = 0; k < rows_.size(); ++k) {
+        auto& x = rows_[k];
+        auto const with = x.beside ? shared_[x.tied].row : none;
+        x.stored = x.kept && !(with < k && rows_[with].stored && rows_[with].type == x.type);
+    }
 }
-/// Decides which of its holders writes an item, and marks that row.
-/// @return Nothing if the functions must decide.
-CAIRN_DECL std::optional<plan_table::holder> plan_table::choose(std::span<const holder> of,
-                                                                bool save_to_lowest_rank,
-                                                                std::vector<std::uint64_t>& load) {
+/// Decides which of its holders writes an item, and marks that row. A tied weight is assigned to
+/// the rank of the weight itself, if possible, at no cost.
+CAIRN_DECL plan_table::holder plan_table::choose(std::span<const holder> of, replica_writer by,
+                                                 std::vector<std::uint64_t>& load) {
     auto best = of.front();
     const holder* beside = nullptr;
     for (auto const& h : of) {
-        if (!save_to_lowest_rank && load[h.rank] < load[best.rank]) best = h;
+        if (by == replica_writer::least_loaded && load[h.rank] < load[best.rank]) best = h;
         auto const& x = rows_[h.row];
-        if (beside == nullptr && x.box != none && x.tied != none && shared_[x.tied].rank == h.rank)
+        if (beside == nullptr && x.was_tied && x.tied != none && shared_[x.tied].rank == h.rank)
             beside = &h;
     }
     auto const chosen = beside == nullptr ? best : *beside;
     auto& x = rows_[chosen.row];
     x.kept = true;
-    if (beside == nullptr) {
-        load[chosen.rank] += std::max<std::uint64_t>(1, content_of(x));
-        return chosen;
-    }
-    x.beside = true;
-    // A writer stores only what follows its like with it, and makes no chains.
-    auto const with = shared_[x.tied].row;
-    if (with > chosen.row || rows_[with].beside ||
-        named_[rows_[with].name].type != named_[x.name].type)
-        return {};
+    x.beside = beside != nullptr;
+    if (!x.beside) load[chosen.rank] += std::max<std::uint64_t>(1, content_of(x));
     return chosen;
 }
+CAIRN_DECL void plan_table::keep_all(bool empty) {
+    for (auto& x : rows_) {
+        x.kept = empty || x.is_item();
+        x.beside = x.was_tied;
+    }
+}
+CAIRN_DECL void plan_table::check() {
+    if (contradiction_) throw error(*contradiction_);
+    place_items();
+    check_tensors();
+    heads_ = {};
+    shared_ = {};
+    path_ends_ = {};
+    box_numbers_ = {};
+    path_names_ = {};
+}
 /// Gives each kept item its chunk.
-CAIRN_DECL bool plan_table::place_items() {
-    for (auto& n : named_) n.chunks = 0;
+CAIRN_DECL void plan_table::place_items() {
     std::size_t kept = 0;
     for (auto const& x : rows_) {
         if (!x.kept) continue;
@@ -327,7 +366,6 @@ CAIRN_DECL bool plan_table::place_items() {
     }
     std::uint32_t first = 0;
     for (auto& n : named_) {
-        if (n.chunks == 0) return false;  // a tensor without elements, or of which nobody has any
         n.first_chunk = first;
         first += std::exchange(n.chunks, 0);
     }
@@ -343,19 +381,14 @@ CAIRN_DECL bool plan_table::place_items() {
         }
         kept_ends_.push_back(places_.size());
     }
-    return true;
 }
-/// Whether chunks cover their tensors. One that is split as the one before it is not looked at. Of
-/// the others it is for `create_global_metadata` to say what is wrong.
-CAIRN_DECL bool plan_table::tensors_are_whole() const {
+/// Checks that chunks cover their tensors. One that is split as the one before it is not looked at.
+CAIRN_DECL void plan_table::check_tensors() const {
     const named* good = nullptr;
-    auto const chunks_of = [&](const named& n) {
-        return std::span(chunk_rows_).subspan(n.first_chunk, n.chunks);
-    };
     std::vector<box> boxes;
-    for (std::uint32_t name = 0; name < named_.size(); ++name) {
-        auto const& n = named_[name];
-        if (n.kind == item_kind::value) continue;
+    for (auto const& p : places_) {
+        auto const& n = named_[p.name];
+        if (p.chunk != 0 || n.is_value) continue;
         auto const chunks = chunks_of(n);
         if (good != nullptr && same_bytes(good->shape, n.shape) && good->chunks == n.chunks &&
             std::equal(chunks.begin(), chunks.end(), chunks_of(*good).begin(),
@@ -363,18 +396,18 @@ CAIRN_DECL bool plan_table::tensors_are_whole() const {
             continue;
         boxes.clear();
         for (auto const k : chunks) boxes.push_back(boxes_[rows_[k].box]);
-        std::string const fqn(name_of(name));
-        try {
-            check_coverage(fqn, shape_of(n), boxes);
-            check_offsets(fqn, boxes);
-        } catch (const error&) {
-            return false;
-        }
+        std::string const fqn(name_of(p.name));
+        auto const who = [&](std::size_t i) {
+            auto const r = std::upper_bound(ranks_.begin(), ranks_.end(), chunks[i],
+                                            [](auto k, auto const& x) { return k < x.end; });
+            return rank_name(static_cast<std::size_t>(r - ranks_.begin()));
+        };
+        check_coverage(fqn, shape_of(n), boxes, who);
+        check_offsets(fqn, boxes, who);
         good = &n;
     }
-    return true;
 }
-CAIRN_DECL index_vector plan_table::shape_of(const named& n) const {
+CAIRN_DECL index_vector plan_table::shape_of(const named& n) {
     wire_reader r(n.shape);
     return get_numbers(r);
 }
@@ -396,7 +429,7 @@ CAIRN_DECL std::vector<stored_amount> plan_table::stored_amounts() const {
     std::vector<stored_amount> all(ranks_.size());
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
         for (auto k = begin_of(rank); k < ranks_[rank].end; ++k) {
-            if (rows_[k].kept && !rows_[k].beside) all[rank].add(content_of(rows_[k]));
+            if (rows_[k].stored) all[rank].add(content_of(rows_[k]));
         }
     return all;
 }
@@ -411,18 +444,19 @@ CAIRN_DECL metadata plan_table::make_metadata() const {
     for (std::uint32_t name = 0; name < named_.size(); ++name) {
         auto const& n = named_[name];
         auto& entry = m.entries[std::string(name_of(name))];
-        if (n.kind == item_kind::value) {
+        if (n.is_value) {
             entry = value_metadata{};
             continue;
         }
+        auto const chunks = chunks_of(n);
         auto& t = std::get<tensor_metadata>(entry);
-        t.type = n.type;
+        t.type = rows_[chunks.front()].type;
         t.shape = shape_of(n);
-        t.requires_grad = n.requires_grad;
+        t.requires_grad = rows_[chunks.front()].requires_grad;
         t.chunks = chunk_list(nullptr, t.shape.size());
         t.chunks.reserve(n.chunks);
-        for (std::uint32_t c = 0; c < n.chunks; ++c) {
-            auto const& region = boxes_[rows_[chunk_rows_[n.first_chunk + c]].box];
+        for (auto const k : chunks) {
+            auto const& region = boxes_[rows_[k].box];
             auto const blank = t.chunks.add();
             std::copy(region.offsets.begin(), region.offsets.end(), blank.offsets.begin());
             std::copy(region.shape.begin(), region.shape.end(), blank.lengths.begin());

@@ -3,10 +3,8 @@
 #define CAIRN_SAVE_DETAIL_REPLICAS_HPP
 
 #include <cairn/detail/fold_failures.hpp>
-#include <cairn/detail/name_numbers.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/error.hpp>
-#include <cairn/planner/detail/item_numbers.hpp>
 #include <cairn/planner/detail/plan_table.hpp>
 #include <cairn/planner/plan.hpp>
 #include <cairn/save/detail/replica_hash.hpp>
@@ -16,9 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -70,25 +66,33 @@ inline const_tensor_view elements_of_item(const flat_state& state, const write_i
 class replica_table {
 public:
     replica_table() = default;
-    /// @param local  The ranks' local plans; see also `dedup_save_plans`.
-    replica_table(std::span<const save_plan> local, const save_options& options)
-        : asked_(local.size()) {
-        if (!compares(options)) return;
-        name_numbers names;
-        item_numbers numbers;
-        auto const each = [&](const visitor& f) {
-            for (std::uint32_t r = 0; r < local.size(); ++r)
-                for (std::uint32_t k = 0; k < local[r].items.size(); ++k) {
-                    auto const& i = local[r].items[k];
-                    if (i.kind == item_kind::value || i.region.empty()) continue;
-                    f(numbers.add(names.add(i.fqn), i.region).first, r, k, i.fqn, i.region);
-                }
-        };
-        fill(each, options);
-    }
+    /// @param local  The ranks' local plans, whose items are numbered.
     replica_table(const plan_table& local, const save_options& options) : asked_(local.ranks()) {
-        if (!compares(options)) return;
-        fill([&](const visitor& f) { local.each_shared_item(f); }, options);
+        if (asked_.size() < 2 ||
+            (!options.replicas_of && options.replicas == replica_policy::trust))
+            return;
+        constexpr std::uint32_t none = UINT32_MAX;
+        struct held_by {
+            std::uint64_t holders = 0;
+            bool asked = false;
+            std::uint32_t replica = none;  ///< Where it is compared.
+        };
+        std::vector<held_by> items;
+        bool any = false;
+        local.each_shared_item([&](std::uint32_t n, auto, auto, auto, auto&) {
+            if (n >= items.size()) items.resize(n + std::size_t{1});
+            any = ++items[n].holders > 1 || any;
+        });
+        if (!any) return;
+        local.each_shared_item([&](std::uint32_t n, std::uint32_t rank, std::uint32_t index,
+                                   std::string_view fqn, const box& region) {
+            auto& item = items[n];
+            if (item.holders < 2) return;
+            if (!std::exchange(item.asked, true)) item.replica = add(fqn, region, options);
+            if (item.replica != none)
+                asked_[rank].push_back(
+                    {{index, item.holders, replicas_[item.replica].whole}, item.replica});
+        });
     }
 
     /// Writes the request to one rank; empty if there are no replicas.
@@ -146,39 +150,6 @@ private:
         bool whole;
         std::map<std::uint64_t, std::vector<rank_range>> ranks_of;  ///< By hash.
     };
-    bool compares(const save_options& options) const {
-        return asked_.size() > 1 &&
-               (options.replicas_of || options.replicas != replica_policy::trust);
-    }
-    /// Called with each item: its number, which replicas share, its rank, its position in the local
-    /// plan, name and region.
-    using visitor = std::function<void(std::uint32_t, std::uint32_t, std::uint32_t,
-                                       std::string_view, const box&)>;
-    /// @param each  Visits all items that are compared, in the same order each time.
-    void fill(const std::function<void(const visitor&)>& each, const save_options& options) {
-        constexpr std::uint32_t none = UINT32_MAX;
-        struct held_by {
-            std::uint64_t holders = 0;
-            bool asked = false;
-            std::uint32_t replica = none;  ///< Where it is compared.
-        };
-        std::vector<held_by> items;
-        bool any = false;
-        each([&](std::uint32_t item, std::uint32_t, std::uint32_t, std::string_view, const box&) {
-            if (item >= items.size()) items.resize(item + std::size_t{1});
-            any = ++items[item].holders > 1 || any;
-        });
-        if (!any) return;
-        each([&](std::uint32_t n, std::uint32_t rank, std::uint32_t index, std::string_view fqn,
-                 const box& region) {
-            auto& item = items[n];
-            if (item.holders < 2) return;
-            if (!std::exchange(item.asked, true)) item.replica = add(fqn, region, options);
-            if (item.replica != none)
-                asked_[rank].push_back(
-                    {{index, item.holders, replicas_[item.replica].whole}, item.replica});
-        });
-    }
     /// @return its position; the largest number if it is trusted
     std::uint32_t add(std::string_view fqn, const box& region, const save_options& options) {
         auto const how = options.replicas_of ? options.replicas_of(fqn) : options.replicas;

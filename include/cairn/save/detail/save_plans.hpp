@@ -91,11 +91,8 @@ private:
     void plan_anew(std::vector<local_message> locals, const values_by_rank& values,
                    erased_save_planner& planner, erased_storage_writer& writer,
                    const save_options& options);
-    bool join_tables(const values_by_rank& values, joint_plan& to, replica_writer by,
-                     const save_options& options) const;
-    void join_plans(const values_by_rank& values, joint_plan& to, erased_save_planner& planner,
-                    erased_storage_writer& writer, const save_options& options) const;
-    static std::vector<stored_amount> stored_amounts(const joint_plan& p);
+    void make_plans(const plan_table& t, bool joined, const values_by_rank& values, joint_plan& to,
+                    erased_save_planner& planner, erased_storage_writer& writer) const;
 
     std::shared_ptr<plan_slot> slot_;
     std::uint64_t times_cleared_;

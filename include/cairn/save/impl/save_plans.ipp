@@ -4,9 +4,9 @@
 
 #include <cairn/save/detail/save_plans.hpp>
 
-#include <cairn/detail/name_numbers.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/planner/check_plan.hpp>
+#include <cairn/planner/detail/tabled_plans.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/storage/detail/file_layout.hpp>
 
@@ -120,59 +120,53 @@ CAIRN_DECL void save_plans::plan_anew(std::vector<local_message> locals,
         locals[rank] = {{kept.begin(), kept.end()}, 0};
     }
     auto const made = std::make_shared<joint_plan>();
-    auto const by = writer.names_files() ? planner.joins() : std::nullopt;
-    keeps_ = slot_ && key_ && writer.names_files();
     made->locals = std::move(locals);
-    if (!by || !join_tables(values, *made, *by, options)) {
-        join_plans(values, *made, planner, writer, options);
-        if (!keeps_) made->locals = {};
-    }
-    if (writer.names_files()) made->stored = stored_amounts(*made);
-    joint_ = made_ = made;
-}
-/// Joins what is as usual. @return false if something is not
-CAIRN_DECL bool save_plans::join_tables(const values_by_rank& values, joint_plan& to,
-                                        replica_writer by, const save_options& options) const {
+    keeps_ = slot_ && key_ && writer.names_files();
     std::size_t bytes = 0;
-    for (auto const& local : to.locals) bytes += local.plan().size();
+    for (auto const& local : made->locals) bytes += local.plan().size();
     plan_table t(bytes);
     for (std::size_t rank = 0; rank < values.size(); ++rank)
-        if (!t.add(to.locals[rank].plan(), values[rank])) return false;
-    if (!t.join(by == replica_writer::lowest_rank)) return false;
-    to.replicas = replica_table(t, options);
+        t.add(made->locals[rank].plan(), values[rank]);
+    t.number_items();
+    made->replicas = replica_table(t, options);
     if (keeps_)
         for (std::size_t rank = 0; rank < values.size(); ++rank)
-            to.values.push_back(t.value_names(rank));
-    to.table = std::move(t);
-    return true;
-}
-/// Joins any plans.
-CAIRN_DECL void save_plans::join_plans(const values_by_rank& values, joint_plan& to,
-                                       erased_save_planner& planner, erased_storage_writer& writer,
-                                       const save_options& options) const {
-    std::vector<save_plan> plans;
-    name_numbers names;
-    for (std::size_t rank = 0; rank < values.size(); ++rank) {
-        plans.push_back(decode_save_plan(to.locals[rank].plan()));
-        give_value_numbers(plans.back(), values[rank]);
+            made->values.push_back(t.value_names(rank));
+    auto const by = planner.joins();
+    if (by) {
+        t.assign(*by);
+        t.check();
     }
-    if (keeps_)
-        for (auto const& plan : plans) {
-            auto& numbers = to.values.emplace_back();
-            for (auto const& i : plan.items)
-                if (i.kind == item_kind::value) numbers.push_back(names.add(i.fqn));
-        }
-    to.replicas = replica_table(plans, options);
-    std::tie(to.plans, to.meta) = planner.create_global_save_plan(std::move(plans));
-    if (!planner.joins()) check_planned_metadata(to.meta);
+    if (by && writer.names_files()) {
+        made->stored = t.stored_amounts();
+        made->table = std::move(t);
+    } else {
+        make_plans(t, by.has_value(), values, *made, planner, writer);
+        if (!keeps_) made->locals = {};
+    }
+    joint_ = made_ = made;
+}
+/// Decodes the local plans for a planner, or a writer, that asks for plans.
+/// @param joined  By the table; otherwise by the planner.
+CAIRN_DECL void save_plans::make_plans(const plan_table& t, bool joined,
+                                       const values_by_rank& values, joint_plan& to,
+                                       erased_save_planner& planner,
+                                       erased_storage_writer& writer) const {
+    for (std::size_t rank = 0; rank < values.size(); ++rank) {
+        to.plans.push_back(decode_save_plan(to.locals[rank].plan()));
+        give_value_numbers(to.plans.back(), values[rank]);
+    }
+    if (joined) {
+        select_of(t, to.plans);
+        to.meta = t.make_metadata();
+    } else {
+        std::tie(to.plans, to.meta) = planner.create_global_save_plan(std::move(to.plans));
+        check_planned_metadata(to.meta);
+    }
     if (!writer.names_files()) to.plans = writer.prepare_global_save_plan(std::move(to.plans));
     check_one_per_rank(to.plans.size(), values.size(), "plans", "planner or writer");
-}
-CAIRN_DECL std::vector<stored_amount> save_plans::stored_amounts(const joint_plan& p) {
-    if (p.table) return p.table->stored_amounts();
-    std::vector<stored_amount> all;
-    for (auto const& plan : p.plans) all.push_back(stored_amount_of(plan));
-    return all;
+    if (writer.names_files())
+        for (auto const& plan : to.plans) to.stored.push_back(stored_amount_of(plan));
 }
 
 CAIRN_DECL std::vector<std::byte> save_plans::answer(std::size_t rank) const {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_PLANNER_DEDUP_HPP
-#define CAIRN_PLANNER_DEDUP_HPP
+#ifndef CAIRN_TEST_PLANNER_JOINED_BY_MAPS_HPP
+#define CAIRN_TEST_PLANNER_JOINED_BY_MAPS_HPP
 
 #include <cairn/detail/name_numbers.hpp>
 #include <cairn/error.hpp>
+#include <cairn/metadata/coverage.hpp>
 #include <cairn/planner/detail/item_numbers.hpp>
 #include <cairn/planner/plan.hpp>
 
@@ -16,11 +17,25 @@
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+#include <variant>
 #include <vector>
 
-namespace cairn {
+/// The plans of all ranks joined item by item, without a table: what the table is compared with.
+namespace by_maps {
 
-namespace detail {
+using cairn::box;
+using cairn::check_coverage;
+using cairn::check_offsets;
+using cairn::errc;
+using cairn::error;
+using cairn::item_kind;
+using cairn::metadata;
+using cairn::save_plan;
+using cairn::tensor_metadata;
+using cairn::value_metadata;
+using cairn::write_item;
+using cairn::detail::item_numbers;
+using cairn::detail::name_numbers;
 
 inline std::string rank_name(std::size_t r) {
     return "rank " + std::to_string(r);
@@ -144,8 +159,6 @@ private:
     std::vector<ends> ends_{};  ///< By item.
 };
 
-}  // namespace detail
-
 /// Drops items without elements, except for one of a tensor that has no elements at all: PyTorch
 /// identifies the chunks of a tensor by their offsets, where an empty one may clash with another.
 ///
@@ -193,13 +206,13 @@ inline void drop_empty_items(std::vector<save_plan>& plans) {
 /// @throws error errc::invalid_plan naming both ranks if they contradict each other.
 inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
                                                bool save_to_lowest_rank = false) {
-    detail::check_claims(plans);
+    check_claims(plans);
     drop_empty_items(plans);
     std::vector<std::vector<bool>> keep(plans.size());
     for (std::size_t r = 0; r < plans.size(); ++r) keep[r].resize(plans[r].items.size());
     {
-        detail::planned_items items(plans);
-        using holder = detail::planned_items::holder;
+        planned_items items(plans);
+        using holder = planned_items::holder;
         std::vector<std::uint64_t> load(plans.size(), 0);
         std::vector<std::uint32_t> chosen_rank;
         chosen_rank.reserve(items.size());
@@ -238,6 +251,84 @@ inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
     return plans;
 }
 
-}  // namespace cairn
+/// Does the same as @ref create_global_metadata.
+/// @pre No two ranks contradict each other.
+inline metadata metadata_of(std::span<const save_plan> plans) {
+    metadata m;
+    struct named {
+        const std::string* fqn;
+        tensor_metadata* tensor;              ///< Null for a value.
+        std::vector<std::uint32_t> owners{};  ///< Rank of each chunk.
+        std::size_t items = 0;
+        bool has_path = false;
+    };
+    name_numbers names;
+    std::vector<named> entries;
+    std::vector<std::uint32_t> name_of;  // of each item
+    for (auto const& plan : plans) {
+        for (auto const& item : plan.items) {
+            auto const name = names.add(item.fqn);
+            name_of.push_back(name);
+            if (name == entries.size()) {
+                auto const it = m.entries.try_emplace(item.fqn).first;
+                entries.push_back({&it->first, nullptr});
+                if (item.kind == item_kind::value) {
+                    it->second = value_metadata{};
+                } else {
+                    auto& t = std::get<tensor_metadata>(it->second);
+                    t.type = item.type;
+                    t.shape = item.global_shape;
+                    t.requires_grad = item.requires_grad;
+                    entries.back().tensor = &t;
+                }
+            }
+            ++entries[name].items;
+        }
+    }
+    for (auto& e : entries) {
+        if (e.tensor == nullptr) continue;
+        e.tensor->chunks.reserve(e.items);
+        e.owners.reserve(e.items);
+    }
+    auto name = name_of.begin();
+    for (std::size_t r = 0; r < plans.size(); ++r) {
+        for (auto const& item : plans[r].items) {
+            auto& e = entries[*name++];
+            if (e.tensor == nullptr || item.kind == item_kind::value) continue;
+            e.tensor->chunks.push_back({item.region, {}});
+            e.owners.push_back(static_cast<std::uint32_t>(r));
+        }
+    }
+    std::vector<box> boxes;
+    for (auto const& e : entries) {
+        if (e.tensor == nullptr) continue;
+        boxes.clear();
+        auto const& chunks = e.tensor->chunks;
+        for (std::size_t i = 0; i < chunks.size(); ++i) boxes.push_back(chunks.region(i));
+        auto const who = [&](std::size_t i) { return rank_name(e.owners[i]); };
+        check_coverage(*e.fqn, e.tensor->shape, boxes, who);
+        check_offsets(*e.fqn, boxes, who);
+    }
+    for (auto const& plan : plans) {
+        for (auto const& [fqn, steps] : plan.paths) {
+            auto const n = names.find(fqn);
+            if (!n || std::exchange(entries[*n].has_path, true)) continue;
+            m.paths.try_emplace(fqn, steps);
+        }
+    }
+    return m;
+}
+
+/// Creates the metadata of plans that hold every item once; DCP's `create_default_global_save_plan`
+/// and `_validate_global_plan`. Locations are left empty: the write results fill them.
+/// @throws error errc::invalid_plan for ranks that contradict each other, for chunks that are out
+/// of bounds, overlap, begin at the same offsets (both ranks are named), or do not cover their
+/// tensor.
+inline metadata create_global_metadata(std::span<const save_plan> plans) {
+    check_claims(plans);
+    return metadata_of(plans);
+}
+
+}  // namespace by_maps
 
 #endif
