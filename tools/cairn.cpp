@@ -2,7 +2,7 @@
 #include "checkpoint.hpp"
 #include "launch.hpp"
 
-#include <cairn/detail/utf8.hpp>
+#include <cairn/printable.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
     } catch (const std::bad_alloc&) {
         std::cerr << "cairn: out of memory\n";
     } catch (const std::exception& e) {
-        std::cerr << "cairn: " << cairn::detail::terminal_text(e.what()) << "\n";
+        std::cerr << "cairn: " << cairn::terminal_text(e.what()) << "\n";
     }
     return tool::could_not_run;
 }

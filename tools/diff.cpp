@@ -45,6 +45,13 @@ double largest_difference(const loaded_box& a, const loaded_box& b, cairn::dtype
     return most;
 }
 
+/// Returns where the character begins that has the byte at that position.
+std::size_t begin_of(std::string_view s, std::size_t at) {
+    at = std::min(at, s.size());
+    while (at > 0 && at < s.size() && (static_cast<unsigned char>(s[at]) & 0xc0) == 0x80) --at;
+    return at;
+}
+
 /// Returns two texts of values; of long ones, what stands around the first difference.
 std::string both(std::string_view a, std::string_view b) {
     constexpr std::size_t most = 200, before = 40;
@@ -52,12 +59,13 @@ std::string both(std::string_view a, std::string_view b) {
         if (a.size() <= most && b.size() <= most) return 0;
         auto const at = static_cast<std::size_t>(
             std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
-        auto begin = at > before ? at - before : 0;
-        while (begin > 0 && (static_cast<unsigned char>(a[begin]) & 0xc0) == 0x80) --begin;
-        return begin;
+        return begin_of(a, at > before ? at - before : 0);
     }();
     auto const shown = [&](std::string_view text) {
-        return (from == 0 ? "" : "...") + cairn::detail::shortened(text.substr(from), most);
+        auto const rest = text.substr(from);
+        auto out = (from == 0 ? "" : "...") + std::string(rest.substr(0, begin_of(rest, most)));
+        if (rest.size() > most) out += "... (" + std::to_string(rest.size()) + " bytes)";
+        return out;
     };
     return shown(a) + " and " + shown(b);
 }
@@ -159,12 +167,12 @@ int diff(const std::string& pa, const std::string& pb) {
     c.finish();
     for (auto const* one : {&a, &b})
         for (auto const& [fqn, t] : one->meta().unsupported)
-            c.findings()[fqn] = "not compared: dtype " + cairn::detail::terminal_text(t.type);
+            c.findings()[fqn] = "not compared: dtype " + cairn::terminal_text(t.type);
     for (auto const& [fqn, entry] : b.meta().entries)
         if (a.meta().entries.find(fqn) == a.meta().entries.end())
             c.findings()[fqn] = "only in " + pb;
     for (auto const& [fqn, what] : c.findings())
-        std::cout << cairn::detail::terminal_text(fqn) << ": " << what << '\n';
+        std::cout << cairn::terminal_text(fqn) << ": " << what << '\n';
     auto const all = a.meta().entries.size() + b.meta().entries.size() - in_both;
     if (c.findings().empty())
         std::cout << "equal: " << all << " entries\n";

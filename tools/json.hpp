@@ -2,8 +2,8 @@
 #ifndef CAIRN_TOOLS_JSON_HPP
 #define CAIRN_TOOLS_JSON_HPP
 
-#include <cairn/detail/utf8.hpp>
 #include <cairn/metadata/value.hpp>
+#include <cairn/printable.hpp>
 #include <cairn/tensor/index_vector.hpp>
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace tool {
 
-using cairn::detail::json_string;
+using cairn::json_string;
 
 /// Returns the shortest number that reads back the same; NaN and infinities as in Python's json.
 inline std::string number(double d) {

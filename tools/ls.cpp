@@ -8,7 +8,7 @@
 
 namespace tool {
 
-using cairn::detail::terminal_text;
+using cairn::terminal_text;
 
 int ls(const std::string& checkpoint, bool as_json) {
     if (std::filesystem::is_directory(checkpoint) &&

@@ -3,7 +3,7 @@
 #include "json.hpp"
 
 #include <cairn/catalog/listing.hpp>
-#include <cairn/detail/utf8.hpp>
+#include <cairn/printable.hpp>
 
 #include <ctime>
 #include <iomanip>
@@ -23,14 +23,14 @@ inline std::string time_text(std::int64_t milliseconds) {
 }
 
 inline void print_line(const cairn::listed_checkpoint& c) {
-    std::cout << cairn::detail::terminal_text(c.id) << "  " << name_of(c.state) << "  " << c.bytes
+    std::cout << cairn::terminal_text(c.id) << "  " << name_of(c.state) << "  " << c.bytes
               << " bytes";
     if (c.record) {
         std::cout << "  step " << c.record->step << "  " << time_text(c.record->committed);
         for (auto const& [name, value] : c.record->metrics)
-            std::cout << "  " << cairn::detail::terminal_text(name) << '=' << number(value);
+            std::cout << "  " << cairn::terminal_text(name) << '=' << number(value);
     }
-    if (!c.problem.empty()) std::cout << "  " << cairn::detail::terminal_text(c.problem);
+    if (!c.problem.empty()) std::cout << "  " << cairn::terminal_text(c.problem);
     std::cout << '\n';
 }
 inline void print_json(const cairn::listed_checkpoint& c) {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint.hpp"
 
-#include <cairn/detail/utf8.hpp>
-#include <cairn/metadata/detail/locations.hpp>
 #include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/observe/progress_line.hpp>
-#include <cairn/storage/detail/data_names.hpp>
+#include <cairn/printable.hpp>
 
 #include <deque>
 #include <filesystem>
@@ -13,6 +11,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 
 namespace tool {
 
@@ -87,6 +86,35 @@ private:
     cairn::default_planner usual_;
 };
 
+/// The data files that entries of a checkpoint are in.
+std::set<std::string> files_of(const cairn::metadata& m) {
+    std::set<std::string> files;
+    for (auto const& [fqn, entry] : m.entries) {
+        if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry))
+            for (std::size_t i = 0; i < t->chunks.size(); ++i) files.insert(t->chunks.file(i));
+        else
+            files.insert(std::get<cairn::value_metadata>(entry).at.file);
+    }
+    for (auto const& [fqn, t] : m.unsupported) files.insert(t.files.begin(), t.files.end());
+    return files;
+}
+
+/// Whether cairn or PyTorch keeps a file of this name there, or an interrupted save may have left
+/// it: it is no content.
+bool is_kept_there(std::string_view name) {
+    constexpr std::string_view saving = ".saving.", data = ".distcp";
+    auto const is_id = [](std::string_view s) {
+        return s.size() == 32 && s.find_first_not_of("0123456789abcdef") == s.npos;
+    };
+    if (name.starts_with(".metadata") || name.starts_with(".cairn-publish.")) return true;
+    if (name.starts_with(saving)) return is_id(name.substr(saving.size()));
+    name = name.substr(name.rfind('/') + 1);
+    if (!name.ends_with(data)) return false;
+    name.remove_suffix(data.size());
+    auto const dot = name.rfind('.');
+    return dot != name.npos && dot != 0 && is_id(name.substr(dot + 1));
+}
+
 /// Names what stands beside the checkpoint and is not copied: whoever needs it must know.
 /// @param mine    The files that are.
 /// @param within  A directory of the checkpoint, which ends in '/'; empty: its own.
@@ -98,11 +126,7 @@ bool nothing_beside(const std::filesystem::path& checkpoint, const std::set<std:
         names.insert(within + entry.path().filename().string());
     bool nothing = true;
     for (auto const& name : names) {
-        // What cairn and PyTorch keep there, and what an interrupted save has left, is no content.
-        if (name.starts_with(cairn::detail::metadata_name) || name.starts_with(".cairn-publish.") ||
-            cairn::detail::is_intent_name(name) || !cairn::detail::id_in(name).empty() ||
-            mine.count(name) != 0)
-            continue;
+        if (is_kept_there(name) || mine.count(name) != 0) continue;
         auto const file = checkpoint / name;
         bool const directory = is_directory(symlink_status(file));
         auto const inside = name + "/";
@@ -111,8 +135,7 @@ bool nothing_beside(const std::filesystem::path& checkpoint, const std::set<std:
             nothing = nothing_beside(checkpoint, mine, inside) && nothing;
             continue;
         }
-        std::cout << "not copied: '" << cairn::detail::terminal_text(directory ? inside : name)
-                  << "'\n";
+        std::cout << "not copied: '" << cairn::terminal_text(directory ? inside : name) << "'\n";
         nothing = false;
     }
     return nothing;
@@ -139,14 +162,12 @@ int reshard(const std::string& from, const std::string& to, int ranks, int dim) 
     std::cout << from << " re-sharded onto " << ranks << (ranks == 1 ? " rank: " : " ranks: ") << to
               << '\n';
     for (auto const& [fqn, t] : m.unsupported)
-        std::cerr << "cairn: '" << cairn::detail::terminal_text(fqn)
+        std::cerr << "cairn: '" << cairn::terminal_text(fqn)
                   << "' is not in it: this version does not know dtype "
-                  << cairn::detail::terminal_text(t.type) << '\n';
+                  << cairn::terminal_text(t.type) << '\n';
     for (auto const& name : m.unknown_members)
-        std::cout << "not copied: member '" << cairn::detail::terminal_text(name)
-                  << "' of .metadata\n";
-    std::set<std::string> copied;
-    cairn::detail::for_each_file(m, [&](const std::string& name) { copied.insert(name); });
+        std::cout << "not copied: member '" << cairn::terminal_text(name) << "' of .metadata\n";
+    auto copied = files_of(m);
     std::filesystem::path place(from);
     if (!is_directory(place)) {  // a rank's metadata within it
         copied.insert(place.filename().string());

@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint.hpp"
 
-#include <cairn/catalog/detail/verification.hpp>
+#include <cairn/catalog/verify.hpp>
 
 #include <iostream>
 
 namespace tool {
 
 int verify(const std::string& checkpoint) {
-    cairn::detail::verification v{cairn::file_store(checkpoint)};
-    bool const whole = v.run();
-    v.print(std::cout);
-    return whole ? fine : finding;
+    auto const r = cairn::verify(cairn::file_store(checkpoint));
+    if (!r.torch_metadata) std::cout << only_cairn;
+    for (auto const& line : r.findings) std::cout << line << '\n';
+    for (auto const& line : r.unverified) std::cout << "not checked: " << line << '\n';
+    auto const n = r.findings.size();
+    std::cout << r.items << " items, " << r.bytes << " bytes, " << r.files
+              << (r.files == 1 ? " file: " : " files: ")
+              << (n == 0   ? "all fine"
+                  : n == 1 ? "1 finding"
+                           : std::to_string(n) + " findings")
+              << '\n';
+    return r.whole() ? fine : finding;
 }
 
 }  // namespace tool

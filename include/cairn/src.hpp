@@ -17,6 +17,7 @@
 #include <cairn/catalog/impl/recording_writer.ipp>
 #include <cairn/catalog/impl/removal.ipp>
 #include <cairn/catalog/impl/retention.ipp>
+#include <cairn/catalog/impl/verify.ipp>
 #include <cairn/catalog/impl/whole.ipp>
 #include <cairn/checkpointer/impl/core.ipp>
 #include <cairn/checkpointer/impl/core_loads.ipp>

@@ -2,6 +2,7 @@
 // Names and str values that are not UTF-8 are refused at save: Python could read nothing of them.
 #include <cairn/detail/utf8.hpp>
 #include <cairn/planner/check_text.hpp>
+#include <cairn/printable.hpp>
 
 #include <cairn/cairn.hpp>
 
@@ -110,8 +111,8 @@ BOOST_AUTO_TEST_CASE(utf8_with_lone_surrogates_is_a_str) {
 }
 
 BOOST_AUTO_TEST_CASE(what_is_not_plain_text_is_escaped_where_it_is_printed) {
-    using cairn::detail::json_string;
-    using cairn::detail::terminal_text;
+    using cairn::json_string;
+    using cairn::terminal_text;
     BOOST_TEST(terminal_text("h\xc3\xa9\xff.\xed\xa0\x80\xed\xbf\xbf") ==
                "h\xc3\xa9\\xff.\\ud800\\udfff");
     // ESC, DEL, and the CSI of 8 bits; a no-break space and quotes are none.

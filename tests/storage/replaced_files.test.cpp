@@ -7,9 +7,9 @@
 #include "support/whole.hpp"
 
 #include <cairn/cairn.hpp>
-#include <cairn/catalog/detail/verification.hpp>
 #include <cairn/catalog/latest.hpp>
 #include <cairn/catalog/listing.hpp>
+#include <cairn/catalog/verify.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -58,8 +58,7 @@ BOOST_AUTO_TEST_CASE(what_is_stale_for_a_while_is_read_by_every_verb) {
             BOOST_TEST(support::load_whole(cairn::file_store(), two).tensors.count("w") == 1u);
             auto const newest = cairn::latest(root, {.verify = cairn::verify_level::full});
             BOOST_TEST(newest.value_or("none") == two);
-            cairn::detail::verification v{cairn::file_store(two)};
-            BOOST_TEST(v.run(), (v.findings().empty() ? "" : v.findings().front()));
+            for (auto const& f : cairn::verify(cairn::file_store(two)).findings) BOOST_ERROR(f);
             for (auto const& c : cairn::list_checkpoints(root, cairn::verify_level::full))
                 BOOST_TEST(c.problem == "");
             save_value(two, 3);

@@ -133,19 +133,6 @@ inline std::string json_escape(unsigned code) {
            hex_byte(static_cast<char>(code)).substr(2);
 }
 
-/// Returns a text for messages and terminals: names in a checkpoint can contain anything. Control
-/// characters and lone surrogates are escaped as in JSON, bytes that are not UTF-8 as `\xff`.
-inline std::string terminal_text(std::string_view s) {
-    return escaped(s, json_escape, [](char c) { return "\\" + hex_byte(c).substr(1); });
-}
-
-/// Returns a JSON string, in quotes, of the same text; only a byte that is not UTF-8 is lost, as
-/// `\xff` in four characters.
-inline std::string json_string(std::string_view s) {
-    auto const byte = [](char c) { return R"(\\)" + hex_byte(c).substr(1); };
-    return '"' + escaped(s, json_escape, byte, "\"\\") + '"';
-}
-
 }  // namespace cairn::detail
 
 #endif

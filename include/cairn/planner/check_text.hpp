@@ -6,6 +6,7 @@
 #include <cairn/error.hpp>
 #include <cairn/metadata/value.hpp>
 #include <cairn/planner/plan.hpp>
+#include <cairn/printable.hpp>
 
 #include <cstddef>
 #include <string>
@@ -79,7 +80,7 @@ inline void check_text(const std::string& fqn, const value& v) {
     auto const bad = detail::find_bad_text(v);
     if (bad.text == nullptr) return;
     throw error(errc::invalid_state,
-                {.fqn = detail::terminal_text(fqn),
+                {.fqn = terminal_text(fqn),
                  .expected = "every str in UTF-8",
                  .found = detail::not_utf8_at(*bad.text, detail::find_not_str(*bad.text)) +
                           (bad.where.empty() ? std::string() : " of the str at " + bad.where),

@@ -7,6 +7,7 @@
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/item.hpp>
 #include <cairn/metadata/check.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/object_store/detail/read_whole.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/data_file.hpp>
@@ -20,7 +21,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <ostream>
 #include <random>
 #include <span>
 #include <string>
@@ -38,13 +38,13 @@ struct verification_scope {
     std::size_t shares = 1;      ///< … of so many.
     bool stop_at_first = false;  ///< Finding.
     std::shared_ptr<cairn::activity> activity{};
+    std::function<void(std::uint64_t bytes)> progress{};  ///< Told how many were checked; or empty.
 };
 
 /// Reads a checkpoint, file by file, and collects findings.
-template <ObjectStore Store>
 class verification {
 public:
-    explicit verification(Store store, verification_scope scope = {})
+    explicit verification(erased_store store, verification_scope scope = {})
         : store_(std::move(store)), scope_(std::move(scope)) {
         setup_.activity = scope_.activity;
     }
@@ -87,21 +87,16 @@ public:
     bool damaged() const { return damaged_; }
     /// The first finding that does not.
     const std::exception_ptr& failure() const { return failure_; }
-    /// Writes what was found, and totals.
-    void print(std::ostream& out) const {
-        if (!torch_metadata_)
-            out << "for cairn only: saved with torch_metadata off, PyTorch cannot load it\n";
-        for (auto const& f : findings_) out << f << '\n';
-        for (auto const& line : unverified_.lines()) out << "not checked: " << line << '\n';
-        for (auto const& line : unread_) out << "not checked: " << line << '\n';
-        auto const n = findings_.size();
-        out << items_ << " items, " << bytes_ << " bytes, " << files_
-            << (files_ == 1 ? " file: " : " files: ")
-            << (n == 0   ? "all fine"
-                : n == 1 ? "1 finding"
-                         : std::to_string(n) + " findings")
-            << '\n';
+    /// What has no checksum, and what this version does not know, one line each.
+    std::vector<std::string> not_checked() const {
+        auto lines = unverified_.lines();
+        lines.insert(lines.end(), unread_.begin(), unread_.end());
+        return lines;
     }
+    bool torch_metadata() const { return torch_metadata_; }
+    std::size_t files() const { return files_; }
+    std::size_t items() const { return items_; }
+    std::uint64_t bytes() const { return bytes_; }
 
 private:
     bool run_once() {
@@ -119,7 +114,7 @@ private:
     }
     bool is_enough() const { return scope_.stop_at_first && !findings_.empty(); }
 
-    using file = open_file<decltype(std::declval<Store&>().open(""))>;
+    using file = open_file<erased_store::reader>;
     struct item {
         const std::string* fqn;
         std::uint64_t offset;
@@ -221,8 +216,9 @@ private:
 
     /// Returns the CRC of a range of a file, read in pieces; checks blocks against the footer's
     /// CRCs, if any.
+    /// @param counted  Among the bytes that were checked: false for those that are read again.
     std::uint32_t crc_of(file& f, std::uint64_t at, std::uint64_t length,
-                         const std::vector<std::uint32_t>& blocks = {}) {
+                         const std::vector<std::uint32_t>& blocks = {}, bool counted = true) {
         constexpr auto block_bytes = format::native::block_bytes;
         std::vector<std::byte> buffer(
             static_cast<std::size_t>(std::min<std::uint64_t>(length, 4 << 20)));
@@ -240,8 +236,9 @@ private:
                     throw mismatch(f, "a block as it was written");
             }
             done += n;
+            if (scope_.progress) scope_.progress(bytes_ + (counted ? done : 0));
         }
-        bytes_ += length;
+        if (counted) bytes_ += length;
         return crc;
     }
     static error mismatch(const file& f, const char* expected) {
@@ -257,9 +254,8 @@ private:
         if (crc_of(f, p.at, p.length, p.block_crcs) != p.crc && p.checked)
             throw mismatch(f, "the tensor as it was written");
         if (!c.at.layout) return;
-        if (crc_of(f, c.at.offset, c.at.length) != c.at.layout->item_crc)
+        if (crc_of(f, c.at.offset, c.at.length, {}, false) != c.at.layout->item_crc)
             throw mismatch(f, "the item as it was written");
-        bytes_ -= c.at.length;
         // PyTorch must read exactly what the index says.
         auto const as_torch = format::torch::parse_tensor_item(
             [&](std::uint64_t at, std::span<std::byte> into) { f.read(c.at.offset + at, into); },
@@ -293,6 +289,7 @@ private:
         std::vector<std::byte> bytes(static_cast<std::size_t>(at.length));
         f.read(at.offset, bytes);
         bytes_ += bytes.size();
+        if (scope_.progress) scope_.progress(bytes_);
         if (at.layout && format::crc32(bytes) != at.layout->item_crc)
             throw mismatch(f, "the value as it was written");
         bool checked = false;
@@ -301,7 +298,7 @@ private:
         if (auto const* o = v.get_if<value::opaque_t>()) unverified_.note_opaque(fqn, *o);
     }
 
-    Store store_;
+    erased_store store_;
     verification_scope scope_;
     storage_setup setup_{};
     metadata meta_{};

@@ -7,8 +7,8 @@
 #include <cairn/catalog/detail/place_content.hpp>
 #include <cairn/catalog/detail/removal.hpp>
 #include <cairn/detail/failures.hpp>
-#include <cairn/detail/utf8.hpp>
 #include <cairn/object_store/file.hpp>
+#include <cairn/printable.hpp>
 #include <cairn/storage/detail/found_intent.hpp>
 
 #include <algorithm>

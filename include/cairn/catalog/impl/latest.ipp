@@ -4,10 +4,10 @@
 
 #include <cairn/catalog/latest.hpp>
 
-#include <cairn/detail/utf8.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/exists.hpp>
 #include <cairn/object_store/file.hpp>
+#include <cairn/printable.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 
 #include <cstdio>

@@ -5,6 +5,7 @@
 #include <cairn/error.hpp>
 
 #include <cairn/detail/utf8.hpp>
+#include <cairn/printable.hpp>
 
 #include <utility>
 
@@ -31,7 +32,7 @@ CAIRN_DECL error::error(std::vector<rank_failure> failures, bool state_modified)
     constexpr std::size_t shown = 3;
     for (std::size_t i = 0; i < failures_.size() && i < shown; ++i) {
         if (i != 0) text_ += "; ";
-        text_ += detail::terminal_text(failures_[i].text);  // another program may have sent it
+        text_ += terminal_text(failures_[i].text);  // another program may have sent it
     }
     std::size_t others = 0;
     for (std::size_t i = shown; i < failures_.size(); ++i) others += failures_[i].count();
@@ -56,7 +57,7 @@ CAIRN_DECL rank_failure error::as_failure(int rank) const {
 CAIRN_DECL std::string error::describe(const std::string& what, const error_context& c) {
     constexpr std::size_t most = 2048;
     auto const text = [](const std::string& t) {
-        return detail::terminal_text(detail::shortened(t, most));
+        return terminal_text(detail::shortened(t, most));
     };
     std::string s;
     if (c.rank >= 0) s += "rank " + std::to_string(c.rank) + ": ";

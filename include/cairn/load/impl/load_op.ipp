@@ -6,9 +6,9 @@
 
 #include <cairn/comm/detail/omitted.hpp>
 #include <cairn/detail/damage.hpp>
-#include <cairn/detail/utf8.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/planner/plan_codec.hpp>
+#include <cairn/printable.hpp>
 #include <cairn/state/converted.hpp>
 #include <cairn/state/detail/numbers.hpp>
 

@@ -5,6 +5,7 @@
 #include <cairn/metadata/value.hpp>
 
 #include <cairn/detail/utf8.hpp>
+#include <cairn/printable.hpp>
 
 #include <array>
 #include <charconv>

@@ -5,6 +5,7 @@
 #include <cairn/observe/detail/observation.hpp>
 
 #include <cairn/detail/failures.hpp>
+#include <cairn/printable.hpp>
 
 #include <atomic>
 #include <cstdio>

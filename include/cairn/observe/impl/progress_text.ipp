@@ -5,6 +5,7 @@
 #include <cairn/observe/detail/progress_text.hpp>
 
 #include <cairn/detail/utf8.hpp>
+#include <cairn/printable.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -6,6 +6,7 @@
 
 #include <cairn/detail/failures.hpp>
 #include <cairn/observe/detail/text_file.hpp>
+#include <cairn/printable.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -28,13 +29,13 @@ public:
         text_.clear();
         if (named_.insert(e.rank).second)
             add("process_name", 'M', e, 0,
-                R"("name":)" + detail::json_string("rank " + std::to_string(e.rank) + " of " +
-                                                   std::to_string(e.ranks)));
+                R"("name":)" + json_string("rank " + std::to_string(e.rank) + " of " +
+                                           std::to_string(e.ranks)));
         auto& o = running_[e.operation];
         if (o.track == 0) o.track = free_track(e.rank);
         switch (e.what) {
             case kind::begin:
-                add(e.verb, 'B', e, o.track, R"("checkpoint":)" + detail::json_string(e.id));
+                add(e.verb, 'B', e, o.track, R"("checkpoint":)" + json_string(e.id));
                 break;
             case kind::phase_begin: add(e.phase, 'B', e, o.track, ""); break;
             case kind::progress:
@@ -48,7 +49,7 @@ public:
             case kind::end:
                 add(e.verb, 'E', e, o.track,
                     R"("result":)" +
-                        detail::json_string(e.failure ? detail::text_of(e.failure) : "succeeded"));
+                        json_string(e.failure ? detail::text_of(e.failure) : "succeeded"));
                 tracks_.erase({e.rank, o.track});
                 running_.erase(e.operation);
         }
@@ -79,7 +80,7 @@ private:
         char fraction[8];
         (void)std::snprintf(fraction, sizeof fraction, ".%03d", static_cast<int>(ns % 1000));
         text_ += first_ && text_.empty() ? "\n" : ",\n";
-        text_ += R"({"name":)" + detail::json_string(name) + R"(,"cat":"cairn","ph":")" + type +
+        text_ += R"({"name":)" + json_string(name) + R"(,"cat":"cairn","ph":")" + type +
                  R"(","pid":)" + std::to_string(e.rank) + R"(,"tid":)" + std::to_string(track) +
                  R"(,"ts":)" + std::to_string(ns / 1000) + fraction + R"(,"args":{)" + args + "}}";
     }

@@ -6,6 +6,7 @@
 #include <cairn/detail/wire.hpp>
 #include <cairn/error.hpp>
 #include <cairn/metadata/detail/codec.hpp>
+#include <cairn/printable.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 
 #include <algorithm>

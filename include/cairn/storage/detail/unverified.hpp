@@ -3,9 +3,9 @@
 #define CAIRN_STORAGE_DETAIL_UNVERIFIED_HPP
 
 #include <cairn/detail/counted.hpp>
-#include <cairn/detail/utf8.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/metadata/value.hpp>
+#include <cairn/printable.hpp>
 
 #include <cstddef>
 #include <cstdint>

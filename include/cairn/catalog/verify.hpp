@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CATALOG_VERIFY_HPP
+#define CAIRN_CATALOG_VERIFY_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// What `verify` has found. Lines are for people, and may contain names that somebody else chose:
+/// print them with @ref terminal_text where that matters.
+struct verify_report {
+    /// What is wrong, one line each: the tensor or value, the file, what was expected and found.
+    std::vector<std::string> findings{};
+    /// One of the findings says that what is stored is wrong, not only that storage failed.
+    bool damaged = false;
+    /// As `load_report::unverified`: what has no checksum, and what this version does not know.
+    std::vector<std::string> unverified{};
+    bool torch_metadata = true;  ///< PyTorch can load it: see @ref torch_writer_options.
+    std::size_t files = 0;       ///< Data files that were read.
+    std::size_t items = 0;       ///< Chunks and values that were checked.
+    std::uint64_t bytes = 0;     ///< Of these, each counted once.
+    bool whole() const noexcept { return findings.empty(); }
+};
+
+namespace detail {
+CAIRN_DECL verify_report verify(erased_store place,
+                                const std::function<void(std::uint64_t bytes)>& progress);
+}  // namespace detail
+
+/// Reads a whole checkpoint and compares everything with what the metadata and the checksums say:
+/// `.metadata` itself, the size of each file, each chunk of a tensor and each value, also those
+/// that no load would need. Nothing is changed.
+///
+/// Reads each byte a fixed number of times, at most three, whatever the metadata says, with 4 MiB
+/// of memory and on the calling thread; values are decoded, one at a time. Where another save
+/// replaces the checkpoint meanwhile, begins anew. To know only whether a checkpoint can be used,
+/// or for less than every byte, see @ref latest and @ref list_checkpoints.
+///
+/// @param place     The place of the checkpoint, as `file_store("ckpts/step_1")`.
+/// @param progress  Called with the number of bytes that were checked so far, after each read of at
+///                  most 4 MiB. Must not throw.
+/// @throws error errc::not_found if there is no checkpoint; what the store throws while `.metadata`
+/// is read. While data files are read an @ref error is a finding; other exceptions are passed on.
+template <ObjectStore Store>
+verify_report verify(Store place, const std::function<void(std::uint64_t bytes)>& progress = {}) {
+    return detail::verify(detail::erased_store(std::move(place)), progress);
+}
+
+}  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/catalog/impl/verify.ipp>
+#endif
+
+#endif
