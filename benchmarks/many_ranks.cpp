@@ -73,10 +73,9 @@ int main(int argc, char** argv) {
             auto const& o = w.outcome_of(r);
             ok = ok && o && !o->failure && o->result == one(plans[static_cast<std::size_t>(r)]);
         }
-        std::printf("%6d %6d %9d %11.3f %11.3f %9llu %9.1f%s\n", n, items,
-                    cairn::detail::tree_topology{n - 1, n, 32}.depth(), gather, scatter,
-                    static_cast<unsigned long long>(w.frames), static_cast<double>(w.bytes) / 1e6,
-                    ok ? "" : "   WRONG");
+        std::printf("%6d %6d %9d %11.3f %11.3f %9llu %9.1f%s\n", n, items, w.depth(), gather,
+                    scatter, static_cast<unsigned long long>(w.frames),
+                    static_cast<double>(w.bytes) / 1e6, ok ? "" : "   WRONG");
         if (!ok) return 1;
     }
 }

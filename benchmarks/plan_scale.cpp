@@ -57,7 +57,7 @@ struct times {
 /// One save, by the coordinator.
 /// @param received  Of all ranks; if empty, all say what the coordinator's own rank does.
 cairn::metadata save(const planned_job& j, messages received,
-                     const std::shared_ptr<cairn::detail::plan_slot>& slot, times& took) {
+                     const std::shared_ptr<support::plan_slot>& slot, times& took) {
     job_coordinator c(j, slot);
     auto const own = c.send_local(j.plan_of(0));
     auto const n = static_cast<std::size_t>(j.ranks);
@@ -113,7 +113,7 @@ arguments parsed(int argc, char** argv) {
 
 void run(const arguments& a) {
     auto const& j = a.job;
-    auto const slot = std::make_shared<cairn::detail::plan_slot>();
+    auto const slot = std::make_shared<support::plan_slot>();
     times first, second;
     {
         messages received;

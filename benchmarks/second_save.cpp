@@ -19,7 +19,6 @@
 #include "support/forwarding_store.hpp"
 
 #include <cairn/cairn.hpp>
-#include <cairn/detail/wire.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -163,30 +162,18 @@ struct part {
     intervals syncs{}, others{};
 
     cairn::message encode() const {
-        cairn::detail::wire_writer w;
-        for (auto const& all : {intervals{save, plan}, syncs, others}) {
-            w.varint(all.size());
-            for (auto const& i : all) {
-                w.varint(i.begin);
-                w.varint(i.end);
-            }
-        }
-        return w.take();
+        intervals all{save, plan, {syncs.size(), others.size()}};
+        all.insert(all.end(), syncs.begin(), syncs.end());
+        all.insert(all.end(), others.begin(), others.end());
+        auto const bytes = std::as_bytes(std::span(all));
+        return {bytes.begin(), bytes.end()};
     }
     static part decode(const cairn::message& m) {
-        cairn::detail::wire_reader r(m);
-        auto const next = [&] {
-            intervals all(r.count(2));
-            for (auto& i : all) i = {r.varint(), r.varint()};
-            return all;
-        };
-        part p;
-        auto const own = next();
-        p.save = own.at(0);
-        p.plan = own.at(1);
-        p.syncs = next();
-        p.others = next();
-        return p;
+        intervals all(m.size() / sizeof(interval));
+        std::memcpy(all.data(), m.data(), m.size());
+        auto const first = all.begin() + 3;
+        auto const middle = first + static_cast<std::ptrdiff_t>(all.at(2).begin);
+        return {all.at(0), all.at(1), {first, middle}, {middle, all.end()}};
     }
 };
 

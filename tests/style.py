@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what a compiler does not: the first line, guards, sizes, and what headers must not do.
+"""Checks what a compiler does not: the first line, guards, sizes, what headers must not do, and
+that tools, benchmarks and examples use what is public.
 
 Usage: style.py PROJECT_ROOT
 """
@@ -12,6 +13,10 @@ MAX_LINES = 500
 MAX_COLUMNS = 100
 SOURCES = {".hpp", ".ipp", ".cpp", ".cu", ".py"}
 FOLDERS = ["include", "tests", "examples", "benchmarks", "tools"]
+
+# What users see, and copy: the public headers are enough for it.
+PUBLIC_ONLY = ("tools/", "benchmarks/", "examples/")
+PRIVATE = re.compile(r"\bcairn::detail\b|<cairn/(\w+/)*detail/")
 
 # In headers, comments and strings taken out.
 FORBIDDEN_IN_HEADERS = [
@@ -71,6 +76,8 @@ def file_problems(name: str, text: str):
     for number, line in enumerate(lines, 1):
         if line != line.rstrip() or "\t" in line:
             yield number, "trailing space, or a tab"
+        if name.startswith(PUBLIC_ONLY) and PRIVATE.search(line):
+            yield number, "uses what is private to cairn"
         if len(line) > MAX_COLUMNS and not line.lstrip().startswith("/// |"):
             yield number, f"{len(line)} columns"
     if not name.endswith(".py"):

@@ -4,7 +4,6 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/format/native/index.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
 #include <cairn/planner/reshard.hpp>
 
 #include <algorithm>
@@ -30,7 +29,9 @@ inline cairn::metadata read_metadata(const std::string& checkpoint) {
 /// Whether PyTorch can read it too: PyTorch's pickle can be omitted.
 inline bool has_torch_metadata(const std::string& checkpoint) {
     cairn::file_store store(checkpoint);
-    auto const bytes = cairn::detail::read_whole(store, ".metadata");
+    auto file = store.open(".metadata");
+    std::vector<std::byte> bytes(static_cast<std::size_t>(file.size()));
+    file.read(0, bytes);
     return cairn::format::native::parse_metadata_file(bytes).torch_metadata;
 }
 inline constexpr const char* only_cairn =

@@ -3,11 +3,11 @@
 #include "launch.hpp"
 #include "rank_output.hpp"
 
-#include <cairn/comm/detail/tcp/listener.hpp>
-#include <cairn/comm/detail/tcp/local_hosts.hpp>
 #include <cairn/comm/unique_id.hpp>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/host_name.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -128,10 +128,16 @@ private:
     /// Opens the socket at which ranks find rank 0, before any of them runs. Only this host can
     /// reach it.
     void open_group() {
-        auto const host = cairn::detail::loopback_hosts().front();
-        cairn::detail::tcp_listener l(io_.get_executor(), {host});
-        id_ = {l.addresses(), cairn::tcp_id::new_secret()};
-        listener_ = l.release().front();
+        asio::ip::tcp::acceptor a(io_);
+        boost::system::error_code ec;
+        listen(a, asio::ip::address_v4::loopback(), ec);
+        if (ec) listen(a, asio::ip::address_v6::loopback(), ec);
+        if (ec) listen(a, address_of_this_host(), ec);  // a container may have no loopback
+        if (ec) throw std::runtime_error("no port of this host to listen at: " + ec.message());
+        auto const at = a.local_endpoint();
+        id_ = {{{at.address().to_string(), at.port()}}, cairn::tcp_id::new_secret()};
+        listener_ = a.release();
+        ::fcntl(listener_, F_SETFD, FD_CLOEXEC);
         // Both may be the same terminal or file.
         struct stat out {
         }, err{};
@@ -139,6 +145,20 @@ private:
         bool const same = ::fstat(1, &out) == 0 && ::fstat(2, &err) == 0 &&
                           out.st_dev == err.st_dev && out.st_ino == err.st_ino;
         if (!same) outputs_.emplace_back(io_, 2);
+    }
+
+    static void listen(asio::ip::tcp::acceptor& a, const asio::ip::address& address,
+                       boost::system::error_code& ec) {
+        asio::ip::tcp::endpoint const at(address, 0);
+        a = asio::ip::tcp::acceptor(a.get_executor());
+        a.open(at.protocol(), ec);
+        if (!ec) a.bind(at, ec);
+        if (!ec) a.listen(asio::socket_base::max_listen_connections, ec);
+    }
+    asio::ip::address address_of_this_host() {
+        boost::system::error_code ec;
+        auto const found = asio::ip::tcp::resolver(io_).resolve(asio::ip::host_name(ec), "", ec);
+        return found.empty() ? asio::ip::address() : found.begin()->endpoint().address();
     }
 
     void start(int rank) {

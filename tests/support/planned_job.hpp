@@ -101,13 +101,16 @@ struct planned_job {
     }
 };
 
+/// What keeps plans from save to save.
+using plan_slot = cairn::detail::plan_slot;
+
 /// The coordinator of a save of such a job: rank 0.
 class job_coordinator {
 public:
     using message = std::vector<std::byte>;
 
     /// @param slot  Of plans kept from save to save; may be null.
-    job_coordinator(const planned_job& j, std::shared_ptr<cairn::detail::plan_slot> slot)
+    job_coordinator(const planned_job& j, std::shared_ptr<plan_slot> slot)
         : job_(j), plans_(std::move(slot)) {
         writer_.reset("");
         writer_.set_up_writer({0, j.ranks, true, id(), {}, {}});

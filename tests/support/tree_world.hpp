@@ -29,12 +29,14 @@ public:
     static constexpr std::uint64_t first_lane = 77;
 
     explicit tree_world(int n, int fan_in = 3, unsigned seed = 1, cairn::liveness_options o = {})
-        : random_(seed), outcomes_(static_cast<std::size_t>(n)) {
+        : random_(seed), fan_in_(fan_in), outcomes_(static_cast<std::size_t>(n)) {
         for (int r = 0; r < n; ++r)
             ranks_.emplace_back(cairn::detail::tree_topology{r, n, fan_in}, first_lane, o, now_);
     }
 
     int size() const { return static_cast<int>(ranks_.size()); }
+    /// How many links are between rank 0 and the last rank.
+    int depth() const { return cairn::detail::tree_topology{size() - 1, size(), fan_in_}.depth(); }
     lanes& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
     /// @param timeout  0: no deadline.
@@ -171,6 +173,7 @@ private:
     }
 
     std::mt19937 random_;
+    int fan_in_;
     lanes::time now_{std::chrono::hours(1)};
     std::deque<lanes> ranks_{};
     std::vector<std::optional<outcome>> outcomes_;
