@@ -82,7 +82,7 @@ CAIRN_DECL launch_environment launch_environment::detect(const environment& get)
 }
 
 CAIRN_DECL std::string launch_environment::unused_variables(const environment& get) {
-    static constexpr std::pair<const char*, const char*> pairs[] = {
+    constexpr std::pair<const char*, const char*> pairs[] = {
         {"RANK", "WORLD_SIZE"},
         {"PMI_RANK", "PMI_SIZE"},
         {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},

@@ -118,13 +118,18 @@ public:
     }
 };
 
+/// Compared by address, so there is one, also where some files are compiled header-only.
+inline const error_category_impl& only_category() noexcept {
+    static const error_category_impl instance;
+    return instance;
+}
+
 }  // namespace cairn::detail
 
 namespace cairn {
 
 CAIRN_DECL const boost::system::error_category& category() noexcept {
-    static const detail::error_category_impl instance;
-    return instance;
+    return detail::only_category();
 }
 
 CAIRN_DECL error_code make_error_code(errc e) noexcept {

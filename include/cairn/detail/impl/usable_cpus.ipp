@@ -96,13 +96,14 @@ unsigned asked_once(std::atomic<unsigned>& known, F&& ask) {
     return n;
 }
 
+inline constinit std::atomic<unsigned> known_quota{0}, known_of_host{0};
+
 CAIRN_DECL usable_cpus usable_cpus::of_process() {
     // More than 1024 of them do not fit into one.
     std::array<cpu_set_t, 8> set{};
     auto const n = ::sched_getaffinity(0, sizeof set, set.data()) == 0
                        ? CPU_COUNT_S(sizeof set, set.data())
                        : 1;
-    static constinit std::atomic<unsigned> known_quota{0}, known_of_host{0};
     auto const quota = asked_once(
         known_quota, [] { return cgroup_cpus("").value_or(std::numeric_limits<unsigned>::max()); });
     auto const of_host = asked_once(known_of_host, [] {

@@ -20,10 +20,13 @@ CAIRN_DECL chunk_list::chunk_list(const chunk_list& other)
       unusual_(other.unusual_) {
     if (names_) names_->share();
 }
-CAIRN_DECL const std::string& chunk_list::file(std::size_t i) const noexcept {
+inline const std::string& no_file_name() noexcept {
     static const std::string none;
+    return none;
+}
+CAIRN_DECL const std::string& chunk_list::file(std::size_t i) const noexcept {
     auto const n = rows_[i].file;
-    return n == row::no_file ? none : (*names_)[n];
+    return n == row::no_file ? no_file_name() : (*names_)[n];
 }
 CAIRN_DECL void chunk_list::reserve(std::size_t n) {
     rows_.reserve(n);

@@ -47,6 +47,7 @@ public:
     static constexpr std::chrono::milliseconds usual_pause{250};
 
 private:
+    struct only;  ///< Of the process, also if some files are compiled header-only.
     enum class state { none, named, removed, closing };
     struct file {
         state is = state::none;

@@ -17,13 +17,18 @@
 
 namespace cairn::detail {
 
+struct removed_space::only {
+    static removed_space& one() noexcept {
+        static per_process<removed_space> one;
+        // At exit, and before a library with this code is unloaded, for its thread runs that.
+        static struct at_exit {
+            ~at_exit() { one.get().end(); }
+        } const ends;
+        return one.get();
+    }
+};
 CAIRN_DECL removed_space& removed_space::of_process() noexcept {
-    static per_process<removed_space> one;
-    // At exit, and before a library with this code is unloaded, for its thread runs that.
-    static struct at_exit {
-        ~at_exit() { one.get().end(); }
-    } const ends;
-    return one.get();
+    return only::one();
 }
 
 CAIRN_DECL removed_space::file* removed_space::first(state is) noexcept {

@@ -30,15 +30,16 @@ CAIRN_DECL observation::observation(const erased_sinks& sinks) {
     for (auto const& s : sinks) sinks_.push_back({s});
 }
 
+inline constinit std::atomic<std::uint64_t> operations_begun{0};
+
 CAIRN_DECL void observation::begin(const char* verb, std::string_view id, int rank,
                                    int ranks) noexcept {
-    static std::atomic<std::uint64_t> operations{0};
     std::lock_guard const lock(m_);
     now_.verb = verb;
     now_.id = id;
     now_.rank = rank;
     now_.ranks = ranks;
-    now_.operation = ++operations;
+    now_.operation = ++operations_begun;
     now_.at = now_.began = began_ = verb_event::clock::now();
     tell(verb_event::kind::begin);
 }

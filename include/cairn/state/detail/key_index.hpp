@@ -11,9 +11,6 @@
 
 namespace cairn::detail {
 
-/// Returns a random number of this process, so that no checkpoint can make all keys collide.
-CAIRN_DECL std::uint64_t hash_seed() noexcept;
-
 /// Returns a hash that differs from run to run; never stored or sent.
 CAIRN_DECL std::uint32_t hash_of(std::string_view key) noexcept;
 

@@ -9,7 +9,8 @@
 
 namespace cairn::detail {
 
-CAIRN_DECL std::uint64_t hash_seed() noexcept {
+/// Returns a random number of this process, so that no checkpoint can make all keys collide.
+inline std::uint64_t hash_seed() noexcept {
     static const std::uint64_t seed = [] {
         int const here = 0;
         auto const now = std::chrono::steady_clock::now().time_since_epoch().count();
