@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks who includes whom under include/cairn, and that include/meson.build lists every header.
+"""Checks who includes whom under include/cairn, that src.hpp compiles every definition once, and
+that docs/building.md has every public header.
 
 Usage: layering.py PROJECT_ROOT
 """
@@ -69,6 +70,10 @@ LEAVES = {
     "comm/from_mpi.hpp": set(),
 }
 
+# What headers of somebody else's library begin with.
+LIBRARIES = {"mpi": r"mpi\.h", "cuda": "cuda", "nccl": r"nccl\.h", "Eigen": "Eigen/",
+             "dlpack": "dlpack/", "torch": "torch/|ATen/|c10/"}
+
 # Usable from .cu files and small tools: whatever they reach, directly or not, is free of these.
 PLAIN = {"printable.hpp", "error.hpp", "observe", "tensor", "memory", "metadata", "state",
          "planner", "format"}
@@ -108,6 +113,15 @@ class house:
                     todo.append(name)
         return found
 
+    def with_libraries(self, there) -> list[str]:
+        """What can be included where only these of LIBRARIES are, src.hpp left out."""
+        def needed(header):
+            for name in {header, *self.reached(header)}:
+                for other in self.headers[name][1]:
+                    yield from (lib for lib, start in LIBRARIES.items() if re.match(start, other))
+        return [f"cairn/{h}" for h in self.headers
+                if h != "src.hpp" and set(needed(h)) <= set(there)]
+
     def problems(self):
         for header, (own, others) in self.headers.items():
             here = place(header)
@@ -140,31 +154,41 @@ class house:
                 yield f"{header} includes itself in the end"
 
 
-def unlisted(root: pathlib.Path, headers):
-    lists = [re.findall(r"'(cairn/[^']+\.[hi]pp)'", part)
-             for part in (root / "include/meson.build").read_text().split("]")]
-    listed = [name for names in lists for name in names]
-    there = ["cairn/" + h for h in headers]
-    for name in sorted(set(there) - set(listed)):
-        yield f"include/meson.build does not list '{name}'"
-    for name in sorted(set(listed) - set(there)):
-        yield f"include/meson.build lists '{name}', which does not exist"
-    if any(names != sorted(names) for names in lists) or len(listed) != len(set(listed)):
-        yield "include/meson.build: a list is not sorted, or a header is named twice"
-
-
-def left_out(headers):
-    """src.hpp compiles all of it."""
-    compiled = set(headers["src.hpp"][0])
+def miscompiled(root: pathlib.Path, headers):
+    """src.hpp includes every .ipp, in one of its units."""
+    text = (root / "include/cairn/src.hpp").read_text()
+    head, *units = re.split(r"^#if (CAIRN_SRC_UNIT == .*)\n", text, flags=re.MULTILINE)
+    expected = int(re.search("#define CAIRN_SRC_UNITS (.*)", head)[1])
+    conditions, bodies = units[::2], [body.split("#endif")[0] for body in units[1::2]]
+    if conditions != [f"CAIRN_SRC_UNIT == {i} || CAIRN_SRC_UNIT == 0"
+                      for i in range(1, expected + 1)]:
+        yield f"src.hpp: CAIRN_SRC_UNITS is {expected}, but its units are {conditions}"
+    compiled = [n for body in bodies for n in re.findall("#include <cairn/(.*)>", body)]
     for name in sorted(h for h in headers if h.endswith(".ipp")):
-        if name not in compiled:
-            yield f"src.hpp must include <cairn/{name}>"
+        if compiled.count(name) != 1:
+            yield f"src.hpp must include <cairn/{name}> in one unit, not in {compiled.count(name)}"
+
+
+def undocumented(root: pathlib.Path, headers):
+    """docs/building.md has every public header."""
+    page = (root / "docs/building.md").read_text()
+    rows = re.findall(r"^\| `cairn/(.*?)`: .*? \| (.*) \|$", page, re.MULTILINE)
+    listed = {folder + name for folder, names in rows for name in re.findall("`(.*?)`", names)}
+    whole = tuple(folder for folder, names in rows if names == "all")
+    public = {h for h in headers if h.endswith(".hpp") and "detail" not in h.split("/")}
+    for name in sorted(listed ^ {h for h in public if not h.startswith(whole)}):
+        yield f"docs/building.md, 'All public headers': {name} is " + \
+            ("missing" if name in public else "no public header")
+    for folder in whole:
+        if not any(h.startswith(folder) for h in public):
+            yield f"docs/building.md, 'All public headers': there is no folder {folder}"
 
 
 def main() -> int:
     root = pathlib.Path(sys.argv[1])
     h = house(root / "include")
-    found = [*h.problems(), *unlisted(root, h.headers), *left_out(h.headers)]
+    found = [*h.problems(), *miscompiled(root, h.headers),
+             *undocumented(root, h.headers)]
     print("\n".join(found) or f"{len(h.headers)} headers, each in its place")
     return 1 if found else 0
 

@@ -4,7 +4,9 @@
 What cairn includes of others is compiled once for all, or each would take seconds more; what a
 header forgets of that is for tests/includes.py to see.
 
-Usage: alone.py INCLUDE_DIR HEADER... -- CLANG...
+Those in FOLDER/detail, and those that need a library of somebody else's, are left out.
+
+Usage: alone.py PROJECT_ROOT -- CLANG...
 """
 import concurrent.futures
 import os
@@ -13,6 +15,9 @@ import re
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+import layering
 
 
 def others(include_dir: pathlib.Path) -> str:
@@ -27,11 +32,12 @@ def others(include_dir: pathlib.Path) -> str:
 
 
 def main() -> int:
-    dashes = sys.argv.index("--")
-    include_dir, headers, command = sys.argv[1], sys.argv[2:dashes], sys.argv[dashes + 1 :]
+    include_dir, command = pathlib.Path(sys.argv[1]) / "include", sys.argv[3:]
+    headers = [h for h in layering.house(include_dir).with_libraries([])
+               if h.endswith(".hpp") and "/detail/" not in h]
     with tempfile.TemporaryDirectory() as tmp:
         first = pathlib.Path(tmp) / "others.hpp"
-        first.write_text(others(pathlib.Path(include_dir)))
+        first.write_text(others(include_dir))
         command += ["-x", "c++-header"]
         subprocess.run([*command, first, "-o", f"{first}.pch"], check=True)
         command += ["-include-pch", f"{first}.pch", "-fsyntax-only"]

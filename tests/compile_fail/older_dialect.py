@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiled as C++17, every public header says once that cairn needs C++20, and how to ask for it.
 
-Usage: older_dialect.py HEADER... -- COMPILER...
+Usage: older_dialect.py PROJECT_ROOT [HEADER...] -- COMPILER...
+Without a HEADER: all.
 """
+import pathlib
 import re
 import subprocess
 import sys
@@ -23,10 +25,12 @@ def problem(header: str, command: list[str]) -> str:
 
 def main() -> int:
     dashes = sys.argv.index("--")
-    headers, command = sys.argv[1:dashes], sys.argv[dashes + 1 :]
+    headers, command = sys.argv[2:dashes], sys.argv[dashes + 1 :]
+    include = pathlib.Path(sys.argv[1]) / "include"
+    headers = headers or [str(h.relative_to(include)) for h in sorted(include.rglob("*.hpp"))]
     found = list(filter(None, (problem(header, command) for header in headers)))
     print("\n".join(found) or f"{len(headers)} headers")
-    return 1 if found or not headers else 0
+    return 1 if found else 0
 
 
 sys.exit(main())

@@ -4,11 +4,15 @@
 `poisoned`: among hostile macros. What cairn itself includes comes first, so that only names in
 cairn's own text are caught. `backwards`: the last header first, and each twice.
 
-Usage: every.py poisoned|backwards INCLUDE_DIR OUTPUT HEADER...
+Usage: every.py poisoned|backwards PROJECT_ROOT OUTPUT LIBRARY...
+    Left out are headers that need another library than these.
 """
 import pathlib
 import re
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+import layering
 
 # Names that headers of systems define (complex.h, termios.h, sys/sysmacros.h, Windows, X11) or
 # that users do.
@@ -26,14 +30,16 @@ def poison(include_dir: pathlib.Path, files: list[str]) -> list[str]:
 
 
 def main() -> None:
-    way, include_dir, output = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
-    files = sys.argv[4:]
+    way, root, output = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+    files = layering.house(root / "include").with_libraries(sys.argv[4:])
     headers = [f for f in files if f.endswith(".hpp")]
     if way == "poisoned":
-        lines = poison(include_dir, files) + [f"#include <{h}>" for h in headers]
+        lines = poison(root / "include", files) + [f"#include <{h}>" for h in headers]
     else:
         lines = [f"#include <{h}>" for h in headers[::-1] for _ in range(2)]
-    pathlib.Path(output).write_text("\n".join(lines) + "\n")
+    text = "\n".join(lines) + "\n"
+    if not output.exists() or output.read_text() != text:
+        output.write_text(text)
 
 
 main()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A user's program builds against cairn, as docs/building.md and the README say, and runs.
 
-    run.py PROJECT_ROOT make|cmake|meson|wrap BUILD FOLDER
+    run.py PROJECT_ROOT make|cmake|meson|wrap BUILD FOLDER OBJECTS
 
-wrap: cairn is a subproject; the program is the README's smallest. The others: what `meson install`
-of BUILD makes, moved to another folder, is found by pkg-config or by CMake. All is compiled in
-FOLDER, which is emptied first; by ccache, where it is installed, and so only once unless something
-that is compiled has changed.
+wrap: cairn is a subproject; the program is the README's smallest. cmake: cairn is installed, and
+part of the program's build tree. The others: what `meson install` of BUILD makes, moved to another
+folder, is found by pkg-config. All is compiled in FOLDER, which is emptied first; cairn's own units
+are taken from OBJECTS (compiler.py), unless that is `none`.
 """
 import json
 import os
@@ -38,7 +38,7 @@ def wrap(root: pathlib.Path, app: pathlib.Path):
     """As a wrap unpacks it, but from an archive of this checkout instead of the network."""
     (app / "subprojects/packagefiles").mkdir(parents=True)
     with tarfile.open(app / "subprojects/packagefiles/cairn.tar", "w") as archive:
-        for part in ("include", "meson.build", "meson_options.txt"):
+        for part in ("include", "meson.build", "meson_options.txt", "tools/cmake", "tools/meson"):
             archive.add(root / part, f"cairn/{part}")
     text, n = re.subn(r"\[wrap-git\].*?\n\n", "[wrap-file]\ndirectory = cairn\n"
                       "source_filename = cairn.tar\n\n", block(root / "docs/building.md", "ini"),
@@ -60,12 +60,9 @@ def wrap(root: pathlib.Path, app: pathlib.Path):
     run(app / "build/trainer", cwd=app)
     if not (app / "ckpt/step_100/.metadata").exists():
         sys.exit("the program left no checkpoint")
-    # The same, with what knows no type of the user's compiled once.
-    text = (app / "meson.build").read_text()
-    (app / "meson.build").write_text(text.replace("'cairn')", "'cairn_compiled')"))
-    meson_setup(root, app, app / "build-compiled")
-    run("meson", "compile", "-C", app / "build-compiled")
-    run(app / "build-compiled/trainer", cwd=app)
+    # Header-only instead.
+    shutil.copy(app / "small.cpp", app / "trainer.cpp")
+    run(of_meson(root, app, "dependency('cairn-header-only')"))
 
 
 def meson_setup(root: pathlib.Path, app: pathlib.Path, build: pathlib.Path, **how):
@@ -92,67 +89,115 @@ def installed(build: str, tmp: pathlib.Path) -> pathlib.Path:
 
 def with_make(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, environment: dict):
     page = root / "docs/building.md"
-    # The flags that a compiler needs without any tool; linked, but with less to compile.
-    (app / "trainer.cpp").write_text(
-        "#include <cairn/format/crc.hpp>\n#include <cairn/tensor/box.hpp>\n"
-        "int main() { return cairn::format::crc32({}) == 0 ? 0 : 1; }\n")
+    trainer = (app / "trainer.cpp").read_text()
+    # All that a compiler needs without any tool, and all of it compiled by one file: once, here.
     command = block(page, "sh", "g++ ").strip().replace("path/to/cairn", str(prefix))
     run("sh", "-e", "-c", command.replace("-O2", "-O0"), cwd=app)
-    run(app / "trainer")
-    (app / "trainer").unlink()
-    shutil.copy(HERE / "app/trainer.cpp", app)
-    (app / "Makefile").write_text(block(page, "make"))
+    run(app / "trainer", cwd=app)
     flags = dict(environment, CXXFLAGS="-O0 -Wall -Wextra -Werror")
-    run("make", cwd=app, env=flags)
-    run(app / "trainer", cwd=app)
-    # The same, with what knows no type of the user's compiled once: once for all changes of theirs.
-    (app / "trainer").unlink()
+
+    def made(makefile: str, source: str):
+        (app / "trainer").unlink()
+        (app / "trainer.o").unlink(missing_ok=True)
+        (app / "Makefile").write_text(makefile)
+        (app / "trainer.cpp").write_text(source)
+        run("make", cwd=app, env=flags)
+        run(app / "trainer", cwd=app)
+
+    made(block(page, "make"), (app / "small.cpp").read_text())
+    # With what knows no type of the user's compiled once, for all changes of theirs.
     (app / "cairn.cpp").write_text(block(page, "cpp", "cairn/src.hpp"))
-    (app / "Makefile").write_text(block(page, "make", "CAIRN_SEPARATE_COMPILATION"))
-    run("make", cwd=app, env=flags)
-    run(app / "trainer", cwd=app)
-    (app / "trainer.cpp").touch()
-    if "cairn.cpp" in run("make", "-n", cwd=app, env=flags):
-        sys.exit("cairn.cpp is compiled again although only trainer.cpp has changed")
+    for having in ("trainer.o cairn.o", "CAIRN_SRC_UNIT="):
+        made(block(page, "make", having), trainer)
+        (app / "trainer.cpp").touch()
+        if "cairn.cpp" in run("make", "-n", cwd=app, env=flags):
+            sys.exit("cairn.cpp is compiled again although only trainer.cpp has changed")
+    if (prefix / "share/pkgconfig/cairn-compiled.pc").exists():
+        made(block(page, "make").replace("cairn)", "cairn-compiled)"), trainer)
+
+
+def configured(app: pathlib.Path, build: pathlib.Path, *options) -> subprocess.CompletedProcess:
+    return subprocess.run(list(map(str, [
+        "cmake", "-S", app, "-B", build, "-DCMAKE_BUILD_TYPE=Debug",
+        "-DCMAKE_CXX_FLAGS=-O0 -Wall -Wextra -Werror", *options])), capture_output=True, text=True)
+
+
+def built(app: pathlib.Path, build: pathlib.Path, *options):
+    r = configured(app, build, *options)
+    if r.returncode != 0:
+        sys.exit(f"{options}: exit {r.returncode}\n{r.stdout}{r.stderr}")
+    run("cmake", "--build", build)
 
 
 def with_cmake(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, environment: dict):
-    text = block(root / "docs/building.md", "cmake")
-    (app / "CMakeLists.txt").write_text(text)
-    configure = ["cmake", "-S", app, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Debug",
-                 "-DCMAKE_CXX_FLAGS=-O0 -Wall -Wextra -Werror"]
-    if CCACHE:
-        configure.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
-    run(*configure, "-B", app / "build")
-    cache = (app / "build/CMakeCache.txt").read_text()
+    page = root / "docs/building.md"
+    # In the program's build tree.
+    tree = app / "tree"
+    shutil.copytree(HERE / "app", tree)
+    built(tree, tree / "build", f"-DCAIRN={root}")
+    libraries = list((tree / "build").rglob("libcairn*.a"))
+    if len(libraries) != 1:
+        sys.exit(f"cairn is to be compiled once: {libraries}")
+    for program in ("small", "mixed"):
+        run(tree / "build" / program, cwd=tree)
+    # What is compiled in both ways must not have a copy of anything that a process has one of.
+    copies = re.findall(r" [bd] (_ZZNK?5cairn.*)", run("nm", libraries[0]))
+    if copies:
+        sys.exit("a static in a function that is compiled once (CAIRN_DECL): files compiled "
+                 "header-only have another:\n" + run("c++filt", *copies))
+    # The leaf, which is asked for.
+    r = configured(tree, tree / "build", "-DLEAVES=mpi")
+    if r.returncode == 0:
+        run("cmake", "--build", tree / "build", "--target", "over_mpi")
+    elif "cairn::mpi" not in r.stderr or shutil.which("mpicxx"):
+        sys.exit(f"with MPI: exit {r.returncode}\n{r.stdout}{r.stderr}")
+    # As the page says: fetched, which here is found, and installed.
+    for having, option in (("FetchContent", f"-DFETCHCONTENT_SOURCE_DIR_CAIRN={root}"),
+                           ("find_package", f"-DCMAKE_PREFIX_PATH={prefix}")):
+        (app / "CMakeLists.txt").write_text(block(page, "cmake", having))
+        built(app, app / having, option)
+        run(app / having / "trainer", cwd=app)
+    cache = (app / "find_package/CMakeCache.txt").read_text()
     if f"cairn_DIR:PATH={prefix}/" not in cache:
         sys.exit(f"CMake found another cairn: {re.findall('cairn_DIR.*', cache)}")
-    run("cmake", "--build", app / "build")
-    run(app / "build/trainer", cwd=app)
-    # A version that is not there.
-    other = app / "other"
-    other.mkdir()
-    (other / "CMakeLists.txt").write_text(text.replace("cairn 0.1", "cairn 0.0"))
-    r = subprocess.run([*map(str, configure[:2]), other, "-B", other / "build", *configure[3:]],
-                       capture_output=True, text=True)
-    words = " ".join(r.stderr.split())
-    if r.returncode == 0 or 'compatible with requested version "0.0"' not in words:
-        sys.exit(f"a cairn 0.0 must not be found:\n{r.stdout}{r.stderr}")
+    # A version and a leaf that are not there.
+    for wrong, expected in (("cairn 0.0", 'compatible with requested version "0.0"'),
+                            ("cairn 0.1 COMPONENTS rdma", "cairn::rdma")):
+        (tree / "CMakeLists.txt").write_text(
+            block(page, "cmake", "find_package").replace("cairn 0.1", wrong))
+        r = configured(tree, tree / "other", f"-DCMAKE_PREFIX_PATH={prefix}")
+        if r.returncode == 0 or expected not in " ".join(r.stderr.split()):
+            sys.exit(f"{wrong} must not be found:\n{r.stdout}{r.stderr}")
+
+
+def of_meson(root: pathlib.Path, app: pathlib.Path, dependency: str, **how):
+    """The page's program, with another dependency."""
+    (app / "meson.build").write_text(
+        block(root / "docs/building.md", "meson").replace("dependency('cairn')", dependency))
+    build = app / ("build-" + re.sub(r"\W+", "-", dependency))
+    meson_setup(root, app, build, **how)
+    run("meson", "compile", "-C", build, **how)
+    return build / "trainer"
 
 
 def with_meson(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, environment: dict):
-    meson_setup(root, app, app / "build", env=environment)
-    run("meson", "compile", "-C", app / "build", env=environment)
-    run(app / "build/trainer", cwd=app)
+    trainer = (app / "trainer.cpp").read_text()
+    shutil.copy(app / "small.cpp", app / "trainer.cpp")
+    run(of_meson(root, app, "dependency('cairn')", env=environment), cwd=app)
+    library = (prefix / "share/pkgconfig/cairn-compiled.pc").exists()
+    if library:
+        (app / "trainer.cpp").write_text(trainer)
+        run(of_meson(root, app, "dependency('cairn-compiled')", env=environment), cwd=app)
+    else:
+        print("cairn-compiled.pc: not looked at, this folder is configured without -Dcompiled=true")
     # The MPI that was found when cairn was configured is part of a package of its own.
     if (prefix / "share/pkgconfig/cairn-mpi.pc").exists():
-        shutil.copy(HERE / "app/over_mpi.cpp", app / "trainer.cpp")
-        text = (app / "meson.build").read_text()
+        shutil.copy(app / "over_mpi.cpp", app / "trainer.cpp")
         # Open MPI's own headers are not free of warnings.
-        (app / "meson.build").write_text(
-            text.replace("'cairn')", "'cairn-mpi', include_type: 'system')"))
-        meson_setup(root, app, app / "build-mpi", env=environment)
-        run("meson", "compile", "-C", app / "build-mpi", env=environment)
+        mpi = "'cairn-mpi', include_type: 'system'"
+        both = f"[dependency('cairn-compiled'), dependency({mpi})]" if library else \
+            f"dependency({mpi})"
+        of_meson(root, app, both, env=environment)
 
 
 def main():
@@ -163,8 +208,13 @@ def main():
         print(f"not run: {tool} was not found (Debian: {tool})")
         sys.exit(77)
     compiler = os.environ.get("CXX", "c++")
-    if CCACHE and how != "cmake" and "ccache" not in compiler:
-        os.environ["CXX"] = f"ccache {compiler}"
+    if CCACHE and "ccache" not in compiler:
+        compiler = f"ccache {compiler}"
+    # CMake takes one word for the compiler, and the others in a variable of their own.
+    launcher = [sys.executable, str(HERE / "compiler.py"), sys.argv[5], *compiler.split()[:-1]]
+    os.environ["CXX"] = compiler.split()[-1] if how == "cmake" else \
+        " ".join([*launcher, compiler.split()[-1]])
+    os.environ["CMAKE_CXX_COMPILER_LAUNCHER"] = ";".join(launcher)
     folder = pathlib.Path(sys.argv[4])
     shutil.rmtree(folder, ignore_errors=True)
     app = folder / "app"
