@@ -29,6 +29,7 @@
 #include <cairn/comm/impl/unique_id.ipp>
 #include <cairn/detail/impl/context_gate.ipp>
 #include <cairn/detail/impl/error.ipp>
+#include <cairn/detail/impl/failures.ipp>
 #include <cairn/detail/impl/forks.ipp>
 #include <cairn/detail/impl/parallel.ipp>
 #include <cairn/detail/impl/usable_cpus.ipp>

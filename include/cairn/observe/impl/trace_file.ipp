@@ -5,6 +5,7 @@
 #include <cairn/observe/trace_file.hpp>
 
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/utf8.hpp>
 #include <cairn/observe/detail/text_file.hpp>
 #include <cairn/printable.hpp>
 
