@@ -57,6 +57,8 @@
 #include <cairn/object_store/impl/removed_space.ipp>
 #include <cairn/object_store/impl/replace_file.ipp>
 #include <cairn/object_store/impl/write_back.ipp>
+#include <cairn/storage/impl/chunk_reader.ipp>
+#include <cairn/storage/impl/open_file.ipp>
 #include <cairn/storage/impl/politeness.ipp>
 #include <cairn/storage/impl/torch_reader.ipp>
 #include <cairn/storage/impl/torch_writer.ipp>

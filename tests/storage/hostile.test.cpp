@@ -338,12 +338,11 @@ BOOST_AUTO_TEST_CASE(parts_and_windows_stay_in_bounds) {
     auto const m = c.metadata();
     auto store = c.store("c").at("c");
     auto const& chunk = m.tensor("w")->chunks[0];
-    using handle = cairn::memory_store::reader;
     auto const read = [&](const cairn::box& from, const cairn::tensor_view& to) {
-        cairn::detail::open_file<handle> file(store.open(chunk.at.file), "file");
+        cairn::open_file file(store.open(chunk.at.file), "file");
         auto p = cairn::detail::find_payload(file, "w", *m.tensor("w"), chunk, m.save_id);
         std::vector<std::byte> scratch;
-        cairn::detail::payload_reader<handle>(file, "w", std::move(p), {{from, to}}, scratch).run();
+        cairn::detail::payload_reader(file, {{"w", std::move(p), {{from, to}}}}, scratch).run();
     };
     std::vector<float> into(24);
     auto const window = [&](index_vector shape, cairn::dtype type = cairn::dtype::f32) {

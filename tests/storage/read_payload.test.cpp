@@ -22,27 +22,24 @@ BOOST_AUTO_TEST_SUITE(read_payload)
 namespace {
 
 using cairn::byte_vector;
-using cairn::detail::stored_payload;
 
-constexpr std::uint64_t block = cairn::format::native::block_bytes;
+constexpr std::uint64_t block = cairn::payload::block_bytes;
 
 /// Reads all of it into a dense tensor of the same type.
-byte_vector read(const byte_vector& stored, const stored_payload& p) {
+byte_vector read(const byte_vector& stored, const cairn::payload& p) {
     cairn::memory_store store;
     store.publish("o", stored, std::nullopt);
-    using handle = cairn::memory_store::reader;
-    cairn::detail::open_file<handle> file(store.open("o"), "file");
+    cairn::open_file file(store.open("o"), "file");
     byte_vector into(static_cast<std::size_t>(p.shape.product()) * cairn::size_of(p.type));
     std::vector<std::byte> scratch;
-    cairn::detail::payload_reader<handle>(
-        file, "w", p,
-        {{cairn::box::whole(p.shape), cairn::tensor_view(p.type, p.shape, into.data())}}, scratch)
-        .run();
+    cairn::detail::wanted_chunk const all{
+        "w", p, {{cairn::box::whole(p.shape), cairn::tensor_view(p.type, p.shape, into.data())}}};
+    cairn::detail::payload_reader(file, {all}, scratch).run();
     return into;
 }
 /// A payload that is a file.
-stored_payload payload(const byte_vector& stored, cairn::dtype type, cairn::index_vector shape) {
-    stored_payload p;
+cairn::payload payload(const byte_vector& stored, cairn::dtype type, cairn::index_vector shape) {
+    cairn::payload p;
     p.type = type;
     p.strides = cairn::row_major_strides(shape);
     p.shape = std::move(shape);
@@ -56,7 +53,7 @@ byte_vector some_bytes(std::size_t n) {
     return b;
 }
 /// A change of any of these bytes is noticed.
-void notices(const byte_vector& stored, const stored_payload& p,
+void notices(const byte_vector& stored, const cairn::payload& p,
              const std::vector<std::size_t>& changed) {
     BOOST_CHECK_NO_THROW(read(stored, p));
     for (auto const at : changed) {
@@ -96,7 +93,7 @@ BOOST_AUTO_TEST_CASE(each_block_of_cairns_payloads_is_checked) {
             p.block_crcs.push_back(cairn::format::crc32(std::span(stored).subspan(first, size)));
             ends.insert(ends.end(), {first, first + size - 1});
         }
-        p.crc = 0;  // the blocks' are what counts
+        p.crc.reset();  // the blocks' are what counts
         BOOST_TEST((read(stored, p) == stored));
         notices(stored, p, ends);
     }
@@ -112,14 +109,13 @@ BOOST_AUTO_TEST_CASE(the_whole_of_a_payload_of_pytorchs_is_checked_whatever_its_
     // Every other row of a larger storage: what lies between is under the same checksum.
     auto strided = payload(stored, cairn::dtype::f32, {2, 3});
     strided.strides = {6, 1};
-    strided.storage_offset = 2;
+    strided.first = 2;
     auto const got = read(stored, strided);
     BOOST_TEST(std::memcmp(got.data(), stored.data() + 8, 12) == 0);
     BOOST_TEST(std::memcmp(got.data() + 12, stored.data() + 32, 12) == 0);
     notices(stored, strided, all);
     for (auto p : {dense, strided}) {  // written without
-        p.checked = false;
-        p.crc = 0;
+        p.crc.reset();
         BOOST_CHECK_NO_THROW(read(stored, p));
     }
 }

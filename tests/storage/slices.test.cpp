@@ -29,14 +29,13 @@ BOOST_AUTO_TEST_SUITE(slices)
 
 namespace {
 
-constexpr std::uint64_t block = cairn::format::native::block_bytes;
+constexpr std::uint64_t block = cairn::payload::block_bytes;
 constexpr std::chrono::seconds hang{60};  // no test waits for it, if all is well
 
 /// Reads slice after slice of a row-major payload.
 /// @return How often each byte of the file was read.
-std::vector<int> read_in_slices(const cairn::byte_vector& stored,
-                                const cairn::detail::stored_payload& p, const cairn::box& part,
-                                cairn::tensor_view to, std::uint32_t count,
+std::vector<int> read_in_slices(const cairn::byte_vector& stored, const cairn::payload& p,
+                                const cairn::box& part, cairn::tensor_view to, std::uint32_t count,
                                 std::uint64_t& delivered) {
     struct handle {
         const cairn::byte_vector& bytes;
@@ -57,10 +56,10 @@ std::vector<int> read_in_slices(const cairn::byte_vector& stored,
     auto const bytes = std::make_shared<meter>();
     cairn::storage_setup me;
     me.activity = std::make_shared<cairn::activity>(bytes);
-    cairn::detail::open_file<handle> file(handle{stored, counts}, "file", me);
+    cairn::open_file file(handle{stored, counts}, "file", me);
     std::vector<std::byte> scratch;
     for (std::uint32_t k = count; k-- > 0;)
-        cairn::detail::payload_reader<handle>(file, "w", p, {{part, to}}, scratch).run({k, count});
+        cairn::detail::payload_reader(file, {{"w", p, {{part, to}}}}, scratch).run({k, count});
     delivered = bytes->bytes;
     return counts;
 }
@@ -158,7 +157,7 @@ BOOST_AUTO_TEST_CASE(slices_fill_what_is_wanted_of_a_payload) {
     std::iota(numbers.begin(), numbers.end(), 1.0f);
     auto const raw = std::as_bytes(std::span(numbers));
     cairn::byte_vector const stored(raw.begin(), raw.end());
-    cairn::detail::stored_payload p;
+    cairn::payload p;
     p.type = cairn::dtype::f32;
     p.shape = {rows, columns};
     p.strides = cairn::row_major_strides(p.shape);

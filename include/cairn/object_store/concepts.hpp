@@ -129,8 +129,9 @@ concept WarningStore = ObjectStore<S> && requires(S& s) {
 };
 
 /// An ObjectStore that wants several requests of one process at once: `s.requests_in_flight()`, a
-/// `std::size_t`. The files of a checkpoint are removed by so many threads, 256 at most; those of
-/// other stores one after the other.
+/// `std::size_t`, 256 at most. The files of a checkpoint are removed by so many threads, those of
+/// other stores one after the other; and a rank reads with so many threads, if it has not more
+/// cores, or was given their number.
 ///
 /// **Archetype**: `archetype::many_requests_store`.
 template <class S>

@@ -13,7 +13,9 @@
 #include <cairn/storage/detail/data_file.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/stored_chunk.hpp>
-#include <cairn/storage/detail/unverified.hpp>
+#include <cairn/storage/open_file.hpp>
+#include <cairn/storage/payload.hpp>
+#include <cairn/storage/unverified.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -69,7 +71,7 @@ public:
     /// Reads data files only.
     bool run(metadata meta) {
         meta_ = std::move(meta);
-        unverified_.note_metadata(meta_);
+        note_metadata(unverified_, meta_);
         std::size_t n = 0;
         for (auto& [name, items] : by_file()) {
             if (is_enough()) break;
@@ -114,7 +116,7 @@ private:
     }
     bool is_enough() const { return scope_.stop_at_first && !findings_.empty(); }
 
-    using file = open_file<erased_store::reader>;
+    using file = open_file;
     struct item {
         const std::string* fqn;
         std::uint64_t offset;
@@ -211,7 +213,7 @@ private:
             throw error(errc::corrupt, {.file = store_.describe(name),
                                         .expected = std::to_string(size) + " bytes",
                                         .found = std::to_string(f.size())});
-        if (size != 0) (void)f.footer(meta_.save_id);
+        if (size != 0) (void)footer_of(f, meta_.save_id);
     }
 
     /// Returns the CRC of a range of a file, read in pieces; checks blocks against the footer's
@@ -249,9 +251,9 @@ private:
     void check_tensor(file& f, const std::string& fqn, const tensor_metadata& t,
                       const cairn::chunk& c) {
         auto const p = find_payload(f, fqn, t, c, meta_.save_id);
-        if (!p.checked) unverified_.note_item(f.described());
+        if (!p.has_checksum()) unverified_.note_item(f.described());
         if (scope_.one_in > 1) return check_some(f, p);
-        if (crc_of(f, p.at, p.length, p.block_crcs) != p.crc && p.checked)
+        if (crc_of(f, p.offset, p.length, p.block_crcs) != p.crc && p.crc)
             throw mismatch(f, "the tensor as it was written");
         if (!c.at.layout) return;
         if (crc_of(f, c.at.offset, c.at.length, {}, false) != c.at.layout->item_crc)
@@ -261,14 +263,14 @@ private:
             [&](std::uint64_t at, std::span<std::byte> into) { f.read(c.at.offset + at, into); },
             c.at.length);
         if (as_torch.type != t.type || as_torch.shape != c.region.shape ||
-            as_torch.payload_crc != p.crc || c.at.offset + as_torch.payload_offset != p.at ||
+            as_torch.payload_crc != p.crc || c.at.offset + as_torch.payload_offset != p.offset ||
             as_torch.strides != p.strides)
             throw error(errc::corrupt, {.file = f.described(),
                                         .expected = "the item that the index describes",
                                         .found = "another"});
     }
     /// PyTorch's payloads have one checksum each: they are not read in part.
-    void check_some(file& f, const stored_payload& p) {
+    void check_some(file& f, const payload& p) {
         constexpr std::uint64_t block_bytes = format::native::block_bytes;
         std::vector<std::byte> block;
         for (std::size_t k = 0; k < p.block_crcs.size(); ++k) {
@@ -276,7 +278,7 @@ private:
             if (nth != 0 && (nth + scope_.share + first_) % scope_.one_in != 0) continue;
             auto const at = k * block_bytes;
             block.resize(static_cast<std::size_t>(std::min(block_bytes, p.length - at)));
-            f.read(p.at + at, block);
+            f.read(p.offset + at, block);
             bytes_ += block.size();
             if (format::crc32(block) != p.block_crcs[k])
                 throw mismatch(f, "a block as it was written");
@@ -295,7 +297,7 @@ private:
         bool checked = false;
         auto const v = format::torch::decode_value(bytes, &checked);
         if (!checked) unverified_.note_item(f.described());
-        if (auto const* o = v.get_if<value::opaque_t>()) unverified_.note_opaque(fqn, *o);
+        note_value(unverified_, fqn, v);
     }
 
     erased_store store_;

@@ -162,6 +162,11 @@ public:
     class reader {
     public:
         explicit reader(std::unique_ptr<any_reader> r) : r_(std::move(r)) {}
+        /// Erases the handle of a store that is not erased.
+        template <class Handle>
+        static reader of(Handle h) {
+            return reader(std::make_unique<reader_of<Handle>>(std::move(h)));
+        }
         void read(std::uint64_t at, std::span<std::byte> into) { r_->read(at, into); }
         std::uint64_t size() { return r_->size(); }
         std::size_t read_size() { return r_->read_size(); }

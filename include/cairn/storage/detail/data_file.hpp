@@ -6,18 +6,27 @@
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/detail/names.hpp>
-#include <cairn/storage/detail/claim.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace cairn::detail {
+
+/// What names a checkpoint's data files, for errors.
+/// @param index  Its name; empty: not known.
+template <ObjectStore Store>
+std::string described_index(Store& store, std::string_view index) {
+    return index.empty() ? "the metadata" : "'" + store.describe(index) + "'";
+}
 
 /// Returns the result of `f()`, which opens or reads a data file that the metadata names.
 /// @throws error errc::missing_file if the file does not exist (any more): the checkpoint is
 /// incomplete.
 template <ObjectStore Store, class F>
-auto of_data_file(Store& store, const std::string& name, F&& f) {
+auto of_data_file(Store& store, const std::string& name, F&& f,
+                  std::string_view index = metadata_name) {
     try {
         return f();
     } catch (const error& e) {
@@ -25,7 +34,7 @@ auto of_data_file(Store& store, const std::string& name, F&& f) {
         throw error(
             errc::missing_file,
             {.file = store.describe(name),
-             .expected = "a data file, because '" + store.describe(metadata_name) + "' names it",
+             .expected = "a data file, because " + described_index(store, index) + " names it",
              .found = "no such file",
              .remedy = "put the file back, or load another checkpoint"});
     }
@@ -33,12 +42,13 @@ auto of_data_file(Store& store, const std::string& name, F&& f) {
 
 /// Opens a data file that the metadata names, for reading.
 template <ObjectStore Store>
-auto open_data_file(Store& store, const std::string& name) {
+auto open_data_file(Store& store, const std::string& name, std::string_view index = metadata_name) {
     if (!is_object_name(name))
         throw error(errc::corrupt, {.file = name,
                                     .expected = "a file name within the checkpoint",
                                     .found = "a path outside of the checkpoint"});
-    return of_data_file(store, name, [&] { return store.open(name); });
+    return of_data_file(
+        store, name, [&] { return store.open(name); }, index);
 }
 
 /// @param needed  End of the bytes that will be read.
@@ -46,7 +56,7 @@ auto open_data_file(Store& store, const std::string& name) {
 /// before `needed`.
 template <ObjectStore Store>
 void check_size(Store& store, const std::string& name, const metadata& m, std::uint64_t found,
-                std::uint64_t needed = 0) {
+                std::uint64_t needed = 0, std::string_view index = metadata_name) {
     auto const it = m.file_sizes.find(name);
     bool const exact = it != m.file_sizes.end() && found != it->second;
     if (!exact && found >= needed) return;
@@ -54,7 +64,7 @@ void check_size(Store& store, const std::string& name, const metadata& m, std::u
         errc::corrupt,
         {.file = store.describe(name),
          .expected = (exact ? std::to_string(it->second) : "at least " + std::to_string(needed)) +
-                     " bytes, as '" + store.describe(metadata_name) + "' says",
+                     " bytes, as " + described_index(store, index) + " says",
          .found = std::to_string(found) + " bytes",
          .remedy = "the file is truncated or is not the one that the metadata names: put "
                    "the right one back, or load another checkpoint"});

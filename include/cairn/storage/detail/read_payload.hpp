@@ -4,16 +4,19 @@
 
 #include <cairn/format/crc.hpp>
 #include <cairn/object_store/detail/read_slabs.hpp>
-#include <cairn/storage/detail/stored_chunk.hpp>
+#include <cairn/storage/detail/wanted_chunk.hpp>
+#include <cairn/storage/open_file.hpp>
+#include <cairn/storage/payload.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/flat_range.hpp>
 #include <cairn/tensor/layout.hpp>
+#include <cairn/tensor/view.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,56 +24,13 @@
 
 namespace cairn::detail {
 
-/// A region of a stored chunk and its target: `to.shape == from.shape`. A window of another dtype
-/// gets converted elements.
-struct payload_part {
-    box from;  ///< Relative to the chunk.
-    tensor_view to;
-};
-
-/// Reorders dimensions so that a dense payload becomes row-major; reorders parts alike.
-inline void make_row_major(stored_payload& p, std::vector<payload_part>& parts) {
-    std::vector<std::size_t> order(p.shape.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::sort(order.begin(), order.end(), [&](auto a, auto b) {
-        // A dimension of one element has no defined position: it goes to the front.
-        bool const one_a = p.shape[a] == 1, one_b = p.shape[b] == 1;
-        if (one_a != one_b) return one_a;
-        if (one_a) return a < b;
-        return p.strides[a] != p.strides[b] ? p.strides[a] > p.strides[b] : a < b;
-    });
-    auto const permuted = [&](const index_vector& s) {
-        index_vector r;
-        for (auto d : order) r.push_back(s[d]);
-        return r;
-    };
-    p.shape = permuted(p.shape);
-    p.strides = row_major_strides(p.shape);
-    for (auto& part : parts) {
-        part.from = {permuted(part.from.offsets), permuted(part.from.shape)};
-        part.to.shape = permuted(part.to.shape);
-        part.to.strides = permuted(part.to.strides);
-    }
-}
-
-/// The flat, half-open range of a row-major chunk's elements that a box spans.
-inline std::pair<std::uint64_t, std::uint64_t> flat_span(const box& b,
-                                                         const index_vector& strides) {
-    std::int64_t first = 0, last = 0;
-    for (std::size_t d = 0; d < b.rank(); ++d) {
-        first += b.offsets[d] * strides[d];
-        last += (b.end(d) - 1) * strides[d];
-    }
-    return {static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(last + 1)};
-}
-
 /// Which of several slices of a payload one thread reads.
 struct payload_slice {
     std::uint32_t index = 0, count = 1;
 
     /// Where this slice begins, of `n` bytes, and where it ends: whole blocks, but for the end.
     std::pair<std::uint64_t, std::uint64_t> of(std::uint64_t n) const noexcept {
-        constexpr std::uint64_t block = format::native::block_bytes;
+        constexpr std::uint64_t block = payload::block_bytes;
         auto const blocks = (n + block - 1) / block;
         auto const edge = [&](std::uint64_t k) {
             // Without overflow, for any number from a file.
@@ -81,73 +41,67 @@ struct payload_slice {
     }
 };
 
-/// Reads the requested parts of one stored chunk into place and checks every byte that it delivers.
+/// Reads the requested parts of stored chunks into place, and checks every byte that it delivers
+/// against a checksum if there is one. Usually it is one chunk; several have the same bytes.
 ///
-/// Reads the payload in pieces of 256 KiB, or of what the store prefers. If cairn wrote it, only
-/// the 64 KiB blocks that contain requested elements are read, each checked against its own CRC;
-/// otherwise the whole payload is read once and checked against the zip's CRC. A piece that belongs
-/// to one part, contiguous on both sides, is read directly into the user's memory.
+/// Reads the payload in pieces of 256 KiB, or of what the store prefers. If its blocks of 64 KiB
+/// have checksums, only those that contain requested elements are read, and without any checksum
+/// only the requested elements; otherwise the whole payload is read once. A piece that belongs to
+/// one part, contiguous on both sides, is read directly into the user's memory.
 ///
 /// What no other rank is likely to read is read past the caches of the host, if the store can do
 /// that: by way of a slab, piece by piece as the rest.
-template <class Handle>
 class payload_reader {
 public:
+    /// @param chunks   At least one. Checksums and content are the first one's.
     /// @param scratch  Memory for a piece; it grows as needed, and can be reused.
     /// @param slabs    For uncached reads; null: there are none, as where other ranks are likely to
     ///                 read the same bytes.
-    payload_reader(open_file<Handle>& file, std::string fqn, stored_payload p,
-                   std::vector<payload_part> parts, std::vector<std::byte>& scratch,
-                   read_slabs* slabs = nullptr)
-        : file_(file), fqn_(std::move(fqn)), p_(std::move(p)), parts_(std::move(parts)),
-          scratch_(scratch), piece_(file.read_size()), slab_(slabs) {
-        for (auto const& part : parts_) check(part);
-        std::erase_if(parts_, [](const payload_part& part) { return part.from.empty(); });
+    payload_reader(open_file& file, std::vector<wanted_chunk> chunks,
+                   std::vector<std::byte>& scratch, read_slabs* slabs = nullptr)
+        : file_(file), fqn_(chunks.front().fqn), chunks_(std::move(chunks)), scratch_(scratch),
+          piece_(file.read_size()), slab_(slabs) {
+        auto& first = chunks_.front().stored;
+        at_ = first.offset;
+        length_ = first.length;
+        crc_ = first.crc;
+        block_crcs_ = std::move(first.block_crcs);
+        content_ = std::move(first.content);
+        for (auto& c : chunks_) {
+            c.check(file_.described());
+            std::erase_if(c.parts, [](const payload_part& part) { return part.from.empty(); });
+        }
+        std::erase_if(chunks_, [](const wanted_chunk& c) { return c.parts.empty(); });
     }
 
     /// @param slice  Of the bytes to read. What can only be read as a whole is the first slice's.
     void run(payload_slice slice = {}) {
-        const_tensor_view const shape(p_.type, p_.shape, p_.strides, nullptr);
-        bool const dense = (is_row_major(shape) || is_dense(shape)) && p_.storage_offset == 0 &&
-                           shape.bytes() == p_.length;
-        bool const divisible = dense && !p_.big_endian && !p_.block_crcs.empty();
+        bool const plain = std::all_of(chunks_.begin(), chunks_.end(),
+                                       [](const wanted_chunk& c) { return c.is_plain(); });
+        bool const divisible = plain && !is_checked_as_a_whole();
         if (divisible)
             slice_ = slice;
         else if (slice.index != 0)
             return;
-        if (!dense || p_.big_endian) return read_strided();
-        if (parts_.empty() && !p_.block_crcs.empty()) return;
-        make_row_major(p_, parts_);
-        read_dense();
+        if (!plain) return read_strided();
+        if (chunks_.empty() && divisible) return;
+        for (auto& c : chunks_) c.make_row_major();
+        read_plain();
     }
 
 private:
-    static constexpr std::uint64_t block = format::native::block_bytes;
+    static constexpr std::uint64_t block = payload::block_bytes;
+    /// Of whole elements of every type.
+    static constexpr std::uint64_t unchecked_block = 16;
 
-    /// Parts come from the plan, and windows from the planner: neither is trusted, and no access
-    /// outside of them is made.
-    void check(const payload_part& part) const {
-        bool const within = lies_within(part.from, p_.shape);
-        if (within && part.to.shape == part.from.shape && can_convert(p_.type, part.to.type))
-            return;
-        throw error(errc::invalid_plan,
-                    {.fqn = fqn_,
-                     .file = file_.described(),
-                     .expected = within ? "a window of " + to_string(part.from.shape) + " of " +
-                                              std::string(name_of(p_.type)) +
-                                              ", or of what that converts to"
-                                        : "a part of a chunk of shape " + to_string(p_.shape),
-                     .found = within ? "one of " + to_string(part.to.shape) + " of " +
-                                           std::string(name_of(part.to.type))
-                                     : to_string(part.from)});
-    }
+    bool is_checked_as_a_whole() const noexcept { return crc_ && block_crcs_.empty(); }
 
     [[noreturn]] void bad_checksum(std::uint64_t at, std::uint64_t n) const {
         throw error(errc::checksum_mismatch,
                     {.fqn = fqn_,
                      .file = file_.described(),
-                     .expected = "bytes " + std::to_string(p_.at + at) + " to " +
-                                 std::to_string(p_.at + at + n) + " as they were written",
+                     .expected = "bytes " + std::to_string(at_ + at) + " to " +
+                                 std::to_string(at_ + at + n) + " as they were written",
                      .found = "other bytes",
                      .remedy = "the file is damaged; load another checkpoint"});
     }
@@ -157,41 +111,44 @@ private:
             auto const n = std::min<std::uint64_t>(block, bytes.size() - k);
             auto const index = static_cast<std::size_t>((at + k) / block);
             if (format::crc32(bytes.subspan(static_cast<std::size_t>(k),
-                                            static_cast<std::size_t>(n))) != p_.block_crcs[index])
+                                            static_cast<std::size_t>(n))) != block_crcs_[index])
                 bad_checksum(at + k, n);
         }
     }
 
-    void read_dense() {
-        std::uint64_t const element = size_of(p_.type);
-        struct range {
-            std::uint64_t begin, end;
-        };
+    struct range {
+        std::uint64_t begin, end;
+    };
+    /// Returns what is to be read of the payload: in order, apart.
+    std::vector<range> wanted_ranges() const {
+        if (is_checked_as_a_whole()) return {{0, length_}};
+        auto const unit = block_crcs_.empty() ? unchecked_block : block;
         std::vector<range> wanted;
-        bool const by_block = !p_.block_crcs.empty();
-        if (by_block) {
-            for (auto const& part : parts_) {
+        for (auto const& c : chunks_) {
+            for (auto const& part : c.parts) {
                 // A box that is not contiguous is read by groups of rows if that skips whole
                 // blocks, otherwise as one span.
-                for_each_span(part.from, [&](std::uint64_t first, std::uint64_t last) {
+                for_each_span(c, part.from, [&](std::uint64_t first, std::uint64_t last) {
                     wanted.push_back(
-                        {first * element / block * block,
-                         std::min(p_.length, (last * element + block - 1) / block * block)});
+                        {first / unit * unit, std::min(length_, (last + unit - 1) / unit * unit)});
                 });
             }
-            std::sort(wanted.begin(), wanted.end(),
-                      [](auto const& a, auto const& b) { return a.begin < b.begin; });
-            std::size_t kept = 0;
-            for (std::size_t i = 1; i < wanted.size(); ++i) {
-                if (wanted[i].begin <= wanted[kept].end)
-                    wanted[kept].end = std::max(wanted[kept].end, wanted[i].end);
-                else
-                    wanted[++kept] = wanted[i];
-            }
-            if (!wanted.empty()) wanted.resize(kept + 1);
-        } else {
-            wanted.push_back({0, p_.length});
         }
+        std::sort(wanted.begin(), wanted.end(),
+                  [](auto const& a, auto const& b) { return a.begin < b.begin; });
+        std::size_t kept = 0;
+        for (std::size_t i = 1; i < wanted.size(); ++i) {
+            if (wanted[i].begin <= wanted[kept].end)
+                wanted[kept].end = std::max(wanted[kept].end, wanted[i].end);
+            else
+                wanted[++kept] = wanted[i];
+        }
+        if (!wanted.empty()) wanted.resize(kept + 1);
+        return wanted;
+    }
+
+    void read_plain() {
+        auto const wanted = wanted_ranges();
         std::uint64_t to_read = 0, before = 0;
         for (auto const& r : wanted) to_read += r.end - r.begin;
         // Of blocks of which little is wanted, others are likely to want the rest.
@@ -210,51 +167,53 @@ private:
                 auto const n =
                     uncached.empty() ? std::min(piece_ - at % piece_, r.end - at) : uncached.size();
                 if (uncached.empty())
-                    crc = read_piece(at, static_cast<std::size_t>(n), element, crc);
+                    crc = read_piece(at, static_cast<std::size_t>(n), crc);
                 else
-                    crc = take_pieces(at, uncached, element, crc);
+                    crc = take_pieces(at, uncached, crc);
                 at += n;
                 report(read += n, to_read);
             }
         }
-        if (!by_block && p_.checked && crc != p_.crc) bad_checksum(0, p_.length);
+        if (is_checked_as_a_whole() && crc != *crc_) bad_checksum(0, length_);
     }
 
     /// Reads a piece as usual.
     /// @param crc  Of what is before, if the payload has one CRC. @return That of both.
-    std::uint32_t read_piece(std::uint64_t at, std::size_t n, std::uint64_t element,
-                             std::uint32_t crc) {
-        std::byte* into = direct_target(at, n, element);
+    std::uint32_t read_piece(std::uint64_t at, std::size_t n, std::uint32_t crc) {
+        std::byte* into = direct_target(at, n);
         bool const direct = into != nullptr;
         if (!direct) {
-            auto const least = static_cast<std::size_t>(std::min(piece_, p_.length));
+            auto const least = static_cast<std::size_t>(std::min(piece_, length_));
             if (scratch_.size() < least) scratch_.resize(least);
             into = scratch_.data();
         }
         std::span<std::byte> const bytes(into, n);
-        file_.read(p_.at + at, bytes);
+        fetch(at, bytes);
         crc = checked(at, bytes, crc);
-        if (!direct) scatter(at, bytes, element);
+        if (!direct) scatter(at, bytes);
         return crc;
     }
+    void fetch(std::uint64_t at, std::span<std::byte> into) {
+        if (content_.size() != length_) return file_.read(at_ + at, into);
+        if (!into.empty()) std::memcpy(into.data(), content_.data() + at, into.size());
+    }
     /// Delivers what was read into a slab, while the L2 cache has it.
-    std::uint32_t take_pieces(std::uint64_t at, std::span<const std::byte> all,
-                              std::uint64_t element, std::uint32_t crc) {
+    std::uint32_t take_pieces(std::uint64_t at, std::span<const std::byte> all, std::uint32_t crc) {
         while (!all.empty()) {
             auto const bytes = all.first(std::min(all.size(), usual_read_size));
             crc = checked(at, bytes, crc);
-            if (auto* const into = direct_target(at, bytes.size(), element))
+            if (auto* const into = direct_target(at, bytes.size()))
                 std::memcpy(into, bytes.data(), bytes.size());
             else
-                scatter(at, bytes, element);
+                scatter(at, bytes);
             at += bytes.size();
             all = all.subspan(bytes.size());
         }
         return crc;
     }
     std::uint32_t checked(std::uint64_t at, std::span<const std::byte> bytes, std::uint32_t crc) {
-        if (p_.block_crcs.empty()) return format::crc32(bytes, crc);
-        check_blocks(at, bytes);
+        if (is_checked_as_a_whole()) return format::crc32(bytes, crc);
+        if (!block_crcs_.empty()) check_blocks(at, bytes);
         return crc;
     }
     /// Reads a beginning of these bytes of the payload past the caches.
@@ -264,7 +223,7 @@ private:
         auto const slab = slab_.memory();
         if (slab.empty()) return {};
         n = std::min<std::uint64_t>(n, read_slabs::piece_bytes);
-        auto const first = p_.at + at, begin = first / uncached_block_bytes * uncached_block_bytes;
+        auto const first = at_ + at, begin = first / uncached_block_bytes * uncached_block_bytes;
         auto const skipped = static_cast<std::size_t>(first - begin);
         auto const room = (skipped + static_cast<std::size_t>(n) + uncached_block_bytes - 1) /
                           uncached_block_bytes * uncached_block_bytes;
@@ -275,24 +234,24 @@ private:
         return slab.subspan(skipped, static_cast<std::size_t>(useful));
     }
 
-    /// Calls f(first, last) for flat element ranges that cover the box. Splits along the outermost
+    /// Calls f(first, last) for ranges of bytes that cover the box. Splits along the outermost
     /// dimension of more than one index if the gap between two rows is worth skipping.
     template <class F>
-    void for_each_span(const box& b, F&& f) const {
-        auto const [first, last] = flat_span(b, p_.strides);
-        std::uint64_t const element = size_of(p_.type);
+    static void for_each_span(const wanted_chunk& c, const box& b, F&& f) {
+        auto const [first, last] = c.span(b);
         std::size_t d = 0;
         while (d < b.rank() && b.shape[d] == 1) ++d;
-        bool const holes = d < b.rank() && (last - first) != static_cast<std::uint64_t>(b.volume());
+        bool const holes =
+            d < b.rank() && last - first != static_cast<std::uint64_t>(b.volume()) * c.element();
         if (holes) {
             box row = b;
             row.shape[d] = 1;
-            auto const [row_first, row_last] = flat_span(row, p_.strides);
-            auto const stride = static_cast<std::uint64_t>(p_.strides[d]);
-            if ((stride - (row_last - row_first)) * element >= 2 * block) {
+            auto const [row_first, row_last] = c.span(row);
+            auto const stride = static_cast<std::uint64_t>(c.stored.strides[d]) * c.element();
+            if (stride - (row_last - row_first) >= 2 * block) {
                 for (std::int64_t i = 0; i < b.shape[d]; ++i) {
                     row.offsets[d] = b.offsets[d] + i;
-                    for_each_span(row, f);
+                    for_each_span(c, row, f);
                 }
                 return;
             }
@@ -302,63 +261,88 @@ private:
 
     /// Returns the user's memory for bytes [at, at+n) of the payload, if they all go to one part
     /// and are contiguous there; otherwise null.
-    std::byte* direct_target(std::uint64_t at, std::uint64_t n, std::uint64_t element) const {
-        if (at % element != 0 || n % element != 0) return nullptr;
-        const payload_part* only = nullptr;
-        std::uint64_t first = 0;
-        for (auto const& part : parts_) {
-            auto const [f, l] = flat_span(part.from, p_.strides);
-            if (l * element <= at || f * element >= at + n) continue;
-            bool const contiguous = l - f == static_cast<std::uint64_t>(part.from.volume());
-            if (only != nullptr || !contiguous || f * element > at || l * element < at + n ||
-                part.to.type != p_.type || !is_row_major(part.to))
-                return nullptr;
-            only = &part;
-            first = f;
+    std::byte* direct_target(std::uint64_t at, std::uint64_t n) const {
+        std::byte* only = nullptr;
+        for (auto const& c : chunks_) {
+            for (auto const& part : c.parts) {
+                auto const [first, last] = c.span(part.from);
+                if (last <= at || first >= at + n) continue;
+                auto const volume = static_cast<std::uint64_t>(part.from.volume());
+                bool const contiguous = last - first == volume * c.element();
+                if (only != nullptr || !contiguous || first > at || last < at + n ||
+                    at % c.element() != 0 || n % c.element() != 0 ||
+                    part.to.type != c.stored.type || !is_row_major(part.to))
+                    return nullptr;
+                only = part.to.data + (at - first);
+            }
         }
-        return only == nullptr ? nullptr : only->to.data + (at - first * element);
+        return only;
     }
 
-    void scatter(std::uint64_t at, std::span<const std::byte> bytes, std::uint64_t element) const {
-        // An element would straddle two slabs only if its size did not divide the slab; every size
-        // does.
-        auto const begin = static_cast<std::int64_t>(at / element);
-        auto const end = static_cast<std::int64_t>((at + bytes.size()) / element);
-        std::int64_t position = begin;
-        for (auto const& run : boxes_of_flat_range(p_.shape, begin, end)) {
-            const_tensor_view const from(
-                p_.type, run.shape,
-                bytes.data() + static_cast<std::uint64_t>(position - begin) * element);
-            position += run.volume();
-            for (auto const& part : parts_) {
-                auto const common = intersect(run, part.from);
-                if (common.empty()) continue;
-                convert_elements(subview(from, relative_to(common, run)),
-                                 subview(part.to, relative_to(common, part.from)));
+    void scatter(std::uint64_t at, std::span<const std::byte> bytes) const {
+        for (auto const& c : chunks_) {
+            auto const& p = c.stored;
+            // An element would straddle two pieces only if its size did not divide the piece; every
+            // size does.
+            auto const all = static_cast<std::uint64_t>(p.shape.product());
+            auto const within = [&](std::uint64_t byte) {  // elements of the chunk before it
+                auto const n = byte / c.element();
+                return static_cast<std::int64_t>(n < p.first ? 0 : std::min(n - p.first, all));
+            };
+            auto position = within(at);
+            for (auto const& run :
+                 boxes_of_flat_range(p.shape, position, within(at + bytes.size()))) {
+                auto const from_first = p.first + static_cast<std::uint64_t>(position);
+                const_tensor_view const from(p.type, run.shape,
+                                             bytes.data() + (from_first * c.element() - at));
+                position += run.volume();
+                for (auto const& part : c.parts) {
+                    auto const common = intersect(run, part.from);
+                    if (common.empty()) continue;
+                    convert_elements(subview(from, relative_to(common, run)),
+                                     subview(part.to, relative_to(common, part.from)));
+                }
             }
         }
     }
 
-    /// Handles any strides and byte order: reads the whole payload. Only PyTorch's files need this.
+    /// Handles any strides and byte order: reads all that a checksum covers, or else that the parts
+    /// span, into memory.
     void read_strided() {
-        std::vector<std::byte> all(static_cast<std::size_t>(p_.length));
-        file_.read(p_.at, all);
-        if (!p_.block_crcs.empty())
-            check_blocks(0, all);
-        else if (p_.checked && format::crc32(all) != p_.crc)
-            bad_checksum(0, p_.length);
-        std::size_t const element = size_of(p_.type);
-        if (p_.big_endian) {
-            std::size_t const word =
-                info(p_.type).kind == dtype_class::complex ? element / 2 : element;
-            for (std::size_t i = 0; i + word <= all.size(); i += word)
-                std::reverse(all.begin() + static_cast<std::ptrdiff_t>(i),
-                             all.begin() + static_cast<std::ptrdiff_t>(i + word));
+        range all{0, length_};
+        if (!crc_ && block_crcs_.empty()) {
+            all = {length_, 0};
+            for (auto const& c : chunks_)
+                for (auto const& part : c.parts) {
+                    auto const [first, last] = c.span(part.from);
+                    all.begin = std::min(all.begin, first / unchecked_block * unchecked_block);
+                    all.end = std::max(all.end, last);
+                }
         }
-        const_tensor_view const whole(p_.type, p_.shape, p_.strides,
-                                      all.data() + p_.storage_offset * element);
-        for (auto const& part : parts_) convert_elements(subview(whole, part.from), part.to);
-        report(p_.length, p_.length);
+        std::vector<std::byte> bytes(static_cast<std::size_t>(all.end - all.begin));
+        fetch(all.begin, bytes);
+        if (!block_crcs_.empty())
+            check_blocks(0, bytes);
+        else if (crc_ && format::crc32(bytes) != *crc_)
+            bad_checksum(0, length_);
+        for (auto const& c : chunks_) {
+            auto const& p = c.stored;
+            if (p.big_endian) swap_words(bytes, p.type);
+            for (auto const& part : c.parts) {
+                auto const first = c.span(part.from).first - all.begin;
+                convert_elements({p.type, part.from.shape, p.strides, bytes.data() + first},
+                                 part.to);
+            }
+            if (p.big_endian && &c != &chunks_.back()) swap_words(bytes, p.type);  // as they were
+        }
+        report(length_, length_);
+    }
+    static void swap_words(std::vector<std::byte>& bytes, dtype type) {
+        std::size_t const element = size_of(type);
+        std::size_t const word = info(type).kind == dtype_class::complex ? element / 2 : element;
+        for (std::size_t i = 0; i + word <= bytes.size(); i += word)
+            std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(i),
+                         bytes.begin() + static_cast<std::ptrdiff_t>(i + word));
     }
 
     /// Reports the same share of the parts' bytes as of the bytes to read.
@@ -370,17 +354,22 @@ private:
     }
     std::uint64_t share(std::uint64_t read, std::uint64_t to_read) const {
         std::uint64_t all = 0;
-        for (auto const& part : parts_) all += static_cast<std::uint64_t>(part.from.volume());
-        all *= size_of(p_.type);
+        for (auto const& c : chunks_)
+            for (auto const& part : c.parts)
+                all += static_cast<std::uint64_t>(part.from.volume()) * c.element();
         if (read >= to_read) return all;
         return static_cast<std::uint64_t>(static_cast<double>(all) * static_cast<double>(read) /
                                           static_cast<double>(to_read));
     }
 
-    open_file<Handle>& file_;
-    std::string fqn_;
-    stored_payload p_;
-    std::vector<payload_part> parts_;
+    open_file& file_;
+    std::string fqn_;  ///< Of the first chunk.
+    std::vector<wanted_chunk> chunks_;
+    // The bytes of all chunks; see payload.
+    std::uint64_t at_ = 0, length_ = 0;
+    std::optional<std::uint32_t> crc_{};
+    std::vector<std::uint32_t> block_crcs_{};
+    byte_vector content_{};
     std::vector<std::byte>& scratch_;
     std::uint64_t piece_;
     lent_slab slab_;

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_CHUNK_READER_HPP
+#define CAIRN_STORAGE_CHUNK_READER_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/metadata/value.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/planner/plan.hpp>
+#include <cairn/storage/concepts.hpp>
+#include <cairn/storage/open_file.hpp>
+#include <cairn/storage/payload.hpp>
+#include <cairn/storage/unverified.hpp>
+
+#include <boost/asio/any_io_executor.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// What a @ref chunk_reader does not know of a file format: how the bytes of its items are found.
+///
+/// The functions are called by the threads that read, several at a time, with the file that the
+/// metadata names for the item. Their errors are given the names of item and file.
+struct item_finder {
+    /// The file that names the data files, for errors. Empty: "the metadata".
+    std::string index_name{};
+    /// Returns where the elements of a chunk are: `payload::type` and `shape` are those of the
+    /// tensor and of the chunk. Reads little of the file. Empty: the chunk's location in the
+    /// metadata is that of its elements, in row-major order, without a checksum.
+    std::function<payload(open_file&, const std::string& fqn, const tensor_metadata&,
+                          std::size_t chunk)>
+        find_chunk{};
+    /// Whether parts of a chunk can be read alone, and its payload is found without reads of its
+    /// own: then several threads read it. Empty: if `find_chunk` is empty.
+    std::function<bool(const tensor_metadata&, std::size_t chunk)> is_divisible{};
+    /// Reads and decodes a value. Empty: values are refused, @ref errc::unsupported.
+    std::function<value(open_file&, const std::string& fqn, const storage_location&)> read_value{};
+};
+
+/// Reads stored chunks and values: everything in a StorageReader that does not depend on the
+/// format, so that a format's reader only adds `read_metadata`, and says how items are found.
+///
+///     class my_reader : public cairn::chunk_reader {
+///     public:
+///         explicit my_reader(cairn::file_store s) : chunk_reader(std::move(s)) {}
+///         cairn::metadata read_metadata();  // names, dtypes, shapes, and where they are stored
+///     };
+///
+/// Items are read file by file, on several threads: of each stored chunk only the ranges that a
+/// plan asks for, in pieces, checked against checksums where there are any, directly into the
+/// user's memory where that is contiguous, and otherwise scattered or converted. Tensors that have
+/// elements in the same bytes are read together, once. Memory: a piece for each thread (see
+/// @ref ReadSizeStore), and the payload of a chunk whose elements have gaps between them or
+/// another byte order.
+///
+/// The members are those of @ref StorageReader and @ref ChecksumReader, which also say who calls
+/// them, and how long their arguments live. One load at a time.
+class chunk_reader {
+public:
+    /// @param thread_count  Number of threads that read. 0: this rank's part of the cores, or as
+    ///                      many as the store wants requests in flight (@ref ManyRequestsStore) if
+    ///                      that is more.
+    /// @param jobs          Reads whole files by jobs on this executor instead.
+    template <class Store>
+        requires(!std::derived_from<Store, chunk_reader> && ObjectStore<Store>)
+    explicit chunk_reader(Store store, item_finder finder = {}, int thread_count = 0,
+                          boost::asio::any_io_executor jobs = {})
+        : chunk_reader(detail::erased_store(std::move(store)), std::move(finder), thread_count,
+                       std::move(jobs)) {}
+    CAIRN_DECL explicit chunk_reader(detail::erased_store store, item_finder finder = {},
+                                     int thread_count = 0, boost::asio::any_io_executor jobs = {});
+    CAIRN_DECL chunk_reader(chunk_reader&&) noexcept;
+    CAIRN_DECL chunk_reader& operator=(chunk_reader&&) noexcept;
+    CAIRN_DECL ~chunk_reader();
+
+    /// Relocates the store to a checkpoint, if it supports that; an empty id is the store's own
+    /// place.
+    CAIRN_DECL void reset(const checkpoint_id& id);
+    /// The place of the checkpoint: an ObjectStore.
+    CAIRN_DECL detail::erased_store& place() noexcept;
+    /// What `read_data` reports. Tensors without a checksum are noted here; until `reset`.
+    CAIRN_DECL unverified& notes() noexcept;
+
+    CAIRN_DECL void set_up_reader(const metadata& m, const storage_setup& me);
+    void set_up_reader(metadata&&, const storage_setup&) = delete;
+
+    /// Checks that the plan's files exist, and have what the metadata says: a missing or truncated
+    /// file is reported before memory is modified.
+    CAIRN_DECL load_plan prepare_local_load_plan(load_plan plan);
+    CAIRN_DECL std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan> plans);
+
+    /// From small reads of the file, if any.
+    CAIRN_DECL std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk);
+
+    CAIRN_DECL void read_data(const load_plan& plan, const read_target& target,
+                              completion<read_result> done);
+
+private:
+    struct state;
+    std::unique_ptr<state> s_;
+};
+
+}  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/storage/impl/chunk_reader.ipp>
+#endif
+
+#endif

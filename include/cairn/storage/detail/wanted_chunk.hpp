@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_DETAIL_WANTED_CHUNK_HPP
+#define CAIRN_STORAGE_DETAIL_WANTED_CHUNK_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/storage/payload.hpp>
+#include <cairn/tensor/box.hpp>
+#include <cairn/tensor/convert.hpp>
+#include <cairn/tensor/layout.hpp>
+#include <cairn/tensor/view.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// A region of a stored chunk and its target: `to.shape == from.shape`. A window of another dtype
+/// gets converted elements.
+struct payload_part {
+    box from;  ///< Relative to the chunk.
+    tensor_view to;
+};
+
+/// A stored chunk, and what is wanted of it.
+struct wanted_chunk {
+    std::string fqn;
+    payload stored;
+    std::vector<payload_part> parts;
+
+    std::uint64_t element() const noexcept { return size_of(stored.type); }
+    /// The half-open range of the payload's bytes that a box spans.
+    std::pair<std::uint64_t, std::uint64_t> span(const box& b) const {
+        std::int64_t from = 0, last = 0;
+        for (std::size_t d = 0; d < b.rank(); ++d) {
+            from += b.offsets[d] * stored.strides[d];
+            last += (b.end(d) - 1) * stored.strides[d];
+        }
+        return {(stored.first + static_cast<std::uint64_t>(from)) * element(),
+                (stored.first + static_cast<std::uint64_t>(last + 1)) * element()};
+    }
+    /// Whether the elements have no gaps between them, in the byte order of this host.
+    bool is_plain() const {
+        const_tensor_view const all(stored.type, stored.shape, stored.strides, nullptr);
+        return (is_row_major(all) || is_dense(all)) && !stored.big_endian;
+    }
+    /// Reorders the dimensions of a dense chunk so that it becomes row-major; reorders parts alike.
+    void make_row_major() {
+        auto const& shape = stored.shape;
+        auto const& strides = stored.strides;
+        std::vector<std::size_t> order(shape.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::sort(order.begin(), order.end(), [&](auto a, auto b) {
+            // A dimension of one element has no defined position: it goes to the front.
+            bool const one_a = shape[a] == 1, one_b = shape[b] == 1;
+            if (one_a != one_b) return one_a;
+            if (one_a) return a < b;
+            return strides[a] != strides[b] ? strides[a] > strides[b] : a < b;
+        });
+        auto const permuted = [&](const index_vector& s) {
+            index_vector r;
+            for (auto d : order) r.push_back(s[d]);
+            return r;
+        };
+        stored.shape = permuted(shape);
+        stored.strides = row_major_strides(shape);
+        for (auto& part : parts) {
+            part.from = {permuted(part.from.offsets), permuted(part.from.shape)};
+            part.to.shape = permuted(part.to.shape);
+            part.to.strides = permuted(part.to.strides);
+        }
+    }
+    /// Payloads come from a file, parts from the plan, and windows from the planner: none is
+    /// trusted, and no access outside of them is made.
+    /// @param file  For errors.
+    void check(const std::string& file) const {
+        auto const& p = stored;
+        auto const blocks =
+            p.length / payload::block_bytes + (p.length % payload::block_bytes != 0);
+        if (!p.block_crcs.empty() && p.block_crcs.size() != blocks)
+            throw error(errc::corrupt, {.fqn = fqn,
+                                        .file = file,
+                                        .expected = std::to_string(blocks) + " checksums of blocks",
+                                        .found = std::to_string(p.block_crcs.size())});
+        if (!lies_within_bytes(p))
+            throw error(errc::corrupt,
+                        {.fqn = fqn,
+                         .file = file,
+                         .expected = "elements within " + std::to_string(p.length) + " bytes",
+                         .found = "shape " + to_string(p.shape) + " with strides " +
+                                  to_string(p.strides) + " from element " +
+                                  std::to_string(p.first) + " of " + std::string(name_of(p.type))});
+        for (auto const& part : parts) {
+            bool const within = lies_within(part.from, p.shape);
+            if (within && part.to.shape == part.from.shape && can_convert(p.type, part.to.type))
+                continue;
+            throw error(errc::invalid_plan,
+                        {.fqn = fqn,
+                         .file = file,
+                         .expected = within ? "a window of " + to_string(part.from.shape) + " of " +
+                                                  std::string(name_of(p.type)) +
+                                                  ", or of what that converts to"
+                                            : "a part of a chunk of shape " + to_string(p.shape),
+                         .found = within ? "one of " + to_string(part.to.shape) + " of " +
+                                               std::string(name_of(part.to.type))
+                                         : to_string(part.from)});
+        }
+    }
+
+private:
+    /// Without overflow, for any numbers from a file.
+    static bool lies_within_bytes(const payload& p) {
+        if (p.shape.size() != p.strides.size()) return false;
+        std::uint64_t const elements = p.length / size_of(p.type);
+        if (p.first > elements) return false;
+        for (auto const n : p.shape)
+            if (n <= 0) return n == 0;
+        std::uint64_t left = elements - p.first;  // behind the element that is reached so far
+        for (std::size_t d = 0; d < p.shape.size(); ++d) {
+            auto const steps = static_cast<std::uint64_t>(p.shape[d] - 1);
+            if (p.strides[d] < 0) return false;
+            auto const stride = static_cast<std::uint64_t>(p.strides[d]);
+            if (steps != 0 && stride > left / steps) return false;
+            left -= steps * stride;
+        }
+        return left != 0;
+    }
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_IMPL_CHUNK_READER_IPP
+#define CAIRN_STORAGE_IMPL_CHUNK_READER_IPP
+
+#include <cairn/metadata/detail/entry_cursor.hpp>
+#include <cairn/planner/detail/item_bytes.hpp>
+#include <cairn/storage/chunk_reader.hpp>
+#include <cairn/storage/detail/data_file.hpp>
+#include <cairn/storage/detail/job_pool.hpp>
+#include <cairn/storage/detail/read_payload.hpp>
+#include <cairn/storage/detail/shared_windows.hpp>
+#include <cairn/storage/detail/threads_per_rank.hpp>
+#include <cairn/storage/detail/wanted_by_others.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// One rank's loads, one after the other. Never moved, because its pool's tasks refer to it.
+struct chunk_reader::state {
+    state(detail::erased_store at, item_finder f, int threads, boost::asio::any_io_executor on)
+        : base(std::move(at)), placed(base), finder(std::move(f)), thread_count(threads),
+          jobs(threads, std::move(on)) {}
+
+    /// The bytes of a stored item: of a chunk, or of a value.
+    struct stored_item {
+        const std::string* file;
+        std::uint64_t offset, length;
+        const tensor_metadata* tensor;  ///< Null: a value.
+        std::size_t chunk;
+        const storage_location* value;
+    };
+    /// Finds where the items of a plan are stored.
+    class stored_items {
+    public:
+        /// @param m  Null: the reader was not set up.
+        explicit stored_items(const metadata* m) {
+            if (m != nullptr) entries_.emplace(*m);
+        }
+        /// @throws error errc::missing_key for an item that is not in the metadata
+        stored_item of(const read_item& item) {
+            if (!entries_) {  // not set up
+            } else if (item.kind == item_kind::value) {
+                if (auto const* o = entries_->value(item.fqn))
+                    return {&o->at.file, o->at.offset, o->at.length, nullptr, 0, &o->at};
+            } else if (auto const* t = entries_->tensor(item.fqn)) {
+                if (auto const k = item.chunk; k < t->chunks.size()) {
+                    auto const& at = t->chunks.row_of(k);
+                    return {&t->chunks.file(k), at.offset, at.length, t, k, nullptr};
+                }
+            }
+            throw error(errc::missing_key,
+                        {.fqn = item.fqn, .expected = "an item that the metadata names"});
+        }
+
+    private:
+        std::optional<detail::entry_cursor> entries_{};
+    };
+    /// All reads of one stored item; `items` are indices into the plan.
+    struct item_group {
+        stored_item from;
+        std::vector<std::uint32_t> items{};
+        detail::payload_slice slice{};
+        /// Of all slices; null if there is one.
+        std::shared_ptr<detail::shared_windows> windows{};
+    };
+    /// One file, which several jobs may read: it is open while one of them is left.
+    struct file_reads {
+        std::vector<item_group> items{};  ///< In the order of their offsets.
+        std::size_t left = 0;             ///< Jobs.
+        std::mutex m{};                   ///< Protects the members above and below.
+        std::shared_ptr<open_file> file{};
+    };
+    using file_groups = std::map<std::string, file_reads>;
+    /// Items of one file in a row, which one job reads.
+    struct file_part {
+        const std::string* name;
+        file_reads* reads;
+        std::size_t begin, end;
+    };
+    struct read_job {
+        read_job(const load_plan& p, const read_target& t, completion<read_result> d)
+            : plan(p), target(t), done(std::move(d)) {}
+        const load_plan& plan;
+        const read_target& target;
+        file_groups files;
+        std::vector<file_part> parts;
+        /// Returns memory for a slab; there are as many as threads that read.
+        std::vector<std::byte> take_scratch() {
+            std::lock_guard const lock(m);
+            if (scratch.empty()) return {};
+            auto s = std::move(scratch.back());
+            scratch.pop_back();
+            return s;
+        }
+        void give_back(std::vector<std::byte> s) {
+            std::lock_guard const lock(m);
+            scratch.push_back(std::move(s));
+        }
+        std::mutex m;
+        std::mutex values;
+        std::vector<std::vector<std::byte>> scratch;
+        detail::read_slabs slabs{};
+        completion<read_result> done;
+    };
+
+    void reset(const checkpoint_id& id) {
+        placed = id.empty() ? base : base.at(id);
+        meta = nullptr;
+        notes.reset();
+    }
+    void set_up_reader(const metadata& m, const storage_setup& rank) {
+        meta = &m;
+        me = rank;
+        others_want = {};
+        if (thread_count != 0) return;
+        auto const cores = detail::threads_per_rank(me.world_size);
+        jobs.set_size(std::max(cores, static_cast<int>(placed.requests_in_flight())));
+    }
+    load_plan prepare_local_load_plan(load_plan plan) {
+        struct wanted {
+            const std::string* fqn;
+            std::uint64_t end = 0;  ///< End of the last read in it.
+        };
+        std::map<std::string_view, wanted> files;
+        stored_items stored(meta);
+        for (auto const& item : plan.items) {
+            auto const at = stored.of(item);
+            auto& end = files.try_emplace(*at.file, wanted{&item.fqn}).first->second.end;
+            end = std::max(end,
+                           at.length > UINT64_MAX - at.offset ? UINT64_MAX : at.offset + at.length);
+        }
+        for (auto const& [name, w] : files) {
+            std::string const file(name);
+            auto const end = w.end;
+            naming(*w.fqn, file, [&] {
+                auto r = detail::open_data_file(placed, file, finder.index_name);
+                detail::check_size(placed, file, *meta, r.size(), end, finder.index_name);
+            });
+            if (me.activity) me.activity->advance();
+        }
+        if (meta != nullptr) others_want = detail::wanted_by_others(plan, *meta, me.world_size);
+        return plan;
+    }
+
+    std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk) {
+        auto const* t = meta == nullptr || !finder.find_chunk ? nullptr : meta->tensor(fqn);
+        if (t == nullptr || chunk >= t->chunks.size()) return {};
+        auto const& name = t->chunks.file(chunk);
+        std::optional<chunk_checksum> found;
+        try {
+            naming(fqn, name, [&] {
+                open_file file(detail::open_data_file(placed, name, finder.index_name),
+                               placed.describe(name), me, [&] { return placed.open(name); });
+                auto const p = finder.find_chunk(file, fqn, *t, chunk);
+                if (p.crc && !p.big_endian)
+                    found = chunk_checksum{*p.crc, p.length, p.first, p.strides};
+            });
+        } catch (const error& e) {
+            if (e.code() != make_error_code(errc::unsupported)) throw;
+        }
+        return found;
+    }
+
+    void read_data(const load_plan& plan, const read_target& target, completion<read_result> done) {
+        auto job = std::make_shared<read_job>(plan, target, std::move(done));
+        try {
+            job->files = group_by_file(plan);
+        } catch (...) {
+            return job->done.fail(std::current_exception());
+        }
+        if (job->files.empty()) return job->done(result());
+        auto const per_file = (jobs.jobs_per_file() + job->files.size() - 1) / job->files.size();
+        try {
+            for (auto& [name, reads] : job->files) {
+                slice_large(plan, per_file, reads.items);
+                split(name, reads, per_file, job->parts);
+            }
+        } catch (...) {
+            return job->done.fail(std::current_exception());
+        }
+        jobs.run(
+            job->parts.size(),
+            [this, job](std::size_t i, auto const& failed) {
+                auto const& part = job->parts[i];
+                read_part(*job, part, failed);
+                std::lock_guard const lock(part.reads->m);
+                if (--part.reads->left == 0) part.reads->file.reset();
+            },
+            [this, job](std::exception_ptr failure) {
+                try {
+                    if (!failure) return job->done(result());
+                } catch (...) {  // out of memory
+                    failure = std::current_exception();
+                }
+                job->done.fail(std::move(failure));
+            });
+    }
+
+    read_result result() const { return {notes.lines()}; }
+
+    /// Groups items by file, in order of their offsets; items of one chunk, and of chunks in the
+    /// same bytes, together, so that these are read once.
+    file_groups group_by_file(const load_plan& plan) const {
+        file_groups files;
+        stored_items stored(meta);
+        for (std::uint32_t i = 0; i < plan.items.size(); ++i) {
+            auto const from = stored.of(plan.items[i]);
+            files[*from.file].items.push_back({from, {i}});
+        }
+        for (auto& [name, reads] : files) {
+            auto& groups = reads.items;
+            std::stable_sort(groups.begin(), groups.end(),
+                             [](const item_group& a, const item_group& b) {
+                                 return a.from.offset < b.from.offset;
+                             });
+            std::size_t kept = 0;
+            for (std::size_t i = 1; i < groups.size(); ++i) {
+                auto const &a = groups[kept].from, &b = groups[i].from;
+                if (a.offset == b.offset && (a.tensor == nullptr) == (b.tensor == nullptr))
+                    groups[kept].items.push_back(groups[i].items.front());
+                else if (++kept != i)
+                    groups[kept] = std::move(groups[i]);
+            }
+            groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(kept) + 1, groups.end());
+        }
+        return files;
+    }
+
+    /// A smaller share of a tensor is not worth a thread's while.
+    static constexpr std::uint64_t least_slice = std::uint64_t{8} << 20;
+
+    /// Divides what is large among at most `most` threads, where a part of it can be checked alone.
+    void slice_large(const load_plan& plan, std::size_t most,
+                     std::vector<item_group>& groups) const {
+        if (most < 2) return;
+        std::vector<item_group> sliced;
+        for (auto& g : groups) {
+            std::uint64_t wanted = 0;
+            if (is_divisible(g.from))
+                for (auto i : g.items) wanted += detail::bytes_of(plan.items[i], g.from.tensor);
+            auto const n =
+                static_cast<std::uint32_t>(std::min<std::uint64_t>(most, wanted / least_slice));
+            if (n < 2) {
+                sliced.push_back(std::move(g));
+                continue;
+            }
+            g.windows = std::make_shared<detail::shared_windows>(n);
+            for (std::uint32_t k = 0; k < n; ++k) {
+                g.slice = {k, n};
+                sliced.push_back(g);
+            }
+        }
+        groups = std::move(sliced);
+    }
+
+    /// Adds at most `most` parts of a file, of about as many stored bytes each.
+    static void split(const std::string& name, file_reads& reads, std::size_t most,
+                      std::vector<file_part>& parts) {
+        auto const length = [](const item_group& g) {
+            return static_cast<double>(g.from.length) / g.slice.count;
+        };
+        double all = 0, so_far = 0;  // lengths that are not to be trusted overflow an integer
+        for (auto const& g : reads.items) all += length(g);
+        std::size_t begin = 0;
+        for (std::size_t i = 0; i < reads.items.size(); ++i) {
+            so_far += length(reads.items[i]);
+            // As near as possible to where equal parts would end.
+            auto const left = all * static_cast<double>(reads.left + 1) - so_far * double(most);
+            if (i + 1 != reads.items.size() && left > 0 &&
+                length(reads.items[i + 1]) * double(most) - left <= left)
+                continue;
+            parts.push_back({&name, &reads, begin, i + 1});
+            ++reads.left;
+            begin = i + 1;
+        }
+    }
+
+    /// Adds the tensor and the file to the errors of `f()`.
+    template <class F>
+    void naming(const std::string& fqn, const std::string& file, F&& f) {
+        try {
+            detail::of_data_file(placed, file, std::forward<F>(f), finder.index_name);
+        } catch (const error& e) {
+            auto where = e.context();
+            if (where.fqn.empty()) where.fqn = fqn;
+            if (where.file.empty()) where.file = placed.describe(file);
+            throw error(e.code(), std::move(where));
+        }
+    }
+
+    std::shared_ptr<open_file> open(const std::string& name, file_reads& reads) {
+        std::lock_guard const lock(reads.m);
+        if (!reads.file) {
+            reads.file = std::make_shared<open_file>(
+                detail::open_data_file(placed, name, finder.index_name), placed.describe(name), me,
+                [this, name] { return placed.open(name); });
+            detail::check_size(placed, name, *meta, reads.file->size(), 0, finder.index_name);
+        }
+        return reads.file;
+    }
+
+    void read_part(read_job& job, const file_part& part, auto const& failed) {
+        auto const& name = *part.name;
+        auto const file = open(name, *part.reads);
+        auto scratch = job.take_scratch();
+        for (auto i = part.begin; i < part.end && !failed(); ++i) {
+            auto const& g = part.reads->items[i];
+            auto const& fqn = job.plan.items[g.items.front()].fqn;
+            naming(fqn, name, [&] {
+                if (g.from.tensor != nullptr)
+                    read_chunks(job, *file, g, scratch);
+                else
+                    read_value(job, *file, fqn, g);
+            });
+        }
+        job.give_back(std::move(scratch));
+    }
+
+    /// Whether several threads may read a chunk.
+    bool is_divisible(const stored_item& i) const {
+        if (i.tensor == nullptr) return false;
+        return finder.is_divisible ? finder.is_divisible(*i.tensor, i.chunk) : !finder.find_chunk;
+    }
+    payload find(open_file& file, const std::string& fqn, const stored_item& i) {
+        auto const& t = *i.tensor;
+        auto p = finder.find_chunk ? finder.find_chunk(file, fqn, t, i.chunk)
+                                   : row_major(file, fqn, t, i.chunk);
+        if (p.type == t.type && p.shape == index_vector(t.chunks.lengths(i.chunk))) return p;
+        throw error(errc::corrupt,
+                    {.fqn = fqn,
+                     .file = file.described(),
+                     .expected = std::string(name_of(t.type)) + " of shape " +
+                                 to_string(index_vector(t.chunks.lengths(i.chunk))),
+                     .found = std::string(name_of(p.type)) + " of shape " + to_string(p.shape)});
+    }
+    /// The payload of a chunk that is stored as it is.
+    static payload row_major(open_file& file, const std::string& fqn, const tensor_metadata& t,
+                             std::size_t chunk) {
+        auto const at = t.chunks.location(chunk);
+        payload p;
+        p.type = t.type;
+        p.shape = t.chunks.lengths(chunk);
+        p.strides = row_major_strides(p.shape);
+        p.offset = at.offset;
+        p.length = at.length;
+        auto const bytes = static_cast<std::uint64_t>(p.shape.product()) * size_of(p.type);
+        if (bytes == p.length && at.transforms.empty()) return p;
+        throw error(errc::corrupt,
+                    {.fqn = fqn,
+                     .file = file.described(),
+                     .expected = std::to_string(bytes) + " bytes of " +
+                                 std::string(name_of(p.type)) + " of shape " + to_string(p.shape),
+                     .found = at.transforms.empty() ? std::to_string(p.length) + " bytes"
+                                                    : "bytes transformed by " + at.transforms[0]});
+    }
+
+    /// The chunks of a group by their bytes: usually there is one.
+    struct found_chunks {
+        std::vector<std::vector<detail::wanted_chunk>> of{};
+        /// For each item of the group: the bytes, the chunk in them.
+        std::vector<std::pair<std::size_t, std::size_t>> items{};
+    };
+    found_chunks find_all(const load_plan& plan, open_file& file, const item_group& g) {
+        found_chunks found;
+        stored_items stored(meta);
+        for (std::size_t k = 0; k < g.items.size(); ++k) {
+            auto const& item = plan.items[g.items[k]];
+            if (k != 0) {
+                auto const& before = plan.items[g.items[k - 1]];
+                if (before.chunk == item.chunk && before.fqn == item.fqn) {
+                    found.items.push_back(found.items.back());
+                    continue;
+                }
+            }
+            auto p = find(file, item.fqn, k == 0 ? g.from : stored.of(item));
+            if (!p.has_checksum() && g.slice.index == 0) notes.note_item(file.described());
+            std::size_t n = 0;
+            for (; n < found.of.size(); ++n) {
+                auto const& first = found.of[n].front().stored;
+                if (first.offset == p.offset && first.length == p.length) break;
+            }
+            if (n == found.of.size()) found.of.emplace_back();
+            found.of[n].push_back({item.fqn, std::move(p), {}});
+            found.items.emplace_back(n, found.of[n].size() - 1);
+        }
+        return found;
+    }
+    void read_chunks(read_job& job, open_file& file, const item_group& g,
+                     std::vector<std::byte>& scratch) {
+        auto found = find_all(job.plan, file, g);
+        auto const resolve = [&] {
+            std::vector<tensor_view> all;
+            for (auto i : g.items) all.push_back(job.target.resolve_converted(job.plan.items[i]));
+            return all;
+        };
+        auto const views = g.windows ? g.windows->get(resolve) : resolve();
+        for (std::size_t k = 0; k < g.items.size(); ++k) {
+            auto const& item = job.plan.items[g.items[k]];
+            found.of[found.items[k].first][found.items[k].second].parts.push_back(
+                {box(item.source_offsets, item.shape), views[k]});
+        }
+        for (auto& chunks : found.of) {
+            // Asked last: it is a search.
+            bool const usual = chunks.front().stored.length <= detail::usual_read_size ||
+                               others_want.has(chunks.front().fqn);
+            detail::payload_reader(file, std::move(chunks), scratch, usual ? nullptr : &job.slabs)
+                .run(g.slice);
+        }
+        if (g.windows && !g.windows->complete_one()) return;
+        for (std::size_t k = 0; k < g.items.size(); ++k)
+            job.target.commit_tensor(job.plan.items[g.items[k]], views[k]);
+    }
+
+    void read_value(read_job& job, open_file& file, const std::string& fqn, const item_group& g) {
+        auto const& at = *g.from.value;
+        if (!finder.read_value)
+            throw error(errc::unsupported,
+                        {.fqn = fqn,
+                         .file = file.described(),
+                         .expected = "a tensor, because this format has no values",
+                         .found = "a value"});
+        auto const v = finder.read_value(file, fqn, at);
+        file.delivered(at.length * g.items.size());
+        std::lock_guard const lock(job.values);
+        for (auto i : g.items) job.target.load_value(job.plan.items[i], v);
+    }
+
+    detail::erased_store base;    ///< As passed to the constructor.
+    detail::erased_store placed;  ///< Relocated to the checkpoint, if the store supports that.
+    item_finder finder;
+    int thread_count;
+    const metadata* meta = nullptr;  ///< The caller's, of the load that was set up.
+    detail::wanted_by_others others_want{};
+    unverified notes{};
+    storage_setup me{};
+    detail::job_pool jobs;  // last member: its threads end first
+};
+
+CAIRN_DECL chunk_reader::chunk_reader(detail::erased_store store, item_finder finder,
+                                      int thread_count, boost::asio::any_io_executor jobs)
+    : s_(std::make_unique<state>(std::move(store), std::move(finder), thread_count,
+                                 std::move(jobs))) {}
+CAIRN_DECL chunk_reader::chunk_reader(chunk_reader&&) noexcept = default;
+CAIRN_DECL chunk_reader& chunk_reader::operator=(chunk_reader&&) noexcept = default;
+CAIRN_DECL chunk_reader::~chunk_reader() = default;
+
+CAIRN_DECL void chunk_reader::reset(const checkpoint_id& id) {
+    s_->reset(id);
+}
+CAIRN_DECL detail::erased_store& chunk_reader::place() noexcept {
+    return s_->placed;
+}
+CAIRN_DECL unverified& chunk_reader::notes() noexcept {
+    return s_->notes;
+}
+CAIRN_DECL void chunk_reader::set_up_reader(const metadata& m, const storage_setup& me) {
+    s_->set_up_reader(m, me);
+}
+CAIRN_DECL load_plan chunk_reader::prepare_local_load_plan(load_plan plan) {
+    return s_->prepare_local_load_plan(std::move(plan));
+}
+CAIRN_DECL std::vector<load_plan> chunk_reader::prepare_global_load_plan(
+    std::vector<load_plan> plans) {
+    return plans;
+}
+CAIRN_DECL std::optional<chunk_checksum> chunk_reader::checksum(const std::string& fqn,
+                                                                std::size_t chunk) {
+    return s_->checksum(fqn, chunk);
+}
+CAIRN_DECL void chunk_reader::read_data(const load_plan& plan, const read_target& target,
+                                        completion<read_result> done) {
+    s_->read_data(plan, target, std::move(done));
+}
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_OPEN_FILE_HPP
+#define CAIRN_STORAGE_OPEN_FILE_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/storage/concepts.hpp>
+
+#include <any>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace cairn {
+
+/// A file of a checkpoint, open for reading. Reads advance the activity of the load, and end when
+/// it is cancelled.
+///
+/// Threads: any.
+class open_file {
+    using handle = detail::erased_store::reader;
+    using reopening = std::function<handle()>;
+
+public:
+    /// @param h      What `ObjectStore::open` returns.
+    /// @param me     Its activity advances with every read, and it can stop them.
+    /// @param again  Opens the file again, where a read says that there is none; empty: that is an
+    ///               error.
+    template <class Handle>
+        requires(!std::same_as<Handle, handle>)
+    open_file(Handle h, std::string described, storage_setup me = {},
+              std::type_identity_t<std::function<Handle()>> again = {})
+        : open_file(
+              erased(std::move(h)), std::move(described), std::move(me),
+              again ? reopening([f = std::move(again)] { return erased(f()); }) : reopening()) {}
+    CAIRN_DECL open_file(handle h, std::string described, storage_setup me = {},
+                         reopening again = {});
+    open_file(open_file&&) = delete;
+
+    /// @throws error errc::corrupt beyond the end of the file, errc::cancelled when stopped; what
+    /// the store throws
+    CAIRN_DECL void read(std::uint64_t at, std::span<std::byte> into);
+    /// Returns these bytes; takes no memory for what the file does not have.
+    /// @throws error as `read`
+    CAIRN_DECL byte_vector bytes(std::uint64_t at, std::uint64_t length);
+    std::uint64_t size() const noexcept { return size_; }
+    /// For errors: a path, a URL.
+    const std::string& described() const noexcept { return described_; }
+
+    /// Returns what `make()`, a `T`, returned for this file the first time: what several chunks of
+    /// the file need, as a table at its end. It is kept while the file is open.
+    template <class T, class F>
+    const T& once(F&& make) {
+        std::lock_guard const lock(m_);
+        if (!kept_.has_value()) kept_ = std::any(T(std::forward<F>(make)()));
+        return *std::any_cast<T>(&kept_);
+    }
+
+    /// Reads a beginning of these bytes past the caches of the host; see @ref UncachedReadStore.
+    /// @throws error errc::cancelled when stopped
+    CAIRN_DECL std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into);
+    /// Reports that so many of the bytes that were asked for have been delivered.
+    void delivered(std::uint64_t bytes) noexcept {
+        if (me_.activity) me_.activity->advance(bytes);
+    }
+    /// Of the pieces that payloads are read in; see @ref ReadSizeStore.
+    std::size_t read_size() const noexcept { return read_size_; }
+
+private:
+    template <class Handle>
+    static handle erased(Handle h) {
+        return handle::of(std::move(h));
+    }
+    CAIRN_DECL void check_within(std::uint64_t at, std::uint64_t length) const;
+    CAIRN_DECL void heed_stop() const;
+    CAIRN_DECL std::shared_ptr<handle> current();
+    CAIRN_DECL void open_again();
+
+    std::mutex opening_{};
+    std::shared_ptr<handle> handle_;
+    std::string described_;
+    std::uint64_t size_;
+    std::size_t read_size_;
+    storage_setup me_;
+    reopening again_;
+    std::mutex m_{};
+    std::any kept_{};
+};
+
+}  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/storage/impl/open_file.ipp>
+#endif
+
+#endif

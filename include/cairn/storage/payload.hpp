@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_PAYLOAD_HPP
+#define CAIRN_STORAGE_PAYLOAD_HPP
+
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/tensor/dtype.hpp>
+#include <cairn/tensor/index_vector.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace cairn {
+
+/// The stored elements of a tensor's chunk: where they are in a file, and the checksums of the
+/// bytes. Several tensors may have elements in the same bytes.
+struct payload {
+    /// Each entry of `block_crcs` covers so many bytes, the last one the rest.
+    static constexpr std::uint64_t block_bytes = std::uint64_t{64} << 10;
+
+    dtype type = dtype::float32;
+    index_vector shape{};
+    index_vector strides{};    ///< In elements; none is negative.
+    std::uint64_t first = 0;   ///< The first element, in elements from the beginning of the bytes.
+    std::uint64_t offset = 0;  ///< Of the bytes, in the file.
+    std::uint64_t length = 0;  ///< Of the bytes, those that belong to no element included.
+    std::optional<std::uint32_t> crc{};       ///< CRC-32 of the bytes. Not needed beside the next.
+    std::vector<std::uint32_t> block_crcs{};  ///< CRC-32 of each block: parts can be checked alone.
+    bool big_endian = false;
+    byte_vector content{};  ///< The bytes, if they were read to find them; otherwise empty.
+
+    bool has_checksum() const noexcept { return crc || !block_crcs.empty(); }
+};
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_UNVERIFIED_HPP
+#define CAIRN_STORAGE_UNVERIFIED_HPP
+
+
+#include <cairn/printable.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// Collects what a reader delivers without a checksum, or without knowing what it says: the
+/// content of @ref read_result. Thread-safe.
+class unverified {
+public:
+    void reset() {
+        std::lock_guard const lock(m_);
+        lines_.clear();
+        items_.clear();
+        unread_.clear();
+    }
+    /// What holds for the whole checkpoint. A line that is there already is not repeated.
+    void note(std::string line) {
+        std::lock_guard const lock(m_);
+        if (std::find(lines_.begin(), lines_.end(), line) == lines_.end())
+            lines_.push_back(std::move(line));
+    }
+    /// A tensor or value that is not delivered, or not understood.
+    void note_unread(const std::string& fqn, std::string why) {
+        std::lock_guard const lock(m_);
+        unread_[fqn] = std::move(why);
+    }
+    /// An item that was written without a checksum.
+    void note_item(const std::string& described_file) {
+        std::lock_guard const lock(m_);
+        ++items_[described_file];
+    }
+    /// Returns one line for each kind.
+    std::vector<std::string> lines() const {
+        std::lock_guard const lock(m_);
+        auto out = lines_;
+        for (auto const& [file, n] : items_)
+            out.push_back("'" + terminal_text(file) + "': " + std::to_string(n) +
+                          (n == 1 ? " item was" : " items were") + " written without a checksum");
+        for (auto const& [fqn, why] : unread_)
+            out.push_back("'" + terminal_text(fqn) + "': " + terminal_text(why));
+        return out;
+    }
+
+private:
+    mutable std::mutex m_;
+    std::vector<std::string> lines_;
+    std::map<std::string, std::size_t, std::less<>> items_;
+    std::map<std::string, std::string> unread_;  ///< Why, by the name of the tensor or value.
+};
+
+}  // namespace cairn
+
+#endif
