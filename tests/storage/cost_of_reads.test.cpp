@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(cost_of_reads)
@@ -29,7 +30,52 @@ std::uint64_t data_bytes(cairn::memory_store at) {
     return n;
 }
 
+/// Reads a checkpoint of cairn's as if PyTorch had written it: without the index.
+class unindexed_reader : public cairn::torch_reader {
+public:
+    template <cairn::ObjectStore Store>
+    explicit unindexed_reader(Store s) : torch_reader(std::move(s)) {}
+    cairn::metadata read_metadata() {
+        auto m = torch_reader::read_metadata();
+        m.save_id.clear();
+        for (auto& [fqn, entry] : m.entries)
+            if (auto* t = std::get_if<cairn::tensor_metadata>(&entry))
+                t->chunks.edit_each([](cairn::chunk& c) { c.at.layout.reset(); });
+        return m;
+    }
+};
+
 }  // namespace
+
+/// Of PyTorch's zip archive: the directory is at the end, the pickle at the beginning.
+BOOST_AUTO_TEST_CASE(an_item_without_an_index_is_read_at_both_ends_and_a_small_one_at_once) {
+    constexpr std::size_t piece = std::size_t{256} << 10, pieces = 4;
+    std::vector<float> large(pieces * piece / sizeof(float), 1.5f), small(10, 2.5f);
+    // An item of as much as is read at once.
+    std::vector<float> limit(((std::size_t{64} << 10) - 8192) / sizeof(float), 3.5f);
+    std::vector<float> const wanted_large = large, wanted_small = small, wanted_limit = limit;
+    for (std::uint32_t const alignment : {64U, 4096U}) {
+        cairn::torch_writer_options o;
+        o.payload_alignment = alignment;
+        cairn::memory_store store;
+        (void)cairn::save(cairn::state_dict{{"large", large}, {"limit", limit}, {"small", small}},
+                          "c", cairn::torch_writer(store, o));
+        auto at = store.at("c");
+        std::string file;
+        for (auto const& object : at.list())
+            if (object.name.ends_with(".distcp")) file = object.name;
+        auto const reads = [&](const char* name, std::vector<float>& to) {
+            support::counting_store counting(store);
+            to.assign(to.size(), 0.0f);
+            (void)cairn::load(cairn::state_dict{{name, to}}, "c", unindexed_reader(counting));
+            return counting.calls(file);
+        };
+        BOOST_TEST(reads("large", large) == 2 + static_cast<int>(pieces));
+        BOOST_TEST(reads("limit", limit) == 1);
+        BOOST_TEST(reads("small", small) == 1);
+        BOOST_TEST((large == wanted_large && limit == wanted_limit && small == wanted_small));
+    }
+}
 
 /// However many tensors and chunks are read from a file, its footer is read once, and before that
 /// its end, which says how long it is.

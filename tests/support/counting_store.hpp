@@ -27,6 +27,7 @@ class counting_store {
     struct state {
         std::mutex m{};
         std::map<std::string, std::vector<int>> counts{};
+        std::map<std::string, int> calls{};
         std::function<void(std::string_view)> on_open{};
         std::function<void()> on_list{};
     };
@@ -53,6 +54,12 @@ public:
         return out;
     }
 
+    /// How many reads of the object there were.
+    int calls(const std::string& object) {
+        std::lock_guard const lock(s_->m);
+        return s_->calls[object];
+    }
+
     template <class Handle>
     struct reader {
         Handle h;
@@ -61,6 +68,7 @@ public:
         void read(std::uint64_t at, std::span<std::byte> into) {
             h.read(at, into);
             std::lock_guard const lock(s->m);
+            ++s->calls[name];
             auto& c = s->counts[name];
             auto const first = static_cast<std::size_t>(at);
             if (c.size() < first + into.size()) c.resize(first + into.size());

@@ -9,12 +9,15 @@
 #include <cairn/metadata/check.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/metadata/value.hpp>
+#include <cairn/object_store/concepts.hpp>
 #include <cairn/storage/open_file.hpp>
 #include <cairn/storage/payload.hpp>
 #include <cairn/storage/unverified.hpp>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
@@ -69,6 +72,45 @@ inline void check_item(const open_file& file, const std::string& fqn, const stor
     check_within(file, fqn, at);
 }
 
+/// An item of PyTorch's, read where its structure is: at its beginning and at its end, each once,
+/// and a small one once as a whole. What lies elsewhere is read as it is asked for.
+class item_ends {
+public:
+    item_ends(open_file& file, const storage_location& at)
+        : file_(file), begin_(at.offset), length_(at.length) {}
+
+    void read(std::uint64_t offset, std::span<std::byte> into) {
+        if (into.empty()) return;
+        auto const head = is_small() ? length_ : end_bytes;
+        if (fits_in(offset, into.size(), head)) return copy(head_, 0, head, offset, into);
+        if (offset >= length_ - end_bytes && fits_in(offset, into.size(), length_))
+            return copy(tail_, length_ - end_bytes, end_bytes, offset, into);
+        file_.read(begin_ + offset, into);
+    }
+    /// Returns these bytes of a small item, which has been read; nothing of another.
+    byte_vector content(std::uint64_t offset, std::uint64_t length) const {
+        if (!is_small() || !fits_in(offset, length, head_.size())) return {};
+        auto const first = head_.begin() + static_cast<std::ptrdiff_t>(offset);
+        return {first, first + static_cast<std::ptrdiff_t>(length)};
+    }
+
+private:
+    static constexpr std::uint64_t small_bytes = std::uint64_t{64} << 10;
+    /// More than PyTorch puts before and behind a tensor's bytes.
+    static constexpr std::uint64_t end_bytes = 4096;
+
+    bool is_small() const noexcept { return length_ <= small_bytes; }
+    void copy(byte_vector& kept, std::uint64_t from, std::uint64_t n, std::uint64_t offset,
+              std::span<std::byte> into) {
+        if (kept.empty()) kept = file_.bytes(begin_ + from, n);
+        std::memcpy(into.data(), kept.data() + (offset - from), into.size());
+    }
+
+    open_file& file_;
+    std::uint64_t begin_, length_;
+    byte_vector head_{}, tail_{};
+};
+
 /// Looks a chunk up: from the native index and the footer if cairn wrote it, otherwise by parsing
 /// the item. Checks that the item matches the metadata.
 inline payload find_payload(open_file& file, const std::string& fqn, const tensor_metadata& t,
@@ -100,10 +142,9 @@ inline payload find_payload(open_file& file, const std::string& fqn, const tenso
         p.block_crcs = i->block_crcs;
         return p;
     }
+    item_ends item(file, c.at);
     auto const parsed = format::torch::parse_tensor_item(
-        [&](std::uint64_t offset, std::span<std::byte> into) {
-            file.read(c.at.offset + offset, into);
-        },
+        [&](std::uint64_t offset, std::span<std::byte> into) { item.read(offset, into); },
         c.at.length);
     if (parsed.type != t.type)
         throw wrong("dtype ", std::string(name_of(t.type)), std::string(name_of(parsed.type)));
@@ -115,6 +156,7 @@ inline payload find_payload(open_file& file, const std::string& fqn, const tenso
     p.length = parsed.payload_length;
     if (parsed.checked) p.crc = parsed.payload_crc;
     p.big_endian = parsed.big_endian;
+    p.content = item.content(parsed.payload_offset, parsed.payload_length);
     return p;
 }
 
