@@ -5,6 +5,7 @@
 #include <cairn/cairn.hpp>
 #include <cairn/format/torch/value_item.hpp>
 #include <cairn/metadata/coverage.hpp>
+#include <cairn/storage/chunk_reader.hpp>
 
 #include <boost/json.hpp>
 
@@ -28,8 +29,8 @@ inline cairn::error wrong(cairn::errc why, const std::string& object, std::strin
     return {why, {.file = object, .found = std::move(found)}};
 }
 
-/// Returns the user's name for one rank's file. Names must differ between saves: old files remain
-/// until the new index has replaced the old one.
+/// Returns what the names of one rank's files begin with. Names must differ between saves: old files
+/// remain until the new index has replaced the old one.
 using name_files = std::function<std::string(int rank, const std::string& save_id)>;
 
 /// Calls `f` for all locations in an index.
@@ -43,10 +44,10 @@ void for_each_place(const cairn::metadata& m, F&& f) {
     }
 }
 
-// The index: the id of its save; names, dtypes, boxes, and the location of each box.
+// The index: the id of its save; names, dtypes, boxes, and the file of each box.
 
 inline json::object place(const cairn::storage_location& at) {
-    return {{"file", at.file}, {"offset", at.offset}, {"length", at.length}};
+    return {{"file", at.file}, {"length", at.length}};
 }
 inline json::value describe(
     const std::variant<cairn::tensor_metadata, cairn::value_metadata>& entry) {
@@ -74,7 +75,6 @@ inline void write_index(cairn::file_store& to, const cairn::metadata& m) {
 inline cairn::storage_location place(const json::object& o) {
     cairn::storage_location at;
     at.file = std::string(o.at("file").as_string());
-    at.offset = o.at("offset").to_number<std::uint64_t>();
     at.length = o.at("length").to_number<std::uint64_t>();
     return at;
 }
@@ -101,7 +101,8 @@ inline std::variant<cairn::tensor_metadata, cairn::value_metadata> parse(std::st
     cairn::check_coverage(std::string(fqn), t.shape, boxes);  // the planner trusts metadata
     return t;
 }
-inline cairn::metadata read_index(cairn::file_store& from) {
+template <cairn::ObjectStore Store>
+cairn::metadata read_index(Store& from) {
     auto file = from.open(index_name);
     std::string text(static_cast<std::size_t>(file.size()), '\0');
     file.read(0, std::as_writable_bytes(std::span(text)));
@@ -119,8 +120,26 @@ inline cairn::metadata read_index(cairn::file_store& from) {
     }
 }
 
-/// Writes each rank's tensors one after the other, without any framing, into a file named by the
-/// user.
+/// Reads files that `raw_writer` wrote. Where an array is follows from the index, so `chunk_reader`
+/// does the rest: what each rank needs of which file, threads, re-sharding, conversions.
+class raw_reader : public cairn::chunk_reader {
+public:
+    raw_reader() : chunk_reader(cairn::file_store("."), finder()) {}
+    cairn::metadata read_metadata() { return read_index(place()); }
+
+private:
+    static cairn::item_finder finder() {
+        cairn::item_finder f;
+        f.index_name = index_name;
+        f.read_value = [](cairn::open_file& file, const std::string&, const auto& at) {
+            return cairn::format::torch::decode_value(file.bytes(0, at.length));
+        };
+        return f;
+    }
+};
+static_assert(cairn::StorageReader<raw_reader>);
+
+/// Writes each tensor of a rank, and each value, into a file of its own, without any framing.
 class raw_writer {
 public:
     raw_writer(name_files file_name, call_log& log)
@@ -129,13 +148,13 @@ public:
     void reset(cairn::checkpoint_id id) {
         log_->push_back("reset");
         store_ = cairn::file_store(std::move(id));
-        created_ = false;
+        files_.clear();
     }
     void set_up_writer(const cairn::storage_setup& me) {
         log_->push_back("set up");
         me_ = me;
     }
-    // The file's name travels with the plan, so that the coordinator detects duplicate names.
+    // What the names begin with travels with the plan, so that the coordinator detects duplicate names.
     cairn::save_plan prepare_local_save_plan(cairn::save_plan plan) {
         log_->push_back("prepare local");
         plan.storage_data = file_name_(me_.rank, me_.save_id);
@@ -153,23 +172,19 @@ public:
                     cairn::completion<cairn::write_results> done) {
         log_->push_back("write");
         cairn::write_results results;
-        cairn::byte_vector bytes;
         for (std::uint32_t i = 0; i < data.size(); ++i) {
-            auto const at = bytes.size();
-            append(bytes, data[i]);
+            auto const bytes = bytes_of(data[i]);
             cairn::storage_location where;
-            where.file = plan.storage_data;
-            where.offset = at;
-            where.length = bytes.size() - at;
+            where.file = plan.storage_data + "_" + std::to_string(i) + ".raw";
+            where.length = bytes.size();
+            auto file = store_->create(where.file, bytes.size());  // throws if it exists
+            files_.push_back(where.file);
+            file.write(0, bytes);
+            file.finish(true);
+            results.file_sizes[where.file] = bytes.size();
             results.items.push_back({i, where});
         }
-        auto file = store_->create(plan.storage_data, bytes.size());  // throws if it exists
-        created_ = true;
-        file_ = plan.storage_data;
-        file.write(0, bytes);
-        file.finish(true);
         store_->sync();
-        results.file_sizes[plan.storage_data] = bytes.size();
         done(std::move(results));
     }
     void finish(const cairn::metadata& m, cairn::completion<cairn::commit_result> done) {
@@ -187,7 +202,11 @@ public:
         store_->sync();  // its writer may have died before this call
         return read_index(*store_).save_id == save_id;
     }
-    bool abandon() noexcept { return !created_ || remove(file_).empty(); }
+    bool abandon() noexcept {
+        bool all = true;
+        for (auto const& name : files_) all = remove(name).empty() && all;
+        return all;
+    }
     // Remaining files are harmless, for no index names them; the save's report lists them.
     void sweep(cairn::save_end end, cairn::completion<cairn::sweep_result> done) {
         log_->push_back("sweep");
@@ -208,84 +227,21 @@ private:
             return e.what();
         }
     }
-    static void append(cairn::byte_vector& out, const cairn::item_data& d) {
-        if (auto const* object = std::get_if<const cairn::value*>(&d)) {
-            auto const b = cairn::format::torch::encode_value(**object);
-            out.insert(out.end(), b.begin(), b.end());
-            return;
-        }
+    static cairn::byte_vector bytes_of(const cairn::item_data& d) {
+        if (auto const* value = std::get_if<const cairn::value*>(&d))
+            return cairn::format::torch::encode_value(**value);
         auto const& v = std::get<cairn::const_tensor_view>(d);
-        if (v.strides != cairn::row_major_strides(v.shape))
-            throw wrong(cairn::errc::unsupported, "raw file", "a tensor that is not dense");
-        out.insert(out.end(), v.data, v.data + v.bytes());
+        cairn::byte_vector bytes(static_cast<std::size_t>(v.bytes()));
+        cairn::copy_elements(v, cairn::tensor_view(v.type, v.shape, bytes.data()));  // row-major
+        return bytes;
     }
     name_files file_name_;
     call_log* log_;
     cairn::storage_setup me_;
     std::optional<cairn::file_store> store_;
-    bool created_ = false;
-    std::string file_;
-    std::set<std::string> old_;  // replaced by the new index
+    std::vector<std::string> files_;  // of this save
+    std::set<std::string> old_;       // replaced by the new index
 };
 static_assert(cairn::StorageWriter<raw_writer>);
-
-/// Reads files that `raw_writer` wrote.
-class raw_reader {
-public:
-    explicit raw_reader(call_log& log) : log_(&log) {}
-
-    void reset(cairn::checkpoint_id id) {
-        log_->push_back("reset");
-        store_ = cairn::file_store(std::move(id));
-    }
-    cairn::metadata read_metadata() {
-        log_->push_back("read metadata");
-        return read_index(*store_);
-    }
-    void set_up_reader(const cairn::metadata& m, const cairn::storage_setup&) {
-        log_->push_back("set up");
-        meta_ = m;
-    }
-    cairn::load_plan prepare_local_load_plan(cairn::load_plan plan) {
-        log_->push_back("prepare local");
-        return plan;
-    }
-    std::vector<cairn::load_plan> prepare_global_load_plan(std::vector<cairn::load_plan> plans) {
-        log_->push_back("prepare global");
-        return plans;
-    }
-    void read_data(const cairn::load_plan& plan, const cairn::read_target& target,
-                   cairn::completion<cairn::read_result> done) {
-        log_->push_back("read");
-        for (auto const& item : plan.items) {
-            if (auto const* o = meta_.value(item.fqn)) {
-                cairn::byte_vector bytes(static_cast<std::size_t>(o->at.length));
-                read(o->at, bytes);
-                target.load_value(item, cairn::format::torch::decode_value(bytes));
-                continue;
-            }
-            auto const& stored = meta_.tensor(item.fqn)->chunks.at(item.chunk);
-            auto const window = target.resolve_tensor(item);
-            if (item.shape != stored.region.shape ||
-                window.strides != cairn::row_major_strides(window.shape))
-                throw wrong(cairn::errc::unsupported, stored.at.file,
-                            item.fqn + " in another layout than it was saved in");
-            read(stored.at, {window.data, static_cast<std::size_t>(window.bytes())});
-            target.commit_tensor(item, window);
-        }
-        done({});
-    }
-
-private:
-    void read(const cairn::storage_location& at, std::span<std::byte> into) {
-        if (at.length != into.size())
-            throw wrong(cairn::errc::corrupt, at.file, std::to_string(at.length) + " bytes");
-        store_->open(at.file).read(at.offset, into);
-    }
-    call_log* log_;
-    std::optional<cairn::file_store> store_;
-    cairn::metadata meta_;
-};
-static_assert(cairn::StorageReader<raw_reader>);
 
 #endif
