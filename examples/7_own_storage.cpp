@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A format of your own: each array in a raw file, and a JSON index of what they are.
 //
-// Saving is planned by cairn as usual; own_storage.hpp only defines the bytes on disk. For loading it
-// only says what is where: `chunk_reader` reads it, here in another layout than it was saved in.
+// Saving is planned by cairn as usual; own_storage.hpp only defines the bytes on disk. For loading
+// it only says what is where: `chunk_reader` reads it, here in another layout than it was saved in.
 #include "own_storage.hpp"
 
 #include <cairn/comm/launched_ranks.hpp>

@@ -29,8 +29,8 @@ inline cairn::error wrong(cairn::errc why, const std::string& object, std::strin
     return {why, {.file = object, .found = std::move(found)}};
 }
 
-/// Returns what the names of one rank's files begin with. Names must differ between saves: old files
-/// remain until the new index has replaced the old one.
+/// Returns what the names of one rank's files begin with. Names must differ between saves: old
+/// files remain until the new index has replaced the old one.
 using name_files = std::function<std::string(int rank, const std::string& save_id)>;
 
 /// Calls `f` for all locations in an index.
@@ -154,7 +154,7 @@ public:
         log_->push_back("set up");
         me_ = me;
     }
-    // What the names begin with travels with the plan, so that the coordinator detects duplicate names.
+    // What the names begin with travels with the plan, so that the coordinator detects duplicates.
     cairn::save_plan prepare_local_save_plan(cairn::save_plan plan) {
         log_->push_back("prepare local");
         plan.storage_data = file_name_(me_.rank, me_.save_id);
