@@ -33,8 +33,8 @@ std::uint64_t data_bytes(cairn::memory_store at) {
 /// Reads a checkpoint of cairn's as if PyTorch had written it: without the index.
 class unindexed_reader : public cairn::torch_reader {
 public:
-    template <cairn::ObjectStore Store>
-    explicit unindexed_reader(Store s) : torch_reader(std::move(s)) {}
+    explicit unindexed_reader(support::counting_store<cairn::memory_store> s)
+        : torch_reader(std::move(s)) {}
     cairn::metadata read_metadata() {
         auto m = torch_reader::read_metadata();
         m.save_id.clear();
