@@ -86,6 +86,7 @@ class crowded_store : public support::forwarding_store<cairn::memory_store> {
         std::mutex m{};
         std::condition_variable came{};
         std::size_t here = 0, most = 0;
+        bool given_up = false;
     };
 
 public:
@@ -100,8 +101,9 @@ public:
             std::unique_lock lock(all->m);
             all->most = std::max(all->most, ++all->here);
             all->came.notify_all();
-            all->came.wait_for(lock, std::chrono::seconds(30),
-                               [&] { return all->most >= expected; });
+            all->given_up = !all->came.wait_for(lock, std::chrono::seconds(30), [&] {
+                return all->most >= expected || all->given_up;
+            }) || all->given_up;
             --all->here;
             h.read(at, into);
         }

@@ -2,7 +2,6 @@
 #ifndef CAIRN_STORAGE_UNVERIFIED_HPP
 #define CAIRN_STORAGE_UNVERIFIED_HPP
 
-
 #include <cairn/printable.hpp>
 
 #include <algorithm>
