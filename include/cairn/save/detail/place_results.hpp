@@ -34,68 +34,33 @@ public:
     explicit result_placer(metadata& m) : meta_(m) {
         for (auto& [fqn, entry] : meta_.entries) {
             names_.add(fqn);
-            places_.push_back({&entry});
+            auto& c = columns_.emplace_back(column{&entry, std::get_if<tensor_metadata>(&entry)});
+            if (c.tensor == nullptr) continue;
+            c.tensor->chunks.number_files_in(files_);
+            c.cells = c.tensor->chunks.usual_cells();
         }
     }
 
     /// @param results  Of a rank that has carried out this plan, encoded.
     void place(const save_plan& plan, std::span<const std::byte> results, int rank) {
-        results_reader r(results);
-        file_numbers files(*files_, r);
-        while (r.left() != 0) {
-            auto const n = r.next_item();
-            if (n >= plan.items.size()) throw no_item(rank);
-            auto const& item = plan.items[n];
-            auto const name = names_.find(item.fqn);
-            if (!name) {
-                throw error(errc::invalid_plan, {.rank = rank,
-                                                 .fqn = item.fqn,
-                                                 .found = "a result for a name without metadata"});
-            }
-            auto& p = places_[*name];
-            check_written_item(item, rank, *p.entry);
-            auto const file = r.next_file();
-            if (std::get_if<value_metadata>(p.entry) != nullptr) {
-                set_value(*p.entry, r, file);
-                continue;
-            }
-            auto const c = p.find(item.region);
-            if (!c) {
-                throw error(errc::invalid_plan,
-                            {.rank = rank,
-                             .fqn = item.fqn,
-                             .found = "a result for an unplanned box " + to_string(item.region)});
-            }
-            auto& chunks = std::get<tensor_metadata>(*p.entry).chunks;
-            chunks.number_files_in(files_);
-            locate(chunks, chunks.usual_cells(), *c, r, file, files[file]);
-        }
-        add_rest(r, rank);
+        place_each(results, rank, plan.items.size(),
+                   [&](std::uint32_t n) { return find(plan.items[n], rank); });
     }
-
     /// @param t        Of which the metadata was made; the same in each call.
     /// @param results  Of a rank that has carried out its part of it, encoded.
     void place(const plan_table& t, std::span<const std::byte> results, int rank) {
-        if (columns_.empty()) make_columns(t);
+        if (column_of_.empty())
+            for (std::uint32_t n = 0; n < t.names(); ++n)
+                column_of_.push_back(names_.find(t.name_of(n)).value());
         auto const places = t.places(static_cast<std::size_t>(rank));
-        results_reader r(results);
-        file_numbers files(*files_, r);
-        while (r.left() != 0) {
-            auto const n = r.next_item();
-            if (n >= places.size()) throw no_item(rank);
+        place_each(results, rank, places.size(), [&](std::uint32_t n) {
             if (places.size() - n > ahead) {
                 auto const& soon = places[n + ahead];
-                if (auto const& cells = columns_[soon.name].cells) cells->prefetch(soon.chunk);
+                if (auto const& cells = columns_[column_of_[soon.name]].cells)
+                    cells->prefetch(soon.chunk);
             }
-            auto const& c = columns_[places[n].name];
-            auto const file = r.next_file();
-            if (c.is_value)
-                set_value(*c.entry, r, file);
-            else
-                locate(std::get<tensor_metadata>(*c.entry).chunks, c.cells, places[n].chunk, r,
-                       file, files[file]);
-        }
-        add_rest(r, rank);
+            return std::pair(&columns_[column_of_[places[n].name]], places[n].chunk);
+        });
     }
 
     /// @throws error errc::invalid_plan if no rank wrote some chunk or value.
@@ -132,11 +97,30 @@ private:
         int ranks = 0;  ///< How many.
     };
     using metadata_entry = std::variant<tensor_metadata, value_metadata>;
-    /// A tensor or a value of a plan table.
+    /// A tensor or a value.
     struct column {
         metadata_entry* entry;
-        bool is_value;
+        tensor_metadata* tensor;                   ///< Null: a value.
         std::optional<chunk_list::cells> cells{};  ///< None: a chunk is unusual.
+        std::uint32_t next = 0;                    ///< Chunk.
+        std::vector<box> boxes{};  ///< Made, and numbered, when one is not the next.
+        item_numbers numbers{};
+
+        /// Returns the position of a chunk, if there is one.
+        std::optional<std::uint32_t> find(const box& region) {
+            auto const& chunks = tensor->chunks;
+            if (next == chunks.size() || !(chunks.region(next) == region)) {
+                if (boxes.empty()) {
+                    boxes.reserve(chunks.size());
+                    for (std::size_t i = 0; i < chunks.size(); ++i)
+                        numbers.add(0, boxes.emplace_back(chunks.region(i)));
+                }
+                auto const at = numbers.find(0, region);
+                if (!at) return {};
+                next = *at;
+            }
+            return next++;
+        }
     };
     /// Results come in the order of items, about.
     static constexpr std::size_t ahead = 16;
@@ -159,75 +143,67 @@ private:
         std::vector<std::uint32_t> numbers_;
     };
 
-    static error no_item(int rank) {
-        return error(errc::invalid_plan, {.rank = rank, .found = "a result for no item"});
-    }
-    void make_columns(const plan_table& t) {
-        for (std::uint32_t n = 0; n < t.names(); ++n) {
-            auto* const entry = places_[names_.find(t.name_of(n)).value()].entry;
-            auto* const tensor = std::get_if<tensor_metadata>(entry);
-            auto& c = columns_.emplace_back(column{entry, tensor == nullptr});
-            if (tensor == nullptr) continue;
-            tensor->chunks.number_files_in(files_);
-            c.cells = tensor->chunks.usual_cells();
+    /// @param items     How many the rank has carried out.
+    /// @param place_of  Returns the column and the chunk of the n-th of them.
+    template <class F>
+    void place_each(std::span<const std::byte> results, int rank, std::size_t items, F&& place_of) {
+        results_reader r(results);
+        file_numbers files(*files_, r);
+        while (r.left() != 0) {
+            auto const n = r.next_item();
+            if (n >= items)
+                throw error(errc::invalid_plan, {.rank = rank, .found = "a result for no item"});
+            auto const [c, chunk] = place_of(n);
+            auto const file = r.next_file();
+            if (c->tensor == nullptr)
+                std::get<value_metadata>(*c->entry).at =
+                    get_within_file(r.location(), r.files()[file]);
+            else
+                locate(*c, chunk, r, file, files[file]);
         }
+        for (auto& [name, size] : r.file_sizes()) meta_.file_sizes.emplace(name, size);
+        for (auto& w : r.warnings())
+            ++said_.try_emplace(std::move(w), said{rank}).first->second.ranks;
     }
-    static void set_value(metadata_entry& to, results_reader& r, std::size_t file) {
-        std::get<value_metadata>(to).at = get_within_file(r.location(), r.files()[file]);
+    /// Returns where the location of an item of a plan belongs.
+    std::pair<column*, std::uint32_t> find(const write_item& item, int rank) {
+        auto const refuse = [&](std::string found) {
+            return error(errc::invalid_plan,
+                         {.rank = rank, .fqn = item.fqn, .found = std::move(found)});
+        };
+        auto const name = names_.find(item.fqn);
+        if (!name) throw refuse("a result for a name without metadata");
+        auto& c = columns_[*name];
+        check_written_item(item, rank, *c.entry);
+        if (c.tensor == nullptr) return {&c, 0};
+        auto const chunk = c.find(item.region);
+        if (!chunk) throw refuse("a result for an unplanned box " + to_string(item.region));
+        return {&c, *chunk};
     }
-    /// @param cells  Of these chunks, if none was unusual.
-    static void locate(chunk_list& chunks, const std::optional<chunk_list::cells>& cells,
-                       std::size_t i, results_reader& r, std::size_t file, std::uint32_t number) {
+    static void locate(const column& c, std::size_t i, results_reader& r, std::size_t file,
+                       std::uint32_t number) {
         std::optional<storage_location> other;
-        if (cells && !cells->rows[i].unusual) {
+        if (c.cells && !c.cells->rows[i].unusual) {
             chunk_list::row at;
             at.file = number;
-            other = get_within_file(r.location(), at, cells->lengths(i));
+            other = get_within_file(r.location(), at, c.cells->lengths(i));
             if (!other) {
-                cells->rows[i] = at;
+                c.cells->rows[i] = at;
                 return;
             }
             other->file = r.files()[file];
         } else {
             other = get_within_file(r.location(), r.files()[file]);
         }
-        chunks.locate(i, *other, number);
+        c.tensor->chunks.locate(i, *other, number);
     }
-    void add_rest(results_reader& r, int rank) {
-        for (auto& [name, size] : r.file_sizes()) meta_.file_sizes.emplace(name, size);
-        for (auto& w : r.warnings())
-            ++said_.try_emplace(std::move(w), said{rank}).first->second.ranks;
-    }
-
-    struct entry_places {
-        metadata_entry* entry;
-        std::size_t next = 0;      ///< Chunk.
-        std::vector<box> boxes{};  ///< Made, and numbered, when one is not the next.
-        item_numbers numbers{};
-
-        /// Returns the position of a chunk, if there is one.
-        std::optional<std::size_t> find(const box& region) {
-            auto const& chunks = std::get<tensor_metadata>(*entry).chunks;
-            if (next == chunks.size() || !(chunks.region(next) == region)) {
-                if (boxes.empty()) {
-                    boxes.reserve(chunks.size());
-                    for (std::size_t i = 0; i < chunks.size(); ++i)
-                        numbers.add(0, boxes.emplace_back(chunks.region(i)));
-                }
-                auto const at = numbers.find(0, region);
-                if (!at) return {};
-                next = *at;
-            }
-            return next++;
-        }
-    };
 
     metadata& meta_;
     std::map<std::string, said> said_{};  ///< By text.
     chunk_list::names_ptr files_ = std::make_shared<file_names>();
     name_numbers names_{};
-    std::vector<entry_places> places_{};  ///< By name.
-    std::vector<column> columns_{};       ///< By name of the plan table.
+    std::vector<column> columns_{};           ///< By name.
+    std::vector<std::uint32_t> column_of_{};  ///< By name of the plan table.
 };
 
 }  // namespace cairn::detail
