@@ -59,7 +59,8 @@ std::vector<event> endings(step s, bool coordinator, const history& h) {
     using enum cairn::detail::save_fsm::event;
     auto const failed_at = [&](step at) { return h.of(at) == failed; };
     switch (s) {
-        case commit: return {ok, failed, unknown};
+        case commit: return {ok, failed, refused, unknown};
+        case query: return {ok, failed, unknown};
         case sweep: return {ok};
         case exchange_plans:  // only the coordinator hears of failures in a gather
             if (!coordinator) return {ok, cut_short};
@@ -76,10 +77,10 @@ std::vector<event> endings(step s, bool coordinator, const history& h) {
             return {ok, failed, cut_short};
         case exchange_verdict:
             if (failed_at(stage) || failed_at(write) || failed_at(exchange_results) ||
-                failed_at(commit))
+                h.of(commit) == refused || failed_at(query))
                 return {failed, cut_short};
             if (!coordinator) return {ok, failed, cut_short, unknown};
-            if (h.of(commit) == unknown) return {unknown, cut_short};
+            if (h.of(commit) == unknown || h.of(query) == unknown) return {unknown, cut_short};
             return {ok, cut_short};
         case exchange_abandoned:
             if (failed_at(abandon) && coordinator) return {failed, cut_short};
@@ -145,8 +146,13 @@ BOOST_AUTO_TEST_CASE(every_history_of_a_save_keeps_the_rules) {
             if (h.took(stage)) BOOST_TEST((h.of(exchange_global) == event::ok));
             if (h.took(write)) BOOST_TEST((h.of(stage) == event::ok));
             if (h.took(commit)) BOOST_TEST((coordinator && h.of(exchange_results) == event::ok));
-            bool const published = h.of(commit) == event::ok || h.of(commit) == event::unknown;
-            bool const knows_it_stands = h.of(commit) == event::ok || h.of(resolve) == event::ok ||
+            bool published = false;
+            for (auto const s : {commit, query})
+                published = published || h.of(s) == event::ok || h.of(s) == event::unknown;
+            // A commit that failed is looked for, unless it cannot have happened.
+            BOOST_TEST(h.took(query) == (h.of(commit) == event::failed));
+            bool const knows_it_stands = h.of(commit) == event::ok || h.of(query) == event::ok ||
+                                         h.of(resolve) == event::ok ||
                                          (!coordinator && h.of(exchange_verdict) == event::ok);
             BOOST_TEST(h.succeeded == knows_it_stands);
             // A rank that ends early is in doubt from when it has sent all that a commit needs; the
@@ -157,7 +163,8 @@ BOOST_AUTO_TEST_CASE(every_history_of_a_save_keeps_the_rules) {
                 bool const told = s == exchange_verdict || s == resolve;
                 bool const sent = (s == exchange_results || told) && !own_failed;
                 bool const may_be =
-                    coordinator ? s == commit || (published && (told || s == sweep)) : sent;
+                    coordinator ? s == commit || s == query || (published && (told || s == sweep))
+                                : sent;
                 BOOST_TEST(h.may_be_committed[i] == may_be);
             }
             // No file is removed once it may be part of a checkpoint.

@@ -3,6 +3,10 @@
 #define CAIRN_LOAD_DETAIL_LOAD_FSM_HPP
 
 #include <cairn/detail/cxx20.hpp>
+#include <cairn/detail/damage.hpp>
+#include <cairn/error.hpp>
+
+#include <vector>
 
 namespace cairn::detail {
 
@@ -41,6 +45,15 @@ public:
         cut_short,  ///< the exchange itself failed
         moved       ///< a data file was not the expected one; or: yes, it was replaced
     };
+    /// After an exchange, all ranks know the same failures: files that are missing or wrong are
+    /// those of a checkpoint that was replaced concurrently, or damaged.
+    static event event_of(const std::vector<rank_failure>& failures) noexcept {
+        for (auto const& f : failures)
+            if (is_damage(f.code) || f.code == make_error_code(errc::not_found) ||
+                f.code == make_error_code(errc::io))
+                return event::moved;
+        return failures.empty() ? event::ok : event::failed;
+    }
     static constexpr int attempts = 8;
 
     explicit load_fsm(bool coordinator) noexcept : coordinator_(coordinator) { start(); }

@@ -40,9 +40,6 @@ private:
 
     void begin() { clock_.begin(parts_.verb, id_, ranks_->rank(), ranks_->size()); }
     std::optional<event> perform(step s);
-    static event outcome_of(const std::vector<rank_failure>& failures) {
-        return failures.empty() ? event::ok : event::failed;
-    }
     void cut_broadcast() noexcept;
     bool needs_items() const;
     void learn_metadata(const std::vector<std::byte>& told);
@@ -55,7 +52,6 @@ private:
     std::vector<std::byte> end_of_turn();
     std::vector<rank_failure> compare(const std::vector<outcome>& all);
     event what_next(event e);
-    event moved_if_replaced(event e);
     event look();
     void restart();
     void finish();

@@ -5,7 +5,6 @@
 #include <cairn/load/detail/load_op.hpp>
 
 #include <cairn/comm/detail/omitted.hpp>
-#include <cairn/detail/damage.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/printable.hpp>
@@ -88,8 +87,7 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
                     error({failure_from(std::make_exception_ptr(std::bad_alloc()), ranks_->rank())},
                           true));
                 ranks_->all_gather(mine_, received<std::vector<outcome>>(
-                                              [this](const auto& all) { return agreed(all); },
-                                              &load_op::moved_if_replaced));
+                                              [this](const auto& all) { return agreed(all); }));
             });
         case read:
             return works(
@@ -214,13 +212,10 @@ CAIRN_DECL void load_op::send_plans() {
             payloads.push_back(w.take());
         }
     }
-    ranks_->scatter(failures, payloads,
-                    received<outcome>(
-                        [this](outcome told) {
-                            my_plan_ = std::move(told.payload);
-                            return told.failures;
-                        },
-                        &load_op::moved_if_replaced));
+    ranks_->scatter(failures, payloads, received<outcome>([this](outcome told) {
+                        my_plan_ = std::move(told.payload);
+                        return told.failures;
+                    }));
 }
 
 CAIRN_DECL std::optional<load_fsm::event> load_op::finish_plan() {
@@ -275,18 +270,7 @@ CAIRN_DECL std::vector<rank_failure> load_op::compare(const std::vector<outcome>
 }
 
 CAIRN_DECL load_fsm::event load_op::what_next(event e) {
-    e = moved_if_replaced(e);
-    if (e != event::ok || !turns_->shared().advance()) return e;
-    return event::to_share;
-}
-CAIRN_DECL load_fsm::event load_op::moved_if_replaced(event e) {
-    if (e != event::failed) return e;
-    // Errors of files whose checkpoint was replaced concurrently.
-    for (auto const& f : failures_)
-        if (is_damage(f.code) || f.code == make_error_code(errc::not_found) ||
-            f.code == make_error_code(errc::io))
-            return event::moved;
-    return e;
+    return e == event::ok && turns_->shared().advance() ? event::to_share : e;
 }
 
 CAIRN_DECL load_fsm::event load_op::look() {

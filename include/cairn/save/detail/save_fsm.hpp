@@ -2,7 +2,10 @@
 #ifndef CAIRN_SAVE_DETAIL_SAVE_FSM_HPP
 #define CAIRN_SAVE_DETAIL_SAVE_FSM_HPP
 
+#include <cairn/error.hpp>
 #include <cairn/storage/concepts.hpp>
+
+#include <vector>
 
 namespace cairn::detail {
 
@@ -15,6 +18,7 @@ namespace cairn::detail {
 /// - a rank removes its files only while its results are unsent, after a verdict that the save
 ///   failed, or if it failed itself, so that no commit is possible. Otherwise, without a verdict,
 ///   it queries the storage (`resolve`) and removes nothing;
+/// - a commit that failed has failed only if the storage says so (`query`);
 /// - a replaced checkpoint is removed after the verdict was sent, never before;
 /// - after a failure the coordinator learns which ranks have removed their files, before it forgets
 ///   the files' names.
@@ -30,8 +34,9 @@ public:
         write,               ///< write the items
         exchange_results,    ///< gather
         commit,              ///< coordinator only: metadata last
+        query,               ///< coordinator only: after a failure, whether it was committed
         exchange_verdict,    ///< broadcast
-        resolve,             ///< no verdict was received: query the storage
+        resolve,             ///< no verdict was received, or it is doubt: query the storage
         abandon,             ///< remove what this rank wrote
         exchange_abandoned,  ///< gather: which ranks have removed their files
         sweep,               ///< coordinator only: remove the files that this save left or replaced
@@ -42,8 +47,21 @@ public:
         ok,
         failed,     ///< the work failed, here or (after an exchange) on any rank
         cut_short,  ///< the exchange itself failed: the other ranks' outcomes are unknown
+        refused,    ///< a commit that cannot have happened
         unknown     ///< a commit that may or may not have happened
     };
+    static event event_of(const std::vector<rank_failure>& failures) noexcept {
+        for (auto const& f : failures)
+            if (f.code == make_error_code(errc::outcome_unknown)) return event::unknown;
+        return failures.empty() ? event::ok : event::failed;
+    }
+    /// How a commit ended: of its failures only that of a concurrent save says that the checkpoint
+    /// does not exist.
+    static event commit_event_of(const std::vector<rank_failure>& failures) noexcept {
+        auto const e = event_of(failures);
+        if (e != event::failed) return e;
+        return failures.front().code == make_error_code(errc::concurrent_save) ? event::refused : e;
+    }
 
     explicit save_fsm(bool coordinator) noexcept : coordinator_(coordinator) {}
 
@@ -58,7 +76,8 @@ public:
         if (own_failure_) return false;  // it has not sent what a commit needs
         switch (step_) {
             case step::exchange_results: return !coordinator_;
-            case step::commit: return true;
+            case step::commit:
+            case step::query: return true;
             case step::exchange_verdict: return !coordinator_ || committed_ || unknown_;
             case step::resolve: return true;
             default: return false;
@@ -93,6 +112,9 @@ public:
                 if (cut) return go(coordinator_ ? fail(abandon) : without_verdict());
                 return go(coordinator_ && ok ? commit : exchange_verdict);
             case commit:
+                if (e == event::failed) return go(query);
+                [[fallthrough]];
+            case query:
                 committed_ = ok;
                 unknown_ = e == event::unknown;
                 return go(exchange_verdict);

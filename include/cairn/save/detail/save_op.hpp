@@ -54,7 +54,6 @@ private:
 
     void begin() { clock_.begin(parts_.verb, id_, ranks_->rank(), ranks_->size()); }
     std::optional<event> perform(step s);
-    static event outcome_of(const std::vector<rank_failure>& failures);
     void open();
     std::vector<std::byte> local_plan();
     std::vector<std::byte> global_plan();
@@ -73,7 +72,7 @@ private:
     event written(call_result<write_results> r);
     std::optional<event> commit();
     void prepare_metadata();
-    event committed_or_doubt(call_result<commit_result> r);
+    event query();
     void send_verdict();
     rank_failure in_doubt(std::string found) const;
     event resolve_outcome();

@@ -57,6 +57,7 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
                 gather_outcomes();
             });
         case commit: return this->commit();
+        case query: return this->query();
         case exchange_verdict: return starts([&] { send_verdict(); });
         case resolve: return resolve_outcome();
         case abandon: return this->abandon();
@@ -65,12 +66,6 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
         case done: return event::ok;
     }
     return event::failed;
-}
-
-CAIRN_DECL save_fsm::event save_op::outcome_of(const std::vector<rank_failure>& failures) {
-    for (auto const& f : failures)
-        if (f.code == make_error_code(errc::outcome_unknown)) return event::unknown;
-    return failures.empty() ? event::ok : event::failed;
 }
 
 CAIRN_DECL void save_op::open() {
@@ -280,7 +275,7 @@ CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {
     });
     data_.clear();
     staging_.release();
-    return outcome_of(mine_.failures);
+    return save_fsm::event_of(mine_.failures);
 }
 
 CAIRN_DECL std::optional<save_fsm::event> save_op::commit() {
@@ -291,13 +286,20 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::commit() {
     });
     if (!mine_.failures.empty()) {
         clock_.stop();
-        return outcome_of(mine_.failures);
+        return event::refused;
     }
     call_part<commit_result>(
         in_.executor,
         [&](auto done) { parts_.writer->finish(std::as_const(meta_), std::move(done)); },
         [self = shared_from_this()](call_result<commit_result> r) {
-            self->resume([&] { return self->committed_or_doubt(std::move(r)); });
+            self->resume([&] {
+                self->mine_ = attempt(self->ranks_->rank(), [&] {
+                    for (auto& w : r.get().warnings) self->report_.warnings.push_back(std::move(w));
+                    return std::vector<std::byte>();
+                });
+                self->clock_.stop();
+                return save_fsm::commit_event_of(self->mine_.failures);
+            });
         });
     return {};
 }
@@ -321,25 +323,16 @@ CAIRN_DECL void save_op::prepare_metadata() {
     for (auto& w : replicas_.compare()) report_.warnings.push_back(std::move(w));
     meta_.save_id = report_.save_id;
 }
-/// Once the writer may have published, only its error code or `committed` can show that it has not.
-CAIRN_DECL save_fsm::event save_op::committed_or_doubt(call_result<commit_result> r) {
-    mine_ = attempt(ranks_->rank(), [&] {
-        for (auto& w : r.get().warnings) report_.warnings.push_back(std::move(w));
-        return std::vector<std::byte>();
-    });
-    clock_.stop();
-    auto const e = outcome_of(mine_.failures);
-    if (e == event::ok || e == event::unknown) return e;
-    if (mine_.failures.front().code == make_error_code(errc::concurrent_save)) return e;
+CAIRN_DECL save_fsm::event save_op::query() {
+    auto const lost = mine_.failures.front().text;
     try {
-        if (!parts_.writer->committed(std::as_const(report_.save_id))) return e;
+        if (!parts_.writer->committed(std::as_const(report_.save_id))) return event::failed;
     } catch (...) {
-        mine_.failures = {in_doubt(mine_.failures.front().text)};
+        mine_.failures = {in_doubt(lost)};
         return event::unknown;
     }
-    auto const said = std::move(mine_.failures);
     mine_.failures.clear();
-    report_.warnings.push_back("committed, although it failed: " + said.front().text);
+    report_.warnings.push_back("committed, although it failed: " + lost);
     return event::ok;
 }
 
@@ -393,7 +386,7 @@ CAIRN_DECL void save_op::acknowledge() {
                                  .as_failure(ranks_->rank()));
     ranks_->gather(o, [self = shared_from_this()](call_result<std::vector<outcome>> r) {
         self->resume([&] {
-            if (!r.failure) return outcome_of(collect_failures(*r.value));
+            if (!r.failure) return save_fsm::event_of(collect_failures(*r.value));
             self->ranks_->cancel();
             return event::cut_short;
         });

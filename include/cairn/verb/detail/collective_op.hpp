@@ -28,7 +28,6 @@ namespace cairn::detail {
 ///
 /// `Op` derives from it and has
 /// - `std::optional<event> perform(step)`: how the step ended; nothing if it continues later;
-/// - `static event outcome_of(const std::vector<rank_failure>&)`: the event of known failures;
 /// - `void begin()`: tells the sinks, inside the call that starts the operation;
 /// - `void finish()`: calls `end`, when the machine is done;
 /// - `void release()`: gives up all that is the caller's;
@@ -36,7 +35,8 @@ namespace cairn::detail {
 ///   failure to the others; may throw;
 /// - `std::exception_ptr broken_without_memory()`: one that was made before, or null.
 ///
-/// `Fsm` has `step`, with a last one `done`, `event`, with `cut_short`, `current` and `resume`.
+/// `Fsm` has `step`, with a last one `done`, `event`, with `cut_short`, `current`, `resume`, and
+/// `static event event_of(const std::vector<rank_failure>&)`: that of known failures.
 template <class Op, class Fsm, class Report>
 class collective_op : public std::enable_shared_from_this<Op> {
 public:
@@ -121,7 +121,7 @@ protected:
     event exchanged(F&& f) {
         try {
             failures_ = f();
-            return Op::outcome_of(failures_);
+            return Fsm::event_of(failures_);
         } catch (...) {
             cut_short_ = true;
             // The known failures are more informative than the group's failure that they caused.
@@ -214,7 +214,7 @@ private:
             return told;
         });
         clock_.stop();
-        return Op::outcome_of(mine_.failures);
+        return Fsm::event_of(mine_.failures);
     }
     /// There is too little memory to report a failure: the other ranks must not wait.
     void fail(std::exception_ptr e) noexcept {
