@@ -5,15 +5,16 @@
 #include <cairn/detail/name_numbers.hpp>
 #include <cairn/error.hpp>
 #include <cairn/metadata/coverage.hpp>
-#include <cairn/planner/detail/item_numbers.hpp>
 #include <cairn/planner/plan.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -28,13 +29,13 @@ using cairn::check_coverage;
 using cairn::check_offsets;
 using cairn::errc;
 using cairn::error;
+using cairn::index_vector;
 using cairn::item_kind;
 using cairn::metadata;
 using cairn::save_plan;
 using cairn::tensor_metadata;
 using cairn::value_metadata;
 using cairn::write_item;
-using cairn::detail::item_numbers;
 using cairn::detail::name_numbers;
 
 inline std::string rank_name(std::size_t r) {
@@ -109,7 +110,6 @@ public:
         std::size_t all = 0;
         for (auto const& p : plans) all += p.items.size();
         holders_.reserve(all);
-        numbers_.reserve(all);
         for (std::uint32_t r = 0; r < plans.size(); ++r)
             for (std::uint32_t i = 0; i < plans[r].items.size(); ++i) add({r, i});
     }
@@ -123,8 +123,8 @@ public:
     }
     /// The number of the item to which one is tied; none if there is no such item.
     std::uint32_t tied_to(const write_item& item) {
-        auto const name = names_.find(item.tied_to);
-        return name ? numbers_.find(*name, item.region).value_or(none) : none;
+        auto const it = numbers_.find(key_of(item.tied_to, item.region));
+        return it == numbers_.end() ? none : it->second;
     }
 
 private:
@@ -132,9 +132,15 @@ private:
         std::uint32_t first, last;  ///< Positions in `holders_`.
     };
 
+    using key = std::tuple<std::string, index_vector, index_vector>;
+    static key key_of(const std::string& fqn, const box& region) {
+        return {fqn, region.offsets, region.shape};
+    }
     void add(holder h) {
         auto const& i = item(h);
-        auto const [number, fresh] = numbers_.add(names_.add(i.fqn), i.region);
+        auto const next = static_cast<std::uint32_t>(ends_.size());
+        auto const [it, fresh] = numbers_.try_emplace(key_of(i.fqn, i.region), next);
+        auto const number = it->second;
         auto const at = static_cast<std::uint32_t>(holders_.size());
         if (fresh) {
             ends_.push_back({at, at});
@@ -153,8 +159,7 @@ private:
     }
 
     std::span<const save_plan> plans_;
-    name_numbers names_{};
-    item_numbers numbers_{};
+    std::map<key, std::uint32_t> numbers_{};
     std::vector<holder> holders_{};
     std::vector<ends> ends_{};  ///< By item.
 };

@@ -96,7 +96,7 @@ DEFECTS = [
            "if (n < names_.size() && names_[n] == name)",
            "if (n < names_.size() && (PLANTED ? names_[n].size() == name.size() "
            ": names_[n] == name))",
-           by="planner", wrong="a tensor is taken for another whose name is as long"),
+           by="detail", wrong="a tensor is taken for another whose name is as long"),
     Defect("chunk-taken-by-position", "save/detail/place_results.hpp",
            "if (next == chunks.size() || !(chunks.region(next) == region)) {",
            "if (next == chunks.size() || (!PLANTED && !(chunks.region(next) == region))) {",

@@ -7,13 +7,13 @@
 #include <cairn/metadata/file_names.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/check_plan.hpp>
-#include <cairn/planner/detail/item_numbers.hpp>
 #include <cairn/planner/detail/plan_table.hpp>
 #include <cairn/planner/plan.hpp>
 #include <cairn/planner/results_codec.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -103,21 +103,21 @@ private:
         tensor_metadata* tensor;                   ///< Null: a value.
         std::optional<chunk_list::cells> cells{};  ///< None: a chunk is unusual.
         std::uint32_t next = 0;                    ///< Chunk.
-        std::vector<box> boxes{};  ///< Made, and numbered, when one is not the next.
-        item_numbers numbers{};
+        /// By offsets and lengths; made when a chunk is not the next.
+        std::map<std::pair<index_vector, index_vector>, std::uint32_t> numbers{};
 
         /// Returns the position of a chunk, if there is one.
         std::optional<std::uint32_t> find(const box& region) {
             auto const& chunks = tensor->chunks;
             if (next == chunks.size() || !(chunks.region(next) == region)) {
-                if (boxes.empty()) {
-                    boxes.reserve(chunks.size());
-                    for (std::size_t i = 0; i < chunks.size(); ++i)
-                        numbers.add(0, boxes.emplace_back(chunks.region(i)));
-                }
-                auto const at = numbers.find(0, region);
-                if (!at) return {};
-                next = *at;
+                if (numbers.empty())
+                    for (std::uint32_t i = 0; i < chunks.size(); ++i) {
+                        auto b = chunks.region(i);
+                        numbers.try_emplace({std::move(b.offsets), std::move(b.shape)}, i);
+                    }
+                auto const at = numbers.find({region.offsets, region.shape});
+                if (at == numbers.end()) return {};
+                next = at->second;
             }
             return next++;
         }
