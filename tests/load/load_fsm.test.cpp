@@ -29,6 +29,20 @@ BOOST_AUTO_TEST_CASE(a_load_takes_the_steps_in_order) {
     BOOST_TEST(f.state_modified());
 }
 
+BOOST_AUTO_TEST_CASE(items_stay_on_a_rank_unless_its_parts_or_the_coordinator_look_at_them) {
+    for (bool const coordinators : {true, false})
+        for (bool const plane : {true, false})
+            for (bool const here : {true, false}) {
+                fsm c(true), f(false);
+                c.items_stay_local(coordinators);
+                auto const needed = c.needs_items(plane);
+                BOOST_TEST(needed == (!coordinators || plane));
+                f.told(needed);
+                f.items_stay_local(here);
+                BOOST_TEST(f.keeps_items() == (here && !needed));
+            }
+}
+
 BOOST_AUTO_TEST_CASE(memory_is_untouched_until_all_agreed) {
     for (bool coordinator : {true, false}) {
         for (std::size_t i = 0; i < 12; ++i) {

@@ -5,6 +5,7 @@ from defect import Defect
 TABLE = "planner/impl/plan_table.ipp"
 LOAD = "planner/detail/load_side.hpp"
 BOX = "tensor/impl/box.ipp"
+LOAD_FSM = "load/detail/load_fsm.hpp"
 LOAD_OP = "load/impl/load_op.ipp"
 
 DEFECTS = [
@@ -158,26 +159,19 @@ DEFECTS = [
            "if (!PLANTED && p.planner_data.starts_with(mark_of_rank)) {",
            by="planner load", wrong="what only rank 1 loads is called unexpected"),
     Defect("items-not-sent-to-a-planner", LOAD_OP,
-           "return !parts_.planner->items_stay_local() ||",
-           "return (!PLANTED && !parts_.planner->items_stay_local()) ||",
+           "return parts_.planner->items_stay_local()",
+           "return (PLANTED || parts_.planner->items_stay_local())",
            by="load", wrong="a planner of the user's on the coordinator sees no items"),
     Defect("items-not-sent-to-a-reader", LOAD_OP,
-           " !parts_.reader->items_stay_local() ||",
-           " (!PLANTED && !parts_.reader->items_stay_local()) ||",
+           " parts_.reader->items_stay_local();",
+           " (PLANTED || parts_.reader->items_stay_local());",
            by="load", wrong="a reader of the user's on the coordinator sees no items"),
-    Defect("items-not-sent-to-share", LOAD_OP,
-           "           parts_.plane != nullptr;",
-           "           (!PLANTED && parts_.plane != nullptr);",
+    Defect("items-not-sent-to-share", LOAD_FSM,
+           "return !local_ || data_plane;", "return !local_ || (data_plane && !PLANTED);",
            by="load", wrong="nothing is read once"),
-    Defect("items-of-a-planner-kept", LOAD_OP,
-           "keeps_items_ = !items_are_needed_ && parts_.planner->items_stay_local() &&",
-           "keeps_items_ = !items_are_needed_ && "
-           "(PLANTED || parts_.planner->items_stay_local()) &&",
-           by="load", wrong="what a planner of rank 1's own wants is called unexpected"),
-    Defect("items-of-a-reader-kept", LOAD_OP,
-           "                   parts_.reader->items_stay_local();",
-           "                   (PLANTED || parts_.reader->items_stay_local());",
-           by="load", wrong="what a reader of rank 1's own wants is called unexpected"),
+    Defect("items-of-another-rank-kept", LOAD_FSM,
+           "return local_ && !needed_;", "return local_ && (PLANTED || !needed_);",
+           by="load", wrong="a planner of the user's on the coordinator sees no items"),
     Defect("boxes-off-by-one", BOX,
            "b.shape[d] > shape[d] - b.offsets[d])",
            "b.shape[d] > shape[d] - b.offsets[d] + (PLANTED ? 1 : 0))",

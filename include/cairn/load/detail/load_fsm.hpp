@@ -58,6 +58,15 @@ public:
 
     explicit load_fsm(bool coordinator) noexcept : coordinator_(coordinator) { start(); }
 
+    /// @param here  Whether this rank's planner and reader leave the items of plans alone.
+    void items_stay_local(bool here) noexcept { local_ = here; }
+    /// On the coordinator: whether it looks at the items of all ranks, which it tells them.
+    bool needs_items(bool data_plane) const noexcept { return !local_ || data_plane; }
+    /// @param needed  By the coordinator.
+    void told(bool needed) noexcept { needed_ = needed; }
+    /// Whether the items of this rank's plan are not sent to the coordinator and back.
+    bool keeps_items() const noexcept { return local_ && !needed_; }
+
     /// Whether a checkpoint that was replaced again is not loaded any more.
     bool last_attempt() const noexcept { return attempt_ >= attempts; }
 
@@ -115,6 +124,8 @@ private:
     bool coordinator_;
     bool failed_ = false;
     bool modified_ = false;
+    bool local_ = false;
+    bool needed_ = true;
     int attempt_ = 1;
 };
 

@@ -41,7 +41,7 @@ private:
     void begin() { clock_.begin(parts_.verb, id_, ranks_->rank(), ranks_->size()); }
     std::optional<event> perform(step s);
     void cut_broadcast() noexcept;
-    bool needs_items() const;
+    bool items_stay_local();
     void learn_metadata(const std::vector<std::byte>& told);
     std::vector<std::byte> local_plan();
     void check_ties();
@@ -69,9 +69,7 @@ private:
     load_parts parts_;
     metadata meta_{};
     std::optional<load_turns> turns_;
-    bool items_are_needed_ = true;  ///< By the coordinator, as it has told all.
-    bool keeps_items_ = false;      ///< Then they are not sent there and back.
-    std::vector<read_item> items_{};
+    std::vector<read_item> items_{};  ///< That are not sent to the coordinator and back.
     plane_place place_{};
     std::vector<load_plan> plans_{};
     std::vector<shared_plan> shared_plans_{};

@@ -65,7 +65,8 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
             return worked("read metadata", [&] {
                 parts_.reader->reset(id_);
                 wire_writer w;
-                w.u8(needs_items());
+                fsm_.items_stay_local(items_stay_local());
+                w.u8(fsm_.needs_items(parts_.plane != nullptr));
                 w.raw(format::native::encode_metadata(parts_.reader->read_metadata()));
                 return w.take();
             });
@@ -115,14 +116,12 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
     return event::failed;
 }
 
-/// Whether this coordinator looks at the items of the others' plans.
-CAIRN_DECL bool load_op::needs_items() const {
-    return !parts_.planner->items_stay_local() || !parts_.reader->items_stay_local() ||
-           parts_.plane != nullptr;
+CAIRN_DECL bool load_op::items_stay_local() {
+    return parts_.planner->items_stay_local() && parts_.reader->items_stay_local();
 }
 CAIRN_DECL void load_op::learn_metadata(const std::vector<std::byte>& told) {
     wire_reader r(told);
-    items_are_needed_ = r.u8() != 0;
+    fsm_.told(r.u8() != 0);
     meta_ = format::native::decode_metadata(r.raw(r.left()));
 }
 
@@ -141,9 +140,8 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     auto plan = parts_.reader->prepare_local_load_plan(parts_.planner->create_local_load_plan());
     check_ties();
     // What another reader has made of the plan need not say which keys this rank wants.
-    keeps_items_ = !items_are_needed_ && parts_.planner->items_stay_local() &&
-                   parts_.reader->items_stay_local();
-    if (keeps_items_) {
+    fsm_.items_stay_local(items_stay_local());
+    if (fsm_.keeps_items()) {
         items_ = std::exchange(plan.items, {});
         plan.no_items.clear();
     }
@@ -224,7 +222,7 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::finish_plan() {
         [this](auto f) {
             wire_reader r(my_plan_);
             auto sent = decode_load_plan(r.bytes());
-            if (keeps_items_) sent.items = std::move(items_);
+            if (fsm_.keeps_items()) sent.items = std::move(items_);
             turns_->shared().reset(get_shared(r, sent, place_.size), sent, meta_, place_.rank);
             plan_ = parts_.planner->finish_load_plan(std::move(sent));
             for (auto const& i : plan_.items)
