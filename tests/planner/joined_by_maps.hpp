@@ -212,7 +212,7 @@ inline void drop_empty_items(std::vector<save_plan>& plans) {
 inline std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
                                                bool save_to_lowest_rank = false) {
     check_claims(plans);
-    drop_empty_items(plans);
+    by_maps::drop_empty_items(plans);
     std::vector<std::vector<bool>> keep(plans.size());
     for (std::size_t r = 0; r < plans.size(); ++r) keep[r].resize(plans[r].items.size());
     {
