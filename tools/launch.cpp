@@ -152,6 +152,8 @@ private:
         asio::ip::tcp::endpoint const at(address, 0);
         a = asio::ip::tcp::acceptor(a.get_executor());
         a.open(at.protocol(), ec);
+        // For the ranks' next group at this port, beside closed connections of the one before.
+        if (!ec) a.set_option(asio::socket_base::reuse_address(true), ec);
         if (!ec) a.bind(at, ec);
         if (!ec) a.listen(asio::socket_base::max_listen_connections, ec);
     }

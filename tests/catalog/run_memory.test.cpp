@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(a_save_that_another_run_has_removed_counts) {
     };
     auto const own = [&](std::int64_t step) {
         save_steps(cairn::file_store(p.dir), {step});
-        run.saves.push_back({save_id(step)});
+        run.saves.push_back({"step_" + std::to_string(step), save_id(step)});
         (void)retain(p.store(), cairn::last(2), run, save_id(step));
     };
     save_steps(cairn::file_store(p.dir), {1});
@@ -117,6 +117,24 @@ BOOST_AUTO_TEST_CASE(a_save_that_another_run_has_removed_counts) {
     own(4);
     BOOST_TEST(p.stands(9));
     BOOST_TEST(p.stands(4));
+}
+
+BOOST_AUTO_TEST_CASE(two_saves_of_one_step_make_up_for_one_checkpoint) {
+    place p;
+    run_memory run;
+    save_steps(cairn::file_store(p.dir), {1, 8, 9});
+    auto const save_id = [&](std::int64_t step) {
+        for (auto const& c : cairn::detail::find_places(p.store()).committed)
+            if (c.record->step == step) return c.record->save_id;
+        return std::string();
+    };
+    run.read[save_id(1)] = {++run.reads, run.saves.size()};
+    for (int k = 0; k < 2; ++k) {
+        save_steps(cairn::file_store(p.dir), {2});
+        run.saves.push_back({"step_2", save_id(2)});
+        (void)retain(p.store(), cairn::last(2), run, save_id(2));
+        BOOST_TEST(p.stands(1));
+    }
 }
 
 /// By the time of its directory; otherwise what another job has saved, or put aside, would count as

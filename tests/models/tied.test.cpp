@@ -11,6 +11,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <concepts>
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -114,6 +115,8 @@ BOOST_AUTO_TEST_CASE(two_stored_copies_must_agree) {
         f(std::type_identity<pytorch_reader>());
     };
     each_reader([&]<class Reader>(std::type_identity<Reader>) {
+        // Without the index a checksum is in the item: a small one is one read.
+        int const for_checksum = std::same_as<Reader, pytorch_reader> ? 1 : 0;
         support::counting_store<cairn::memory_store> counted(store);
         small::model to{{0, 0, 0, 0}, {0, 0}, {0}, {0}, true, {}};
         auto const report = cairn::load(cairn::get_model_state_dict(to), "c", Reader(counted));
@@ -123,7 +126,8 @@ BOOST_AUTO_TEST_CASE(two_stored_copies_must_agree) {
             auto const& at = only_chunk(meta, fqn).at;
             auto const r = counted.reads(at.file, at.offset + at.layout->payload_offset,
                                          at.layout->payload_length);
-            BOOST_TEST(r.second == (std::string(fqn) == "embed.weight" ? 1 : 0), fqn);
+            int const to_load = std::string(fqn) == "embed.weight" ? 1 : 0;
+            BOOST_TEST(r.second == to_load + for_checksum, fqn);
         }
     });
 

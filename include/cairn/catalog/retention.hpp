@@ -93,7 +93,7 @@ struct kept_or_not {
     checkpoint_id id{};
     commit_record record{};
     std::size_t read = 0;   ///< Successfully, as the how-many-th by this run; 0: not by it …
-    std::size_t since = 0;  ///< … of which so many later saves have stood.
+    std::size_t since = 0;  ///< … of which later saves have stood in so many places.
     bool own = false;       ///< Of the save that asks: never removed.
 };
 

@@ -179,8 +179,9 @@ concept TyingLoadPlanner = LoadPlanner<P> && requires(P& p) {
 /// |------------------------|--------|
 /// | `p.items_stay_local()` | `bool` |
 ///
-/// **Semantics**: called on every rank. True: `create_global_load_plan` neither looks at `items`
-/// and `no_items` nor changes them. If the same holds for the reader (@ref LocalReader), and there
+/// **Semantics**: called on every rank, on the coordinator also before it is set up; the same
+/// throughout a load. True: `create_global_load_plan` neither looks at `items` and `no_items` nor
+/// changes them. If the same holds for the reader (@ref LocalReader), and there
 /// is no `DataPlane`, they stay on their rank: the coordinator's planner receives plans without
 /// them, and `finish_load_plan` receives this rank's. An inherited `items_stay_local` does not
 /// count.

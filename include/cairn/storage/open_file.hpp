@@ -56,12 +56,13 @@ public:
     const std::string& described() const noexcept { return described_; }
 
     /// Returns what `make()`, a `T`, returned for this file the first time: what several chunks of
-    /// the file need, as a table at its end. It is kept while the file is open.
+    /// the file need, as a table at its end. It is kept while the file is open. One `T` for a file.
+    /// @throws std::bad_any_cast for another
     template <class T, class F>
     const T& once(F&& make) {
         std::lock_guard const lock(m_);
         if (!kept_.has_value()) kept_ = std::any(T(std::forward<F>(make)()));
-        return *std::any_cast<T>(&kept_);
+        return std::any_cast<const T&>(kept_);
     }
 
     /// Reads a beginning of these bytes past the caches of the host; see @ref UncachedReadStore.

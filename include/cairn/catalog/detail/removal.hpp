@@ -44,6 +44,7 @@ CAIRN_DECL bool collect_place(erased_store root, const checkpoint_id& id,
 struct run_memory {
     known_records known{};
     struct own_save {
+        checkpoint_id place{};
         std::string id{};
         bool stood = false;  ///< It was seen committed.
     };

@@ -27,7 +27,7 @@ CAIRN_DECL void run_catalog::note_read(const commit_record& record) {
 
 CAIRN_DECL void run_catalog::note_save(const checkpoint_id& id, const std::string& save_id) {
     std::lock_guard const lock(m_);
-    run_.saves.push_back({save_id});
+    run_.saves.push_back({id, save_id});
     run_.known.erase(id);
 }
 

@@ -20,6 +20,7 @@
 #include <exception>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <utility>
 #include <variant>
 
@@ -141,8 +142,10 @@ inline std::vector<kept_or_not> not_kept(const retention& keep, run_memory& run,
         auto const read = run.read.find(c.record.save_id);
         if (read == run.read.end()) continue;
         c.read = read->second.number;
+        std::set<checkpoint_id> places;  // a later save to one of them is no further checkpoint
         for (auto i = read->second.saves_before; i < run.saves.size(); ++i)
-            if (run.saves[i].stood) ++c.since;
+            if (run.saves[i].stood) places.insert(run.saves[i].place);
+        c.since = places.size();
     }
     auto const now = std::chrono::duration_cast<std::chrono::milliseconds>(
                          std::chrono::system_clock::now().time_since_epoch())

@@ -143,7 +143,7 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     fsm_.items_stay_local(items_stay_local());
     if (fsm_.keeps_items()) {
         items_ = std::exchange(plan.items, {});
-        plan.no_items.clear();
+        no_items_ = std::exchange(plan.no_items, {});
     }
     w.raw(encode_load_plan(plan));
     return w.take();
@@ -222,7 +222,10 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::finish_plan() {
         [this](auto f) {
             wire_reader r(my_plan_);
             auto sent = decode_load_plan(r.bytes());
-            if (fsm_.keeps_items()) sent.items = std::move(items_);
+            if (fsm_.keeps_items()) {
+                sent.items = std::move(items_);
+                sent.no_items = std::move(no_items_);
+            }
             turns_->shared().reset(get_shared(r, sent, place_.size), sent, meta_, place_.rank);
             plan_ = parts_.planner->finish_load_plan(std::move(sent));
             for (auto const& i : plan_.items)

@@ -62,13 +62,13 @@ public:
         : file_(file), fqn_(chunks.front().fqn), chunks_(std::move(chunks)), scratch_(scratch),
           piece_(file.read_size()), slab_(slabs) {
         auto& first = chunks_.front().stored;
+        for (auto const& c : chunks_) c.check(file_.described(), file_.size());
         at_ = first.offset;
         length_ = first.length;
         crc_ = first.crc;
         block_crcs_ = std::move(first.block_crcs);
         content_ = std::move(first.content);
         for (auto& c : chunks_) {
-            c.check(file_.described());
             std::erase_if(c.parts, [](const payload_part& part) { return part.from.empty(); });
         }
         std::erase_if(chunks_, [](const wanted_chunk& c) { return c.parts.empty(); });
@@ -194,7 +194,7 @@ private:
         return crc;
     }
     void fetch(std::uint64_t at, std::span<std::byte> into) {
-        if (content_.size() != length_) return file_.read(at_ + at, into);
+        if (content_.empty()) return file_.read(at_ + at, into);
         if (!into.empty()) std::memcpy(into.data(), content_.data() + at, into.size());
     }
     /// Delivers what was read into a slab, while the L2 cache has it.
@@ -219,7 +219,7 @@ private:
     /// Reads a beginning of these bytes of the payload past the caches.
     /// @return Whole blocks, or all of them; empty if they are to be read as usual.
     std::span<const std::byte> read_uncached(std::uint64_t at, std::uint64_t n) {
-        if (n <= usual_read_size || at < uncached_from_) return {};
+        if (n <= usual_read_size || at < uncached_from_ || !content_.empty()) return {};
         auto const slab = slab_.memory();
         if (slab.empty()) return {};
         n = std::min<std::uint64_t>(n, read_slabs::piece_bytes);

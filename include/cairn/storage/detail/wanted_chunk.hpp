@@ -2,6 +2,7 @@
 #ifndef CAIRN_STORAGE_DETAIL_WANTED_CHUNK_HPP
 #define CAIRN_STORAGE_DETAIL_WANTED_CHUNK_HPP
 
+#include <cairn/detail/fits_in.hpp>
 #include <cairn/error.hpp>
 #include <cairn/storage/payload.hpp>
 #include <cairn/tensor/box.hpp>
@@ -77,8 +78,19 @@ struct wanted_chunk {
     /// Payloads come from a file, parts from the plan, and windows from the planner: none is
     /// trusted, and no access outside of them is made.
     /// @param file  For errors.
-    void check(const std::string& file) const {
+    void check(const std::string& file, std::uint64_t file_size) const {
         auto const& p = stored;
+        bool const lies_there = p.content.empty() ? fits_in(p.offset, p.length, file_size)
+                                                  : p.content.size() == p.length;
+        if (!lies_there)
+            throw error(
+                errc::corrupt,
+                {.fqn = fqn,
+                 .file = file,
+                 .expected = std::to_string(p.length) + " bytes from byte " +
+                             std::to_string(p.offset) + " on",
+                 .found = p.content.empty() ? "a file of " + std::to_string(file_size) + " bytes"
+                                            : "content of " + std::to_string(p.content.size())});
         auto const blocks =
             p.length / payload::block_bytes + (p.length % payload::block_bytes != 0);
         if (!p.block_crcs.empty() && p.block_crcs.size() != blocks)
@@ -130,6 +142,17 @@ private:
         return left != 0;
     }
 };
+
+/// Whether a payload has the bytes of another; the other then also has its checksums.
+inline bool joins(payload& first, const payload& p) {
+    bool const same_bytes = first.offset == p.offset && first.length == p.length &&
+                            first.content.empty() && p.content.empty();
+    if (!same_bytes || !p.has_checksum()) return same_bytes;
+    if (first.has_checksum()) return first.crc == p.crc && first.block_crcs == p.block_crcs;
+    first.crc = p.crc;
+    first.block_crcs = p.block_crcs;
+    return true;
+}
 
 }  // namespace cairn::detail
 

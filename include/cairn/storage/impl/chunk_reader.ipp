@@ -163,7 +163,7 @@ struct chunk_reader::state {
             naming(fqn, name, [&] {
                 open_file file(detail::open_data_file(placed, name, finder.index_name),
                                placed.describe(name), me, [&] { return placed.open(name); });
-                auto const p = finder.find_chunk(file, fqn, *t, chunk);
+                auto const p = find(file, fqn, *t, chunk);
                 if (p.crc && !p.big_endian)
                     found = chunk_checksum{*p.crc, p.length, p.first, p.strides};
             });
@@ -228,9 +228,15 @@ struct chunk_reader::state {
             std::size_t kept = 0;
             for (std::size_t i = 1; i < groups.size(); ++i) {
                 auto const &a = groups[kept].from, &b = groups[i].from;
-                if (a.offset == b.offset && (a.tensor == nullptr) == (b.tensor == nullptr))
-                    groups[kept].items.push_back(groups[i].items.front());
-                else if (++kept != i)
+                auto const first = groups[kept].items.front(), next = groups[i].items.front();
+                bool const together =
+                    a.offset == b.offset && (a.tensor == nullptr) == (b.tensor == nullptr) &&
+                    // A format may look values up by their names.
+                    (a.tensor != nullptr || plan.items[first].fqn == plan.items[next].fqn);
+                if (together) {
+                    groups[kept].items.push_back(next);
+                    if (b.length > a.length) groups[kept].from = b;
+                } else if (++kept != i)
                     groups[kept] = std::move(groups[i]);
             }
             groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(kept) + 1, groups.end());
@@ -246,10 +252,13 @@ struct chunk_reader::state {
                      std::vector<item_group>& groups) const {
         if (most < 2) return;
         std::vector<item_group> sliced;
+        stored_items stored(meta);
         for (auto& g : groups) {
             std::uint64_t wanted = 0;
-            if (is_divisible(g.from))
-                for (auto i : g.items) wanted += detail::bytes_of(plan.items[i], g.from.tensor);
+            if (std::all_of(g.items.begin(), g.items.end(),
+                            [&](auto i) { return is_divisible(stored.of(plan.items[i])); }))
+                for (auto i : g.items)
+                    wanted += detail::bytes_of(plan.items[i], stored.of(plan.items[i]).tensor);
             auto const n =
                 static_cast<std::uint32_t>(std::min<std::uint64_t>(most, wanted / least_slice));
             if (n < 2) {
@@ -333,16 +342,16 @@ struct chunk_reader::state {
         if (i.tensor == nullptr) return false;
         return finder.is_divisible ? finder.is_divisible(*i.tensor, i.chunk) : !finder.find_chunk;
     }
-    payload find(open_file& file, const std::string& fqn, const stored_item& i) {
-        auto const& t = *i.tensor;
-        auto p = finder.find_chunk ? finder.find_chunk(file, fqn, t, i.chunk)
-                                   : row_major(file, fqn, t, i.chunk);
-        if (p.type == t.type && p.shape == index_vector(t.chunks.lengths(i.chunk))) return p;
+    payload find(open_file& file, const std::string& fqn, const tensor_metadata& t,
+                 std::size_t chunk) {
+        auto p = finder.find_chunk ? finder.find_chunk(file, fqn, t, chunk)
+                                   : row_major(file, fqn, t, chunk);
+        if (p.type == t.type && p.shape == index_vector(t.chunks.lengths(chunk))) return p;
         throw error(errc::corrupt,
                     {.fqn = fqn,
                      .file = file.described(),
                      .expected = std::string(name_of(t.type)) + " of shape " +
-                                 to_string(index_vector(t.chunks.lengths(i.chunk))),
+                                 to_string(index_vector(t.chunks.lengths(chunk))),
                      .found = std::string(name_of(p.type)) + " of shape " + to_string(p.shape)});
     }
     /// The payload of a chunk that is stored as it is.
@@ -357,7 +366,7 @@ struct chunk_reader::state {
         p.length = at.length;
         auto const bytes = static_cast<std::uint64_t>(p.shape.product()) * size_of(p.type);
         if (bytes == p.length && at.transforms.empty()) return p;
-        throw error(errc::corrupt,
+        throw error(at.transforms.empty() ? errc::corrupt : errc::unsupported,
                     {.fqn = fqn,
                      .file = file.described(),
                      .expected = std::to_string(bytes) + " bytes of " +
@@ -384,13 +393,11 @@ struct chunk_reader::state {
                     continue;
                 }
             }
-            auto p = find(file, item.fqn, k == 0 ? g.from : stored.of(item));
+            auto const at = stored.of(item);
+            auto p = find(file, item.fqn, *at.tensor, at.chunk);
             if (!p.has_checksum() && g.slice.index == 0) notes.note_item(file.described());
             std::size_t n = 0;
-            for (; n < found.of.size(); ++n) {
-                auto const& first = found.of[n].front().stored;
-                if (first.offset == p.offset && first.length == p.length) break;
-            }
+            while (n < found.of.size() && !detail::joins(found.of[n].front().stored, p)) ++n;
             if (n == found.of.size()) found.of.emplace_back();
             found.of[n].push_back({item.fqn, std::move(p), {}});
             found.items.emplace_back(n, found.of[n].size() - 1);
