@@ -11,8 +11,8 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include <concepts>
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
