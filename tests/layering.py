@@ -122,6 +122,10 @@ class house:
         return [f"cairn/{h}" for h in self.headers
                 if h != "src.hpp" and set(needed(h)) <= set(there)]
 
+    def others(self, files) -> list[str]:
+        """What these include of others."""
+        return sorted({name for f in files for name in self.headers[f.removeprefix("cairn/")][1]})
+
     def problems(self):
         for header, (own, others) in self.headers.items():
             here = place(header)

@@ -11,7 +11,6 @@ Usage: alone.py PROJECT_ROOT -- CLANG...
 import concurrent.futures
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -20,24 +19,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 import layering
 
 
-def others(include_dir: pathlib.Path) -> str:
-    """What any file of cairn includes of others, where it is there."""
-    names = set()
-    for file in (include_dir / "cairn").rglob("*.[hi]pp"):
-        names.update(re.findall(r"^ *# *include *<((?!cairn/)[^>]+)>", file.read_text(),
-                                re.MULTILINE))
-    # MPI's and CUDA's need arguments of their own.
-    names = [n for n in sorted(names) if not re.search(r"mpi\.h|cuda|nccl|ATen|c10|Eigen", n)]
-    return "".join(f"#if __has_include(<{n}>)\n#include <{n}>\n#endif\n" for n in names)
-
-
 def main() -> int:
     include_dir, command = pathlib.Path(sys.argv[1]) / "include", sys.argv[3:]
-    headers = [h for h in layering.house(include_dir).with_libraries([])
-               if h.endswith(".hpp") and "/detail/" not in h]
+    house = layering.house(include_dir)
+    files = house.with_libraries([])
+    headers = [h for h in files if h.endswith(".hpp") and "/detail/" not in h]
+    there = "#if __has_include(<{0}>)\n#include <{0}>\n#endif\n"
     with tempfile.TemporaryDirectory() as tmp:
         first = pathlib.Path(tmp) / "others.hpp"
-        first.write_text(others(include_dir))
+        first.write_text("".join(there.format(name) for name in house.others(files)))
         command += ["-x", "c++-header"]
         subprocess.run([*command, first, "-o", f"{first}.pch"], check=True)
         command += ["-include-pch", f"{first}.pch", "-fsyntax-only"]

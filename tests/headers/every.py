@@ -8,7 +8,6 @@ Usage: every.py poisoned|backwards PROJECT_ROOT OUTPUT LIBRARY...
     Left out are headers that need another library than these.
 """
 import pathlib
-import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
@@ -20,21 +19,18 @@ NAMES = """I B0 B50 B110 _L _N _U _X major minor unix linux small near far inter
 CONST VOID ERROR DELETE STRICT None Bool Status Success Always True False""".split()
 
 
-def poison(include_dir: pathlib.Path, files: list[str]) -> list[str]:
-    external = set()
-    for file in files:
-        text = (include_dir / file).read_text()
-        external.update(re.findall(r"^\s*#\s*include\s*<((?!cairn/)[^>]+)>", text, re.MULTILINE))
-    return [f"#include <{name}>" for name in sorted(external)] + [
+def poison(others: list[str]) -> list[str]:
+    return [f"#include <{name}>" for name in others] + [
         f"#undef {name}\n#define {name} *poison*" for name in NAMES]
 
 
 def main() -> None:
     way, root, output = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-    files = layering.house(root / "include").with_libraries(sys.argv[4:])
+    house = layering.house(root / "include")
+    files = house.with_libraries(sys.argv[4:])
     headers = [f for f in files if f.endswith(".hpp")]
     if way == "poisoned":
-        lines = poison(root / "include", files) + [f"#include <{h}>" for h in headers]
+        lines = poison(house.others(files)) + [f"#include <{h}>" for h in headers]
     else:
         lines = [f"#include <{h}>" for h in headers[::-1] for _ in range(2)]
     text = "\n".join(lines) + "\n"
