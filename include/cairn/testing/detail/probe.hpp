@@ -66,12 +66,41 @@ completion<T> watched(completion<T> done, watcher& w, Then then) {
         });
 }
 
+/// A model with a watcher before it.
+template <class Model>
+class probe {
+public:
+    probe(Model inner, int rank, watcher& w) : inner_(std::move(inner)), rank_(rank), w_(&w) {}
+
+protected:
+    template <class F>
+    void around(call c, F&& f) {
+        w_->before(c, rank_);
+        f();
+        w_->after(c, rank_);
+    }
+    /// The beginning of a call that ends with this completion.
+    template <class T>
+    completion<T> begin(call c, completion<T> done) {
+        w_->before(c, rank_);
+        return watched(std::move(done), *w_, [this, c] { w_->after(c, rank_); });
+    }
+    Model inner_;
+
+private:
+    int rank_;
+    watcher* w_;
+};
+
 /// A StorageWriter, watched.
 template <StorageWriter Writer>
-class probed_writer {
+class probed_writer : probe<Writer> {
+    using probe<Writer>::around;
+    using probe<Writer>::begin;
+    using probe<Writer>::inner_;
+
 public:
-    probed_writer(Writer inner, int rank, watcher& w)
-        : inner_(std::move(inner)), rank_(rank), w_(&w) {}
+    using probe<Writer>::probe;
 
     void reset(const checkpoint_id& id) {
         around(call::reset, [&] { inner_.reset(id); });
@@ -89,14 +118,10 @@ public:
     }
     void write_data(const save_plan& plan, const std::span<const item_data>& data,
                     completion<write_results> done) {
-        w_->before(call::write, rank_);
-        auto seen = watched(std::move(done), *w_, [this] { w_->after(call::write, rank_); });
-        inner_.write_data(plan, data, std::move(seen));
+        inner_.write_data(plan, data, begin(call::write, std::move(done)));
     }
     void finish(const metadata& m, completion<commit_result> done) {
-        w_->before(call::finish, rank_);
-        auto seen = watched(std::move(done), *w_, [this] { w_->after(call::finish, rank_); });
-        inner_.finish(m, std::move(seen));
+        inner_.finish(m, begin(call::finish, std::move(done)));
     }
     bool committed(const std::string& save_id) {
         bool yes = false;
@@ -104,9 +129,8 @@ public:
         return yes;
     }
     bool abandon() noexcept {
-        w_->before(call::abandon, rank_);
-        bool const gone = inner_.abandon();
-        w_->after(call::abandon, rank_);
+        bool gone = false;
+        around(call::abandon, [&] { gone = inner_.abandon(); });
         return gone;
     }
     std::vector<std::string> name_files(std::span<const cairn::stored_amount> stored)
@@ -117,29 +141,19 @@ public:
         return names;
     }
     void sweep(save_end end, completion<sweep_result> done) {
-        w_->before(call::sweep, rank_);
-        auto seen = watched(std::move(done), *w_, [this] { w_->after(call::sweep, rank_); });
-        inner_.sweep(end, std::move(seen));
+        inner_.sweep(end, begin(call::sweep, std::move(done)));
     }
-
-private:
-    template <class F>
-    void around(call c, F&& f) {
-        w_->before(c, rank_);
-        f();
-        w_->after(c, rank_);
-    }
-    Writer inner_;
-    int rank_;
-    watcher* w_;
 };
 
 /// A StorageReader, watched.
 template <StorageReader Reader>
-class probed_reader {
+class probed_reader : probe<Reader> {
+    using probe<Reader>::around;
+    using probe<Reader>::begin;
+    using probe<Reader>::inner_;
+
 public:
-    probed_reader(Reader inner, int rank, watcher& w)
-        : inner_(std::move(inner)), rank_(rank), w_(&w) {}
+    using probe<Reader>::probe;
 
     void reset(const checkpoint_id& id) {
         around(call::reset, [&] { inner_.reset(id); });
@@ -163,21 +177,8 @@ public:
     void read_data(const load_plan& plan, const read_target& target, completion<read_result> done) {
         bool const values = !plan.items.empty() && plan.items.front().kind == item_kind::value;
         auto const what = values ? call::read_values : call::read;
-        w_->before(what, rank_);
-        auto seen = watched(std::move(done), *w_, [this, what] { w_->after(what, rank_); });
-        inner_.read_data(plan, target, std::move(seen));
+        inner_.read_data(plan, target, begin(what, std::move(done)));
     }
-
-private:
-    template <class F>
-    void around(call c, F&& f) {
-        w_->before(c, rank_);
-        f();
-        w_->after(c, rank_);
-    }
-    Reader inner_;
-    int rank_;
-    watcher* w_;
 };
 
 }  // namespace cairn::testing::detail
