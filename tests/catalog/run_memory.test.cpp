@@ -93,28 +93,31 @@ BOOST_AUTO_TEST_CASE(a_protected_id_that_names_nothing_is_told_once) {
     BOOST_TEST(p.stands(4));
 }
 
+std::string save_id_of(const place& p, std::int64_t step) {
+    for (auto const& c : cairn::detail::find_places(p.store()).committed)
+        if (c.record->step == step) return c.record->save_id;
+    return {};
+}
+/// A save of the run, which keeps the last two.
+void save_and_retain(const place& p, run_memory& run, std::int64_t step) {
+    save_steps(cairn::file_store(p.dir), {step});
+    auto const id = save_id_of(p, step);
+    run.saves.push_back({"step_" + std::to_string(step), id});
+    (void)retain(p.store(), cairn::last(2), run, id);
+}
+
 /// A run that was thought dead and goes on would otherwise remove the newest of the one that has
 /// taken its place, to keep what it has once read.
 BOOST_AUTO_TEST_CASE(a_save_that_another_run_has_removed_counts) {
     place p;
     run_memory run;
-    auto const save_id = [&](std::int64_t step) {
-        for (auto const& c : cairn::detail::find_places(p.store()).committed)
-            if (c.record->step == step) return c.record->save_id;
-        return std::string();
-    };
-    auto const own = [&](std::int64_t step) {
-        save_steps(cairn::file_store(p.dir), {step});
-        run.saves.push_back({"step_" + std::to_string(step), save_id(step)});
-        (void)retain(p.store(), cairn::last(2), run, save_id(step));
-    };
     save_steps(cairn::file_store(p.dir), {1});
-    run.read[save_id(1)] = {++run.reads, run.saves.size()};
-    own(2);
-    own(3);
+    run.read[save_id_of(p, 1)] = {++run.reads, run.saves.size()};
+    save_and_retain(p, run, 2);
+    save_and_retain(p, run, 3);
     for (auto const s : {2, 3}) fs::remove_all(p.at(s));
     save_steps(cairn::file_store(p.dir), {8, 9});
-    own(4);
+    save_and_retain(p, run, 4);
     BOOST_TEST(p.stands(9));
     BOOST_TEST(p.stands(4));
 }
@@ -123,16 +126,9 @@ BOOST_AUTO_TEST_CASE(two_saves_of_one_step_make_up_for_one_checkpoint) {
     place p;
     run_memory run;
     save_steps(cairn::file_store(p.dir), {1, 8, 9});
-    auto const save_id = [&](std::int64_t step) {
-        for (auto const& c : cairn::detail::find_places(p.store()).committed)
-            if (c.record->step == step) return c.record->save_id;
-        return std::string();
-    };
-    run.read[save_id(1)] = {++run.reads, run.saves.size()};
+    run.read[save_id_of(p, 1)] = {++run.reads, run.saves.size()};
     for (int k = 0; k < 2; ++k) {
-        save_steps(cairn::file_store(p.dir), {2});
-        run.saves.push_back({"step_2", save_id(2)});
-        (void)retain(p.store(), cairn::last(2), run, save_id(2));
+        save_and_retain(p, run, 2);
         BOOST_TEST(p.stands(1));
     }
 }
