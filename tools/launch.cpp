@@ -132,7 +132,10 @@ private:
         boost::system::error_code ec;
         listen(a, asio::ip::address_v4::loopback(), ec);
         if (ec) listen(a, asio::ip::address_v6::loopback(), ec);
-        if (ec) listen(a, address_of_this_host(), ec);  // a container may have no loopback
+        boost::system::error_code unknown;  // a container may have no loopback
+        for (auto const& own :
+             asio::ip::tcp::resolver(io_).resolve(asio::ip::host_name(unknown), "", unknown))
+            if (ec) listen(a, own.endpoint().address(), ec);
         if (ec) throw std::runtime_error("no port of this host to listen at: " + ec.message());
         auto const at = a.local_endpoint();
         id_ = {{{at.address().to_string(), at.port()}}, cairn::tcp_id::new_secret()};
@@ -156,11 +159,6 @@ private:
         if (!ec) a.set_option(asio::socket_base::reuse_address(true), ec);
         if (!ec) a.bind(at, ec);
         if (!ec) a.listen(asio::socket_base::max_listen_connections, ec);
-    }
-    asio::ip::address address_of_this_host() {
-        boost::system::error_code ec;
-        auto const found = asio::ip::tcp::resolver(io_).resolve(asio::ip::host_name(ec), "", ec);
-        return found.empty() ? asio::ip::address() : found.begin()->endpoint().address();
     }
 
     void start(int rank) {
