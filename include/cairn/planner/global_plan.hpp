@@ -24,7 +24,7 @@ CAIRN_DECL void drop_empty_items(std::vector<save_plan>& plans);
 ///
 /// Items are the same if name and box are. In the order in which they are first seen, rank by rank,
 /// each is assigned to the least loaded of the ranks that have it, the lowest on a tie. Load counts
-/// the bytes that a rank actually writes, where DCP counts the full tensor for every shard. Items
+/// the bytes that a rank writes, where DCP counts the full tensor for every shard. Items
 /// without elements are dropped, see @ref drop_empty_items. O(total items) except for hashing.
 /// @throws error errc::invalid_plan naming both ranks if they contradict each other.
 CAIRN_DECL std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,

@@ -118,7 +118,7 @@ public:
     }
 };
 
-/// Compared by address, so there is one, also where some files are compiled header-only.
+/// There is one, also where some files are compiled header-only.
 inline const error_category_impl& only_category() noexcept {
     static const error_category_impl instance;
     return instance;
