@@ -50,7 +50,8 @@ ended save(const std::shared_ptr<arch::shelf>& at, float v, watcher& w) {
                                        {cairn::shard_along{0}}, rank)}};
         cairn::save_options o;
         o.exchange_timeout = hang;
-        cairn::testing::detail::probed_writer writer(arch::storage_writer(at), rank, w);
+        cairn::testing::detail::probed_writer<arch::storage_writer> writer(arch::storage_writer(at),
+                                                                           rank, w);
         auto report = cairn::save(sd, "c", o, me, writer);
         if (rank == 0) out.warnings = std::move(report.warnings);
     });
