@@ -16,7 +16,7 @@ FOLDERS = ["include", "tests", "examples", "benchmarks", "tools"]
 
 # What users see, and copy: the public headers are enough for it.
 PUBLIC_ONLY = ("tools/", "benchmarks/", "examples/")
-PRIVATE = re.compile(r"\bcairn::detail\b|<cairn/(\w+/)*detail/")
+PRIVATE = re.compile(r"\b(detail|impl)(::|/)|(::|namespace )(detail|impl)\b")
 
 # In headers, comments and strings taken out.
 FORBIDDEN_IN_HEADERS = [
