@@ -3,6 +3,7 @@
 #define CAIRN_CAIRN_HPP
 
 // What most programs need; everything else has a header of its own, listed in docs/building.md.
+#include <cairn/comm/any_communicator.hpp>
 #include <cairn/comm/communicator_data_plane.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/comm/thread_group.hpp>
@@ -19,6 +20,7 @@
 #include <cairn/state/stateful.hpp>
 #include <cairn/storage/torch_reader.hpp>
 #include <cairn/storage/torch_writer.hpp>
+#include <cairn/tensor/block_cyclic.hpp>
 #include <cairn/tensor/containers.hpp>
 #include <cairn/tensor/local_layout.hpp>
 #include <cairn/tensor/mesh.hpp>
