@@ -35,6 +35,7 @@ enum class slip {
     read_skips_values,
     read_hides_failures,
     absent_is_empty,
+    names_fail,
     count
 };
 
@@ -150,7 +151,11 @@ struct broken_place {
     std::string id() const { return "c"; }
     auto writer() { return broken_writer(at, is); }
     auto reader() { return broken_reader(at, is); }
-    std::set<std::string> names() { return at->names("c"); }
+    std::set<std::string> names() {
+        if (is == slip::names_fail && ++asked > 1) throw 1;  // also within abandon
+        return at->names("c");
+    }
+    int asked = 0;
 };
 
 }  // namespace

@@ -203,17 +203,23 @@ private:
         auto ws = writers(p, w);
         succeeded(save(p, ws, 1), "a save");
         auto const before = names(p);
+        auto const look = [&] {  // abandon cannot throw
+            std::set<std::string> found;
+            auto const why = why_not([&] { found = names(p); });
+            note(why.empty(), "names() throws: " + why);
+            return found;
+        };
         std::mutex one_at_a_time;
         std::set<std::string> seen, removed;
         w.before = [&](call c, int) {
             if (c == call::finish) throw injected();
             if (c != call::abandon) return;
             one_at_a_time.lock();
-            seen = names(p);
+            seen = look();
         };
         w.after = [&](call c, int rank) {
             if (c != call::abandon) return;
-            auto const left = names(p);
+            auto const left = look();
             std::size_t own = 0;
             for (auto const& n : seen)
                 if (left.count(n) == 0) own += removed.insert(n).second ? 1u : 0u;

@@ -55,11 +55,11 @@ void expect_error(errc code, const std::string& what, F&& f) {
 }
 
 /// Calls `f(i)` for each i below `n`, each on a thread of its own.
-/// @throws what the first of them has thrown, once all have ended
+/// @throws what the first of them has thrown, or that one cannot start, once all have ended
 template <class F>
 void on_threads(std::size_t n, F&& f) {
     std::vector<std::exception_ptr> failures(n);
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (std::size_t i = 0; i < n; ++i)
         threads.emplace_back([&, i] {
             try {
@@ -68,7 +68,7 @@ void on_threads(std::size_t n, F&& f) {
                 failures[i] = std::current_exception();
             }
         });
-    for (auto& t : threads) t.join();
+    threads.clear();
     for (auto const& failure : failures)
         if (failure) std::rethrow_exception(failure);
 }
