@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`meson install` of a checkout that nothing was asked of compiles nothing and installs headers,
-cairn.pc and what CMake finds; the tool is installed where it was asked for.
+cairn.pc and what CMake finds; the tool is installed where it was asked for. What would be installed
+compiled fits other compilers, and its .pc file other machines.
 
 Usage: nothing_else.py PROJECT_ROOT
 """
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -32,12 +34,21 @@ def problems(root: pathlib.Path, tmp: pathlib.Path):
     expected |= there & {"share/pkgconfig/cairn-mpi.pc"}  # where there is an MPI
     if there != expected:
         yield f"installed, but should not be: {there - expected}; the other way: {expected - there}"
+    meson("setup", "--reconfigure", build, root, "-Dcompiled=true", "-Db_lto=true")
+    targets = json.loads(meson("introspect", "--targets", build))
+    library = next(t for t in targets if t["name"] == "cairn_compiled")
+    flags = library["target_sources"][0]["parameters"]
+    if lto := [f for f in flags if f.startswith("-flto")]:
+        yield f"the library that is installed is compiled with {lto}"
+    pc = (build / "meson-private/cairn-compiled.pc").read_text()
+    if "-L${libdir}" not in pc or re.search("^Cflags:.*-I(?!.{includedir})", pc, re.M):
+        yield f"cairn-compiled.pc names a folder of this machine, or not that of the library:\n{pc}"
     # Without compiling the tool: what would be built and installed, had it been asked for.
     targets = json.loads(meson("introspect", "--targets", build))
     if not any(t["name"] == "cairn" for t in targets):
         print("the tool was not looked at: no CLI11 (Debian: libcli11-dev)")
         return
-    meson("setup", "--reconfigure", build, root, "-Dtools=enabled")
+    meson("setup", "--reconfigure", build, root, "-Dtools=enabled", "-Dcompiled=false")
     targets = json.loads(meson("introspect", "--targets", build))
     by_default = [t["name"] for t in targets if t["build_by_default"]]
     to_install = [t["name"] for t in targets if t["installed"]]
