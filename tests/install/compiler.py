@@ -5,7 +5,8 @@
 
 A command that compiles <cairn/src.hpp>, or one unit of it, is preprocessed, which takes a second
 instead of a minute, and must have the macros that it needs. Its object comes from OBJECTS, a folder
-that has cairn-1.cpp.o, cairn-2.cpp.o and so on under Meson's names.
+that has cairn-1.cpp.o, cairn-2.cpp.o and so on under Meson's names. Where CMake has fetched cairn,
+the first unit is compiled all the same: its flags are not Meson's.
 """
 import os
 import pathlib
@@ -39,6 +40,8 @@ def main() -> int:
     if r.returncode != 0 or len(macros) != 2:
         sys.exit(f"compiler.py: exit {r.returncode}, {macros}\n{r.stderr}")
     unit = int(macros["CAIRN_SRC_UNIT"])
+    if unit == 1 and "FetchContent" in command[out + 1] + os.getcwd():
+        os.execvp(command[0], command)
     if unit != 0:
         shutil.copy(object_of(unit, objects), command[out + 1])
         return 0

@@ -134,14 +134,16 @@ def with_cmake(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, envi
     # In the program's build tree.
     tree = app / "tree"
     shutil.copytree(HERE / "app", tree)
-    built(tree, tree / "build", f"-DCAIRN={root}")
+    built(tree, tree / "build", f"-DCAIRN={root}", f"-DCMAKE_PREFIX_PATH={prefix}")
+    if str(root) not in (tree / "build/CMakeFiles/small.dir/flags.make").read_text():
+        sys.exit("the program uses the installed cairn, which lacks what was asked of it")
     libraries = list((tree / "build").rglob("libcairn*.a"))
     if len(libraries) != 1:
         sys.exit(f"cairn is to be compiled once: {libraries}")
     for program in ("small", "mixed"):
         run(tree / "build" / program, cwd=tree)
     # What is compiled in both ways must not have a copy of anything that a process has one of.
-    copies = re.findall(r" [bd] (_ZZNK?5cairn.*)", run("nm", libraries[0]))
+    copies = re.findall(r" [bd] (_ZZ+NK?5cairn.*)", run("nm", libraries[0]))
     if copies:
         sys.exit("a static in a function that is compiled once (CAIRN_DECL): files compiled "
                  "header-only have another:\n" + run("c++filt", *copies))
@@ -151,6 +153,8 @@ def with_cmake(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, envi
         run("cmake", "--build", tree / "build", "--target", "over_mpi")
     elif "cairn::mpi" not in r.stderr or shutil.which("mpicxx"):
         sys.exit(f"with MPI: exit {r.returncode}\n{r.stdout}{r.stderr}")
+    else:
+        print("cairn::mpi: skipped, CMake found no MPI (Debian: libopenmpi-dev)")
     # As the page says: fetched, which here is found, and installed.
     for having, option in (("FetchContent", f"-DFETCHCONTENT_SOURCE_DIR_CAIRN={root}"),
                            ("find_package", f"-DCMAKE_PREFIX_PATH={prefix}")):

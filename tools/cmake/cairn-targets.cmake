@@ -2,6 +2,7 @@
 # The targets of cairn, for find_package and for add_subdirectory. `cairn_include` is the folder of the
 # headers, `cairn_FIND_COMPONENTS` has the leaves that are wanted: mpi, cuda, nccl.
 include(CMakeFindDependencyMacro)
+unset(cairn_NOT_FOUND_MESSAGE) # of a find_package that failed
 # Boost's own package file if there is one; otherwise CMake's FindBoost, which newer CMakes lack.
 if(NOT TARGET Boost::headers)
   find_package(Boost 1.81 QUIET CONFIG)
@@ -29,36 +30,8 @@ else()
   set(cairn_libdeflate PkgConfig::cairn_libdeflate_pc)
 endif()
 
-if(NOT TARGET cairn)
-  add_library(cairn_header_only INTERFACE)
-  target_include_directories(cairn_header_only SYSTEM INTERFACE "${cairn_include}")
-  target_compile_features(cairn_header_only INTERFACE cxx_std_20)
-  target_link_libraries(cairn_header_only INTERFACE
-    Boost::headers Threads::Threads ZLIB::ZLIB ${cairn_libdeflate})
-
-  # What needs no type of the program's, compiled once in this build tree, with its flags, if any target needs it.
-  set(cairn_list "${cairn_include}/cairn/src.hpp")
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${cairn_list}")
-  file(STRINGS "${cairn_list}" cairn_units REGEX "^#define CAIRN_SRC_UNITS ")
-  string(REGEX REPLACE "[^0-9]" "" cairn_units "${cairn_units}")
-  add_library(cairn STATIC EXCLUDE_FROM_ALL)
-  foreach(UNIT RANGE 1 ${cairn_units})
-    set(cairn_unit "${CMAKE_CURRENT_BINARY_DIR}/cairn/cairn-${UNIT}.cpp")
-    configure_file("${CMAKE_CURRENT_LIST_DIR}/cairn-unit.cpp.in" "${cairn_unit}" @ONLY)
-    target_sources(cairn PRIVATE "${cairn_unit}")
-  endforeach()
-  target_compile_definitions(cairn PUBLIC CAIRN_SEPARATE_COMPILATION)
-  target_link_libraries(cairn PUBLIC cairn_header_only)
-  # What a newer compiler warns of in here is not for cairn's users to fix. -O3 would take twice as long as
-  # -O2, which is enough for what waits for storage. One unit of all would take more memory than some machines have.
-  target_compile_options(cairn PRIVATE -w $<$<CONFIG:Release>:-O2>)
-  set_target_properties(cairn PROPERTIES UNITY_BUILD OFF CXX_CLANG_TIDY "" CXX_SCAN_FOR_MODULES OFF
-    POSITION_INDEPENDENT_CODE ON)
-  add_library(cairn::cairn ALIAS cairn)
-  add_library(cairn::header_only ALIAS cairn_header_only)
-endif()
-
-# cairn together with what a leaf includes.
+# cairn together with what a leaf includes. What users name is imported: a library that links it can be exported,
+# and what imports that finds a cairn of its own.
 foreach(cairn_leaf IN LISTS cairn_FIND_COMPONENTS)
   set(cairn_needs)
   if(cairn_leaf STREQUAL "mpi")
@@ -80,18 +53,51 @@ foreach(cairn_leaf IN LISTS cairn_FIND_COMPONENTS)
     set(cairn_${cairn_leaf}_FOUND TRUE)
     if(NOT TARGET cairn::${cairn_leaf})
       add_library(cairn_${cairn_leaf} INTERFACE)
-      target_link_libraries(cairn_${cairn_leaf} INTERFACE cairn ${cairn_needs})
+      target_link_libraries(cairn_${cairn_leaf} INTERFACE cairn_compiled ${cairn_needs})
       if(cairn_leaf STREQUAL "nccl")
         target_include_directories(cairn_nccl SYSTEM INTERFACE "${CAIRN_NCCL_INCLUDE}")
         target_link_libraries(cairn_nccl INTERFACE "${CAIRN_NCCL_LIBRARY}")
       endif()
-      add_library(cairn::${cairn_leaf} ALIAS cairn_${cairn_leaf})
+      add_library(cairn::${cairn_leaf} INTERFACE IMPORTED GLOBAL)
+      target_link_libraries(cairn::${cairn_leaf} INTERFACE cairn_${cairn_leaf})
     endif()
   elseif(cairn_FIND_REQUIRED_${cairn_leaf})
     set(cairn_FOUND FALSE)
     set(cairn_NOT_FOUND_MESSAGE "cairn::${cairn_leaf}: what it needs was not found, or cairn has no such component")
   endif()
 endforeach()
+
+if(NOT TARGET cairn::cairn AND NOT cairn_NOT_FOUND_MESSAGE)
+  add_library(cairn_header_only INTERFACE)
+  target_include_directories(cairn_header_only SYSTEM INTERFACE "${cairn_include}")
+  target_compile_features(cairn_header_only INTERFACE cxx_std_20)
+  target_link_libraries(cairn_header_only INTERFACE
+    Boost::headers Threads::Threads ZLIB::ZLIB ${cairn_libdeflate})
+
+  # What needs no type of the program's, compiled once in this build tree, with its flags, if any target needs it.
+  set(cairn_list "${cairn_include}/cairn/src.hpp")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${cairn_list}")
+  file(STRINGS "${cairn_list}" cairn_units REGEX "^#define CAIRN_SRC_UNITS ")
+  string(REGEX REPLACE "[^0-9]" "" cairn_units "${cairn_units}")
+  add_library(cairn_compiled STATIC EXCLUDE_FROM_ALL)
+  foreach(UNIT RANGE 1 ${cairn_units})
+    set(cairn_unit "${CMAKE_CURRENT_BINARY_DIR}/cairn_compiled/cairn-${UNIT}.cpp")
+    configure_file("${CMAKE_CURRENT_LIST_DIR}/cairn-unit.cpp.in" "${cairn_unit}" @ONLY)
+    target_sources(cairn_compiled PRIVATE "${cairn_unit}")
+  endforeach()
+  target_compile_definitions(cairn_compiled PUBLIC CAIRN_SEPARATE_COMPILATION)
+  target_link_libraries(cairn_compiled PUBLIC cairn_header_only)
+  # What a newer compiler warns of in here is not for cairn's users to fix. -O3 would take twice as long as
+  # -O2, which is enough for what waits for storage. One unit of all would take more memory than some machines have.
+  target_compile_options(cairn_compiled PRIVATE -w $<$<OR:$<CONFIG:Release>,$<CONFIG:>>:-O2>)
+  set_target_properties(cairn_compiled PROPERTIES UNITY_BUILD OFF CXX_CLANG_TIDY "" CXX_SCAN_FOR_MODULES OFF
+    POSITION_INDEPENDENT_CODE ON)
+  add_library(cairn::cairn INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(cairn::cairn INTERFACE cairn_compiled)
+  add_library(cairn::header_only INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(cairn::header_only INTERFACE cairn_header_only)
+endif()
+
 foreach(cairn_variable IN ITEMS include libdeflate list unit units leaf needs)
   unset(cairn_${cairn_variable})
 endforeach()
