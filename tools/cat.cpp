@@ -77,9 +77,9 @@ int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
         if (raw)
             throw cairn::error(cairn::errc::kind_mismatch, {.fqn = fqn,
                                                             .expected = "a tensor",
-                                                            .found = "an object",
+                                                            .found = "a value",
                                                             .remedy = "leave --raw out"});
-        std::cout << json(from.objects({fqn}).at(0)) << '\n';
+        std::cout << json(from.values({fqn}).at(0)) << '\n';
         return fine;
     }
     m.check_supported(fqn);

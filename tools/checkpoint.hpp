@@ -78,7 +78,7 @@ public:
         read(plan, target);
         return out;
     }
-    std::vector<cairn::value> objects(const std::vector<std::string>& wanted) {
+    std::vector<cairn::value> values(const std::vector<std::string>& wanted) {
         std::vector<cairn::value> out(wanted.size());
         cairn::load_plan plan;
         for (auto const& fqn : wanted) {

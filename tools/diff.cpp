@@ -96,18 +96,18 @@ public:
     }
     void value(const std::string& fqn) {
         bytes_ += a_.meta().value(fqn)->at.length + b_.meta().value(fqn)->at.length;
-        objects_.push_back(fqn);
+        values_.push_back(fqn);
         if (bytes_ >= compared_at_once) finish();
     }
     /// Reads and compares the deferred entries.
     void finish() {
         auto const x = a_.boxes(pieces_), y = b_.boxes(pieces_);
         for (std::size_t i = 0; i < pieces_.size(); ++i) compare(pieces_[i].first, x[i], y[i]);
-        auto const v = a_.objects(objects_), w = b_.objects(objects_);
-        for (std::size_t i = 0; i < objects_.size(); ++i)
-            if (v[i] != w[i]) findings_[objects_[i]] = differing(json(v[i]), json(w[i]));
+        auto const v = a_.values(values_), w = b_.values(values_);
+        for (std::size_t i = 0; i < values_.size(); ++i)
+            if (v[i] != w[i]) findings_[values_[i]] = differing(json(v[i]), json(w[i]));
         pieces_.clear();
-        objects_.clear();
+        values_.clear();
         bytes_ = 0;
     }
 
@@ -136,7 +136,7 @@ private:
     opened& a_;
     opened& b_;
     std::vector<std::pair<std::string, cairn::box>> pieces_;
-    std::vector<std::string> objects_;
+    std::vector<std::string> values_;
     std::uint64_t bytes_ = 0;  ///< Size of the deferred entries.
     std::map<std::string, difference> differences_;
     std::map<std::string, std::string> findings_;
@@ -158,7 +158,7 @@ int diff(const std::string& pa, const std::string& pb) {
         }
         ++in_both;
         if (entry.index() != other->second.index())
-            c.findings()[fqn] = "a tensor in one, an object in the other";
+            c.findings()[fqn] = "a tensor in one, a value in the other";
         else if (std::holds_alternative<cairn::tensor_metadata>(entry))
             c.tensor(fqn);
         else

@@ -22,7 +22,7 @@ int ls(const std::string& checkpoint, bool as_json) {
         std::set<std::string> files;
         std::uint64_t bytes = 0;
         std::size_t chunks = 0;
-        std::string type = "object", shape;
+        std::string type = "value", shape;
         if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry)) {
             type = cairn::name_of(t->type);
             shape = to_string(t->shape);
@@ -45,7 +45,7 @@ int ls(const std::string& checkpoint, bool as_json) {
         }
         std::cout << (first ? "\n" : ",\n") << " {\"fqn\": " << json_string(fqn) << ", \"kind\": "
                   << (shape.empty()
-                          ? "\"object\""
+                          ? "\"value\""
                           : "\"tensor\", \"dtype\": " + json_string(type) +
                                 ", \"shape\": " + shape + ", \"chunks\": " + std::to_string(chunks))
                   << ", \"bytes\": " << bytes << ", \"files\": [";

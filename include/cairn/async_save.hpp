@@ -90,7 +90,7 @@ auto async_save(State& state, checkpoint_id id, save_options options, PartsAndTo
                    std::tuple<Parts...> given) {
                     auto flat = detail::or_cancel_lent(given, [&] {
                         auto made = std::make_shared<detail::flattened_or_error>(*of);
-                        made->freeze_objects();
+                        made->freeze_values();
                         return made;
                     });
                     detail::start_save(std::move(flat), to, std::move(how), std::move(given),

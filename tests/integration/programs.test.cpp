@@ -156,7 +156,7 @@ BOOST_AUTO_TEST_CASE(claims_that_contradict_name_both_ranks) {
          [&](int rank, std::vector<float>& m) {
              return rank == 2 ? cairn::node(5) : cairn::node(view(m, {12}));
          }},
-        {"objects that differ",
+        {"values that differ",
          [&](int rank, std::vector<float>&) { return cairn::node(rank / 2); }},
         {"boxes that overlap",
          [&](int rank, std::vector<float>& m) {

@@ -42,7 +42,7 @@ inline cairn::tensor_view matrix(std::vector<float>& v) {
     return {cairn::dtype::float32, {n_rows, n_columns}, v.data()};
 }
 
-/// What is stored: "r0" to "r5" for all, "s" by rows, two copies of one tied weight, an object.
+/// What is stored: "r0" to "r5" for all, "s" by rows, two copies of one tied weight, a value.
 struct stored {
     std::vector<std::vector<float>> replicated{};
     std::vector<float> s, tied_1, tied_2;

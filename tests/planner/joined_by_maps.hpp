@@ -57,7 +57,7 @@ struct claim_on_key {
 
     void check(const write_item& other, std::size_t rank_of_other) const {
         auto const kind = [](const write_item& i) {
-            return i.kind == item_kind::value ? "an object" : "a tensor";
+            return i.kind == item_kind::value ? "a value" : "a tensor";
         };
         bool const object = item->kind == item_kind::value;
         if (object != (other.kind == item_kind::value))

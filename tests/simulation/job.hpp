@@ -42,7 +42,7 @@ public:
     void save(content& of, const cairn::save_options& options, const std::shared_ptr<ending>& ended,
               const std::shared_ptr<rank>& self, const cairn::checkpoint_id& id = "c") {
         auto flat = std::make_shared<cairn::detail::flattened_or_error>(of.state);
-        flat->freeze_objects();
+        flat->freeze_values();
         cairn::detail::save_parts parts;
         parts.ranks = &ranks_;
         parts.planner = &save_planner_;

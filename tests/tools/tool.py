@@ -82,7 +82,7 @@ def golden_content(case, name, checkpoint):
              (listed[fqn]["kind"], listed[fqn].get("dtype"), listed[fqn].get("shape"),
               listed[fqn]["bytes"]) !=
              ("tensor", spec["dtype"], spec["shape"], len(spec["hex"]) // 2)]
-    wrong += [fqn for fqn in want["objects"] if listed.get(fqn, {}).get("kind") != "object"]
+    wrong += [fqn for fqn in want["objects"] if listed.get(fqn, {}).get("kind") != "value"]
     wrong += [fqn for fqn, x in listed.items()
               if not x["files"] or not all((pathlib.Path(checkpoint) / f).exists()
                                            for f in x["files"])]
@@ -200,13 +200,13 @@ def differences(tmp):
     check("diff: and the other way round",
           r.returncode == 1 and f"whole: only in {tmp}/base".encode() in r.stdout, said(r))
     r, out = diff("object")
-    check("diff: objects",
+    check("diff: values",
           r.returncode == 1 and "step: 7 and " in out and '"tuple"' in out, said(r))
     r = cairn("diff", tmp / "long_a", tmp / "long_b")
     check("diff: of long values, what stands around the difference", r.returncode == 1 and
           len(r.stdout) < 1000 and b"...a..." in r.stdout and b"...b..." in r.stdout, said(r))
     r, out = diff("kind")
-    check("diff: a tensor against an object", r.returncode == 1 and "w: a tensor" in out, said(r))
+    check("diff: a tensor against a value", r.returncode == 1 and "w: a tensor" in out, said(r))
 
 
 def corruption(tmp):
@@ -404,7 +404,7 @@ def refusals(tmp):
             ("reshard: the target is a file",
              ("reshard", base, tmp / "file", "--ranks", 2), "file"),
             ("cat: an unknown key", ("cat", base, "v"), "'v'"),
-            ("cat --raw: an object", ("cat", base, "step", "--raw"), "step"),
+            ("cat --raw: a value", ("cat", base, "step", "--raw"), "step"),
             ("no subcommand", (), "subcommand"),
             ("an unknown subcommand", ("frobnicate",), "frobnicate"),
             ("an unknown option", ("ls", base, "--yaml"), "--yaml"),

@@ -157,7 +157,7 @@ DEFECTS = [
            by="checkpointer:checkpointer_policies,checkpointer_failures",
            wrong="the report of a save in the background never arrives"),
     Defect("numbers-not-frozen", SAVES,
-           "state->freeze_objects();", "if (!PLANTED) state->freeze_objects();",
+           "state->freeze_values();", "if (!PLANTED) state->freeze_values();",
            by="checkpointer:checkpointer_policies,checkpointer_overlap,checkpointer_failures",
            wrong="a step counter is saved as it is when the writer runs"),
     Defect("unnoted-read-unsaid", LOADS,

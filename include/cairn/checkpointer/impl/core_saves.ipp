@@ -146,7 +146,7 @@ CAIRN_DECL void checkpointer_core::begin(std::int64_t step, const make_state& ma
     // The other ranks duplicate the lane: they must not wait for one that has no memory to.
     ranks().alone([&] {
         auto state = make();
-        state->freeze_objects();
+        state->freeze_values();
         auto const staged = std::make_shared<std::promise<pending_save>>();
         checkpointer_parts const more{parts_.spaces, parts_.sinks, std::make_shared<overlap_gate>(),
                                       plans_.slot()};

@@ -84,7 +84,7 @@ private:
             case node_kind::global: refuse(t_.class_name(i));
             case node_kind::persistent:
                 throw error(errc::unsupported,
-                            {.found = "a tensor inside an object",
+                            {.found = "a tensor inside a value",
                              .remedy = "save tensors as values of a mapping, not inside tuples"});
         }
         malformed("an unknown node");

@@ -227,7 +227,7 @@ private:
                     std::uint32_t index) {
         check_leaf(leaf, t);
         auto const* stored = std::get_if<tensor_metadata>(&entry);
-        if (stored == nullptr) return wrong_kind(name, "a tensor", "an object");
+        if (stored == nullptr) return wrong_kind(name, "a tensor", "a value");
         if (!t.writable) {
             report_.read_only.push_back(name);
             problems_.add(
@@ -276,7 +276,7 @@ private:
                    const std::variant<tensor_metadata, value_metadata>& entry,
                    std::uint32_t index) {
         if (std::holds_alternative<tensor_metadata>(entry))
-            return wrong_kind(name, "an object", "a tensor");
+            return wrong_kind(name, "a value", "a tensor");
         if (!o.set) {
             report_.read_only.push_back(name);
             problems_.add(

@@ -141,7 +141,7 @@ CAIRN_DECL void plan_table::claim(const head& h, std::uint32_t rank, std::uint64
                                        .found = of_other + " on " + rank_name(rank),
                                        .remedy = std::move(remedy)});
     };
-    auto const kind = [](bool is_value) { return is_value ? "an object" : "a tensor"; };
+    auto const kind = [](bool is_value) { return is_value ? "a value" : "a tensor"; };
     auto const type = [](dtype t) { return "dtype " + std::string(cairn::name_of(t)); };
     auto const shape = [](const named& n) { return "shape " + to_string(shape_of(n)); };
     if (first.is_value != h.is_value)

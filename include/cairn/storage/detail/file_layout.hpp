@@ -77,10 +77,9 @@ inline std::vector<std::vector<std::uint32_t>> split_into_files(const save_plan&
         return files;
     }
     files.resize(count);
-    std::vector<std::uint32_t> tensors, objects;
+    std::vector<std::uint32_t> tensors, values;
     for (std::uint32_t i = 0; i < n; ++i)
-        if (place[i] == i)
-            (plan.items[i].kind == item_kind::value ? objects : tensors).push_back(i);
+        if (place[i] == i) (plan.items[i].kind == item_kind::value ? values : tensors).push_back(i);
     if (count > 1) {
         std::sort(tensors.begin(), tensors.end(), [&](auto a, auto b) {
             auto const x = plan.items[a].content_bytes(), y = plan.items[b].content_bytes();
@@ -94,7 +93,7 @@ inline std::vector<std::vector<std::uint32_t>> split_into_files(const save_plan&
         load[least] += plan.items[i].content_bytes();
         files[least].push_back(i);
     }
-    for (std::size_t k = 0; k < objects.size(); ++k) files[k % count].push_back(objects[k]);
+    for (std::size_t k = 0; k < values.size(); ++k) files[k % count].push_back(values[k]);
     return files;
 }
 

@@ -29,7 +29,7 @@ struct flattened_or_error {
     flat_state& leaves() noexcept { return flat ? flat->leaves : none; }
 
     /// Copies every value now, so that no user code runs later on another thread.
-    void freeze_objects() {
+    void freeze_values() {
         for (auto& leaf : leaves()) {
             if (auto* o = leaf.value(); o != nullptr && o->get && !refused) {
                 try {
