@@ -6,7 +6,7 @@
 #include <cairn/catalog/detail/recording_writer.hpp>
 #include <cairn/catalog/listing.hpp>
 #include <cairn/format/native/index.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/read_whole.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -11,7 +11,7 @@
 #include <cairn/catalog/garbage.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/record_owner.hpp>
 #include <cairn/storage/detail/save_intent.hpp>

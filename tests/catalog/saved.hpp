@@ -8,7 +8,7 @@
 #include "support/whole.hpp"
 
 #include <cairn/checkpointer.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/read_whole.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -3,7 +3,7 @@
 #include "checkpointed_ranks.hpp"
 #include "support/data_files.hpp"
 
-#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/read_whole.hpp>
 
 #include <boost/test/unit_test.hpp>
 

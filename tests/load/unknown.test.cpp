@@ -6,9 +6,9 @@
 #include <cairn/format/torch/value_item.hpp>
 #include <cairn/load_tree.hpp>
 #include <cairn/metadata/detail/locations.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/save.hpp>
 
 #include "support/counting_store.hpp"

@@ -5,8 +5,8 @@
 #include "support/scratch.hpp"
 
 #include <cairn/object_store/detail/direct_writes.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
 #include <cairn/object_store/file.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/testing/object_store.hpp>
 
 #include <boost/test/unit_test.hpp>

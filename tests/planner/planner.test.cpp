@@ -3,7 +3,7 @@
 #include "support/write_results.hpp"
 
 #include <cairn/format/native/index.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/planner/detail/tied_leaves.hpp>
 #include <cairn/planner/global_plan.hpp>

@@ -9,7 +9,7 @@
 #include <cairn/cairn.hpp>
 #include <cairn/format/crc.hpp>
 #include <cairn/storage/chunk_reader.hpp>
-#include <cairn/storage/detail/threads_per_rank.hpp>
+#include <cairn/storage/threads_per_rank.hpp>
 
 #include <boost/test/unit_test.hpp>
 

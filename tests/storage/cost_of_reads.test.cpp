@@ -5,7 +5,7 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/format/native/footer.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/read_whole.hpp>
 
 #include <boost/test/unit_test.hpp>
 

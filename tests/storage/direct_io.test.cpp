@@ -9,8 +9,8 @@
 #include <cairn/memory/detail/slab.hpp>
 #include <cairn/object_store/detail/direct_writes.hpp>
 #include <cairn/object_store/detail/read_slabs.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
 #include <cairn/object_store/file.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/save.hpp>
 
 #include <boost/test/unit_test.hpp>

@@ -9,7 +9,7 @@
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
 
-#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/read_whole.hpp>
 
 #include <boost/test/unit_test.hpp>
 

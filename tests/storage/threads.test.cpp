@@ -6,9 +6,9 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/format/native/footer.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/file_names.hpp>
-#include <cairn/storage/detail/threads_per_rank.hpp>
+#include <cairn/storage/threads_per_rank.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/thread_pool.hpp>

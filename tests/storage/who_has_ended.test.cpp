@@ -6,8 +6,8 @@
 #include "support/paused_process.hpp"
 
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
 #include <cairn/object_store/file.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/claim.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/found_intent.hpp>

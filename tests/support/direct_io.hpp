@@ -2,7 +2,7 @@
 #ifndef CAIRN_TEST_SUPPORT_DIRECT_IO_HPP
 #define CAIRN_TEST_SUPPORT_DIRECT_IO_HPP
 
-#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/read_whole.hpp>
 
 #include <fcntl.h>
 #include <sys/mman.h>

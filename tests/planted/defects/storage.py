@@ -226,7 +226,7 @@ DEFECTS = [
            "if (size < least && !PLANTED && is_object_name(name)) {",
            by="storage:file_sizes", wrong="on a network file system a whole checkpoint seems cut "
            "short"),
-    Defect("forgotten-file-is-gone", "object_store/detail/read_whole.hpp",
+    Defect("forgotten-file-is-gone", "object_store/read_whole.hpp",
            "            look();\n",
            "            if (PLANTED) throw; look();\n",
            by="storage:what_stands catalog system_calls",

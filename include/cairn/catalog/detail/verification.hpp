@@ -8,7 +8,7 @@
 #include <cairn/format/torch/item.hpp>
 #include <cairn/metadata/check.hpp>
 #include <cairn/object_store/detail/erased_store.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/data_file.hpp>
 #include <cairn/storage/detail/data_names.hpp>

@@ -12,7 +12,7 @@
 #include <cairn/format/native/index.hpp>
 #include <cairn/metadata/check.hpp>
 #include <cairn/metadata/detail/locations.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/data_file.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 

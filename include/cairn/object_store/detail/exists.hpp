@@ -4,7 +4,7 @@
 
 #include <cairn/error.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/read_whole.hpp>
 
 #include <cstdint>
 #include <optional>

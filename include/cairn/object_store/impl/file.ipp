@@ -7,8 +7,8 @@
 #include <cairn/detail/absolute_path.hpp>
 #include <cairn/object_store/detail/file_system.hpp>
 #include <cairn/object_store/detail/names.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
 #include <cairn/object_store/detail/replace_file.hpp>
+#include <cairn/object_store/read_whole.hpp>
 
 #include <dirent.h>
 #include <fcntl.h>

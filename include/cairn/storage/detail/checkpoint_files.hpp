@@ -5,7 +5,7 @@
 #include <cairn/format/native/index.hpp>
 #include <cairn/metadata/detail/locations.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 
 #include <set>

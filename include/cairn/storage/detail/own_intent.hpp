@@ -5,7 +5,7 @@
 #include <cairn/error.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/detail/exists.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/save_intent.hpp>
 

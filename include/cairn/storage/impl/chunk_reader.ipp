@@ -9,8 +9,8 @@
 #include <cairn/storage/detail/job_pool.hpp>
 #include <cairn/storage/detail/read_payload.hpp>
 #include <cairn/storage/detail/shared_windows.hpp>
-#include <cairn/storage/detail/threads_per_rank.hpp>
 #include <cairn/storage/detail/wanted_by_others.hpp>
+#include <cairn/storage/threads_per_rank.hpp>
 
 #include <algorithm>
 #include <cstddef>

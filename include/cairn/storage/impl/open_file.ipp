@@ -4,7 +4,7 @@
 
 #include <cairn/detail/fits_in.hpp>
 #include <cairn/error.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/open_file.hpp>
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/item.hpp>
 #include <cairn/metadata/check.hpp>
-#include <cairn/object_store/detail/read_whole.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/chunk_reader.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/claim.hpp>

@@ -13,8 +13,8 @@
 #include <cairn/storage/detail/file_names.hpp>
 #include <cairn/storage/detail/job_pool.hpp>
 #include <cairn/storage/detail/running_saves.hpp>
-#include <cairn/storage/detail/threads_per_rank.hpp>
 #include <cairn/storage/detail/write_file.hpp>
+#include <cairn/storage/threads_per_rank.hpp>
 #include <cairn/storage/torch_writer.hpp>
 
 #include <algorithm>

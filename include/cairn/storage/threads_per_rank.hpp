@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_STORAGE_DETAIL_THREADS_PER_RANK_HPP
-#define CAIRN_STORAGE_DETAIL_THREADS_PER_RANK_HPP
+#ifndef CAIRN_STORAGE_THREADS_PER_RANK_HPP
+#define CAIRN_STORAGE_THREADS_PER_RANK_HPP
 
 #include <cairn/detail/environment.hpp>
 #include <cairn/detail/usable_cpus.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_OBJECT_STORE_DETAIL_READ_WHOLE_HPP
-#define CAIRN_OBJECT_STORE_DETAIL_READ_WHOLE_HPP
+#ifndef CAIRN_OBJECT_STORE_READ_WHOLE_HPP
+#define CAIRN_OBJECT_STORE_READ_WHOLE_HPP
 
 #include <cairn/error.hpp>
 #include <cairn/object_store/concepts.hpp>
