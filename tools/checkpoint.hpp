@@ -4,6 +4,7 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/format/native/index.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/planner/reshard.hpp>
 
 #include <algorithm>
@@ -29,9 +30,7 @@ inline cairn::metadata read_metadata(const std::string& checkpoint) {
 /// Whether PyTorch can read it too: PyTorch's pickle can be omitted.
 inline bool has_torch_metadata(const std::string& checkpoint) {
     cairn::file_store store(checkpoint);
-    auto file = store.open(".metadata");
-    std::vector<std::byte> bytes(static_cast<std::size_t>(file.size()));
-    file.read(0, bytes);
+    auto const bytes = cairn::read_whole(store, ".metadata");
     return cairn::format::native::parse_metadata_file(bytes).torch_metadata;
 }
 inline constexpr const char* only_cairn =

@@ -8,10 +8,11 @@
 #include "groups.hpp"
 #include "state.hpp"
 
+#include <cairn/storage/threads_per_rank.hpp>
+
 #include <libdeflate.h>
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -249,21 +250,10 @@ void on_threads(int n, F f) {
         if (e) std::rethrow_exception(e);
 }
 
-/// The cores of each rank of this host, as cairn counts them where no cgroup has a quota: an
-/// affinity mask that leaves out some of the host's is the rank's own.
-inline int threads_per_rank(int ranks) {
-    cpu_set_t mine;
-    CPU_ZERO(&mine);
-    if (::sched_getaffinity(0, sizeof mine, &mine) != 0) return 1;
-    int const usable = CPU_COUNT(&mine);
-    bool const shared = usable >= ::sysconf(_SC_NPROCESSORS_ONLN);
-    return std::max(1, shared ? usable / ranks : usable);
-}
-
 /// How a rank of `ranks` on this host does it.
 struct way {
     way(const arguments& a, int ranks)
-        : direct(a.bare == "direct"), sync(a.sync), threads(threads_per_rank(ranks)),
+        : direct(a.bare == "direct"), sync(a.sync), threads(cairn::threads_per_rank(ranks)),
           piece(direct ? std::size_t{4} << 20 : std::size_t{256} << 10) {}
 
     bool direct, sync;

@@ -220,8 +220,7 @@ BOOST_AUTO_TEST_CASE(a_removal_adopts_the_intent_of_a_save_that_is_presumed_dead
         cairn::file_store(p.dir),
         {.before_remove = support::at_most(1, "step_1/.metadata", [&](const std::string&) {
              ++removed;
-             auto const now =
-                 cairn::detail::save_intent::decode(cairn::detail::read_whole(there, name));
+             auto const now = cairn::detail::save_intent::decode(cairn::read_whole(there, name));
              BOOST_TEST(cairn::detail::is_this_process(now.owner.process));
          })});
     BOOST_TEST(joined(retain(cairn::detail::erased_store(store), cairn::last(1))) == "");
@@ -248,8 +247,8 @@ BOOST_AUTO_TEST_CASE(a_process_that_another_presumed_dead_removes_nothing) {
                         info.name.ends_with(ended.save_id))
                         continue;
                     its_name = info.name;
-                    auto its = cairn::detail::save_intent::decode(
-                        cairn::detail::read_whole(there, its_name));
+                    auto its =
+                        cairn::detail::save_intent::decode(cairn::read_whole(there, its_name));
                     its.owner.process.boot = "another host";
                     its.owner.process.run = std::string(32, 'b');
                     there.publish(its_name, its.encode(), std::nullopt);

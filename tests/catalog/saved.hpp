@@ -81,7 +81,7 @@ struct place {
     /// Changes a byte of a file: of a tensor, if it is a data file.
     void damage(std::int64_t step, const std::string& name) const {
         cairn::file_store here(at(step));
-        auto bytes = cairn::detail::read_whole(here, name);
+        auto bytes = cairn::read_whole(here, name);
         auto where = bytes.begin() + static_cast<std::ptrdiff_t>(bytes.size() / 2);
         if (name != ".metadata") {
             auto const number = static_cast<float>(step);

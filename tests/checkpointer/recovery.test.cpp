@@ -60,7 +60,7 @@ void save_steps(rank& me, cairn::checkpointer& ckpt, const std::vector<int>& ste
 /// Changes a number of a checkpoint that is all `v`. @return whether the file has one
 bool damage(run& r, const std::string& id, const std::string& file, float v) {
     auto place = r.base.at(id);
-    auto bytes = cairn::detail::read_whole(place, file);
+    auto bytes = cairn::read_whole(place, file);
     auto const number = std::as_bytes(std::span(std::addressof(v), 1));
     auto const at = std::search(bytes.begin(), bytes.end(), number.begin(), number.end());
     if (at == bytes.end()) return false;
@@ -72,7 +72,7 @@ bool damage(run& r, const std::string& id, const std::string& file, float v) {
 /// Changes each byte.
 void spoil(run& r, const std::string& id, const std::string& file) {
     auto place = r.base.at(id);
-    auto bytes = cairn::detail::read_whole(place, file);
+    auto bytes = cairn::read_whole(place, file);
     for (auto& b : bytes) b ^= std::byte{1};
     place.publish(file, bytes, std::nullopt);
 }

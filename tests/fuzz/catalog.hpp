@@ -42,10 +42,10 @@ inline standing complete_ones(cairn::memory_store& store) {
     for (auto const& l : cairn::list_checkpoints(store, cairn::verify_level::full)) {
         if (l.state != cairn::checkpoint_state::complete) continue;
         auto place = store.at(l.id);
-        all[l.id] = cairn::detail::files_of(
-            cairn::format::native::parse_metadata_file(
-                cairn::detail::read_whole(place, cairn::detail::metadata_name))
-                .meta);
+        all[l.id] =
+            cairn::detail::files_of(cairn::format::native::parse_metadata_file(
+                                        cairn::read_whole(place, cairn::detail::metadata_name))
+                                        .meta);
     }
     return all;
 }

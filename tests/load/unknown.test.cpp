@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(unknown_values_are_no_findings) {
         auto place = store.at("c");
         cairn::file_store golden(values);
         for (auto const& info : golden.list())
-            place.publish(info.name, cairn::detail::read_whole(golden, info.name), std::nullopt);
+            place.publish(info.name, cairn::read_whole(golden, info.name), std::nullopt);
         BOOST_TEST(cairn::latest(store, o).value() == "c");
     }
 }
@@ -249,7 +249,7 @@ BOOST_AUTO_TEST_CASE(unknown_forms_of_metadata_do_not_make_damage_a_replacement)
     cairn::memory_store memory;
     auto place = memory.at("c");
     for (auto const& info : golden.list()) {
-        auto bytes = cairn::detail::read_whole(golden, info.name);
+        auto bytes = cairn::read_whole(golden, info.name);
         float const last[] = {3, 4, 5};
         auto const wanted = std::as_bytes(std::span(last));
         auto const found = std::search(bytes.begin(), bytes.end(), wanted.begin(), wanted.end());

@@ -50,7 +50,7 @@ bool holds(cairn::file_store& store, const cairn::byte_vector& bytes,
         h.write(begin, cairn::byte_span(bytes).subspan(begin, end - begin));
     auto moved = std::move(h);
     moved.finish(true);
-    auto const there = cairn::detail::read_whole(store, "o");
+    auto const there = cairn::read_whole(store, "o");
     store.remove("o");
     return there == bytes;
 }
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE(writes_of_several_threads_do_not_mix) {
     write(0, bytes.size() / 2);
     other.join();
     h.finish(true);
-    BOOST_TEST((cairn::detail::read_whole(store, "o") == bytes));
+    BOOST_TEST((cairn::read_whole(store, "o") == bytes));
 }
 
 /// The rest of a file that is not written whole is zeros, as it was reserved.
@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(a_file_keeps_the_size_that_was_asked_for) {
     h.write(0, bytes);
     h.finish(false);
     bytes.resize(2 * slab);
-    BOOST_TEST((cairn::detail::read_whole(store, "o") == bytes));
+    BOOST_TEST((cairn::read_whole(store, "o") == bytes));
 }
 
 /// A trainer may fork while it saves: the child has none of what the parent writes.
@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(direct_writes_are_the_parents_alone) {
             auto own = store.create("other", bytes.size());
             own.write(0, bytes);
             own.finish(true);
-            ::_exit(cairn::detail::read_whole(store, "other") == bytes ? 0 : 1);
+            ::_exit(cairn::read_whole(store, "other") == bytes ? 0 : 1);
         } catch (const std::exception&) {
             ::_exit(2);
         }
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(direct_writes_are_the_parents_alone) {
     BOOST_TEST(status == 0);
     h.write(slab / 2, cairn::byte_span(bytes).subspan(slab / 2));
     h.finish(true);
-    BOOST_TEST((cairn::detail::read_whole(store, "o") == bytes));
+    BOOST_TEST((cairn::read_whole(store, "o") == bytes));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -231,7 +231,7 @@ BOOST_AUTO_TEST_CASE(only_items_of_writable_shards_have_windows) {
     cairn::save(cairn::state_dict{{"c", constant}, {"o", 1}, {"w", w}}, "c", store);
     auto placed = store.at("c");
     auto const m = cairn::format::native::parse_metadata_file(
-                       cairn::detail::read_whole(placed, cairn::detail::metadata_name))
+                       cairn::read_whole(placed, cairn::detail::metadata_name))
                        .meta;
     int o = 0;
     cairn::state_dict const dict{{"c", constant}, {"o", std::ref(o)}, {"w", w}};

@@ -359,7 +359,7 @@ BOOST_AUTO_TEST_CASE(a_value_that_nobody_decodes_is_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(a_store_gets_as_many_requests_at_once_as_it_wants) {
-    auto const cores = static_cast<std::size_t>(cairn::detail::threads_per_rank(1));
+    auto const cores = static_cast<std::size_t>(cairn::threads_per_rank(1));
     if (cores < 12) BOOST_TEST(readers_at_once(12, 12, 0) == 12u);
     // Never fewer than there are cores, and exactly as many as the caller says.
     BOOST_TEST(readers_at_once(1, std::min<std::size_t>(cores, 16), 0) ==

@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(a_footer_is_read_once) {
     for (auto const& o : at.list()) {
         if (!o.name.ends_with(".distcp")) continue;
         ++files;
-        auto const bytes = cairn::detail::read_whole(at, o.name);
+        auto const bytes = cairn::read_whole(at, o.name);
         auto const tail = cairn::format::native::footer_tail_bytes;
         auto const length = cairn::format::native::footer_length(std::span(bytes).last(tail));
         BOOST_TEST_REQUIRE(length > tail + rows + tensors);

@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(a_store_writes_whole_blocks_directly) {
         for (std::size_t at = 0; at < bytes.size(); at += most)
             h.write(at, std::span(bytes).subspan(at, std::min(most, bytes.size() - at)));
         h.finish(true);
-        auto const there = cairn::detail::read_whole(store, "a");
+        auto const there = cairn::read_whole(store, "a");
         store.remove("a");
         return std::equal(there.begin(), there.end(), bytes.begin(), bytes.end());
     };
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE(blocks_that_were_written_ahead_are_left_out) {
     h.finish(true);
     BOOST_TEST(f.direct.size() == 2 * slab / support::written_file::block - 1);
     BOOST_TEST(!f.is_written_both_ways());
-    auto const there = cairn::detail::read_whole(store, "a");
+    auto const there = cairn::read_whole(store, "a");
     BOOST_TEST(std::equal(there.begin(), there.end(), bytes.begin(), bytes.end()));
 }
 

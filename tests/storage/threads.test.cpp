@@ -152,7 +152,7 @@ BOOST_AUTO_TEST_CASE(threads_decide_how_many_files_a_large_rank_writes) {
             counts.push_back(cairn::detail::decode_file_names(data).size());
         return counts;
     };
-    auto const here = static_cast<std::size_t>(cairn::detail::threads_per_rank(1));
+    auto const here = static_cast<std::size_t>(cairn::threads_per_rank(1));
     cairn::stored_amount const large{4096, 4096 * gib, gib};
     BOOST_TEST(files_of({large})[0] == std::min<std::size_t>(here, 1024));
     BOOST_TEST(files_of({{10, 1000, 100}})[0] == 1u);
@@ -192,7 +192,7 @@ private:
 
 /// Also by a writer whose first save has one file, and needs one thread.
 BOOST_AUTO_TEST_CASE(threads_write_several_files_at_once) {
-    if (cairn::detail::threads_per_rank(1) < 2) {
+    if (cairn::threads_per_rank(1) < 2) {
         std::cout << "threads: skipped: one core\n";
         return;
     }
@@ -288,7 +288,7 @@ BOOST_AUTO_TEST_CASE(damage_is_found_in_any_part) {
     (void)cairn::save(s.dict(), "c", store);
     auto at = store.at("c");
     auto const file = support::data_file(at, "__0_0");
-    auto const whole = cairn::detail::read_whole(at, file);
+    auto const whole = cairn::read_whole(at, file);
     auto const meta = cairn::torch_reader(at).read_metadata();
     for (std::size_t i = 0; i < tensors; ++i) {
         auto const name = "t" + std::to_string(i);
@@ -316,13 +316,13 @@ BOOST_AUTO_TEST_CASE(threads_are_divided_by_the_ranks_of_this_host_if_the_launch
     BOOST_TEST(ranks_here(3, {{"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}}) == 3);
     for (auto const* odd : {"", "0", "-1", "5", "2x", "99999999999"})
         BOOST_TEST(ranks_here(4, {{"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", odd}}) == 4);
-    BOOST_TEST(cairn::detail::threads_per_rank(1) >= 1);
+    BOOST_TEST(cairn::threads_per_rank(1) >= 1);
 }
 
 BOOST_AUTO_TEST_CASE(threads_are_not_divided_where_each_rank_has_cpus_of_its_own) {
     auto const here = [](int ranks, unsigned cpus, bool whole_host) {
-        return cairn::detail::threads_per_rank(ranks, {cpus, whole_host},
-                                               [](const char*) { return std::nullopt; });
+        return cairn::threads_per_rank(ranks, {cpus, whole_host},
+                                       [](const char*) { return std::nullopt; });
     };
     BOOST_TEST(here(4, 16, true) == 4);
     BOOST_TEST(here(4, 16, false) == 16);

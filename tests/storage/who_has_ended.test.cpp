@@ -56,7 +56,7 @@ public:
     auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
     cairn::object_tag tag(std::string_view n) {
         if (cairn::detail::is_intent_name(n)) {
-            auto its = save_intent::decode(cairn::detail::read_whole(store_, n));
+            auto its = save_intent::decode(cairn::read_whole(store_, n));
             its.owner = of_another_host(its.save_id).owner;
             store_.publish(n, its.encode(), std::nullopt);
             if (removes_) store_.remove(n);
@@ -172,7 +172,7 @@ BOOST_AUTO_TEST_CASE(leftovers_of_an_earlier_attempt_of_the_job_go_at_once) {
         cairn::file_store store(p.at);
         cairn::detail::claim<cairn::file_store> mine;
         (void)mine.take(store, id_b, {"__0_0.distcp"}, true);
-        BOOST_TEST((save_intent::decode(cairn::detail::read_whole(store, ".saving." + id_a)) == i));
+        BOOST_TEST((save_intent::decode(cairn::read_whole(store, ".saving." + id_a)) == i));
         mine.release(store);
     }
     i.owner.job.job += "0";
@@ -192,7 +192,7 @@ BOOST_AUTO_TEST_CASE(what_is_presumed_dead_is_adopted_before_anything_is_removed
     cairn::detail::leftovers<cairn::file_store> l(store, standing, nullptr);
     l.find(own, {});
     BOOST_TEST(p.has(i.names[0]));
-    auto const now = save_intent::decode(cairn::detail::read_whole(store, ".saving." + id_a));
+    auto const now = save_intent::decode(cairn::read_whole(store, ".saving." + id_a));
     BOOST_TEST(cairn::detail::is_this_process(now.owner.process));
     BOOST_TEST(now.names == i.names);
     l.remove_found();
@@ -213,7 +213,7 @@ BOOST_AUTO_TEST_CASE(a_save_that_was_adopted_cannot_commit) {
         BOOST_TEST(!cairn::detail::adopt(store, *found), "it is not what was found any more");
         if (!goes_on) store.remove(name);
         auto const before = store.tag(".metadata");
-        auto const bytes = cairn::detail::read_whole(store, ".metadata");
+        auto const bytes = cairn::read_whole(store, ".metadata");
         BOOST_CHECK_EXCEPTION(mine.publish(store, bytes), cairn::error, [&](const auto& e) {
             return e.code() == cairn::make_error_code(cairn::errc::concurrent_save);
         });

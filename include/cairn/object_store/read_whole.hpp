@@ -14,7 +14,8 @@
 #include <thread>
 #include <utility>
 
-namespace cairn::detail {
+namespace cairn {
+namespace detail {
 
 /// How long an object is opened again that is there, and of which reads say that it is not.
 inline constexpr std::chrono::seconds longest_reopening{5};
@@ -63,13 +64,16 @@ byte_vector read_all_of(Reader& r) {
     return bytes;
 }
 
-/// Opens an object and reads all of it, of one version.
+}  // namespace detail
+
+/// Opens an object and reads all of it, of one version, also while others replace it. For small
+/// objects: metadata.
 /// @param most  A larger one is not read.
 /// @throws what the store throws; @ref errc::not_found if there is none; @ref errc::unsupported if
 /// it is too large
 template <ObjectStore Store>
 byte_vector read_whole(Store& store, std::string_view name, std::uint64_t most = UINT64_MAX) {
-    return reread(store, name, [&] {
+    return detail::reread(store, name, [&] {
         auto r = store.open(name);
         std::uint64_t const size = r.size();
         if (size > most)
@@ -77,10 +81,10 @@ byte_vector read_whole(Store& store, std::string_view name, std::uint64_t most =
                         {.file = store.describe(name),
                          .expected = "at most " + std::to_string(most) + " bytes",
                          .found = std::to_string(size)});
-        return read_all_of(r);
+        return detail::read_all_of(r);
     });
 }
 
-}  // namespace cairn::detail
+}  // namespace cairn
 
 #endif

@@ -10,7 +10,8 @@
 #include <string>
 #include <utility>
 
-namespace cairn::detail {
+namespace cairn {
+namespace detail {
 
 /// Returns how many of this host's ranks there are, as far as their launcher tells; otherwise all
 /// ranks count as this host's. What a launcher of another job has left in the environment does not
@@ -32,14 +33,18 @@ inline int ranks_of_this_host(int world_size, const environment& get = noted_env
     return world_size;
 }
 
+}  // namespace detail
+
 /// Returns this rank's part of the CPUs that this process may use, at least 1. They are its own if
 /// its affinity mask leaves out some of the host's, and otherwise shared by the ranks of the host.
-inline int threads_per_rank(int world_size, usable_cpus cpus = usable_cpus::of_process(),
-                            const environment& get = noted_environment::read) {
-    auto const ranks = cpus.whole_host ? std::max(1, ranks_of_this_host(world_size, get)) : 1;
+inline int threads_per_rank(int world_size,
+                            detail::usable_cpus cpus = detail::usable_cpus::of_process(),
+                            const detail::environment& get = detail::noted_environment::read) {
+    auto const ranks =
+        cpus.whole_host ? std::max(1, detail::ranks_of_this_host(world_size, get)) : 1;
     return std::max(1, static_cast<int>(cpus.count) / ranks);
 }
 
-}  // namespace cairn::detail
+}  // namespace cairn
 
 #endif

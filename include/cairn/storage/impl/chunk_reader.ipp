@@ -125,7 +125,7 @@ struct chunk_reader::state {
         me = rank;
         others_want = {};
         if (thread_count != 0) return;
-        auto const cores = detail::threads_per_rank(me.world_size);
+        auto const cores = threads_per_rank(me.world_size);
         jobs.set_size(std::max(cores, static_cast<int>(placed.requests_in_flight())));
     }
     load_plan prepare_local_load_plan(load_plan plan) {

@@ -135,7 +135,7 @@ struct torch_reader::state {
         throw error(errc::unsupported, std::move(*other));
     }
 
-    byte_vector metadata_bytes() { return detail::read_whole(chunks.place(), metadata_file); }
+    byte_vector metadata_bytes() { return read_whole(chunks.place(), metadata_file); }
 
     torch_reader_options options;
     std::string place_id{};  ///< Of the checkpoint; empty: the store's own place.

@@ -92,9 +92,7 @@ struct torch_writer::state {
         if (!options.polite.cpus.empty())
             most = std::min(most, static_cast<int>(options.polite.cpus.size()));
         // An executor is the program's to share.
-        return own_threads
-                   ? std::clamp(detail::threads_per_rank(me.world_size), 1, std::max(1, most))
-                   : 1;
+        return own_threads ? std::clamp(threads_per_rank(me.world_size), 1, std::max(1, most)) : 1;
     }
 
     std::vector<std::string> name_files(std::span<const stored_amount> stored) {
