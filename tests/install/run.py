@@ -155,6 +155,10 @@ def with_cmake(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, envi
         sys.exit(f"with MPI: exit {r.returncode}\n{r.stdout}{r.stderr}")
     else:
         print("cairn::mpi: skipped, CMake found no MPI (Debian: libopenmpi-dev)")
+    # Debug alone is slow on purpose.
+    configured(tree, tree / "build", "-DCMAKE_BUILD_TYPE=")
+    if "-O2" not in next((tree / "build").rglob("cairn_compiled.dir/flags.make")).read_text():
+        sys.exit("without a build type cairn is compiled without -O2")
     # As the page says: fetched, which here is found, and installed.
     for having, option in (("FetchContent", f"-DFETCHCONTENT_SOURCE_DIR_CAIRN={root}"),
                            ("find_package", f"-DCMAKE_PREFIX_PATH={prefix}")):
