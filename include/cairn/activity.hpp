@@ -22,7 +22,7 @@ public:
     using clock = std::chrono::steady_clock;
 
     activity() = default;
-    /// @param meter  Told how many bytes move; may be null.
+    /// @param meter  Receives the number of bytes moved; may be null.
     explicit activity(std::shared_ptr<detail::byte_meter> meter) : meter_(std::move(meter)) {}
 
     /// Begins a phase.

@@ -33,7 +33,7 @@ namespace cairn {
 /// duplicated: the communicator inside this call, the plane after that. Use neither for anything
 /// else until the load completes.
 ///
-/// **Cancellation**: any kind, through the token's slot: the load fails with @ref errc::cancelled
+/// **Cancellation**: any kind, through the token's slot. The load fails with @ref errc::cancelled
 /// on all ranks at its next exchange, with `state_modified()` if reading had begun. Once this
 /// rank's last results are sent, the load ends as it would have. The communicator remains usable.
 ///

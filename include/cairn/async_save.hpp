@@ -40,23 +40,23 @@ namespace cairn {
 /// **Completion signature**: `void(std::exception_ptr, pending_save)`, on the handler's associated
 /// executor; without one, on a thread of its own, where an exception from the handler is printed.
 /// The executor among the parts is not the default. The same holds for `async_wait`. Tensors may
-/// then change, and the state may be destroyed. All ranks have agreed on a plan, so most errors are
-/// reported here. With an error, the `pending_save` is empty.
+/// then change, and the state may be destroyed. All ranks have agreed on a plan by then, so most
+/// errors are reported here. With an error, the `pending_save` is empty.
 ///
 /// **Memory**: a copy of what this rank writes, released when it is written: to the system or, if
 /// an arena is among the parts, to the arena, which keeps it for the next save. That save then
-/// causes no page faults if the copy fits. Saves may share an arena. It is pinned for the devices
-/// of the state, unless their memory space is borrowed: see `staging_arena::pin_for`. If its budget
-/// has no room for the whole copy, possibly because other saves use it, the rest is written from
-/// the tensors, and the save is staged once that is written. If the writer is not a
-/// @ref ReleasingWriter, this is when everything is written. The copies of tensors on devices
-/// must fit; otherwise the save fails with @ref errc::invalid_argument on all ranks. Any other
-/// @ref Stager takes the arena's place. With `frozen_tensors`, some are not copied at all: these
-/// must neither change nor move until the save has ended, for which the handle's destructor waits.
+/// causes no page faults if the copy fits. Saves may share an arena. The arena is pinned for the
+/// devices of the state, unless their memory space is borrowed: see `staging_arena::pin_for`. If
+/// its budget has no room for the whole copy, possibly because other saves use it, the remainder is
+/// written from the tensors, and the save is staged once that is written or, if the writer is not a
+/// @ref ReleasingWriter, once everything is written. The copies of tensors on devices must fit;
+/// otherwise the save fails with @ref errc::invalid_argument on all ranks. Any other @ref Stager
+/// takes the arena's place. With `frozen_tensors`, some tensors are not copied at all: they must
+/// neither change nor move until the save has ended, for which the handle's destructor waits.
 ///
 /// **Cancellation**: any kind, through the token's slot, until staged. The handler then completes
-/// with @ref errc::cancelled without waiting for other ranks (at the end of the save if parts are
-/// borrowed, and not before devices and the writer have finished with the tensors); the other ranks
+/// with @ref errc::cancelled without waiting for other ranks (if parts are borrowed, at the end of
+/// the save; never before devices and the writer have finished with the tensors); the other ranks
 /// get the same error. The communicator may be used again once all ranks have started the verb.
 ///
 /// **Threads**: `state_dict()` and all values are read inside this call. The steps of the save run

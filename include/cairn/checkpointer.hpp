@@ -49,7 +49,8 @@ template <class F>
 concept makes_state = !Savable<F> && std::invocable<F&, const stored_checkpoint&> &&
                       Savable<std::invoke_result_t<F&, const stored_checkpoint&>>;
 
-/// What such a function has returned or thrown: a rank on which it throws takes part in the load.
+/// The result or exception of a function that makes a state: a rank on which it throws takes part
+/// in the load.
 template <class F>
 struct made_state {
     using result = std::invoke_result_t<F&, const stored_checkpoint&>;
@@ -125,7 +126,8 @@ public:
             "checkpointer: this store has no at(id): pass an lvalue, which it borrows");
     }
 
-    /// For one process, without a communicator; an error in one of several that a launcher started.
+    /// For one process, without a communicator; an error in a process that a launcher started as
+    /// one of several.
     template <CheckpointerPart... Parts>
     explicit checkpointer(const std::string& directory, checkpointer_options options = {},
                           Parts&&... parts)
@@ -135,28 +137,29 @@ public:
     checkpointer(checkpointer&&) noexcept = default;
     checkpointer& operator=(checkpointer&&) noexcept = default;
     /// Waits for the save that is being written, or cancels it (`checkpointer_options`). An error
-    /// that no call has thrown goes to `save_options::on_unclaimed_error`. Not collective.
-    /// So do failures that were tolerated, if the latest save is one of them and `wait` was not
-    /// called since.
+    /// that no call has thrown is passed to `save_options::on_unclaimed_error`, and so are failures
+    /// that were tolerated, if the latest save is one of them and `wait` was not called since. Not
+    /// collective.
     ~checkpointer() = default;
 
     /// Saves if a save is due, or if a signal asks for one; returns when the tensors are copied, so
     /// that they may change. Otherwise returns at once: ranks exchange a few bytes at some calls,
     /// about once a second or less often, and between them it compares two numbers.
     ///
-    /// Steps may be left out: what was due at one of them is due at the next call. A step that is
-    /// less than the one before means that the run has gone back.
+    /// Steps may be skipped: a save that was due at one of them is due at the next call. A step
+    /// lower than the previous one means that the run has gone back.
     /// @param state  As for @ref save. `state_dict()` is called if a save begins, not otherwise.
     /// @param notes  Stored with the checkpoint if a save begins.
     /// @throws error on all ranks: of an earlier save, see above; of this one if it could not be
-    ///         started. It then stays due; with `overlap` it is told later, as an earlier save's.
+    ///         started. It then stays due; with `overlap`, a later call throws the error, as that
+    ///         of an earlier save.
     template <class State>
         requires Savable<State>
     checkpoint_result maybe_save(std::int64_t step, State&& state, const save_notes& notes = {}) {
         return core_->at_step(detail::checkpointer_call::maybe_save, step, flat(state), notes);
     }
     /// Saves; waits for the end of the previous save first, if it is still being written. Returns
-    /// when the tensors are copied. If the previous save has failed, this one is made all the same,
+    /// when the tensors are copied. If the previous save has failed, this one is made nevertheless,
     /// and the failures are in the result.
     /// @throws error on all ranks if this save could not be started; with the failures of the
     ///         previous one, if that has failed too
@@ -166,17 +169,18 @@ public:
         return core_->at_step(detail::checkpointer_call::save_now, step, flat(state), notes);
     }
 
-    /// Goes on with another group after the old one has become unusable, e.g. because a rank died:
-    /// waits until the save that is being written has ended, or has failed with the old group, then
-    /// duplicates the new one. A new group may have other ranks, more or fewer. Collective over it:
-    /// ranks that have a checkpointer call this, ranks that are new construct theirs. Signals that
-    /// have not led to a save yet are kept; steps may begin anywhere; it includes `before_update`.
+    /// Continues with another group after the old one has become unusable, e.g. because a rank
+    /// died: waits until the save that is being written has ended, or has failed with the old
+    /// group, then duplicates the new one. A new group may have other ranks, more or fewer.
+    /// Collective over it: ranks that have a checkpointer call this, ranks that are new construct
+    /// theirs. Signals that have not led to a save yet are kept; steps may restart at any number;
+    /// the call includes `before_update`.
     /// @param ranks  As in the constructor.
-    /// @return `completed` and `failures` of the save that was being written, and what has failed
-    ///         and was tolerated since the last `wait`, as far as this rank knows: nothing else
+    /// @return `completed` and `failures` of the save that was being written, and the failures that
+    ///         were tolerated since the last `wait`, as far as this rank knows: nothing else
     ///         reports them. With @ref errc::outcome_unknown, `latest` shows whether the checkpoint
     ///         exists.
-    /// @throws error on all ranks of the new group; the checkpointer then has the old one still
+    /// @throws error on all ranks of the new group; the checkpointer then keeps the old one
     template <class Comm>
         requires Communicator<std::remove_cvref_t<Comm>>
     checkpoint_result replace_group(Comm&& ranks) {
@@ -189,17 +193,17 @@ public:
     }
 
     /// Must be called before tensors change if `checkpointer_options::overlap` is on: waits until
-    /// those of the save that was begun last are copied. Not collective, but all ranks call it
-    /// within `exchange_timeout`; returns at once if there is nothing to wait for. What has failed
-    /// is thrown by a later call, as all errors of a save.
+    /// those of the latest save are copied. Not collective, but all ranks call it within
+    /// `exchange_timeout`; returns at once if there is nothing to wait for. A failure is thrown by
+    /// a later call, like all errors of a save.
     ///
     /// `wait`, `load`, the destructor, and `save_now` of the same step include it: tensors must not
     /// have changed before them either.
     void before_update() { core_->before_update(); }
     /// The same for a change that is enqueued on a stream of the device that the tensors are on:
-    /// blocks only until all copies are enqueued, and lets what is enqueued on the stream from then
-    /// on start after them. Tensors in host memory are copied when it returns. Call it for each
-    /// stream that changes tensors.
+    /// blocks only until all copies are enqueued, and makes work that is enqueued on the stream
+    /// from then on start after them. Tensors in host memory are copied when it returns. Call it
+    /// for each stream that changes tensors.
     /// @param stream  Of the type that the memory space takes, e.g. `cudaStream_t`.
     /// @throws error invalid_argument while the stream captures a graph; errors of the device. Then
     ///         the tensors must not change yet.
@@ -208,16 +212,16 @@ public:
         core_->before_update(stream);
     }
 
-    /// Waits until the save that was begun last is a checkpoint on disk.
+    /// Waits until the latest save is a checkpoint on disk.
     /// @return this rank's report, with a warning for each failure since the last call that
     ///         `maybe_save` tolerated or `save_now` returned. If there was nothing to wait for, a
     ///         report of these warnings alone; nothing if there are none
-    /// @throws error on all ranks if the latest save has failed, also if that was tolerated: of it
-    ///         and of all that were since the last call
+    /// @throws error on all ranks if the latest save has failed, even if that was tolerated: its
+    ///         failures, and all that were tolerated since the last call
     std::optional<save_report> wait() { return core_->wait(); }
 
     /// Loads a checkpoint of the directory, or of the store, e.g. `step_100`, or by its path; waits
-    /// for a save that is being written. Afterwards steps may begin anywhere.
+    /// for a save that is being written. Afterwards steps may restart at any number.
     /// @param options  As for @ref cairn::load.
     /// @throws as @ref cairn::load; error of an earlier save: nothing is then loaded.
     template <class State>
@@ -233,12 +237,12 @@ public:
     /// Returns the newest checkpoint that is whole for all ranks; nothing if there are none. One
     /// that is damaged is skipped, with a warning (`latest_options::on_skipped`), and the next
     /// older is examined. *Newest* is by the order of commits. Waits for a save that is being
-    /// written; afterwards steps may begin anywhere. Collective.
+    /// written; afterwards steps may restart at any number. Collective.
     /// @param options  The coordinator's are used.
     /// @throws error on all ranks: if the coordinator cannot list the checkpoints, or the store has
     ///         places that cannot be listed (`BrowsableStore`); errc::corrupt if there are
-    ///         checkpoints but none is whole; what keeps a rank from knowing whether one is
-    ///         damaged, see @ref cairn::latest; of an earlier save.
+    ///         checkpoints but none is whole; an error that keeps a rank from determining whether
+    ///         one is damaged, see @ref cairn::latest; of an earlier save.
     std::optional<checkpoint_id> latest(const latest_options& options = {}) {
         return core_->latest(options);
     }
@@ -266,7 +270,7 @@ public:
     /// is called on every rank, with each checkpoint that is tried.
     /// @param make_state  Takes a `const stored_checkpoint&`. Returns a state, which is kept until
     ///                    it is loaded, or a reference to one.
-    /// @throws what the function throws, on all ranks: it is no damage, so no older one is tried
+    /// @throws what the function throws, on all ranks: it is not damage, so no older one is tried
     template <class MakeState>
         requires detail::makes_state<MakeState>
     std::optional<loaded_checkpoint> load_latest(MakeState&& make_state,
@@ -285,7 +289,7 @@ public:
     }
 
     /// Plans a save of this state as @ref save_now would, on all ranks, without writing anything:
-    /// what each rank would write, and the memory that it takes.
+    /// what each rank would write, and the memory that this would take.
     /// @throws error on all ranks: of the state or the plan; no_space_on_device if a rank sees less
     ///         free space than all ranks together would write (`file_store` only); of an earlier
     ///         save.
@@ -296,9 +300,9 @@ public:
         return core_->plan(detail::flattened_or_error(state));
     }
 
-    /// Plans as `plan`, and takes the memory for copies now, on all ranks, so that the first save
-    /// need not: it is mapped, touched, and pinned if tensors are on devices.
-    /// @throws as `plan`; with the system's code if a rank has not that much memory
+    /// Plans as `plan`, and allocates the memory for copies now, on all ranks, so that the first
+    /// save need not: it is mapped, touched, and pinned if tensors are on devices.
+    /// @throws as `plan`; with the system's code if a rank does not have that much memory
     template <class State>
         requires Savable<State>
     checkpoint_plan reserve(State&& state) {

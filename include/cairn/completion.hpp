@@ -60,7 +60,8 @@ public:
     {
         finish(nullptr, done_t{});
     }
-    /// @param e  Not null: an operation without an exception has not failed, nor has it a result.
+    /// @param e  Not null: without an exception the operation would have neither failed nor
+    ///           produced a result.
     void fail(std::exception_ptr e) {
         finish(e ? std::move(e) : without_result("a failure without an exception"), std::nullopt);
     }

@@ -112,7 +112,7 @@ struct rank_failure {
     /// All ranks that failed alike, in order; empty: `where.rank` alone.
     std::vector<rank_range> ranks{};
 
-    /// Returns the number of ranks that it is of.
+    /// Returns the number of ranks that failed alike.
     std::size_t count() const noexcept;
 };
 
@@ -126,8 +126,8 @@ public:
     error(error_code ec, error_context where);
     error(errc e, error_context where);
 
-    /// Combines the failures of one or more ranks; its code is the first one's, or
-    /// @ref errc::rank_failed if there are none.
+    /// Combines the failures of one or more ranks. Its code is that of the first one, or @ref
+    /// errc::rank_failed if there are none.
     error(std::vector<rank_failure> failures, bool state_modified);
 
     const char* what() const noexcept override;
@@ -136,7 +136,7 @@ public:
     /// True when a load had begun to write into the user's memory.
     bool state_modified() const noexcept { return state_modified_; }
 
-    /// Returns this error as one rank's failure; an unset rank is filled in.
+    /// Returns this error as a failure of `rank`, which is filled in unless the error names one.
     rank_failure as_failure(int rank) const;
 
 private:

@@ -2,9 +2,10 @@
 #ifndef CAIRN_SRC_HPP
 #define CAIRN_SRC_HPP
 
-// What `CAIRN_SEPARATE_COMPILATION` leaves out of every other file. One file of a program includes
-// this, and takes as long to compile as all of cairn. Or that file is compiled `CAIRN_SRC_UNITS`
-// times, with `CAIRN_SRC_UNIT` defined as 1, 2 and so on: each takes part of the time and memory.
+// The definitions that `CAIRN_SEPARATE_COMPILATION` leaves out of every other file. One file of a
+// program includes this header, and takes as long to compile as all of cairn. Alternatively, that
+// file is compiled `CAIRN_SRC_UNITS` times, with `CAIRN_SRC_UNIT` defined as 1, 2 and so on: each
+// unit takes part of the time and memory.
 #include <cairn/detail/config.hpp>
 
 #ifndef CAIRN_SEPARATE_COMPILATION

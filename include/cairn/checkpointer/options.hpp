@@ -28,9 +28,9 @@ struct steps {
     std::int64_t count;
 };
 
-/// A save is due as often as its stalls, i.e. the time for which it stops the training, allow: the
-/// next one when `share` of the time since the last one is as long as the stall of the last one,
-/// which is measured. The first save is due at the first call.
+/// A save is due as often as its stalls, i.e. the time for which it stops training, allow: the next
+/// one when `share` of the time since the last one is as long as the measured stall of the last
+/// one. The first save is due at the first call.
 struct overhead {
     explicit constexpr overhead(double s, std::chrono::nanoseconds least = std::chrono::minutes(1))
         : share(s), at_least(least) {}
@@ -47,7 +47,7 @@ public:
         requires std::is_convertible_v<std::chrono::duration<Rep, Period>, std::chrono::nanoseconds>
     save_interval(std::chrono::duration<Rep, Period> t) : variant(std::chrono::nanoseconds(t)) {}
     save_interval(overhead share) : variant(share) {}
-    /// Anything else, such as a number without a unit, is refused with a sentence.
+    /// Refuses anything else, such as a number without a unit, with a readable error.
     template <class T>
         requires(!std::is_convertible_v<T, steps> &&
                  !std::is_convertible_v<T, std::chrono::nanoseconds> &&
@@ -61,7 +61,7 @@ public:
     }
 };
 
-/// What to do if a save is due while the previous one is still being written.
+/// The reaction to a save that is due while the previous one is still being written.
 enum class busy_policy : std::uint8_t {
     wait,  ///< Wait for the end of the previous save, then save.
     skip,  ///< Do not save; the next save is due an interval later.
@@ -79,9 +79,9 @@ struct checkpointer_options {
     /// How often `maybe_save` saves. The coordinator's value is used.
     save_interval every = std::chrono::minutes(10);
     /// Which checkpoints are kept; the others are removed in the background once a save is durable,
-    /// before its report. What cannot be removed is a warning of one report. Checkpoints that no
-    /// checkpointer has saved stay, copied and renamed ones too; so do those that a load of this
-    /// process is reading, or one of another process that has announced it
+    /// before its report. A checkpoint that cannot be removed is a warning of one report.
+    /// Checkpoints that no checkpointer has saved stay, including copied and renamed ones; so do
+    /// those that a load of this process is reading, or of another process that has announced it
     /// (`torch_reader_options::announce`). The coordinator's value is used. By default, all are
     /// kept.
     retention keep{};
@@ -91,32 +91,32 @@ struct checkpointer_options {
     /// they are copied, and `before_update` waits for that. A save that a signal asks for is not
     /// overlapped. The coordinator's value is used.
     bool overlap = false;
-    /// How many saves in a row may fail, because a disk is full for example, before `maybe_save`
-    /// throws: it returns the failures of so many (`checkpoint_result::failures`), and saves when
-    /// the next save is due. `wait` reports them once more; other members throw each failure. What
-    /// the next save would repeat (errc::invalid_plan, invalid_argument, invalid_state and
-    /// unsupported) and what makes the group unusable, such as the death of a rank, is always
-    /// thrown. The coordinator's value is used.
+    /// How many saves in a row may fail, e.g. because a disk is full, before `maybe_save` throws:
+    /// it returns that many failures (`checkpoint_result::failures`), and saves again when the next
+    /// save is due. `wait` reports them again; other members throw each failure. Failures that the
+    /// next save would repeat (errc::invalid_plan, invalid_argument, invalid_state and unsupported)
+    /// and those that make the group unusable, such as the death of a rank, are always thrown. The
+    /// coordinator's value is used.
     int max_failed_saves = 0;
     destruction_policy destruction = destruction_policy::wait;
     /// Signals that ask for a save, e.g. `{SIGTERM, SIGUSR1}`. Their handlers are replaced while
     /// the checkpointer exists. A signal on one rank is enough: all ranks then save.
     std::vector<int> save_on_signal{};
-    /// Of the memory for copies. Of a state that needs more than `budget`, the rest is written from
-    /// the tensors: `maybe_save` then returns when that is written.
+    /// Options of the memory for copies. If a state needs more than `budget`, the remainder is
+    /// written from the tensors: `maybe_save` then returns when that is written.
     arena_options arena{};
-    /// Of each save; `exchange_timeout` and `coordinator` also for the checkpointer's own
-    /// exchanges, `on_unclaimed_error` for errors that the destructor finds.
+    /// Options of each save; `exchange_timeout` and `coordinator` also apply to the checkpointer's
+    /// own exchanges, `on_unclaimed_error` to errors that the destructor finds.
     save_options save{};
 };
 
-/// What is stored with a checkpoint besides its state. The coordinator's is used.
+/// Notes that are stored with a checkpoint besides its state. The coordinator's are used.
 struct save_notes {
-    /// By name, e.g. `{{"loss", 0.3}}`; for `best`.
+    /// Metrics by name, e.g. `{{"loss", 0.3}}`; for `best`.
     std::map<std::string, double, std::less<>> metrics{};
 };
 
-/// What `checkpointer::load_latest` has loaded.
+/// The checkpoint that `checkpointer::load_latest` has loaded.
 struct loaded_checkpoint {
     checkpoint_id id{};
     load_report report{};
@@ -136,9 +136,9 @@ struct checkpoint_result {
     std::vector<int> signals{};
     /// This rank's report of an earlier save, in the call that learned that it has completed.
     std::optional<save_report> completed{};
-    /// Of each rank that has failed: why an earlier save, or this one, has failed and was tolerated
-    /// (`checkpointer_options::max_failed_saves`); from `save_now`, why an earlier save has failed.
-    /// Empty: none has.
+    /// For each rank that has failed: why an earlier save, or this one, has failed and was
+    /// tolerated (`checkpointer_options::max_failed_saves`); from `save_now`, why an earlier save
+    /// has failed. Empty: none has.
     std::vector<rank_failure> failures{};
     /// How long the training was stopped on this rank: by this call, and by `before_update` since
     /// the previous call of `maybe_save` or `save_now`.

@@ -17,7 +17,7 @@
 
 namespace cairn {
 
-/// What one rank would do in a save.
+/// What one rank would write and copy in a save.
 struct rank_needs {
     std::uint64_t bytes = 0;          ///< To be written, without the headers of items and files.
     std::uint64_t staging_bytes = 0;  ///< What the arena maps for the copy, within its budget.
@@ -25,37 +25,37 @@ struct rank_needs {
     friend bool operator==(const rank_needs&, const rank_needs&) = default;
 };
 
-/// What a save would take; the same on all ranks.
+/// The result of planning a save without writing it; the same on all ranks.
 struct checkpoint_plan {
     std::vector<rank_needs> ranks{};  ///< In rank order.
     std::uint64_t bytes = 0;          ///< Of all ranks.
-    /// Free where the checkpoint would be: the least that any rank sees. Empty if the store is not
-    /// a `file_store`.
+    /// Free space where the checkpoint would be: the least that any rank sees. Empty if the store
+    /// is not a `file_store`.
     std::optional<std::uint64_t> free_bytes{};
     friend bool operator==(const checkpoint_plan&, const checkpoint_plan&) = default;
 };
 
-/// Formats a plan for people: a line for each rank, and one for all.
+/// Formats a plan as text: a line for each rank, and one for all.
 CAIRN_DECL std::string to_string(const checkpoint_plan& p);
 
 namespace detail {
 
-/// What a rank knows before the plans of all are joined.
+/// The needs of one rank before the plans of all are joined.
 struct needs_report {
-    /// Of its arena: see @ref arena_options.
+    /// Limits of the rank's arena: see @ref arena_options.
     std::uint64_t budget = 0, slab_bytes = 0;
     std::optional<std::uint64_t> free_bytes{};
     std::string directory{};  ///< Where these are free; for errors.
     std::vector<std::byte> plan{};
 };
-/// Makes this rank's plan of a save, and looks how much is free in the directory, or in the
-/// nearest one above it that exists.
+/// Makes this rank's plan of a save, and determines how much space is free in the directory, or in
+/// the nearest one above it that exists.
 /// @throws what the state or the planner does
 CAIRN_DECL std::vector<std::byte> encode_needs(const flattened_or_error& state,
                                                const planner_options& options, int rank,
                                                bool coordinator, const arena_options& arena,
                                                const std::optional<std::filesystem::path>& where);
-/// Plans for all, as a save does: replicas are written once.
+/// Joins the plans of all ranks, as a save does: replicas are written once.
 /// @throws error with each rank whose disk does not suffice
 CAIRN_DECL checkpoint_plan join_needs(std::span<const needs_report> all,
                                       const planner_options& options);

@@ -38,9 +38,9 @@ public:
     const metadata& content() const noexcept { return *content_; }
 
     /// Loads some of it, on this rank alone: each rank reads for itself. Every call reads the
-    /// metadata again, so it is better to read several values in one.
+    /// metadata again, so it is better to read several values in one call.
     /// @throws error as @ref load. If the checkpoint turns out to be damaged, the next older one is
-    /// tried, whatever the function does then.
+    /// tried, whatever the function does afterwards.
     CAIRN_DECL void read(state_dict what) const;
     /// Returns one value, e.g. `value<int>("model.layers")`.
     /// @throws as `read`
@@ -52,7 +52,7 @@ public:
         return t;
     }
 
-    /// For the implementation: what a `read` has thrown, if it was damage.
+    /// For the implementation: the exception of a `read` that found damage, if any.
     const std::exception_ptr& damage() const noexcept { return damage_; }
 
 private:

@@ -45,8 +45,8 @@ namespace cairn::detail {
 
 struct checkpointer_parts;
 
-/// The part of a checkpointer that knows no type of the user's: carries out what the coordinator's
-/// `checkpoint_schedule` decides. Threads: one at a time.
+/// The part of a checkpointer that does not depend on the user's types: carries out what the
+/// coordinator's `checkpoint_schedule` decides. Threads: one at a time.
 class checkpointer_core {
 public:
     /// Calls the user's `state_dict`: when a save begins, not before.
@@ -68,8 +68,9 @@ public:
 
     /// Waits for the end of the earlier save on this rank; must come before `replace_group`.
     CAIRN_DECL void finish_earlier();
-    /// Collective, with the constructors of ranks that are new. An error leaves the group as is.
-    /// @return what has become of the earlier save
+    /// Collective, with the constructors of ranks that are new. After an error the group is
+    /// unchanged.
+    /// @return the outcome of the earlier save
     CAIRN_DECL checkpoint_result replace_group(any_communicator lane, bool alone);
     std::chrono::milliseconds exchange_timeout() const { return options_.save.exchange_timeout; }
 
@@ -97,7 +98,7 @@ public:
         return ranks().alone(
             [&] { return stored_checkpoint(f.id, f.meta, parts_.store, parts_.spaces); });
     }
-    /// @param damage  What this rank has found before.
+    /// @param damage  The damage that this rank has found before.
     /// @return Nothing if the checkpoint is damaged.
     CAIRN_DECL std::optional<load_report> try_load(flattened_or_error& state, recovery& search,
                                                    const recovery::found& f,
@@ -106,7 +107,7 @@ public:
     /// Likewise, before `plan`.
     CAIRN_DECL void prepare_plan();
     CAIRN_DECL checkpoint_plan plan(const flattened_or_error& state);
-    /// Plans, and takes the memory for copies.
+    /// Plans, and allocates the memory for copies.
     CAIRN_DECL checkpoint_plan reserve(const flattened_or_error& state);
     arena_stats staging() const { return arena_->stats(); }
 
@@ -137,7 +138,7 @@ private:
     template <class F>
     outcome answered(F&& f);
     void reserve_for(const flattened_or_error& state, std::uint64_t bytes);
-    /// @throws error in a forked child, which has no thread that what is waited for could come from
+    /// @throws error in a forked child, which has none of the threads that it would wait for
     void check_process() const;
     rendezvous_answer meet(checkpointer_call call, std::int64_t step);
     rendezvous_answer answer(const std::vector<outcome>& all);
@@ -147,7 +148,7 @@ private:
         std::optional<time_point> since{};      ///< From here on, ranks do not wait for late ones.
         std::vector<rank_failure> tolerated{};  ///< Of an earlier save.
     };
-    /// Meets the other ranks until they agree that the earlier save needs no waiting.
+    /// Exchanges with the other ranks until none has to wait for the earlier save.
     /// @throws error with its failures, if it failed
     agreement agree(checkpointer_call call, std::int64_t step);
     checkpoint_result meet_at_step(checkpointer_call call, std::int64_t step,
@@ -158,19 +159,20 @@ private:
     void check_same_coordinator(std::int64_t other) const;
     /// Whether a call may return although one more save has failed; the same on all ranks.
     bool tolerates(checkpointer_call call, const std::vector<rank_failure>& failures) const;
-    /// Notes them for `wait`.
+    /// Records tolerated failures for `wait`.
     void tolerate(std::int64_t step, const std::vector<rank_failure>& failures);
-    /// An error of these; for `wait`, also of those that were tolerated since it was last called.
+    /// Returns an error with these failures; for `wait`, also with those tolerated since its last
+    /// call.
     error all_failures(checkpointer_call call, std::vector<rank_failure> failures);
     std::exception_ptr tolerated() const noexcept;
     /// Saves, and waits for the copies.
     /// @param earlier  How many failures this call has tolerated: they are thrown with its own.
-    /// @return Of a save that failed and was tolerated.
+    /// @return The failures of a save that failed and was tolerated.
     std::vector<rank_failure> save(checkpointer_call call, std::int64_t step,
                                    const make_state& state, const save_notes& notes,
                                    time_point stalled_since, std::size_t earlier);
     void await_copies();
-    /// Starts a save whose copies go on after the call.
+    /// Starts a save that continues to copy after the call.
     void overlap(std::int64_t step, const make_state& state, const save_notes& notes,
                  time_point stalled_since);
     std::vector<std::byte> staged(checkpointer_call call, const std::vector<outcome>& all);
@@ -178,8 +180,8 @@ private:
     template <class Handler>
     void start(std::shared_ptr<flattened_or_error> state, std::int64_t step,
                const save_notes& notes, const checkpointer_parts& more, Handler handler);
-    /// This run has read a checkpoint successfully: it is kept while no newer one was read. If that
-    /// cannot be noted, there is a warning.
+    /// Notes that this run has read a checkpoint, which is then kept until a newer one is read.
+    /// Adds a warning if that fails.
     void note_read(const checkpoint_id& id, std::vector<std::string>& warnings) noexcept;
     template <class F>
     void passing(F&& f) {
@@ -197,7 +199,7 @@ private:
     bool has_ended();
     void take_handle();
     void note_failure() noexcept;
-    /// All ranks have learned how the earlier save ended.
+    /// Called when all ranks have learned how the earlier save ended.
     std::optional<save_report> settle();
 
     home_process home_{};

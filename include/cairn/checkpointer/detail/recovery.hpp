@@ -20,7 +20,7 @@
 
 namespace cairn::detail {
 
-/// Whether a failed load says that the checkpoint is damaged, and not the state, a device or a
+/// Whether a load failed because the checkpoint is damaged, not because of the state, a device or a
 /// connection.
 CAIRN_DECL bool tells_of_damage(const rank_failure& f);
 
@@ -45,10 +45,10 @@ public:
     /// is whole
     CAIRN_DECL std::optional<found> next();
 
-    /// After a load of what `next` has returned.
+    /// Called after a load of the checkpoint that `next` returned.
     /// @param mine  How it has failed on this rank; null: it has not.
-    /// @return Whether it has succeeded on all ranks; false: it was damaged, so that an older one
-    /// can be tried.
+    /// @return Whether it has succeeded on all ranks; false: the checkpoint is damaged, so that an
+    /// older one can be tried.
     /// @throws the failure if it is of another kind on any rank
     CAIRN_DECL bool loaded(const found& f, const std::exception_ptr& mine);
 

@@ -25,7 +25,7 @@ enum class checkpointer_call : std::uint8_t {
     join
 };
 
-/// What a rank says at a rendezvous.
+/// The message of a rank at a rendezvous.
 struct rank_report {
     checkpointer_call call = checkpointer_call::maybe_save;
     std::int64_t step = 0;
@@ -38,7 +38,7 @@ struct rank_report {
 CAIRN_DECL std::vector<std::byte> encode(const rank_report& r);
 CAIRN_DECL rank_report decode_rank_report(std::span<const std::byte> b);
 
-/// What the coordinator answers to all ranks.
+/// The coordinator's answer to all ranks.
 struct rendezvous_answer {
     checkpoint_schedule::decision decided{};
     bool overlapped = false;  ///< The call returns before the copies are complete.
@@ -49,7 +49,7 @@ struct rendezvous_answer {
 CAIRN_DECL std::vector<std::byte> encode(const rendezvous_answer& a);
 CAIRN_DECL rendezvous_answer decode_rendezvous_answer(std::span<const std::byte> b);
 
-/// What all ranks together say.
+/// The messages of all ranks, joined.
 struct joint_report {
     earlier_save earlier = earlier_save::none;
     bool heeds_signals = false;

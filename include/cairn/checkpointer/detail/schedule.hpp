@@ -12,7 +12,8 @@
 
 namespace cairn::detail {
 
-/// How the previous save stands, on one rank or on all: of what the ranks say, the highest holds.
+/// The status of the previous save, on one rank or on all: the highest of the ranks' values
+/// applies.
 enum class earlier_save : std::uint8_t {
     none,       ///< There is none, or all ranks have learned how it ended.
     completed,  ///< Its checkpoint exists.
@@ -39,7 +40,7 @@ public:
     /// is not between 0 and 1
     CAIRN_DECL checkpoint_schedule(const save_interval& every, busy_policy when_busy);
 
-    /// What all ranks together know at a rendezvous.
+    /// The facts that decide at a rendezvous, joined from all ranks.
     struct facts {
         std::int64_t step = 0;
         time_point now{};
@@ -61,30 +62,31 @@ public:
     };
     CAIRN_DECL decision decide(const facts& f);
 
-    /// The save that was decided is staged.
+    /// Called when the save that was decided on is staged.
     /// @param stall  How long it has stopped the training for, on the rank where that was longest.
     CAIRN_DECL void started(time_point now, duration stall);
-    /// How long it has stopped the training for in all, if that was not known when it was started.
+    /// Sets how long the save has stopped training in total, if that was not known when it was
+    /// started.
     void stalled(duration stall) { stall_ = stall; }
-    /// The save that was decided could not be started; it stays due.
+    /// Called when the save that was decided on could not be started; it stays due.
     CAIRN_DECL void refused();
-    /// The save that was decided has failed, and is not tried again before the next one is due,
-    /// unless a signal had asked for it.
+    /// Called when the save that was decided on has failed: it is not tried again before the next
+    /// one is due, unless a signal had asked for it.
     CAIRN_DECL void given_up();
-    /// The ranks have learned outside of `decide` how the earlier save ended.
+    /// Called when the ranks have learned outside of `decide` how the earlier save ended.
     CAIRN_DECL void settled(bool failed);
-    /// Steps begin again at any number: a state was loaded.
+    /// Called when a state was loaded: steps restart at any number.
     CAIRN_DECL void restart();
 
-    /// Where the ranks exchange next: at the first call whose step is not less.
+    /// Returns the step of the next exchange: the first call with this step or a higher one.
     std::int64_t next_rendezvous() const noexcept { return next_; }
 
 private:
     void note(const facts& f);
     bool due(const facts& f) const;
-    /// Counts the interval from here.
+    /// Restarts the interval at this step and time.
     void advance(std::int64_t step, time_point from);
-    /// From one save to the next; for steps, the largest.
+    /// Returns the time from one save to the next; for an interval in steps, the largest duration.
     duration interval() const;
     void plan_next(const facts& f);
     std::int64_t steps_within(duration d, std::int64_t most) const;

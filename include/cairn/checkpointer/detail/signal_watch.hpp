@@ -30,9 +30,9 @@ public:
     CAIRN_DECL ~signal_watch();
 
     bool any() const noexcept { return !watched_.empty(); }
-    /// Looks which signals have arrived since they were last acknowledged.
+    /// Returns the signals that have arrived since they were last acknowledged.
     CAIRN_DECL signal_set look() noexcept;
-    /// Forgets those of these signals that the latest `look` saw, not those that arrived since.
+    /// Clears the arrivals of these signals that the latest `look` saw, not later ones.
     CAIRN_DECL void acknowledge(signal_set these) noexcept;
 
 private:

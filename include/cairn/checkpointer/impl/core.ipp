@@ -27,8 +27,8 @@ CAIRN_DECL checkpointer_core::checkpointer_core(parts p, checkpointer_options op
         schedule_.emplace(options_.every, options_.when_busy);
     });
 }
-/// Ranks that make a checkpointer and ranks that have one do the same: what has become of the save
-/// that the latter had begun is agreed on here.
+/// Ranks that make a checkpointer and ranks that have one do the same: here they agree on the
+/// outcome of the save that the latter had begun.
 template <class F>
 joint_report checkpointer_core::join(group& g, F&& prepare) {
     auto const mine = g.ranks.attempt([&] {
@@ -72,7 +72,8 @@ CAIRN_DECL checkpoint_result checkpointer_core::replace_group(any_communicator l
     r.completed = settle();
     bool const failed = joint.earlier == earlier_save::failed;
     if (failed) r.failures = or_unknown(std::move(joint.failures));
-    // Ranks may be new: what the others remember must not decide what all do, so it is told now.
+    // Some ranks may be new: what the others remember must not decide what all do, so it is
+    // reported now.
     for (auto& f : std::exchange(tolerated_, {})) r.failures.push_back(std::move(f));
     failed_in_a_row_ = 0;
     untold_ = false;
@@ -203,10 +204,11 @@ CAIRN_DECL rendezvous_answer checkpointer_core::answer(const std::vector<outcome
         auto const now = std::chrono::steady_clock::now();
         a.decided = schedule_->decide({step, now, joint.earlier, joint.signals != 0,
                                        joint.heeds_signals, call == checkpointer_call::save_now});
-        // Who has sent a signal may end the job as soon as it is acknowledged, which takes copies.
+        // The sender of a signal may end the job as soon as the signal is acknowledged, which
+        // requires the copies.
         a.overlapped = options_.overlap && a.decided.what == action::save &&
                        call == checkpointer_call::maybe_save && joint.signals == 0;
-        // How long it stops the training is known, and told, at the next rendezvous.
+        // How long it stops training is known, and reported, at the next rendezvous.
         if (a.overlapped) schedule_->started(now, {});
         // If nothing is saved although signals arrived, this step has been saved before.
         if (a.decided.what == action::save || a.decided.what == action::none)
@@ -237,14 +239,14 @@ CAIRN_DECL auto checkpointer_core::agree(checkpointer_call call, std::int64_t st
         if (decided.settled) all.completed = settle();
         if (decided.what == action::fail) {
             auto& failures = all.answer.failures;
-            // The end of a program calls save_now once: the state of now must not be lost.
+            // A program calls save_now once, at its end: its current state must not be lost.
             bool const goes_on = call == checkpointer_call::save_now || tolerates(call, failures);
             ++failed_in_a_row_;
             untold_ = goes_on;
             if (!goes_on) throw all_failures(call, std::move(failures));
             tolerate(saving_step_, failures);
             for (auto& f : failures) all.tolerated.push_back(std::move(f));
-            continue;  // nothing keeps this step from being saved
+            continue;  // nothing prevents this step from being saved
         }
         if (decided.settled) {
             failed_in_a_row_ = 0;

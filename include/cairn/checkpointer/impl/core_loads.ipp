@@ -69,11 +69,12 @@ CAIRN_DECL recovery checkpointer_core::search(const latest_options& options) {
 CAIRN_DECL std::optional<checkpoint_id> checkpointer_core::latest(const latest_options& options) {
     auto const f = search(options).next();
     if (!f) return {};
-    // Otherwise it has only been looked at.
+    // Otherwise the checkpoint was only examined.
     if (options.verify == verify_level::full) catalog_->note_read(f->save_id);
     return f->id;
 }
-/// What the user's code throws says nothing about the checkpoint, whatever its code.
+/// Wraps an exception of the user's code, which says nothing about the checkpoint, whatever its
+/// code.
 inline std::exception_ptr no_damage(const std::exception_ptr& e, int rank) {
     auto const failures = failures_of(e, rank);
     if (std::none_of(failures.begin(), failures.end(), tells_of_damage)) return e;

@@ -36,7 +36,7 @@ CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(
             [&] { mine.failures = failures_of(std::current_exception(), ranks().rank()); });
     }
     if (gate_) gate_->pass();  // before the call returns no tensor changes
-    // A rank may have failed alone: all learn it in this call.
+    // A rank may have failed alone: all learn of it in this call.
     outcome told;
     try {
         auto const all = ranks().gather(mine);
@@ -94,7 +94,7 @@ CAIRN_DECL void checkpointer_core::overlap(std::int64_t step, const make_state& 
     try {
         begin(step, state, notes);
     } catch (...) {
-        note_failure();  // told at the next rendezvous, as what fails in the background
+        note_failure();  // reported at the next rendezvous, like failures in the background
     }
     stall_ = std::chrono::steady_clock::now() - stalled_since;
 }
@@ -143,14 +143,14 @@ void checkpointer_core::start(std::shared_ptr<flattened_or_error> state, std::in
 CAIRN_DECL void checkpointer_core::begin(std::int64_t step, const make_state& make,
                                          const save_notes& notes) {
     saving_step_ = step;
-    // The other ranks duplicate the lane: they must not wait for one that has no memory to.
+    // The other ranks duplicate the lane: they must not wait for one that lacks the memory for it.
     ranks().alone([&] {
         auto state = make();
         state->freeze_values();
         auto const staged = std::make_shared<std::promise<pending_save>>();
         checkpointer_parts const more{parts_.spaces, parts_.sinks, std::make_shared<overlap_gate>(),
                                       plans_.slot()};
-        // A handler may be destroyed without a call: nobody must wait for it.
+        // A handler may be destroyed without being called: nothing may wait for it.
         std::shared_ptr<overlap_gate> const told(
             more.gate.get(), [owner = more.gate](overlap_gate* gate) {
                 gate->copied(std::make_exception_ptr(std::bad_alloc()));
@@ -225,7 +225,7 @@ CAIRN_DECL std::optional<save_report> checkpointer_core::wait() {
     return report;
 }
 
-/// Whether the next save must fail alike, because it is made of the same state and options.
+/// Whether the next save, with the same state and options, must fail the same way.
 inline bool must_repeat(const rank_failure& f) {
     for (auto const e :
          {errc::invalid_plan, errc::invalid_argument, errc::invalid_state, errc::unsupported})

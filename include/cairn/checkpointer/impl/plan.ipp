@@ -45,7 +45,7 @@ inline std::optional<std::uint64_t> get_optional(wire_reader& r) {
     return there ? std::optional(v) : std::nullopt;
 }
 
-/// Empty if the system does not tell.
+/// Returns the bytes that are free there; empty if the system does not tell.
 inline std::optional<std::uint64_t> free_bytes_at(std::filesystem::path at) {
     removed_space::of_process().wait();
     std::error_code e;

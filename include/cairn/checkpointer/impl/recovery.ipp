@@ -39,7 +39,7 @@ CAIRN_DECL std::vector<std::byte> recovery::candidate() {
 }
 
 /// On the coordinator: whether no rank has found damage.
-/// @throws error if none has, but some do not know: it may be whole
+/// @throws error if none has, but some cannot tell: the checkpoint may be whole
 CAIRN_DECL std::vector<std::byte> recovery::verdict(const std::vector<outcome>& all) {
     checkpoint_problem first;
     std::size_t more = 0, whole = 0;

@@ -38,7 +38,7 @@ inline void count_signal(int s) noexcept {
     signal_counts[static_cast<std::size_t>(s)].fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Who watches which signal in this process. A forked child watches none: a signal that ends the
+/// The watches of each signal in this process. A forked child watches none: a signal that ends the
 /// program ends it.
 class signal_handlers {
 public:
@@ -71,7 +71,7 @@ public:
         auto& h = handlers_[static_cast<std::size_t>(s)];
         if (--h.watchers == 0) restore(s, h);
     }
-    /// Async-signal-safe; whatever another thread was at in the parent.
+    /// Async-signal-safe, whatever another thread was doing in the parent.
     void in_child() noexcept {
         for (int s = 1; s <= highest_signal; ++s) {
             auto const at = static_cast<std::size_t>(s);
