@@ -150,7 +150,7 @@ BOOST_AUTO_TEST_CASE(a_sweep_that_fails_is_a_warning) {
             auto const e = save(at, 2, w);
             for (auto const& t : e.all) BOOST_TEST(t.ok(), support::words(e.all));
             BOOST_TEST(standing(at) == 2.0f);
-            BOOST_TEST(mentions(e.warnings, "files that are not needed any more may be left"));
+            BOOST_TEST(mentions(e.warnings, "files that are no longer needed may be left"));
         });
     }
 }

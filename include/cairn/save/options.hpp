@@ -17,7 +17,8 @@
 
 namespace cairn {
 
-/// How replicas are checked: regions of tensors that several ranks hold, one of which writes them.
+/// How replicas are checked, i.e. regions of tensors that several ranks hold and one of them
+/// writes.
 enum class replica_policy : std::uint8_t {
     trust,    ///< Not checked.
     sampled,  ///< A sample of each is compared, different each time; a difference is a warning.
@@ -34,16 +35,16 @@ struct save_options {
     /// How replicas are compared. The coordinator's value is used. `sampled` compares about one
     /// byte in 64 of those that a rank writes.
     replica_policy replicas = replica_policy::sampled;
-    /// The policy for each tensor; empty: `replicas` for all.
+    /// Returns the policy for a tensor; empty: `replicas` for all.
     std::function<replica_policy(std::string_view fqn)> replicas_of{};
-    /// For finding errors: every tensor is hashed when the verb is called (which blocks, devices
-    /// included) and when it has been written; one that has changed meanwhile fails the save with
-    /// @ref errc::state_changed.
+    /// For debugging: every tensor is hashed when the verb is called (which blocks, devices
+    /// included) and when it has been written; a tensor that has changed in between fails the save
+    /// with @ref errc::state_changed.
     bool detect_changes = false;
     torch_writer_options storage{};  ///< For the default writer; a custom writer has its own.
     planner_options planner{};       ///< For the default planner; likewise.
-    /// Called with the error (also @ref errc::cancelled) of a background save whose `pending_save`
-    /// was destroyed before its result was taken; on the thread that destroyed it or on that which
+    /// Called with the error (@ref errc::cancelled, too) of a background save whose `pending_save`
+    /// was destroyed before its result was taken; on the thread that destroyed it or the one that
     /// ended the save, whichever is later. Must not throw. Empty: one line on standard error.
     std::function<void(const std::exception_ptr&)> on_unclaimed_error{};
 };

@@ -22,7 +22,7 @@ auto giving_handle(Handler handler);
 /// A save whose tensors are copied and whose files are still being written: the result of
 /// `async_save`. Move-only.
 ///
-/// **Lifetimes**: the save goes on without its handle and keeps all that it needs. If a part is
+/// **Lifetimes**: the save continues without its handle and keeps all that it needs. If a part is
 /// borrowed (see @ref async_save), the destructor waits for the end of the save. Do not call
 /// `wait`, or destroy a handle whose save borrows, on the thread of an executor that was passed:
 /// the save needs that thread.
@@ -75,7 +75,7 @@ public:
 
     /// Ends the save, on all ranks, with @ref errc::cancelled: its files are removed, the previous
     /// checkpoint stays and the communicator remains usable. A write that is under way ends after
-    /// its current piece, at most 64 MiB, unless the writer is one of your own that does not heed
+    /// its current piece, at most 64 MiB, unless it is a writer of your own that ignores
     /// `storage_setup::stop`. If this rank has already sent its results, it is too late, and the
     /// save ends as it would have. Any thread; returns at once.
     void cancel() noexcept {
@@ -95,7 +95,7 @@ private:
 
 namespace detail {
 
-/// Returns the handler of a save that makes its handle: a handler that is dropped makes none.
+/// Returns a handler that makes the handle of the save; if it is dropped, no handle is made.
 template <class Handler>
 auto giving_handle(Handler handler) {
     return adapted(std::move(handler),

@@ -12,28 +12,28 @@ namespace detail {
 class plan_slot;
 }
 
-/// Keeps the plan of a save for the next one: while nothing but contents changes, ranks neither
-/// send nor make plans again.
+/// Keeps the plan of a save for the next one: while only contents change, ranks neither send nor
+/// make plans again.
 ///
 /// A part of `save` and `async_save`; a `checkpointer` has one of its own. Each rank has its own,
-/// and passes it to every save of the same state. What has changed is noticed on every rank, and
-/// then all is planned anew: names, shapes, dtypes, regions, ties, the number of ranks, options; a
-/// rank that has started again, or that does not know that the earlier save was committed.
-/// `save_report::plan_reused` says whether the plan was an earlier one.
+/// and passes it to every save of the same state. A change on any rank is noticed, and all is
+/// planned again: names, shapes, dtypes, regions, ties, the number of ranks, options; a rank that
+/// was restarted, or that does not know that the earlier save was committed.
+/// `save_report::plan_reused` says whether an earlier plan was used.
 ///
 /// Works with a planner that has `plan_key` (@ref KeyedSavePlanner) and a writer that has
 /// `name_files` (@ref NamingWriter), such as the default ones; with others it has no effect.
 ///
-/// **Memory**: on each rank about 400 bytes for each of its items; on the coordinator, moreover,
+/// **Memory**: on each rank about 400 bytes for each of its items; on the coordinator, in addition,
 /// about 100 bytes for each item of any rank, or 700 with a planner that is not the default one.
 ///
-/// **Copies** share what is kept. Threads: any; several saves may use one.
+/// **Copies** share the kept plan. Threads: any; several saves may use one cache.
 class plan_cache {
 public:
     CAIRN_DECL plan_cache();
 
-    /// Forgets: the next save is planned anew, on all ranks, also if a save in the background ends
-    /// before it.
+    /// Drops the plan: the next save is planned again, on all ranks, even if a save in the
+    /// background ends before it.
     CAIRN_DECL void clear();
 
     /// Whether a plan is kept.

@@ -37,13 +37,13 @@ public:
     CAIRN_DECL background_save(boost::asio::any_io_executor on, const checkpoint_id& id,
                                save_options options, bool borrows, staged_handler staged);
     background_save(background_save&&) = delete;
-    /// Says what nobody was told.
+    /// Reports an error that no call has delivered.
     CAIRN_DECL ~background_save();
 
     const save_options& options() const noexcept { return options_; }
     /// Where the save runs. @pre neither `start` nor `refuse` was called
     const boost::asio::any_io_executor& executor() const noexcept { return on_.executor; }
-    /// Until it is staged, the slot of its handler cancels the save.
+    /// Lets the slot of its handler cancel the save until it is staged.
     CAIRN_DECL void heed_slot();
     CAIRN_DECL void start(std::shared_ptr<const flattened_or_error> state, save_parts parts);
     /// Ends a save that could not be started.
@@ -74,7 +74,7 @@ private:
     /// Completes the handler of a save that has failed; if that fails too, reports the error.
     void fail(staged_handler handler, const std::exception_ptr& e) const noexcept;
 
-    std::optional<noted_environment> variables_{std::in_place};  ///< Until it has ended.
+    std::optional<noted_environment> variables_{std::in_place};  ///< Until the save has ended.
     operation_context on_;
     checkpoint_id id_;
     save_options options_;
@@ -86,7 +86,7 @@ private:
     std::weak_ptr<save_op> op_{};
     bool cancelled_ = false;
     bool ended_ = false;
-    bool settled_ = false;  ///< Nobody else is told how it ends.
+    bool settled_ = false;  ///< The result was delivered or discarded.
     home_process home_{};   ///< In a forked child it never ends.
     std::exception_ptr failure_{};
     save_report report_{};

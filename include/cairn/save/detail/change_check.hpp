@@ -24,23 +24,23 @@
 
 namespace cairn::detail {
 
-/// Finds tensors that changed while a save used them: compares what was written with what they were
-/// when the verb was called. Every byte is read twice more: see `save_options::detect_changes`.
+/// Finds tensors that changed while a save used them: compares the bytes written with the content
+/// when the verb was called. Every byte is read two more times: see `save_options::detect_changes`.
 class change_check {
 public:
     /// Hashes all tensors. Called inside the verb's initiating call, after `fence`; blocks until
-    /// devices have copied theirs. What fails is thrown by `expect`, so that this rank can tell the
-    /// others.
+    /// devices have copied theirs. `expect` throws a failure of this, so that this rank can report
+    /// it to the others.
     /// @param devices  Outlives this.
     CAIRN_DECL change_check(const flat_state& state, std::shared_ptr<state_devices> devices,
                             deadline until) noexcept;
     change_check(change_check&&) = delete;
 
-    /// Notes what is to be written for each item, while `data` still refers to the tensors. Memory
-    /// that is no tensor of the state, but a part of one, is hashed now.
+    /// Notes the content to be written for each item, while `data` still refers to the tensors.
+    /// Memory that is not a whole tensor of the state, but a part of one, is hashed now.
     CAIRN_DECL void expect(const std::vector<write_item>& items, std::span<const item_data> data);
-    /// Compares what was written for an item, in host memory. A difference is thrown by `finish`.
-    /// Any thread.
+    /// Compares the bytes written for an item, in host memory. `finish` throws a difference. Any
+    /// thread.
     CAIRN_DECL void compare(const write_item& item, std::size_t index,
                             const item_data& data) noexcept;
     /// @throws error errc::state_changed with the first tensor that differed

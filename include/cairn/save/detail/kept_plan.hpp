@@ -18,8 +18,8 @@
 
 namespace cairn::detail {
 
-/// A rank's local plan, encoded, in the message that it came with. What stands before it, the
-/// numbers of its values, is not used again.
+/// A rank's encoded local plan, in the message that it arrived with. The bytes before it, the
+/// numbers of its values, are not used again.
 struct local_message {
     std::vector<std::byte> bytes{};
     std::size_t begin = 0;  ///< Of the plan, which ends with the message.
@@ -34,23 +34,24 @@ struct joint_plan {
     metadata meta{};                      ///< without locations.
     std::vector<stored_amount> stored{};  ///< By each rank, if the writer names files by it.
     replica_table replicas{};
-    std::vector<local_message> locals{};  ///< What it was made of; see `kept_plan`.
+    std::vector<local_message> locals{};  ///< The plans that it was made of; see `kept_plan`.
     /// For later saves: for each rank, and each value of its local plan, the number of its name.
     std::vector<std::vector<std::uint32_t>> values{};
 };
 
-/// What a rank keeps of a committed save. Ranks that keep one of the same generation have made it
-/// together: the coordinator's `joint` was made of their local plans, and they were sent its parts.
+/// The plan of a committed save, as a rank keeps it. Ranks that keep plans of the same generation
+/// have made them together: the coordinator's `joint` was made of their local plans, and its parts
+/// were sent to them.
 struct kept_plan {
     std::string generation;          ///< The save id of the save that made it.
-    std::string key;                 ///< What it depends on besides the local plans.
+    std::string key;                 ///< All that it depends on besides the local plans.
     std::vector<std::byte> local;    ///< This rank's, encoded, without the numbers of values.
     save_plan sent;                  ///< This rank's part of it, without file names.
     std::vector<held_replica> held;  ///< What this rank compares with others.
     std::shared_ptr<const joint_plan> joint{};  ///< On the coordinator.
 };
 
-/// The place of one, which saves share. What is kept does not change. Thread-safe.
+/// Holds a kept plan for all saves that share the slot. A kept plan does not change. Thread-safe.
 class plan_slot {
 public:
     plan_slot() = default;
@@ -60,7 +61,8 @@ public:
         std::lock_guard const lock(m_);
         return kept_;
     }
-    /// @param times_cleared  As the save that has made it began: afterwards it must not return.
+    /// @param times_cleared  The value when the save that made it began: a plan from before a
+    ///                       `clear` is not kept.
     void keep(std::shared_ptr<const kept_plan> k, std::uint64_t times_cleared) {
         std::lock_guard const lock(m_);
         if (times_cleared == times_cleared_) kept_.swap(k);  // the old one ends without the lock

@@ -14,9 +14,9 @@
 
 namespace cairn::detail {
 
-/// Between a save that copies while the training goes on and the training's next change of the
-/// tensors: the training passes it before the change, and waits there for the copies; the save
-/// commits only after that, for only then is it known that its copies are of one step.
+/// Stands between a save that copies while training continues and the next change of the tensors:
+/// training passes the gate before the change, and waits there for the copies; the save commits
+/// only after that, because only then is it known that its copies are of one step.
 class overlap_gate {
 public:
     /// Called by the save, when all copies are enqueued and nothing else reads the tensors.
@@ -25,7 +25,8 @@ public:
         queues_ = std::move(on);
         changed_.notify_all();
     }
-    /// Likewise, when the tensors are not used any more; with the failure if some are not copied.
+    /// Called by the save when the tensors are no longer in use; with the failure if some are not
+    /// copied.
     void copied(std::exception_ptr failure = nullptr) {
         std::lock_guard const lock(m_);
         if (copied_) return;
@@ -33,7 +34,7 @@ public:
         failure_ = std::move(failure);
         changed_.notify_all();
     }
-    /// Calls `f` when the training has passed, on its thread, or at once.
+    /// Calls `f` when training has passed, on that thread, or at once.
     void when_passed(std::function<void()> f) {
         {
             std::lock_guard const lock(m_);
@@ -50,13 +51,13 @@ public:
         if (refused_) std::rethrow_exception(refused_);
     }
 
-    /// Waits until all ranks have planned the save, or it has failed: it needs the communicator
-    /// that was duplicated for it no more.
+    /// Waits until all ranks have planned the save, or it has failed: from then on the communicator
+    /// that was duplicated for it is not needed.
     void await_plan() {
         std::unique_lock lock(m_);
         changed_.wait(lock, [this] { return copied_ || queues_ != nullptr; });
     }
-    /// Waits until the tensors are not used any more; calls `tick` now and then.
+    /// Waits until the tensors are no longer in use; calls `tick` periodically.
     /// @throws what `copied` was given
     template <class Tick>
     void await_copies(std::chrono::milliseconds period, Tick tick) {
@@ -68,21 +69,21 @@ public:
         std::lock_guard const lock(m_);
         return passed_;
     }
-    /// Whether it is passed, and nothing is to be waited for any more.
+    /// Whether the gate was passed, and nothing remains to be waited for.
     bool over() const {
         std::lock_guard const lock(m_);
         return passed_ && copied_;
     }
-    /// Waits until the tensors are not used any more. It may be passed several times, e.g. on
+    /// Waits until the tensors are no longer in use. The gate may be passed several times, e.g. on
     /// several streams.
     void pass() {
         std::unique_lock lock(m_);
         changed_.wait(lock, [this] { return copied_; });
         open(std::move(lock));
     }
-    /// Waits until the copies are enqueued, and lets the work that is enqueued on the stream from
-    /// then on start after them; waits for the copies themselves if a queue takes other streams.
-    /// @throws what `make_wait` throws: then it is not passed
+    /// Waits until the copies are enqueued, and makes work that is enqueued on the stream from then
+    /// on start after them; waits for the copies themselves if a queue takes other streams.
+    /// @throws what `make_wait` throws; the gate is then not passed
     template <class Stream>
     void pass(const Stream& stream) {
         std::unique_lock lock(m_);
@@ -90,7 +91,7 @@ public:
         if (!copied_ && !queues_->order(stream)) changed_.wait(lock, [this] { return copied_; });
         open(std::move(lock));
     }
-    /// The training has not passed before a change: the save fails with `e`, on all ranks.
+    /// Called if training has not passed before a change: the save fails with `e`, on all ranks.
     void refuse(std::exception_ptr e) {
         std::unique_lock lock(m_);
         refused_ = std::move(e);

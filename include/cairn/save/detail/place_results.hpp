@@ -24,7 +24,7 @@
 
 namespace cairn::detail {
 
-/// Fills the locations that ranks wrote to into the metadata of a save, matched by name and box.
+/// Enters the locations that ranks wrote to into the metadata of a save, matched by name and box.
 ///
 /// Chunks are in the order of their ranks: a rank's box is first compared with the chunk after the
 /// last one that was placed, and looked up only if that is another.
@@ -46,7 +46,7 @@ public:
         place_each(results, rank, plan.items.size(),
                    [&](std::uint32_t n) { return find(plan.items[n], rank); });
     }
-    /// @param t        Of which the metadata was made; the same in each call.
+    /// @param t The table that the metadata was made of; the same in each call.
     /// @param results  Of a rank that has carried out its part of it, encoded.
     void place(const plan_table& t, std::span<const std::byte> results, int rank) {
         if (column_of_.empty())
@@ -81,7 +81,7 @@ public:
         }
     }
 
-    /// What writers of ranks have met that is no failure, each once.
+    /// Returns the warnings of all ranks' writers, each once.
     std::vector<std::string> warnings() const {
         std::vector<std::string> all;
         for (auto const& [text, by] : said_) {
@@ -125,7 +125,7 @@ private:
     /// Results come in the order of items, about.
     static constexpr std::size_t ahead = 16;
 
-    /// The numbers of one rank's files, each given when the first chunk is in it.
+    /// Numbers one rank's files, each when its first chunk is placed.
     class file_numbers {
     public:
         file_numbers(file_names& names, const results_reader& r)

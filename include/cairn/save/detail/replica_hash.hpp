@@ -17,7 +17,7 @@
 
 namespace cairn::detail {
 
-/// The blocks of a replica that are hashed. All ranks that hold it choose the same: the choice
+/// The blocks of a replica that are hashed. All ranks that hold it choose the same ones: the choice
 /// depends only on the save, the name and the box.
 struct replica_sample {
     std::uint64_t first = 0;   ///< Block.
@@ -25,9 +25,9 @@ struct replica_sample {
     std::uint32_t block_bytes = 64 << 10;
 
     static replica_sample all() { return {}; }
-    /// Selects about one byte in 64 of what one of `holders` ranks writes, at least one block. The
-    /// save id, which is random, decides where to start, so that in time all are compared, however
-    /// often the program is restarted.
+    /// Selects about one byte in 64 of the bytes that one of `holders` ranks writes, at least one
+    /// block. The save id, which is random, decides where to start, so that over time all are
+    /// compared, however often the program is restarted.
     static replica_sample some(std::string_view save_id, std::string_view fqn, const box& region,
                                std::uint64_t bytes, std::uint64_t holders) {
         constexpr std::uint32_t block = 1 << 10;

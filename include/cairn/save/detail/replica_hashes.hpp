@@ -24,12 +24,12 @@ namespace cairn::detail {
 /// on devices, the blocks that are hashed are copied to the host, a few MiB at a time.
 class replica_hashes {
 public:
-    /// Hashes what is in host memory.
+    /// Hashes the items that are in host memory.
     /// @param devices  Outlives this, or `release`.
     CAIRN_DECL void begin(const std::vector<held_replica>& held, const save_plan& local,
                           const flat_state& state, std::string_view save_id,
                           state_devices& devices);
-    /// Goes on, and returns whether all is hashed. @ref snapshot::advance
+    /// Continues, and returns whether everything is hashed. See @ref snapshot::advance.
     CAIRN_DECL bool advance() noexcept;
     /// As `snapshot::enqueued`.
     bool enqueued() const noexcept {

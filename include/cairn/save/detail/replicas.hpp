@@ -45,8 +45,8 @@ inline std::vector<held_replica> decode_held(wire_reader& r) {
     return held;
 }
 
-/// Returns an item's elements in this rank's state; null data if they are not there, because a
-/// custom planner produces them.
+/// Returns an item's elements in this rank's state; null data if the state does not have them,
+/// because a custom planner produces them.
 inline const_tensor_view elements_of_item(const flat_state& state, const write_item& i) {
     const_tensor_view const none(i.type, i.region.shape, nullptr);
     auto const* t = i.leaf < state.size() ? state[i.leaf].tensor() : nullptr;

@@ -23,14 +23,14 @@ struct save_part_check {
     static constexpr bool is = SavePart<T>;
 };
 
-/// Adds the default store where one is needed and none was given: in the call that starts a save,
-/// because it remembers the directory in which the program is then.
+/// Adds the default store if one is needed and none was given: in the call that starts a save,
+/// because the store remembers the current directory.
 CAIRN_DECL void add_default_store(save_parts& parts);
-/// Adds the default parts where none was given.
+/// Adds default parts in place of those that were not given.
 CAIRN_DECL void add_default_parts(save_parts& parts, const save_options& options);
 
-/// Notes what the tensors contain if their changes are to be detected. Called inside the initiating
-/// call of the verb, with the devices.
+/// Notes the content of the tensors if their changes are to be detected. Called inside the
+/// initiating call of the verb, with the devices.
 CAIRN_DECL void note_content(save_parts& parts, const flat_state& state,
                              const save_options& options);
 
@@ -66,7 +66,7 @@ public:
     explicit given_save_parts(tuple parts) : parts_(std::move(parts)) {}
     given_save_parts(given_save_parts&&) = delete;
 
-    /// Returns references to what is held here.
+    /// Returns references to the parts held here.
     save_parts erased() {
         save_parts all{pointer_to<erased_communicator>(ranks_),
                        has_type<solo, Parts...>,

@@ -13,12 +13,13 @@ namespace cairn::detail {
 ///
 /// The caller (`save_op`) carries out the step that `resume` returned and reports how it ended.
 /// Invariants, tested by failing each step in turn:
-/// - nothing is written before all ranks agreed on a plan, nothing is committed before all wrote;
+/// - nothing is written before all ranks have agreed on a plan, nothing is committed before all
+///   have written;
 /// - a rank that fails takes part in the next exchange, so that the others learn of it;
 /// - a rank removes its files only while its results are unsent, after a verdict that the save
 ///   failed, or if it failed itself, so that no commit is possible. Otherwise, without a verdict,
 ///   it queries the storage (`resolve`) and removes nothing;
-/// - a commit that failed has failed only if the storage says so (`query`);
+/// - a commit that reported an error has failed only if the storage says so (`query`);
 /// - a replaced checkpoint is removed after the verdict was sent, never before;
 /// - after a failure the coordinator learns which ranks have removed their files, before it forgets
 ///   the files' names.
@@ -36,8 +37,8 @@ public:
         commit,              ///< coordinator only: metadata last
         query,               ///< coordinator only: after a failure, whether it was committed
         exchange_verdict,    ///< broadcast
-        resolve,             ///< no verdict was received, or it is doubt: query the storage
-        abandon,             ///< remove what this rank wrote
+        resolve,             ///< no verdict was received, or it is "unknown": query the storage
+        abandon,             ///< remove the files that this rank wrote
         exchange_abandoned,  ///< gather: which ranks have removed their files
         sweep,               ///< coordinator only: remove the files that this save left or replaced
         done,
@@ -55,7 +56,7 @@ public:
             if (f.code == make_error_code(errc::outcome_unknown)) return event::unknown;
         return failures.empty() ? event::ok : event::failed;
     }
-    /// How a commit ended: of its failures only that of a concurrent save says that the checkpoint
+    /// Returns how a commit ended: only the failure of a concurrent save proves that the checkpoint
     /// does not exist.
     static event commit_event_of(const std::vector<rank_failure>& failures) noexcept {
         auto const e = event_of(failures);

@@ -41,8 +41,8 @@ public:
     /// Ends the save on all ranks with @ref errc::cancelled, unless its results are already sent.
     /// Any thread.
     void cancel() noexcept { set_cancelled(); }
-    /// Calls `f`, on the executor, when neither a device nor the writer uses the tensors; false if
-    /// none does. Called on the executor, of a save that copies.
+    /// Calls `f`, on the executor, when neither a device nor the writer uses the tensors; returns
+    /// false if neither does already. Called on the executor, of a save that copies.
     bool when_free(std::function<void()> f) {
         if (!staging_.in_progress() && !writes_tensors_) return false;
         (writes_tensors_ ? when_written_ : staging_.when_over()) = std::move(f);

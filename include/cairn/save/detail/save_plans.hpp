@@ -24,18 +24,19 @@
 
 namespace cairn::detail {
 
-/// Returns what the joint plan of a save depends on besides the local plans; nothing if that cannot
-/// be told. Called after the planner's local plan was made.
+/// Returns all that the joint plan of a save depends on besides the local plans; nothing if that
+/// cannot be told. Called after the planner's local plan was made.
 CAIRN_DECL std::optional<std::string> plan_key(erased_save_planner& planner,
                                                const save_options& options, int rank, int size);
 
-/// The plans of one save on one rank: made together with the other ranks, or those of an earlier
-/// save if nothing has changed on any rank. The messages of both.
+/// The plans of one save on one rank, and their messages: plans made together with the other ranks,
+/// or those of an earlier save if nothing has changed on any rank.
 ///
 /// The coordinator offers a *generation*: a save of whose plan it has kept everything. A rank that
 /// has kept its part of that same plan, and plans the same again, says *unchanged* instead of
 /// sending its local plan. If all do, the coordinator answers with the names of files alone. If
-/// some do not, it has what the others sent then. See docs/decisions/0018-kept-plans.md.
+/// some do not, it uses the plans that the others sent in that earlier save. See
+/// docs/decisions/0018-kept-plans.md.
 class save_plans {
 public:
     /// @param slot  Null: nothing is kept from save to save.
@@ -50,7 +51,7 @@ public:
     /// @param key  What the joint plan depends on besides the local plans; nothing: on more.
     /// @return The message to the coordinator.
     CAIRN_DECL std::vector<std::byte> send_local(save_plan local, std::optional<std::string> key);
-    /// As this rank planned it.
+    /// The local plan, as this rank made it.
     const save_plan& local() const noexcept { return local_; }
 
     /// On the coordinator: makes the joint plan, or takes the earlier one, and claims the place.
@@ -75,7 +76,7 @@ public:
     CAIRN_DECL void receive(std::span<const std::byte> message);
     /// This rank's part of the joint plan, with the names of its files.
     const save_plan& sent() const noexcept { return sent_; }
-    /// What of the local plan other ranks hold too.
+    /// The items of the local plan that other ranks hold too.
     const std::vector<held_replica>& held() const noexcept { return held_; }
     bool reused() const noexcept { return reused_; }
 

@@ -22,25 +22,25 @@
 
 namespace cairn::detail {
 
-/// A copy, in host memory, of what one rank writes: of tensors on devices, and in the background of
-/// all others too, so that they may change meanwhile.
+/// A copy, in host memory, of what one rank writes: of tensors on devices and, in the background,
+/// of all others too, so that they may change meanwhile.
 class snapshot {
 public:
     /// Copies host memory, and begins to copy that of devices. Memory that several items share,
     /// such as tied weights, is copied once. Dense tensors keep their strides, all others become
-    /// row-major. After an exception copies may have begun: `advance` is called all the same.
+    /// row-major. After an exception copies may have begun: `advance` must still be called.
     /// @param data     For each item; outlives the copies.
     /// @param from     Null: memory for this snapshot only, from the heap if it is little.
     /// @param host     Whether tensors in host memory are copied, unless they are frozen: as many
     ///                 as the stager has room for.
     /// @param devices  Outlives this, or `release`.
-    /// @throws error naming the bytes if the stager does not have those for devices, or the tensor
+    /// @throws error naming the tensor, or the bytes that the stager lacks for devices
     CAIRN_DECL void begin(const std::vector<write_item>& items, std::span<item_data> data,
                           erased_stager* from, bool host, state_devices& devices);
-    /// Goes on, and returns whether nothing is being copied any more. Never blocks, unless staging
+    /// Continues, and returns whether all copies have completed. Never blocks, unless staging
     /// memory could not be pinned.
     CAIRN_DECL bool advance() noexcept;
-    /// Whether there are no copies that are still to be enqueued.
+    /// Whether all copies are enqueued.
     bool enqueued() const noexcept {
         return std::none_of(groups_.begin(), groups_.end(),
                             [](const group& g) { return g.is == group::state::waiting; });
@@ -52,10 +52,10 @@ public:
     /// Makes the data refer to the copies.
     /// @throws the failure of a device; the data is then unchanged
     CAIRN_DECL void finish();
-    /// The items that are not copied although they should be, for want of room.
+    /// The items that were not copied for lack of room.
     const std::vector<std::uint32_t>& left_out() const noexcept { return left_out_; }
-    /// Gives the memory back; nothing may refer to it any more. Memory that a device may still
-    /// write to is never used again.
+    /// Gives the memory back; nothing may still refer to it. Memory that a device may still write
+    /// to is never used again.
     void release() noexcept {
         groups_.clear();
         copied_.clear();
@@ -63,7 +63,7 @@ public:
     }
 
 private:
-    /// What is copied from one device, or within the host.
+    /// The copies from one device, or within the host.
     struct group {
         enum class state { waiting, copying, copied };
 
@@ -84,10 +84,10 @@ private:
 
     group& group_of(state_device* from);
     void take_memory(group& g, erased_stager* from);
-    /// Leaves copies out until the rest is not larger.
+    /// Leaves out copies until the remaining ones fit into `room`.
     void leave_out(group& g, std::uint64_t room);
     void start(group& g);
-    /// @return Whether nothing of it is being copied.
+    /// @return Whether all copies of the group have completed.
     bool advance(group& g);
     static tensor_view copy_of(const const_tensor_view& v, std::byte* at);
 

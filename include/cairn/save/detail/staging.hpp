@@ -24,7 +24,7 @@
 namespace cairn::detail {
 
 /// The step of a save after which tensors may change: replicas are hashed and what this rank writes
-/// is copied, devices in the background. While one copies, the tensors are in use, whatever fails.
+/// is copied, devices in the background. While copies run, the tensors are in use, whatever fails.
 class staging {
 public:
     /// @param in         Outlives this.
@@ -37,13 +37,14 @@ public:
     snapshot& copies() noexcept { return copies_; }
     /// Whether a device may be copying.
     bool in_progress() const noexcept { return in_progress_; }
-    /// What is called, on the executor, when none is any more. @pre `in_progress()`
+    /// The function that is called, on the executor, when no device copies any more. @pre
+    /// `in_progress()`
     std::function<void()>& when_over() noexcept { return when_over_; }
 
-    /// Calls `f`, on the executor, when all copies are enqueued, also if that is at the end.
+    /// Calls `f`, on the executor, when all copies are enqueued, even if that is only at the end.
     void when_enqueued(std::function<void()> f) { when_enqueued_ = std::move(f); }
-    /// Waits, without holding the thread, until nothing is copied any more, and calls `f`.
-    /// @param failure  Of the beginning; what has begun is waited for all the same.
+    /// Waits, without blocking the thread, until all copies have completed, and calls `f`.
+    /// @param failure  Of the start; copies that have begun are waited for nevertheless.
     void wait(std::exception_ptr failure, std::chrono::milliseconds timeout, polling::then f) {
         if (failure) stop();
         in_progress_ = true;

@@ -33,8 +33,8 @@ struct background_save_part_check {
     static constexpr bool is = SavePart<T> || stager_part::is<std::remove_cvref_t<T>>;
 };
 
-/// Whether a save uses something of the caller's to its end, for which its handle has to wait. Of
-/// an executor and a plan cache the save has a copy. An arena's memory outlives it; with any other
+/// Whether a save uses a part of the caller's until its end, so that its handle has to wait. Of an
+/// executor and a plan cache the save has a copy. An arena's memory outlives it; with any other
 /// stager, tensors may be frozen.
 template <class Part>
 constexpr bool is_used_to_the_end() {
@@ -49,7 +49,7 @@ constexpr bool is_used_to_the_end() {
 template <class... Parts>
 inline constexpr bool borrows = (false || ... || is_used_to_the_end<Parts>());
 
-/// The parts of a save in the background, and its lane: what is borrowed is only referred to.
+/// The parts of a save in the background, and its lane. Borrowed parts are only referred to.
 template <class... Parts>
 struct background_save_parts {
     explicit background_save_parts(std::tuple<Parts...> p) : given(std::move(p)) {}
@@ -90,7 +90,7 @@ void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint
             return std::make_shared<background_save_parts<Parts...>>(std::move(parts));
         });
         or_cancel(held->given.ranks(), [&] {
-            // Now: stores and sinks are copied; nothing of the caller's is looked at later.
+            // Now: stores and sinks are copied; nothing of the caller's is accessed later.
             auto& erased = held->erased = held->given.erased();
             add_default_store(erased);
             erased.stager = pointer_to<erased_stager>(held->stager);

@@ -23,7 +23,7 @@ CAIRN_DECL background_save::background_save(boost::asio::any_io_executor on,
       id_(id), options_(std::move(options)), borrows_(borrows), staged_(std::move(staged)) {}
 
 CAIRN_DECL background_save::~background_save() {
-    if (!home_.is_this()) return;  // the parent is told
+    if (!home_.is_this()) return;  // the parent gets the result
     try {
         if (staged_) {  // the executor has ended before the save began
             staged_.complete(
@@ -91,7 +91,7 @@ CAIRN_DECL void background_save::cancel() noexcept {
     if (!staged_ || borrows_ || !on_.executor) return;
     auto const on = on_.executor;
     lock.unlock();
-    // The caller does not wait for a late rank; the other ranks are told at their next exchange.
+    // The caller does not wait for a late rank; the other ranks learn of it at their next exchange.
     // Between two steps the state is not in use, and from now on no step uses it.
     try {
         post_to(on, posted_call::of<&background_save::give_up>(shared_from_this()));
@@ -106,7 +106,7 @@ CAIRN_DECL void background_save::give_up() noexcept {
         std::unique_lock lock(m_);
         if (!staged_) return;
         op = op_.lock();
-        // A device goes on copying, and a writer writing, whatever happens.
+        // A device continues to copy, and a writer to write, whatever happens.
         if (op && op->when_free([self = shared_from_this()] { self->give_up(); })) return;
         settled_ = true;
         auto handler = std::move(staged_);
@@ -123,7 +123,7 @@ CAIRN_DECL void background_save::staged() {
     lock.unlock();
     try {
         handler.complete(nullptr, shared_from_this());
-    } catch (...) {  // no memory to call it: the save goes on, and nobody can wait for it
+    } catch (...) {  // no memory to call it: the save continues, and nothing can wait for it
         report_unclaimed(options_.on_unclaimed_error, std::current_exception());
     }
 }

@@ -60,7 +60,7 @@ CAIRN_DECL void change_check::compare(const write_item& item, std::size_t index,
         throw error(errc::state_changed,
                     {.fqn = item.fqn,
                      .expected = "the content that it had when the save was called",
-                     .found = "another",
+                     .found = "different content",
                      .remedy = "change tensors only once the save is staged (frozen ones, once it "
                                "has ended); with a checkpointer's overlap, call before_update"});
     } catch (...) {

@@ -12,7 +12,7 @@
 
 namespace cairn::detail {
 
-/// 0 has a meaning of its own.
+/// Returns a hash that is not 0, which means that an item cannot be hashed.
 inline std::uint64_t sendable(std::uint64_t hash) noexcept {
     return std::max<std::uint64_t>(1, hash);
 }
@@ -55,7 +55,7 @@ CAIRN_DECL bool replica_hashes::advance() noexcept {
     } catch (...) {
         if (!failure_) failure_ = std::current_exception();
         left_.clear();
-        return false;  // what has begun is waited for
+        return false;  // copies that have begun are waited for
     }
 }
 

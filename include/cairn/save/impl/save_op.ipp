@@ -49,7 +49,7 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
         case stage: return this->stage();
         case write: return this->write();
         case exchange_results:
-            tensors_free(false);  // staged and written, or not to be
+            tensors_free(false);  // staged and written, or never will be
             if (parts_.gate && !mine_.failures.empty())
                 parts_.gate->copied(std::make_exception_ptr(error(mine_.failures, false)));
             return starts([&] {
@@ -138,8 +138,8 @@ CAIRN_DECL std::pair<std::uint64_t, std::uint64_t> save_op::content(const save_p
         if (item.tied_to.empty()) bytes += item.content_bytes();
     return {bytes, plan.items.size()};
 }
-/// Collects what this rank writes and copies what is on devices and, in the background, all of it:
-/// then the tensors are not used afterwards.
+/// Collects what this rank writes, and copies tensors on devices and, in the background, all
+/// tensors, which are then not used afterwards.
 CAIRN_DECL std::optional<save_fsm::event> save_op::stage() {
     return works(
         "stage",
@@ -179,8 +179,8 @@ CAIRN_DECL std::vector<std::byte> save_op::staged() {
     if (!writes_tensors_) tell_staged();
     return {};
 }
-/// What the copy has no room for is written from the tensors: they may change when the writer has
-/// released it, or has ended.
+/// Items for which the copy has no room are written from the tensors, which may change once the
+/// writer has released the items, or has ended.
 CAIRN_DECL void save_op::await_release(const std::vector<std::uint32_t>& items) {
     if (items.empty()) return;
     left_out_.assign(data_.size(), false);
@@ -200,7 +200,7 @@ CAIRN_DECL void save_op::await_release(const std::vector<std::uint32_t>& items) 
 CAIRN_DECL void save_op::all_written() {
     tensors_free(true);
 }
-/// @param written  Whether all that was left out is written; otherwise the save fails.
+/// @param written  Whether all items that were left out are written; otherwise the save fails.
 CAIRN_DECL void save_op::tensors_free(bool written) {
     writes_tensors_ = false;
     if (written) tell_staged();
@@ -231,7 +231,7 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::write() {
         });
     return {};
 }
-/// Goes on when the training has waited for the copies, if it did not before.
+/// Continues once training has waited for the copies.
 CAIRN_DECL void save_op::await_update(call_result<write_results> r) {
     if (r.failure || !parts_.gate) return resume([&] { return written(std::move(r)); });
     try {
@@ -248,7 +248,7 @@ CAIRN_DECL void save_op::await_update(call_result<write_results> r) {
         resume([]() -> event { throw; });
     }
 }
-/// Compares what was written from memory that is still the save's.
+/// Checks items that were written from memory that is still the save's.
 CAIRN_DECL void save_op::check_unchanged() {
     bool const all = left_out_.empty() || !parts_.writer->releases();
     for (std::size_t i = 0; i < data_.size(); ++i)
@@ -410,7 +410,7 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::sweep() {
 CAIRN_DECL save_fsm::event save_op::swept(call_result<sweep_result> r) {
     auto& warnings = report_.warnings;
     if (r.failure)
-        warnings.push_back("files that are not needed any more may be left: " + text_of(r.failure));
+        warnings.push_back("files that are no longer needed may be left: " + text_of(r.failure));
     else
         for (auto& w : r.value->warnings) warnings.push_back(std::move(w));
     report_.meta = std::move(meta_);

@@ -15,13 +15,13 @@
 
 namespace cairn::detail {
 
-/// What a message has of a local plan.
+/// The form of a local plan in a message.
 enum class told_plan : std::uint8_t { whole = 1, unchanged = 2 };
-/// What a message has of the joint plan, besides the names of files.
+/// The form of the joint plan in a message, besides the names of files.
 enum class answered_plan : std::uint8_t {
     selection = 1,  ///< Which items of its local plan a rank carries out.
     whole = 2,      ///< A plan, which a planner or writer may have changed.
-    reused = 3,     ///< Nothing: it is that of the generation that was offered.
+    reused = 3,     ///< Nothing: the plan is that of the generation that was offered.
 };
 
 /// @throws error errc::invalid_plan unless there is one for each rank.
@@ -93,8 +93,8 @@ CAIRN_DECL void save_plans::join(std::vector<std::vector<std::byte>> messages,
     }
 }
 
-/// Whether ranks that save a value of the same name have the same. If not, it is for the planner to
-/// say what follows.
+/// Whether ranks that save a value of the same name have the same one. If not, the planner decides
+/// what follows.
 CAIRN_DECL bool save_plans::values_agree(const values_by_rank& all) const {
     std::vector<std::optional<std::uint64_t>> hashes;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -215,7 +215,7 @@ CAIRN_DECL void save_plans::receive(std::span<const std::byte> message) {
         else if (what == answered_plan::whole)
             sent_ = decode_save_plan(r.raw(r.left()));
         else
-            wire_reader::fail("neither a plan nor what to carry out of one");
+            wire_reader::fail("neither a plan nor a selection of one");
     }
     if (r.left() != 0) wire_reader::fail("bytes after the plan");
     sent_.storage_data = std::move(names);

@@ -38,7 +38,7 @@ CAIRN_DECL void snapshot::begin(const std::vector<write_item>& items, std::span<
         g.copies.push_back({{*v, {}}, &items[i].fqn});
         g.bytes += staged_bytes(*v);
     }
-    // Devices first: what there is no room for is written from host memory.
+    // Devices first: items in host memory that find no room can be written from there.
     for (bool const on_devices : {true, false}) {
         for (auto& g : groups_) {
             if ((g.from != nullptr) != on_devices) continue;
@@ -139,7 +139,7 @@ CAIRN_DECL bool snapshot::advance() noexcept {
             all = advance(g) && all;
         } catch (...) {
             if (!failure_) failure_ = std::current_exception();
-            all = false;  // what has begun is waited for
+            all = false;  // copies that have begun are waited for
             if (g.is == group::state::waiting) g.is = group::state::copied;
         }
     }
