@@ -239,7 +239,7 @@ BOOST_AUTO_TEST_CASE(planes_with_one_number_are_refused) {
         BOOST_CHECK_EXCEPTION(std::rethrow_exception(e), cairn::error, [](const auto& x) {
             return x.code() == cairn::make_error_code(errc::invalid_argument) &&
                    x.context().rank == 2 && !x.state_modified() &&
-                   std::string(x.what()).find("need a `plane_id` each") != std::string::npos;
+                   std::string(x.what()).find("its own `plane_id`") != std::string::npos;
         });
     }
 }

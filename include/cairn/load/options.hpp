@@ -10,7 +10,7 @@
 
 namespace cairn {
 
-/// For `load_options::read_once_from`: every rank reads all that it needs.
+/// A value of `load_options::read_once_from`: every rank reads all that it needs.
 inline constexpr std::uint64_t read_once_never = UINT64_MAX;
 
 /// Options of `load` and `async_load`.
@@ -23,7 +23,7 @@ struct load_options {
     torch_reader_options storage{};  ///< For the default reader; a custom reader has its own.
     planner_options planner{};       ///< For the default planner: strict, partial, dtypes, names.
     /// In a load with a `DataPlane`: data that all ranks of the plane need is read by one of them
-    /// and broadcast to the rest if it is at least this many bytes. The coordinator's value is
+    /// and broadcast to the others if it is at least this many bytes. The coordinator's value is
     /// used.
     std::uint64_t read_once_from = std::uint64_t{64} << 20;
 };

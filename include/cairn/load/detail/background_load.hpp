@@ -37,7 +37,7 @@ public:
 
     /// Where the load runs. @pre neither `start` nor `end` was called
     const boost::asio::any_io_executor& executor() const noexcept { return on_.executor; }
-    /// The slot of its handler cancels the load.
+    /// Lets the slot of its handler cancel the load.
     CAIRN_DECL void heed_slot();
     CAIRN_DECL void start(std::shared_ptr<flattened_or_error> state, load_parts parts);
     /// Ends a load that has a lane, but could not be started: the other ranks must not wait for it.
@@ -48,7 +48,7 @@ public:
 private:
     void cancel() noexcept;
 
-    std::optional<noted_environment> variables_{std::in_place};  ///< Until it has ended.
+    std::optional<noted_environment> variables_{std::in_place};  ///< Until the load has ended.
     operation_context on_;
     checkpoint_id id_;
     load_options options_;

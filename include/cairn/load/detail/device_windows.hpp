@@ -21,9 +21,9 @@
 
 namespace cairn::detail {
 
-/// A planner as the rest of a load sees it: all windows are in host memory, unless they are filled
-/// in place. Those of the planner that are on devices are copied there when they are filled, and
-/// not before: memory that the load does not fill is not changed.
+/// Wraps a planner so that all its windows are in host memory, unless they are filled in place. The
+/// content of windows that the planner has on devices is copied there once they are filled, and not
+/// before: memory that the load does not fill is not changed.
 ///
 /// Threads: as the planner's own functions; `advance` and `clear` on the executor.
 class device_windows final : public erased_load_planner {
@@ -57,10 +57,10 @@ public:
 
     /// Whether devices may be copying.
     CAIRN_DECL bool in_use();
-    /// Goes on, and returns whether no device is copying any more. Never blocks, unless staging
+    /// Continues, and returns whether all copies have completed. Never blocks, unless staging
     /// memory could not be pinned.
     CAIRN_DECL bool advance() noexcept;
-    /// Says what is being copied.
+    /// Describes what is being copied, for an error.
     CAIRN_DECL error_context late();
     /// Called when `advance` has returned true: commits the windows that were copied.
     /// @throws the failure of a device, or of the planner
@@ -79,7 +79,7 @@ private:
     tensor_view stage(const read_item& i, const tensor_view& target, state_device& on);
     staging_block take(state_device& d, std::uint64_t bytes);
     static void start(window& w, const tensor_view& from);
-    /// Starts, and keeps it whether or not that fails.
+    /// Starts a copy, and keeps the window even if that fails.
     void add(window w, const tensor_view& from);
     /// Gives back the memory of copies that have completed. `m_` is locked.
     void reap() noexcept;

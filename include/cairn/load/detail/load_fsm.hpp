@@ -45,8 +45,8 @@ public:
         cut_short,  ///< the exchange itself failed
         moved       ///< a data file was not the expected one; or: yes, it was replaced
     };
-    /// After an exchange, all ranks know the same failures: files that are missing or wrong are
-    /// those of a checkpoint that was replaced concurrently, or damaged.
+    /// Returns the event after an exchange, when all ranks know the same failures: if a file is
+    /// missing or wrong, the checkpoint was replaced concurrently, or is damaged.
     static event event_of(const std::vector<rank_failure>& failures) noexcept {
         for (auto const& f : failures)
             if (is_damage(f.code) || f.code == make_error_code(errc::not_found) ||
@@ -58,16 +58,17 @@ public:
 
     explicit load_fsm(bool coordinator) noexcept : coordinator_(coordinator) { start(); }
 
-    /// @param here  Whether this rank's planner and reader leave the items of plans alone.
+    /// @param here  Whether neither this rank's planner nor its reader uses the items of other
+    ///              plans.
     void items_stay_local(bool here) noexcept { local_ = here; }
-    /// On the coordinator: whether it looks at the items of all ranks, which it tells them.
+    /// On the coordinator: whether it needs the items of all ranks, which it tells them.
     bool needs_items(bool data_plane) const noexcept { return !local_ || data_plane; }
-    /// @param needed  By the coordinator.
+    /// @param needed Whether the coordinator needs the items.
     void told(bool needed) noexcept { needed_ = needed; }
     /// Whether the items of this rank's plan are not sent to the coordinator and back.
     bool keeps_items() const noexcept { return local_ && !needed_; }
 
-    /// Whether a checkpoint that was replaced again is not loaded any more.
+    /// Whether the load fails if the checkpoint was replaced again.
     bool last_attempt() const noexcept { return attempt_ >= attempts; }
 
     step current() const noexcept { return step_; }

@@ -69,7 +69,7 @@ private:
     load_parts parts_;
     metadata meta_{};
     std::optional<load_turns> turns_;
-    std::vector<read_item> items_{};       ///< That are not sent to the coordinator and back.
+    std::vector<read_item> items_{};       ///< Not sent to the coordinator and back.
     std::vector<std::string> no_items_{};  ///< Likewise.
     plane_place place_{};
     std::vector<load_plan> plans_{};

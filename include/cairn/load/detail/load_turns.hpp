@@ -60,8 +60,8 @@ public:
     /// Returns the name of the next phase.
     const char* name() const { return shared_.reading() ? "read" : "broadcast"; }
     /// Reads the values of a finished plan, removes them from it, and checks that they fit. The
-    /// user's state is not changed. It is a failure if one does not fit and the planner can detect
-    /// that.
+    /// user's state is not changed. A value that does not fit is a failure, if the planner can
+    /// detect it.
     void read_values(load_plan& plan, then f) {
         values_.clear();
         windows_.clear();
@@ -118,8 +118,8 @@ private:
 
     static some_items owned(load_plan p) { return std::make_shared<const load_plan>(std::move(p)); }
 
-    /// Returns a continuation that first calls `check`, if nothing has failed; what it throws is a
-    /// failure.
+    /// Returns a continuation that first calls `check`, if nothing has failed; an exception of
+    /// `check` is a failure.
     template <class F>
     static then checked(then f, F check) {
         return [f = std::move(f), check = std::move(check)](std::exception_ptr e) {
@@ -133,8 +133,8 @@ private:
             f(std::move(e));
         };
     }
-    /// Returns a continuation that waits until no device is copying any more, also after a failure:
-    /// it would change memory that the caller may use again.
+    /// Returns a continuation that waits until no device is copying, even after a failure: a copy
+    /// would change memory that the caller may use again.
     then waited(then f) {
         return [this, f = std::move(f)](std::exception_ptr e) {
             if (!planner_.in_use()) return f(e);
@@ -147,7 +147,7 @@ private:
             }
         };
     }
-    /// Returns a continuation that waits until all that a turn has read is where it belongs.
+    /// Returns a continuation that waits until all data that a turn has read is in place.
     then settled(then f) {
         return waited(checked(std::move(f), [this] { planner_.finish(); }));
     }
@@ -200,8 +200,8 @@ private:
         };
         start_reading(std::move(some), std::move(f));
     }
-    /// Shared data is sent as it is stored: of what this rank converts for itself, it keeps a
-    /// limited part that way.
+    /// Shared data is sent as it is stored: if this rank converts it for itself, it keeps a limited
+    /// part in stored form.
     tensor_view open_for_all(const read_item& i, bool reader_converts) {
         auto const window = planner_.resolve_tensor(i);
         auto const* t = stored_.tensor(i.fqn);
@@ -265,13 +265,13 @@ private:
     load_report report_{};
     shared_reads shared_{};
     std::vector<std::pair<read_item, value>> values_{};  ///< Not yet passed to the planner.
-    some_items reading_{};                               ///< What is being read …
+    some_items reading_{};                               ///< The items being read …
     read_target target_{};                               ///< … and to where.
     std::vector<std::string> unverified_{};
     std::optional<part_broadcaster> broadcaster_{};
-    part_broadcaster::reread again_{};  ///< What is being read once more …
+    part_broadcaster::reread again_{};  ///< The items being read a second time …
     std::map<wanted_part, std::size_t> again_at_{};
-    std::atomic<std::size_t> committed_{0};  ///< … and so much of it has been.
+    std::atomic<std::size_t> committed_{0};  ///< … and how many of them have been.
     polling copying_;
 };
 

@@ -21,10 +21,10 @@ struct load_part_check {
     static constexpr bool is = LoadPart<T>;
 };
 
-/// Adds the default store where one is needed and none was given: in the call that starts a load,
-/// because it remembers the directory in which the program is then.
+/// Adds the default store if one is needed and none was given: in the call that starts a load,
+/// because the store remembers the current directory.
 CAIRN_DECL void add_default_store(load_parts& parts);
-/// Adds the default parts where none was given.
+/// Adds default parts in place of those that were not given.
 CAIRN_DECL void add_default_parts(load_parts& parts, const load_options& options);
 
 /// Loads on the calling thread.
@@ -45,7 +45,7 @@ public:
     explicit given_load_parts(tuple parts) : parts_(std::move(parts)) {}
     given_load_parts(given_load_parts&&) = delete;
 
-    /// Returns references to what is held here.
+    /// Returns references to the parts held here.
     load_parts erased() {
         return {pointer_to<erased_communicator>(ranks_),
                 has_type<solo, Parts...>,

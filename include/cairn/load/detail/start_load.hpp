@@ -19,7 +19,7 @@
 
 namespace cairn::detail {
 
-/// The parts of a load in the background, and their lanes: what is borrowed is only referred to.
+/// The parts of a load in the background, and their lanes. Borrowed parts are only referred to.
 template <class... Parts>
 struct background_load_parts {
     explicit background_load_parts(std::tuple<Parts...> p) : given(std::move(p)) {}

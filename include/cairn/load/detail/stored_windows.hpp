@@ -30,7 +30,7 @@ public:
 
     /// @throws error errc::invalid_plan for a window whose dtype the stored one does not convert to
     tensor_view open(const read_item& i) { return open(i, planner_.resolve_tensor(i)); }
-    /// The same for the planner's window.
+    /// Overload for a window that the planner has returned.
     tensor_view open(const read_item& i, const tensor_view& window) {
         auto const* t = stored_.tensor(i.fqn);
         if (t == nullptr || window.type == t->type) return window;  // the reader checks the rest
@@ -40,7 +40,7 @@ public:
                          .expected = "a window of " + to_string(i.shape) + " elements that " +
                                      std::string(name_of(t->type)) + " converts to",
                          .found = to_string(window.shape) + " " + std::string(name_of(window.type)),
-                         .remedy = "the planner's resolve_tensor gives another"});
+                         .remedy = "let the planner's resolve_tensor return such a window"});
         auto const bytes = static_cast<std::size_t>(i.shape.product()) * size_of(t->type);
         auto memory = std::make_unique<std::byte[]>(std::max<std::size_t>(1, bytes));
         tensor_view const beside(t->type, i.shape, memory.get());

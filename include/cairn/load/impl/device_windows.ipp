@@ -112,7 +112,7 @@ CAIRN_DECL bool device_windows::advance() noexcept {
     } catch (...) {
         std::lock_guard const lock(m_);
         if (!failure_) failure_ = std::current_exception();
-        return false;  // what has begun is waited for
+        return false;  // copies that have begun are waited for
     }
 }
 

@@ -139,7 +139,7 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     put(w, place_);
     auto plan = parts_.reader->prepare_local_load_plan(parts_.planner->create_local_load_plan());
     check_ties();
-    // What another reader has made of the plan need not say which keys this rank wants.
+    // A plan that another reader has changed need not say which keys this rank wants.
     fsm_.items_stay_local(items_stay_local());
     if (fsm_.keeps_items()) {
         items_ = std::exchange(plan.items, {});
@@ -149,7 +149,7 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     return w.take();
 }
 
-/// Of a weight that is stored twice only one copy is read: the other one must have its content.
+/// If a weight is stored twice, only one copy is read: the other one must have the same content.
 CAIRN_DECL void load_op::check_ties() {
     ties_not_checked_.clear();
     for (auto const& tie : parts_.planner->ties()) {
@@ -277,7 +277,7 @@ CAIRN_DECL load_fsm::event load_op::what_next(event e) {
 CAIRN_DECL load_fsm::event load_op::look() {
     looked_ = attempt(ranks_->rank(), [&] {
         auto const now = parts_.reader->read_metadata();
-        // PyTorch's checkpoints have no id. What is only read from a pickle was not broadcast.
+        // PyTorch's checkpoints have no id. Members that only a pickle has were not broadcast.
         namespace native = format::native;
         bool const replaced =
             now.save_id != meta_.save_id ||
@@ -311,7 +311,7 @@ CAIRN_DECL void load_op::restart() {
             });
             auto& known = self->failures_;
             if (e == event::cut_short) known = {std::move(known.back())};
-            // What has replaced the checkpoint explains all errors of its files.
+            // The save that has replaced the checkpoint explains all errors of its files.
             if (o.failures.empty() ||
                 o.failures.front().code != make_error_code(errc::concurrent_save))
                 known.insert(known.begin(), before.begin(), before.end());

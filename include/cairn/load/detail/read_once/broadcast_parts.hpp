@@ -28,23 +28,23 @@
 
 namespace cairn::detail {
 
-/// Broadcasts data that one rank has read: row-major, with many small parts together, and large
-/// ones in pieces, without a copy where the memory layout permits: also to devices, if the plane
-/// serves them. All ranks of the plane make the same broadcasts even if one of them fails, unless
-/// the plane itself fails.
+/// Broadcasts data that one rank has read: row-major, many small parts together, large ones in
+/// pieces; without a copy where the memory layout permits, and to devices if the plane serves them.
+/// All ranks of the plane make the same broadcasts even if one of them fails, unless the plane
+/// itself fails.
 class part_broadcaster {
 public:
     static constexpr std::uint64_t batch_bytes = std::uint64_t{16} << 20;
-    /// Parts of this size are not sent with others, so that they need no copy.
+    /// Parts of this size are sent alone, so that they need no copy.
     static constexpr std::uint64_t large_bytes = std::uint64_t{4} << 20;
 
     using then = std::function<void(std::exception_ptr)>;
-    /// Items, or pieces of them, and where they are to be, as they are stored.
+    /// Items, or pieces of them, and the memory for their stored form.
     using reread = std::vector<std::pair<read_item, tensor_view>>;
     using reading = std::function<void(reread, then)>;
 
     /// All arguments must outlive this.
-    /// @param again    For what its reader has not kept.
+    /// @param again    Reads again what the reader of a part has not kept.
     /// @param timeout  For each broadcast.
     /// @param whole    Whether the plane has all ranks of the job, numbered alike, so that
     ///                 its errors name the right ones.
@@ -119,7 +119,7 @@ private:
         auto pieces = mine && staged_ && !failure_ ? not_kept() : reread();
         if (pieces.empty()) return send(bytes, root, f);
         again_(std::move(pieces), [this, bytes, root, f](std::exception_ptr e) {
-            // The other ranks wait for it all the same.
+            // The other ranks wait for it nevertheless.
             if (e && !failure_) failure_ = std::move(e);
             try {
                 send(bytes, root, f);
@@ -128,7 +128,7 @@ private:
             }
         });
     }
-    /// What of a batch this rank has not kept, and where it is sent from.
+    /// Returns the items of a batch that this rank has not kept, and the memory they are sent from.
     reread not_kept() {
         reread out;
         std::byte* at = staging_.data();
@@ -169,10 +169,10 @@ private:
         for (auto const& p : batches_[at_].pieces)
             if (p.last) attempt([&] { close(*p.part); });
     }
-    /// The plane has failed, or this rank cannot take part in it any more.
+    /// Called when the plane has failed, or this rank can no longer take part in it.
     void broken(std::exception_ptr e, const then& f) noexcept {
         plane_.cancel();
-        if (failure_) return f(failure_);  // it came first, and may be the cause
+        if (failure_) return f(failure_);  // it occurred first, and may be the cause
         try {
             std::rethrow_exception(e);
         } catch (const error& x) {
@@ -230,14 +230,15 @@ private:
                                          std::string(name_of(p.type)) +
                                          " elements, as stored, or what they convert to",
                              .found = to_string(view.shape) + " " + std::string(name_of(view.type)),
-                             .remedy = "the planner's resolve_tensor gives another"});
+                             .remedy = "let the planner's resolve_tensor return such a window"});
     }
     void close(shared_part& p) {
         if (!failure_)
             for (auto const& [item, view] : p.held) windows_.close(item, view);
         p.held.clear();
     }
-    /// Returns the user's own memory, if the batch is one piece that has the wire's layout there.
+    /// Returns the user's own memory, if the batch is one piece whose layout there is that of the
+    /// wire.
     memory_span in_place() const {
         auto const& [pieces, bytes] = batches_[at_];
         if (pieces.size() != 1 || pieces.front().part->held.size() != 1) return {};
@@ -268,7 +269,7 @@ private:
     std::vector<batch> batches_{};
     std::size_t at_ = 0;             ///< The current batch.
     bool staged_ = false;            ///< It goes through `staging_`.
-    std::uint64_t again_bytes_ = 0;  ///< Of it: their reader has counted them.
+    std::uint64_t again_bytes_ = 0;  ///< Of the batch: bytes that their reader has counted.
     std::vector<std::byte> staging_{};
     std::exception_ptr failure_{};
 };

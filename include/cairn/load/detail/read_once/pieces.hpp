@@ -47,16 +47,16 @@ void for_pieces(const index_vector& lengths, std::size_t element, std::uint64_t 
     }
 }
 
-/// Whether a piece of an item can be read without the rest. Otherwise all of the stored chunk would
-/// be read for it: only cairn's files have checksums of parts, and only in a row-major chunk a
-/// piece is one range.
+/// Whether a piece of an item can be read alone. Otherwise the whole stored chunk would be read for
+/// it: only cairn's files have checksums of parts, and only in a row-major chunk a piece is one
+/// range.
 /// @pre bytes_of(item, …) != 0
 inline bool can_be_cut(const read_item& item, const tensor_metadata& t) {
     return t.chunks.row_of(item.chunk).is_divisible() &&
            item.target_offsets.size() == item.shape.size();
 }
-/// Returns the item that reads a part of what another one reads.
-/// @param part  Relative to what the whole item reads.
+/// Returns the item that reads a part of another item.
+/// @param part Relative to the box that the whole item reads.
 inline read_item piece_of(const read_item& whole, const box& part) {
     read_item i = whole;
     for (std::size_t d = 0; d < part.rank(); ++d) {

@@ -16,7 +16,7 @@
 
 namespace cairn::detail {
 
-/// A rank's position among a load's data planes. Without a plane it is on none.
+/// A rank's position among a load's data planes; without a plane, none.
 struct plane_place {
     bool given = false;
     int plane_id = 0;  ///< Which of the job's planes: all ranks of one have the same number.
@@ -63,7 +63,7 @@ inline std::vector<std::vector<int>> plane_groups(const std::vector<plane_place>
                     {.rank = static_cast<int>(rank),
                      .expected = std::move(expected),
                      .found = std::move(found),
-                     .remedy = "planes of a part of the ranks need a `plane_id` each"});
+                     .remedy = "give each plane of some of the ranks its own `plane_id`"});
     };
     std::map<int, std::vector<int>> groups;
     for (std::size_t r = 0; r < places.size(); ++r) {

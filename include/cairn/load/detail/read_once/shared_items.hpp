@@ -17,7 +17,7 @@
 
 namespace cairn::detail {
 
-/// What an item requests from storage, regardless of its target.
+/// The data that an item requests from storage, regardless of its target.
 struct wanted_part {
     std::string fqn{};
     std::uint32_t chunk = 0;
@@ -116,7 +116,7 @@ inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>&
     return out;
 }
 
-/// Does the same for each data plane of a job.
+/// Finds the shared parts for each data plane of a job.
 ///
 /// @param planes  The result of `plane_groups`.
 /// @return One plan per rank of the job.

@@ -24,14 +24,15 @@ struct shared_part {
     int reader = 0;  ///< A rank of the plane.
     /// Open windows: on the reader, from when it has read them until they have been sent.
     std::vector<std::pair<read_item, tensor_view>> held{};
-    bool again = false;  ///< Its reader has not kept it, and reads it again as it is sent.
+    bool again = false;  ///< Its reader has not kept it, and reads it again to send it.
 };
 
 /// Determines what one rank reads and sends in each turn: all ranks take the same turns, decided
 /// from what the coordinator sent and all have agreed on. No I/O.
 class shared_reads {
 public:
-    /// So many bytes are kept beside the state as they are stored until they are sent.
+    /// The maximum number of bytes that are kept in stored form, beside the state, until they are
+    /// sent.
     static constexpr std::uint64_t most_kept_bytes = std::uint64_t{32} << 20;
 
     /// Whether this is the turn in which ranks read: the first one.
