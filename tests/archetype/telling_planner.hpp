@@ -24,6 +24,10 @@ struct planner_always_joins : save_planner {
     replica_writer joins();
 };
 struct planner_inherits_joins : joining_planner {};
+struct planner_joins_as_lvalue : save_planner {
+    std::optional<replica_writer> joins() const& noexcept;
+};
+static_assert(JoiningSavePlanner<planner_joins_as_lvalue>);
 static_assert(!JoiningSavePlanner<save_planner> && !JoiningSavePlanner<planner_always_joins>);
 static_assert(!JoiningSavePlanner<planner_inherits_joins>);
 static_assert(!StateMemoryPlanner<planner_inherits_joins>);

@@ -8,15 +8,10 @@
 
 namespace cairn::detail {
 
-/// The class that declares a member function: of an inherited one, the base. Only for `decltype`.
-template <class C, class R, class... A>
-std::type_identity<C> declaring_class(R (C::*)(A...));
-template <class C, class R, class... A>
-std::type_identity<C> declaring_class(R (C::*)(A...) const);
-template <class C, class R, class... A>
-std::type_identity<C> declaring_class(R (C::*)(A...) noexcept);
-template <class C, class R, class... A>
-std::type_identity<C> declaring_class(R (C::*)(A...) const noexcept);
+/// The class that declares a member, a function with any qualifiers or a callable: of an inherited
+/// one, the base. Only for `decltype`.
+template <class C, class M>
+std::type_identity<C> declaring_class(M C::*);
 
 }  // namespace cairn::detail
 
