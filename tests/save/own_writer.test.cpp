@@ -102,6 +102,25 @@ BOOST_AUTO_TEST_CASE(a_finish_that_commits_and_then_fails_is_a_success_with_a_wa
     });
 }
 
+/// E.g. because it has tried again, and found its own checkpoint there.
+BOOST_AUTO_TEST_CASE(a_finish_that_commits_and_then_finds_another_save_is_a_success) {
+    for (bool const commits : {true, false}) {
+        auto const at = std::make_shared<arch::shelf>();
+        watcher w;
+        BOOST_REQUIRE(save(at, 1, w).all[0].ok());
+        (commits ? w.after : w.before) = [](call c, int) {
+            if (c == call::finish) throw cairn::error(cairn::errc::concurrent_save, {});
+        };
+        auto const e = save(at, 2, w);
+        for (auto const& t : e.all)
+            BOOST_TEST((commits ? t.ok() : t.is(cairn::errc::concurrent_save)),
+                       support::words(e.all));
+        BOOST_TEST(standing(at) == (commits ? 2.0f : 1.0f));
+        BOOST_TEST(mentions(e.warnings, "committed, although it failed") == commits);
+        BOOST_TEST(at->names("c").size() == std::size_t{ranks}, "something is left");
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_finish_that_fails_before_it_commits_leaves_nothing) {
     each_kind([](auto const& at, watcher& w, support::thrown what) {
         w.before = [=](call c, int) {

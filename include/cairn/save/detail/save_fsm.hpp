@@ -48,20 +48,13 @@ public:
         ok,
         failed,     ///< the work failed, here or (after an exchange) on any rank
         cut_short,  ///< the exchange itself failed: the other ranks' outcomes are unknown
-        refused,    ///< a commit that cannot have happened
+        refused,    ///< a commit that was not begun
         unknown     ///< a commit that may or may not have happened
     };
     static event event_of(const std::vector<rank_failure>& failures) noexcept {
         for (auto const& f : failures)
             if (f.code == make_error_code(errc::outcome_unknown)) return event::unknown;
         return failures.empty() ? event::ok : event::failed;
-    }
-    /// Returns how a commit ended: only the failure of a concurrent save proves that the checkpoint
-    /// does not exist.
-    static event commit_event_of(const std::vector<rank_failure>& failures) noexcept {
-        auto const e = event_of(failures);
-        if (e != event::failed) return e;
-        return failures.front().code == make_error_code(errc::concurrent_save) ? event::refused : e;
     }
 
     explicit save_fsm(bool coordinator) noexcept : coordinator_(coordinator) {}

@@ -298,7 +298,7 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::commit() {
                     return std::vector<std::byte>();
                 });
                 self->clock_.stop();
-                return save_fsm::commit_event_of(self->mine_.failures);
+                return save_fsm::event_of(self->mine_.failures);
             });
         });
     return {};
