@@ -64,6 +64,37 @@ struct forgetful_reader : cairn::torch_reader {
     }
 };
 
+/// These answer before they are set up, and not afterwards.
+struct early_planner : cairn::default_planner {
+    void set_up_load(cairn::flat_state& s, const cairn::metadata& m, int rank, bool coordinator) {
+        is_set_up = true;
+        default_planner::set_up_load(s, m, rank, coordinator);
+    }
+    bool items_stay_local() const { return early(); }
+    bool needs_memory_spaces() const { return early(); }
+    bool early() const {
+        if (is_set_up) throw std::logic_error("it is asked when it is set up");
+        return true;
+    }
+    bool is_set_up = false;
+};
+struct early_reader : cairn::torch_reader {
+    using torch_reader::torch_reader;
+    void reset(const cairn::checkpoint_id& id) {
+        is_reset = true;
+        torch_reader::reset(id);
+    }
+    void set_up_reader(const cairn::metadata& m, const cairn::storage_setup& s) {
+        is_reset = false;
+        torch_reader::set_up_reader(m, s);
+    }
+    bool items_stay_local() const {
+        if (!is_reset) throw std::logic_error("it is not asked between reset and set_up_reader");
+        return true;
+    }
+    bool is_reset = false;
+};
+
 /// Turns all plans around, which is what the ranks must read by.
 struct turning_reader : cairn::torch_reader {
     using torch_reader::torch_reader;
@@ -125,6 +156,16 @@ BOOST_AUTO_TEST_CASE(a_planner_that_wraps_the_default_one_needs_no_plans_of_othe
         support::wrapping_planner planner;
         load(memory, planner);
         if (planner.items != 0) throw std::runtime_error("items were sent");
+    });
+    BOOST_TEST(n <= few, n << " bytes");
+}
+
+BOOST_AUTO_TEST_CASE(parts_are_asked_whether_items_stay_before_they_are_set_up) {
+    auto memory = saved();
+    auto const n = largest_plan([&](int, auto load) {
+        early_planner planner;
+        early_reader reader(memory);
+        load(reader, planner);
     });
     BOOST_TEST(n <= few, n << " bytes");
 }

@@ -83,10 +83,10 @@ concept KeyedSavePlanner = SavePlanner<P> && requires(P& p) {
 /// |-------------|---------------------------------|
 /// | `p.joins()` | `std::optional<replica_writer>` |
 ///
-/// **Semantics**: called on the coordinator. If it returns who writes replicas, cairn joins the
-/// local plans itself, as `default_planner` does, without decoding them, and does not call
-/// `create_global_save_plan`. Nothing: it calls it. An inherited `joins` does not count, as an
-/// inherited `plan_key` does not.
+/// **Semantics**: called on the coordinator, after every rank's `create_local_save_plan`. If it
+/// returns who writes replicas, cairn joins the local plans as a table, instead of calling
+/// `create_global_save_plan`, which would return the same. Nothing: it calls it. An inherited
+/// `joins` does not count, as an inherited `plan_key` does not.
 ///
 /// **Models**: `default_planner`. **Archetype**: `archetype::joining_planner`.
 template <class P>
@@ -179,12 +179,11 @@ concept TyingLoadPlanner = LoadPlanner<P> && requires(P& p) {
 /// |------------------------|--------|
 /// | `p.items_stay_local()` | `bool` |
 ///
-/// **Semantics**: called on every rank, on the coordinator also before it is set up; the same
-/// throughout a load. True: `create_global_load_plan` neither looks at `items` and `no_items` nor
-/// changes them. If the same holds for the reader (@ref LocalReader), and there
-/// is no `DataPlane`, they stay on their rank: the coordinator's planner receives plans without
-/// them, and `finish_load_plan` receives this rank's. An inherited `items_stay_local` does not
-/// count.
+/// **Semantics**: called on every rank before `set_up_load`. True: `create_global_load_plan` leaves
+/// `items` and `no_items` as they are, and returns the same without them. If the same holds for the
+/// reader (@ref LocalReader), and there is no `DataPlane`, they stay on their rank: the
+/// coordinator's planner receives plans without them, and `finish_load_plan` receives this rank's.
+/// An inherited `items_stay_local` does not count.
 ///
 /// **Models**: `default_planner`. **Archetype**: `archetype::local_planner`.
 template <class P>
@@ -199,10 +198,10 @@ concept LocalLoadPlanner = LoadPlanner<P> && requires(P& p) {
 /// |---------------------------|--------|
 /// | `p.needs_memory_spaces()` | `bool` |
 ///
-/// **Semantics**: called on every rank before anything is planned. True: a save or load of a state
-/// on a device for which no `MemorySpace` was passed is refused then. Otherwise it is refused when
-/// the planner returns memory of that device: a planner may stage tensors itself. An inherited
-/// `needs_memory_spaces` does not count.
+/// **Semantics**: called on every rank before `set_up_save` or `set_up_load`. True: a save or
+/// load of a state on a device for which no `MemorySpace` was passed is refused then. Otherwise it
+/// is refused when the planner returns memory of that device: a planner may stage tensors itself.
+/// An inherited `needs_memory_spaces` does not count.
 ///
 /// **Models**: `default_planner`. **Archetype**: `archetype::joining_planner`.
 template <class P>

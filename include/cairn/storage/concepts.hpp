@@ -262,10 +262,11 @@ concept ChecksumReader =
 /// |------------------------|-----|--------|
 /// | `r.items_stay_local()` | all | `bool` |
 ///
-/// **Semantics**: true: `prepare_global_load_plan` neither looks at `items` and `no_items` nor
-/// changes them. If the same holds for the planner (@ref LocalLoadPlanner), and there is no
-/// `DataPlane`, they stay on their rank. An inherited `items_stay_local` does not count: a derived
-/// class may have a global step of its own.
+/// **Semantics**: called on every rank after `reset`, before `set_up_reader`. True:
+/// `prepare_global_load_plan` neither looks at `items` and `no_items` nor changes them. If the
+/// same holds for the planner (@ref LocalLoadPlanner), and there is no `DataPlane`, they stay on
+/// their rank. An inherited `items_stay_local` does not count: a derived class may have a global
+/// step of its own.
 ///
 /// **Models**: `torch_reader`. **Archetype**: `archetype::local_reader`.
 template <class R>

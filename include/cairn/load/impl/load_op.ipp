@@ -128,7 +128,10 @@ CAIRN_DECL void load_op::learn_metadata(const std::vector<std::byte>& told) {
 CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     if (state_->refused) std::rethrow_exception(state_->refused);
     parts_.devices->check(parts_.planner->needs_memory_spaces());
-    if (!ranks_->coordinator()) parts_.reader->reset(id_);
+    if (!ranks_->coordinator()) {
+        parts_.reader->reset(id_);
+        fsm_.items_stay_local(items_stay_local());
+    }
     parts_.planner->set_up_load(state_->leaves(), std::as_const(meta_), ranks_->rank(),
                                 ranks_->coordinator());
     storage_setup const me{ranks_->rank(), ranks_->size(),    ranks_->coordinator(),
@@ -139,8 +142,6 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     put(w, place_);
     auto plan = parts_.reader->prepare_local_load_plan(parts_.planner->create_local_load_plan());
     check_ties();
-    // A plan that another reader has changed need not say which keys this rank wants.
-    fsm_.items_stay_local(items_stay_local());
     if (fsm_.keeps_items()) {
         items_ = std::exchange(plan.items, {});
         no_items_ = std::exchange(plan.no_items, {});
