@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(unexpected_keys_are_found_from_items_and_without_them) {
     names const all{"a", "b", "c", "d"};
     names const of_one{"a", "c", "d"}, of_another{"a", "b", "c"};
     cairn::detail::unexpected_keys keys(all, m);
-    std::vector<cairn::load_plan> plans(3);
+    std::vector<cairn::load_plan> plans(2);
     plans[0].planner_data = cairn::detail::unexpected_keys(of_one, m).of_rank();
     plans[1].planner_data = "what another planner has to say";
     plans[1].items.emplace_back().fqn = "d";
@@ -102,6 +102,10 @@ BOOST_AUTO_TEST_CASE(unexpected_keys_are_found_from_items_and_without_them) {
     cairn::detail::unexpected_keys none(of_another, m);
     none.keep_those_of_all(plans);
     BOOST_TEST((none.size() == 1u && none.first() == "a"));
+    // One that says nothing: its items may have stayed on its rank.
+    plans.emplace_back().planner_data = "what another planner has to say";
+    none.keep_those_of_all(plans);
+    BOOST_TEST(none.empty());
 
     names told = of_one;
     for (auto const& data : {std::string(), plans[0].planner_data, plans[1].planner_data}) {

@@ -32,7 +32,8 @@ public:
     }
 
     /// Leaves those that all of these plans' ranks do not ask for either, as their items show, and
-    /// what @ref of_rank has put there.
+    /// what @ref of_rank has put there. Of a plan with neither, e.g. one of another planner whose
+    /// items stay on its rank, nobody knows: it may ask for every key.
     /// @throws error errc::corrupt
     void keep_those_of_all(const std::vector<load_plan>& all) {
         if (empty()) return;
@@ -45,6 +46,8 @@ public:
                 for_each_run(runs, keys_.size(), [this](auto begin, auto end, bool unwanted) {
                     if (!unwanted) std::fill_n(among_.begin() + begin, end - begin, char{0});
                 });
+            } else if (p.items.empty() && p.no_items.empty()) {
+                std::fill(among_.begin(), among_.end(), char{0});
             }
             for (auto const& i : p.items) not_this(i.fqn);
             for (auto const& fqn : p.no_items) not_this(fqn);
