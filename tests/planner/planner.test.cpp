@@ -135,6 +135,47 @@ BOOST_AUTO_TEST_CASE(contradictions_name_both_ranks) {
     refused({plan({object("o", 1)}), plan({item("o", box({0}, {4}), {4})})});
 }
 
+BOOST_AUTO_TEST_CASE(items_that_cannot_be_sent_are_refused_with_rank_and_name) {
+    auto const good = plan({item("w", box({0}, {4}), {4})});
+    std::vector<cairn::save_plan> spoiled(6, good);
+    spoiled[0].items[0].kind = cairn::item_kind(0);
+    spoiled[1].items[0].kind = cairn::item_kind(4);
+    spoiled[2].items[0].type = cairn::dtype(cairn::dtype_count);
+    spoiled[3].items[0].global_shape = cairn::index_vector(65, 1);
+    spoiled[4].items[0].region.shape = cairn::index_vector(65, 1);
+    spoiled[5].paths = {{"w", cairn::key_path(257, cairn::path_element("w"))}};
+    for (auto const& bad : spoiled) {
+        std::vector const all{good, bad};
+        auto const refused = [](const cairn::error& e) {
+            auto const& c = e.context();
+            return e.code() == make_error_code(errc::invalid_plan) && c.rank == 1 && c.fqn == "w" &&
+                   !c.expected.empty() && !c.found.empty() && !c.remedy.empty();
+        };
+        auto to_drop = all;
+        BOOST_CHECK_EXCEPTION(cairn::drop_empty_items(to_drop), cairn::error, refused);
+        BOOST_CHECK_EXCEPTION((void)cairn::dedup_save_plans(all), cairn::error, refused);
+        BOOST_CHECK_EXCEPTION((void)cairn::create_global_metadata(all), cairn::error, refused);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_planner_whose_items_cannot_be_sent_is_named_with_its_rank) {
+    struct planner_of_nothing_known : cairn::default_planner {
+        cairn::save_plan create_local_save_plan() {
+            auto p = default_planner::create_local_save_plan();
+            p.items.front().kind = cairn::item_kind(9);
+            return p;
+        }
+    };
+    cairn::memory_store store;
+    planner_of_nothing_known planner;
+    BOOST_CHECK_EXCEPTION(cairn::save(cairn::state_dict{{"a", 1}}, "c", store, planner),
+                          cairn::error, [](const cairn::error& e) {
+                              auto const& c = e.context();
+                              return e.code() == make_error_code(errc::invalid_plan) &&
+                                     c.rank == 0 && c.fqn == "a" && c.found == "number 9";
+                          });
+}
+
 BOOST_AUTO_TEST_CASE(a_box_that_a_rank_has_twice_is_refused) {
     auto const once = item("w", box({0}, {4}), {4});
     BOOST_CHECK_EXCEPTION((void)cairn::dedup_save_plans({plan({once, once})}), cairn::error,

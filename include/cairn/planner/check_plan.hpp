@@ -4,6 +4,7 @@
 
 #include <cairn/error.hpp>
 #include <cairn/metadata/coverage.hpp>
+#include <cairn/metadata/detail/codec.hpp>
 #include <cairn/planner/check_text.hpp>
 #include <cairn/planner/plan.hpp>
 
@@ -73,6 +74,34 @@ inline void check_item_data(const save_plan& plan, std::span<const item_data> da
                                          .expected = "memory that the host can read",
                                          .found = "memory of " + to_string(v->device)});
     }
+}
+
+/// Checks that a local plan can be sent to other ranks.
+/// @throws error errc::invalid_plan naming the rank and the item that it made.
+inline void check_sendable(const save_plan& plan, int rank) {
+    auto const refuse = [&](const std::string& fqn, std::string expected, std::string found) {
+        throw error(errc::invalid_plan, {.rank = rank,
+                                         .fqn = fqn,
+                                         .expected = std::move(expected),
+                                         .found = std::move(found),
+                                         .remedy = "correct what the planner plans for it"});
+    };
+    auto const at_most = [&](const std::string& fqn, std::size_t most, const char* of,
+                             std::size_t found) {
+        if (found > most)
+            refuse(fqn, "at most " + std::to_string(most) + of, std::to_string(found));
+    };
+    for (auto const& i : plan.items) {
+        if (i.kind < item_kind::tensor || i.kind > item_kind::value)
+            refuse(i.fqn, "an item_kind", "number " + std::to_string(static_cast<int>(i.kind)));
+        if (i.kind == item_kind::value) continue;
+        if (static_cast<int>(i.type) >= dtype_count)
+            refuse(i.fqn, "a dtype", "number " + std::to_string(static_cast<int>(i.type)));
+        for (auto const* numbers : {&i.global_shape, &i.region.offsets, &i.region.shape})
+            at_most(i.fqn, detail::most_dimensions, " dimensions", numbers->size());
+    }
+    for (auto const& [fqn, path] : plan.paths)
+        at_most(fqn, most_path_steps, " steps of its path", path.size());
 }
 
 /// Checks the chunks that a user's planner plans, as @ref create_global_metadata checks its own:

@@ -10,7 +10,8 @@
 #include <vector>
 
 /// The global step of the default planner, for planners that have plans: cairn itself joins the
-/// encoded plans of all ranks as a table, and these functions make such a table of theirs.
+/// encoded plans of all ranks as a table, and these functions make such a table of theirs. Each
+/// throws @ref error errc::invalid_plan for a plan that cannot be sent: see @ref check_sendable.
 namespace cairn {
 
 /// Drops items without elements, except for one of a tensor that has no elements at all: PyTorch

@@ -2,6 +2,7 @@
 #ifndef CAIRN_PLANNER_DETAIL_TABLED_PLANS_HPP
 #define CAIRN_PLANNER_DETAIL_TABLED_PLANS_HPP
 
+#include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/detail/plan_table.hpp>
 #include <cairn/planner/plan_codec.hpp>
 
@@ -26,6 +27,7 @@ struct tabled_plans {
     explicit tabled_plans(std::span<const save_plan> plans) {
         encoded.reserve(plans.size());
         for (auto const& p : plans) {
+            check_sendable(p, static_cast<int>(encoded.size()));
             encoded.push_back(encode_save_plan(p));
             table.add(encoded.back(), value_numbers_of(p));
         }

@@ -105,6 +105,7 @@ CAIRN_DECL std::vector<std::byte> save_op::local_plan() {
     parts_.writer->set_up_writer(me);
     auto local = parts_.writer->prepare_local_save_plan(parts_.planner->create_local_save_plan());
     check_names(local);
+    check_sendable(local, ranks_->rank());
     return plans_.send_local(std::move(local),
                              plan_key(*parts_.planner, options_, ranks_->rank(), ranks_->size()));
 }
