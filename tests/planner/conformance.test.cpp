@@ -2,6 +2,7 @@
 // The suites for planners, on the default one, the archetypes and ones that break a promise.
 #include "archetype/load_planner.hpp"
 #include "archetype/save_planner.hpp"
+#include "archetype/telling_planner.hpp"
 #include "support/no_failures.hpp"
 
 #include <cairn/planner/default_planner.hpp>
@@ -9,7 +10,11 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <optional>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -28,6 +33,12 @@ void drop(Items& items, std::string_view fqn) {
     std::erase_if(items, [&](auto const& i) { return i.fqn == fqn; });
 }
 
+/// What a planner says that may not know it yet.
+bool knows_after(bool set_up, bool is_set_up) {
+    if (set_up && !is_set_up) throw std::logic_error("it is not set up");
+    return true;
+}
+
 struct broken_save_planner : cairn::default_planner {
     enum kind {
         fine,
@@ -40,10 +51,22 @@ struct broken_save_planner : cairn::default_planner {
         data_of_another_shape,
         data_of_another_kind,
         finish_drops_an_item,
+        joins_as_another,
+        has_to_be_set_up,
         kinds
     };
     explicit broken_save_planner(kind k) : is(k) {}
 
+    bool needs_memory_spaces() const { return knows_after(is == has_to_be_set_up, is_set_up); }
+    void set_up_save(const cairn::flat_state& s, int rank, bool coordinator) {
+        is_set_up = true;
+        cairn::default_planner::set_up_save(s, rank, coordinator);
+    }
+    /// The others are not joined as the default one, and do not say so.
+    std::optional<cairn::replica_writer> joins() const {
+        if (is == joins_as_another) return cairn::replica_writer::lowest_rank;
+        return is == fine ? cairn::default_planner::joins() : std::nullopt;
+    }
     cairn::save_plan create_local_save_plan() {
         auto plan = cairn::default_planner::create_local_save_plan();
         if (is == local_plan_forgets) drop(plan.items, "scalar");
@@ -79,8 +102,10 @@ struct broken_save_planner : cairn::default_planner {
         return data;
     }
     kind is;
+    bool is_set_up = false;
 };
-static_assert(cairn::SavePlanner<broken_save_planner>);
+static_assert(cairn::JoiningSavePlanner<broken_save_planner> &&
+              cairn::StateMemoryPlanner<broken_save_planner>);
 
 struct broken_load_planner : cairn::default_planner {
     enum kind {
@@ -93,10 +118,37 @@ struct broken_load_planner : cairn::default_planner {
         window_of_another_shape,
         window_of_other_memory,
         values_are_dropped,
+        ties_are_not_told,
+        ties_of_what_is_not_stored,
+        ties_of_what_is_not_read,
+        ties_of_other_boxes,
+        join_looks_at_items,
+        join_turns_items,
+        join_adds_items,
+        has_to_be_set_up,
         kinds
     };
     explicit broken_load_planner(kind k) : is(k) {}
 
+    bool items_stay_local() const {
+        return knows_after(is == has_to_be_set_up, is_set_up) &&
+               (is == fine || is >= join_looks_at_items);
+    }
+    void set_up_load(cairn::flat_state& s, const cairn::metadata& m, int rank, bool coordinator) {
+        is_set_up = true;
+        cairn::default_planner::set_up_load(s, m, rank, coordinator);
+    }
+    const std::vector<cairn::stored_tie>& ties() {
+        told = cairn::default_planner::ties();
+        if (is == ties_are_not_told) told.clear();
+        for (auto& tie : told) {
+            if (is == ties_of_what_is_not_stored) tie.read = "nobody";
+            if (is == ties_of_what_is_not_read) std::swap(tie.fqn, tie.read);
+            for (auto& [tied, read] : tie.chunks)
+                if (is == ties_of_other_boxes) read = (read + 1) % 3;
+        }
+        return told;
+    }
     cairn::load_plan create_local_load_plan() {
         auto plan = cairn::default_planner::create_local_load_plan();
         if (is == plan_drops_an_item) drop(plan.items, "odd");
@@ -111,6 +163,11 @@ struct broken_load_planner : cairn::default_planner {
     std::vector<cairn::load_plan> create_global_load_plan(std::vector<cairn::load_plan> all) {
         all = cairn::default_planner::create_global_load_plan(std::move(all));
         if (is == join_gives_too_few_plans) all.pop_back();
+        for (auto& p : all) {
+            if (is == join_looks_at_items) p.storage_data = std::to_string(p.items.size());
+            if (is == join_turns_items) std::reverse(p.items.begin(), p.items.end());
+            if (is == join_adds_items) p.no_items.push_back("odd");
+        }
         return all;
     }
     cairn::tensor_view resolve_tensor(const cairn::read_item& i) {
@@ -124,9 +181,23 @@ struct broken_load_planner : cairn::default_planner {
         if (is != values_are_dropped) cairn::default_planner::load_value(i, std::move(v));
     }
     kind is;
+    bool is_set_up = false;
+    std::vector<cairn::stored_tie> told{};
     std::vector<std::byte> elsewhere = std::vector<std::byte>(3);
 };
-static_assert(cairn::LoadPlanner<broken_load_planner>);
+static_assert(cairn::TyingLoadPlanner<broken_load_planner> &&
+              cairn::LocalLoadPlanner<broken_load_planner>);
+
+/// Nothing is left in its plans of what cairn's planner has noted.
+struct noteless_planner : cairn::default_planner {
+    cairn::load_plan create_local_load_plan() {
+        auto plan = cairn::default_planner::create_local_load_plan();
+        plan.planner_data.clear();
+        return plan;
+    }
+    bool items_stay_local() const { return true; }
+};
+static_assert(cairn::LocalLoadPlanner<noteless_planner>);
 
 }  // namespace
 
@@ -135,12 +206,18 @@ BOOST_AUTO_TEST_CASE(the_default_planner_keeps_its_word) {
     no_failures(save_planner_suite(make));
     no_failures(load_planner_suite(make));
 }
+BOOST_AUTO_TEST_CASE(the_default_planner_joins_plans_without_items_and_notes) {
+    no_failures(load_planner_suite([] { return noteless_planner(); },
+                                   [] { return cairn::default_planner(); }));
+}
 
 BOOST_AUTO_TEST_CASE(the_archetypes_keep_their_word) {
     namespace arch = cairn::archetype;
     no_failures(save_planner_suite([] { return arch::save_planner(); }));
-    no_failures(load_planner_suite([] { return arch::load_planner(); },
-                                   [] { return arch::save_planner(); }));
+    no_failures(save_planner_suite([] { return arch::joining_planner(); }));
+    auto const make_save = [] { return arch::save_planner(); };
+    no_failures(load_planner_suite([] { return arch::load_planner(); }, make_save));
+    no_failures(load_planner_suite([] { return arch::local_planner(); }, make_save));
 }
 
 BOOST_AUTO_TEST_CASE(the_suite_finds_what_a_save_planner_breaks) {

@@ -4,12 +4,15 @@
 
 #include <cairn/metadata/coverage.hpp>
 #include <cairn/planner/concepts.hpp>
+#include <cairn/planner/erased_planner.hpp>
+#include <cairn/planner/global_plan.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/state/flatten.hpp>
 #include <cairn/tensor/layout.hpp>
 #include <cairn/testing/detail/run_check.hpp>
 #include <cairn/testing/detail/sample_state.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -27,17 +30,22 @@
 namespace cairn::testing {
 namespace detail {
 
-/// The states of all ranks, flattened.
+/// The states of all ranks, flattened. 'again' is the memory of 'rows', and the last rank has a
+/// tensor that no other rank has.
 struct flat_ranks {
-    flat_ranks(int ranks, int seed) {
+    flat_ranks(int ranks, int seed) : last(3, seed) {
         for (int r = 0; r < ranks; ++r) {
             states.push_back(std::make_unique<sample_state>(r, ranks, seed));
             auto dict = states.back()->state_dict();
+            node const rows = dict["rows"];
+            dict["again"] = rows;
+            if (r + 1 == ranks) dict["last"] = tensor_view(dtype::int32, {3}, last.data());
             flat.push_back(std::make_unique<flattened>(flatten(dict)));
         }
     }
     std::vector<std::unique_ptr<sample_state>> states{};
     std::vector<std::unique_ptr<flattened>> flat{};
+    std::vector<std::int32_t> last;
 };
 
 /// The row-major bytes behind a view.
@@ -94,13 +102,25 @@ saved_content plan_a_save(Make& make, flat_ranks& all) {
     auto const sent = [](const save_plan& p) { return decode_save_plan(encode_save_plan(p)); };
     for (std::size_t r = 0; r < n; ++r) {
         planners.push_back(make());
+        (void)cairn::detail::save_planner_ref(planners[r]).needs_memory_spaces();
         flat_state const& state = all.flat[r]->leaves;
         planners[r].set_up_save(state, static_cast<int>(r), r == 0);
         plans.push_back(sent(planners[r].create_local_save_plan()));
     }
+    auto const joins = cairn::detail::save_planner_ref(planners[0]).joins();
+    auto const local = plans;
     auto [global, meta] = planners[0].create_global_save_plan(std::move(plans));
+    if (joins) {
+        auto const joined = dedup_save_plans(local, *joins == replica_writer::lowest_rank);
+        expect(global == joined && meta == create_global_metadata(joined),
+               "create_global_save_plan does not plan as default_planner does, as joins says");
+    }
     saved_content out;
     out.meta = std::move(meta);
+    // Where it is stored: tied weights twice.
+    for (auto& [fqn, entry] : out.meta.entries)
+        if (auto* const t = std::get_if<tensor_metadata>(&entry))
+            t->chunks.edit_each([&, n = &fqn](chunk& c) { c.at.file = *n; });
     expect(global.size() == n, "create_global_save_plan gives " + std::to_string(global.size()) +
                                    " plans for " + std::to_string(n) + " ranks");
     for (std::size_t r = 0; r < n; ++r) {
@@ -162,21 +182,61 @@ void deliver(Planner& p, const read_item& item, const saved_content& s, const st
     p.commit_tensor(item, window);
 }
 
+/// The weight that is stored twice and read once, 'again' or 'rows', is a tie of stored boxes.
+inline void check_ties(const load_plan& plan, const std::vector<stored_tie>& ties,
+                       const metadata& m, std::size_t rank) {
+    auto const reads = [&](const std::string& fqn) {
+        return std::any_of(plan.items.begin(), plan.items.end(),
+                           [&](const read_item& i) { return i.fqn == fqn; });
+    };
+    for (auto const& tie : ties) {
+        auto const where = rank_and_name(rank, tie.fqn);
+        auto const *const a = m.tensor(tie.fqn), *const b = m.tensor(tie.read);
+        expect(a != nullptr && b != nullptr, where + "a tie of what is not stored");
+        expect(!reads(tie.fqn) && reads(tie.read), where + "a tie of which it does not read one");
+        for (auto const& [x, y] : tie.chunks)
+            expect(x < a->chunks.size() && y < b->chunks.size() &&
+                       a->chunks.region(x) == b->chunks.region(y),
+                   where + "a tie of two chunks that are not the same box");
+    }
+    std::string const unread = reads("rows") ? "again" : "rows";
+    expect(reads("rows") == reads("again") ||
+               std::any_of(ties.begin(), ties.end(),
+                           [&](const stored_tie& t) { return t.fqn == unread; }),
+           rank_and_name(rank, unread) + "it is not read, and ties does not say so");
+}
+
 /// Drives one planner per rank through a load of that content.
+/// @param stay  Items stay on the ranks whose planners let them.
+/// @return The global plan, with them.
 template <class Make>
-void plan_a_load(Make& make, const saved_content& s, flat_ranks& all) {
+std::vector<load_plan> plan_a_load(Make& make, const saved_content& s, flat_ranks& all, bool stay) {
     auto const n = all.flat.size();
-    std::vector<std::remove_cvref_t<decltype(make())>> planners;
+    using P = std::remove_cvref_t<decltype(make())>;
+    std::vector<P> planners;
     std::vector<load_plan> plans;
     auto const sent = [](const load_plan& p) { return decode_load_plan(encode_load_plan(p)); };
     for (std::size_t r = 0; r < n; ++r) {
         planners.push_back(make());
+        cairn::detail::load_planner_ref more(planners[r]);
+        (void)more.needs_memory_spaces();
+        stay = more.items_stay_local() && stay;
         planners[r].set_up_load(all.flat[r]->leaves, s.meta, static_cast<int>(r), r == 0);
         plans.push_back(sent(planners[r].create_local_load_plan()));
+        if (TyingLoadPlanner<P>) check_ties(plans[r], more.ties(), s.meta, r);
     }
-    auto const global = planners[0].create_global_load_plan(std::move(plans));
+    auto const local = plans;
+    if (stay)
+        for (auto& p : plans) p = {{}, {}, std::move(p.storage_data), std::move(p.planner_data)};
+    auto global = planners[0].create_global_load_plan(std::move(plans));
     expect(global.size() == n, "create_global_load_plan gives " + std::to_string(global.size()) +
                                    " plans for " + std::to_string(n) + " ranks");
+    for (std::size_t r = 0; r < n && stay; ++r) {
+        expect(global[r].items.empty() && global[r].no_items.empty(),
+               "rank " + std::to_string(r) + ": items are added, although they stay local");
+        global[r].items = local[r].items;
+        global[r].no_items = local[r].no_items;
+    }
     std::vector<load_plan> finished;
     for (std::size_t r = 0; r < n; ++r)
         finished.push_back(planners[r].finish_load_plan(sent(global[r])));
@@ -188,13 +248,14 @@ void plan_a_load(Make& make, const saved_content& s, flat_ranks& all) {
             deliver(planners[r], item, s, rank_and_name(r, item.fqn));
         (void)planners[r].finish_load();
     }
+    return global;
 }
 
 }  // namespace detail
 
 /// Runs all checks of a SavePlanner: every chunk and value is written by exactly one rank, what is
 /// written is what the state holds (items fit their data), and the metadata names it all and
-/// nothing else.
+/// nothing else. A @ref JoiningSavePlanner plans as `default_planner` does.
 /// @param make  Returns a new planner at each call.
 /// @return What failed, in words; empty: the planner keeps its promises as far as this can tell.
 template <class Make>
@@ -216,7 +277,8 @@ std::vector<std::string> save_planner_suite(Make make) {
 
 /// Runs all checks of a LoadPlanner. What three ranks saved is loaded by other numbers of ranks:
 /// items lie in their chunks, windows fit their items, nothing changes before the windows are asked
-/// for, and every byte arrives.
+/// for, and every byte arrives. A @ref TyingLoadPlanner names what it reads under one of two names;
+/// the items of a @ref LocalLoadPlanner may stay on their rank.
 /// @param make       Returns a new LoadPlanner at each call.
 /// @param make_save  Returns a new SavePlanner whose names `make`'s planners know.
 template <class Make, class MakeSave>
@@ -225,14 +287,24 @@ std::vector<std::string> load_planner_suite(Make make, MakeSave make_save) {
     std::vector<std::string> failures;
     for (int ranks : {1, 2, 3, 9})
         detail::run_check(failures, "a load of " + std::to_string(ranks) + " ranks", [&] {
-            detail::flat_ranks source(3, 6), all(ranks, 0);
+            detail::flat_ranks source(3, 6);
             auto const saved = detail::plan_a_save(make_save, source);
-            for (auto& s : all.states) s->wipe();
-            detail::plan_a_load(make, saved, all);
-            for (std::size_t r = 0; r < all.states.size(); ++r) {
-                auto const wrong = all.states[r]->difference(6);
-                detail::expect(wrong.empty(),
-                               "rank " + std::to_string(r) + ": not as it was saved: " + wrong);
+            std::vector<load_plan> global;
+            for (bool const stay : {false, true}) {
+                auto planner = make();
+                if (stay && !cairn::detail::load_planner_ref(planner).items_stay_local()) break;
+                detail::flat_ranks all(ranks, 0);
+                for (auto& s : all.states) s->wipe();
+                auto const before =
+                    std::exchange(global, detail::plan_a_load(make, saved, all, stay));
+                detail::expect(!stay || global == before,
+                               "the global plan is another one if items stay local");
+                for (std::size_t r = 0; r < all.states.size(); ++r) {
+                    auto wrong = all.states[r]->difference(6);
+                    if (all.last != source.last) wrong += "last";
+                    detail::expect(wrong.empty(),
+                                   "rank " + std::to_string(r) + ": not as it was saved: " + wrong);
+                }
             }
         });
     return failures;
