@@ -25,10 +25,11 @@
 
 namespace cairn {
 
-/// What a @ref chunk_reader does not know of a file format: how the bytes of its items are found.
+/// The part of a file format that a @ref chunk_reader does not know: how the bytes of its items are
+/// found.
 ///
 /// The functions are called by the threads that read, several at a time, with the file that the
-/// metadata names for the item. Their errors are given the names of item and file.
+/// metadata names for the item. The names of item and file are added to their errors.
 struct item_finder {
     /// The file that names the data files, for errors. Empty: "the metadata".
     std::string index_name{};
@@ -46,7 +47,7 @@ struct item_finder {
 };
 
 /// Reads stored chunks and values: everything in a StorageReader that does not depend on the
-/// format, so that a format's reader only adds `read_metadata`, and says how items are found.
+/// format. A format's reader only adds `read_metadata`, and how items are found.
 ///
 ///     class my_reader : public cairn::chunk_reader {
 ///     public:
@@ -57,9 +58,9 @@ struct item_finder {
 /// Items are read file by file, on several threads: of each stored chunk only the ranges that a
 /// plan asks for, in pieces, checked against checksums where there are any, directly into the
 /// user's memory where that is contiguous, and otherwise scattered or converted. Tensors that have
-/// elements in the same bytes are read together, once. Memory: a piece for each thread (see
-/// @ref ReadSizeStore), and the payload of a chunk whose elements have gaps between them or
-/// another byte order.
+/// elements in the same bytes are read together, once. Memory: a piece for each thread (see @ref
+/// ReadSizeStore), and the payload of a chunk whose elements have gaps between them or another byte
+/// order.
 ///
 /// The members are those of @ref StorageReader and @ref ChecksumReader, which also say who calls
 /// them, and how long their arguments live. One load at a time.
@@ -81,23 +82,23 @@ public:
     CAIRN_DECL chunk_reader& operator=(chunk_reader&&) noexcept;
     CAIRN_DECL ~chunk_reader();
 
-    /// Relocates the store to a checkpoint, if it supports that; an empty id is the store's own
-    /// place.
+    /// Relocates the store to a checkpoint, if the store supports that; an empty id is the store's
+    /// own place.
     CAIRN_DECL void reset(const checkpoint_id& id);
     /// The place of the checkpoint: an ObjectStore.
     CAIRN_DECL detail::erased_store& place() noexcept;
-    /// What `read_data` reports. Tensors without a checksum are noted here; until `reset`.
+    /// Returns what `read_data` reports, e.g. tensors without a checksum, since the last `reset`.
     CAIRN_DECL unverified& notes() noexcept;
 
     CAIRN_DECL void set_up_reader(const metadata& m, const storage_setup& me);
     void set_up_reader(metadata&&, const storage_setup&) = delete;
 
-    /// Checks that the plan's files exist, and have what the metadata says: a missing or truncated
-    /// file is reported before memory is modified.
+    /// Checks that the plan's files exist and contain what the metadata says: a missing or
+    /// truncated file is reported before memory is modified.
     CAIRN_DECL load_plan prepare_local_load_plan(load_plan plan);
     CAIRN_DECL std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan> plans);
 
-    /// From small reads of the file, if any.
+    /// Takes at most small reads of the file.
     CAIRN_DECL std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk);
 
     CAIRN_DECL void read_data(const load_plan& plan, const read_target& target,

@@ -36,8 +36,8 @@ struct storage_setup {
     /// write or read beyond their deadline, and sinks show its progress. A writer reports the bytes
     /// of its files, a reader those of the items that it has delivered. May be null.
     std::shared_ptr<cairn::activity> activity{};
-    /// Requested when this rank cancels the operation. A write or read may then end early, with
-    /// @ref errc::cancelled; the operation fails in any case.
+    /// Stop is requested when this rank cancels the operation. A write or read may then end early,
+    /// with @ref errc::cancelled; the operation fails in any case.
     std::stop_token stop{};
 };
 
@@ -131,7 +131,7 @@ concept StorageWriter =
 /// Called by a writer with the index of an item whose data it will not use again.
 using item_released = std::function<void(std::uint32_t)>;
 
-/// A StorageWriter that says, while it writes, which data it has finished with. A save whose
+/// A StorageWriter that reports, while it writes, which data it has finished with. A save whose
 /// snapshot is smaller than the state can then let the tensors change before everything is written.
 ///
 /// Given the same as for `StorageWriter`, and `released` of type `const item_released&`:
@@ -231,14 +231,14 @@ concept StorageReader =
 /// The checksum of a stored chunk of a tensor. Two chunks of one shape and dtype with the same
 /// `bytes`, `first` and `strides` have equal elements if their checksums are equal.
 struct chunk_checksum {
-    std::uint32_t crc = 0;    ///< CRC-32 of all bytes, those between the elements too.
+    std::uint32_t crc = 0;    ///< CRC-32 of all bytes, including those between the elements.
     std::uint64_t bytes = 0;  ///< How many.
-    std::uint64_t first = 0;  ///< The position among them of the first element, in elements.
+    std::uint64_t first = 0;  ///< The position of the first element in these bytes, in elements.
     index_vector strides{};
 };
 
-/// A StorageReader that can tell the checksum of a tensor without reading it. A weight that is tied
-/// in the state and stored under two names is then compared before it is read once.
+/// A StorageReader that can tell the checksum of a tensor without reading it. If a weight is tied
+/// in the state and stored under two names, a load then compares the two and reads one.
 ///
 /// Given `r` of type `R&`, `fqn` a `const std::string&`, `chunk` a `std::size_t`:
 ///

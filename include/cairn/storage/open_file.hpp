@@ -32,8 +32,8 @@ class open_file {
 public:
     /// @param h      What `ObjectStore::open` returns.
     /// @param me     Its activity advances with every read, and it can stop them.
-    /// @param again  Opens the file again, where a read says that there is none; empty: that is an
-    ///               error.
+    /// @param again  Opens the file again if a read reports that it does not exist; empty: that is
+    ///               an error.
     template <class Handle>
         requires(!std::same_as<Handle, handle>)
     open_file(Handle h, std::string described, storage_setup me = {},
@@ -48,16 +48,16 @@ public:
     /// @throws error errc::corrupt beyond the end of the file, errc::cancelled when stopped; what
     /// the store throws
     CAIRN_DECL void read(std::uint64_t at, std::span<std::byte> into);
-    /// Returns these bytes; takes no memory for what the file does not have.
+    /// Returns these bytes; allocates no memory for bytes beyond the end of the file.
     /// @throws error as `read`
     CAIRN_DECL byte_vector bytes(std::uint64_t at, std::uint64_t length);
     std::uint64_t size() const noexcept { return size_; }
-    /// For errors: a path, a URL.
+    /// The file's name for errors: a path, a URL.
     const std::string& described() const noexcept { return described_; }
 
-    /// Returns what `make()`, a `T`, returned for this file the first time: what several chunks of
-    /// the file need, as a table at its end. It is kept while the file is open. One `T` for a file.
-    /// @throws std::bad_any_cast for another
+    /// Returns the `T` that `make()` returned on the first call for this file, e.g. a table at its
+    /// end that several chunks need. It is kept while the file is open. Only one `T` per file.
+    /// @throws std::bad_any_cast for a second `T`
     template <class T, class F>
     const T& once(F&& make) {
         std::lock_guard const lock(m_);
@@ -65,14 +65,14 @@ public:
         return std::any_cast<const T&>(kept_);
     }
 
-    /// Reads a beginning of these bytes past the caches of the host; see @ref UncachedReadStore.
+    /// Reads a prefix of these bytes past the caches of the host; see @ref UncachedReadStore.
     /// @throws error errc::cancelled when stopped
     CAIRN_DECL std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into);
-    /// Reports that so many of the bytes that were asked for have been delivered.
+    /// Reports how many of the requested bytes have been delivered.
     void delivered(std::uint64_t bytes) noexcept {
         if (me_.activity) me_.activity->advance(bytes);
     }
-    /// Of the pieces that payloads are read in; see @ref ReadSizeStore.
+    /// The size of the pieces in which payloads are read; see @ref ReadSizeStore.
     std::size_t read_size() const noexcept { return read_size_; }
 
 private:

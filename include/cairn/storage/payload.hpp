@@ -15,7 +15,7 @@ namespace cairn {
 /// The stored elements of a tensor's chunk: where they are in a file, and the checksums of the
 /// bytes. Several tensors may have elements in the same bytes.
 struct payload {
-    /// Each entry of `block_crcs` covers so many bytes, the last one the rest.
+    /// The number of bytes that each entry of `block_crcs` covers; the last one may cover fewer.
     static constexpr std::uint64_t block_bytes = std::uint64_t{64} << 10;
 
     dtype type = dtype::float32;
@@ -23,8 +23,8 @@ struct payload {
     index_vector strides{};    ///< In elements; none is negative.
     std::uint64_t first = 0;   ///< The first element, in elements from the beginning of the bytes.
     std::uint64_t offset = 0;  ///< Of the bytes, in the file.
-    std::uint64_t length = 0;  ///< Of the bytes, those that belong to no element included.
-    std::optional<std::uint32_t> crc{};       ///< CRC-32 of the bytes. Not needed beside the next.
+    std::uint64_t length = 0;  ///< Of the bytes, including those that belong to no element.
+    std::optional<std::uint32_t> crc{};       ///< CRC-32 of the bytes; unused with `block_crcs`.
     std::vector<std::uint32_t> block_crcs{};  ///< CRC-32 of each block: parts can be checked alone.
     bool big_endian = false;
     byte_vector content{};  ///< The bytes, if they were read to find them; otherwise empty.

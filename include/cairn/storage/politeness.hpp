@@ -9,8 +9,8 @@
 
 namespace cairn {
 
-/// A thread's I/O priority, which the Linux schedulers bfq and mq-deadline heed; others ignore it.
-/// It applies to direct and synchronous writes; the kernel writes buffered data back itself.
+/// A thread's I/O priority, which the Linux schedulers bfq and mq-deadline observe; others ignore
+/// it. It applies to direct and synchronous writes; the kernel writes buffered data back itself.
 enum class io_priority : std::uint8_t {
     as_program,
     low,  ///< The lowest of the class "best effort".
@@ -32,7 +32,7 @@ namespace detail {
 
 /// @throws error errc::invalid_argument for values out of range
 CAIRN_DECL void check(const politeness& p);
-/// Applies all but the limit of the rate to the calling thread. May be called repeatedly.
+/// Applies all but the rate limit to the calling thread. May be called repeatedly.
 /// @throws error with the system's reason
 CAIRN_DECL void apply_to_this_thread(const politeness& p);
 

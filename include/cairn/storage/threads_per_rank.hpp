@@ -13,9 +13,9 @@
 namespace cairn {
 namespace detail {
 
-/// Returns how many of this host's ranks there are, as far as their launcher tells; otherwise all
-/// ranks count as this host's. What a launcher of another job has left in the environment does not
-/// count: its number of ranks is another.
+/// Returns the number of ranks on this host, as far as their launcher tells; otherwise that of all
+/// ranks. Variables that a launcher of another job has left in the environment are ignored: its
+/// number of ranks differs.
 inline int ranks_of_this_host(int world_size, const environment& get = noted_environment::read) {
     using names = std::pair<const char*, const char*>;
     auto const number = [&](const char* name) {

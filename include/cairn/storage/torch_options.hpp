@@ -20,8 +20,8 @@ struct torch_writer_options {
     /// How the writer's threads yield to the program's.
     politeness polite{};
     /// Number of files (with `single_file_per_rank`) that each rank writes concurrently; all ranks
-    /// that give a number give the same one. 0: as many as the coordinator has cores for each rank
-    /// of its host, within limits: 128 MiB for each file, and the size of the largest tensor;
+    /// that set it set the same number. 0: as many as the coordinator has cores for each rank of
+    /// its host, within limits: 128 MiB for each file, and the size of the largest tensor;
     /// `polite.cpus`; 1024 files of all ranks; 1 on an executor of the program's.
     int thread_count = 0;
     /// False: fail if a checkpoint already exists.
@@ -50,7 +50,7 @@ struct torch_reader_options {
     int thread_count = 0;
     /// The coordinator writes a small file, `.reading.<id>`, beside the checkpoint's files while it
     /// is being read, so that a `checkpointer` of another process does not remove the checkpoint
-    /// meanwhile. One of the same process does not in any case.
+    /// meanwhile. A `checkpointer` of the same process never does.
     bool announce = false;
 };
 

@@ -38,7 +38,8 @@ public:
     CAIRN_DECL torch_reader& operator=(torch_reader&&) noexcept;
     CAIRN_DECL ~torch_reader();
 
-    /// Relocates the store to a checkpoint, if it supports that; an empty id keeps the place.
+    /// Relocates the store to a checkpoint, if the store supports that; an empty id keeps the
+    /// place.
     CAIRN_DECL void reset(const checkpoint_id& id);
 
     /// @throws error errc::not_found if there is no checkpoint; errc::unsupported if there is one
@@ -56,7 +57,7 @@ public:
     CAIRN_DECL std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan> plans);
     bool items_stay_local() const noexcept { return true; }
 
-    /// From the index; otherwise from small reads of the item.
+    /// Takes it from the index, otherwise from small reads of the item.
     CAIRN_DECL std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk);
 
     CAIRN_DECL void read_data(const load_plan& plan, const read_target& target,

@@ -40,7 +40,8 @@ public:
     CAIRN_DECL torch_writer& operator=(torch_writer&&) noexcept;
     CAIRN_DECL ~torch_writer();
 
-    /// Relocates the store to a checkpoint, if it supports that; an empty id keeps the place.
+    /// Relocates the store to a checkpoint, if the store supports that; an empty id keeps the
+    /// place.
     /// @throws error errc::invalid_argument for invalid options.
     CAIRN_DECL void reset(const checkpoint_id& id);
 
@@ -50,7 +51,8 @@ public:
 
     /// Checks and claims the place, and assigns file names to each rank.
     CAIRN_DECL std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan> plans);
-    /// The same; returns the names, encoded for each rank. See @ref NamingWriter.
+    /// Does the same for a reused plan; returns the names, encoded for each rank. See @ref
+    /// NamingWriter.
     CAIRN_DECL std::vector<std::string> name_files(std::span<const stored_amount> stored);
 
     CAIRN_DECL void write_data(const save_plan& plan, std::span<const item_data> data,
@@ -62,7 +64,7 @@ public:
     /// Commits: checks that every data file exists with its full size, then replaces the metadata.
     /// Nothing is removed.
     CAIRN_DECL void finish(const metadata& m, completion<commit_result> done);
-    /// The same, with a record of the commit in the metadata; its `save_id` is filled in.
+    /// Overload that stores a record of the commit in the metadata; its `save_id` is filled in.
     CAIRN_DECL void finish(const metadata& m, commit_record record, completion<commit_result> done);
 
     /// Whether this save's checkpoint is in place; called by a rank without a verdict. Also false

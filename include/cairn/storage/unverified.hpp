@@ -15,7 +15,7 @@
 
 namespace cairn {
 
-/// Collects what a reader delivers without a checksum, or without knowing what it says: the
+/// Collects the items that a reader delivers without a checksum, or without understanding them: the
 /// content of @ref read_result. Thread-safe.
 class unverified {
 public:
@@ -25,18 +25,18 @@ public:
         items_.clear();
         unread_.clear();
     }
-    /// What holds for the whole checkpoint. A line that is there already is not repeated.
+    /// Adds a line about the whole checkpoint, unless it was added before.
     void note(std::string line) {
         std::lock_guard const lock(m_);
         if (std::find(lines_.begin(), lines_.end(), line) == lines_.end())
             lines_.push_back(std::move(line));
     }
-    /// A tensor or value that is not delivered, or not understood.
+    /// Adds a tensor or value that is not delivered, or not understood.
     void note_unread(const std::string& fqn, std::string why) {
         std::lock_guard const lock(m_);
         unread_[fqn] = std::move(why);
     }
-    /// An item that was written without a checksum.
+    /// Adds an item that was written without a checksum.
     void note_item(const std::string& described_file) {
         std::lock_guard const lock(m_);
         ++items_[described_file];

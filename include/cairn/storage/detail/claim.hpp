@@ -35,15 +35,15 @@ namespace cairn::detail {
 template <ObjectStore Store>
 class claim {
 public:
-    /// Removes first what saves that have ended left there: with the checkpoint that stands and the
-    /// new one, it would take the space of a third.
-    /// @param names     Of the save's files; each has the save id.
+    /// First removes files that ended saves have left there: together with the existing checkpoint
+    /// and the new one, they would take the space of a third.
+    /// @param names     The names of the save's files; each contains the save id.
     /// @param activity  Advanced for each file that is removed; may be null.
     /// @throws error errc::already_exists if `overwrite` is off and the place contains a
     /// checkpoint.
     void take(Store& store, const std::string& save_id, std::vector<std::string> names,
               bool overwrite, cairn::activity* activity = nullptr) {
-        // Before the metadata is read: what has ended by now publishes no more.
+        // Before the metadata is read: saves that have ended by now can no longer publish.
         leftovers<Store> ended(store, {}, activity);
         ended.find_ended();
         start_ = store.tag(metadata_name);
@@ -64,7 +64,7 @@ public:
         own_.publish(store, intent_);
     }
 
-    /// Whether `take` has removed files, whose space may not be back yet.
+    /// Whether `take` has removed files, whose space may not be free yet.
     bool has_removed() const noexcept { return has_removed_; }
 
     /// Replaces the metadata, durably and only if it has not changed since `take`; from then on the
@@ -90,7 +90,7 @@ public:
 
     /// After `publish`: removes files that are no longer referenced.
     /// @param standing  The files of the published checkpoint.
-    /// @return Warnings about what could not be done.
+    /// @return Warnings about files that could not be removed.
     std::vector<std::string> sweep(Store& store, const std::set<std::string>& standing,
                                    cairn::activity* activity) {
         leftovers<Store> old(store, standing, activity);
@@ -99,7 +99,7 @@ public:
         old.collect(own_.name(), intent_.replaced_id);
         if (is_mine(store, old) && old.remove_replaced(intent_.replaced, intent_.replaced_id))
             old.forget(own_.name());
-        if (old_problem_.empty()) old.remove_strays();  // otherwise they may be what stays
+        if (old_problem_.empty()) old.remove_strays();  // otherwise they may be the files that stay
         own_.clear();
         return old.take_warnings();
     }
@@ -140,7 +140,7 @@ public:
     }
 
 private:
-    /// Where it cannot be read, it counts as another process's.
+    /// An intent that cannot be read counts as another process's.
     bool is_mine(Store& store, leftovers<Store>& rest) const {
         bool mine = false;
         rest.attempt([&] { mine = own_.is_mine(store); });

@@ -14,7 +14,7 @@
 
 namespace cairn::detail {
 
-/// What names a checkpoint's data files, for errors.
+/// Describes the file that names a checkpoint's data files, for errors.
 /// @param index  Its name; empty: not known.
 template <ObjectStore Store>
 std::string described_index(Store& store, std::string_view index) {

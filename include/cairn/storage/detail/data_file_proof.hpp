@@ -16,8 +16,8 @@
 
 namespace cairn::detail {
 
-/// What is known of a file that a replaced `.metadata` or a leftover intent names. Both are
-/// untrusted: they may have been downloaded, or copied from another directory.
+/// Whose file it is that a replaced `.metadata` or a leftover intent names. Both are untrusted:
+/// they may have been downloaded, or copied from another directory.
 enum class ownership {
     absent,    ///< The file does not exist.
     proven,    ///< It is a data file of that save.
@@ -58,8 +58,8 @@ bool is_in_another_checkpoint(Store& store, std::string_view name) {
 
 /// Returns the ownership of a file that save `save_id` is said to have written. Its name shows it,
 /// and a footer, where there is one, must agree. Files without the id in their names are PyTorch's,
-/// or of earlier versions of cairn, which gave them default names, or a footer, or the id in
-/// another place.
+/// or those of other versions of cairn, with default names, a footer, or the id elsewhere in the
+/// name.
 /// @param save_id  Empty for a checkpoint written by PyTorch.
 template <ObjectStore Store>
 ownership whose(Store& store, const std::string& name, const std::string& save_id) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-/// The names of a checkpoint's files, and what a name alone shows about the file's writer.
+/// The names of a checkpoint's files, and what a name alone shows about the writer of a file.
 namespace cairn::detail {
 
 inline constexpr std::string_view metadata_name = ".metadata";

@@ -41,8 +41,8 @@ struct placed_file {
     std::uint64_t end_of_items = 0;
 };
 
-/// For each item of a plan: the index of the item that it is stored as. Its own, except for a tied
-/// weight, which is stored once.
+/// Returns, for each item of a plan, the index of the item that it is stored as: its own, except
+/// for a tied weight, which is stored once.
 inline std::vector<std::uint32_t> stored_as(const save_plan& plan) {
     std::vector<std::uint32_t> out(plan.items.size());
     std::map<std::string_view, std::vector<std::size_t>> by_name;
@@ -106,12 +106,12 @@ inline stored_amount stored_amount_of(const save_plan& plan) {
     return sum;
 }
 /// Number of files that a rank writes.
-/// @param threads  With which it can write at once, if the options do not say.
+/// @param threads  How many files it can write at once, if the options do not say.
 inline std::size_t file_count(const stored_amount& stored, const torch_writer_options& o,
                               int threads) {
     if (!o.single_file_per_rank) return stored.items;
     if (o.thread_count != 0) return static_cast<std::size_t>(std::max(1, o.thread_count));
-    // What takes a tenth of a second to write. An item is not divided.
+    // This many bytes take a tenth of a second to write. An item is not divided.
     constexpr std::uint64_t worth_a_file = std::uint64_t{128} << 20;
     auto const most = stored.bytes / std::max(worth_a_file, stored.largest);
     return static_cast<std::size_t>(

@@ -20,7 +20,7 @@
 /// The file names of a save, as the coordinator sends them to the ranks.
 namespace cairn::detail {
 
-/// The bytes of the longest part of a name, between slashes.
+/// Returns the length in bytes of the longest part of a name, between slashes.
 inline std::size_t longest_part(std::string_view name) {
     std::size_t longest = 0;
     for (std::size_t begin = 0; begin <= name.size();) {
@@ -71,7 +71,7 @@ inline std::vector<std::string> data_names(const std::vector<std::string>& names
     return full;
 }
 
-/// What one rank is told, in its plan's `storage_data`: the names of the files that it writes.
+/// Encodes the names of the files that one rank writes, for its plan's `storage_data`.
 inline std::string encode_file_names(const std::vector<std::string>& names) {
     wire_writer w;
     put(w, names);

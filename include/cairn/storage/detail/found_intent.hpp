@@ -16,7 +16,7 @@
 
 namespace cairn::detail {
 
-/// An intent in a place, and what can be said of its save.
+/// An intent in a place, and the status of its save.
 struct found_intent {
     std::string name{}, save_id{};
     object_tag tag{};          ///< Of the version that was read, or of an earlier one.
@@ -25,7 +25,7 @@ struct found_intent {
     bool newer = false;        ///< Written by a newer cairn, whose rules are unknown.
     bool own_process = false;  ///< This process coordinates it, or did.
     bool on_this_host = false;
-    bool ended = false;       ///< Its process certainly does not work on it any more.
+    bool ended = false;       ///< Its process has certainly stopped working on it.
     bool superseded = false;  ///< This process is of a later attempt of its job.
     bool stays = false;       ///< It could not be adopted.
     bool expired = false;  ///< It has shown no sign of life for so long that it is presumed dead.

@@ -21,15 +21,17 @@
 
 namespace cairn::detail {
 
-/// Threads that run what is posted. Fewer than asked for if the system makes no more of them:
-/// boost::asio::thread_pool, which joins those it has before it throws, then waits forever.
+/// Threads that run posted functions. Fewer than requested if the system creates no more.
+/// (boost::asio::thread_pool would never return then: it joins the threads it has before it
+/// throws.)
 class worker_threads {
 public:
     /// @throws std::system_error if not one thread can be made
     explicit worker_threads(std::size_t count) { grow(count); }
     worker_threads(worker_threads&&) = delete;
-    /// What has not begun to run is destroyed. If this is one of the threads, as may be where there
-    /// is no memory to go on elsewhere, that thread is not waited for, and destroys the rest later.
+    /// Destroys functions that have not begun to run. If it is called on one of the threads, which
+    /// can happen if there is no memory to continue elsewhere, that thread is not waited for, and
+    /// destroys the remaining ones later.
     ~worker_threads() { context_->stop(); }
     /// Not thread-safe.
     /// @throws as the constructor, which makes so many
@@ -63,9 +65,9 @@ public:
     job_pool(job_pool&&) = delete;
     ~job_pool() { forget_parents(); }
 
-    /// For what is run from now on; threads that were made stay.
+    /// Sets the number of threads for later runs; existing threads stay.
     void set_size(int threads) { size_ = static_cast<std::size_t>(std::max(1, threads)); }
-    /// How many jobs of one file are of use: 1 on an executor, which is the program's to share.
+    /// Returns how many jobs of one file are useful: 1 on an executor, because it may be shared.
     std::size_t jobs_per_file() const noexcept { return on_ ? 1 : size_; }
 
     /// Runs `job(i, failed)` for each i below `count`, concurrently, and calls `end(failure)` when
@@ -89,7 +91,7 @@ public:
     }
 
 private:
-    /// What the jobs share: the last one's reference, or that of run(), ends it.
+    /// State shared by the jobs; the last reference, of a job or of run(), destroys it.
     template <class Job, class End>
     class running {
     public:

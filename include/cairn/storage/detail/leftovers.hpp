@@ -29,9 +29,10 @@ namespace cairn::detail {
 /// Removes files that no checkpoint needs any more, and nothing else; exceptions of the store
 /// become warnings.
 ///
-/// Another save may commit at any time. So it is found out first which saves have ended and which
-/// files the others may need, and then what stands: whoever has committed and ended before the
-/// first look stands, whoever ends later was seen to need its files.
+/// Another save may commit at any time. Therefore this first determines which saves have ended and
+/// which files the others may need, and only then reads the current metadata: a save that committed
+/// and ended before the first step is in that metadata; one that ends later was seen to need its
+/// files.
 template <ObjectStore Store>
 class leftovers {
 public:
@@ -50,26 +51,27 @@ public:
         return remove(names, save_id, false);
     }
 
-    /// Removes what ended saves have left. Called first, because it also finds files that are still
-    /// needed.
+    /// Removes the files that ended saves have left. Called first, because it also finds files that
+    /// are still needed.
     /// @param own          The intent to skip, which was published just now: its time is the
-    ///                     storage's. Empty: what only time can show is left for later.
+    ///                     storage's. Empty: leftovers that only their age identifies are left for
+    ///                     later.
     /// @param replaced_id  The save whose metadata was just replaced: it was published.
     void collect(const std::string& own, const std::string& replaced_id) {
         if (attempt([&] { find(own, replaced_id); })) remove_found();
     }
-    /// The first half of `collect`: what has ended here publishes no more.
+    /// The first half of `collect`: saves that are found to have ended can no longer publish.
     /// @throws what the store throws as it lists its objects
     void find(const std::string& own, const std::string& replaced_id) {
         find(own, replaced_id, false);
     }
-    /// The same for saves of which it is certain that their process has ended.
+    /// As `find`, but only for saves whose process has certainly ended.
     void find_ended() { find({}, {}, true); }
-    /// What was in the place at the last `find`.
+    /// Returns the objects in the place at the last `find`.
     const std::vector<object_info>& there() const noexcept { return there_; }
     /// Whether there is a save of which only time can show that it has ended.
     bool is_unsure() const noexcept { return unsure_; }
-    /// Reads which files the metadata names, unless it is what was read last.
+    /// Reads which files the metadata names, unless it has not changed since the last time.
     /// @throws error if it cannot be read
     void look_at_what_stands() {
         auto const tag = store_.tag(metadata_name);
@@ -79,15 +81,16 @@ public:
         standing_ = found ? std::move(found->names) : std::set<std::string>();
         standing_tag_ = tag;
     }
-    /// Whether there are data files of cairn's that nothing named when `find` and
-    /// `look_at_what_stands` looked, however old they are, beside a checkpoint or where one was
-    /// removed: elsewhere somebody may be copying one.
+    /// Whether there are data files of cairn's that nothing named at the last `find` and
+    /// `look_at_what_stands`, whatever their age, beside a checkpoint or where one was removed:
+    /// elsewhere another program may be copying one.
     bool has_strays() const { return had_checkpoint() && !strays(0).empty(); }
-    /// Removes those of which nothing has changed for so long that they are presumed to be left
-    /// over: PyTorch, which saves over a checkpoint of cairn's, removes nothing. Called last.
+    /// Removes strays that have not changed for so long that they are presumed to be left over:
+    /// PyTorch removes nothing when it saves over a checkpoint of cairn's. Called last.
     void remove_strays() {
         if (now_ == 0 || strays(now_).empty()) return;
-        // What the metadata that stands has replaced is needed until that is durable.
+        // The files that the current metadata has replaced are needed until that metadata is
+        // durable.
         if (!attempt([&] { store_.sync(); }) || !attempt([&] { look_at_what_stands(); }) ||
             !had_checkpoint())
             return;
@@ -97,15 +100,15 @@ public:
             if (remove(names, id, false)) gone_.insert(names.begin(), names.end());
     }
     /// Ends a removal of this process, after `remove_replaced`: its intent stays as long as there
-    /// are strays, since nothing else shows then that they are some.
+    /// are strays, because nothing else identifies them as such.
     void end_removal(const std::string& intent) {
         removed_here_ = true;
         remove_strays();
         if (!has_strays()) forget(intent);
     }
     void remove_found() {
-        // Whoever published what stands, or removed what stood, may have died before that was
-        // durable; what it replaced is needed until then.
+        // The process that published the current metadata, or removed the previous one, may have
+        // died before that was durable; the replaced files are needed until then.
         if (over_.empty() || !attempt([&] { store_.sync(); })) return;
         if (!attempt([&] { look_at_what_stands(); })) return;
         auto const by_id = files_by_id();
@@ -125,7 +128,7 @@ public:
         if (sync()) attempt([&] { store_.remove(intent); });
     }
 
-    /// Others have removed files too: an intent is forgotten only once that is durable.
+    /// Notes that others have removed files too: an intent is forgotten only once that is durable.
     void note_removals() noexcept { removed_ = true; }
     /// Whether this has removed files.
     bool has_removed() const noexcept { return has_removed_; }
@@ -145,7 +148,7 @@ public:
             return false;
         }
     }
-    /// Limits the number of warnings, and repeats none.
+    /// Adds a warning, unless there are too many already or it is a repetition.
     void warn(std::string what) {
         if (std::find(warnings_.begin(), warnings_.end(), what) != warnings_.end()) return;
         if (warnings_.size() < most_warnings)
@@ -168,7 +171,7 @@ private:
         gone_.clear();
         replaced_id_ = replaced_id;
         unsure_ = removed_here_ = false;
-        // It was written not long ago.
+        // It was written recently.
         modification_times const times(there_);
         now_ = times.of(own);
         all_known_ = true;
@@ -216,8 +219,8 @@ private:
         i->judge_age(times, now_);
         bool const sure = i->ended || i->save_id == replaced_id;
         unsure_ = unsure_ || (i->readable && !sure && !i->own_process);
-        // Adopted even if its process has certainly ended: a host that has changed a place itself
-        // sees the names there as they are (NFS).
+        // Adopted even if its process has certainly ended: after it has changed a place itself, a
+        // host sees the current names there (NFS).
         bool const over = certain ? i->ended : sure || i->over();
         if (i->readable ? over && is_adopted(*i) : !certain) {
             removed_here_ = removed_here_ || i->removes();
@@ -225,8 +228,9 @@ private:
         } else
             needed_.insert(i->what.names.begin(), i->what.names.end());
     }
-    /// A full disk must not keep what fills it: where an intent cannot be replaced, the files of a
-    /// save that has certainly ended are removed all the same, and the intent stays for later.
+    /// A full disk must not prevent the removal of files that fill it: if an intent cannot be
+    /// replaced, the files of a save that has certainly ended are removed nevertheless, and the
+    /// intent stays for later.
     bool is_adopted(found_intent& i) {
         try {
             return adopt(store_, i);
@@ -238,7 +242,7 @@ private:
         }
     }
 
-    /// What came of the removal of one file, and what there is to say about it.
+    /// The outcome of the removal of one file, and a warning about it, if any.
     struct removal {
         bool touched = false;  ///< It may have been removed, by this process or another.
         std::string warning{};
@@ -287,8 +291,8 @@ private:
             if (e.code() != make_error_code(errc::io) || id_in(name) != save_id) throw;
             one.warning = std::string("removed by its name alone: ") + e.what();
         }
-        // Whoever removed it need not have made that durable; `sync` reaches the directory of the
-        // place only.
+        // The process that removed it may not have made that durable; `sync` covers only the
+        // directory of the place.
         one.touched = whose_it_is == ownership::proven || whose_it_is == ownership::absent;
         if (whose_it_is == ownership::proven ||
             (whose_it_is == ownership::absent && name.find('/') != name.npos)) {

@@ -39,8 +39,8 @@ inline metadata_place metadata_of(const std::string& id) {
     return {slash == 0 ? "/" : id.substr(0, slash), last};
 }
 
-/// Says which other checkpoint stands in a place without `.metadata`, by the names in it. Nothing
-/// if there is none.
+/// Returns which checkpoint of another format is in a place without `.metadata`, judging by the
+/// names there; nothing if there is none.
 inline std::optional<error_context> other_format(erased_store& place) {
     constexpr std::array of_torch_save{".pt", ".pth", ".bin", ".ckpt"};
     std::size_t ranks = 0;

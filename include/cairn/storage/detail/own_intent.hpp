@@ -18,7 +18,7 @@ namespace cairn::detail {
 
 /// The intent that this process has published in a place.
 ///
-/// Whoever presumes this process dead adopts the intent, i.e. replaces it by one of its own
+/// A process that presumes this one dead adopts the intent, i.e. replaces it by its own
 /// (docs/decisions/0017-who-has-ended.md). From then on, this process changes nothing there that
 /// the other one relies on.
 class own_intent {
@@ -29,10 +29,10 @@ public:
     void publish(Store& store, const save_intent& what) {
         auto const bytes = what.encode();
         name_ = intent_name(what.save_id);
-        // Whatever fails after this, the intent that is there is this process's.
+        // Whatever fails after this, the intent there is this process's.
         tag_ = {};
         store.publish(name_, bytes, std::nullopt);
-        // The tag alone would not show it: if this process stood still in between, it may be that
+        // The tag alone would not show it: if this process was stopped in between, it may be that
         // of another process's intent.
         auto tag = store.tag(name_);
         auto const there = read_existing(store, name_);
@@ -40,7 +40,7 @@ public:
         tag_ = std::move(tag);
     }
 
-    /// Its name, from when it may exist; otherwise empty.
+    /// Returns its name once it may exist; empty before that.
     const std::string& name() const noexcept { return name_; }
     void clear() noexcept { name_.clear(); }
 
@@ -52,7 +52,7 @@ public:
         // A publish that failed may have taken effect.
         return tag_.text.empty() || store.tag(name_) == tag_;
     }
-    /// @throws error errc::concurrent_save if it is not this process's any more.
+    /// @throws error errc::concurrent_save if it is no longer this process's.
     template <ObjectStore Store>
     void expect_mine(Store& store) const {
         auto const now = store.tag(name_);

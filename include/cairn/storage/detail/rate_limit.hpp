@@ -12,8 +12,8 @@
 
 namespace cairn::detail {
 
-/// Says when bytes may be written, so that there are not more than a given number in a second, on
-/// average. Unused time is not saved up. No clock of its own. Threads: any.
+/// Determines when bytes may be written, so that their average rate stays below a limit. Unused
+/// time is not saved up. No clock of its own. Threads: any.
 class rate_limit {
 public:
     using clock = std::chrono::steady_clock;
@@ -22,7 +22,7 @@ public:
     explicit rate_limit(std::uint64_t bytes_per_second = 0) : rate_(bytes_per_second) {}
 
     bool limits() const noexcept { return rate_ != 0; }
-    /// The time from which the next `bytes` may be written. They count as written then.
+    /// Returns the time at which the next `bytes` may be written. They count as written then.
     clock::time_point take(std::uint64_t bytes, clock::time_point now) {
         if (!limits()) return now;
         auto const these = std::chrono::duration_cast<clock::duration>(
@@ -39,14 +39,14 @@ private:
     std::atomic<clock::time_point> free_from_{clock::time_point()};
 };
 
-/// Holds a writer's threads back, so that together they keep to a rate. Without locks: a forked
-/// child would wait for those that its parent's threads have, and at its end for these threads.
+/// Holds a writer's threads back, so that together they keep to a rate. Uses no locks: a forked
+/// child would wait for locks that its parent's threads hold, and at its end for these threads.
 class pace {
 public:
     explicit pace(std::uint64_t bytes_per_second) : limit_(bytes_per_second) {}
 
-    /// Returns when the bytes may be written, or soon after a stop. Waiting is activity: the other
-    /// ranks wait too.
+    /// Returns when the bytes may be written, or soon after a stop. Waiting counts as activity, so
+    /// the other ranks wait too.
     void wait(std::uint64_t bytes, const storage_setup& me) {
         if (!limit_.limits()) return;
         auto now = rate_limit::clock::now();

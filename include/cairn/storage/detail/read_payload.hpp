@@ -49,14 +49,14 @@ struct payload_slice {
 /// only the requested elements; otherwise the whole payload is read once. A piece that belongs to
 /// one part, contiguous on both sides, is read directly into the user's memory.
 ///
-/// What no other rank is likely to read is read past the caches of the host, if the store can do
-/// that: by way of a slab, piece by piece as the rest.
+/// Bytes that no other rank is likely to read are read past the caches of the host, if the store
+/// can do that: into a slab, and from there piece by piece as usual.
 class payload_reader {
 public:
     /// @param chunks   At least one. Checksums and content are the first one's.
     /// @param scratch  Memory for a piece; it grows as needed, and can be reused.
-    /// @param slabs    For uncached reads; null: there are none, as where other ranks are likely to
-    ///                 read the same bytes.
+    /// @param slabs    For uncached reads; null: there are none, as other ranks are likely to read
+    ///                 the same bytes.
     payload_reader(open_file& file, std::vector<wanted_chunk> chunks,
                    std::vector<std::byte>& scratch, read_slabs* slabs = nullptr)
         : file_(file), fqn_(chunks.front().fqn), chunks_(std::move(chunks)), scratch_(scratch),
@@ -74,7 +74,8 @@ public:
         std::erase_if(chunks_, [](const wanted_chunk& c) { return c.parts.empty(); });
     }
 
-    /// @param slice  Of the bytes to read. What can only be read as a whole is the first slice's.
+    /// @param slice  The slice of the bytes to read. A payload that can only be read whole belongs
+    ///               to the first slice.
     void run(payload_slice slice = {}) {
         bool const plain = std::all_of(chunks_.begin(), chunks_.end(),
                                        [](const wanted_chunk& c) { return c.is_plain(); });
@@ -91,7 +92,7 @@ public:
 
 private:
     static constexpr std::uint64_t block = payload::block_bytes;
-    /// Of whole elements of every type.
+    /// A multiple of the size of every element type.
     static constexpr std::uint64_t unchecked_block = 16;
 
     bool is_checked_as_a_whole() const noexcept { return crc_ && block_crcs_.empty(); }
@@ -119,7 +120,7 @@ private:
     struct range {
         std::uint64_t begin, end;
     };
-    /// Returns what is to be read of the payload: in order, apart.
+    /// Returns the ranges of the payload to read, in order, without overlap.
     std::vector<range> wanted_ranges() const {
         if (is_checked_as_a_whole()) return {{0, length_}};
         auto const unit = block_crcs_.empty() ? unchecked_block : block;
@@ -151,7 +152,7 @@ private:
         auto const wanted = wanted_ranges();
         std::uint64_t to_read = 0, before = 0;
         for (auto const& r : wanted) to_read += r.end - r.begin;
-        // Of blocks of which little is wanted, others are likely to want the rest.
+        // If little of a block is wanted, others are likely to want the remainder.
         if (share(1, 1) < to_read / 2) uncached_from_ = UINT64_MAX;
         auto const [first, last] = slice_.of(to_read);
         std::uint64_t read = first;
@@ -178,7 +179,7 @@ private:
     }
 
     /// Reads a piece as usual.
-    /// @param crc  Of what is before, if the payload has one CRC. @return That of both.
+    /// @param crc  The CRC of the preceding bytes, if the payload has one CRC.
     std::uint32_t read_piece(std::uint64_t at, std::size_t n, std::uint32_t crc) {
         std::byte* into = direct_target(at, n);
         bool const direct = into != nullptr;
@@ -197,7 +198,7 @@ private:
         if (content_.empty()) return file_.read(at_ + at, into);
         if (!into.empty()) std::memcpy(into.data(), content_.data() + at, into.size());
     }
-    /// Delivers what was read into a slab, while the L2 cache has it.
+    /// Delivers bytes that were read into a slab, while the L2 cache has them.
     std::uint32_t take_pieces(std::uint64_t at, std::span<const std::byte> all, std::uint32_t crc) {
         while (!all.empty()) {
             auto const bytes = all.first(std::min(all.size(), usual_read_size));
@@ -216,7 +217,7 @@ private:
         if (!block_crcs_.empty()) check_blocks(at, bytes);
         return crc;
     }
-    /// Reads a beginning of these bytes of the payload past the caches.
+    /// Reads a prefix of these bytes of the payload past the caches.
     /// @return Whole blocks, or all of them; empty if they are to be read as usual.
     std::span<const std::byte> read_uncached(std::uint64_t at, std::uint64_t n) {
         if (n <= usual_read_size || at < uncached_from_ || !content_.empty()) return {};
@@ -306,8 +307,8 @@ private:
         }
     }
 
-    /// Handles any strides and byte order: reads all that a checksum covers, or else that the parts
-    /// span, into memory.
+    /// Handles any strides and byte order: reads all bytes that a checksum covers or, without one,
+    /// that the parts span, into memory.
     void read_strided() {
         range all{0, length_};
         if (!crc_ && block_crcs_.empty()) {
@@ -333,7 +334,7 @@ private:
                 convert_elements({p.type, part.from.shape, p.strides, bytes.data() + first},
                                  part.to);
             }
-            if (p.big_endian && &c != &chunks_.back()) swap_words(bytes, p.type);  // as they were
+            if (p.big_endian && &c != &chunks_.back()) swap_words(bytes, p.type);  // back as stored
         }
         report(length_, length_);
     }
@@ -373,7 +374,7 @@ private:
     std::vector<std::byte>& scratch_;
     std::uint64_t piece_;
     lent_slab slab_;
-    std::uint64_t uncached_from_ = 0;  ///< What is before is read as usual.
+    std::uint64_t uncached_from_ = 0;  ///< Bytes before this are read as usual.
     payload_slice slice_{};
     std::uint64_t delivered_ = 0;  ///< Bytes reported so far.
 };

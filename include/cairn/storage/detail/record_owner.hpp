@@ -17,7 +17,7 @@
 
 namespace cairn::detail {
 
-/// Who keeps a record in a place for as long as a save or a load runs.
+/// The process that keeps a record in a place for as long as a save or a load runs.
 struct record_owner {
     process_identity process{};
     job_attempt job{};
@@ -61,8 +61,8 @@ inline record_owner get_owner(wire_reader& r) {
     return o;
 }
 
-/// A record of which nothing has changed for so long, by the storage's clock, is presumed to be
-/// left over if its owner's state cannot be determined.
+/// The time after which an unchanged record, by the storage's clock, is presumed to be left over if
+/// its owner's state cannot be determined.
 inline constexpr std::chrono::hours record_expiry{24};
 
 /// @param modified  The latest sign of life, by the storage's clock; 0: not known.

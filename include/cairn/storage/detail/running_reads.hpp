@@ -63,9 +63,10 @@ struct read_notice {
 /// Registers, for its lifetime, that a checkpoint is being read: retention does not remove it.
 class running_read {
 public:
-    /// In this process only.
+    /// Registers the read in this process only.
     explicit running_read(const std::string& save_id) : id_(save_id) {}
-    /// For other processes too, by a file in the checkpoint's place. A crash may lose it.
+    /// Registers the read for other processes too, by a file in the checkpoint's place. A crash may
+    /// lose it.
     running_read(const std::string& save_id, const erased_store& place)
         : id_(save_id), place_(place.without_sync()),
           name_(std::string(reading_prefix) + new_save_id()) {
@@ -89,8 +90,8 @@ private:
 
 /// Whether a checkpoint is being read: by this process, or by one that has left a notice. Removes
 /// notices of processes that have ended.
-/// @param own  An object that was published just now: its time is the storage's. Empty: what only
-///             time can show counts as running.
+/// @param own  An object that was published just now: its time is the storage's. Empty: reads whose
+///             end only their age could show count as running.
 template <ObjectStore Store>
 bool is_being_read(Store& place, const std::string& save_id, std::string_view own) {
     constexpr std::uint64_t most_bytes = std::uint64_t{1} << 20;

@@ -18,8 +18,8 @@
 namespace cairn::detail {
 
 /// A record that a running save keeps in its place, as `.saving.<save id>`, so that a later save
-/// can remove whatever this one could not: all names that it may create, all that it will remove
-/// once it is published, and its owner.
+/// can remove the files that this one could not: all names that it may create, all that it will
+/// remove once it is published, and its owner.
 ///
 ///     3 u8 · save id · began · owner · names · id of the replaced checkpoint · its names · room
 ///     for more · CRC-32 of all before
@@ -73,7 +73,7 @@ struct save_intent {
     }
 
 private:
-    /// Without empty ones, which name no object.
+    /// Skips empty names, which name no object.
     static std::vector<std::string> get_names(wire_reader& r) {
         auto names = get_strings(r);
         std::erase(names, std::string());

@@ -11,12 +11,12 @@
 namespace cairn::detail {
 
 /// The windows of one stored chunk's items, which several threads fill, a slice each: they are
-/// asked for once, and complete when the last slice is.
+/// requested once, and complete when the last slice is.
 class shared_windows {
 public:
     explicit shared_windows(std::uint32_t slices) noexcept : left_(slices) {}
 
-    /// @param resolve  Returns them, the first time.
+    /// @param resolve  Returns the windows; called the first time.
     template <class F>
     std::vector<tensor_view> get(F&& resolve) {
         std::lock_guard const lock(m_);
@@ -26,7 +26,7 @@ public:
         }
         return views_;
     }
-    /// Whether that was the last slice. Called once for each that is complete.
+    /// Returns whether that was the last slice. Called once for each complete slice.
     bool complete_one() noexcept {
         std::lock_guard const lock(m_);
         return --left_ == 0;

@@ -72,8 +72,8 @@ inline void check_item(const open_file& file, const std::string& fqn, const stor
     check_within(file, fqn, at);
 }
 
-/// An item of PyTorch's, read where its structure is: at its beginning and at its end, each once,
-/// and a small one once as a whole. What lies elsewhere is read as it is asked for.
+/// An item of PyTorch's whose structure is read in two reads, one at its beginning and one at its
+/// end, or in one if it is small. Other bytes are read on request.
 class item_ends {
 public:
     item_ends(open_file& file, const storage_location& at)
@@ -87,7 +87,7 @@ public:
             return copy(tail_, length_ - end_bytes, end_bytes, offset, into);
         file_.read(begin_ + offset, into);
     }
-    /// Returns these bytes of a small item, which has been read; nothing of another.
+    /// Returns these bytes of a small item, which was read whole; empty for larger ones.
     byte_vector content(std::uint64_t offset, std::uint64_t length) const {
         if (!is_small() || !fits_in(offset, length, head_.size())) return {};
         auto const first = head_.begin() + static_cast<std::ptrdiff_t>(offset);
@@ -126,8 +126,8 @@ inline payload find_payload(open_file& file, const std::string& fqn, const tenso
     p.type = t.type;
     p.shape = c.region.shape;
     if (c.at.layout) {
-        // Already checked when the metadata was read; but it keeps every read and copy below within
-        // its bounds.
+        // Already checked when the metadata was read; repeated because it keeps every read and copy
+        // below within bounds.
         check_layout(fqn, t.type, c.region.shape, c.at);
         auto const& l = *c.at.layout;
         p.strides = l.strides;
@@ -188,7 +188,7 @@ inline void note_metadata(unverified& notes, const metadata& m) {
                          " are stored");
     }
 }
-/// A value that is kept as it is stored, whatever it says.
+/// Notes a value that is kept as it is stored, without being decoded.
 inline void note_value(unverified& notes, const std::string& fqn, const value& v) {
     if (auto const* o = v.get_if<value::opaque_t>())
         notes.note_unread(fqn, o->what() + "; it is kept as it is stored");

@@ -16,14 +16,14 @@
 
 namespace cairn::detail {
 
-/// Tells of which tensors other ranks are likely to read the same bytes, so that these should be in
-/// the page cache of the host. A rank knows only its own plan: if all ranks read as much of a
+/// Estimates for which tensors other ranks are likely to read the same bytes, so that these should
+/// be in the page cache of the host. A rank knows only its own plan: if all ranks read as much of a
 /// tensor as this one does, and that is less than twice the tensor, bytes are read about once.
 class wanted_by_others {
 public:
-    /// Nothing is known: others may want everything.
+    /// Without a plan: others may want everything.
     wanted_by_others() = default;
-    /// @param plan  All that this rank reads.
+    /// @param plan  The items that this rank reads.
     wanted_by_others(const load_plan& plan, const metadata& m, int world_size) {
         entry_cursor stored(m);
         for (auto const& item : plan.items)
@@ -39,7 +39,7 @@ public:
     bool has(std::string_view fqn) const { return alone_.find(fqn) == alone_.end(); }
 
 private:
-    /// The tensors that only this rank is likely to read so, and how many bytes.
+    /// The tensors whose bytes only this rank is likely to read, and how many bytes.
     std::map<std::string, std::uint64_t, std::less<>> alone_{};
 };
 

@@ -27,7 +27,7 @@ struct payload_part {
     tensor_view to;
 };
 
-/// A stored chunk, and what is wanted of it.
+/// A stored chunk, and the parts of it that are wanted.
 struct wanted_chunk {
     std::string fqn;
     payload stored;
@@ -131,7 +131,7 @@ private:
         if (p.first > elements) return false;
         for (auto const n : p.shape)
             if (n <= 0) return n == 0;
-        std::uint64_t left = elements - p.first;  // behind the element that is reached so far
+        std::uint64_t left = elements - p.first;  // after the element that is reached so far
         for (std::size_t d = 0; d < p.shape.size(); ++d) {
             auto const steps = static_cast<std::uint64_t>(p.shape[d] - 1);
             if (p.strides[d] < 0) return false;

@@ -19,7 +19,8 @@
 namespace cairn::detail {
 
 /// Writes to an object in pieces, reports activity after each, and ends when it is told to stop.
-/// @tparam Failed  Tells whether another file of the save has failed: this one is in vain then.
+/// @tparam Failed  Returns whether another file of the save has failed, so that this one is
+/// useless.
 template <class Handle, class Failed>
 class active_writes {
 public:
@@ -119,7 +120,7 @@ void for_each_payload_piece(const const_tensor_view& v, std::vector<std::byte>& 
 
 /// Writes one data file: items, then the footer; one pass over the bytes computes the block,
 /// payload and item checksums. Appends a result per item.
-/// @param released  Called with each item whose data is not used again.
+/// @param released  Called with each item whose data will not be used again.
 template <class Handle, class Released>
 std::uint64_t write_file(Handle& handle, const placed_file& f, std::span<const item_data> data,
                          const std::string& save_id, std::vector<write_result>& results,

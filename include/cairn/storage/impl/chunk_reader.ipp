@@ -72,7 +72,7 @@ struct chunk_reader::state {
         stored_item from;
         std::vector<std::uint32_t> items{};
         detail::payload_slice slice{};
-        /// Of all slices; null if there is one.
+        /// Shared by all slices; null if there is only one.
         std::shared_ptr<detail::shared_windows> windows{};
     };
     /// One file, which several jobs may read: it is open while one of them is left.
@@ -231,7 +231,7 @@ struct chunk_reader::state {
                 auto const first = groups[kept].items.front(), next = groups[i].items.front();
                 bool const together =
                     a.offset == b.offset && (a.tensor == nullptr) == (b.tensor == nullptr) &&
-                    // A format may look values up by their names.
+                    // A format may look up values by their names.
                     (a.tensor != nullptr || plan.items[first].fqn == plan.items[next].fqn);
                 if (together) {
                     groups[kept].items.push_back(next);
@@ -247,7 +247,8 @@ struct chunk_reader::state {
     /// A smaller share of a tensor is not worth a thread's while.
     static constexpr std::uint64_t least_slice = std::uint64_t{8} << 20;
 
-    /// Divides what is large among at most `most` threads, where a part of it can be checked alone.
+    /// Divides large chunks among at most `most` threads, where a part of a chunk can be checked
+    /// alone.
     void slice_large(const load_plan& plan, std::size_t most,
                      std::vector<item_group>& groups) const {
         if (most < 2) return;
@@ -285,7 +286,7 @@ struct chunk_reader::state {
         std::size_t begin = 0;
         for (std::size_t i = 0; i < reads.items.size(); ++i) {
             so_far += length(reads.items[i]);
-            // As near as possible to where equal parts would end.
+            // As close as possible to the end of equal parts.
             auto const left = all * static_cast<double>(reads.left + 1) - so_far * double(most);
             if (i + 1 != reads.items.size() && left > 0 &&
                 length(reads.items[i + 1]) * double(most) - left <= left)
@@ -419,7 +420,7 @@ struct chunk_reader::state {
                 {box(item.source_offsets, item.shape), views[k]});
         }
         for (auto& chunks : found.of) {
-            // Asked last: it is a search.
+            // Checked last, because it is a search.
             bool const usual = chunks.front().stored.length <= detail::usual_read_size ||
                                others_want.has(chunks.front().fqn);
             detail::payload_reader(file, std::move(chunks), scratch, usual ? nullptr : &job.slabs)

@@ -52,7 +52,7 @@ CAIRN_DECL void open_file::check_within(std::uint64_t at, std::uint64_t length) 
                 {.file = described_,
                  .expected = std::to_string(length) + " bytes at " + std::to_string(at),
                  .found = "a file of " + std::to_string(size_) + " bytes",
-                 .remedy = "the file is truncated"});
+                 .remedy = "the file is truncated: put it back, or load another checkpoint"});
 }
 
 CAIRN_DECL void open_file::heed_stop() const {
@@ -70,7 +70,7 @@ CAIRN_DECL void open_file::open_again() {
         throw error(errc::not_found,
                     {.file = described_,
                      .expected = "the file that was opened, of " + std::to_string(size_) + " bytes",
-                     .found = "another in its place"});
+                     .found = "another file in its place"});
     std::lock_guard const lock(opening_);
     handle_ = std::move(fresh);
 }

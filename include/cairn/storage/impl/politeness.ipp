@@ -40,7 +40,7 @@ CAIRN_DECL void apply_to_this_thread(const politeness& p) {
     if (errno == 0 && now < p.nice) ::setpriority(PRIO_PROCESS, 0, p.nice);
     if (errno != 0) failed("nice", "leave it at 0");
     if (p.io != io_priority::as_program) {
-        // Not in the C library. linux/ioprio.h: a class, and a level in it.
+        // Not in the C library. From linux/ioprio.h: a class, and a level in it.
         constexpr int this_thread = 1, class_shift = 13;
         constexpr int best_effort = 2, lowest = 7, idle = 3;
         auto const value =

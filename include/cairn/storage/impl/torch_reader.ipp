@@ -53,7 +53,7 @@ struct torch_reader::state {
         running.reset();
     }
 
-    /// A removal that sees this leaves the checkpoint alone; one that has begun before leads to an
+    /// A removal that sees this leaves the checkpoint in place; one that began before leads to an
     /// error of the load.
     void note_reading(const std::string& save_id, bool coordinator) {
         if (running || save_id.empty()) return;

@@ -73,25 +73,25 @@ struct torch_writer::state {
         me = setup;
         running.reset();
         running.emplace(me.save_id);
-        // No rank creates a file before all have planned: this save finds the space that the
-        // last one has given up.
+        // No rank creates a file before all have planned, so this save finds the space that the
+        // last one has freed.
         await_space();
     }
-    /// Returns when what this process has removed takes no space any more.
+    /// Returns when the files that this process has removed take no space any more.
     void await_space() const {
         detail::removed_space::of_process().wait([this] {
             if (me.activity) me.activity->advance();
         });
     }
 
-    /// How many files of a rank can be written at once, if the options do not say.
+    /// Returns how many files a rank can write at once, if the options do not say.
     int threads_for(std::size_t ranks) const {
         // The coordinator compares the size of every file before it commits.
         constexpr std::size_t most_files = 1024;
         auto most = static_cast<int>(most_files / std::max<std::size_t>(1, ranks));
         if (!options.polite.cpus.empty())
             most = std::min(most, static_cast<int>(options.polite.cpus.size()));
-        // An executor is the program's to share.
+        // The program may share its executor.
         return own_threads ? std::clamp(threads_per_rank(me.world_size), 1, std::max(1, most)) : 1;
     }
 
@@ -106,7 +106,7 @@ struct torch_writer::state {
         }
         names = detail::data_names(names, me.save_id);
         hold.take(placed, me.save_id, names, options.overwrite, me.activity.get());
-        // Other processes of this host are about to write, on a disk that may have been full.
+        // Other processes on this host are about to write to a disk that may have been full.
         if (hold.has_removed()) await_space();
         std::vector<std::string> encoded;
         auto next = names.begin();
@@ -187,7 +187,7 @@ struct torch_writer::state {
         if (now.text.empty() || hold.found(now, save_id)) return false;
         auto found = detail::read_checkpoint_files(placed);
         if (found.save_id != save_id) return false;
-        // Its publisher may have died before it called this.
+        // The publisher may have died before it called this.
         placed.sync();
         if (published.empty()) published = std::move(found.names);
         return true;
@@ -229,8 +229,8 @@ struct torch_writer::state {
         return options.file_name ? options.file_name(rank, n) : detail::default_data_name(rank, n);
     }
 
-    /// A file that the storage lists with the size that its writer has reported is not opened:
-    /// there may be one for each of thousands of ranks.
+    /// A file that the storage lists with the size reported by its writer is not opened: there may
+    /// be one for each of thousands of ranks.
     void check_sizes(const detail::file_size_map& expected, std::vector<std::string>& warnings) {
         auto const advance = [&] {
             if (me.activity) me.activity->advance();
@@ -320,7 +320,7 @@ struct torch_writer::state {
              w != with.end() && w->first == item; ++w)
             (*job.released)(w->second);
     }
-    /// Notes the file before it exists: it is removed whatever happens.
+    /// Notes the file before it exists, so that it is removed whatever happens.
     detail::erased_store::writer create(const std::string& name, std::uint64_t size) {
         {
             std::lock_guard const lock(files_mutex);
