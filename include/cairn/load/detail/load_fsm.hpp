@@ -63,7 +63,7 @@ public:
     void items_stay_local(bool here) noexcept { local_ = here; }
     /// On the coordinator: whether it needs the items of all ranks, which it tells them.
     bool needs_items(bool data_plane) const noexcept { return !local_ || data_plane; }
-    /// @param needed Whether the coordinator needs the items.
+    /// @param needed  Whether the coordinator needs the items.
     void told(bool needed) noexcept { needed_ = needed; }
     /// Whether the items of this rank's plan are not sent to the coordinator and back.
     bool keeps_items() const noexcept { return local_ && !needed_; }

@@ -46,7 +46,7 @@ public:
         place_each(results, rank, plan.items.size(),
                    [&](std::uint32_t n) { return find(plan.items[n], rank); });
     }
-    /// @param t The table that the metadata was made of; the same in each call.
+    /// @param t        The table that the metadata was made of; the same in each call.
     /// @param results  Of a rank that has carried out its part of it, encoded.
     void place(const plan_table& t, std::span<const std::byte> results, int rank) {
         if (column_of_.empty())

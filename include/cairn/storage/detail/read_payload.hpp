@@ -55,7 +55,7 @@ class payload_reader {
 public:
     /// @param chunks   At least one. Checksums and content are the first one's.
     /// @param scratch  Memory for a piece; it grows as needed, and can be reused.
-    /// @param slabs    For uncached reads; null: there are none, as other ranks are likely to read
+    /// @param slabs    For uncached reads; null: there are none, e.g. if others are likely to read
     ///                 the same bytes.
     payload_reader(open_file& file, std::vector<wanted_chunk> chunks,
                    std::vector<std::byte>& scratch, read_slabs* slabs = nullptr)

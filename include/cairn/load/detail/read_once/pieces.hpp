@@ -56,7 +56,7 @@ inline bool can_be_cut(const read_item& item, const tensor_metadata& t) {
            item.target_offsets.size() == item.shape.size();
 }
 /// Returns the item that reads a part of another item.
-/// @param part Relative to the box that the whole item reads.
+/// @param part  Relative to the box that the whole item reads.
 inline read_item piece_of(const read_item& whole, const box& part) {
     read_item i = whole;
     for (std::size_t d = 0; d < part.rank(); ++d) {
