@@ -104,8 +104,8 @@ inline void check_sendable(const save_plan& plan, int rank) {
         at_most(fqn, most_path_steps, " steps of its path", path.size());
 }
 
-/// Checks the chunks that a user's planner plans, as @ref create_global_metadata checks its own:
-/// metadata that a reader would refuse is not written.
+/// Checks the chunks that a user's planner plans, as @ref create_global_metadata checks its own, so
+/// that no metadata is written that a reader would refuse.
 /// @throws error errc::invalid_plan naming the tensor and the boxes; errc::invalid_state for a name
 /// that is not UTF-8.
 inline void check_planned_metadata(const metadata& m) {
@@ -121,8 +121,8 @@ inline void check_planned_metadata(const metadata& m) {
     }
 }
 
-/// Checks that a rank has written what the metadata will describe: a finished plan may differ from
-/// the one that the metadata was made of.
+/// Checks that a rank has written what the metadata describes: a finished plan may differ from the
+/// one that the metadata was made of.
 /// @param entry  The metadata's entry for the item's name.
 /// @throws error errc::invalid_plan naming the rank and the item.
 inline void check_written_item(const write_item& item, int rank,

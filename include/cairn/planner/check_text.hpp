@@ -88,8 +88,8 @@ inline void check_text(const std::string& fqn, const value& v) {
                            "UTF-8"});
 }
 
-/// Checks that Python can read every name of a plan, as in @ref check_text: those of its items, of
-/// the items they are tied to, and the steps of their paths.
+/// Checks that Python can read every name of a plan, as in @ref check_text: the names of its items,
+/// those of the items they are tied to, and the steps of their paths.
 /// @throws error errc::invalid_state naming it and the offset of the invalid byte.
 inline void check_names(const save_plan& plan) {
     for (auto const& i : plan.items) {

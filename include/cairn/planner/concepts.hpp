@@ -55,15 +55,15 @@ concept SavePlanner =
         { p.resolve_data(item) } -> std::same_as<item_data>;
     };
 
-/// A SavePlanner whose plans may serve for several saves: see @ref plan_cache.
+/// A SavePlanner whose plans may be used for several saves: see @ref plan_cache.
 ///
 /// | Expression     | Type                         |
 /// |----------------|------------------------------|
 /// | `p.plan_key()` | `std::optional<std::string>` |
 ///
-/// **Semantics**: called on every rank after `create_local_save_plan`. Returns all on which global
-/// and finished plans depend besides the local plans; nothing if that cannot be told, and then the
-/// plan serves for one save only. If on every rank key and local plan are what they were, except
+/// **Semantics**: called on every rank after `create_local_save_plan`. Returns everything that
+/// global and finished plans depend on besides the local plans; nothing if that cannot be told: the
+/// plan is then used for one save only. If key and local plan are unchanged on every rank, except
 /// for `value_bytes` and `value_hash` of values, and ranks that hold a value of one name have equal
 /// ones, `create_global_save_plan` is not called: its earlier result is used, and
 /// `finish_save_plan` receives this rank's part of it with the new numbers of its values.
@@ -117,9 +117,9 @@ concept JoiningSavePlanner = SavePlanner<P> && requires(P& p) {
 /// `load_value` from one; `finish_load` when all items of this rank are in place: it returns how
 /// state and checkpoint differ (the verb fills in phases, `unverified` and `read_once`), and an
 /// exception from it fails the load. Nothing of the user's is modified before `resolve_tensor` or
-/// `load_value`, and neither is called before all ranks have agreed on their plans; see also
-/// @ref CheckingLoadPlanner. If a load has a `DataPlane`, some items' bytes come from another rank,
-/// and windows that this rank has read for others are committed once it needs them no more.
+/// `load_value`, and neither is called before all ranks have agreed on their plans; see also @ref
+/// CheckingLoadPlanner. If a load has a `DataPlane`, some items' bytes come from another rank, and
+/// windows that this rank has read for others are committed once it no longer needs them.
 ///
 /// **Models**: `default_planner`. **Archetype**: `archetype::load_planner`. **Conformance**:
 /// `cairn/testing/planner.hpp`.
@@ -155,16 +155,16 @@ concept CheckingLoadPlanner =
         { p.check_value(item, v) } -> std::same_as<void>;
     };
 
-/// A LoadPlanner that knows weights which are tied in the state and stored under two names: it
-/// reads them under one.
+/// A LoadPlanner that reports weights which are tied in the state and stored under two names, of
+/// which it reads one.
 ///
 /// | Expression | Type                             |
 /// |------------|----------------------------------|
 /// | `p.ties()` | `const std::vector<stored_tie>&` |
 ///
 /// **Semantics**: called on every rank after `create_local_load_plan`. The load compares the
-/// checksums of the two, if the reader is a `ChecksumReader`: a difference fails the load, what
-/// cannot be compared is a warning. An inherited `ties` does not count.
+/// checksums of the two, if the reader is a `ChecksumReader`: a difference fails the load; copies
+/// that cannot be compared are a warning. An inherited `ties` does not count.
 ///
 /// **Models**: `default_planner`. **Archetype**: `archetype::tying_planner`.
 template <class P>
@@ -198,10 +198,10 @@ concept LocalLoadPlanner = LoadPlanner<P> && requires(P& p) {
 /// |---------------------------|--------|
 /// | `p.needs_memory_spaces()` | `bool` |
 ///
-/// **Semantics**: called on every rank before `set_up_save` or `set_up_load`. True: a save or
-/// load of a state on a device for which no `MemorySpace` was passed is refused then. Otherwise it
-/// is refused when the planner returns memory of that device: a planner may stage tensors itself.
-/// An inherited `needs_memory_spaces` does not count.
+/// **Semantics**: called on every rank before `set_up_save` or `set_up_load`. True: a save or load
+/// of a state on a device for which no `MemorySpace` was passed is refused then. Otherwise it is
+/// refused when the planner returns memory of that device: a planner may stage tensors itself. An
+/// inherited `needs_memory_spaces` does not count.
 ///
 /// **Models**: `default_planner`. **Archetype**: `archetype::joining_planner`.
 template <class P>

@@ -49,12 +49,12 @@ public:
     /// Returns the weights that are stored under two names and read under one, after
     /// `create_local_load_plan`. A load compares their checksums.
     CAIRN_DECL const std::vector<stored_tie>& ties() const noexcept;
-    /// True: a local plan has in `planner_data` which keys it does not want. Of a plan that lost
-    /// that, or of another planner, and has no items, every key counts as wanted.
+    /// True: `planner_data` of a local plan names the keys that it does not want. Of a plan that
+    /// lost that, or of another planner, and has no items, every key counts as wanted.
     bool items_stay_local() const noexcept { return true; }
     CAIRN_DECL load_report finish_load();
 
-    /// Returns how state and checkpoint differ, after `create_local_load_plan`, also if that threw.
+    /// Returns how state and checkpoint differ, after `create_local_load_plan`, even if that threw.
     /// Until `finish_load_plan`, `unexpected` lists the keys that this rank alone does not want.
     CAIRN_DECL const load_report& report() const noexcept;
 

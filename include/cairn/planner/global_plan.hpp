@@ -17,8 +17,8 @@ namespace cairn {
 /// Drops items without elements, except for one of a tensor that has no elements at all: PyTorch
 /// identifies the chunks of a tensor by their offsets, where an empty one may clash with another.
 ///
-/// One is also kept of a tensor that has no other items: its elements are then missing, which the
-/// global plan refuses.
+/// One is also kept of a tensor that has no other items although it has elements: these are then
+/// missing, which the global plan refuses.
 CAIRN_DECL void drop_empty_items(std::vector<save_plan>& plans);
 
 /// Keeps one copy of each item that several ranks list; DCP's `dedup_save_plans`.

@@ -14,7 +14,7 @@
 
 namespace cairn {
 
-/// What to do if a stored dtype differs from the wanted one.
+/// The reaction to a stored dtype that differs from the wanted one.
 enum class dtype_policy : std::uint8_t {
     refuse,  ///< An error that names both; the default.
     convert  ///< As PyTorch's `copy_` converts: rounded to nearest even.
@@ -25,7 +25,8 @@ struct planner_options {
     /// Replicas are written by the lowest rank that has them, not by the least loaded.
     bool dedup_save_to_lowest_rank = false;
     /// A key of the checkpoint that no rank loads is an error, not an entry of
-    /// `load_report::unexpected`. What ranks that are gone saved with `per_rank` is neither.
+    /// `load_report::unexpected`. Entries that ranks beyond the current number saved with
+    /// `per_rank` are neither.
     bool strict = false;
     /// A key that the checkpoint lacks leaves its memory unchanged and is not an error; DCP's
     /// allow_partial_load.

@@ -49,8 +49,8 @@ struct write_item {
     friend bool operator==(const write_item&, const write_item&) = default;
 };
 
-/// What one rank will write. DCP's `SavePlan`; `storage_data` is for the StorageWriter's own use,
-/// e.g. a file prefix, and travels with the plan.
+/// The items that one rank will write. DCP's `SavePlan`; `storage_data` is for the StorageWriter's
+/// own use, e.g. a file prefix, and travels with the plan.
 struct save_plan {
     std::vector<write_item> items{};
     std::vector<std::pair<std::string, key_path>> paths{};  ///< planner_data of this rank's leaves.
@@ -85,7 +85,7 @@ struct read_item {
     friend bool operator==(const read_item&, const read_item&) = default;
 };
 
-/// What one rank will read. DCP's `LoadPlan`.
+/// The items that one rank will read. DCP's `LoadPlan`.
 struct load_plan {
     std::vector<read_item> items{};
     /// Names that were requested and need no item: no elements, or read under another name.
@@ -96,13 +96,13 @@ struct load_plan {
     friend bool operator==(const load_plan&, const load_plan&) = default;
 };
 
-/// A weight that a rank's state holds once, under two names, and the checkpoint twice. It is read
-/// under one name only.
+/// A weight that is in a rank's state once, under two names, and in the checkpoint twice. It is
+/// read under one name only.
 struct stored_tie {
     std::string fqn{};   ///< The name that is not read.
     std::string read{};  ///< The name that is.
     /// The chunks of the first that this rank would need, and those of the second that are the same
-    /// box. Empty: some have no such chunk, or the dtypes differ.
+    /// box. Empty: a chunk has no counterpart, or the dtypes differ.
     std::vector<std::pair<std::uint32_t, std::uint32_t>> chunks{};
 };
 
@@ -112,8 +112,8 @@ enum class replica_writer : std::uint8_t {
     lowest_rank
 };
 
-/// What a StorageWriter receives for one item: elements to read, or a plain value to encode. Both
-/// are borrowed until the write completes.
+/// The data that a StorageWriter receives for one item: elements to read, or a plain value to
+/// encode. Both are borrowed until the write completes.
 using item_data = std::variant<const_tensor_view, const value*>;
 
 /// The location of one written item. DCP's `WriteResult`.
@@ -123,11 +123,11 @@ struct write_result {
     friend bool operator==(const write_result&, const write_result&) = default;
 };
 
-/// What one rank's write step reports: the items' locations, and the length of each file.
+/// The report of one rank's write step: the items' locations, and the length of each file.
 struct write_results {
     std::vector<write_result> items{};
     std::map<std::string, std::uint64_t, std::less<>> file_sizes{};
-    /// What was met that is no failure; the save's report names the rank.
+    /// Warnings; the save's report adds the rank.
     std::vector<std::string> warnings{};
     friend bool operator==(const write_results&, const write_results&) = default;
 };

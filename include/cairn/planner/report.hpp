@@ -40,7 +40,7 @@ struct load_report {
     std::vector<std::string> kinds{};           ///< A tensor in one, a value in the other.
     std::vector<std::string> read_only{};       ///< Wanted into const memory.
     /// Data without a checksum, one line each: PyTorch's `.metadata` has none, nor do some of its
-    /// items. For checkpoints that cairn wrote checksums cover every byte that was read. Also
+    /// items. For checkpoints that cairn wrote checksums cover every byte that was read. Also lists
     /// values that are kept as they are stored, and tensors of dtypes that this version does not
     /// know.
     std::vector<std::string> unverified{};

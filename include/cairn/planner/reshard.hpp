@@ -18,7 +18,7 @@ namespace cairn {
 
 /// Finds the stored chunks that overlap wanted boxes; DCP's `create_read_items_for_chunk_list`.
 ///
-/// Swept, not compared pair by pair: see `for_each_meeting`.
+/// Sweeps instead of comparing all pairs: see `for_each_meeting`.
 /// @param fqn     Name of the tensor, for the items.
 /// @param stored  Chunks of the checkpoint.
 /// @param wanted  Boxes of this rank's shards; an item's `shard_index` is the position here.

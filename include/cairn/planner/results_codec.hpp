@@ -16,8 +16,8 @@
 
 namespace cairn {
 
-/// Encodes results as @ref encode_save_plan does plans: the names of files once, then of each item
-/// its number, that of its file, and its location in it; then sizes and warnings.
+/// Encodes results as @ref encode_save_plan does plans: the names of files once, then for each item
+/// its number, the number of its file, and its location there; then sizes and warnings.
 inline std::vector<std::byte> encode_write_results(const write_results& results) {
     detail::name_numbers files;
     for (auto const& i : results.items) files.add(i.at.file);
@@ -49,9 +49,9 @@ public:
         left_ = r_.count(5);
     }
     const std::vector<std::string>& files() const noexcept { return files_; }
-    /// How many results are left.
+    /// Returns how many results are left.
     std::size_t left() const noexcept { return left_; }
-    /// The number of the next result's item; its file and its location must be read then.
+    /// Returns the number of the next result's item; its file and its location must be read next.
     /// @pre Some are left.
     std::uint32_t next_item() {
         --left_;
@@ -59,7 +59,7 @@ public:
         if (item > UINT32_MAX) wire_reader::fail("a result for no item");
         return static_cast<std::uint32_t>(item);
     }
-    /// Its position in `files()`.
+    /// Returns the position of its file in `files()`.
     std::size_t next_file() {
         auto const file = r_.varint();
         if (file >= files_.size()) wire_reader::fail("a result in a file without a name");

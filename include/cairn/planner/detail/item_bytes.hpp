@@ -23,7 +23,7 @@ inline std::uint64_t bytes_of(const read_item& i, const tensor_metadata* t) {
             return 0;
     return static_cast<std::uint64_t>(i.shape.product()) * size_of(t->type);
 }
-/// The same, where the tensor is still to be found.
+/// Overload that looks up the tensor.
 inline std::uint64_t bytes_of(const read_item& i, const metadata& m) {
     return bytes_of(i, m.tensor(i.fqn));
 }

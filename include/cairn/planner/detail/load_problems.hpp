@@ -13,7 +13,7 @@
 
 namespace cairn::detail {
 
-/// Why a state cannot be loaded: the first few problems, and their number.
+/// The reasons why a state cannot be loaded: the first few problems, and their number.
 class load_problems {
 public:
     static constexpr std::size_t most_shown = 4;
@@ -30,7 +30,7 @@ public:
         error_context where{.fqn = name};
         if (saved_ranks != 0)
             where.remedy = "ranks 0 to " + std::to_string(saved_ranks - 1) +
-                           " saved one: say whose to take with load_options::"
+                           " saved one: choose one with load_options::"
                            "planner.per_rank_source, or set planner.partial";
         else if (shown_.size() < most_shown)  // searches all keys
             where.remedy =
@@ -55,7 +55,7 @@ public:
     }
 
 private:
-    /// Returns a stored key that ends or begins alike, as a suggestion.
+    /// Returns a stored key with the same ending or beginning, as a suggestion.
     static std::string nearest(const std::string& name, const metadata& stored) {
         auto const ends_with_part = [](std::string_view longer, std::string_view part) {
             return longer.size() > part.size() && longer.ends_with(part) &&

@@ -118,11 +118,12 @@ public:
         return plan;
     }
 
-    /// Tells each rank which keys no rank asked for. With `strict`, such a key is an error.
+    /// Adds the keys that no rank asked for to each rank's plan. With `strict`, such a key is an
+    /// error.
     std::vector<load_plan> create_global(std::vector<load_plan> all) const {
         unexpected_keys unexpected(report_.unexpected, *stored_);
         unexpected.keep_those_of_all(all);
-        auto const& unsupported = stored_->unsupported;  // who asks for one is refused
+        auto const& unsupported = stored_->unsupported;  // a state that asks for one is refused
         auto const count = unexpected.size() + unsupported.size();
         if (options_->strict && count != 0)
             throw error(
@@ -210,7 +211,7 @@ private:
             if (where.remedy.empty() && e.code() == make_error_code(errc::value_mismatch))
                 where.remedy = "load it into a variable of a type that holds it";
             if (opaque.empty()) throw error(e.code(), std::move(where));
-            // Whatever the type says about a value that it cannot know.
+            // The type's own remedy does not apply to a value that it cannot know.
             where.found = opaque;
             where.remedy = "a cairn::value keeps it as it is stored";
             throw error(errc::unsupported, std::move(where));
@@ -296,7 +297,7 @@ private:
     ///
     /// The outermost one that is stored is used, unless one of its leaves is stored under its own
     /// name: so no two items fill one leaf, whatever the checkpoint contains.
-    /// @return Whether there is one: the first of its leaves then requests it.
+    /// @return Whether there is such a value: the first of its leaves then requests it.
     bool add_older(load_plan& plan, const flat_leaf& leaf, std::uint32_t index,
                    std::set<std::string>& asked) {
         if (!leaf.older) return false;
@@ -311,7 +312,7 @@ private:
         if (plan.items.size() != before) older_.emplace(index, found);
         return true;
     }
-    /// Whether one of its leaves is stored under its own name.
+    /// Whether one of the leaves of an older value is stored under its own name.
     bool in_parts(const older_leaf& whole) {
         if (!in_parts_) {
             in_parts_.emplace();
@@ -329,7 +330,7 @@ private:
         auto const saved = saved_ranks(name);
         return saved == 0 ? rank_ : options_->per_rank_source(rank_, saved);
     }
-    /// Calls `f(key, rank)` for what ranks saved of their own under a name.
+    /// Calls `f(key, rank)` for each entry that a rank saved as its own under a name.
     template <class F>
     void for_each_saved(const std::string& name, F&& f) const {
         auto const prefix = name + ".";
@@ -343,14 +344,14 @@ private:
                 f(it->first, rank);
         }
     }
-    /// Returns how many ranks saved their own under a name, if they are those from 0 on.
+    /// Returns how many ranks saved their own entry under a name, if these are the ranks from 0 on.
     int saved_ranks(const std::string& name) const {
         int ranks = 0;
         for_each_saved(name, [&](auto const&, int rank) { ranks = std::max(ranks, rank + 1); });
         return ranks;
     }
-    /// Returns the keys of all ranks under a name: a state with one rank's knows those of ranks
-    /// that are gone, and does not have to load them.
+    /// Returns the keys of all ranks under a name: a state that has one rank's entry also accounts
+    /// for those of ranks that no longer exist, and need not load them.
     std::set<std::string> of_ranks(const std::string& name) const {
         std::set<std::string> keys;
         for_each_saved(name, [&](auto const& key, int) { keys.insert(key); });
@@ -360,8 +361,8 @@ private:
         return options_->rename ? options_->rename(fqn) : fqn;
     }
 
-    /// A number of the state that is stored as a tensor of one element is loaded as one, and the
-    /// reverse.
+    /// Lets a number of the state that is stored as a tensor of one element be loaded as one, and
+    /// the reverse.
     static void take_other_kind(flat_leaf& leaf,
                                 const std::variant<tensor_metadata, value_metadata>& entry) {
         auto const* stored = std::get_if<tensor_metadata>(&entry);
@@ -387,7 +388,7 @@ private:
     const planner_options* options_;
     flat_state* state_ = nullptr;
     const metadata* stored_ = nullptr;
-    /// Of each leaf, as `create_local` has found it; null: it has not.
+    /// For each leaf, the entry that `create_local` has found; null: none.
     std::vector<decltype(metadata::entries)::const_pointer> entry_of_;
     int rank_ = 0;
     load_report report_;

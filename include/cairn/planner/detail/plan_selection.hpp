@@ -13,8 +13,8 @@
 
 namespace cairn::detail {
 
-/// What a rank is to carry out of its own local plan. Sent to it instead of a plan: it has the
-/// items, and of a state that is sharded over all ranks nothing is dropped.
+/// The items of its own local plan that a rank is to carry out. Sent to it instead of a plan: it
+/// has the items, and if a state is sharded over all ranks none is dropped.
 struct plan_selection {
     /// Items that another rank carries out: positions in the local plan, ascending.
     std::vector<std::uint32_t> dropped{};
@@ -24,7 +24,7 @@ struct plan_selection {
     friend bool operator==(const plan_selection&, const plan_selection&) = default;
 };
 
-/// Writes ascending positions as their distances, of which few take more than a byte.
+/// Writes ascending positions as their differences, few of which take more than a byte.
 inline void put_positions(wire_writer& w, std::span<const std::uint32_t> all) {
     w.varint(all.size());
     std::uint64_t next = 0;  // the least that can follow
@@ -61,7 +61,7 @@ inline plan_selection get_selection(wire_reader& r, std::size_t items) {
 }
 
 /// Returns the part of a local plan that the rank carries out, with all of its paths.
-/// @param s  Of this plan.
+/// @param s  The selection from this plan.
 inline save_plan selected(const save_plan& local, const plan_selection& s) {
     save_plan part;
     part.items.reserve(local.items.size() - s.dropped.size());

@@ -28,7 +28,8 @@ namespace cairn::detail {
 /// Borrows the encoded plans.
 class plan_table {
 public:
-    /// @param bytes  Of all plans that will be added, about: memory is asked for accordingly.
+    /// @param bytes  The approximate size of all plans that will be added, for which memory is
+    ///               reserved.
     explicit plan_table(std::size_t bytes = 0) : bytes_(bytes) {}
 
     /// Adds the plan of the next rank.
@@ -36,31 +37,31 @@ public:
     /// @param values  These numbers.
     /// @throws error errc::corrupt
     CAIRN_DECL void add(std::span<const std::byte> local, std::span<const value_numbers> values);
-    /// Gives replicas of each other the same number. Called once, when all plans are added.
+    /// Gives replicas of each other the same number. Called once, after all plans were added.
     CAIRN_DECL void number_items();
 
-    /// Decides which rank writes what: items are dealt with in the order in which they are first
+    /// Decides which rank writes what: items are assigned in the order in which they are first
     /// seen, rank by rank; see `dedup_save_plans`.
     /// @throws error errc::invalid_plan naming both ranks if two contradict each other, or the rank
     /// that lists an item twice
     CAIRN_DECL void assign(replica_writer by);
     /// Instead of `assign`: each rank writes what it lists.
-    /// @param empty  Also items without elements, of tensors that have others.
+    /// @param empty  Whether to keep items without elements, too, of tensors that have others.
     CAIRN_DECL void keep_all(bool empty);
-    /// After either: makes the chunks.
+    /// Makes the chunks, after either of the above.
     /// @throws error errc::invalid_plan for ranks that contradict each other, and for chunks that
     /// overlap, are out of bounds, or do not cover their tensor
     CAIRN_DECL void check();
 
     std::size_t ranks() const noexcept { return ranks_.size(); }
-    /// After `assign` or `keep_all`: what a rank is to carry out.
+    /// Returns the items that a rank is to carry out, after `assign` or `keep_all`.
     CAIRN_DECL plan_selection selection_of(std::size_t rank) const;
-    /// After `assign`: what each rank stores.
+    /// Returns what each rank stores, after `assign`.
     CAIRN_DECL std::vector<stored_amount> stored_amounts() const;
 
-    /// After `check`: the metadata of all chunks, without locations.
+    /// Returns the metadata of all chunks, without locations, after `check`.
     CAIRN_DECL metadata make_metadata() const;
-    /// Where the location of a rank's n-th item belongs.
+    /// The place in the metadata for the location of a rank's n-th item.
     struct place {
         std::uint32_t name;  ///< See `name_of`.
         std::uint32_t chunk;
@@ -85,7 +86,7 @@ public:
                   boxes_[x.box]);
             }
     }
-    /// The names of the values of a rank's local plan.
+    /// Returns the names of the values of a rank's local plan.
     CAIRN_DECL std::vector<std::uint32_t> value_names(std::size_t rank) const;
 
 private:
@@ -106,7 +107,7 @@ private:
         bool is_item() const noexcept { return item != none; }
         bool is_shared() const noexcept { return item < alone; }
     };
-    /// What several ranks hold, or another item is tied to.
+    /// An item that several ranks hold, or that another item is tied to.
     struct shared_item {
         std::uint32_t last;         ///< Rank that has listed it.
         std::uint32_t rows = 0;     ///< Their number.
@@ -117,9 +118,9 @@ private:
     struct holder {
         std::uint32_t row, rank;
     };
-    /// What is said of a name.
+    /// The description of a name.
     struct named {
-        std::uint32_t rank;  ///< Who says so.
+        std::uint32_t rank;  ///< The rank that gave it.
         bool is_value;
         bool typed;  ///< By a rank that has a shard.
         dtype type;
@@ -133,7 +134,8 @@ private:
         std::size_t tail;  ///< Where paths begin.
         std::size_t end;   ///< In `rows_`.
     };
-    /// An item up to its region; those of the rank before: the same bytes mean the same.
+    /// An item up to its region. Those of the previous rank are kept: equal bytes have equal
+    /// meaning.
     struct head {
         std::size_t begin = 0, region = 0;   ///< In the plan.
         std::span<const std::byte> shape{};  ///< Encoded.

@@ -130,8 +130,9 @@ private:
                                          const std::string& name, std::uint32_t index) const {
         check_leaf(leaf, t);
         std::vector<write_item> items;
-        // Each rank adds an item for the tensor, even if it holds no elements of it: if other ranks
-        // hold them the empty item is dropped; if none does, the elements are reported missing.
+        // Each rank adds an item for the tensor, even if it holds none of its elements: if other
+        // ranks hold them, the empty item is dropped; if none does, the elements are reported as
+        // missing.
         bool const nothing = t.global_shape.product() == 0, none = t.shards.empty();
         auto const shards = nothing || none ? 1 : t.shards.size();
         for (std::uint32_t n = 0; n < shards; ++n) {
@@ -184,7 +185,7 @@ private:
         return s;
     }
 
-    /// Checks that an item that the user made from a leaf is one shard of it or a region of one.
+    /// Checks that an item that the user made from a leaf is one of its shards or a region of one.
     void check_own_item(write_item& item, const flat_leaf& leaf, std::uint32_t index,
                         const std::vector<write_item>& usual) const {
         item.leaf = index;

@@ -13,7 +13,7 @@
 
 namespace cairn::detail {
 
-/// Leaves in plans what a table of them says that each rank carries out.
+/// Removes from plans the items that, according to their table, a rank does not carry out.
 inline void select_of(const plan_table& t, std::vector<save_plan>& plans) {
     for (std::size_t r = 0; r < plans.size(); ++r) {
         auto part = selected(plans[r], t.selection_of(r));

@@ -17,8 +17,8 @@
 namespace cairn::detail {
 
 /// The tied weights of a load: one memory under several names. It is read under the first of them,
-/// because memory can hold only one content; what is stored for itself under another name, as
-/// PyTorch does, is a `stored_tie`.
+/// because memory can hold only one content; a copy that is stored separately under another name,
+/// as PyTorch does, is a `stored_tie`.
 class tied_leaves {
 public:
     /// The leaf that is loaded into some memory.
@@ -27,7 +27,7 @@ public:
         const tensor_leaf* leaf = nullptr;
         const tensor_metadata* stored = nullptr;
 
-        /// Whether the other name stands for the same bytes in the same file.
+        /// Whether the other name refers to the same bytes in the same file.
         bool is_stored_as(const tensor_metadata& other) const {
             auto const& a = stored->chunks;
             auto const& b = other.chunks;
@@ -57,7 +57,7 @@ public:
     }
 
     /// Records that a weight which is read as `first` is stored under another name too.
-    /// @param items  What would read it.
+    /// @param items  The items that would read it.
     void add(const first_leaf& first, const std::string& name, const tensor_metadata& stored,
              const std::vector<read_item>& items) {
         if (items.empty()) return;

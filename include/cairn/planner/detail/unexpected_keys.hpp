@@ -31,9 +31,9 @@ public:
             if (auto* const one = find(fqn)) *one = 1;
     }
 
-    /// Leaves those that all of these plans' ranks do not ask for either, as their items show, and
-    /// what @ref of_rank has put there. Of a plan with neither, e.g. one of another planner whose
-    /// items stay on its rank, nobody knows: it may ask for every key.
+    /// Keeps only keys that none of the ranks of these plans asks for, according to their items and
+    /// the result of @ref of_rank. Of a plan with neither, e.g. one of another planner whose items
+    /// stay on its rank, nobody knows: it may ask for every key.
     /// @throws error errc::corrupt
     void keep_those_of_all(const std::vector<load_plan>& all) {
         if (empty()) return;
@@ -64,11 +64,11 @@ public:
         return std::string(keys_[static_cast<std::size_t>(at)]);
     }
 
-    /// Returns what one rank sends, as `load_plan::planner_data`.
+    /// Returns the message of one rank, for `load_plan::planner_data`.
     std::string of_rank() const { return std::string(mark_of_rank) + encode(); }
-    /// Returns what all ranks receive.
+    /// Returns the message to all ranks.
     std::string of_all() const { return std::string(mark_of_all) + encode(); }
-    /// Replaces `keys` if this is what `of_all` has returned.
+    /// Replaces `keys` if `data` is a result of `of_all`.
     /// @throws error errc::corrupt
     static void receive(const std::string& data, const metadata& m,
                         std::vector<std::string>& keys) {
@@ -104,7 +104,7 @@ public:
     }
 
 private:
-    // No text of somebody else's planner begins like that.
+    // No text of another planner begins like that.
     static constexpr std::string_view mark_of_rank{"\0keys of a rank", 15},
         mark_of_all{"\0keys of all", 12};
 

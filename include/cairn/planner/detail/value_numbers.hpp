@@ -14,7 +14,7 @@
 
 namespace cairn::detail {
 
-/// Size and hash of a value: what differs between the plans of two saves of the same state.
+/// Size and hash of a value: the difference between the plans of two saves of the same state.
 struct value_numbers {
     std::uint64_t bytes = 0, hash = 0;
     friend bool operator==(const value_numbers&, const value_numbers&) = default;
@@ -27,7 +27,7 @@ inline std::vector<value_numbers> value_numbers_of(const save_plan& p) {
         if (i.kind == item_kind::value) all.push_back({i.value_bytes, i.value_hash});
     return all;
 }
-/// As `value_numbers_of`; the items have zeros then.
+/// Does the same, and sets the numbers of the items to zero.
 inline std::vector<value_numbers> take_value_numbers(save_plan& p) {
     auto all = value_numbers_of(p);
     for (auto& i : p.items) i.value_bytes = i.value_hash = 0;
@@ -45,7 +45,7 @@ inline void give_value_numbers(save_plan& p, std::span<const value_numbers> all)
     }
     if (next != all.size()) wire_reader::fail("the size of no value");
 }
-/// Gives the values of a plan what those of the same names have in another plan of the same rank.
+/// Copies size and hash of each value from another plan of the same rank, matched by name.
 inline void copy_value_numbers(const save_plan& from, save_plan& to) {
     name_numbers names;
     std::vector<const write_item*> items;

@@ -11,9 +11,8 @@
 
 namespace cairn::detail {
 
-/// Gives each `value` of a state of which a checkpoint holds other parts than the state the leaves
-/// that the checkpoint has. The value is replaced when the last of them is loaded; of one of which
-/// nothing is stored, the leaves stay.
+/// Gives each `value` of a state the leaves that the checkpoint has, if these differ. The value is
+/// replaced when the last of them is loaded; if nothing of it is stored, its leaves stay.
 /// @param stored_name  Returns the checkpoint's name for one of the state.
 /// @throws error errc::corrupt or errc::unsupported for paths that make no tree
 CAIRN_DECL void take_whole_values(

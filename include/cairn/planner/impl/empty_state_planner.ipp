@@ -51,8 +51,7 @@ inline void refuse_transforms(const std::string& fqn,
                                             .found = c->at.transforms.front()});
 }
 
-/// Positions of lists that no name leads to had mappings without entries, or lie outside the
-/// prefix.
+/// List positions that no name leads to were mappings without entries, or are outside the prefix.
 inline void fill_holes(node& n) {
     if (n.raw().index() == 0) {
         n = node(state_dict());

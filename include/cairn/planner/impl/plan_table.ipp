@@ -26,7 +26,7 @@ inline std::string_view as_text(std::span<const std::byte> b) {
 inline std::string rank_name(std::size_t rank) {
     return "rank " + std::to_string(rank);
 }
-/// Reads past so many numbers.
+/// Skips a list of numbers.
 inline void skip_numbers(wire_reader& r) {
     for (auto n = r.count(); n > 0; --n) (void)r.varint();
 }
@@ -90,7 +90,7 @@ CAIRN_DECL void plan_table::add(std::span<const std::byte> local,
                 x.was_tied = true;
             }
         }
-        // A tensor that is described as by the rank before contradicts nobody.
+        // A tensor that is described as by the previous rank contradicts none.
         if (!same || h.is_value || !h.typed) claim(h, rank, hash);
         rows_.push_back(x);
     }
@@ -126,8 +126,8 @@ CAIRN_DECL plan_table::head plan_table::read_head(wire_reader& r,
     h.name = names_.add(fqn);
     return h;
 }
-/// Compares what a rank says of a name with what was said first, by a rank that knows the dtype if
-/// there is one.
+/// Compares a rank's description of a name with the first one, or the first by a rank that knows
+/// the dtype.
 CAIRN_DECL void plan_table::claim(const head& h, std::uint32_t rank, std::uint64_t value_hash) {
     named const claimed{rank, h.is_value, h.typed, h.type, h.shape, value_hash};
     if (h.name == named_.size()) return named_.push_back(claimed);
@@ -165,7 +165,7 @@ CAIRN_DECL std::uint32_t plan_table::add_box(std::span<const std::byte> encoded)
     }
     return it->second;
 }
-/// A path that is that of the rank before is not read.
+/// A path that equals that of the previous rank is not read.
 CAIRN_DECL void plan_table::add_paths(std::span<const std::byte> tail) {
     auto const before =
         ranks_.empty() ? tail.first(0) : ranks_.back().local.subspan(ranks_.back().tail);
@@ -192,7 +192,8 @@ CAIRN_DECL void plan_table::add_paths(std::span<const std::byte> tail) {
     path_ends_ = std::move(ends);
 }
 
-/// A set of items, a bit for each pair of a name and a box; nothing if that would be too large.
+/// A set of items, with a bit for each pair of a name and a box; not used if that would be too
+/// large.
 class item_bits {
 public:
     /// @param rows  Of the table: the bits take no more than a few bytes for each.
@@ -201,7 +202,7 @@ public:
         if (names <= most / boxes_) bits_.resize(names * boxes_);
     }
     /// @param box  A value has the one after the last.
-    /// @return Whether it was there, or may have been.
+    /// @return Whether the item was in the set, or may have been.
     bool add(std::uint32_t name, std::uint32_t box) {
         if (bits_.empty()) return true;
         auto const at = name * boxes_ + std::min<std::size_t>(box, boxes_ - 1);
@@ -218,8 +219,8 @@ private:
     std::vector<bool> bits_{};
 };
 
-/// Decides which rows are items: those with elements and, of a tensor of which no rank has any,
-/// one, of a rank that knows its dtype if there is one.
+/// Decides which rows are items: those with elements, and one row of each tensor without elements
+/// on any rank, if possible of a rank that knows its dtype.
 CAIRN_DECL void plan_table::leave_out_empty() {
     std::vector<std::uint32_t> stands_for;  // the row; by name
     std::vector<bool> has_elements(named_.size());
@@ -238,8 +239,8 @@ CAIRN_DECL void plan_table::leave_out_empty() {
     for (std::size_t name = 0; name < stands_for.size(); ++name)
         if (stands_for[name] != none && !has_elements[name]) rows_[stands_for[name]].item = alone;
 }
-/// Most items are no replicas: a bit for each says so, which stays in the cache where a map of all
-/// would not.
+/// Most items are not replicas: a bit for each says so, because these bits stay in the cache where
+/// a map would not.
 CAIRN_DECL void plan_table::number_items() {
     leave_out_empty();
     item_bits seen(named_.size(), boxes_.size(), rows_.size());
@@ -267,7 +268,7 @@ CAIRN_DECL void plan_table::number_items() {
                                                     .found = to_string(box_of(x)) + " twice"});
             ++shared_[x.item].rows;
         }
-    // Of what an item is tied to, the box is the same.
+    // An item and the one that it is tied to have the same box.
     for (auto& x : rows_) {
         if (!x.was_tied || !x.is_item() || x.tied == none) continue;
         auto const it = numbers.find(std::uint64_t{x.tied} << 32 | x.box);
@@ -314,7 +315,7 @@ CAIRN_DECL void plan_table::assign(replica_writer by) {
             item.row = chosen.row;
             item.rank = chosen.rank;
         }
-    // A writer stores only what follows its like with it, and makes no chains: see `stored_as`.
+    // A writer stores an item with an earlier one only, and makes no chains: see `stored_as`.
     for (std::uint32_t k = 0; k < rows_.size(); ++k) {
         auto& x = rows_[k];
         auto const with = x.beside ? shared_[x.tied].row : none;
@@ -382,7 +383,8 @@ CAIRN_DECL void plan_table::place_items() {
         kept_ends_.push_back(places_.size());
     }
 }
-/// Checks that chunks cover their tensors. One that is split as the one before it is not looked at.
+/// Checks that chunks cover their tensors. A tensor that is split like the previous one is not
+/// checked again.
 CAIRN_DECL void plan_table::check_tensors() const {
     const named* good = nullptr;
     std::vector<box> boxes;

@@ -49,7 +49,7 @@ private:
             for (auto const& inner : n.as_list()) l.push_back(grown(inner));
             return value(std::move(l));
         }
-        // A position to which no path leads: what an empty mapping leaves of itself.
+        // A position that no path leads to: it was an empty mapping.
         return n.is_value() ? n.as_value() : value(value::dict_t());
     }
 
@@ -95,7 +95,7 @@ CAIRN_DECL void take_whole_values(
         auto& whole = state.whole[i];
         auto const parts = stored_parts(m, stored_name(whole.fqn));
         bool const same = std::ranges::equal(parts, held[i], {}, &stored_part::first);
-        // By name, what the value holds may be stored as something that has no such path.
+        // By name: the content of the value may be stored under names without such a path.
         bool const elsewhere = std::ranges::any_of(held[i], [&](const std::string& key) {
             return m.entries.count(key) != 0 &&
                    !std::ranges::binary_search(parts, key, {}, &stored_part::first);
