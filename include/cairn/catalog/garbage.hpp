@@ -13,13 +13,13 @@
 
 namespace cairn {
 
-/// What @ref collect_garbage has found.
+/// The result of @ref collect_garbage.
 struct garbage_report {
     std::vector<std::string> lines{};  ///< What was removed or skipped, and why.
     std::size_t files = 0;             ///< Removed, or to be removed.
     std::uint64_t bytes = 0;           ///< Of these files.
     std::size_t directories = 0;       ///< Without files: removed, or to be removed.
-    std::size_t problems = 0;          ///< How many lines are about what could not be done.
+    std::size_t problems = 0;          ///< How many lines report a failure.
 };
 
 namespace detail {
@@ -28,12 +28,12 @@ CAIRN_DECL garbage_report collect_garbage(erased_store root, bool dry_run);
 
 /// Removes the files that interrupted saves and removals have left in a directory, in the
 /// directories directly within it, and in no others. Checkpoints and running saves stay; so do the
-/// leftovers of a process whose state cannot be determined, until nothing of them has changed for
-/// 24 hours, by the storage's clock.
-/// @param dry_run  Removes and writes nothing, so that it does not know the storage's time: what
-///                 has expired only by that is not counted.
+/// leftovers of a process whose state cannot be determined, until none of them has changed for 24
+/// hours, by the storage's clock.
+/// @param dry_run  Removes and writes nothing. The storage's time is then not known, so leftovers
+///                 that have expired only by that are not counted.
 CAIRN_DECL garbage_report collect_garbage(const std::string& directory, bool dry_run = false);
-/// The same for a store.
+/// Overload for a store.
 template <BrowsableStore Store>
 garbage_report collect_garbage(Store& store, bool dry_run = false) {
     return detail::collect_garbage(detail::erased_store::share(store), dry_run);

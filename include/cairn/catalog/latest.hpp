@@ -20,7 +20,7 @@
 
 namespace cairn {
 
-/// How the newest checkpoint is looked for.
+/// How the newest checkpoint is searched for.
 struct latest_options {
     /// How thoroughly each candidate is examined.
     verify_level verify = verify_level::metadata;
@@ -37,7 +37,7 @@ struct latest_options {
 
 namespace detail {
 
-/// The checkpoints of a store from the newest to the oldest, without those that are not whole.
+/// Iterates over the whole checkpoints of a store, from the newest to the oldest.
 class candidates {
 public:
     /// @param activity  Advanced for each checkpoint, and as one is read; may be null.
@@ -50,10 +50,10 @@ public:
         metadata meta{};
     };
     /// Returns the next one whose metadata is valid; nothing if there are no checkpoints.
-    /// @throws error errc::corrupt if there are, but all were skipped, or quarantined earlier; if
-    /// it cannot be known whether the next one is damaged, why not
+    /// @throws error errc::corrupt if there are, but all were skipped, or quarantined earlier; the
+    /// cause, if it cannot be determined whether the next one is damaged
     CAIRN_DECL std::optional<candidate> next();
-    /// The candidate that `next` has returned is damaged.
+    /// Skips the candidate that `next` has returned, because it is damaged.
     /// @param for_all  Every process that has examined it says so.
     /// @param level    How thoroughly it is examined before it is quarantined.
     CAIRN_DECL void skip(const checkpoint_problem& why, bool for_all, verify_level level);
@@ -86,12 +86,13 @@ CAIRN_DECL std::optional<checkpoint_id> latest(erased_store root, const latest_o
 /// there are no checkpoints. For one process: if there are several, let one of them call it, or use
 /// `checkpointer::latest`, which examines what each rank sees.
 /// @throws error errc::corrupt if there are checkpoints but none is whole, or all were quarantined,
-/// for a training that began anew could go unnoticed; if it cannot be known whether the newest is
-/// damaged, why not: of the file system, errc::unsupported, or errc::permission_denied, also for an
-/// older one that has a name that a `checkpointer` gives (`step_N`)
+/// because training could otherwise start from scratch unnoticed; the cause, if it cannot be
+/// determined whether the newest is damaged: an error of the file system, errc::unsupported, or
+/// errc::permission_denied, which is also thrown for an older one named as by a `checkpointer`
+/// (`step_N`)
 CAIRN_DECL std::optional<checkpoint_id> latest(const std::string& directory,
                                                const latest_options& options = {});
-/// The same for a store; the result is for `store.at`.
+/// Overload for a store; the result is an argument for `store.at`.
 template <BrowsableStore Store>
 std::optional<checkpoint_id> latest(Store& store, const latest_options& options = {}) {
     return detail::latest(detail::erased_store::share(store), options);

@@ -32,7 +32,7 @@ struct listed_checkpoint {
     checkpoint_state state = checkpoint_state::complete;
     std::string problem{};                  ///< Why it is not complete.
     std::uint64_t bytes = 0;                ///< Of its files.
-    std::optional<commit_record> record{};  ///< Of those that a `checkpointer` has saved.
+    std::optional<commit_record> record{};  ///< If a `checkpointer` has saved it.
 };
 
 namespace detail {
@@ -45,7 +45,7 @@ CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(erased_store root, ve
 /// @param level  How thoroughly each is examined.
 CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(
     const std::string& directory, verify_level level = verify_level::metadata);
-/// The same for a store.
+/// Overload for a store.
 template <BrowsableStore Store>
 std::vector<listed_checkpoint> list_checkpoints(Store& store,
                                                 verify_level level = verify_level::metadata) {

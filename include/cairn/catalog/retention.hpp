@@ -41,14 +41,14 @@ using keep_rule = std::variant<keep_last, keep_every, keep_best, keep_younger, k
 
 }  // namespace detail
 
-/// Which checkpoints of a directory or store are kept. Made by @ref last, @ref every, @ref best,
-/// @ref younger_than and @ref protect, and combined with `|`: what any rule keeps is kept. By
-/// default all are.
+/// Rules that say which checkpoints of a directory or store are kept. Made by @ref last, @ref
+/// every, @ref best, @ref younger_than and @ref protect, and combined with `|`: what any rule keeps
+/// is kept. By default all are.
 ///
-/// Whatever the rules, the newest checkpoint is kept. So is the one that this run has read last,
-/// successfully, of those after which it has saved fewer than `n` that are complete: it is one of
-/// the `last(n)`, where `n` is 1 without that rule. *Newest* is by the order of commits, not by
-/// steps, which go back with a training that does, or by times.
+/// Whatever the rules, the newest checkpoint is kept. So is the last checkpoint that this run has
+/// read, until it has saved `n` complete ones after it: it counts as one of the `last(n)`, where
+/// `n` is 1 without that rule. *Newest* is by the order of commits, not by times, nor by steps,
+/// which go back if training does.
 class retention {
 public:
     retention() = default;
@@ -82,8 +82,8 @@ CAIRN_DECL retention best(int count, std::string metric, better which = better::
 /// @throws error errc::invalid_argument for a negative time
 CAIRN_DECL retention younger_than(std::chrono::nanoseconds age);
 /// Keeps these checkpoints. An id may be written in any way that names the place: `step_3`,
-/// `./step_3`, its path, a link to it, what `latest` returns. One that names none is a warning of
-/// a save, once; it is kept from when it is saved on.
+/// `./step_3`, its path, a link to it, what `latest` returns. An id that names none is a warning of
+/// one save; the checkpoint is kept once it is saved.
 CAIRN_DECL retention protect(std::vector<checkpoint_id> ids);
 
 namespace detail {
@@ -92,9 +92,9 @@ namespace detail {
 struct kept_or_not {
     checkpoint_id id{};
     commit_record record{};
-    std::size_t read = 0;   ///< Successfully, as the how-many-th by this run; 0: not by it …
-    std::size_t since = 0;  ///< … of which later saves have stood in so many places.
-    bool own = false;       ///< Of the save that asks: never removed.
+    std::size_t read = 0;   ///< Its position among this run's successful reads; 0: none …
+    std::size_t since = 0;  ///< … and in how many places later saves have been complete since.
+    bool own = false;       ///< Of the current save: never removed.
 };
 
 /// Whether the commit of `a` is older.

@@ -15,12 +15,12 @@
 
 namespace cairn {
 
-/// What `verify` has found. Lines are for people, and may contain names that somebody else chose:
+/// The result of `verify`. Lines are for people, and may contain names from an untrusted source:
 /// print them with @ref terminal_text where that matters.
 struct verify_report {
     /// What is wrong, one line each: the tensor or value, the file, what was expected and found.
     std::vector<std::string> findings{};
-    /// One of the findings says that what is stored is wrong, not only that storage failed.
+    /// Whether a finding shows that the stored bytes are wrong, not only that storage failed.
     bool damaged = false;
     /// As `load_report::unverified`: what has no checksum, and what this version does not know.
     std::vector<std::string> unverified{};
@@ -41,9 +41,9 @@ CAIRN_DECL verify_report verify(erased_store place,
 /// that no load would need. Nothing is changed.
 ///
 /// Reads each byte a fixed number of times, at most three, whatever the metadata says, with 4 MiB
-/// of memory and on the calling thread; values are decoded, one at a time. Where another save
-/// replaces the checkpoint meanwhile, begins anew. To know only whether a checkpoint can be used,
-/// or for less than every byte, see @ref latest and @ref list_checkpoints.
+/// of memory and on the calling thread; values are decoded, one at a time. Starts over if another
+/// save replaces the checkpoint meanwhile. To know only whether a checkpoint can be used, or for
+/// less than every byte, see @ref latest and @ref list_checkpoints.
 ///
 /// @param place     The place of the checkpoint, as `file_store("ckpts/step_1")`.
 /// @param progress  Called with the number of bytes that were checked so far, after each read of at

@@ -30,25 +30,25 @@ CAIRN_DECL metadata read_checked_metadata(erased_store& place);
 /// Why a checkpoint is not whole.
 struct checkpoint_problem {
     std::string text{};          ///< Empty: it is.
-    bool damaged = false;        ///< What storage returned is wrong; false: storage failed.
-    bool in_content = false;     ///< Of what is damaged: bytes are, not only the size of a file.
+    bool damaged = false;        ///< The stored bytes are wrong; false: storage failed.
+    bool in_content = false;     ///< If damaged: the content is, not only the size of a file.
     bool denied = false;         ///< Storage refused access.
-    std::exception_ptr error{};  ///< Of what is not damaged: nobody may go on without it.
+    std::exception_ptr error{};  ///< If not damaged: the failure, which must be thrown.
     explicit operator bool() const noexcept { return !text.empty(); }
 };
 /// Describes the current exception.
 CAIRN_DECL checkpoint_problem current_problem();
 
-/// Examines the data files, and stops at the first problem. The ranks share what is more than their
-/// sizes.
+/// Examines the data files, and stops at the first problem. Checks beyond file sizes are shared
+/// among the ranks.
 CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, verify_level level,
                                          const storage_setup& me);
 
 /// Renames the metadata of a damaged checkpoint, so that it no longer is one; all files stay.
 /// @param examined  The tag of the metadata that was found damaged.
 /// @throws error errc::concurrent_save, with nothing changed, if it was replaced since, or if a
-/// save or removal in its place is running, or has left what could later remove its files; what the
-/// store throws
+/// save or removal in its place is running, or has left an intent that could later remove its
+/// files; what the store throws
 CAIRN_DECL void quarantine(erased_store& place, const object_tag& examined);
 
 }  // namespace detail

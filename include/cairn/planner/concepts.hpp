@@ -84,9 +84,9 @@ concept KeyedSavePlanner = SavePlanner<P> && requires(P& p) {
 /// | `p.joins()` | `std::optional<replica_writer>` |
 ///
 /// **Semantics**: called on the coordinator, after every rank's `create_local_save_plan`. If it
-/// returns who writes replicas, cairn joins the local plans as a table, instead of calling
-/// `create_global_save_plan`, which would return the same. Nothing: it calls it. An inherited
-/// `joins` does not count, as an inherited `plan_key` does not.
+/// returns which rank writes replicas, cairn joins the local plans as a table, instead of calling
+/// `create_global_save_plan`, which would return the same. If it returns nothing, cairn calls that
+/// function. An inherited `joins` does not count, as an inherited `plan_key` does not.
 ///
 /// **Models**: `default_planner`. **Archetype**: `archetype::joining_planner`.
 template <class P>

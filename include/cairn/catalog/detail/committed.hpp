@@ -33,12 +33,12 @@ CAIRN_DECL void sort_by_commit(std::vector<committed_checkpoint>& all);
 
 /// All places directly within a store.
 struct found_places {
-    std::vector<committed_checkpoint> committed{};  ///< As `sort_by_commit` does.
+    std::vector<committed_checkpoint> committed{};  ///< Ordered by `sort_by_commit`.
     std::vector<place_info> others{};
-    std::vector<committed_checkpoint> denied{};  ///< Access is refused: nobody knows what they are.
+    std::vector<committed_checkpoint> denied{};  ///< Access is refused: their content is unknown.
 };
 
-/// The records that a run has read, by place: again if the place has changed since.
+/// A record that a run has read; it is read again if the place has changed since.
 struct known_record {
     std::int64_t modified = 0;
     std::optional<commit_record> record{};
@@ -47,7 +47,7 @@ using known_records = std::map<checkpoint_id, known_record>;
 
 /// Reads a few bytes of each checkpoint.
 /// @param activity  Advanced for each; may be null.
-/// @param known     What is in it is not read; what is read is added. May be null.
+/// @param known     Records that need not be read; those that are read are added. May be null.
 /// @throws error errc::unsupported for a store that cannot list its places; what the store throws
 CAIRN_DECL found_places find_places(erased_store root, cairn::activity* activity = nullptr,
                                     known_records* known = nullptr);
@@ -57,12 +57,12 @@ CAIRN_DECL bool is_step_name(std::string_view id);
 
 /// Reads the record of a checkpoint, without the rest of its metadata.
 /// @return Nothing if it was not saved by a checkpointer, or if its sequence is one that no run
-/// reaches: in a file that was made to deceive, it would always be the newest.
+/// reaches: a forged file would otherwise always be the newest.
 /// @throws error errc::not_found if there is no checkpoint; errc::corrupt, errc::checksum_mismatch
 /// or errc::unsupported for a record that cannot be read
 CAIRN_DECL std::optional<commit_record> read_commit_record(erased_store& place);
 
-/// Whether `a` comes before `b` if numbers in them count as numbers: `step_20`, `step_100`.
+/// Whether `a` is ordered before `b` if numbers in them count as numbers: `step_20`, `step_100`.
 CAIRN_DECL bool is_before_by_number(const std::string& a, const std::string& b);
 
 }  // namespace cairn::detail

@@ -21,15 +21,16 @@
 
 namespace cairn::detail {
 
-/// Whether a place has no objects, and had some, or a name that a `checkpointer` gives: otherwise
-/// it may be somebody else's.
+/// Whether a place has no objects but had some, or has a name that a `checkpointer` gives:
+/// otherwise it may belong to another program.
 template <ObjectStore Store>
 bool is_left_empty(Store& place, std::string_view id, bool had_objects) {
     if (!place.list().empty()) return false;
     return had_objects || is_step_name(id);
 }
 
-/// Shows what time it is by a place's storage: an intent that lists nothing, for its lifetime.
+/// Shows the time of a place's storage, by an intent that lists nothing and exists for the lifetime
+/// of this.
 template <ObjectStore Store>
 class storage_clock {
 public:
@@ -59,7 +60,7 @@ private:
 
 /// Removes what ended saves and removals have left in one place. Nothing is removed if there is a
 /// checkpoint whose metadata does not say which files it has.
-/// @throws error if it does not
+/// @throws error for such a checkpoint
 template <ObjectStore Store>
 void collect_leftovers(Store& place, std::vector<std::string>& warnings,
                        cairn::activity* activity) {

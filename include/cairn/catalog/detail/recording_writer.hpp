@@ -22,7 +22,7 @@
 
 namespace cairn::detail {
 
-/// What one run knows of the checkpoints in a store. Thread-safe.
+/// The knowledge of one run about the checkpoints in a store. Thread-safe.
 class run_catalog {
 public:
     explicit run_catalog(retention keep) : keep_(std::move(keep)) {}
@@ -30,15 +30,15 @@ public:
 
     const retention& keep() const noexcept { return keep_; }
 
-    /// This run has read the checkpoint of that save successfully.
+    /// Notes that this run has read the checkpoint of that save.
     CAIRN_DECL void note_read(const std::string& save_id);
-    /// The same; later commits of this run exceed its number.
+    /// Overload for a record: later commits of this run exceed its number.
     CAIRN_DECL void note_read(const commit_record& record);
-    /// A save of this run is about to commit there.
+    /// Notes that a save of this run is about to commit there.
     CAIRN_DECL void note_save(const checkpoint_id& id, const std::string& save_id);
     /// Returns the next number in the order of commits.
-    /// @param warnings  Told the first time if others' numbers cannot be read, or places not be
-    ///                  looked at.
+    /// @param warnings  Receives a warning, the first time, if others' numbers cannot be read, or
+    ///                  places cannot be examined.
     CAIRN_DECL std::uint64_t next_sequence(const erased_store& root,
                                            std::vector<std::string>& warnings,
                                            cairn::activity* activity);
@@ -58,7 +58,7 @@ private:
 class recording_writer {
 public:
     /// @param root    Where the checkpoints are.
-    /// @param record  Step and metrics; the rest is filled in.
+    /// @param record  Step and metrics; the other members are filled in.
     recording_writer(const erased_store& root, const torch_writer_options& options,
                      std::shared_ptr<run_catalog> catalog, commit_record record)
         : root_(root), inner_(root, options), catalog_(std::move(catalog)),

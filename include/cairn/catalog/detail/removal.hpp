@@ -20,13 +20,13 @@ namespace cairn::detail {
 /// How a removal has ended.
 enum class removal { removed, in_use, replaced };
 
-/// Removes a checkpoint, so that at any moment it is whole or does not exist: an intent that lists
-/// its files, as of a save that replaces them by nothing; the metadata; the files; the intent; the
-/// place. If it is interrupted, `collect_place` continues.
+/// Removes a checkpoint, so that at any moment it is whole or does not exist. Publishes an intent
+/// that lists its files, like a save that replaces them by nothing; then removes the metadata, the
+/// files, the intent, and the place. If it is interrupted, `collect_place` continues.
 ///
 /// Nothing is removed while this process reads it, or a process that has announced it, or while a
 /// save to the same place is running.
-/// @param save_id   Of the save that wrote it: one that has replaced it is not removed.
+/// @param save_id   The save that wrote it: a checkpoint that has replaced it is not removed.
 /// @param warnings  About what could not be done.
 /// @throws error what the store throws before the metadata is removed
 CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
@@ -35,12 +35,12 @@ CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
 
 /// Removes what ended saves and removals have left in a place, and the place if it is then empty.
 /// Whatever a checkpoint or a running save needs stays.
-/// @return Whether there is nothing left that a later call may remove.
+/// @return Whether nothing is left that a later call may remove.
 CAIRN_DECL bool collect_place(erased_store root, const checkpoint_id& id,
                               std::vector<std::string>& warnings,
                               cairn::activity* activity = nullptr);
 
-/// What a run knows of the checkpoints in a store, from save to save.
+/// What a run remembers of the checkpoints in a store, from save to save.
 struct run_memory {
     known_records known{};
     struct own_save {
@@ -51,30 +51,30 @@ struct run_memory {
     /// Saves of this run that may have committed, in their order.
     std::vector<own_save> saves{};
     struct read_one {
-        std::size_t number = 0;        ///< The how-many-th it was, from 1.
+        std::size_t number = 0;        ///< Its position among the reads, from 1.
         std::size_t saves_before = 0;  ///< Of this run.
     };
     /// Saves whose checkpoints this run has read successfully: the last time of each.
     std::map<std::string, read_one> read{};
     std::size_t reads = 0;
-    std::map<std::string, std::size_t> tried{};  ///< Removals in vain, by save.
-    std::set<std::string> told{};                ///< What there was a warning about.
-    bool collected = false;                      ///< What earlier runs have left.
-    std::set<checkpoint_id> left{};              ///< Places of which some could not be.
+    std::map<std::string, std::size_t> tried{};  ///< Failed removals, by save.
+    std::set<std::string> told{};                ///< Warnings that were given.
+    bool collected = false;                      ///< Leftovers of earlier runs were removed.
+    std::set<checkpoint_id> left{};              ///< Places where some could not be.
 };
 
-/// Removes what `keep` does not keep, of the checkpoints that are where a `checkpointer` has saved
-/// them: a copy, or what was renamed or linked, stays. At most a number of them; the next call goes
-/// on, with those first of which the fewest removals have failed. The first call also finishes
-/// removals that were interrupted.
-/// @param own      The save that asks, whose checkpoint stays; may be empty.
+/// Removes the checkpoints that `keep` does not keep, if they are where a `checkpointer` has saved
+/// them: copies, and renamed or linked ones, stay. Removes a limited number; the next call
+/// continues, first with those of which the fewest removals have failed. The first call also
+/// finishes removals that were interrupted.
+/// @param own      The current save, whose checkpoint stays; may be empty.
 /// @return Warnings about what could not be done, one for each place.
 CAIRN_DECL std::vector<std::string> retain(erased_store root, const retention& keep,
                                            run_memory& run, const std::string& own,
                                            cairn::activity* activity = nullptr);
 
-/// Writes the ids in rules as the store lists them.
-/// @param paths_only  Those that the working directory may decide.
+/// Replaces the ids in rules by those that the store lists.
+/// @param paths_only  Only ids that depend on the working directory.
 CAIRN_DECL retention with_place_ids(const erased_store& root, const retention& keep,
                                     bool paths_only = false);
 

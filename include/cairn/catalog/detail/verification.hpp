@@ -31,16 +31,16 @@
 
 namespace cairn::detail {
 
-/// What a verification reads.
+/// The extent of a verification.
 struct verification_scope {
-    /// Of so many blocks one is read, and the first of each file. 1: everything, each byte a fixed
-    /// number of times, whatever the metadata says.
+    /// One of this many blocks is read, and the first of each file. 1: everything, each byte a
+    /// fixed number of times, whatever the metadata says.
     std::uint64_t one_in = 1;
     std::size_t share = 0;       ///< Of all files, this share …
     std::size_t shares = 1;      ///< … of so many.
-    bool stop_at_first = false;  ///< Finding.
+    bool stop_at_first = false;  ///< Stop at the first finding.
     std::shared_ptr<cairn::activity> activity{};
-    std::function<void(std::uint64_t bytes)> progress{};  ///< Told how many were checked; or empty.
+    std::function<void(std::uint64_t bytes)> progress{};  ///< Receives the bytes checked; or empty.
 };
 
 /// Reads a checkpoint, file by file, and collects findings.
@@ -51,8 +51,8 @@ public:
         setup_.activity = scope_.activity;
     }
 
-    /// Begins anew where another save has replaced the checkpoint meanwhile, for its files are gone
-    /// then.
+    /// Starts over if another save has replaced the checkpoint meanwhile, because its files are
+    /// gone then.
     /// @return whether there were no findings
     bool run() {
         constexpr int most_saves = 8;
@@ -81,15 +81,15 @@ public:
         return findings_.empty();
     }
 
-    /// One line each.
+    /// Returns the findings, one line each.
     const std::vector<std::string>& findings() const { return findings_; }
     /// Whether this version could check every item.
     bool checked_all() const { return unread_.empty(); }
     /// Whether one of the findings says that what is stored is wrong, not only that storage failed.
     bool damaged() const { return damaged_; }
-    /// The first finding that does not.
+    /// Returns the first failure of storage among the findings.
     const std::exception_ptr& failure() const { return failure_; }
-    /// What has no checksum, and what this version does not know, one line each.
+    /// Returns what has no checksum, and what this version does not know, one line each.
     std::vector<std::string> not_checked() const {
         auto lines = unverified_.lines();
         lines.insert(lines.end(), unread_.begin(), unread_.end());
@@ -159,7 +159,7 @@ private:
             if (where.fqn.empty()) where.fqn = fqn;
             if (where.file.empty()) where.file = store_.describe(name);
             error const found(e.code(), std::move(where));
-            // What this version does not know in one item says nothing against the rest.
+            // An item that this version does not know does not affect the others.
             if (e.code() == make_error_code(errc::unsupported) && name != metadata_name) {
                 unread_.push_back(found.what());
                 return false;
@@ -218,7 +218,8 @@ private:
 
     /// Returns the CRC of a range of a file, read in pieces; checks blocks against the footer's
     /// CRCs, if any.
-    /// @param counted  Among the bytes that were checked: false for those that are read again.
+    /// @param counted  Whether to count these bytes as checked: false for bytes that are read
+    ///                 again.
     std::uint32_t crc_of(file& f, std::uint64_t at, std::uint64_t length,
                          const std::vector<std::uint32_t>& blocks = {}, bool counted = true) {
         constexpr auto block_bytes = format::native::block_bytes;
@@ -306,7 +307,7 @@ private:
     metadata meta_{};
     unverified unverified_{};
     std::vector<std::string> findings_{};
-    std::vector<std::string> unread_{};  ///< As findings.
+    std::vector<std::string> unread_{};  ///< Formatted like findings.
     bool damaged_ = false;
     std::exception_ptr failure_{};
     bool torch_metadata_ = true;

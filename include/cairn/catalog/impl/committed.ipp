@@ -46,7 +46,7 @@ CAIRN_DECL std::optional<commit_record> read_commit_record(erased_store& place) 
     if (at < tail) return {};
     auto const length = native::commit_length_at_end(before(at, tail));
     if (length == 0) return {};
-    constexpr std::uint64_t most = std::uint64_t{1} << 24;  // nobody has so many metrics
+    constexpr std::uint64_t most = std::uint64_t{1} << 24;  // no record has so many metrics
     if (length < native::commit_tail_bytes || length > at || length > most)
         bad("a commit record of an impossible length");
     auto record = native::decode_commit_section(before(at, length));

@@ -32,7 +32,7 @@ public:
           report_(std::addressof(report)) {}
 
     auto create(std::string_view name, std::uint64_t size) { return place_.create(name, size); }
-    /// What is published here is a mark of the collection itself, and is not counted.
+    /// Objects published here mark the collection itself, and are not counted.
     void publish(std::string_view name, byte_span b, std::optional<object_tag> match) {
         if (!match) own_.emplace(name);
         if (!dry_run_) place_.publish(name, b, std::move(match));
@@ -85,7 +85,7 @@ private:
     std::unique_ptr<std::mutex> m_ = std::make_unique<std::mutex>();
 };
 
-/// What is to be said of an intent, in words.
+/// Describes an intent in words.
 inline std::string story_of(const found_intent& i) {
     if (i.newer) return "an intent of a newer cairn: skipped";
     if (!i.readable) return "a save whose intent was cut short by a crash";
@@ -98,12 +98,12 @@ inline std::string story_of(const found_intent& i) {
     if (i.ended) return who + ", which has ended";
     if (i.superseded) return who + ", whose job was started again";
     return who + (i.on_this_host ? ", which is running: skipped"
-                                 : ", of which nothing is known: removed once nothing of it has "
-                                   "changed for 24 hours, by the storage's clock");
+                                 : ", of which nothing is known: removed once none of its files "
+                                   "has changed for 24 hours, by the storage's clock");
 }
 
 /// @param id       Empty for the root itself.
-/// @param emptied  Told the id if the place has no files any more.
+/// @param emptied  Receives the id if the place has no files left.
 inline void collect_garbage_of(erased_store& root, const std::string& id, bool dry_run,
                                garbage_report& report, std::vector<std::string>& emptied) {
     auto const prefix = id.empty() ? std::string() : terminal_text(id) + "/";
@@ -146,7 +146,7 @@ CAIRN_DECL garbage_report collect_garbage(erased_store root, bool dry_run) {
     collect_garbage_of(root, {}, dry_run, report, emptied);
     for (auto const& id : root.places()) collect_garbage_of(root, id, dry_run, report, emptied);
     if (emptied.empty()) return report;
-    // One stays that has directories or links of somebody's.
+    // A place that contains other directories or links stays.
     std::set<std::string> left;
     try {
         if (!dry_run)

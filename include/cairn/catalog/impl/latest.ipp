@@ -25,7 +25,7 @@ CAIRN_DECL candidates::candidates(erased_store root, latest_options options,
     name_denied();
 }
 
-/// Somebody else's directories may be beside the checkpoints, but no checkpoint may be overlooked.
+/// Other directories may be beside the checkpoints, but no checkpoint may be overlooked.
 CAIRN_DECL void candidates::name_denied() {
     for (auto const& c : left_.denied) {
         if (is_step_name(c.id))
@@ -46,8 +46,8 @@ CAIRN_DECL void candidates::tell(const std::string& text) const {
         std::fprintf(stderr, "cairn: %s\n", terminal_text(text).c_str());
 }
 
-/// Reads a record again that could not be read, and puts the checkpoint where it belongs: what
-/// storage failed to read was taken for the newest.
+/// Reads a record again that could not be read, and sorts the checkpoint in: it was taken for the
+/// newest while storage failed.
 CAIRN_DECL void candidates::look_again(committed_checkpoint c) {
     auto place = root_.at(c.id);
     auto read = unless_removed(place, metadata_name, [&] { return read_commit_record(place); });
@@ -58,7 +58,7 @@ CAIRN_DECL void candidates::look_again(committed_checkpoint c) {
     sort_by_commit(left_.committed);
 }
 
-/// Those that PyTorch's ranks saved each for itself, of which no group can load one.
+/// Refuses checkpoints that PyTorch's ranks saved each for itself, because no group can load one.
 /// @param next  The next candidate; empty: there is none.
 CAIRN_DECL void candidates::refuse_newer_of_ranks(const checkpoint_id& next) {
     constexpr std::string_view of_rank_0 = "__0.metadata";
@@ -97,7 +97,7 @@ CAIRN_DECL auto candidates::next() -> std::optional<candidate> {
             return candidate{current_, std::move(*m)};
         } catch (const error& e) {
             auto const why = current_problem();
-            if (!why.damaged) {  // it may be whole: an older step is not resumed in its place
+            if (!why.damaged) {  // it may be whole: no older step is resumed in its place
                 auto where = e.context();
                 if (where.file.empty()) where.file = root_.at(current_).describe(metadata_name);
                 if (where.remedy.empty() && e.code() == make_error_code(errc::unsupported))
@@ -120,7 +120,7 @@ CAIRN_DECL auto candidates::next() -> std::optional<candidate> {
                  .remedy = "to start anew, remove them or use another directory"});
 }
 
-/// Otherwise a training would begin anew after all its checkpoints were put aside.
+/// Otherwise training would start from scratch after all its checkpoints were put aside.
 CAIRN_DECL void candidates::fail_if_quarantined() {
     for (auto const& at : left_.others) {
         auto place = root_.at(at.id);
@@ -129,7 +129,7 @@ CAIRN_DECL void candidates::fail_if_quarantined() {
             throw error(errc::corrupt,
                         {.file = place.describe(quarantined_name),
                          .expected = "a checkpoint that is whole",
-                         .found = "only such as were quarantined because they are damaged",
+                         .found = "only quarantined ones, which are damaged",
                          .remedy = "to start anew, remove them or use another directory"});
     }
 }
@@ -155,7 +155,7 @@ CAIRN_DECL void candidates::put_aside(bool for_all, verify_level level) {
                      .found = again ? again.text : "a whole checkpoint, when it looked again"});
     if (!again.in_content && !for_all)
         throw error(errc::invalid_argument, {.expected = "damage that all ranks find",
-                                             .found = "files that other ranks find in order"});
+                                             .found = "files that other ranks find intact"});
     quarantine(place, examined_);
 }
 

@@ -44,7 +44,7 @@ inline listed_checkpoint list_committed(erased_store place, const committed_chec
     return l;
 }
 
-/// Looks at a place without metadata.
+/// Examines a place without metadata.
 inline void look_at_other(erased_store place, listed_checkpoint& l) {
     bool data = false;
     for (auto const& info : place.list()) {
@@ -61,7 +61,7 @@ inline void look_at_other(erased_store place, listed_checkpoint& l) {
         l.problem = std::string(i->removes() ? "its removal" : "its save") +
                     (!i->runs() ? " was interrupted; cairn gc removes its files"
                      : seen     ? " is running"
-                                : " is running, or was interrupted where this host cannot see it");
+                                : " is running, or was interrupted on another host");
         if (i->runs()) l.state = checkpoint_state::in_progress;
     }
     if (l.problem.empty() && data) {

@@ -51,7 +51,7 @@ CAIRN_DECL std::uint64_t run_catalog::next_sequence(const erased_store& root,
             for (auto const& c : found.denied)
                 if (run_.told.insert(c.id).second)
                     warnings.push_back("'" + root.at(c.id).describe(".") +
-                                       "' is left out of account: " + c.problem);
+                                       "' is ignored: " + c.problem);
         } catch (...) {
             warnings.push_back(
                 "the order of this checkpoint among those of earlier runs is not known, because "
@@ -98,7 +98,7 @@ CAIRN_DECL void recording_writer::sweep(save_end end, completion<sweep_result> d
     if (end == save_end::committed)
         for (auto& w : catalog_->retain(root_, save_id_, activity_.get()))
             result.warnings.push_back(std::move(w));
-    // Which it has made, perhaps, and in which nothing is left now.
+    // The save may have made the place, in which nothing is left now.
     if (end == save_end::abandoned && is_step_name(id_)) {
         try {
             root_.remove_place(id_);

@@ -26,8 +26,8 @@
 
 namespace cairn::detail {
 
-/// Whether a save to this place may still commit. One that is presumed dead no longer can after
-/// this: its intent is adopted.
+/// Whether a save to this place may still commit. Adopts the intent of one that is presumed dead,
+/// which can then not commit.
 /// @param own  The intent to skip, which was published just now.
 inline bool is_being_saved(erased_store& place, const std::string& own) {
     auto const there = place.list();
@@ -75,7 +75,8 @@ CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
         for (auto& w : rest.take_warnings()) warnings.push_back(std::move(w));
         return why;
     };
-    // After the intent: whoever registers from now on finds no checkpoint, or loses its files.
+    // After the intent: a reader that registers from now on finds no checkpoint, or loses its
+    // files.
     try {
         if (is_being_read(place, save_id, name) || is_being_saved(place, name))
             return give_up(removal::in_use);
@@ -83,8 +84,8 @@ CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
         if (!own.is_mine(place)) return give_up(removal::in_use);
         place.remove(metadata_name);
     } catch (...) {
-        // If it stands, nothing has happened. If it does not, or if that is not known, the intent
-        // is needed.
+        // If it still exists, nothing has happened. If it does not, or if that is not known, the
+        // intent is needed.
         rest.attempt([&] {
             if (place.tag(metadata_name) == tag) (void)give_up(removal::in_use);
         });
@@ -126,7 +127,7 @@ CAIRN_DECL retention with_place_ids(const erased_store& root, const retention& k
     return out.value_or(retention());
 }
 
-/// What rules say of the checkpoints that a run may remove.
+/// Applies the rules to the checkpoints that a run may remove.
 inline std::vector<kept_or_not> not_kept(const retention& keep, run_memory& run,
                                          const found_places& found, const std::string& own) {
     std::vector<kept_or_not> all;
@@ -153,7 +154,7 @@ inline std::vector<kept_or_not> not_kept(const retention& keep, run_memory& run,
     return not_kept(keep, std::move(all), now);
 }
 
-/// What is protected and does not exist may be a mistake.
+/// A protected id that names no checkpoint may be a mistake.
 inline std::vector<checkpoint_id> not_found_of(const retention& keep, const found_places& found) {
     std::set<checkpoint_id> there;
     for (auto const* all : {&found.committed, &found.denied})
@@ -169,10 +170,10 @@ inline std::vector<checkpoint_id> not_found_of(const retention& keep, const foun
 CAIRN_DECL std::vector<std::string> retain(erased_store root, const retention& keep,
                                            run_memory& run, const std::string& own,
                                            cairn::activity* activity) {
-    // The other ranks may wait for the coordinator, which removes.
+    // The other ranks may be waiting for the coordinator, which removes.
     constexpr std::size_t most_removals = 32;
     std::vector<std::string> warnings;
-    // @return whether nothing was said
+    // @return whether there were no warnings
     auto const attempt = [&](const std::string& what, auto&& f) {
         std::vector<std::string> said;
         try {
@@ -214,7 +215,7 @@ CAIRN_DECL std::vector<std::string> retain(erased_store root, const retention& k
                 [&](auto& said) {
                     (void)remove_checkpoint(root, c.id, c.record.save_id, said, activity);
                     run.known.erase(c.id);
-                    run.left.insert(c.id);  // its intent may stand for what is too young
+                    run.left.insert(c.id);  // its intent may list files that are too young
                 });
     }
     for (auto const& at : found.others)

@@ -106,8 +106,8 @@ private:
     std::int64_t now_;
 };
 
-/// Returns the one that was read last, of those after which the run has not yet saved enough: a run
-/// that goes back reads an older one. `all.size()`: none.
+/// Returns the checkpoint that was read last, of those after which the run has not yet saved
+/// enough: a run that goes back reads an older one. `all.size()`: none.
 inline std::size_t needed_again(const retention& keep, const std::vector<kept_or_not>& all) {
     std::size_t enough = 1;
     for (auto const& rule : keep.rules())

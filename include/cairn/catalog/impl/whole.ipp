@@ -96,7 +96,7 @@ CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, 
     constexpr int most_saves = 8;
     auto problem = problem_of_one(place, m, level, me);
     auto save_id = m.save_id;
-    // The files of a checkpoint that was replaced meanwhile are gone: the new one is looked at.
+    // The files of a checkpoint that was replaced meanwhile are gone: the new one is examined.
     for (int n = 1; problem && n != most_saves; ++n) {
         std::optional<metadata> now;
         try {
@@ -121,11 +121,12 @@ CAIRN_DECL void quarantine(erased_store& place, const object_tag& examined) {
             refuse(std::string(metadata_name), "the metadata that was examined", "another");
     };
     check();
-    // An intent may list the files: who finds it later knows nothing of what was put aside.
+    // An intent may list the files: a save that finds it later does not know that they were put
+    // aside.
     std::vector<std::string> warnings;
     try {
         collect_leftovers(place, warnings, nullptr);
-    } catch (const error& e) {  // its own metadata is not readable: what is left shows below
+    } catch (const error& e) {  // its own metadata is not readable: see below for what is left
         warnings.emplace_back(e.what());
     }
     for (auto const& info : place.list()) {
