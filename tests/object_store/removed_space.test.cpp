@@ -2,9 +2,9 @@
 // A removed file's name is gone at once and its space soon, whoever forks meanwhile.
 #include "support/scratch.hpp"
 
-#include <cairn/detail/unique_fd.hpp>
 #include <cairn/object_store/detail/exists.hpp>
 #include <cairn/object_store/detail/file_system.hpp>
+#include <cairn/object_store/detail/posix_file.hpp>
 #include <cairn/object_store/detail/removed_space.hpp>
 #include <cairn/object_store/file.hpp>
 
@@ -20,6 +20,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <string>
 #include <string_view>
@@ -34,7 +35,7 @@ namespace {
 namespace fs = std::filesystem;
 using cairn::detail::file_system;
 using cairn::detail::file_system_of;
-using cairn::detail::unique_fd;
+using cairn::detail::open_path;
 using spaces = cairn::detail::removed_space;
 
 constexpr std::size_t large = spaces::least_bytes;
@@ -81,7 +82,7 @@ struct place {
         store.remove("probe");
         bool const none = held() == 0;
         spaces::of_process().wait();
-        unique_fd const here(::open(s.dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        auto const here = open_path(s.dir.string(), O_RDONLY | O_DIRECTORY);
         if (file_system_of(here.get()) != file_system::other) {
             BOOST_TEST(!none);
             return none;
@@ -128,7 +129,7 @@ BOOST_AUTO_TEST_CASE(space_that_is_small_or_not_given_back_at_all_is_not_held) {
     p.store.remove("two names");
     BOOST_TEST(held_of(p.at, "") == 0);
     // A file whose size is all that it has.
-    { (void)unique_fd(::open((p.s.dir / "sparse").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)); }
+    std::ofstream(p.s.dir / "sparse").close();
     fs::resize_file(p.s.dir / "sparse", 64 * large);
     p.store.remove("sparse");
     BOOST_TEST(p.held() == 0);
@@ -238,12 +239,12 @@ BOOST_AUTO_TEST_CASE(space_is_held_on_file_systems_of_this_host_only) {
     struct ::stat s {};
     BOOST_REQUIRE(::stat("/proc/self/status", &s) == 0);
     s.st_blocks = 4096;
-    unique_fd const dir(::open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    auto const dir = open_path("/proc/self", O_PATH | O_DIRECTORY);
     {
         spaces::hold const h(dir.get(), "status", s);
         BOOST_TEST(held_of("/proc/", "/status") == 0);
     }
-    unique_fd const here(::open(p.s.dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    auto const here = open_path(p.s.dir.string(), O_PATH | O_DIRECTORY);
     spaces::hold const none(here.get(), "none", s);
     BOOST_TEST(p.held() == 0);
 }

@@ -15,7 +15,7 @@ namespace cairn::detail {
 /// Owns a descriptor. A forked child does not have it: it is closed there, and none.
 class unique_fd {
 public:
-    explicit unique_fd(int fd) noexcept : fd_(fd), kept_(fd) {}
+    unique_fd() noexcept = default;
     /// @param open  Opens it: no child has it, whenever the fork comes.
     template <std::invocable F>
     explicit unique_fd(F&& open) : unique_fd(descriptor_change(), open) {}
@@ -41,8 +41,8 @@ private:
     template <class F>
     unique_fd(const descriptor_change&, F& open) : fd_(open()), kept_(fd_) {}
 
-    int fd_;
-    kept_from_children kept_;
+    int fd_ = -1;
+    kept_from_children kept_{};
 };
 
 }  // namespace cairn::detail

@@ -32,9 +32,10 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 inline void before_fork() noexcept {
     auto& s = fork_states;
     ++s.forking;
-    // What takes longer hangs in a file system, or frees a large file, whose descriptor is closed
-    // by then; or this is a handler that has interrupted it.
-    for (int ms = 0; s.changing != 0 && ms < 10; ++ms) ::poll(nullptr, 0, 1);
+    // What takes longer hangs in a file system, or frees a large file: no child has its descriptor
+    // yet, or any more. Or this is a handler that has interrupted it. A busy machine may well leave
+    // a thread without a core for 20 ms just where it has opened one.
+    for (int ms = 0; s.changing != 0 && ms < 100; ++ms) ::poll(nullptr, 0, 1);
 }
 inline void after_fork() noexcept {
     --fork_states.forking;
@@ -56,6 +57,8 @@ inline void see_forks() noexcept {
     [[maybe_unused]] static int const failed =
         ::pthread_atfork(before_fork, after_fork, in_child_of_fork);
 }
+/// At the latest before `main`: a fork that is under way does not call handlers that are added.
+[[maybe_unused]] inline bool const forks_are_seen = (see_forks(), true);
 
 CAIRN_DECL unsigned fork_count() noexcept {
     see_forks();

@@ -35,7 +35,7 @@ private:
     std::string path_;
     std::mutex opening_{};
     std::atomic<bool> opened_{false};
-    unique_fd fd_{-1};  ///< Of the same file, with O_DIRECT; none where there is no direct I/O.
+    unique_fd fd_{};  ///< Of the same file, with O_DIRECT; none where there is no direct I/O.
     std::atomic<bool> refused_{false};
 };
 

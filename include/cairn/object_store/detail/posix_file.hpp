@@ -44,6 +44,9 @@ auto retry_interrupted(F&& call) {
     }
 }
 
+/// Opens a file or directory that exists. @return None if that fails, and the errno.
+CAIRN_DECL unique_fd open_path(const std::string& path, int flags);
+
 /// Calls `f`, which returns an errno or 0; once more if there was no room while that of removed
 /// files was on its way back. Not while a descriptor is made: giving back closes one.
 template <class F>

@@ -51,7 +51,7 @@ private:
     enum class state { none, named, removed, closing };
     struct file {
         state is = state::none;
-        unique_fd fd{-1};
+        unique_fd fd{};
     };
     using lock_type = std::unique_lock<std::mutex>;
 

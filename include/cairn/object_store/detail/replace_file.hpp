@@ -89,7 +89,7 @@ private:
     std::string directory_, name_;
     live_temporary live_{name_};
     std::string path_;
-    unique_fd fd_{-1};
+    unique_fd fd_{};
     std::int64_t written_ = 0;
     bool renamed_ = false;
 };

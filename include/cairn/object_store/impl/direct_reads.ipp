@@ -18,13 +18,12 @@
 namespace cairn::detail {
 
 CAIRN_DECL unique_fd direct_reads::open_again(int usual, const std::string& path) noexcept {
-    unique_fd direct(retry_interrupted(
-        [&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_DIRECT); }));
+    auto direct = open_path(path, O_RDONLY | O_NONBLOCK | O_DIRECT);
     struct ::stat here {};
     struct ::stat there {};
     bool const same = direct.get() >= 0 && ::fstat(usual, &here) == 0 &&
                       ::fstat(direct.get(), &there) == 0 && is_same_file(here, there);
-    return same ? std::move(direct) : unique_fd(-1);
+    return same ? std::move(direct) : unique_fd();
 }
 CAIRN_DECL bool direct_reads::opens(int usual) noexcept {
     if (!opened_) {

@@ -168,8 +168,7 @@ CAIRN_DECL void file_store::writer::note_end(std::uint64_t at, byte_span b) noex
 CAIRN_DECL bool file_store::writer::is_there() const {
     return detail::reread(
         [&] {
-            detail::unique_fd const fd(detail::retry_interrupted(
-                [&] { return ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
+            auto const fd = detail::open_path(path_, O_RDONLY | O_NONBLOCK);
             if (fd.get() < 0) {
                 if (errno == ENOENT || errno == ENOTDIR) return false;
                 detail::fail_reading(errno, path_, "cannot open it");
@@ -185,7 +184,7 @@ CAIRN_DECL bool file_store::writer::is_there() const {
 
 CAIRN_DECL void file_store::writer::discard() noexcept {
     if (fd_.get() >= 0 && detail::names_it(fd_.get(), path_)) ::unlink(path_.c_str());
-    fd_ = detail::unique_fd(-1);
+    fd_ = {};
 }
 
 CAIRN_DECL file_store::reader::reader(detail::unique_fd fd, std::string path, std::uint64_t size,
@@ -209,8 +208,7 @@ CAIRN_DECL std::optional<file_store::open_one> file_store::open_existing(
     auto const file = full(name).string();
     return detail::reread(
         [&]() -> std::optional<open_one> {
-            detail::unique_fd fd(detail::retry_interrupted(
-                [&] { return ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
+            auto fd = detail::open_path(file, O_RDONLY | O_NONBLOCK);
             if (fd.get() < 0) {
                 if (errno == ENOENT || errno == ENOTDIR) return {};
                 detail::fail_reading(errno, file, "cannot open it");
@@ -261,7 +259,7 @@ CAIRN_DECL file_store::writer file_store::create(std::string_view name, std::uin
     auto const file = full(name);
     durable = durable && options_.sync_files;
     bool interrupted = false;
-    detail::unique_fd fd(-1);
+    detail::unique_fd fd;
     for (int tries = 0; fd.get() < 0; ++tries) {
         make_directories(file.parent_path());
         auto const make = [&] {

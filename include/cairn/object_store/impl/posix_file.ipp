@@ -56,6 +56,11 @@ CAIRN_DECL void fail_reading(int e, const std::string& path, const char* what) {
                                   .remedy = "it was replaced or removed while it was read"});
 }
 
+CAIRN_DECL unique_fd open_path(const std::string& path, int flags) {
+    return unique_fd(
+        [&] { return retry_interrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC); }); });
+}
+
 CAIRN_DECL void close_file(unique_fd& fd, const std::string& path) {
     if (int const e = fd.close(); e != 0 && e != EINTR) fail(e, path, "cannot close it");
 }
@@ -121,8 +126,7 @@ CAIRN_DECL bool names_it(int fd, const std::string& path) noexcept {
 }
 
 CAIRN_DECL bool sync_directory(const std::string& path) {
-    unique_fd const fd(retry_interrupted(
-        [&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+    auto const fd = open_path(path, O_RDONLY | O_DIRECTORY);
     if (fd.get() < 0) {
         if (errno == ENOENT || errno == ENOTDIR) return true;
         if (errno == EACCES || errno == EPERM) return false;
@@ -148,8 +152,7 @@ CAIRN_DECL std::filesystem::path parent_of(const std::filesystem::path& p) {
 }
 
 CAIRN_DECL std::string sync_file_system(const std::string& directory, const std::string& unread) {
-    unique_fd const fd(retry_interrupted(
-        [&] { return ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+    auto const fd = open_path(directory, O_RDONLY | O_DIRECTORY);
     if (fd.get() >= 0 && retry_interrupted([&] { return ::syncfs(fd.get()); }) == 0) return {};
     return "a crash of the machine may lose names in '" + unread +
            "', which may not be read: its file system cannot be synced: " + system_text(errno);
@@ -259,8 +262,7 @@ CAIRN_DECL void remove_file_below(const std::string& directory, std::string_view
                                         .found = "a symbolic link on the way to it",
                                         .remedy = "remove it by hand if it is not needed"});
     };
-    unique_fd at(retry_interrupted(
-        [&] { return ::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); }));
+    auto at = open_path(directory, O_PATH | O_DIRECTORY);
     if (at.get() < 0) {
         if (errno == ENOENT || errno == ENOTDIR) return;
         fail(errno, directory, "cannot open the directory");
@@ -269,9 +271,10 @@ CAIRN_DECL void remove_file_below(const std::string& directory, std::string_view
     for (auto slash = name.find('/'); slash != name.npos; slash = name.find('/')) {
         std::string const part(name.substr(0, slash));
         name.remove_prefix(slash + 1);
-        unique_fd next(retry_interrupted([&] {
-            return ::openat(at.get(), part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        }));
+        constexpr int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+        unique_fd next([&] {
+            return retry_interrupted([&] { return ::openat(at.get(), part.c_str(), flags); });
+        });
         if (next.get() < 0) {
             auto const e = errno;
             if (::fstatat(at.get(), part.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0 &&

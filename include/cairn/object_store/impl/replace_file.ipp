@@ -35,10 +35,7 @@ inline bool refuses_locks(int e) noexcept {
 }
 
 CAIRN_DECL directory_lock::directory_lock(const std::string& path)
-    : fd_([&] {
-          return retry_interrupted(
-              [&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-      }) {
+    : fd_(open_path(path, O_RDONLY | O_DIRECTORY)) {
     if (fd_.get() < 0) fail(errno, path, "cannot open the directory");
     auto const until = std::chrono::steady_clock::now() + longest_wait;
     auto pause = std::chrono::microseconds(200);
