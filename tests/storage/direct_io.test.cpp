@@ -31,7 +31,7 @@ BOOST_AUTO_TEST_SUITE(direct_io)
 /// Whole blocks, each written once and in a row; what is left of the last one as usual.
 BOOST_AUTO_TEST_CASE(a_store_writes_whole_blocks_directly) {
     constexpr std::uint64_t block = support::written_file::block;
-    constexpr std::uint64_t slab = cairn::detail::direct_writes::usual_slab_bytes;
+    constexpr std::uint64_t slab = cairn::file_store_options{}.direct_write_bytes;
     support::scratch dir;
     if (support::lacks_direct_io(dir.dir)) return;
     auto const bytes = support::some_bytes(2 * slab + 3 * block + 10);
@@ -53,6 +53,7 @@ BOOST_AUTO_TEST_CASE(a_store_writes_whole_blocks_directly) {
         if (c.what == "write" && c.path == file) f.note(c.at, c.bytes.size(), c.direct);
     };
     BOOST_TEST(write());
+    cairn::detail::removed_space::of_process().wait();  // its thread closes what was removed
     w.s.after = nullptr;
     BOOST_TEST((f.writes == 4u && f.direct.size() == 2 * slab / block + 3));
     BOOST_TEST(!f.is_written_both_ways());
@@ -87,7 +88,7 @@ BOOST_AUTO_TEST_CASE(a_store_writes_whole_blocks_directly) {
 
 /// As the mark of a save, which shows whose an unfinished file is.
 BOOST_AUTO_TEST_CASE(blocks_that_were_written_ahead_are_left_out) {
-    constexpr std::uint64_t slab = cairn::detail::direct_writes::usual_slab_bytes;
+    constexpr std::uint64_t slab = cairn::file_store_options{}.direct_write_bytes;
     support::scratch dir;
     if (support::lacks_direct_io(dir.dir)) return;
     auto const bytes = support::some_bytes(2 * slab);
@@ -111,7 +112,7 @@ BOOST_AUTO_TEST_CASE(blocks_that_were_written_ahead_are_left_out) {
 BOOST_AUTO_TEST_CASE(a_store_writes_directly_unless_told_otherwise) {
     support::scratch dir;
     if (support::lacks_direct_io(dir.dir)) return;
-    auto const bytes = support::some_bytes(cairn::detail::direct_writes::usual_slab_bytes);
+    auto const bytes = support::some_bytes(cairn::file_store_options{}.direct_write_bytes);
     support::watching const w(dir.dir.string());
     auto const is_direct = [&](std::optional<bool> told, auto on, bool durable = true) {
         w.s.all_is = on;
@@ -136,7 +137,7 @@ BOOST_AUTO_TEST_CASE(a_store_writes_directly_unless_told_otherwise) {
 }
 
 BOOST_AUTO_TEST_CASE(a_save_writes_directly) {
-    constexpr std::uint64_t slab = cairn::detail::direct_writes::usual_slab_bytes;
+    constexpr std::uint64_t slab = cairn::file_store_options{}.direct_write_bytes;
     support::scratch dir;
     if (support::lacks_direct_io(dir.dir)) return;
     support::watching const w(dir.dir.string());
